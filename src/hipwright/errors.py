@@ -1,0 +1,123 @@
+"""Every error hipwright raises on purpose, and whose fault each one is.
+
+    HipwrightError
+    ├── BadInput            the user's file or option; exit 2
+    ├── TaskError           the task file's own code fails; exit 2
+    ├── CandidateError      the program is wrong; becomes a Verdict, exit 1
+    │   ├── ProgramError    the plan does not parse or check; has a line
+    │   └── CompileError    the HIP source does not compile
+    └── InfrastructureError not the candidate's fault; never a score; exit 3
+        ├── ToolchainError  a compiler is missing or broken
+        ├── SandboxMissing  no sandbox here, and --unsafe was not given
+        ├── DeviceError     a device failed
+        └── WorkerError     our own worker process died
+
+Each carries a fault, a status, one line for people, and a hint that says what to do next.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from hipwright.records import Fault, Stage, Status, Verdict
+
+
+class HipwrightError(Exception):
+    """Base of all deliberate errors. `evidence` holds plain JSON types."""
+
+    fault: ClassVar[Fault] = "service"
+    status: Status = "unscorable"
+    stage: Stage = "verify"
+    exit_code: ClassVar[int] = 3
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        status: Status | None = None,
+        stage: Stage | None = None,
+        evidence: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.evidence = evidence or {}
+        if status is not None:
+            self.status = status
+        if stage is not None:
+            self.stage = stage
+
+    def verdict(self) -> Verdict:
+        """The verdict this error amounts to."""
+        return Verdict(
+            status=self.status, fault=self.fault, stage=self.stage, message=self.message, evidence=self.evidence
+        )
+
+
+class BadInput(HipwrightError):
+    """A missing file, a wrong option, an unreadable argument."""
+
+    fault = "task"
+    stage: Stage = "load"
+    exit_code = 2
+
+
+class TaskError(HipwrightError):
+    """The task's own code raises, lacks `Model`, or returns nothing that can be compared."""
+
+    fault = "task"
+    stage: Stage = "load"
+    exit_code = 2
+
+
+class CandidateError(HipwrightError):
+    """The candidate is at fault."""
+
+    fault = "candidate"
+    status: Status = "launch_error"
+    exit_code = 1
+
+
+class ProgramError(CandidateError):
+    """The program does not parse or check. `line` counts from 1 in the program's own text."""
+
+    status: Status = "parse_error"
+    stage: Stage = "parse"
+
+    def __init__(self, message: str, line: int = 0, **kwargs: Any) -> None:
+        super().__init__(f"line {line}: {message}" if line else message, **kwargs)
+        self.line = line
+        self.evidence.setdefault("line", line)
+
+
+class CompileError(CandidateError):
+    """The HIP source does not compile for a target."""
+
+    status: Status = "compile_error"
+    stage: Stage = "build"
+
+
+class InfrastructureError(HipwrightError):
+    """Nothing was learnt about the candidate."""
+
+
+class ToolchainError(InfrastructureError):
+    """A compiler is missing or broken."""
+
+    fault = "toolchain"
+    stage: Stage = "build"
+
+
+class SandboxMissing(InfrastructureError):
+    """Hostile code cannot be contained on this machine."""
+
+
+class DeviceError(InfrastructureError):
+    """A device failed or vanished."""
+
+    fault = "device"
+
+
+class WorkerError(InfrastructureError):
+    """A worker process of ours died or broke its protocol."""

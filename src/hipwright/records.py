@@ -1,0 +1,294 @@
+"""The frozen records that flow through hipwright, hashed by content (docs/design.md).
+
+Every stage is a function from one of these to the next. `Record.key` is the first 20 hex digits of a SHA-256 over
+the record's type name, `VERSION` and canonical JSON, so equal content has an equal key on every machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+VERSION = 1
+
+Fault = Literal["candidate", "task", "toolchain", "device", "provider", "service"]
+Status = Literal[
+    "pass",
+    "parse_error",
+    "compile_error",
+    "launch_error",
+    "timeout",
+    "out_of_bounds",
+    "bad_output_spec",
+    "wrong_value",
+    "nondeterministic",
+    "input_mutated",
+    "hack",
+    "untrusted",
+    "impossible",
+    "degenerate",
+    "unscorable",
+]
+Stage = Literal["load", "parse", "lint", "build", "launch", "verify", "measure"]
+
+R = TypeVar("R", bound="Record")
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A frozen value with canonical JSON and a content key."""
+
+    def to_json(self) -> str:
+        """Canonical JSON: sorted keys, no spaces."""
+        return msgspec.json.encode(self, order="deterministic").decode()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as plain JSON types."""
+        plain: dict[str, Any] = msgspec.to_builtins(self, order="deterministic")
+        return plain
+
+    @property
+    def key(self) -> str:
+        """20 hex digits that name this content."""
+        return content_key(type(self).__name__, self.to_json())
+
+    @classmethod
+    def from_json(cls: type[R], text: str | bytes) -> R:
+        """Read back `to_json`; raises msgspec.ValidationError on a bad document."""
+        return msgspec.json.decode(text, type=cls)
+
+    @classmethod
+    def from_dict(cls: type[R], plain: dict[str, Any]) -> R:
+        """Read back `to_dict`; raises msgspec.ValidationError on a bad document."""
+        return msgspec.convert(plain, type=cls)
+
+
+def content_key(*parts: str | bytes) -> str:
+    """20 hex digits over the parts, each length-prefixed, and `VERSION`."""
+    digest = hashlib.sha256(f"hipwright/{VERSION}".encode())
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()[:20]
+
+
+# ---------------------------------------------------------------- tasks and programs
+
+
+class TensorSpec(Record, frozen=True, kw_only=True):
+    """Shape, dtype (torch's name without the prefix, e.g. "bfloat16") and strides (in elements) of one tensor."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...] = ()
+
+
+class Workload(Record, frozen=True, kw_only=True):
+    """One set of inputs of a task.
+
+    origin: "given" (get_inputs), "group" (get_input_groups[index]) or "derived" (hipwright changed the shapes).
+    shapes: for a derived workload, the shape of each tensor leaf in order; None keeps the file's own.
+    """
+
+    name: str
+    origin: Literal["given", "group", "derived"] = "given"
+    index: int = 0
+    shapes: tuple[tuple[int, ...], ...] | None = None
+    specs: tuple[TensorSpec, ...] = ()
+
+
+class TolerancePolicy(Record, frozen=True, kw_only=True):
+    """How close is right: "strict" (fp64 reference, budget c * honest error) or "kernelbench" (allclose)."""
+
+    mode: Literal["strict", "kernelbench"] = "strict"
+    c: float = 3.0
+
+
+class Task(Record, frozen=True, kw_only=True):
+    """A PyTorch reference in the KernelBench form, with its workloads."""
+
+    name: str
+    source: str
+    workloads: tuple[Workload, ...]
+    tolerance: TolerancePolicy = TolerancePolicy()
+    provenance: str = ""
+
+
+class Program(Record, frozen=True, kw_only=True):
+    """A candidate. `knobs` are the chosen values (others take their default); the key hashes all that it holds."""
+
+    lane: Literal["program", "modelnew"] = "program"
+    text: str
+    knobs: dict[str, int] = {}
+
+
+# ---------------------------------------------------------------- build, verdict, timing
+
+
+class KernelResources(Record, frozen=True, kw_only=True):
+    """What one kernel of a code object uses. Bytes for lds and scratch; counts for registers and spills.
+
+    occupancy: waves per SIMD; instructions: static counts by class (valu, salu, vmem_load, vmem_store, lds, smem,
+    mfma, trans, branch, barrier, wave, other); vmem_bytes: bytes a lane moves by one execution of each vector memory
+    instruction, summed over the static instructions.
+    """
+
+    name: str
+    vgpr: int = 0
+    agpr: int = 0
+    sgpr: int = 0
+    lds_bytes: int = 0
+    scratch_bytes: int = 0
+    spills: int = 0
+    occupancy: int = 0
+    max_workgroup: int = 1024
+    instructions: dict[str, int] = {}
+    vmem_bytes: int = 0
+    widest_vmem_bytes: int = 0
+
+
+class Build(Record, frozen=True, kw_only=True):
+    """One program for one target. `blob` is the content hash of the code object in the build cache, "" if it failed."""
+
+    target: str
+    ok: bool
+    blob: str = ""
+    isa_blob: str = ""
+    kernels: tuple[KernelResources, ...] = ()
+    device_math: Literal["ocml", "own", "host", ""] = ""
+    log: str = ""
+    seconds: float = 0.0
+    cached: bool = False
+
+
+class Verdict(Record, frozen=True, kw_only=True):
+    """What was decided of one program on one target, and the evidence. Never a bare boolean.
+
+    worst_error: the largest error met divided by its tolerance (<= 1 passes); None when nothing was compared.
+    workloads: those that stood as evidence; skipped: {workload: why} (degenerate, guarded out, too costly).
+    """
+
+    status: Status
+    fault: Fault | None = None
+    stage: Stage = "verify"
+    family: str = ""
+    workload: str = ""
+    worst_error: float | None = None
+    message: str = ""
+    evidence: dict[str, Any] = {}
+    workloads: tuple[str, ...] = ()
+    skipped: dict[str, str] = {}
+    checks: dict[str, Any] = {}
+
+    @property
+    def passed(self) -> bool:
+        """True only for status "pass"."""
+        return self.status == "pass"
+
+
+class Estimate(Record, frozen=True, kw_only=True):
+    """A static estimate, never a measurement: microseconds a call by the model in docs/toolchain.md."""
+
+    target: str
+    microseconds: float
+    bound: Literal["memory", "compute", "latency", "launch"]
+    roofline_fraction: float
+    detail: tuple[dict[str, Any], ...] = ()
+
+
+class Timing(Record, frozen=True, kw_only=True):
+    """Paired samples against a baseline on a real device. Milliseconds; interval is 95 %."""
+
+    device: str
+    architecture: str
+    baseline: str
+    samples_ms: tuple[float, ...]
+    baseline_ms: tuple[float, ...]
+    speedup: float
+    interval: tuple[float, float]
+    roofline_fraction: float | None = None
+
+
+class TargetResult(Record, frozen=True, kw_only=True):
+    """One target's build, verdict, estimate and timing; `why_none` says for each missing one why it is missing."""
+
+    target: str
+    build: Build | None = None
+    verdict: Verdict | None = None
+    estimate: Estimate | None = None
+    timing: Timing | None = None
+    why_none: dict[str, str] = {}
+
+
+class Evaluation(Record, frozen=True, kw_only=True):
+    """task x program x targets. `status` is the worst over the targets; `score` is an estimate in microseconds.
+
+    coverage: 0 to 1, see docs/program.md; own_time: share of device time, None where nothing was timed.
+    """
+
+    task: str
+    program: str
+    status: Status
+    fault: Fault | None = None
+    message: str = ""
+    targets: dict[str, TargetResult] = {}
+    coverage: float = 0.0
+    own_time: float | None = None
+    score: float | None = None
+    score_kind: Literal["estimate", "measured", "none"] = "none"
+    features: dict[str, float] = {}
+    seconds: float = 0.0
+    environment: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """True only for status "pass"."""
+        return self.status == "pass"
+
+
+# ---------------------------------------------------------------- search
+
+
+class Expansion(Record, frozen=True, kw_only=True):
+    """What is tried next, from what, by which operator. `number` counts proposals in a run from 0."""
+
+    number: int
+    operator: str
+    parents: tuple[str, ...] = ()
+    inspirations: tuple[str, ...] = ()
+    action: dict[str, Any] = {}
+    seed: int = 0
+
+
+class Decision(Record, frozen=True, kw_only=True):
+    """Whether a program was kept, and why."""
+
+    number: int
+    program: str
+    kept: bool
+    best: bool = False
+    reason: str = ""
+
+
+class Run(Record, frozen=True, kw_only=True):
+    """One search: everything that decides its outcome."""
+
+    id: str
+    task: str
+    targets: tuple[str, ...]
+    budget: int
+    policy: str
+    seed: int
+    settings: dict[str, Any] = {}
+
+
+class Event(Record, frozen=True, kw_only=True):
+    """One appended fact. kind: run_started, proposed, evaluated, decided, finished, interrupted, resumed, ..."""
+
+    run: str
+    seq: int
+    kind: str
+    number: int = -1
+    data: dict[str, Any] = {}
+    clock: float = 0.0

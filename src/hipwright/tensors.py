@@ -1,0 +1,235 @@
+"""Host tensors without torch, and the bundle in which processes hand them to each other.
+
+A *tree* is a nesting of tuple, list, dict (string keys), HostTensor, int, float, complex-free bool, str and None. On the
+wire it is one JSON header and raw storages: nothing is pickled, so a hostile peer can send wrong numbers but no code.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hipwright.records import TensorSpec
+
+# torch dtype name -> the NumPy dtype that holds its bits
+BITS: dict[str, np.dtype[Any]] = {
+    name: np.dtype(code)
+    for name, code in {
+        "float64": "f8", "float32": "f4", "float16": "f2", "bfloat16": "u2",
+        "int64": "i8", "int32": "i4", "int16": "i2", "int8": "i1", "uint8": "u1", "bool": "?",
+    }.items()
+}  # fmt: skip
+FLOATS = ("float64", "float32", "float16", "bfloat16")
+
+Tree = Any  # a nesting of the types the module docstring names
+
+
+@dataclass(frozen=True, eq=False)
+class HostTensor:
+    """A strided view of raw storage. shape and stride count elements; `storage` is a 1-D uint8 array.
+
+    Tensors that shared a storage still share the same array object, so aliasing survives the wire.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    storage: npt.NDArray[np.uint8] = field(repr=False)
+
+    @classmethod
+    def of(cls, array: npt.NDArray[Any], dtype: str | None = None) -> HostTensor:
+        """A contiguous copy of `array`; dtype names the torch dtype when the bits do not (bfloat16 as uint16)."""
+        name = dtype or str(array.dtype)
+        bits = np.array(array, dtype=BITS[name], order="C", copy=True)
+        return cls(name, array.shape, contiguous_strides(array.shape), 0, bits.reshape(-1).view(np.uint8))
+
+    @classmethod
+    def from_f64(cls, values: npt.NDArray[np.float64], like: HostTensor) -> HostTensor:
+        """`values` rounded to `like`'s dtype and laid out with its strides in a new storage."""
+        storage = like.storage.copy()
+        out = cls(like.dtype, like.shape, like.stride, like.offset, storage)
+        bits = to_bf16_bits(values) if like.dtype == "bfloat16" else values.astype(BITS[like.dtype])
+        out.bits()[...] = bits
+        return out
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Its shape, dtype and strides as a record."""
+        return TensorSpec(dtype=self.dtype, shape=self.shape, stride=self.stride)
+
+    @property
+    def is_float(self) -> bool:
+        """True for the floating dtypes."""
+        return self.dtype in FLOATS
+
+    def bits(self) -> npt.NDArray[Any]:
+        """A writable strided view of the stored bits (bfloat16 as uint16)."""
+        dt = BITS[self.dtype]
+        if self.numel == 0:
+            return np.empty(self.shape, dt)
+        flat = self.storage.view(dt)[self.offset :]
+        return np.lib.stride_tricks.as_strided(flat, self.shape, tuple(s * dt.itemsize for s in self.stride))
+
+    def to_f64(self) -> npt.NDArray[np.float64]:
+        """The values as float64, logical shape."""
+        bits = self.bits()
+        if self.dtype == "bfloat16":
+            return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+        return bits.astype(np.float64)
+
+
+def to_bf16_bits(values: npt.NDArray[Any]) -> npt.NDArray[np.uint16]:
+    """float -> bfloat16 bits, round to nearest even, NaN kept quiet."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        raw = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    rounded = ((raw.astype(np.uint64) + 0x7FFF + ((raw >> 16) & 1)) >> 16).astype(np.uint16)
+    nan = (raw & 0x7FFFFFFF) > 0x7F800000
+    return np.where(nan, np.uint16(0x7FC0), rounded).astype(np.uint16).reshape(np.shape(values))
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements, as torch counts them (a size-0 dimension counts as 1)."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def leaves(tree: Tree) -> Iterator[Any]:
+    """The leaves of a tree in order; dict entries in insertion order."""
+    if isinstance(tree, (tuple, list)):
+        for item in tree:
+            yield from leaves(item)
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            yield from leaves(item)
+    else:
+        yield tree
+
+
+def tensor_leaves(tree: Tree) -> list[HostTensor]:
+    """The HostTensors of a tree in order."""
+    return [leaf for leaf in leaves(tree) if isinstance(leaf, HostTensor)]
+
+
+def map_tensors(tree: Tree, fn: Any) -> Tree:
+    """The same nesting with fn applied to each HostTensor."""
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(map_tensors(item, fn) for item in tree)
+    if isinstance(tree, dict):
+        return {key: map_tensors(item, fn) for key, item in tree.items()}
+    return fn(tree) if isinstance(tree, HostTensor) else tree
+
+
+# ---------------------------------------------------------------- the wire
+
+_ALIGN = 64
+
+
+def write_bundle(fd: int, tree: Tree) -> int:
+    """Write a tree to a file descriptor (usually a memfd); returns the byte count. Shared storages are written once."""
+    storages: dict[int, int] = {}
+    arrays: list[npt.NDArray[np.uint8]] = []
+
+    def encode(node: Tree) -> Any:
+        if isinstance(node, HostTensor):
+            slot = storages.setdefault(id(node.storage), len(arrays))
+            if slot == len(arrays):
+                arrays.append(node.storage)
+            return {"T": [node.dtype, list(node.shape), list(node.stride), node.offset, slot]}
+        if isinstance(node, tuple):
+            return {"t": [encode(item) for item in node]}
+        if isinstance(node, list):
+            return {"l": [encode(item) for item in node]}
+        if isinstance(node, dict):
+            return {"d": [[str(key), encode(item)] for key, item in node.items()]}
+        if isinstance(node, float):
+            return {"f": node.hex()}
+        if node is None or isinstance(node, (bool, int, str)):
+            return {"v": node}
+        raise TypeError(f"a bundle cannot hold a {type(node).__name__}")
+
+    header = json.dumps({"tree": encode(tree), "sizes": [a.nbytes for a in arrays]}).encode()
+    offset = _round_up(8 + len(header))
+    total = offset + sum(_round_up(a.nbytes) for a in arrays)
+    os.ftruncate(fd, total)
+    os.pwrite(fd, len(header).to_bytes(8, "little") + header, 0)
+    for array in arrays:
+        _pwrite_all(fd, array, offset)
+        offset += _round_up(array.nbytes)
+    return total
+
+
+def read_bundle(fd: int, *, writable: bool = False) -> Tree:
+    """Read a tree back; storages are mapped, not copied (shared and writable when asked). Raises ValueError if malformed."""
+    size = os.fstat(fd).st_size
+    if size < 8:
+        raise ValueError("bundle too short")
+    mapped = mmap.mmap(fd, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_COPY)
+    raw: npt.NDArray[np.uint8] = np.frombuffer(mapped, dtype=np.uint8)
+    length = int.from_bytes(raw[:8].tobytes(), "little")
+    if not 0 < length <= size - 8:
+        raise ValueError("bundle header out of range")
+    header = json.loads(raw[8 : 8 + length].tobytes())
+    storages: list[npt.NDArray[np.uint8]] = []
+    offset = _round_up(8 + length)
+    for nbytes in header["sizes"]:
+        if not (isinstance(nbytes, int) and nbytes >= 0 and offset + nbytes <= size):
+            raise ValueError("bundle storage out of range")
+        storages.append(raw[offset : offset + nbytes])
+        offset += _round_up(nbytes)
+    return _decode(header["tree"], storages)
+
+
+def _decode(node: Any, storages: list[npt.NDArray[np.uint8]]) -> Tree:
+    kind, value = next(iter(node.items()))
+    if kind == "T":
+        dtype, shape, stride, offset, slot = value
+        tensor = HostTensor(dtype, tuple(map(int, shape)), tuple(map(int, stride)), int(offset), storages[slot])
+        _check_extent(tensor)
+        return tensor
+    if kind == "t":
+        return tuple(_decode(item, storages) for item in value)
+    if kind == "l":
+        return [_decode(item, storages) for item in value]
+    if kind == "d":
+        return {str(key): _decode(item, storages) for key, item in value}
+    return float.fromhex(value) if kind == "f" else value
+
+
+def _check_extent(tensor: HostTensor) -> None:
+    if tensor.dtype not in BITS or len(tensor.shape) != len(tensor.stride):
+        raise ValueError("malformed tensor in bundle")
+    if any(n < 0 for n in tensor.shape) or any(s < 0 for s in tensor.stride) or tensor.offset < 0:
+        raise ValueError("negative extent in bundle")
+    if tensor.numel:
+        last = tensor.offset + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride, strict=True))
+        if (last + 1) * BITS[tensor.dtype].itemsize > tensor.storage.nbytes:
+            raise ValueError("tensor reaches past its storage in bundle")
+
+
+def _pwrite_all(fd: int, array: npt.NDArray[np.uint8], offset: int) -> None:
+    view = memoryview(np.ascontiguousarray(array).data)
+    while view.nbytes:
+        done = os.pwrite(fd, view, offset)
+        view, offset = view[done:], offset + done
+
+
+def _round_up(n: int) -> int:
+    return (n + _ALIGN - 1) // _ALIGN * _ALIGN
