@@ -1,0 +1,51 @@
+# make demo   install into .venv and optimise one task: no GPU, no key
+# make test   everything that CI runs
+# make quick  the tests that take seconds
+# PIP_FLAGS reaches pip; on a machine without a GPU this saves 2 GB of CUDA libraries:
+#   make demo PIP_FLAGS='--extra-index-url https://download.pytorch.org/whl/cpu'
+
+PYTHON ?= python3
+PIP_FLAGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
+OUT ?= out/demo
+BUDGET ?= 24
+
+.PHONY: demo test check quick clean
+.DELETE_ON_ERROR:
+
+# The stamps make a second `make` start at once; a changed pyproject.toml installs again.
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.stamp-cpu: pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[cpu]'
+	@touch $@
+
+$(VENV)/.stamp-test: pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[cpu,test]'
+	@touch $@ $(VENV)/.stamp-cpu
+
+demo: $(VENV)/.stamp-cpu
+	@scripts/system-deps.sh bubblewrap
+	$(BIN)/hipwright optimize examples/rmsnorm_swiglu.py --budget $(BUDGET) --out $(OUT)
+	@echo "open $(OUT)/report.html"
+
+test: check
+	@scripts/system-deps.sh bubblewrap g++ chromium
+	$(BIN)/pytest -n 2
+
+check: $(VENV)/.stamp-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+quick: $(VENV)/.stamp-test
+	@scripts/system-deps.sh bubblewrap g++
+	$(BIN)/pytest -n 2 -m 'not slow'
+
+clean:
+	rm -rf $(VENV) out .hipwright .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
