@@ -1,0 +1,88 @@
+"""bubblewrap: how a process is cut off from files, network, environment and other processes."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from hipwright.errors import InfrastructureError, SandboxMissing
+
+SANDBOX_HINT = "install bubblewrap (apt-get install bubblewrap), or insist with --unsafe to run without containment"
+
+_SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_LOADER = ("/etc/ld.so.cache", "/etc/alternatives")
+
+
+def available() -> tuple[bool, str]:
+    """Whether a sandbox can be made here, and if not, why not."""
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        return False, "bubblewrap (bwrap) is not installed"
+    return _works(bwrap)
+
+
+@functools.cache
+def _works(bwrap: str) -> tuple[bool, str]:
+    command = [bwrap, *_isolation(), *_system_mounts(), "--", "/bin/sh", "-c", "exit 0"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=20, env={}, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return False, f"bwrap does not run: {error}"
+    if done.returncode:
+        return False, "bwrap does not run here: " + done.stderr.decode(errors="replace").strip()[:300]
+    return True, bwrap
+
+
+def command(
+    argv: Iterable[str], *, ro: Iterable[Path], env: Mapping[str, str], rw: Path | None = None, cwd: str = "/tmp"
+) -> list[str]:
+    """argv wrapped in bwrap: `ro` paths visible at their own places, `rw` (if any) writable at `cwd`, nothing else.
+
+    Raises SandboxMissing where bwrap is missing or refused by the system.
+    """
+    works, why = available()
+    if not works:
+        raise SandboxMissing(f"no sandbox: {why}", hint=SANDBOX_HINT)
+    wrapped = [why, *_isolation(), *_system_mounts()]
+    for path in _outermost(ro):
+        wrapped += ["--ro-bind", str(path), str(path)]
+    if rw is not None:
+        wrapped += ["--bind", str(rw), cwd]
+    for name, value in env.items():
+        wrapped += ["--setenv", name, value]
+    return [*wrapped, "--remount-ro", "/", "--chdir", cwd, "--", *argv]
+
+
+def _isolation() -> list[str]:
+    # uid 65534 inside and no capabilities, whoever starts it: root inside the namespace would own what it can reach
+    return ["--unshare-all", "--unshare-user", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL",
+            "--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"]  # fmt: skip
+
+
+def _system_mounts() -> list[str]:
+    mounts = ["--ro-bind", "/usr", "/usr"]
+    for name in _SYSTEM:
+        path = Path(name)
+        if path.is_symlink():
+            mounts += ["--symlink", str(path.readlink()), name]
+        elif path.is_dir():
+            mounts += ["--ro-bind", name, name]
+    for name in _LOADER:
+        mounts += ["--ro-bind-try", name, name]
+    # /proc read-only: started by root, the owner of /proc/sys would be the real one
+    mounts += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
+    return [*mounts, "--tmpfs", "/tmp"]
+
+
+def _outermost(paths: Iterable[Path]) -> list[Path]:
+    """Absolute existing paths, without those that lie in another of them or in /usr."""
+    kept: list[Path] = [Path("/usr")]
+    for path in sorted({Path(p).absolute() for p in paths}, key=lambda p: len(p.parts)):
+        if not path.exists():
+            raise InfrastructureError(f"the sandbox cannot show {path}: it does not exist")
+        if not any(path.is_relative_to(above) for above in kept):
+            kept.append(path)
+    return kept[1:]

@@ -1,0 +1,169 @@
+"""Run one compiler or other tool, contained."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from hipwright.errors import InfrastructureError
+from hipwright.sandbox import bwrap
+from hipwright.sandbox.limits import TOOL_FILE_MB, Limits
+
+TEXT_LIMIT = 1 << 20  # bytes kept of each of stdout and stderr
+_PROCESSES = 256
+_BUILD = "/build"
+_RLIMITS = 'ulimit -c 0; ulimit -t {cpu}; ulimit -d {data_kib}; ulimit -f {file_blocks}; {nproc} exec "$@"'  # f: 512-byte blocks
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What a tool left. files: the outputs asked for that exist as regular files within the size limit."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    files: dict[str, bytes]
+    timed_out: bool
+
+
+def run_tool(
+    argv: Sequence[str],
+    *,
+    files: Mapping[str, bytes] | None = None,
+    outputs: Sequence[str] = (),
+    ro: Sequence[Path] = (),
+    env: Mapping[str, str] | None = None,
+    limits: Limits = Limits(),  # noqa: B008 - frozen
+    unsafe: bool = False,
+) -> ToolResult:
+    """Run argv in a private folder that holds `files` and is its working directory; collect `outputs` from it.
+
+    It sees the system's libraries and `ro`, no network, and no environment but PATH, HOME, TMPDIR and `env`. A tool
+    that cannot be started ends with returncode 127 like in a shell; one killed by a signal with minus its number; one
+    over `wall_s` is killed with everything it started. Raises SandboxMissing without bwrap, unless unsafe.
+    """
+    file_mb = limits.file_mb or TOOL_FILE_MB
+    with _scratch() as folder:
+        for name, data in (files or {}).items():
+            target = folder.joinpath(*_parts(name))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+        command, variables = _command(argv, folder, ro, env or {}, limits, file_mb, unsafe)
+        returncode, texts, timed_out = _run(command, folder, variables, limits.wall_s)
+        collected = {name: _collect(folder, name, file_mb << 20) for name in outputs}
+    found = {name: data for name, data in collected.items() if data is not None}
+    return ToolResult(returncode, texts[0], texts[1], found, timed_out)
+
+
+def _command(
+    argv: Sequence[str],
+    folder: Path,
+    ro: Sequence[Path],
+    env: Mapping[str, str],
+    limits: Limits,
+    file_mb: int,
+    unsafe: bool,
+) -> tuple[list[str], dict[str, str]]:
+    script = _RLIMITS.format(
+        cpu=math.ceil(limits.cpu_s),
+        data_kib=limits.memory_mb << 10,
+        file_blocks=file_mb << 11,
+        # counted per namespace when contained; without one it would count the user's other processes
+        nproc="" if unsafe else f"ulimit -u {_PROCESSES} 2>/dev/null || ulimit -p {_PROCESSES};",
+    )
+    limited = ["/bin/sh", "-c", script, "sh", *argv]
+    home = str(folder) if unsafe else _BUILD
+    variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home, "TMPDIR": home, **env}
+    if unsafe:
+        return limited, variables
+    return bwrap.command(limited, ro=ro, env=variables, rw=folder, cwd=_BUILD), {}
+
+
+def _run(command: list[str], folder: Path, env: Mapping[str, str], wall_s: float) -> tuple[int, tuple[str, str], bool]:
+    # memfds, not pipes: nothing to drain while waiting, and RLIMIT_FSIZE bounds them
+    out, err = os.memfd_create("stdout"), os.memfd_create("stderr")
+    try:
+        timed_out = False
+        process = subprocess.Popen(
+            command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+        )
+        try:
+            process.wait(wall_s)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:
+            _end(process)
+        return _shell_code(process.returncode), (_text(out), _text(err)), timed_out
+    except OSError as error:
+        raise InfrastructureError(f"cannot start {command[0]}: {error}") from error
+    finally:
+        os.close(out)
+        os.close(err)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill the whole group; under bwrap the rest of the namespace dies with it."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        process.kill()
+    process.wait()
+
+
+def _shell_code(code: int) -> int:
+    """bwrap and sh report a signal as 128 + n."""
+    return -(code - 128) if 128 < code < 128 + 65 else code
+
+
+def _text(fd: int) -> str:
+    size = os.fstat(fd).st_size
+    text = os.pread(fd, TEXT_LIMIT, 0).decode(errors="replace")
+    return text if size <= TEXT_LIMIT else f"{text}\n[{size - TEXT_LIMIT} more bytes left out]\n"
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise ValueError(f"not a name inside the tool's folder: {name!r}")
+    return path.parts
+
+
+def _collect(folder: Path, name: str, limit: int) -> bytes | None:
+    """The bytes of one output; None if it is missing, not a regular file, reached by a link, or too large."""
+    *parents, last = _parts(name)
+    opened = [os.open(folder, os.O_RDONLY | os.O_DIRECTORY)]
+    try:
+        for part in parents:
+            opened.append(os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=opened[-1]))
+        opened.append(os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=opened[-1]))
+        info = os.fstat(opened[-1])
+        if not stat.S_ISREG(info.st_mode) or info.st_size > limit:
+            return None
+        with os.fdopen(opened.pop(), "rb") as stream:
+            return stream.read(limit)
+    except OSError:
+        return None
+    finally:
+        for fd in opened:
+            os.close(fd)
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A private folder, in memory where there is room, gone afterwards."""
+    shm = Path("/dev/shm")
+    roomy = shm.is_dir() and os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > 2 << 30
+    folder = Path(tempfile.mkdtemp(prefix="hipwright-", dir=shm if roomy else None))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
