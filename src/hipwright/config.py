@@ -12,7 +12,7 @@ def home() -> Path:
 
 
 def cache_dir() -> Path:
-    """The build cache shared by all archives: $HIPWRIGHT_CACHE, else $XDG_CACHE_HOME/hipwright, else ~/.cache/hipwright."""
+    """The build cache all archives share: $HIPWRIGHT_CACHE, else hipwright/ in $XDG_CACHE_HOME or ~/.cache."""
     if explicit := os.environ.get("HIPWRIGHT_CACHE"):
         return Path(explicit).absolute()
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")

@@ -224,7 +224,8 @@ class TargetResult(Record, frozen=True, kw_only=True):
 class Evaluation(Record, frozen=True, kw_only=True):
     """task x program x targets. `status` is the worst over the targets; `score` is an estimate in microseconds.
 
-    coverage: 0 to 1, see docs/program.md; own_time: share of device time, None where nothing was timed.
+    coverage: 0 to 1, see docs/program.md; library: the operators the plan left to the library, views aside, with their
+    modelled share of the reference's cost; own_time: share of device time, None where nothing was timed.
     """
 
     task: str
@@ -234,6 +235,7 @@ class Evaluation(Record, frozen=True, kw_only=True):
     message: str = ""
     targets: dict[str, TargetResult] = {}
     coverage: float = 0.0
+    library: dict[str, float] = {}
     own_time: float | None = None
     score: float | None = None
     score_kind: Literal["estimate", "measured", "none"] = "none"

@@ -1,7 +1,7 @@
 """Host tensors without torch, and the bundle in which processes hand them to each other.
 
-A *tree* is a nesting of tuple, list, dict (string keys), HostTensor, int, float, complex-free bool, str and None. On the
-wire it is one JSON header and raw storages: nothing is pickled, so a hostile peer can send wrong numbers but no code.
+A *tree* is a nesting of tuple, list, dict (string keys), HostTensor, int, float, bool, str and None. On the wire it
+is one JSON header and raw storages: nothing is pickled, so a hostile peer can send wrong numbers but no code.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def write_bundle(fd: int, tree: Tree) -> int:
 
 
 def read_bundle(fd: int, *, writable: bool = False) -> Tree:
-    """Read a tree back; storages are mapped, not copied (shared and writable when asked). Raises ValueError if malformed."""
+    """Read a tree back; storages are mapped, not copied (shared when writable). Raises ValueError if malformed."""
     size = os.fstat(fd).st_size
     if size < 8:
         raise ValueError("bundle too short")

@@ -1,0 +1,1 @@
+"""Is it fast? Cost model, static estimate, statistics (docs/toolchain.md, docs/search.md)."""
