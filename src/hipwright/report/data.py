@@ -1,0 +1,51 @@
+"""What a report is made of: records, and nothing that has to be computed from a live process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hipwright.records import Evaluation, Program, Record, Run, Task
+
+
+class Proposal(Record, frozen=True, kw_only=True):
+    """One line of a search's history. score: the search's own figure (estimated microseconds); None if it failed."""
+
+    number: int
+    operator: str
+    program: str
+    parents: tuple[str, ...] = ()
+    action: dict[str, Any] = msgspec.field(default_factory=dict)
+    status: str = "unscorable"
+    score: float | None = None
+    coverage: float = 0.0
+    kept: bool = False
+    best: bool = False
+    reason: str = ""
+    message: str = ""
+    seconds: float = 0.0
+
+
+class ReportData(Record, frozen=True, kw_only=True):
+    """Everything a report shows.
+
+    hip and plan are the two halves of the program's text; explanation is what `engine.explain` returned; command
+    reproduces the run; not_measured says, a line each, what this run could not know.
+    """
+
+    task: Task
+    command: str
+    version: str
+    evaluation: Evaluation | None = None
+    program: Program | None = None
+    hip: str = ""
+    plan: str = ""
+    run: Run | None = None
+    proposals: tuple[Proposal, ...] = ()
+    explanation: dict[str, Any] = msgspec.field(default_factory=dict)
+    not_measured: tuple[str, ...] = ()
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    seconds: float = 0.0
+    evaluations: int = 0
+    note: str = ""

@@ -1,0 +1,233 @@
+"""The geometry of the report's two plots. The template draws it, so that every label passes its escaping."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor, log10
+
+from hipwright.report.data import Proposal
+
+WIDTH = 960
+SCORE_HEIGHT = 260
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 18, 36
+LANE = 26  # pixels between two rows of the lineage
+MAX_LINEAGE = 160  # nodes; beyond that only kept programs and their parents are drawn
+
+
+@dataclass(frozen=True)
+class Point:
+    """One proposal on a plot. kind: best, kept, rejected or failed; label is its tooltip."""
+
+    x: float
+    y: float
+    kind: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A labelled place on an axis."""
+
+    at: float
+    label: str
+
+
+@dataclass(frozen=True)
+class ScorePlot:
+    """Score over proposals: the points, the best so far as an SVG path, and both axes."""
+
+    points: list[Point]
+    best_path: str
+    x_ticks: list[Tick]
+    y_ticks: list[Tick]
+    width: int = WIDTH
+    height: int = SCORE_HEIGHT
+
+
+@dataclass(frozen=True)
+class Edge:
+    """From a parent to its child, as an SVG path. main: it lies on the way to the best program."""
+
+    path: str
+    main: bool
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Who came from whom: x is the proposal's number, y its row."""
+
+    points: list[Point]
+    edges: list[Edge]
+    x_ticks: list[Tick]
+    left_out: int
+    height: int
+    width: int = WIDTH
+
+
+def kind_of(proposal: Proposal) -> str:
+    """How a proposal ended: best, kept, rejected or failed."""
+    if proposal.status != "pass":
+        return "failed"
+    if proposal.best:
+        return "best"
+    return "kept" if proposal.kept else "rejected"
+
+
+def label_of(proposal: Proposal) -> str:
+    """A proposal's tooltip."""
+    score = f", {proposal.score:.2f} µs (estimate)" if proposal.score is not None else ""
+    why = proposal.reason or proposal.message
+    return f"#{proposal.number} {proposal.operator}: {proposal.status}{score}{' — ' + why if why else ''}"
+
+
+def score_plot(proposals: Sequence[Proposal]) -> ScorePlot | None:
+    """Score over proposals, logarithmic when it spans more than a decade; None when nothing was scored."""
+    scored = [p for p in proposals if p.score is not None and p.score > 0 and p.status == "pass"]
+    if not scored:
+        return None
+    last = max(p.number for p in proposals)
+    low, high = min(p.score or 0.0 for p in scored), max(p.score or 0.0 for p in scored)
+    y_of, y_ticks = _scale(low, high)
+    points = [Point(_x(p.number, last), y_of(p.score or low), kind_of(p), label_of(p)) for p in scored]
+    floor_y = SCORE_HEIGHT - BOTTOM
+    points += [Point(_x(p.number, last), floor_y, "failed", label_of(p)) for p in proposals if p.status != "pass"]
+    return ScorePlot(points, _best_path(scored, last, y_of), _number_ticks(last), y_ticks)
+
+
+def _best_path(scored: Sequence[Proposal], last: int, y_of: _Scale) -> str:
+    """The best score so far as a staircase."""
+    parts: list[str] = []
+    best = float("inf")
+    for proposal in sorted(scored, key=lambda p: p.number):
+        score = proposal.score or 0.0
+        if score < best:
+            x, y = _x(proposal.number, last), y_of(score)
+            parts.append(f"H{x:.1f}V{y:.1f}" if parts else f"M{x:.1f},{y:.1f}")
+            best = score
+    return "".join(parts) + f"H{_x(last, last):.1f}"
+
+
+class _Scale:
+    """A vertical axis over [low, high], linear or logarithmic; smaller values lie lower."""
+
+    def __init__(self, low: float, high: float, log: bool) -> None:
+        self.log = log
+        self.low, self.high = (log10(low), log10(high)) if log else (low, high)
+        if self.high <= self.low:
+            pad = abs(self.low) * 0.1 or 1.0
+            self.low, self.high = self.low - pad, self.high + pad
+
+    def __call__(self, value: float) -> float:
+        share = ((log10(value) if self.log else value) - self.low) / (self.high - self.low)
+        inner = SCORE_HEIGHT - TOP - BOTTOM - 14  # failures have the row below
+        return round(TOP + (1 - share) * inner, 1)
+
+
+def _scale(low: float, high: float) -> tuple[_Scale, list[Tick]]:
+    log = high > 10 * low
+    scale = _Scale(low, high, log)
+    ticks = [scale.low + (scale.high - scale.low) * i / 4 for i in range(5)]
+    values = [10**t if log else t for t in ticks]
+    span = values[-1] - values[0]
+    digits = 0 if log and values[0] >= 10 else max(0, min(4, 1 - floor(log10(span / 4))))
+    labels: dict[str, float] = {f"{v:.{digits}f}": v for v in values if not log or v > 0}
+    return scale, [Tick(scale(v), text) for text, v in labels.items()]
+
+
+def _x(number: int, last: int) -> float:
+    return round(LEFT + 8 + (WIDTH - LEFT - RIGHT - 16) * number / max(last, 1), 1)
+
+
+def _number_ticks(last: int) -> list[Tick]:
+    step = next(s * 10**e for e in range(9) for s in (1, 2, 5) if last <= 10 * s * 10**e)
+    return [Tick(_x(n, last), str(n)) for n in range(0, last + 1, step)]
+
+
+# ---------------------------------------------------------------- lineage
+
+
+def lineage(proposals: Sequence[Proposal]) -> Lineage | None:
+    """The tree of first parents (other parents are dashed in the table only); None for fewer than two programs."""
+    shown = _shown(proposals)
+    if len(shown) < 2:
+        return None
+    first: dict[str, Proposal] = {}
+    for proposal in shown:
+        first.setdefault(proposal.program, proposal)
+    main = _way_to_best(shown, first)
+    row = _rows(shown, first, main)
+    last = max(p.number for p in proposals)
+    where = {p.number: (_x(p.number, last), TOP + LANE * row[p.number]) for p in shown}
+    edges = []
+    for proposal in shown:
+        parent = _parent(proposal, first)
+        if parent is not None:
+            on_way = proposal.number in main and parent.number in main
+            edges.append(Edge(_curve(where[parent.number], where[proposal.number]), on_way))
+    points = [Point(*where[p.number], kind_of(p), label_of(p)) for p in shown]
+    height = TOP + LANE * max(row.values()) + BOTTOM
+    edges.sort(key=lambda edge: edge.main)
+    return Lineage(points, edges, _number_ticks(last), len(proposals) - len(shown), height)
+
+
+def _shown(proposals: Sequence[Proposal]) -> list[Proposal]:
+    if len(proposals) <= MAX_LINEAGE:
+        return sorted(proposals, key=lambda p: p.number)
+    kept = [p for p in proposals if p.kept or p.best]
+    return sorted(kept[-MAX_LINEAGE:], key=lambda p: p.number)
+
+
+def _parent(proposal: Proposal, first: dict[str, Proposal]) -> Proposal | None:
+    for key in proposal.parents:
+        parent = first.get(key)
+        if parent is not None and parent.number < proposal.number:
+            return parent
+    return None
+
+
+def _way_to_best(shown: Sequence[Proposal], first: dict[str, Proposal]) -> set[int]:
+    node = next((p for p in reversed(shown) if p.best), None)
+    way: set[int] = set()
+    while node is not None and node.number not in way:
+        way.add(node.number)
+        node = _parent(node, first)
+    return way
+
+
+def _rows(shown: Sequence[Proposal], first: dict[str, Proposal], main: set[int]) -> dict[int, int]:
+    """A row for each proposal: one heir goes on in its parent's row, the others open the lowest free row."""
+    heir = _heirs(shown, first, main)
+    row: dict[int, int] = {}
+    taken_until: list[int] = []
+    for proposal in shown:
+        parent = _parent(proposal, first)
+        if parent is not None and heir.get(parent.number) == proposal.number:
+            lane = row[parent.number]
+        else:
+            lane = next((i for i, end in enumerate(taken_until) if end < proposal.number), len(taken_until))
+            if lane == len(taken_until):
+                taken_until.append(-1)
+        row[proposal.number] = lane
+        taken_until[lane] = heir.get(proposal.number, proposal.number)
+    return row
+
+
+def _heirs(shown: Sequence[Proposal], first: dict[str, Proposal], main: set[int]) -> dict[int, int]:
+    """For each parent the child that continues its row: the one towards the best, else the first kept one."""
+    heir: dict[int, tuple[tuple[bool, bool], int]] = {}
+    for proposal in shown:
+        parent = _parent(proposal, first)
+        if parent is not None:
+            rank = (proposal.number in main, proposal.kept)
+            if parent.number not in heir or rank > heir[parent.number][0]:
+                heir[parent.number] = (rank, proposal.number)
+    return {parent: number for parent, (_, number) in heir.items()}
+
+
+def _curve(start: tuple[float, float], end: tuple[float, float]) -> str:
+    (x0, y0), (x1, y1) = start, end
+    if y0 == y1:
+        return f"M{x0},{y0}H{x1}"
+    bend = min(24.0, (x1 - x0) / 2)
+    return f"M{x0},{y0}C{x0 + bend},{y0} {x0 + bend / 2},{y1} {x0 + bend},{y1}H{x1}"

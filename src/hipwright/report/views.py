@@ -1,0 +1,204 @@
+"""Records turned into the few lists and words that the report's templates lay out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hipwright.records import Evaluation, TargetResult, Verdict
+from hipwright.report.data import Proposal, ReportData
+
+GOOD, BAD, UNSURE = "good", "bad", "unsure"
+UNSURE_STATUSES = ("untrusted", "impossible", "unscorable", "degenerate")
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A figure with `digits` significant digits, an en dash for None."""
+    if value is None:
+        return "–"
+    if value != value or abs(value) == float("inf"):
+        return str(value)
+    if isinstance(value, int) or (abs(value) >= 1000 and value == int(value)):
+        return f"{int(value):,}"
+    if value and not 1e-3 <= abs(value) < 1e6:
+        return f"{value:.{digits - 1}e}"
+    text = f"{value:.{digits}g}"
+    return f"{float(text):,.0f}" if "e" in text else text
+
+
+def percent(share: float | None) -> str:
+    """A share of 1 as a percentage."""
+    return "–" if share is None else f"{100 * share:.0f} %"
+
+
+def seconds(value: float) -> str:
+    """A duration for people."""
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    return f"{value:.1f} s" if value < 120 else f"{value / 60:.1f} min"
+
+
+def byte_count(value: float) -> str:
+    """Bytes in the largest binary unit that keeps a figure of at least 1."""
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if value == int(value) else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+def tone(status: str) -> str:
+    """The colour of a status: good, bad, or unsure (nothing was learnt about the program)."""
+    if status == "pass":
+        return GOOD
+    return UNSURE if status in UNSURE_STATUSES else BAD
+
+
+def headline(data: ReportData) -> dict[str, str]:
+    """The verdict in one badge and one sentence."""
+    evaluation = data.evaluation
+    if evaluation is None:
+        return {"tone": BAD, "badge": "no program", "text": data.note or "No program passed verification."}
+    if not evaluation.passed:
+        text = evaluation.message or f"The program was rejected: {evaluation.status}."
+        return {"tone": tone(evaluation.status), "badge": evaluation.status, "text": text}
+    proof = _proof(evaluation)
+    return {"tone": GOOD, "badge": "pass", "text": proof}
+
+
+def _proof(evaluation: Evaluation) -> str:
+    parts = []
+    verdict = verdict_of(evaluation)
+    if verdict is not None:
+        parts.append(f"Right on {len(verdict.workloads)} workload(s) against an fp64 reference on the CPU target")
+    built = [name for name, result in evaluation.targets.items() if name != "cpu" and result.build and result.build.ok]
+    if built:
+        parts.append(f"compiled to machine code for {', '.join(built)}")
+    return "; ".join(parts) + "." if parts else "Passed."
+
+
+def tiles(data: ReportData) -> list[dict[str, str]]:
+    """The figures at the top of the page."""
+    evaluation, found = data.evaluation, []
+    if evaluation is not None:
+        note = "of the reference's modelled cost runs in this program's own kernels"
+        if evaluation.passed:
+            found.append({"label": "coverage", "value": percent(evaluation.coverage), "note": note})
+        verdict = verdict_of(evaluation)
+        if verdict is not None and verdict.worst_error is not None:
+            found.append(
+                {
+                    "label": "worst error",
+                    "value": number(verdict.worst_error),
+                    "note": "of its tolerance; at most 1 passes",
+                }
+            )
+        for name, result in evaluation.targets.items():
+            if result.estimate is not None:
+                value = f"{number(result.estimate.microseconds)} µs"
+                found.append({"label": f"{name} ESTIMATE", "value": value, "note": "static model, not a measurement"})
+            if result.timing is not None:
+                timing = result.timing
+                value = f"{timing.speedup:.2f}×"
+                low, high = timing.interval
+                note = f"measured on {timing.device} against {timing.baseline}, 95 % interval {low:.2f} to {high:.2f}"
+                found.append({"label": f"{name} speedup", "value": value, "note": note})
+    if data.run is not None:
+        note = f"of a budget of {data.run.budget}, in {seconds(data.seconds)}"
+        found.append({"label": "evaluations", "value": str(data.evaluations), "note": note})
+    return found
+
+
+def verdict_of(evaluation: Evaluation | None) -> Verdict | None:
+    """The verdict that a run on some target gave (the first one found)."""
+    results = evaluation.targets.values() if evaluation else ()
+    return next((r.verdict for r in results if r.verdict is not None), None)
+
+
+# ---------------------------------------------------------------- resources
+
+
+def resources(evaluation: Evaluation | None) -> list[dict[str, Any]]:
+    """One entry per target: its build, its kernels with their estimate rows, and why something is missing."""
+    results = evaluation.targets.values() if evaluation else ()
+    return [_target_view(result) for result in results]
+
+
+def _target_view(result: TargetResult) -> dict[str, Any]:
+    build, estimate = result.build, result.estimate
+    rows = [dict(row) for row in estimate.detail] if estimate else []
+    return {
+        "name": result.target,
+        "build": build,
+        "kernels": list(build.kernels) if build and result.target != "cpu" else [],
+        "built": "not built" if build is None else ("compiles" if build.ok else "does not compile"),
+        "tone": GOOD if build and build.ok else BAD,
+        "estimate": estimate,
+        "estimate_rows": rows,
+        "timing": result.timing,
+        "why_none": dict(result.why_none),
+    }
+
+
+# ---------------------------------------------------------------- verification
+
+
+def verification(evaluation: Evaluation | None) -> dict[str, Any] | None:
+    """The evidence of the verdict: error table, checks, skipped workloads, and the failure if there is one."""
+    verdict = verdict_of(evaluation)
+    if verdict is None:
+        return None
+    checks = dict(verdict.checks)
+    table = error_table(checks.pop("errors", None))
+    return {
+        "verdict": verdict,
+        "tone": tone(verdict.status),
+        "table": table,
+        "checks": [(name.replace("_", " "), value) for name, value in checks.items()],
+        "skipped": list(verdict.skipped.items()),
+        "evidence": list(verdict.evidence.items()),
+    }
+
+
+def error_table(errors: Any) -> dict[str, Any] | None:
+    """{workload: {family: worst error / tolerance}} as rows and columns; None where there is none."""
+    if not isinstance(errors, Mapping) or not all(isinstance(row, Mapping) for row in errors.values()):
+        return None
+    families = list(dict.fromkeys(family for row in errors.values() for family in row))
+    rows = [
+        {"workload": name, "cells": [_cell(row.get(family)) for family in families]} for name, row in errors.items()
+    ]
+    return {"families": families, "rows": rows} if families else None
+
+
+def _cell(value: Any) -> dict[str, str]:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return {"text": "" if value is None else str(value), "tone": ""}
+    return {"text": number(float(value), 2), "tone": GOOD if value <= 1 else BAD}
+
+
+# ---------------------------------------------------------------- fusion and search
+
+
+def fusion(explanation: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Which operations a kernel took over and which stayed library calls, from `engine.explain`."""
+    kernels = [_group(item) for item in explanation.get("kernels", ())]
+    library = [_group(item) for item in explanation.get("library", ())]
+    return {"kernels": kernels, "library": library} if kernels or library else None
+
+
+def _group(item: Any) -> dict[str, Any]:
+    if not isinstance(item, Mapping):
+        return {"name": str(item), "ops": [], "why": ""}
+    ops = item.get("ops") or item.get("nodes") or ()
+    name = item.get("name") or item.get("kernel") or item.get("op") or item.get("node") or ""
+    return {"name": str(name), "ops": [str(op) for op in ops], "why": str(item.get("why") or item.get("reason") or "")}
+
+
+def statuses(proposals: Sequence[Proposal]) -> list[dict[str, Any]]:
+    """How the proposals ended: count by status, the passes first, then the most frequent failure."""
+    counts = Counter(p.status for p in proposals)
+    order = sorted(counts, key=lambda status: (status != "pass", -counts[status], status))
+    most = max(counts.values(), default=1)
+    return [{"status": s, "count": counts[s], "tone": tone(s), "share": counts[s] / most} for s in order]
