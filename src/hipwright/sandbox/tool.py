@@ -21,7 +21,8 @@ from hipwright.sandbox.limits import TOOL_FILE_MB, Limits
 TEXT_LIMIT = 1 << 20  # bytes kept of each of stdout and stderr
 _PROCESSES = 256
 _BUILD = "/build"
-_RLIMITS = 'ulimit -c 0; ulimit -t {cpu}; ulimit -d {data_kib}; ulimit -f {file_blocks}; {nproc} exec "$@"'  # f: 512-byte blocks
+# f counts blocks of 512 bytes
+_RLIMITS = 'ulimit -c 0; ulimit -t {cpu}; ulimit -d {data_kib}; ulimit -f {file_blocks}; {nproc} exec "$@"'
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,205 @@
+"""The inside: the zygote's loop, the session's loop, and the two calls that service code makes (lockdown, crash_page).
+
+The zygote imports what sessions need once, then forks one process per session on request. It never runs anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import importlib.util
+import io
+import json
+import math
+import mmap
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from hipwright.sandbox import protocol, seccomp
+from hipwright.tensors import Tree, read_bundle, write_bundle
+
+CRASH_PAGE_BYTES = 4096
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
+_NOFILE, _PROCESSES = 256, 512
+
+_state: dict[str, Any] = {"crash_page": None, "locked": None}
+
+
+def crash_page() -> mmap.mmap:
+    """4096 writable bytes shared with the parent: JSON left there reaches it as WorkerDied.note, whatever ends us.
+
+    Outside a session it is private memory that nobody reads.
+    """
+    if _state["crash_page"] is None:
+        _state["crash_page"] = mmap.mmap(-1, CRASH_PAGE_BYTES)
+    page: mmap.mmap = _state["crash_page"]
+    return page
+
+
+def lockdown(profile: seccomp.Profile = "candidate") -> None:
+    """Give up, for good, every system call that `profile` does not need (hipwright.sandbox.seccomp). Call it once,
+    just before code that is not ours runs; a second call with the same profile does nothing.
+
+    Raises SandboxMissing where the kernel has no filters, RuntimeError when asked to change profile.
+    """
+    if _state["locked"] is None:
+        seccomp.install(profile)
+        _state["locked"] = profile
+    elif _state["locked"] != profile:
+        raise RuntimeError(f"already locked down as {_state['locked']!r}")
+
+
+# ---------------------------------------------------------------- zygote
+
+
+def zygote_main(control_fd: int, preload: Sequence[str]) -> None:
+    """Import `preload`, say so, and fork sessions until the parent hangs up."""
+    _die_with_parent()
+    for name in preload:
+        importlib.import_module(name)
+    if "torch" in sys.modules:
+        _warm_torch()
+    gc.collect()
+    gc.freeze()  # forks then share these pages
+    control = socket.socket(fileno=control_fd)
+    control.send(protocol.READY)
+    while True:
+        message, fds, _, _ = socket.recv_fds(control, 4096, 3)
+        if not message:
+            os._exit(0)  # the parent is gone: the namespace, and every session, ends with us
+        _answer(control, json.loads(message), fds)
+
+
+def _warm_torch() -> None:
+    import torch
+
+    torch.set_num_threads(1)  # a thread pool would not survive the fork
+    importlib.import_module("hipwright.torchio")
+    with contextlib.suppress(RuntimeError):
+        torch.nn.functional.linear(torch.ones(4, 4), torch.ones(4, 4)).double().sum().item()
+
+
+def _answer(control: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
+    reply: dict[str, Any]
+    if message["op"] == "reap":
+        _, status = os.waitpid(message["pid"], 0)
+        reply = {"code": os.waitstatus_to_exitcode(status)}
+        control.send(json.dumps(reply).encode())
+        return
+    parent = os.getpid()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        control.send(json.dumps({"error": str(error)}).encode())
+    else:
+        if pid == 0:
+            control.close()
+            _session_main(fds, message["limits"], parent)
+        pidfd = os.pidfd_open(pid)
+        socket.send_fds(control, [json.dumps({"pid": pid}).encode()], [pidfd])
+        os.close(pidfd)
+    for fd in fds:
+        os.close(fd)
+
+
+# ---------------------------------------------------------------- session
+
+
+def _session_main(fds: list[int], limits: dict[str, int | float], zygote: int) -> None:
+    """Never returns."""
+    try:
+        _die_with_parent()
+        if os.getppid() != zygote:
+            os._exit(0)
+        channel_fd, errors_fd, crash_fd = fds
+        os.dup2(errors_fd, 1)
+        os.dup2(errors_fd, 2)
+        _state["crash_page"] = mmap.mmap(crash_fd, CRASH_PAGE_BYTES)
+        os.close(errors_fd)
+        os.close(crash_fd)
+        sys.stdout = sys.stderr = io.TextIOWrapper(_Bounded(), encoding="utf-8", errors="replace", write_through=True)
+        _limit(limits)
+        _serve(socket.socket(fileno=channel_fd))
+    except BaseException as error:
+        with contextlib.suppress(BaseException):
+            sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        os._exit(70)
+    os._exit(0)
+
+
+class _Bounded(io.RawIOBase):
+    """File descriptor 2, a fixed-size memfd; what does not fit is dropped instead of failing a harmless print."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        with contextlib.suppress(OSError):
+            os.write(2, data)
+        return len(data)
+
+
+def _limit(limits: dict[str, int | float]) -> None:
+    memory, cpu = int(limits["memory_mb"]) << 20, math.ceil(limits["cpu_s"])
+    wanted = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CPU: cpu,
+        resource.RLIMIT_DATA: memory,
+        resource.RLIMIT_FSIZE: memory,
+        resource.RLIMIT_NOFILE: _NOFILE,
+    }
+    if limits["contained"]:  # counted per namespace; outside one it would count the user's other processes
+        wanted[resource.RLIMIT_NPROC] = _PROCESSES
+    for kind, value in wanted.items():
+        hard = resource.getrlimit(kind)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (value, value))
+
+
+def _serve(channel: socket.socket) -> None:
+    service: Any = None
+    while True:
+        message, fds, _, _ = socket.recv_fds(channel, 64, 2)
+        if message != protocol.CALL or len(fds) != 2:
+            return
+        request_fd, reply_fd = fds
+        try:
+            call = read_bundle(request_fd)
+            if service is None:
+                service = _make(call["method"], call["header"], call["bundle"])
+                reply: Tree = {"header": {}, "bundle": None}
+            else:
+                header, bundle = getattr(service, call["method"])(call["header"], call["bundle"])
+                reply = {"header": header, "bundle": bundle}
+            write_bundle(reply_fd, reply)
+        except Exception as error:
+            write_bundle(reply_fd, protocol.describe(error))
+        call = header = bundle = reply = None
+        os.close(request_fd)
+        os.close(reply_fd)
+        channel.send(protocol.DONE)
+
+
+def _make(service: str, init: dict[str, Any], bundle: Tree) -> Any:
+    source, _, name = service.rpartition(":")
+    if not source.endswith(".py"):
+        return getattr(importlib.import_module(source), name)(init, bundle)
+    spec = importlib.util.spec_from_file_location("service", source)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"not a Python file: {source}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, name)(init, bundle)
+
+
+def _die_with_parent() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # nobody reads our memory through /proc
