@@ -1,0 +1,347 @@
+"""Is a tree of outputs right? Structure first, then values against the fp64 reference (docs/verification.md).
+
+Errors are judged twice: the rms over a row against the row's budget, and every element against its own. Both budgets
+are absolute numbers worked out by `tolerance` from the reference alone, so a comparison is a few NumPy passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hipwright.records import Status, TensorSpec
+from hipwright.tensors import HostTensor, Tree
+
+F64 = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Gather:
+    """How an index output selects: index i along `dim` of `source` yields `values`; ties are right (docs)."""
+
+    source: F64
+    dim: int
+    keepdim: bool
+    values: F64
+
+    def same_choice(self, got: npt.NDArray[np.int64]) -> Mask:
+        """Where `got` selects a value equal to the expected one; out-of-range indices are wrong."""
+        size = self.source.shape[self.dim]
+        valid = (got >= 0) & (got < size)
+        index = np.where(valid, got, 0)
+        taken = np.take_along_axis(
+            self.source, index if self.keepdim else np.expand_dims(index, self.dim), axis=self.dim
+        )
+        taken = taken if self.keepdim else np.squeeze(taken, self.dim)
+        same: Mask = valid & ((taken == self.values) | (np.isnan(taken) & np.isnan(self.values)))
+        return same
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """What one tensor leaf must hold.
+
+    expected: float64 values, or the exact bits of an integer or bool leaf. element: absolute budget of each element.
+    row: absolute budget of each row's rms, rows of `row_length` elements; both None for exact leaves. judged: False
+    where the honest baseline itself disagrees with the reference, which is no evidence. evidence: False for a leaf
+    that must merely stay as it was.
+    """
+
+    path: str
+    spec: TensorSpec
+    expected: npt.NDArray[Any]
+    element: F64 | None = None
+    row: F64 | None = None
+    row_length: int = 1
+    judged: Mask | None = None
+    gather: Gather | None = None
+    evidence: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """The right outputs of one case. tree: the same nesting as the outputs, a Rule where a tensor stands.
+
+    aliases: pairs (leaf path, what it may share memory with) that the reference itself has.
+    """
+
+    tree: Any
+    aliases: frozenset[tuple[str, str]] = frozenset()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The worst leaf. worst_error is error / budget (<= 1 is right; inf for a wrong structure, mask or index)."""
+
+    status: Status = "pass"
+    worst_error: float = 0.0
+    path: str = ""
+    where: tuple[int, ...] = ()
+    expected: Any = None
+    got: Any = None
+    budget: float | None = None
+    wrong: int = 0
+    total: int = 0
+    message: str = ""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """True when everything is within budget."""
+        return self.status == "pass"
+
+    def evidence(self) -> dict[str, Any]:
+        """Plain JSON types for a Verdict."""
+        return {
+            "output": self.path,
+            "index": list(self.where),
+            "expected": _plain(self.expected),
+            "got": _plain(self.got),
+            "tolerance": _plain(self.budget),
+            "wrong_elements": self.wrong,
+            "elements": self.total,
+            **self.extra,
+        }
+
+
+def compare(got: Tree, expected: Expected) -> Comparison:
+    """The worst disagreement between outputs and expectations; structure is checked before any value."""
+    spec = check_structure(got, expected.tree)
+    if spec is not None:
+        return spec
+    worst = Comparison()
+    for tensor, rule in _pairs(got, expected.tree):
+        found = compare_leaf(tensor, rule)
+        if (found.ok, -found.worst_error) < (worst.ok, -worst.worst_error):
+            worst = found
+    return worst
+
+
+def rules(tree: Any) -> list[Rule]:
+    """The Rules of an expectation tree in order."""
+    if isinstance(tree, Rule):
+        return [tree]
+    items = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, (list, tuple)) else ()
+    return [rule for item in items for rule in rules(item)]
+
+
+def _pairs(got: Tree, tree: Any) -> list[tuple[HostTensor, Rule]]:
+    if isinstance(tree, Rule):
+        return [(got, tree)]
+    if isinstance(tree, Mapping):
+        return [pair for key, item in tree.items() for pair in _pairs(got[key], item)]
+    if isinstance(tree, (list, tuple)):
+        return [pair for a, b in zip(got, tree, strict=True) for pair in _pairs(a, b)]
+    return []
+
+
+# ---------------------------------------------------------------- structure
+
+
+def check_structure(got: Tree, tree: Any, path: str = "output") -> Comparison | None:
+    """None when nesting, dtypes, shapes and layouts are as expected, else a bad_output_spec comparison."""
+    if isinstance(tree, Rule):
+        return _check_tensor(got, tree)
+    if isinstance(tree, Mapping):
+        if not isinstance(got, Mapping) or set(got) != set(tree):
+            return _bad(path, f"a dict with {sorted(tree)}", _describe(got))
+        return _first(check_structure(got[key], item, f"{path}[{key!r}]") for key, item in tree.items())
+    if isinstance(tree, (list, tuple)):
+        # a plan cannot build a list, so a tuple of the same length stands for one
+        if not isinstance(got, (list, tuple)) or len(got) != len(tree):
+            return _bad(path, f"a sequence of {len(tree)}", _describe(got))
+        return _first(check_structure(a, b, f"{path}[{i}]") for i, (a, b) in enumerate(zip(got, tree, strict=True)))
+    return _check_scalar(got, tree, path)
+
+
+def _first(found: Any) -> Comparison | None:
+    return next((item for item in found if item is not None), None)
+
+
+def _check_scalar(got: Tree, want: Any, path: str) -> Comparison | None:
+    same = type(got) is type(want) and (got == want or (got != got and want != want))
+    if isinstance(want, float) and isinstance(got, float) and want == want:
+        same = abs(got - want) <= 1e-6 * abs(want)
+    return None if same else _bad(path, repr(want), _describe(got))
+
+
+def _check_tensor(got: Tree, rule: Rule) -> Comparison | None:
+    want = rule.spec
+    if not isinstance(got, HostTensor):
+        return _bad(rule.path, _describe(want), _describe(got))
+    if got.dtype != want.dtype:
+        return _bad(rule.path, f"dtype {want.dtype}", f"dtype {got.dtype}")
+    if got.shape != want.shape:
+        return _bad(rule.path, f"shape {list(want.shape)}", f"shape {list(got.shape)}")
+    if not (_same_strides(got.stride, want) or dense(got.shape, got.stride)):
+        return _bad(
+            rule.path,
+            f"strides {list(want.stride)} or a dense layout",
+            f"strides {list(got.stride)}",
+        )
+    return None
+
+
+def _same_strides(stride: Sequence[int], want: TensorSpec) -> bool:
+    return all(a == b or n == 1 for a, b, n in zip(stride, want.stride, want.shape, strict=True)) or 0 in want.shape
+
+
+def dense(shape: Sequence[int], stride: Sequence[int]) -> bool:
+    """True when no two elements share memory and there are no gaps (any order of the dimensions)."""
+    if prod(shape) <= 1:
+        return True
+    step = 1
+    for s, n in sorted((s, n) for s, n in zip(stride, shape, strict=True) if n > 1):
+        if s != step:
+            return False
+        step *= n
+    return True
+
+
+def _bad(path: str, want: str, got: str) -> Comparison:
+    return Comparison(
+        status="bad_output_spec",
+        worst_error=inf,
+        path=path,
+        expected=want,
+        got=got,
+        message=f"{path} must be {want}, but is {got}",
+    )
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, HostTensor):
+        return _describe(value.spec)
+    if isinstance(value, TensorSpec):
+        return f"a {value.dtype} tensor of shape {list(value.shape)}"
+    if isinstance(value, (list, tuple)):
+        return f"a sequence of {len(value)}"
+    return "a dict" if isinstance(value, Mapping) else repr(value)
+
+
+# ---------------------------------------------------------------- values
+
+
+def compare_leaf(got: HostTensor, rule: Rule) -> Comparison:
+    """One tensor whose spec is already known to be right."""
+    if got.numel == 0:
+        return Comparison(path=rule.path)
+    if rule.element is None:
+        return _compare_exact(got, rule)
+    values, judged = got.to_f64(), rule.judged
+    wrong_mask = _mask_mismatch(values, rule.expected)
+    if judged is not None:
+        wrong_mask &= judged
+    if wrong_mask.any():
+        return _nonfinite(values, rule, wrong_mask)
+    with np.errstate(invalid="ignore"):
+        error = np.abs(values - rule.expected)
+    error = np.where(np.isfinite(error) if judged is None else np.isfinite(error) & judged, error, 0.0)
+    ratio = error / rule.element
+    where = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
+    worst = float(ratio[where])
+    wrong = int(np.count_nonzero(ratio > 1.0))
+    by_row = False
+    if rule.row is not None:
+        rows = error.reshape(-1, rule.row_length)
+        row_ratio = np.sqrt(np.mean(rows * rows, axis=1)) / rule.row
+        if (top := float(row_ratio.max())) > max(worst, 1.0):
+            worst, row = top, int(row_ratio.argmax())
+            flat = row * rule.row_length + int(np.argmax(ratio.reshape(-1, rule.row_length)[row]))
+            where, by_row = np.unravel_index(flat, ratio.shape), True
+            wrong = max(wrong, int(np.count_nonzero(row_ratio > 1.0)))
+    return _judged(values, rule, where, worst, wrong, by_row)
+
+
+def _judged(values: F64, rule: Rule, where: Any, worst: float, wrong: int, by_row: bool) -> Comparison:
+    assert rule.element is not None
+    place = tuple(int(i) for i in where)
+    want, have, budget = float(rule.expected[place]), float(values[place]), float(rule.element[place])
+    message, status = "", "pass"
+    if worst > 1.0:
+        status = "wrong_value"
+        kind = "its row's rms error" if by_row else "the error"
+        message = (
+            f"{rule.path}{_index(place)} is {have:.9g}, expected {want:.9g}: {kind} is {worst:.3g} times the "
+            f"tolerance ({wrong} of {values.size} {'rows or elements' if by_row else 'elements'} wrong)"
+        )
+    return Comparison(
+        status=status,  # type: ignore[arg-type]
+        worst_error=worst,
+        path=rule.path,
+        where=place,
+        expected=want,
+        got=have,
+        budget=budget,
+        wrong=wrong,
+        total=values.size,
+        message=message,
+    )
+
+
+def _mask_mismatch(values: F64, expected: F64) -> Mask:
+    """Where one is NaN, +Inf or -Inf and the other is not the same."""
+    kinds = [np.isnan(values) != np.isnan(expected)]
+    kinds += [(values == sign) != (expected == sign) for sign in (inf, -inf)]
+    mismatch: Mask = np.logical_or.reduce(kinds)
+    return mismatch
+
+
+def _nonfinite(values: F64, rule: Rule, mismatch: Mask) -> Comparison:
+    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(mismatch)), mismatch.shape))
+    want, have = float(rule.expected[place]), float(values[place])
+    wrong = int(mismatch.sum())
+    return Comparison(
+        status="wrong_value",
+        worst_error=inf,
+        path=rule.path,
+        where=place,
+        expected=want,
+        got=have,
+        wrong=wrong,
+        total=values.size,
+        message=f"{rule.path}{_index(place)} is {have:.9g}, expected {want:.9g}: NaN and Inf must stand where the "
+        f"reference has them ({wrong} of {values.size} elements wrong)",
+    )
+
+
+def _compare_exact(got: HostTensor, rule: Rule) -> Comparison:
+    bits = got.bits()
+    wrong = bits != rule.expected
+    if rule.judged is not None:
+        wrong &= rule.judged
+    if rule.gather is not None and wrong.any():
+        wrong &= ~rule.gather.same_choice(bits.astype(np.int64))
+    count = int(wrong.sum())
+    if not count:
+        return Comparison(path=rule.path, total=bits.size)
+    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    want, have = rule.expected[place].item(), bits[place].item()
+    return Comparison(
+        status="wrong_value",
+        worst_error=inf,
+        path=rule.path,
+        where=place,
+        expected=want,
+        got=have,
+        wrong=count,
+        total=bits.size,
+        message=f"{rule.path}{_index(place)} is {have}, expected {want} ({count} of {bits.size} elements wrong)",
+    )
+
+
+def _index(place: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, place))}]" if place else ""
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN and Inf: they become words."""
+    if isinstance(value, float) and (value != value or value in (inf, -inf)):
+        return str(value)
+    return value

@@ -1,0 +1,75 @@
+"""Does a case prove anything? Outputs nobody should be credited for must fail it (docs/verification.md, A2 and A3).
+
+A case that zeros, a constant, an input handed back, or another seed's outputs would pass is degenerate: it stands
+as no evidence. An empty output is always degenerate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hipwright.tensors import HostTensor, tensor_leaves
+from hipwright.verify.compare import Expected, Rule, compare_leaf, rules
+from hipwright.verify.inputs import with_values
+
+
+def degenerate(expected: Expected, inputs: Any, other: Expected | None) -> str:
+    """Why the case is no evidence, or "" when it is. other: the right outputs under other input values."""
+    evidence = [rule for rule in rules(expected.tree) if rule.evidence and rule.expected.size]
+    if not evidence:
+        return "every output is empty"
+    if all(rule.judged is not None and not rule.judged.any() for rule in evidence):
+        return "the honest baseline disagrees with the fp64 reference everywhere"
+    sources = tensor_leaves(inputs)
+    strangers = rules(other.tree) if other is not None else []
+    for name, fake in (("zeros", _zeros), ("a constant", _constant)):
+        if all(_passes(fake(rule), rule) for rule in evidence):
+            return f"{name} would pass"
+    if all(_identity_passes(rule, sources) for rule in evidence):
+        return "an input handed back would pass"
+    if strangers and all(_stranger_passes(rule, strangers) for rule in evidence):
+        return "the outputs for other inputs would pass"
+    return ""
+
+
+def _passes(values: Any, rule: Rule) -> bool:
+    """Whether a tensor of these values (float64, or bits for an exact rule) is within budget."""
+    tensor = _tensor(values, rule)
+    return tensor is not None and compare_leaf(tensor, rule).ok
+
+
+def _tensor(values: Any, rule: Rule) -> HostTensor | None:
+    if rule.element is None:
+        return HostTensor.of(np.asarray(values).astype(rule.expected.dtype), rule.spec.dtype)
+    blank = HostTensor.of(np.zeros(rule.spec.shape, np.float64))
+    return with_values(blank, np.asarray(values, dtype=np.float64))
+
+
+def _zeros(rule: Rule) -> Any:
+    return np.zeros_like(rule.expected)
+
+
+def _constant(rule: Rule) -> Any:
+    """The constant with the best chance: the mean of a float leaf, the commonest value of an exact one."""
+    if rule.element is None:
+        values, counts = np.unique(rule.expected, return_counts=True)
+        return np.full_like(rule.expected, values[counts.argmax()])
+    finite = rule.expected[np.isfinite(rule.expected)]
+    return np.full(rule.expected.shape, finite.mean() if finite.size else 0.0)
+
+
+def _identity_passes(rule: Rule, sources: Sequence[HostTensor]) -> bool:
+    same = [s for s in sources if s.numel == rule.expected.size and s.is_float == (rule.element is not None)]
+    for source in same:
+        values = source.to_f64() if rule.element is not None else source.bits()
+        if _passes(np.ascontiguousarray(values).reshape(rule.spec.shape), rule):
+            return True
+    return False
+
+
+def _stranger_passes(rule: Rule, strangers: Sequence[Rule]) -> bool:
+    twins = [s for s in strangers if s.path == rule.path and s.spec.shape == rule.spec.shape]
+    return bool(twins) and _passes(twins[0].expected, rule)

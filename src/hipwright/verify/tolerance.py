@@ -1,0 +1,166 @@
+"""How much error is honest: budgets for one output leaf from the reference alone (docs/verification.md).
+
+Three numbers meet in a budget: what the honest baseline (torch eager in the task's dtype) got wrong; how far the fp64
+result moves when every float input moves by half an ulp, which is what any backward-stable kernel may cost; and a
+floor per dtype. c times the larger of the first two, at least the floor, relative to the rms of the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hipwright.records import TensorSpec
+from hipwright.tensors import BITS, HostTensor
+from hipwright.verify.compare import F64, Gather, Mask, Rule
+
+UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # unit roundoff
+LARGEST = {"float64": 1.797e308, "float32": 3.4028e38, "float16": 65504.0, "bfloat16": 3.3895e38}
+SMALLEST = {"float64": 2.3e-308, "float32": 1.2e-38, "float16": 6.2e-5, "bfloat16": 1.2e-38}  # normal
+FLOOR = {"float64": 1e-14, "float32": 1e-6, "float16": 1e-3, "bfloat16": 8e-3}
+FLOOR_CAP = 1e-5  # float32 floor for the longest reductions
+
+MIN_ROW = 32  # elements; shorter rows are merged, or one lucky rounding of the baseline would be the measure
+ELEMENT = 4.0  # one element may be this many row budgets off: the 4 sigma of a row of 10^4 elements
+# KernelBench's own rule (its eval: torch.allclose with atol = rtol)
+ALLCLOSE = {"float64": 1e-4, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
+
+
+def floor(dtype: str, reduction: int) -> float:
+    """Relative rms every kernel of this dtype may cost; float32 grows with sqrt(reduction length / 1024)."""
+    if dtype not in ("float32", "float64"):
+        return FLOOR[dtype]
+    grown = FLOOR[dtype] * max(1.0, sqrt(reduction / 1024))
+    return min(grown, FLOOR_CAP) if dtype == "float32" else grown
+
+
+def reduction_length(leaves: Sequence[TensorSpec | HostTensor], weights: Sequence[HostTensor], out: int) -> int:
+    """A generous guess of how many terms are summed into one output element.
+
+    The largest of: elements of the largest leaf per output element (sums), elements of a weight per output feature
+    (products, convolutions), and the longest dimension (norms, softmax).
+    """
+    sizes = [prod(leaf.shape) // max(out, 1) for leaf in (*leaves, *weights)]
+    sizes += [prod(w.shape[1:]) for w in weights if len(w.shape) > 1]
+    sizes += [max(leaf.shape, default=1) for leaf in (*leaves, *weights)]
+    return max(sizes, default=1)
+
+
+def row_length(shape: Sequence[int]) -> int:
+    """Elements of the shortest trailing block of dimensions with at least `MIN_ROW` elements, or all of them."""
+    length = 1
+    for size in reversed(shape):
+        if length >= MIN_ROW:
+            break
+        length *= size
+    return max(length, 1)
+
+
+def strict_rule(
+    path: str, native: HostTensor, exact: HostTensor, moved: HostTensor, *, c: float, reduction: int
+) -> Rule:
+    """The Rule of one leaf.
+
+    native: the honest baseline; exact: the fp64 reference; moved: the fp64 reference on inputs moved by half an ulp.
+    An integer or bool leaf takes its dtype from `native` and is exact where all three agree.
+    """
+    if not native.is_float:
+        return _exact_rule(path, native, exact, moved)
+    want, base, shifted = exact.to_f64(), native.to_f64(), moved.to_f64()
+    unit, least = UNIT[native.dtype], SMALLEST[native.dtype]
+    with np.errstate(invalid="ignore", over="ignore"):
+        honest = np.maximum(np.abs(base - want), np.abs(shifted - want))
+    finite = np.isfinite(want) & np.isfinite(base)
+    judged = finite | (_kind(want) == _kind(base))
+    usable = finite & np.isfinite(honest)
+    length = row_length(want.shape)
+    scale = _row_rms(np.where(usable, want, 0.0), length)
+    spent = _row_rms(np.where(usable, honest, 0.0), length)
+    typical = np.median(spent[scale > 0] / scale[scale > 0]) if (scale > 0).any() else 0.0
+    few = 1.0 + MIN_ROW / (4.0 * length) if length < MIN_ROW else 1.0
+    least_relative = max(c * few * float(typical), floor(native.dtype, reduction))
+    row = np.maximum(c * few * spent, least_relative * scale) + least
+    own = np.where(usable, c * honest + 2.0 * unit * np.abs(want), 0.0)
+    element = np.maximum(ELEMENT * np.repeat(row, length).reshape(want.shape), own)
+    return Rule(
+        path=path,
+        spec=native.spec,
+        expected=want,
+        element=element,
+        row=row,
+        row_length=length,
+        judged=None if judged.all() else judged,
+    )
+
+
+def kernelbench_rule(path: str, native: HostTensor) -> Rule:
+    """KernelBench's rule: |got - baseline| <= atol + rtol |baseline|; integers exact."""
+    if not native.is_float:
+        return Rule(path=path, spec=native.spec, expected=native.bits().copy())
+    want, tol = native.to_f64(), ALLCLOSE[native.dtype]
+    element = tol + tol * np.where(np.isfinite(want), np.abs(want), 0.0)
+    return Rule(path=path, spec=native.spec, expected=want, element=element)
+
+
+def unchanged_rule(path: str, tensor: HostTensor) -> Rule:
+    """A leaf that must keep its bits, such as a buffer the reference leaves alone."""
+    return Rule(path=path, spec=tensor.spec, expected=np.array(tensor.bits(), copy=True), evidence=False)
+
+
+def _exact_rule(path: str, native: HostTensor, exact: HostTensor, moved: HostTensor) -> Rule:
+    want = exact.bits().astype(BITS[native.dtype])
+    judged: Mask = (want == native.bits()) & (want == moved.bits().astype(want.dtype))
+    return Rule(path=path, spec=native.spec, expected=want, judged=None if judged.all() else judged)
+
+
+def _row_rms(values: F64, length: int) -> F64:
+    rows = values.reshape(-1, length)
+    largest = np.max(np.abs(rows), axis=1, initial=0.0)
+    safe = np.where(largest > 0, largest, 1.0)  # squares of fp64 extremes would overflow
+    out: F64 = largest * np.sqrt(np.mean((rows / safe[:, None]) ** 2, axis=1))
+    return out
+
+
+def _kind(values: F64) -> npt.NDArray[np.int8]:
+    """0 finite, 1 NaN, 2 +Inf, 3 -Inf."""
+    kind = np.isnan(values).astype(np.int8)
+    kind[np.isposinf(values)] = 2
+    kind[np.isneginf(values)] = 3
+    return kind
+
+
+# ---------------------------------------------------------------- selections
+
+
+def find_gather(index: npt.NDArray[Any], sources: Sequence[F64]) -> Gather | None:
+    """How an index leaf selects from one of `sources` by value: the largest or smallest along a dimension, or None.
+
+    Covers argmax, argmin, and the indices of max, min and their keepdim forms: there torch leaves the choice among
+    equal values open.
+    """
+    if index.dtype.kind != "i":
+        return None
+    for source in sources:
+        for dim in range(source.ndim):
+            for keepdim in (False, True):
+                found = _selects(index, source, dim, keepdim)
+                if found is not None:
+                    return found
+    return None
+
+
+def _selects(index: npt.NDArray[Any], source: F64, dim: int, keepdim: bool) -> Gather | None:
+    size = source.shape[dim]
+    kept = (*source.shape[:dim], 1, *source.shape[dim + 1 :])
+    shape = kept if keepdim else (*source.shape[:dim], *source.shape[dim + 1 :])
+    if index.shape != shape or size < 2 or not index.size or index.min() < 0 or index.max() >= size:
+        return None
+    full = np.take_along_axis(source, index.reshape(kept).astype(np.int64), axis=dim)
+    for extreme in (np.max, np.min):
+        if np.array_equal(full, extreme(source, axis=dim, keepdims=True)):
+            return Gather(source, dim, keepdim, full if keepdim else np.squeeze(full, dim))
+    return None
