@@ -1,0 +1,113 @@
+"""What a reader relies on: everything is there, nothing is executed or fetched, hostile text stays text."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from report_sample import HOSTILE, sample
+
+from hipwright.report import ReportData, render
+from hipwright.report.html import visible
+
+INERT_TAGS = frozenset(
+    ("html", "head", "meta", "title", "link", "style", "body", "header", "main", "nav", "section", "div", "span", "a")
+    + ("h1", "h2", "h3", "p", "i", "strong", "ul", "li", "details", "summary", "code", "pre", "br")
+    + ("table", "thead", "tbody", "tr", "th", "td", "svg", "g", "path", "circle", "text")
+)
+
+
+class Page(HTMLParser):
+    """Every tag, attribute and text of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.texts: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+
+def test_every_section_shows_its_facts() -> None:
+    page = Page(render(sample()))
+    for fact in (
+        "rmsnorm_swiglu",
+        "87 %",
+        "gfx942 ESTIMATE",
+        "not a measurement",
+        "speed on MI300X (gfx942) was not measured",
+        "extern",
+        "chunk",
+        "aten.linear",
+        "160 B",
+        "does not compile",
+        "non_contiguous",
+        "an empty output proves nothing",
+        "kept, new best",
+        "hipwright optimize task.py --seed 7",
+    ):
+        assert fact in page.text, fact
+    assert page.tags.count("svg") == 2
+
+
+@pytest.mark.parametrize("text", ["", HOSTILE])
+def test_nothing_runs_and_nothing_is_fetched(text: str) -> None:
+    page = Page(render(sample(text)))
+    assert set(page.tags) <= INERT_TAGS
+    for tag, name, value in page.attributes:
+        assert not name.startswith("on"), (tag, name)
+        if name in ("href", "src", "xlink:href"):
+            assert value.startswith(("#", "data:,")), (tag, name, value)
+    assert any(name == "content" and "default-src 'none'" in value for _, name, value in page.attributes)
+    styles = "".join(re.findall(r"<style>(.*?)</style>", render(sample(text)), re.DOTALL))
+    assert "url(" not in styles and "@import" not in styles
+
+
+def test_hostile_text_is_shown_as_text() -> None:
+    html = render(sample(HOSTILE))
+    page = Page(html)
+    assert visible(HOSTILE) in "".join(page.texts)
+    assert "{{ 7*7 }}" in page.text and " 49 " not in page.text
+    assert "\u202e" not in html and "\x1b" not in html, "reordering and control characters must be shown as codes"
+
+
+def test_a_rejected_program_shows_its_evidence_and_no_coverage() -> None:
+    page = Page(render(sample(passed=False)))
+    for fact in ("wrong_value", "element (3, 17) is wrong", "[3, 17]", "1.25", "-0.5"):
+        assert fact in page.text, fact
+    assert "of the reference's modelled cost" not in page.text
+
+
+def test_a_run_without_any_program_still_has_a_report() -> None:
+    full = sample(passed=False)
+    bare = ReportData(task=full.task, command=full.command, version="0.1.0", note="Nothing passed.", run=full.run)
+    page = Page(render(bare))
+    assert "no program" in page.text and "Nothing passed." in page.text and "svg" not in page.tags
+
+
+@pytest.mark.parametrize("count", [1, 2, 700])
+def test_any_length_of_search(count: int) -> None:
+    data = sample(proposals=count)
+    html = render(data)
+    assert len(html) < 4_000_000
+    if count > 160:
+        assert "are left out of this drawing" in html
+
+
+def test_a_figure_is_never_called_measured_without_a_timing() -> None:
+    data = sample()
+    text = Page(render(data)).text
+    assert data.evaluation is not None and all(r.timing is None for r in data.evaluation.targets.values())
+    assert not re.search(r"\bMeasured on\b", text)
