@@ -11,11 +11,24 @@ from report_sample import HOSTILE, sample
 from hipwright.report import ReportData, render
 from hipwright.report.html import visible
 
-INERT_TAGS = frozenset(
-    ("html", "head", "meta", "title", "link", "style", "body", "header", "main", "nav", "section", "div", "span", "a")
-    + ("h1", "h2", "h3", "p", "i", "strong", "ul", "li", "details", "summary", "code", "pre", "br")
-    + ("table", "thead", "tbody", "tr", "th", "td", "svg", "g", "path", "circle", "text")
-)
+PAGE_TAGS = {
+    "html",
+    "head",
+    "meta",
+    "title",
+    "link",
+    "style",
+    "body",
+    "header",
+    "main",
+    "nav",
+    "section",
+    "div",
+    "span",
+}
+TEXT_TAGS = {"a", "h1", "h2", "h3", "p", "i", "strong", "ul", "li", "details", "summary", "code", "pre", "br"}
+DRAWN_TAGS = {"table", "thead", "tbody", "tr", "th", "td", "svg", "g", "path", "circle", "text"}
+INERT_TAGS = PAGE_TAGS | TEXT_TAGS | DRAWN_TAGS
 
 
 class Page(HTMLParser):
