@@ -5,6 +5,7 @@
     ├── TaskError           the task file's own code fails; exit 2
     ├── CandidateError      the program is wrong; becomes a Verdict, exit 1
     │   ├── ProgramError    the plan does not parse or check; has a line
+    │   │   └── GuardFailed an `assert` of the plan: it does not claim this shape
     │   └── CompileError    the HIP source does not compile
     └── InfrastructureError not the candidate's fault; never a score; exit 3
         ├── ToolchainError  a compiler is missing or broken
@@ -89,6 +90,12 @@ class ProgramError(CandidateError):
         super().__init__(f"line {line}: {message}" if line else message, **kwargs)
         self.line = line
         self.evidence.setdefault("line", line)
+
+
+class GuardFailed(ProgramError):
+    """A shape guard of the plan (`assert`) is false: the program does not claim this workload."""
+
+    stage: Stage = "launch"
 
 
 class CompileError(CandidateError):

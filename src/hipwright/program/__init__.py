@@ -1,0 +1,13 @@
+"""Programs: HIP source and a launch plan in one file that is parsed, never executed (docs/program.md).
+
+parse      text -> Parsed, torch-free, every error with its line
+lower      Parsed + state table + launcher -> Plan (hipwright.program.lower; imports torch)
+trace      which library operators and launches a plan makes (hipwright.program.trace; imports torch)
+modelnew   Program -> a KernelBench ModelNew file (torch-free)
+"""
+
+from hipwright.program.knobs import Knob
+from hipwright.program.parse import Parsed, parse
+from hipwright.program.signature import Kernels, Param, Signature
+
+__all__ = ["Kernels", "Knob", "Param", "Parsed", "Signature", "parse"]

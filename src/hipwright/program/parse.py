@@ -1,0 +1,169 @@
+"""Text -> Parsed: the top level of a program file. Nothing of the text is ever executed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hipwright.errors import ProgramError
+from hipwright.program.knobs import Knob, check_name, evaluate, parse_knob
+from hipwright.program.language import FUNCTIONS, IMPORTS, did_you_mean
+from hipwright.program.signature import Kernels, Signature, parse_signatures
+
+MAX_TEXT = 2_000_000  # characters; ast.parse takes about 100 times that in bytes
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A checked program. `hip_line` is the program line on which the HIP literal starts, so line i of `hip` (from 1)
+    is program line hip_line + i - 1. `functions` holds the checked syntax trees by name.
+    """
+
+    text: str
+    hip: str
+    hip_line: int
+    knobs: dict[str, Knob]
+    constants: dict[str, ast.expr]
+    kernels: Kernels
+    functions: dict[str, ast.FunctionDef]
+    prepared: tuple[str, ...] = ()
+    self_paths: tuple[str, ...] = ()
+    launched: tuple[str, ...] = field(default=())
+
+    @property
+    def signatures(self) -> dict[str, Signature]:
+        """Entry kernels by name."""
+        return self.kernels.signatures
+
+    @property
+    def has_prepare(self) -> bool:
+        """True when the program packs weights ahead."""
+        return "prepare" in self.functions
+
+    @property
+    def has_backward(self) -> bool:
+        """True when the program computes gradients."""
+        return "backward" in self.functions
+
+    def choose(self, knobs: Mapping[str, int] | None = None) -> dict[str, int | bool]:
+        """Every knob's value: the chosen ones, else the defaults. ProgramError for an unknown knob or choice."""
+        for name, value in (knobs or {}).items():
+            if name not in self.knobs:
+                raise ProgramError(f"this program has no knob {name}{did_you_mean(name, self.knobs)}")
+            if value not in self.knobs[name].choices:
+                listed = list(self.knobs[name].choices)
+                raise ProgramError(f"knob {name} cannot be {value}; its choices are {listed}", self.knobs[name].line)
+        chosen = knobs or {}
+        return {name: knob.value(chosen.get(name, knob.default)) for name, knob in self.knobs.items()}
+
+    def defines(self, knobs: Mapping[str, int] | None = None) -> dict[str, int]:
+        """What the compiler gets as -DNAME=value: the knobs, booleans as 0 and 1."""
+        return {name: int(value) for name, value in self.choose(knobs).items()}
+
+    def values(self, knobs: Mapping[str, int] | None = None) -> dict[str, int | bool]:
+        """Knobs and constants as the plan sees them."""
+        values = self.choose(knobs)
+        for name, expression in self.constants.items():
+            values[name] = evaluate(expression, values)
+        return values
+
+
+def parse(text: str) -> Parsed:
+    """Parse and check a program's text. Raises ProgramError with the line of the first mistake."""
+    from hipwright.program.check import check_functions
+
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if len(text) > MAX_TEXT:
+        raise ProgramError(f"the program has {len(text)} characters; the limit is {MAX_TEXT}")
+    try:
+        parsed = _top_level(text, _tree(text))
+        return check_functions(parsed)
+    except RecursionError:
+        raise ProgramError("the program is nested too deeply; use more, simpler statements") from None
+
+
+def _tree(text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        raise ProgramError(f"syntax error: {error.msg}", error.lineno or 0) from None
+    except (ValueError, MemoryError) as error:
+        raise ProgramError(f"this is not Python text: {error or 'nested too deeply'}") from None
+
+
+def _top_level(text: str, tree: ast.Module) -> Parsed:
+    hip: tuple[str, int] | None = None
+    knobs: dict[str, Knob] = {}
+    constants: dict[str, ast.expr] = {}
+    functions: dict[str, ast.FunctionDef] = {}
+    values: dict[str, int | bool] = {}
+    for index, node in enumerate(tree.body):
+        if isinstance(node, ast.FunctionDef):
+            _function(node, functions)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            if ast.unparse(node) not in IMPORTS:
+                raise ProgramError(f"`{ast.unparse(node)}` is not allowed; only {', '.join(IMPORTS)}", node.lineno)
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            if name == "HIP":
+                if hip is not None:
+                    raise ProgramError(f"HIP is written twice (first on line {hip[1]})", node.lineno)
+                hip = _hip(text, node)
+                continue
+            check_name(name, node.lineno)
+            if name in values:
+                raise ProgramError(f"{name} is defined twice", node.lineno)
+            if isinstance(node.value, ast.Call) and _called(node.value) == "knob":
+                knobs[name] = parse_knob(node.value, values)
+                values[name] = knobs[name].default
+            else:
+                values[name] = evaluate(node.value, values)
+                constants[name] = node.value
+        elif not (index == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            raise ProgramError(_unexpected(node), node.lineno)
+    if hip is None:
+        raise ProgramError("the program has no HIP source; write HIP = r'''...''' at the top level")
+    if "forward" not in functions:
+        raise ProgramError("the program has no plan; write def forward(self, ...): at the top level")
+    kernels = parse_signatures(hip[0], hip[1])
+    for name in values:
+        if name in kernels.signatures:
+            raise ProgramError(f"{name} is both a kernel and a knob or constant", kernels.signatures[name].line)
+    return Parsed(text, hip[0], hip[1], knobs, constants, kernels, functions)
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _function(node: ast.FunctionDef, functions: dict[str, ast.FunctionDef]) -> None:
+    if node.name not in FUNCTIONS:
+        raise ProgramError(f"only forward, prepare and backward may be defined, not {node.name}; "
+                           "write its steps where they are used, or in HIP", node.lineno)  # fmt: skip
+    if node.name in functions:
+        raise ProgramError(f"{node.name} is defined twice", node.lineno)
+    functions[node.name] = node
+
+
+def _hip(text: str, node: ast.Assign) -> tuple[str, int]:
+    value = node.value
+    if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
+        raise ProgramError("HIP is one string literal: HIP = r'''...'''", node.lineno)
+    segment = ast.get_source_segment(text, value) or ""
+    # a plain literal keeps its lines, so that a compiler's line number can be mapped back to this file
+    plain = {p + q + value.value + q for p in ("r", "R", "") for q in ("'''", '"""')}
+    if segment not in plain:
+        raise ProgramError("write HIP as one raw triple-quoted literal, HIP = r'''...''', so that lines keep their "
+                           "numbers", value.lineno)  # fmt: skip
+    return value.value, value.lineno
+
+
+def _unexpected(node: ast.stmt) -> str:
+    what = {"ClassDef": "a class", "AsyncFunctionDef": "an async function", "Expr": "an expression",
+            "Assign": "this assignment", "If": "an if", "For": "a loop", "While": "a loop", "With": "a with block",
+            "Try": "a try block", "AugAssign": "this assignment", "AnnAssign": "an annotation"}  # fmt: skip
+    return (
+        f"{what.get(type(node).__name__, type(node).__name__)} is not allowed at the top level; a program holds HIP, "
+        "knobs, integer constants, and the functions forward, prepare and backward"
+    )

@@ -1,0 +1,290 @@
+"""Kernel signatures, read from HIP source text without a compiler.
+
+Code-object metadata does not tell a float from an int, so the launch plan's arguments are cast by what is written
+here: `extern "C" __global__ void name(scalars and pointers)`. Comments, strings and preprocessor lines are blanked
+first, keeping every line where it was.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from hipwright.errors import ProgramError
+from hipwright.records import Record
+
+SCALARS: dict[str, str] = {
+    "bool": "bool",
+    "char": "int8", "signed char": "int8", "int8_t": "int8", "unsigned char": "uint8", "uint8_t": "uint8",
+    "short": "int16", "int16_t": "int16", "unsigned short": "uint16", "uint16_t": "uint16",
+    "int": "int32", "int32_t": "int32", "unsigned int": "uint32", "uint32_t": "uint32",
+    "long": "int64", "long long": "int64", "int64_t": "int64", "ptrdiff_t": "int64",
+    "unsigned long": "uint64", "unsigned long long": "uint64", "uint64_t": "uint64", "size_t": "uint64",
+    "float": "float32", "double": "float64",
+    "half": "float16", "__half": "float16", "_Float16": "float16",
+    "hip_bfloat16": "bfloat16", "__hip_bfloat16": "bfloat16", "bfloat16": "bfloat16", "__bf16": "bfloat16",
+    "__nv_bfloat16": "bfloat16",
+}  # fmt: skip
+"""Canonical spelling of a scalar type -> its kind: a torch dtype name, or uint16/uint32/uint64."""
+
+_VECTORS = {"float": "float32", "double": "float64", "int": "int32", "uint": "uint32", "short": "int16",
+            "ushort": "uint16", "char": "int8", "uchar": "uint8", "long": "int64", "longlong": "int64"}  # fmt: skip
+VECTORS: dict[str, tuple[str, int]] = {f"{base}{n}": (kind, n) for base, kind in _VECTORS.items() for n in (2, 3, 4)}
+VECTORS |= {"half2": ("float16", 2), "__half2": ("float16", 2), "__hip_bfloat162": ("bfloat16", 2)}
+"""Vector element types, for pointers only: name -> (kind of an element, lanes)."""
+
+SIZES = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
+         "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}  # fmt: skip
+
+_QUALIFIERS = re.compile(r"\b(?:volatile|__restrict__|__restrict|restrict|register|struct)\b")
+_INT_WORDS = {"unsigned", "signed", "long", "short", "int", "char"}
+
+
+class Param(Record, frozen=True, kw_only=True):
+    """One kernel parameter. `ctype` is the canonical element type ("float", "long long", "float4", "void", ...)."""
+
+    name: str
+    ctype: str
+    pointer: bool = False
+    const: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The element's kind: a torch dtype name, uint16/uint32/uint64, or "void"."""
+        if self.ctype == "void":
+            return "void"
+        return SCALARS[self.ctype] if self.ctype in SCALARS else VECTORS[self.ctype][0]
+
+    @property
+    def align(self) -> int:
+        """Bytes that a pointer argument must be aligned to (vector types want their whole width; 3 lanes one lane)."""
+        if self.ctype == "void":
+            return 1
+        lanes = VECTORS[self.ctype][1] if self.ctype in VECTORS else 1
+        return SIZES[self.kind] * (lanes if lanes != 3 else 1)
+
+
+class Signature(Record, frozen=True, kw_only=True):
+    """An entry kernel. `line` counts from 1 in the program file."""
+
+    name: str
+    params: tuple[Param, ...]
+    line: int
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What a HIP source declares: entry kernels, and __global__ functions that cannot be launched (name -> why)."""
+
+    signatures: dict[str, Signature] = field(default_factory=dict)
+    unusable: dict[str, str] = field(default_factory=dict)
+
+
+def parse_signatures(hip: str, first_line: int = 1) -> Kernels:
+    """Read every kernel declaration. `first_line` is the program line of the source's first line.
+
+    Raises ProgramError for an entry kernel whose parameters are not of the fixed list.
+    """
+    code = blank(hip)
+    aliases = _aliases(code)
+    code = _blank_directives(code)
+    externs = _extern_blocks(code)
+    signatures: dict[str, Signature] = {}
+    unusable: dict[str, str] = {}
+    for match in re.finditer(r"\b__global__\b", code):
+        line = first_line + code.count("\n", 0, match.start())
+        head = code[_statement_start(code, match.start()) : match.start()]
+        found = _name_and_params(code, match.end())
+        if found is None:
+            continue
+        name, text, result = found
+        if "template" in head:
+            unusable[name] = 'it is a template; write a plain kernel, or a thin extern "C" one that calls it'
+            continue
+        in_block = any(a < match.start() < b for a, b in externs)
+        if not in_block and not re.search(r'extern\s+"C"', head):
+            unusable[name] = f'it is not extern "C"; write: extern "C" __global__ void {name}(...)'
+            continue
+        if result != "void":
+            raise ProgramError(f"kernel {name} returns {result or 'nothing written'}; an entry kernel is void", line)
+        signature = Signature(name=name, params=_params(name, text, aliases, line), line=line)
+        before = signatures.get(name)
+        if before is not None and before.params != signature.params:
+            raise ProgramError(f"kernel {name} is declared twice with different parameters (line {before.line})", line)
+        signatures.setdefault(name, signature)
+    return Kernels(signatures, {k: v for k, v in unusable.items() if k not in signatures})
+
+
+# ---------------------------------------------------------------- text
+
+_SKIP = re.compile(
+    r"""//(?:\\\n|[^\n])*            # line comment, continued by a backslash
+      | /\*.*?(?:\*/|\Z)             # block comment
+      | (?<![A-Za-z0-9_])(?:u8|[uUL])?R"(?P<d>[^()\\\s]{0,16})\(.*?\)(?P=d)"   # raw string
+      | "(?:\\.|[^"\\\n])*"          # string
+      | (?<![0-9A-Za-z_])'(?:\\.|[^'\\\n])+'   # character, but not a digit separator
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def blank(hip: str) -> str:
+    """The source with comments and literals replaced by spaces; line breaks and `extern "C"` stay."""
+
+    def spaces(match: re.Match[str]) -> str:
+        if match.group() == '"C"':
+            return '"C"'
+        return re.sub(r"[^\n]", " ", match.group())
+
+    return _SKIP.sub(spaces, hip)
+
+
+def _blank_directives(code: str) -> str:
+    return re.sub(r"^[ \t]*#(?:\\\n|[^\n])*", lambda m: re.sub(r"[^\n]", " ", m.group()), code, flags=re.MULTILINE)
+
+
+def _aliases(code: str) -> dict[str, str | None]:
+    """Plain type aliases (`typedef float T;`, `using T = float;`, `#define T float`); None when ambiguous."""
+    patterns = (
+        r"\btypedef\s+(?P<t>[A-Za-z_][\w \t]*?)\s+(?P<n>[A-Za-z_]\w*)\s*;",
+        r"\busing\s+(?P<n>[A-Za-z_]\w*)\s*=\s*(?P<t>[A-Za-z_][\w \t]*?)\s*;",
+        r"^[ \t]*#[ \t]*define[ \t]+(?P<n>[A-Za-z_]\w*)[ \t]+(?P<t>[A-Za-z_][\w \t]*?)[ \t]*$",
+    )
+    found: dict[str, str | None] = {}
+    for pattern in patterns:
+        for match in re.finditer(pattern, code, flags=re.MULTILINE):
+            name, target = match["n"], " ".join(match["t"].split())
+            found[name] = target if found.get(name, target) == target else None
+    return found
+
+
+def _statement_start(code: str, at: int) -> int:
+    return max(code.rfind(ch, 0, at) for ch in ";{}") + 1
+
+
+def _extern_blocks(code: str) -> list[tuple[int, int]]:
+    """Spans of `extern "C" { ... }`."""
+    opens = [m.end() for m in re.finditer(r'extern\s+"C"\s*\{', code)]
+    return [(at, _closing(code, at - 1, "{", "}")) for at in opens]
+
+
+def _closing(code: str, at: int, left: str, right: str) -> int:
+    """Position of the bracket that closes the one at `at`, or the end of the text."""
+    depth = 0
+    for match in re.finditer(f"[{re.escape(left + right)}]", code[at:]):
+        depth += 1 if match.group() == left else -1
+        if depth == 0:
+            return at + match.start()
+    return len(code)
+
+
+_ATTRIBUTE = re.compile(r"\b(?:__launch_bounds__|__attribute__|__declspec|alignas)\b")
+
+
+def _name_and_params(code: str, at: int) -> tuple[str, str, str] | None:
+    """(name, parameter text, return type) of the declaration that follows `__global__`; None if there is none."""
+    words: list[str] = []
+    while True:
+        match = re.compile(r"\s*(?:(?P<word>[A-Za-z_]\w*)|(?P<open>\()|(?P<other>\[\[.*?\]\]|[*&:<>]))").match(code, at)
+        if match is None:
+            return None
+        at = match.end()
+        if match["open"]:
+            break
+        if match["word"] and _ATTRIBUTE.match(match["word"]):
+            paren = re.compile(r"\s*\(").match(code, at)
+            if paren:
+                at = _closing(code, paren.end() - 1, "(", ")") + 1
+        elif match["word"]:
+            words.append(match["word"])
+    if not words:
+        return None
+    text = code[at : _closing(code, at - 1, "(", ")")]
+    result = [w for w in words[:-1] if w not in ("static", "inline", "__forceinline__", "__noinline__", "extern")]
+    return words[-1], text, " ".join(result) or "void"
+
+
+# ---------------------------------------------------------------- parameters
+
+
+def _params(kernel: str, text: str, aliases: dict[str, str | None], line: int) -> tuple[Param, ...]:
+    if text.strip() in ("", "void"):
+        return ()
+    params: list[Param] = []
+    for index, part in enumerate(_split(text)):
+        params.append(_param(kernel, index, part, aliases, line))
+        line += part.count("\n")
+        if params[-1].name in {p.name for p in params[:-1]}:
+            raise ProgramError(f"kernel {kernel}: two parameters are called {params[-1].name}", line)
+    return tuple(params)
+
+
+def _split(text: str) -> list[str]:
+    """Split at commas outside of brackets."""
+    parts, depth, start = [], 0, 0
+    for i, ch in enumerate(text):
+        if ch in "([{<":
+            depth += 1
+        elif ch in ")]}>":
+            depth -= 1
+        elif ch == "," and depth == 0:
+            parts.append(text[start:i])
+            start = i + 1
+    return [*parts, text[start:]]
+
+
+def _param(kernel: str, index: int, text: str, aliases: dict[str, str | None], line: int) -> Param:
+    line += len(text[: len(text) - len(text.lstrip())].split("\n")) - 1
+    where = f"kernel {kernel}, parameter {index + 1} `{' '.join(text.split())}`"
+    plain = _QUALIFIERS.sub(" ", text)
+    match = re.fullmatch(r"\s*(?P<type>[\w\s:]*?[\w:])\s*(?P<stars>(?:\*\s*(?:const\b\s*)?)*)"
+                         r"(?P<name>\b[A-Za-z_]\w*)\s*(?P<array>\[[^\]]*\]\s*)?", plain)  # fmt: skip
+    if match is None:
+        what = "references" if "&" in text else "templates" if "<" in text else "default values" if "=" in text else ""
+        hint = f"{what} cannot be passed from a plan; " if what else "it needs a type and a name; "
+        raise ProgramError(f"{where}: {hint}use a scalar from the list in docs/program.md or `T* name`", line)
+    stars = match["stars"].count("*") + (1 if match["array"] else 0)
+    if stars > 1:
+        raise ProgramError(f"{where}: a pointer to a pointer cannot be passed; pass each tensor by itself", line)
+    words = match["type"].split()
+    const = "const" in words
+    ctype = canonical(" ".join(w for w in words if w != "const"), aliases)
+    if ctype is None or (ctype == "void" and not stars):
+        raise ProgramError(f"{where}: type not known; use bool, an integer type, float, double, half, hip_bfloat16, "
+                           "or a pointer to one", line)  # fmt: skip
+    if ctype in VECTORS and not stars:
+        raise ProgramError(f"{where}: a vector type is passed as a pointer only; pass its numbers one by one", line)
+    return Param(name=match["name"], ctype=ctype, pointer=bool(stars), const=const)
+
+
+def canonical(text: str, aliases: dict[str, str | None] | None = None) -> str | None:
+    """The one spelling of a type ("unsigned" -> "unsigned int", "std::int64_t" -> "int64_t"); None if unknown."""
+    words = text.replace("std::", "").split()
+    if words and all(w in _INT_WORDS for w in words):
+        return _integer(words)
+    name = " ".join(w for w in words if w != "const")
+    if name == "void" or name in SCALARS or name in VECTORS:
+        return name
+    target = (aliases or {}).get(name)
+    if target is None:
+        return None
+    return canonical(target, {k: v for k, v in (aliases or {}).items() if k != name})
+
+
+def _integer(words: list[str]) -> str | None:
+    """C's integer words in any order -> the canonical name; None for nonsense such as `long char`."""
+    unsigned, longs = "unsigned" in words, words.count("long")
+    rest = [w for w in words if w not in ("unsigned", "signed", "long", "int")]
+    if len(set(words) - {"long"}) != len([w for w in words if w != "long"]) or ("signed" in words and unsigned):
+        return None
+    if longs:
+        base = "" if rest or longs > 2 else " ".join(["long"] * longs)
+    elif rest:
+        base = rest[0] if len(rest) == 1 and not (rest[0] == "char" and "int" in words) else ""
+    else:
+        base = "int"
+    if not base:
+        return None
+    if base == "char" and "signed" in words:
+        return "signed char"
+    return f"unsigned {base}" if unsigned else base
