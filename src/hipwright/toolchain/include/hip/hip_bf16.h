@@ -1,0 +1,3 @@
+// <hip/hip_bf16.h>
+#pragma once
+#include "hip_runtime.h"

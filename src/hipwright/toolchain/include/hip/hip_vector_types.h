@@ -1,0 +1,3 @@
+// <hip/hip_vector_types.h>
+#pragma once
+#include "../hw/types.h"

@@ -1,0 +1,40 @@
+// Attributes and words that every header here uses. AMD device code and host code (the cpu target) share them.
+#pragma once
+
+#define HIPWRIGHT_HEADERS 1
+#if defined(__AMDGCN__)
+#define __host__ __attribute__((host))
+#define __device__ __attribute__((device))
+#define __global__ __attribute__((global))
+#define __shared__ __attribute__((shared))
+#define __constant__ __attribute__((constant))
+#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+#define HW_AMD 1
+#else // hw/cpu.h gives __global__, __shared__ and __constant__
+#define __host__
+#define __device__
+#define __launch_bounds__(...)
+#define HW_AMD 0
+#if defined(__x86_64__) && !defined(__FMA__)
+#error "hipwright's headers need fused multiply-add: compile with -march=x86-64-v3"
+#endif
+#endif
+
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#ifndef __restrict__
+#define __restrict__ __restrict
+#endif
+#define __align__(n) __attribute__((aligned(n)))
+#define HW_FN static inline __host__ __device__ __attribute__((always_inline, unused))
+#define HW_CFN static constexpr inline __host__ __device__ __attribute__((always_inline, unused))
+#define HW_METHOD inline __host__ __device__ __attribute__((always_inline))
+
+typedef __SIZE_TYPE__ size_t;
+typedef __PTRDIFF_TYPE__ ptrdiff_t;
+#ifndef NULL
+#define NULL 0
+#endif
+
+// hw_bits<To>(value): the value's bits as another type of the same size.
+template <class To, class From> HW_CFN To hw_bits(From value) { return __builtin_bit_cast(To, value); }

@@ -1,0 +1,3 @@
+// <math.h>: device math, see hw/math.h.
+#pragma once
+#include "hw/math.h"
