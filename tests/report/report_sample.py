@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from hipwright.archive import Trial
 from hipwright.records import (
     Build,
     Estimate,
@@ -17,7 +18,7 @@ from hipwright.records import (
     Verdict,
     Workload,
 )
-from hipwright.report import Proposal, ReportData
+from hipwright.report import ReportData
 
 SOURCE = '''import torch
 import torch.nn as nn
@@ -77,7 +78,7 @@ def sample(text: str = "", *, proposals: int = 40, passed: bool = True) -> Repor
         plan=PLAN + text,
         evaluation=evaluation(task, program, text, passed),
         run=Run(id="r20260101" + text, task=task.key, targets=("gfx942", "cpu"), budget=40, policy="islands", seed=7),
-        proposals=history(proposals, text),
+        trials=history(proposals, text),
         explanation={
             "kernels": [{"name": "rms_swiglu" + text, "ops": ["pow", "mean", "add", "rsqrt", "mul", "silu" + text]}],
             "library": [{"name": "aten.linear" + text, "why": "a product: the library's is faster" + text}],
@@ -138,7 +139,7 @@ def evaluation(task: Task, program: Program, text: str, passed: bool) -> Evaluat
     )
 
 
-def history(count: int, text: str = "") -> tuple[Proposal, ...]:
+def history(count: int, text: str = "") -> tuple[Trial, ...]:
     rng, best, keys, found = random.Random(3), 40.0, ["p000000"], []
     for n in range(count):
         status = rng.choice(["pass"] * 6 + ["compile_error", "wrong_value", "out_of_bounds"]) if n else "pass"
@@ -147,7 +148,8 @@ def history(count: int, text: str = "") -> tuple[Proposal, ...]:
         best = score if better and score is not None else best
         kept = better or (score is not None and rng.random() < 0.4)
         found.append(
-            Proposal(
+            Trial(
+                round=0,
                 number=n,
                 operator=rng.choice(["seed", "knob", "fuse", "crossover"]) + text,
                 program=f"p{n:06d}",

@@ -8,19 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_sample import history
 
-from hipwright.report.data import Proposal
+from hipwright.archive import Trial
 from hipwright.report.plots import LEFT, MAX_LINEAGE, WIDTH, kind_of, lineage, score_plot
 
 
 @st.composite
-def searches(draw: st.DrawFn) -> tuple[Proposal, ...]:
+def searches(draw: st.DrawFn) -> tuple[Trial, ...]:
     """Any history in which parents come before their children; programs may repeat."""
-    found: list[Proposal] = []
+    found: list[Trial] = []
     for number in range(draw(st.integers(2, 30))):
         keys = [p.program for p in found]
         score = draw(st.none() | st.floats(1e-3, 1e6))
         found.append(
-            Proposal(
+            Trial(
+                round=0,
                 number=number,
                 operator="op",
                 program=draw(st.sampled_from([*keys, f"p{number}"])),
@@ -35,7 +36,7 @@ def searches(draw: st.DrawFn) -> tuple[Proposal, ...]:
 
 
 @given(searches())
-def test_no_two_proposals_share_a_place(proposals: tuple[Proposal, ...]) -> None:
+def test_no_two_proposals_share_a_place(proposals: tuple[Trial, ...]) -> None:
     tree = lineage(proposals)
     assert tree is not None
     places = {(point.x, point.y) for point in tree.points}
@@ -44,7 +45,7 @@ def test_no_two_proposals_share_a_place(proposals: tuple[Proposal, ...]) -> None
 
 
 @given(searches())
-def test_the_best_line_only_falls(proposals: tuple[Proposal, ...]) -> None:
+def test_the_best_line_only_falls(proposals: tuple[Trial, ...]) -> None:
     plot = score_plot(proposals)
     if all(p.score is None for p in proposals):
         assert plot is None
@@ -64,6 +65,6 @@ def test_long_searches_draw_what_was_kept() -> None:
 
 
 def test_kinds() -> None:
-    passed = Proposal(number=0, operator="seed", program="a", status="pass", kept=True)
+    passed = Trial(round=0, number=0, operator="seed", program="a", status="pass", kept=True)
     assert kind_of(passed) == "kept"
-    assert kind_of(Proposal(number=1, operator="x", program="b", status="timeout", best=True)) == "failed"
+    assert kind_of(Trial(round=0, number=1, operator="x", program="b", status="timeout", best=True)) == "failed"

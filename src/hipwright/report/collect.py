@@ -7,16 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hipwright import __version__
-from hipwright.archive import RunLog
-from hipwright.records import Evaluation, Program, Run, Task
-from hipwright.report.data import Proposal, ReportData
+from hipwright.archive import RunDetail
+from hipwright.records import Evaluation, Task
+from hipwright.report.data import ReportData
 
 
 def from_run(
-    run: Run,
-    log: RunLog,
+    detail: RunDetail,
     task: Task,
-    program: Program | None,
     evaluation: Evaluation | None,
     *,
     command: str,
@@ -24,7 +22,8 @@ def from_run(
     not_measured: Sequence[str] = (),
     note: str = "",
 ) -> ReportData:
-    """Everything known of a run; evaluation is the one shown in full (the best's, or the last failure's)."""
+    """Everything known of a run; `evaluation` is the one shown in full: the winner's, or the last failure's."""
+    program = detail.program
     hip, plan = split(program.text) if program else ("", "")
     return ReportData(
         task=task,
@@ -34,49 +33,19 @@ def from_run(
         program=program,
         hip=hip,
         plan=plan,
-        run=run,
-        proposals=proposals(log),
+        run=detail.run,
+        trials=detail.trials,
         explanation=dict(explanation or {}),
         not_measured=tuple(not_measured),
         environment={"environment": evaluation.environment} if evaluation else {},
-        seconds=sum(item.evaluation.seconds for item in log.evaluated.values()),
-        evaluations=len(log.evaluated),
+        seconds=detail.costs.get("wall_seconds", 0.0),
+        evaluations=detail.summary.evaluations,
         note=note,
     )
 
 
-def proposals(log: RunLog) -> tuple[Proposal, ...]:
-    """Every proposal with how it ended, in order."""
-    return tuple(_proposal(log, number) for number in sorted(log.proposed))
-
-
-def _proposal(log: RunLog, number: int) -> Proposal:
-    proposed, decision = log.proposed[number], log.decided.get(number)
-    source = number if proposed.duplicate_of is None else proposed.duplicate_of
-    evaluated = log.evaluated.get(source)
-    evaluation = evaluated.evaluation if evaluated else None
-    status = evaluation.status if evaluation else ("unscorable" if proposed.error else "not evaluated")
-    if proposed.duplicate_of is not None:
-        status = "duplicate"
-    return Proposal(
-        number=number,
-        operator=proposed.expansion.operator,
-        program=proposed.program,
-        parents=proposed.expansion.parents,
-        action=proposed.expansion.action,
-        status=status,
-        score=evaluation.score if evaluation and status == "pass" else None,
-        coverage=evaluation.coverage if evaluation else 0.0,
-        kept=bool(decision and decision.kept),
-        best=bool(decision and decision.best),
-        reason=decision.reason if decision else "",
-        message=proposed.error or (evaluation.message if evaluation else ""),
-        seconds=evaluation.seconds if evaluation and proposed.duplicate_of is None else 0.0,
-    )
-
-
 def split(text: str) -> tuple[str, str]:
-    """A program's HIP source and the rest of its file; ("", text) when it cannot be told apart."""
+    """A program's HIP source and the rest of its file; ("", text) when they cannot be told apart."""
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError):

@@ -6,25 +6,8 @@ from typing import Any
 
 import msgspec
 
+from hipwright.archive import Trial
 from hipwright.records import Evaluation, Program, Record, Run, Task
-
-
-class Proposal(Record, frozen=True, kw_only=True):
-    """One line of a search's history. score: the search's own figure (estimated microseconds); None if it failed."""
-
-    number: int
-    operator: str
-    program: str
-    parents: tuple[str, ...] = ()
-    action: dict[str, Any] = msgspec.field(default_factory=dict)
-    status: str = "unscorable"
-    score: float | None = None
-    coverage: float = 0.0
-    kept: bool = False
-    best: bool = False
-    reason: str = ""
-    message: str = ""
-    seconds: float = 0.0
 
 
 class ReportData(Record, frozen=True, kw_only=True):
@@ -42,7 +25,7 @@ class ReportData(Record, frozen=True, kw_only=True):
     hip: str = ""
     plan: str = ""
     run: Run | None = None
-    proposals: tuple[Proposal, ...] = ()
+    trials: tuple[Trial, ...] = ()
     explanation: dict[str, Any] = msgspec.field(default_factory=dict)
     not_measured: tuple[str, ...] = ()
     environment: dict[str, str] = msgspec.field(default_factory=dict)

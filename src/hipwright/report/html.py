@@ -38,9 +38,9 @@ def render(data: ReportData) -> str:
             resources=views.resources(data.evaluation),
             verification=views.verification(data.evaluation),
             fusion=views.fusion(data.explanation),
-            statuses=views.statuses(data.proposals),
-            score_plot=plots.score_plot(data.proposals),
-            lineage=plots.lineage(data.proposals),
+            statuses=views.statuses(data.trials),
+            score_plot=plots.score_plot(data.trials),
+            lineage=plots.lineage(data.trials),
             kind_of=plots.kind_of,
             code_css=_code_css(),
         )

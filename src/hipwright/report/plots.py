@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, log10
 
-from hipwright.report.data import Proposal
+from hipwright.archive import Trial
 
 WIDTH = 960
 SCORE_HEIGHT = 260
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 18, 36
 LANE = 26  # pixels between two rows of the lineage
+NOT_EVALUATED = ("duplicate", "not proposed", "pending")  # statuses of a trial without an evaluation
 MAX_LINEAGE = 160  # nodes; beyond that only kept programs and their parents are drawn
 
 
@@ -65,8 +66,10 @@ class Lineage:
     width: int = WIDTH
 
 
-def kind_of(proposal: Proposal) -> str:
-    """How a proposal ended: best, kept, rejected or failed."""
+def kind_of(proposal: Trial) -> str:
+    """How a proposal ended: best, kept, rejected, failed, or skipped (nothing was evaluated)."""
+    if proposal.status in NOT_EVALUATED:
+        return "skipped"
     if proposal.status != "pass":
         return "failed"
     if proposal.best:
@@ -74,14 +77,14 @@ def kind_of(proposal: Proposal) -> str:
     return "kept" if proposal.kept else "rejected"
 
 
-def label_of(proposal: Proposal) -> str:
+def label_of(proposal: Trial) -> str:
     """A proposal's tooltip."""
     score = f", {proposal.score:.2f} µs (estimate)" if proposal.score is not None else ""
     why = proposal.reason or proposal.message
     return f"#{proposal.number} {proposal.operator}: {proposal.status}{score}{' — ' + why if why else ''}"
 
 
-def score_plot(proposals: Sequence[Proposal]) -> ScorePlot | None:
+def score_plot(proposals: Sequence[Trial]) -> ScorePlot | None:
     """Score over proposals, logarithmic when it spans more than a decade; None when nothing was scored."""
     scored = [p for p in proposals if p.score is not None and p.score > 0 and p.status == "pass"]
     if not scored:
@@ -91,11 +94,11 @@ def score_plot(proposals: Sequence[Proposal]) -> ScorePlot | None:
     y_of, y_ticks = _scale(low, high)
     points = [Point(_x(p.number, last), y_of(p.score or low), kind_of(p), label_of(p)) for p in scored]
     floor_y = SCORE_HEIGHT - BOTTOM
-    points += [Point(_x(p.number, last), floor_y, "failed", label_of(p)) for p in proposals if p.status != "pass"]
+    points += [Point(_x(p.number, last), floor_y, "failed", label_of(p)) for p in proposals if kind_of(p) == "failed"]
     return ScorePlot(points, _best_path(scored, last, y_of), _number_ticks(last), y_ticks)
 
 
-def _best_path(scored: Sequence[Proposal], last: int, y_of: _Scale) -> str:
+def _best_path(scored: Sequence[Trial], last: int, y_of: _Scale) -> str:
     """The best score so far as a staircase."""
     parts: list[str] = []
     best = float("inf")
@@ -147,12 +150,13 @@ def _number_ticks(last: int) -> list[Tick]:
 # ---------------------------------------------------------------- lineage
 
 
-def lineage(proposals: Sequence[Proposal]) -> Lineage | None:
+def lineage(proposals: Sequence[Trial]) -> Lineage | None:
     """The tree of first parents (other parents are dashed in the table only); None for fewer than two programs."""
     shown = _shown(proposals)
+    evaluated = sum(kind_of(p) != "skipped" for p in proposals)
     if len(shown) < 2:
         return None
-    first: dict[str, Proposal] = {}
+    first: dict[str, Trial] = {}
     for proposal in shown:
         first.setdefault(proposal.program, proposal)
     main = _way_to_best(shown, first)
@@ -168,17 +172,18 @@ def lineage(proposals: Sequence[Proposal]) -> Lineage | None:
     points = [Point(*where[p.number], kind_of(p), label_of(p)) for p in shown]
     height = TOP + LANE * max(row.values()) + BOTTOM
     edges.sort(key=lambda edge: edge.main)
-    return Lineage(points, edges, _number_ticks(last), len(proposals) - len(shown), height)
+    return Lineage(points, edges, _number_ticks(last), evaluated - len(shown), height)
 
 
-def _shown(proposals: Sequence[Proposal]) -> list[Proposal]:
+def _shown(proposals: Sequence[Trial]) -> list[Trial]:
+    proposals = [p for p in proposals if kind_of(p) != "skipped"]
     if len(proposals) <= MAX_LINEAGE:
         return sorted(proposals, key=lambda p: p.number)
     kept = [p for p in proposals if p.kept or p.best]
     return sorted(kept[-MAX_LINEAGE:], key=lambda p: p.number)
 
 
-def _parent(proposal: Proposal, first: dict[str, Proposal]) -> Proposal | None:
+def _parent(proposal: Trial, first: dict[str, Trial]) -> Trial | None:
     for key in proposal.parents:
         parent = first.get(key)
         if parent is not None and parent.number < proposal.number:
@@ -186,7 +191,7 @@ def _parent(proposal: Proposal, first: dict[str, Proposal]) -> Proposal | None:
     return None
 
 
-def _way_to_best(shown: Sequence[Proposal], first: dict[str, Proposal]) -> set[int]:
+def _way_to_best(shown: Sequence[Trial], first: dict[str, Trial]) -> set[int]:
     node = next((p for p in reversed(shown) if p.best), None)
     way: set[int] = set()
     while node is not None and node.number not in way:
@@ -195,7 +200,7 @@ def _way_to_best(shown: Sequence[Proposal], first: dict[str, Proposal]) -> set[i
     return way
 
 
-def _rows(shown: Sequence[Proposal], first: dict[str, Proposal], main: set[int]) -> dict[int, int]:
+def _rows(shown: Sequence[Trial], first: dict[str, Trial], main: set[int]) -> dict[int, int]:
     """A row for each proposal: one heir goes on in its parent's row, the others open the lowest free row."""
     heir = _heirs(shown, first, main)
     row: dict[int, int] = {}
@@ -213,7 +218,7 @@ def _rows(shown: Sequence[Proposal], first: dict[str, Proposal], main: set[int])
     return row
 
 
-def _heirs(shown: Sequence[Proposal], first: dict[str, Proposal], main: set[int]) -> dict[int, int]:
+def _heirs(shown: Sequence[Trial], first: dict[str, Trial], main: set[int]) -> dict[int, int]:
     """For each parent the child that continues its row: the one towards the best, else the first kept one."""
     heir: dict[int, tuple[tuple[bool, bool], int]] = {}
     for proposal in shown:

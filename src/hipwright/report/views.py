@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hipwright.archive import Trial
 from hipwright.records import Evaluation, TargetResult, Verdict
-from hipwright.report.data import Proposal, ReportData
+from hipwright.report.data import ReportData
 
 GOOD, BAD, UNSURE = "good", "bad", "unsure"
-UNSURE_STATUSES = ("untrusted", "impossible", "unscorable", "degenerate")
+UNSURE_STATUSES = ("untrusted", "impossible", "unscorable", "degenerate", "duplicate", "not proposed", "pending")
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -196,7 +197,7 @@ def _group(item: Any) -> dict[str, Any]:
     return {"name": str(name), "ops": [str(op) for op in ops], "why": str(item.get("why") or item.get("reason") or "")}
 
 
-def statuses(proposals: Sequence[Proposal]) -> list[dict[str, Any]]:
+def statuses(proposals: Sequence[Trial]) -> list[dict[str, Any]]:
     """How the proposals ended: count by status, the passes first, then the most frequent failure."""
     counts = Counter(p.status for p in proposals)
     order = sorted(counts, key=lambda status: (status != "pass", -counts[status], status))
