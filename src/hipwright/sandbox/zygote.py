@@ -139,8 +139,13 @@ class Zygote:
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._keeper = _Keeper(self._command(theirs.fileno()), theirs.fileno())
-        theirs.close()
+        try:
+            self._keeper = _Keeper(self._command(theirs.fileno()), theirs.fileno())
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
         ours.settimeout(START_LIMIT_S)
         try:
             ready = ours.recv(64) == protocol.READY
