@@ -7,7 +7,8 @@ modelnew   Program -> a KernelBench ModelNew file (torch-free)
 """
 
 from hipwright.program.knobs import Knob
-from hipwright.program.parse import Parsed, parse
+from hipwright.program.parse import parse
+from hipwright.program.parsed import Parsed
 from hipwright.program.signature import Kernels, Param, Signature
 
 __all__ = ["Kernels", "Knob", "Param", "Parsed", "Signature", "parse"]

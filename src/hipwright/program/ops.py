@@ -8,6 +8,7 @@ or the call's own arguments switch it off (training=False, p=0).
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import math
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from hipwright.errors import CandidateError
+from hipwright.errors import CandidateError, ProgramError
 from hipwright.program.language import (
     CAST_METHODS,
     FACTORIES,
@@ -26,8 +27,10 @@ from hipwright.program.language import (
     METADATA_METHODS,
     TORCH_VALUES,
     did_you_mean,
+    library_name,
     refusal,
 )
+from hipwright.program.parsed import Parsed
 
 Op = Callable[..., Any]
 
@@ -47,13 +50,8 @@ class Refused(Exception):
     """A library name that a plan may not call; the message says why and what to do."""
 
 
-def check_ops(parsed: Any) -> None:
+def check_ops(parsed: Parsed) -> None:
     """Resolve every library call of a Parsed program; raises ProgramError with the line of the first that fails."""
-    import ast
-
-    from hipwright.errors import ProgramError
-    from hipwright.program.language import library_name
-
     for function in parsed.functions.values():
         for node in ast.walk(function):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hipwright.program.arguments import Argument, Dim3
 from hipwright.program.lower import lower
-from hipwright.program.parse import Parsed
+from hipwright.program.parsed import Parsed
 from hipwright.program.table import to_device
 from hipwright.tensors import Tree
 
