@@ -1,0 +1,88 @@
+"""A run as JSON lines. The canonical form is the same, byte for byte, for every run with the same seed and task.
+
+Canonical means: only what decides the outcome, in proposal order, without what a clock, a machine or a path put there.
+`STRIPPED` and `MASKS` below are the whole list of what is left out (docs/search.md says why of each).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from hipwright.archive.log import Evaluated, RunLog, read_log
+from hipwright.archive.store import Archive
+from hipwright.records import Event, Record
+
+STRIPPED = frozenset(
+    {
+        # clocks
+        "clock", "seconds", "wall_s", "cpu_s", "own_time", "timing", "samples_ms", "baseline_ms",
+        # what the caches already held, and what broke and was tried again
+        "cached", "attempts",
+        # the machine and its files
+        "environment", "log", "blob", "isa_blob", "provenance", "pid", "host", "path", "traceback", "stderr",
+    }
+)  # fmt: skip
+
+MASKS = (
+    (re.compile(r"(?<![\w.])/(?:[\w.+@~-]+/)+[\w.+@~-]*"), "<path>"),  # two or more components: not a division sign
+    (re.compile(r"\b0x[0-9a-fA-F]{6,}\b"), "<address>"),
+)
+
+_KINDS = ("proposed", "evaluated", "decided")
+
+
+def export(archive: Archive, run: str, *, canonical: bool = False) -> str:
+    """All of a run as JSON lines, programs included. BadInput when there is no such run.
+
+    Not canonical: every event as it was appended, each `proposed` one with its program's text.
+    """
+    name = archive.run(run).id
+    events = archive.events(name)
+    lines = _canonical(archive, read_log(events)) if canonical else (_full(archive, event) for event in events)
+    return "".join(json.dumps(line, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n" for line in lines)
+
+
+def strip(value: Any) -> Any:
+    """`value` (plain JSON types) without the fields in STRIPPED, at any depth, and with paths and addresses masked."""
+    if isinstance(value, dict):
+        return {key: strip(item) for key, item in value.items() if key not in STRIPPED}
+    if isinstance(value, (list, tuple)):
+        return [strip(item) for item in value]
+    if isinstance(value, str):
+        for pattern, mask in MASKS:
+            value = pattern.sub(mask, value)
+    return value
+
+
+def _full(archive: Archive, event: Event) -> dict[str, Any]:
+    line = event.to_dict()
+    if program := event.data.get("program") if event.kind == "proposed" else None:
+        line["program"] = archive.program(program).to_dict()
+    return line
+
+
+def _canonical(archive: Archive, log: RunLog) -> Iterator[dict[str, Any]]:
+    run = {key: value for key, value in log.started.get("run", {}).items() if key != "id"}
+    yield {"kind": "run_started", "run": strip(run)}
+    for number in sorted(log.proposed):
+        for kind in _KINDS:
+            record = getattr(log, kind).get(number)
+            if record is not None:
+                yield {"kind": kind, "number": number, **_event(archive, kind, record)}
+    for number, confirmed in log.confirmed.items():
+        # the second verification draws secret seeds: its figures differ, its verdict is what counts
+        yield {"kind": "confirmed", "number": number, "program": confirmed.program, "passed": confirmed.passed}
+    if log.finished is not None:
+        yield {"kind": "finished", **strip(log.finished.to_dict())}
+
+
+def _event(archive: Archive, kind: str, record: Record) -> dict[str, Any]:
+    plain: dict[str, Any] = strip(record.to_dict())
+    if isinstance(record, Evaluated) and record.evaluation.score_kind == "measured":
+        plain["evaluation"]["score"] = None  # a stopwatch's figure
+    if kind == "proposed" and plain["program"]:
+        plain["program"] = {"key": plain["program"], **archive.program(plain["program"]).to_dict()}
+    return plain

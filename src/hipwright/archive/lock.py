@@ -1,0 +1,46 @@
+"""One process at a time works on a run: an flock that the kernel releases however that process ends."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hipwright.errors import BadInput
+
+_PROBE_GRACE = 0.25  # seconds: `is_locked` of another process holds the lock for microseconds
+
+
+@contextmanager
+def run_lock(path: Path, run: str) -> Iterator[None]:
+    """Hold the run's lock file. BadInput when another process works on the run."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as stream:
+        deadline = time.monotonic() + _PROBE_GRACE
+        while not _try(stream.fileno(), fcntl.LOCK_EX):
+            if time.monotonic() > deadline:
+                raise BadInput(
+                    f"run {run} is being worked on by another process",
+                    hint="wait for it, or stop it; what it has done so far is kept",
+                )
+            time.sleep(0.01)
+        yield
+
+
+def is_locked(path: Path) -> bool:
+    """True while some process holds the lock."""
+    try:
+        with path.open("r") as stream:
+            return not _try(stream.fileno(), fcntl.LOCK_SH)
+    except FileNotFoundError:
+        return False
+
+
+def _try(descriptor: int, mode: int) -> bool:
+    try:
+        fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

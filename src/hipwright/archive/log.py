@@ -1,0 +1,122 @@
+"""A run's events read back as records: the one reader behind resume, query, lineage and export.
+
+The events of a search, in the order they are appended:
+
+    run_started           the Run, the task's key and name, the evaluator's fingerprint
+    proposed   n          the Expansion, the program's key and choices, the round; all of one round at once
+    evaluated  n          the Evaluation, as soon as it is there
+    decided    n          the Decision; all of one round at once
+    confirmed  n          the winner verified again on fresh inputs
+    interrupted, resumed  not part of the outcome
+    finished              why, and the best
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from hipwright.errors import InfrastructureError
+from hipwright.records import Decision, Evaluation, Event, Expansion, Record
+
+
+class Proposed(Record, frozen=True, kw_only=True):
+    """One proposal. program: "" when the operator failed (`error` says how).
+
+    duplicate_of: the number of the earlier proposal with the same program, which is not evaluated again.
+    """
+
+    expansion: Expansion
+    round: int
+    program: str = ""
+    choices: dict[str, Any] = msgspec.field(default_factory=dict)
+    duplicate_of: int | None = None
+    error: str = ""
+
+    @property
+    def number(self) -> int:
+        """The proposal's number in its run."""
+        return self.expansion.number
+
+    @property
+    def evaluable(self) -> bool:
+        """True when it brings a program that the run has not seen."""
+        return bool(self.program) and self.duplicate_of is None
+
+
+class Evaluated(Record, frozen=True, kw_only=True):
+    """One evaluation. cached: taken from an earlier run; attempts: more than 1 after infrastructure faults."""
+
+    evaluation: Evaluation
+    cached: bool = False
+    attempts: int = 1
+
+
+class Confirmed(Record, frozen=True, kw_only=True):
+    """A winner verified once more; `evaluation` is the second one."""
+
+    program: str
+    passed: bool
+    evaluation: Evaluation
+
+
+class Finished(Record, frozen=True, kw_only=True):
+    """How a search ended. best: the winner's key, "" when nothing was verified; number: its proposal."""
+
+    reason: str
+    best: str = ""
+    number: int = -1
+    score: float | None = None
+    evaluations: int = 0
+    rounds: int = 0
+
+
+@dataclass
+class RunLog:
+    """Everything known of one run, by proposal number."""
+
+    started: dict[str, Any] = field(default_factory=dict)
+    proposed: dict[int, Proposed] = field(default_factory=dict)
+    evaluated: dict[int, Evaluated] = field(default_factory=dict)
+    decided: dict[int, Decision] = field(default_factory=dict)
+    confirmed: dict[int, Confirmed] = field(default_factory=dict)
+    finished: Finished | None = None
+    resumes: int = 0
+    clock_started: float = 0.0
+    clock_ended: float = 0.0
+
+    def add(self, event: Event) -> None:
+        """Take in one event; kinds of later versions are left out. InfrastructureError when it cannot be read."""
+        try:
+            self._add(event)
+        except (msgspec.ValidationError, KeyError) as error:
+            raise InfrastructureError(f"event {event.seq} of run {event.run} cannot be read: {error}") from error
+        self.clock_started = self.clock_started or event.clock
+        self.clock_ended = event.clock
+
+    def _add(self, event: Event) -> None:
+        if event.kind == "run_started":
+            self.started = event.data
+        elif event.kind == "proposed":
+            self.proposed[event.number] = Proposed.from_dict(event.data)
+        elif event.kind == "evaluated":
+            self.evaluated[event.number] = Evaluated.from_dict(event.data)
+        elif event.kind == "decided":
+            self.decided[event.number] = Decision.from_dict(event.data)
+        elif event.kind == "confirmed":
+            self.confirmed[event.number] = Confirmed.from_dict(event.data)
+        elif event.kind == "finished":
+            self.finished = Finished.from_dict(event.data)
+        elif event.kind == "resumed":
+            self.resumes += 1
+
+
+def read_log(events: Iterable[Event]) -> RunLog:
+    """The events of one run as a RunLog."""
+    log = RunLog()
+    for event in events:
+        log.add(event)
+    return log

@@ -1,0 +1,220 @@
+"""What people ask of the archive: which runs there are, how one went, how two differ. Readers only."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, Literal
+
+import msgspec
+
+from hipwright.archive.lineage import ancestors, tree
+from hipwright.archive.log import RunLog, read_log
+from hipwright.archive.store import Archive
+from hipwright.records import Evaluation, Program, Record, Run
+
+RunStatus = Literal["running", "finished", "interrupted"]
+
+
+class Trial(Record, frozen=True, kw_only=True):
+    """One proposal with all that became of it. status: "duplicate" or "not proposed" where nothing was evaluated."""
+
+    number: int
+    round: int
+    operator: str
+    program: str
+    parents: tuple[str, ...] = ()
+    action: dict[str, Any] = msgspec.field(default_factory=dict)
+    choices: dict[str, Any] = msgspec.field(default_factory=dict)
+    status: str = "pending"
+    score: float | None = None
+    coverage: float = 0.0
+    kept: bool = False
+    best: bool = False
+    reason: str = ""
+    message: str = ""
+    seconds: float = 0.0
+    cached: bool = False
+    attempts: int = 0
+
+
+class RunSummary(Record, frozen=True, kw_only=True):
+    """One line of `hipwright runs`. score: the best program's; started: seconds since 1970; seconds: of evaluation."""
+
+    id: str
+    task: str
+    status: RunStatus
+    policy: str
+    seed: int
+    budget: int
+    evaluations: int
+    score: float | None = None
+    score_kind: str = "none"
+    coverage: float = 0.0
+    best: str = ""
+    best_number: int = -1
+    confirmed: bool | None = None
+    reason: str = ""
+    started: float = 0.0
+    seconds: float = 0.0
+
+
+class RunDetail(Record, frozen=True, kw_only=True):
+    """`hipwright show`: the winner and how the run came to it. lineage: the winner's ancestors, oldest first.
+
+    costs: evaluations, cached, retries, duplicates, failed_proposals, resumes; seconds (evaluation time, summed) and
+    wall_seconds (first to last event, pauses included).
+    """
+
+    summary: RunSummary
+    run: Run
+    trials: tuple[Trial, ...]
+    best: Evaluation | None = None
+    program: Program | None = None
+    lineage: tuple[Trial, ...] = ()
+    tree: tuple[str, ...] = ()
+    costs: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+class Comparison(Record, frozen=True, kw_only=True):
+    """`hipwright compare`: two runs side by side. diff: unified, of the winners' texts.
+
+    ratio: b's best score over a's (below 1: b is better), None unless both runs are of one task and kind of score.
+    """
+
+    a: RunSummary
+    b: RunSummary
+    same_task: bool
+    common_programs: int
+    ratio: float | None = None
+    diff: tuple[str, ...] = ()
+
+
+def list_runs(archive: Archive) -> list[RunSummary]:
+    """All runs, newest first."""
+    return [_summary(archive, run, read_log(archive.events(run.id))) for run in reversed(archive.runs())]
+
+
+def show(archive: Archive, name: str) -> RunDetail:
+    """Everything about one run. BadInput when there is no such run."""
+    run = archive.run(name)
+    log = read_log(archive.events(run.id))
+    summary = _summary(archive, run, log)
+    rows = {trial.number: trial for trial in trials(log)}
+    return RunDetail(
+        summary=summary,
+        run=run,
+        trials=tuple(rows.values()),
+        best=log.evaluated[summary.best_number].evaluation if summary.best else None,
+        program=archive.program(summary.best) if summary.best else None,
+        lineage=tuple(rows[p.number] for p in ancestors(log, summary.best)),
+        tree=tuple(tree(log)),
+        costs=_costs(log),
+    )
+
+
+def compare(archive: Archive, first: str, second: str) -> Comparison:
+    """Two runs side by side. BadInput when one does not exist."""
+    runs = [archive.run(first), archive.run(second)]
+    logs = [read_log(archive.events(run.id)) for run in runs]
+    a, b = (_summary(archive, run, log) for run, log in zip(runs, logs, strict=True))
+    evaluated = [{item.evaluation.program for item in log.evaluated.values()} for log in logs]
+    same_task = runs[0].task == runs[1].task
+    comparable = same_task and a.score_kind == b.score_kind and a.score and b.score
+    return Comparison(
+        a=a,
+        b=b,
+        same_task=same_task,
+        common_programs=len(evaluated[0] & evaluated[1]),
+        ratio=b.score / a.score if comparable and a.score and b.score else None,
+        diff=_diff(archive, a, b),
+    )
+
+
+def trials(log: RunLog) -> list[Trial]:
+    """Every proposal of a run with its outcome, in order."""
+    return [_trial(log, number) for number in sorted(log.proposed)]
+
+
+def best_trial(log: RunLog) -> int | None:
+    """The winner's number: the one that was re-verified, else (run not over) the last decided best."""
+    if log.finished is not None:
+        return log.finished.number if log.finished.best else None
+    numbers = [number for number, decision in log.decided.items() if decision.best]
+    return max(numbers, default=None)
+
+
+def _trial(log: RunLog, number: int) -> Trial:
+    proposed, evaluated = log.proposed[number], log.evaluated.get(number)
+    decision = log.decided.get(number)
+    status = "not proposed" if not proposed.program else "pending" if proposed.evaluable else "duplicate"
+    trial: dict[str, Any] = {"status": status, "message": proposed.error}
+    if evaluated is not None:
+        e = evaluated.evaluation
+        trial = {"status": e.status, "message": e.message, "score": e.score, "coverage": e.coverage}
+        trial |= {"seconds": e.seconds, "cached": evaluated.cached, "attempts": evaluated.attempts}
+    if decision is not None:
+        trial |= {"kept": decision.kept, "best": decision.best, "reason": decision.reason}
+    return Trial(
+        number=number,
+        round=proposed.round,
+        operator=proposed.expansion.operator,
+        program=proposed.program,
+        parents=proposed.expansion.parents,
+        action=proposed.expansion.action,
+        choices=proposed.choices,
+        **trial,
+    )
+
+
+def _summary(archive: Archive, run: Run, log: RunLog) -> RunSummary:
+    number = best_trial(log)
+    best = log.evaluated[number].evaluation if number is not None else None
+    status: RunStatus = "finished"
+    if log.finished is None:
+        status = "running" if archive.is_locked(run.id) else "interrupted"
+    confirmed = log.confirmed.get(number) if number is not None else None
+    return RunSummary(
+        id=run.id,
+        task=str(log.started.get("task_name") or run.task),
+        status=status,
+        policy=run.policy,
+        seed=run.seed,
+        budget=run.budget,
+        evaluations=len(log.evaluated),
+        score=best.score if best else None,
+        score_kind=best.score_kind if best else "none",
+        coverage=best.coverage if best else 0.0,
+        best=best.program if best else "",
+        best_number=-1 if number is None else number,
+        confirmed=confirmed.passed if confirmed else None,
+        reason=log.finished.reason if log.finished else "",
+        started=log.clock_started,
+        seconds=_costs(log)["seconds"],
+    )
+
+
+def _costs(log: RunLog) -> dict[str, float]:
+    evaluated = log.evaluated.values()
+    return {
+        "evaluations": len(evaluated),
+        "cached": sum(item.cached for item in evaluated),
+        "retries": sum(max(item.attempts - 1, 0) for item in evaluated),
+        "duplicates": sum(p.duplicate_of is not None for p in log.proposed.values()),
+        "failed_proposals": sum(not p.program for p in log.proposed.values()),
+        "resumes": log.resumes,
+        "seconds": round(sum(item.evaluation.seconds for item in evaluated if not item.cached), 3),
+        "wall_seconds": round(log.clock_ended - log.clock_started, 3),
+    }
+
+
+def _diff(archive: Archive, a: RunSummary, b: RunSummary) -> tuple[str, ...]:
+    if not a.best or not b.best or a.best == b.best:
+        return ()
+    before, after = _shown(archive.program(a.best)), _shown(archive.program(b.best))
+    names = (f"{a.id}/{a.best[:8]}", f"{b.id}/{b.best[:8]}")
+    return tuple(difflib.unified_diff(before, after, *names, lineterm=""))
+
+
+def _shown(program: Program) -> list[str]:
+    knobs = [f"# {name} = {value}" for name, value in sorted(program.knobs.items())]
+    return [*knobs, *program.text.splitlines()]

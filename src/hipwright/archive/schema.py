@@ -1,0 +1,43 @@
+"""The archive's tables, and the triggers that make its log append-only.
+
+Everything is in one SQLite file, `archive.sqlite`, so that an event and the program it names are committed together:
+a kill or a power cut between them cannot be seen. WAL lets readers look while a run writes; synchronous=FULL costs one
+fsync an event (about a millisecond against an evaluation of about a second) and means that a committed evaluation also
+outlives a power cut, where NORMAL would only outlive a kill.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+APPLICATION_ID = 0x68697077  # "hipw", in the file's header: tells our file from another program's
+SCHEMA_VERSION = 1
+
+TABLES = (
+    """CREATE TABLE runs (
+        id TEXT PRIMARY KEY, ordinal INTEGER NOT NULL UNIQUE, data TEXT NOT NULL)""",
+    """CREATE TABLE events (
+        run TEXT NOT NULL REFERENCES runs(id), seq INTEGER NOT NULL, kind TEXT NOT NULL, number INTEGER NOT NULL,
+        data TEXT NOT NULL, clock REAL NOT NULL, cache_key TEXT, PRIMARY KEY (run, seq)) WITHOUT ROWID""",
+    "CREATE INDEX events_by_cache_key ON events(cache_key) WHERE cache_key IS NOT NULL",
+    "CREATE TABLE blobs (key TEXT PRIMARY KEY, kind TEXT NOT NULL, data TEXT NOT NULL) WITHOUT ROWID",
+)
+
+_FROZEN = """CREATE TRIGGER {table}_no_{verb} BEFORE {verb} ON {table}
+    BEGIN SELECT RAISE(ABORT, 'the archive is append-only: no {verb} of {table}'); END"""
+_NEXT_SEQ = """CREATE TRIGGER events_in_order BEFORE INSERT ON events
+    WHEN NEW.seq <> (SELECT COALESCE(MAX(seq) + 1, 0) FROM events WHERE run = NEW.run)
+    BEGIN SELECT RAISE(ABORT, 'events of a run are appended one after another'); END"""
+
+TRIGGERS = (
+    *(_FROZEN.format(table=table, verb=verb) for table in ("runs", "events", "blobs") for verb in ("UPDATE", "DELETE")),
+    _NEXT_SEQ,  # also stops INSERT OR REPLACE, which would be an update by another name
+)
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Write the schema inside the caller's transaction."""
+    for statement in (*TABLES, *TRIGGERS):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
