@@ -1,0 +1,1 @@
+"""Run a build: one launcher a target."""

@@ -1,0 +1,302 @@
+"""The `cpu` target: HIP source -> LLVM IR -> audit -> shared library, every step in the sandbox.
+
+The library holds the kernels and the runtime in cpu_rt/ (fibers, waves, barriers, checks). See docs/cpu-target.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import platform
+import re
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from hipwright.errors import ToolchainError
+from hipwright.records import Build, KernelResources, content_key
+from hipwright.sandbox import Limits, ToolResult, run_tool
+from hipwright.toolchain import cpu_audit, cpu_check
+from hipwright.toolchain.cpu_ir import NAME, Function, Lines, Module, Unreadable
+from hipwright.toolchain.cpu_sites import Sites
+
+_HERE = Path(__file__).parent
+_INCLUDE, _RUNTIME = _HERE / "include", _HERE / "cpu_rt"
+_SOURCE = "kernel.hip"
+_LIMITS = Limits(wall_s=60.0, cpu_s=60.0, memory_mb=4096)
+_MARCH = {"x86_64": ["-march=x86-64-v3"], "aarch64": []}
+# Contraction as hipcc's default (a * b + c may fuse); each half operation rounds, as on the GPU.
+_FLAGS = (
+    "-x c++ -std=c++17 -O2 -nostdinc -nostdinc++ -ffreestanding -fno-exceptions -fno-rtti -fno-math-errno "
+    "-fno-trapping-math -ffp-contract=fast -Xclang -ffloat16-excess-precision=none -fno-strict-aliasing -fno-finite-loops "
+    "-fPIC -fvisibility=hidden -fno-stack-protector -fno-asynchronous-unwind-tables -fno-vectorize "
+    "-fno-slp-vectorize -gline-tables-only -Wno-ignored-attributes -Wno-unused-value -mllvm -inline-threshold=4000"
+).split()
+_DYNAMIC = re.compile(
+    r"\bextern((?:\s+(?:__align__\s*\([^()]*\)|alignas\s*\([^()]*\)|__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)))*)"
+    r"(\s+)__shared__\b"
+)
+_LDS = re.compile(r'section "hw_lds"')
+_REFERENCE = re.compile(rf"@({NAME})")
+
+
+class Cache(Protocol):
+    """What is used of toolchain.cache.BuildCache: content-addressed blobs, and builds by key."""
+
+    def put(self, data: bytes) -> str:
+        """Store bytes; returns their hash."""
+
+    def get(self, blob: str) -> bytes:
+        """Bytes by hash."""
+
+    def load(self, key: str) -> Build | None:
+        """The build remembered under a key."""
+
+    def store(self, key: str, build: Build) -> None:
+        """Remember a build."""
+
+
+def build(
+    source: str,
+    defines: Mapping[str, int],
+    *,
+    wave: int = 64,
+    checked: bool = False,
+    cache: Cache,
+    unsafe: bool = False,
+) -> Build:
+    """Compile HIP source for this machine's processor; the blob is a shared library for device.cpu.CpuLauncher.
+
+    wave: lanes of a wave, 64 or 32. checked: every memory access is checked against the launch's buffers and for data
+    races. A source that does not compile, or is refused ("refused: ..."), gives Build(ok=False) with the log. Raises
+    ToolchainError when there is no compiler, SandboxMissing when it cannot be contained.
+    """
+    if wave not in (32, 64):
+        raise ValueError(f"a wave has 32 or 64 lanes, not {wave}")
+    key = content_key("cpu", source, json.dumps(dict(defines), sort_keys=True), f"{wave} {checked}", _fingerprint())
+    if known := cache.load(key):
+        return known
+    started = time.perf_counter()
+    made = _build(source, defines, wave, checked, cache, unsafe, started)
+    cache.store(key, made)
+    return made
+
+
+def _build(
+    source: str, defines: Mapping[str, int], wave: int, checked: bool, cache: Cache, unsafe: bool, started: float
+) -> Build:
+    def failed(log: str) -> Build:
+        return Build(target="cpu", ok=False, log=log, seconds=time.perf_counter() - started)
+
+    front = _clang([*_FLAGS, *_defines(defines, wave), "-I", str(_INCLUDE), "-S", "-emit-llvm", "-o", "k.ll", _SOURCE],
+                   {_SOURCE: prepare_source(source).encode()}, ["k.ll"], unsafe)  # fmt: skip
+    if "k.ll" not in front.files:
+        return failed(_log(front))
+    module = Module.parse(front.files["k.ll"].decode())
+    if why := cpu_audit.refusal(module):
+        return failed(f"refused: {why}")
+    try:
+        resources, text = _lower(module, wave, checked)
+    except Unreadable as error:
+        return failed(f"refused: {error}")
+    back = _clang(["-x", "ir", "-c", "-O2", "-Xclang", "-disable-llvm-passes", "-fPIC", "-Wno-override-module",
+                   "-o", "k.o", "k.ll"], {"k.ll": text.encode()}, ["k.o"], unsafe)  # fmt: skip
+    if "k.o" not in back.files:
+        return failed(_log(back))
+    linked = _link(back.files["k.o"], _runtime_object(unsafe), resources, unsafe)
+    if "k.so" not in linked.files:
+        return failed(_log(linked))
+    if why := cpu_audit.check_library(linked.files["k.so"]):
+        return failed(f"refused: {why}")
+    blob = cache.put(linked.files["k.so"])
+    return Build(
+        target="cpu", ok=True, blob=blob, kernels=resources, device_math="host", log=front.stderr.strip(),
+        seconds=time.perf_counter() - started,
+    )  # fmt: skip
+
+
+def prepare_source(source: str) -> str:
+    """`extern __shared__` (the launch's LDS) becomes a word of its own: `__shared__` alone means static storage here."""
+    return _DYNAMIC.sub(r"extern\1\2__hw_dynamic_shared__", source)
+
+
+def _defines(defines: Mapping[str, int], wave: int) -> list[str]:
+    return [*(f"-D{name}={value}" for name, value in defines.items()), f"-DHW_WAVE={wave}"]
+
+
+# ---------------------------------------------------------------- lowering the IR
+
+
+def _lower(module: Module, wave: int, checked: bool) -> tuple[tuple[KernelResources, ...], str]:
+    lines = Lines(module.metadata, _SOURCE)
+    _join_dynamic_lds(module)
+    lds = {name: module.size_of(_variable_type(value)) for name, value in module.globals.items() if _LDS.search(value)}
+    kernels = module.kernels()
+    resources = tuple(KernelResources(name=k.name, lds_bytes=_static_lds(module, k, lds)) for k in kernels)
+    meta: dict[str, Any] = {"wave": wave, "checked": checked, "kernels": {}}
+    entries = []
+    for kernel, resource in zip(kernels, resources, strict=True):
+        params = kernel.params()
+        entries.append(_entry(kernel.name, params))
+        meta["kernels"][kernel.name] = {"lds": resource.lds_bytes, "params": [kind for kind, _ in params]}
+    if checked:
+        for function in module.functions:
+            cpu_check.instrument(module, function, lines)
+    sites = Sites(lines)
+    for index, function in enumerate(module.functions):
+        sites.number(function, min(index, 63))
+    meta["loops"] = sites.loops
+    _own_sections(module)
+    text = module.text()
+    for helper, kind in (("hw_loop", "i32, i32"), ("hw_check", "ptr, i64, i32, i32")):
+        if f"@{helper}(" in text:
+            text += f"declare hidden void @{helper}({kind})\n"
+    return resources, "\n".join([text, sites.table(), _constant("hw_meta", json.dumps(meta)), *entries, ""])
+
+
+def _join_dynamic_lds(module: Module) -> None:
+    """All `extern __shared__` arrays are the one dynamic LDS buffer."""
+    names = [name for name, value in module.globals.items() if '"hw_dyn"' in value]
+    if not names:
+        return
+    pattern = re.compile("|".join(rf"@{re.escape(name)}(?![-\w.$])" for name in names))
+    module.rest = [line for line in module.rest if not any(line.startswith(f"@{name} = ") for name in names)]
+    module.rest.append("@hw_dyn_lds = external hidden global [0 x i8], align 16")
+    for function in module.functions:
+        function.lines[1:] = [pattern.sub("@hw_dyn_lds", line) for line in function.lines[1:]]
+    for i, line in enumerate(module.rest):
+        if line.startswith("@"):
+            module.rest[i] = pattern.sub("@hw_dyn_lds", line)
+
+
+def _variable_type(value: str) -> str:
+    from hipwright.toolchain.cpu_ir import take_type
+
+    rest = re.split(r"\b(?:global|constant) ", value, maxsplit=1)[1]
+    return take_type(rest)[0]
+
+
+def _static_lds(module: Module, kernel: Function, lds: Mapping[str, int]) -> int:
+    """Bytes of the `__shared__` variables that a kernel reaches, through the functions it calls too."""
+    functions = {f.name: f for f in module.functions}
+    reached, waiting = {kernel.name}, [kernel.name]
+    while waiting:
+        function = functions.get(waiting.pop())
+        if function is None:
+            continue
+        for line in function.lines[1:]:
+            if "@" in line:
+                fresh = set(_REFERENCE.findall(line)) - reached
+                reached |= fresh
+                waiting += fresh
+    return sum(size for name, size in lds.items() if name in reached)
+
+
+def _entry(name: str, params: list[tuple[str, str]]) -> str:
+    """A function that takes the arguments from 8-byte slots and calls the kernel."""
+    body, passed = [], []
+    for i, (kind, extension) in enumerate(params):
+        stored = "i8" if kind == "i1" else kind
+        body.append(f"  %p{i} = getelementptr inbounds i64, ptr %slots, i64 {i}")
+        body.append(f"  %v{i} = load {stored}, ptr %p{i}, align 8")
+        if kind == "i1":
+            body.append(f"  %t{i} = trunc i8 %v{i} to i1")
+        passed.append(f"{kind} {extension} %{'t' if kind == 'i1' else 'v'}{i}")
+    call = f"  call void @{name}({', '.join(passed)})"
+    return "\n".join([f"define void @hw_entry_{name}(ptr %slots) {{", *body, call, "  ret void", "}"])
+
+
+def _own_sections(module: Module) -> None:
+    """Module variables go to sections with known bounds, so that the checked build can tell them from the rest."""
+    for i, line in enumerate(module.rest):
+        found = re.match(rf"^@({NAME}) = .*?\b(global|constant) ", line)
+        if not found or " external " in f" {line}" or 'section "' in line or found.group(1).startswith("llvm."):
+            continue
+        value, options = _split_initialiser(line)
+        section = "hw_data" if found.group(2) == "global" else "hw_const"
+        module.rest[i] = f'{value}, section "{section}"{options}'
+
+
+def _split_initialiser(line: str) -> tuple[str, str]:
+    found = re.search(r"((?:, (?:comdat(?:\(\$[^)]*\))?|align \d+|no_sanitize\w+|sanitize\w+|!dbg !\d+))*)$", line)
+    assert found is not None  # the pattern matches the empty string
+    return line[: found.start()], found.group(1)
+
+
+def _constant(name: str, text: str) -> str:
+    data = text.encode() + b"\0"
+    quoted = "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:02X}" for c in data)
+    return f'@{name} = constant [{len(data)} x i8] c"{quoted}", align 8'
+
+
+# ---------------------------------------------------------------- tools
+
+
+def _zig() -> Path:
+    spec = find_spec("ziglang")
+    found = Path(spec.origin).parent / "zig" if spec and spec.origin else None
+    if found is None or not found.exists():
+        raise ToolchainError("no clang: the ziglang wheel is not installed", hint="pip install ziglang==0.17.0")
+    return found
+
+
+@functools.cache
+def _target() -> str:
+    machine = platform.machine()
+    if machine not in _MARCH or platform.system() != "Linux":
+        raise ToolchainError(f"the cpu target runs on x86-64 and aarch64 Linux, not on {platform.system()} {machine}")
+    return f"{machine}-linux-gnu"
+
+
+def _clang(arguments: list[str], files: Mapping[str, bytes], outputs: list[str], unsafe: bool) -> ToolResult:
+    zig = _zig()
+    march = _MARCH[platform.machine()] if "ir" not in arguments else []
+    argv = [str(zig), "clang", "-target", _target(), *march, *arguments]
+    return run_tool(argv, files=files, outputs=outputs, ro=[zig.parent, _HERE], limits=_LIMITS, unsafe=unsafe)
+
+
+def _link(kernel: bytes, runtime: bytes, kernels: tuple[KernelResources, ...], unsafe: bool) -> ToolResult:
+    names = "".join(f"hw_entry_{k.name}; " for k in kernels)
+    version = f"{{ global: hw_run; hw_meta; hw_layout; {names}local: *; }};"
+    zig = _zig()
+    argv = [str(zig), "ld.lld", "-shared", "-z", "now", "-z", "relro", "-z", "noexecstack", "-init=hw_none",
+            "-fini=hw_none", "-z", "nostart-stop-gc", "--strip-debug", "--version-script=exports", "--undefined-version",
+            "-o", "k.so", "k.o", "rt.o"]  # fmt: skip
+    files = {"k.o": kernel, "rt.o": runtime, "exports": version.encode()}
+    return run_tool(argv, files=files, outputs=["k.so"], ro=[zig.parent], limits=_LIMITS, unsafe=unsafe)
+
+
+@functools.cache
+def _fingerprint() -> str:
+    """Names everything but the source that decides the library: runtime, headers, this package, compiler, machine."""
+    parts = [platform.machine(), str(_zig()), str(_zig().stat().st_size)]
+    for path in sorted([*_INCLUDE.rglob("*"), *_RUNTIME.iterdir(), *_HERE.glob("cpu*.py")]):
+        if path.is_file():
+            parts += [str(path.relative_to(_HERE)), path.read_text()]
+    return content_key(*parts)
+
+
+@functools.cache
+def _runtime_object(unsafe: bool) -> bytes:
+    """cpu_rt/rt.c compiled; once a process (0.9 s)."""
+    library = _zig().parent / "lib"
+    machine = {"x86_64": "x86", "aarch64": "aarch64"}[platform.machine()]
+    system = [library / "include"]
+    system += [
+        library / "libc/include" / n
+        for n in (f"{machine}-linux-gnu", "generic-glibc", f"{machine}-linux-any", "any-linux-any")
+    ]
+    flags = ["-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-stack-protector", "-nostdinc", "-c"]
+    includes = [word for path in system for word in ("-isystem", str(path))]
+    made = _clang([*flags, *includes, str(_RUNTIME / "rt.c"), "-o", "rt.o"], {}, ["rt.o"], unsafe)
+    if "rt.o" not in made.files:
+        raise ToolchainError(f"the cpu runtime does not compile: {_log(made)[:2000]}")
+    return made.files["rt.o"]
+
+
+def _log(result: ToolResult) -> str:
+    if result.timed_out:
+        return f"the compiler did not end within {_LIMITS.wall_s:.0f} s"
+    return result.stderr.strip() or result.stdout.strip() or f"the compiler ended with code {result.returncode}"

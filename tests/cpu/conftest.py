@@ -1,0 +1,90 @@
+"""Compile small HIP sources once a session, and launch them on torch tensors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from hipwright.device.cpu import CpuLauncher
+from hipwright.program.signature import parse_signatures
+from hipwright.records import Build
+from hipwright.toolchain import cpu
+
+HEADER = "#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n#include <hip/hip_bf16.h>\n"
+
+
+class FolderCache:
+    """The part of BuildCache that cpu.build uses."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.builds = folder, {}
+
+    def put(self, data: bytes) -> str:
+        name = hashlib.sha256(data).hexdigest()
+        self.path(name).write_bytes(data)
+        return name
+
+    def get(self, blob: str) -> bytes:
+        return self.path(blob).read_bytes()
+
+    def path(self, blob: str) -> Path:
+        return self.folder / blob
+
+    def load(self, key: str) -> Build | None:
+        return self.builds.get(key)
+
+    def store(self, key: str, build: Build) -> None:
+        self.builds[key] = build
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> FolderCache:
+    return FolderCache(tmp_path_factory.mktemp("builds"))
+
+
+class Gpu:
+    """Compiles and launches; the newest launcher stays in `.launcher`."""
+
+    def __init__(self, cache: FolderCache) -> None:
+        self.cache = cache
+        self.launcher: CpuLauncher
+
+    def build(self, source: str, *, wave: int = 64, checked: bool = False, **defines: int) -> Build:
+        return cpu.build(HEADER + source, defines, wave=wave, checked=checked, cache=self.cache)
+
+    def load(self, source: str, *, wave: int = 64, checked: bool = False, defines: dict[str, int] | None = None,
+             **options: Any) -> CpuLauncher:  # fmt: skip
+        built = self.build(source, wave=wave, checked=checked, **(defines or {}))
+        assert built.ok, built.log
+        signatures = parse_signatures(source).signatures
+        self.launcher = CpuLauncher(str(self.cache.path(built.blob)), signatures, wave=wave, **options)
+        return self.launcher
+
+    def run(self, source: str, kernel: str, grid: Any, block: Any, args: Sequence[Any], *, lds: int = 0,
+            **options: Any) -> CpuLauncher:  # fmt: skip
+        launcher = self.load(source, **options)
+        launcher.launch(kernel, dims(grid), dims(block), lds, args)
+        return launcher
+
+
+def dims(value: int | tuple[int, ...]) -> tuple[int, int, int]:
+    given = (value,) if isinstance(value, int) else value
+    return (*given, *(1,) * (3 - len(given)))  # type: ignore[return-value]
+
+
+@pytest.fixture
+def gpu(cache: FolderCache) -> Gpu:
+    return Gpu(cache)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+Run = Callable[..., CpuLauncher]
