@@ -1,0 +1,155 @@
+"""Begin a search, or take one up again where it stopped."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict, Unpack
+
+from hipwright.archive import Archive, Finished, RunLog, read_log
+from hipwright.errors import BadInput
+from hipwright.events import Listener
+from hipwright.records import Evaluation, Program, Record, Run, Task
+from hipwright.search.confirm import Confirm
+from hipwright.search.interfaces import EvaluatorLike, ProposalSource
+from hipwright.search.loop import Search
+from hipwright.search.policies import policy
+
+
+class SearchResult(Record, frozen=True, kw_only=True):
+    """What a search found. reason: budget, exhausted, patience, max_minutes or interrupted.
+
+    program and evaluation: the best one's, None when nothing was verified. confirmed: the best passed again on fresh
+    inputs; None when it was not tried. cached: evaluations that an earlier run had paid for.
+    """
+
+    run: str
+    reason: str
+    program: Program | None = None
+    evaluation: Evaluation | None = None
+    number: int = -1
+    evaluations: int = 0
+    rounds: int = 0
+    cached: int = 0
+    interrupted: bool = False
+    confirmed: bool | None = None
+
+    @property
+    def best(self) -> str:
+        """The best program's key, "" when nothing was verified."""
+        return self.program.key if self.program else ""
+
+
+def new_run(
+    task: Task,
+    targets: tuple[str, ...],
+    *,
+    budget: int,
+    policy_name: str = "islands",
+    seed: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Run:
+    """A Run with a fresh id (the time in UTC and four hex digits). BadInput for a bad budget or policy.
+
+    settings, all optional: round, margin, patience, islands, migrate (docs/search.md). seed: drawn when None.
+    """
+    if budget < 1:
+        raise BadInput(f"a budget of {budget} evaluations finds nothing", hint="--budget 1 or more")
+    policy(policy_name)
+    return Run(
+        id=f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}",
+        task=task.key,
+        targets=targets,
+        budget=budget,
+        policy=policy_name,
+        seed=secrets.randbits(31) if seed is None else seed,
+        settings=dict(settings or {}),
+    )
+
+
+class Options(TypedDict, total=False):
+    """How to search; none of it changes what is found (but max_minutes, which may end the search earlier).
+
+    workers: evaluations at a time. confirm: verifies the winner again on fresh inputs. stop_requested: asked often;
+    KeyboardInterrupt works too. Both end the search with reason "interrupted", and `resume` goes on.
+    """
+
+    workers: int
+    listener: Listener
+    confirm: Confirm | None
+    max_minutes: float | None
+    stop_requested: Callable[[], bool]
+
+
+def run(
+    archive: Archive,
+    run: Run,
+    task: Task,
+    *,
+    evaluator: EvaluatorLike,
+    source: ProposalSource,
+    **options: Unpack[Options],
+) -> SearchResult:
+    """Search from the start. BadInput when the run's id is taken; `run.task` must be `task.key`."""
+    if run.task != task.key:
+        raise ValueError("run.task must be the key of the task")
+    with archive.lock(run.id):
+        started = {"task_name": task.name, "fingerprint": evaluator.fingerprint}
+        log = read_log([archive.begin_run(run, started, [task])])
+        search = Search(archive, run, log, policy(run.policy), source, evaluator, **options)
+        search.listener("run_started", {"run": run.id, "budget": run.budget})
+        return _result(search, *search.go())
+
+
+def resume(
+    archive: Archive,
+    name: str,
+    task: Task,
+    *,
+    evaluator: EvaluatorLike,
+    source: ProposalSource,
+    **options: Unpack[Options],
+) -> SearchResult:
+    """Go on with a run ("latest" or an id) where it stopped; a finished one returns its result at once.
+
+    BadInput when there is no such run, another process works on it, or the task or the evaluator has changed since.
+    """
+    known = archive.run(name)
+    with archive.lock(known.id):
+        log = read_log(archive.events(known.id))
+        _check_same(known, log, task, evaluator)
+        search = Search(archive, known, log, policy(known.policy), source, evaluator, **options)
+        if log.finished is None:
+            done = {"evaluations": len(log.evaluated)}
+            archive.append(known.id, "resumed", -1, done)
+            search.listener("resumed", {"run": known.id, "budget": known.budget, **done})
+        return _result(search, *search.go())
+
+
+def _check_same(known: Run, log: RunLog, task: Task, evaluator: EvaluatorLike) -> None:
+    """Results of two tasks or two evaluators must not be mixed in one run."""
+    changed = ""
+    if known.task != task.key:
+        changed = "another task, or another version of it"
+    elif log.finished is None and log.started.get("fingerprint") != evaluator.fingerprint:
+        changed = "another version of hipwright or its compiler"
+    if changed:
+        raise BadInput(f"run {known.id} was begun with {changed}", hint="start a new run")
+
+
+def _result(search: Search, finished: Finished, interrupted: bool) -> SearchResult:
+    log, number = search.log, finished.number
+    confirmed = log.confirmed.get(number)
+    return SearchResult(
+        run=search.run.id,
+        reason=finished.reason,
+        program=search.archive.program(finished.best) if finished.best else None,
+        evaluation=log.evaluated[number].evaluation if finished.best else None,
+        number=number,
+        evaluations=finished.evaluations,
+        rounds=finished.rounds,
+        cached=sum(item.cached for item in log.evaluated.values()),
+        interrupted=interrupted,
+        confirmed=confirmed.passed if confirmed else None,
+    )

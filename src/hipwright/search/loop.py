@@ -1,0 +1,283 @@
+"""The one search loop: rounds of propose, evaluate, decide, each step an event that is durable before the next.
+
+A resumed run walks the same path: what the log holds is taken from it, what it lacks is done, so a kill at any moment
+loses at most the evaluations that were under way and repeats none that were completed (docs/search.md).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from hipwright.archive import Archive, Entry, Evaluated, Finished, Proposed, RunLog
+from hipwright.errors import BadInput, InfrastructureError
+from hipwright.events import Listener, silent
+from hipwright.records import Decision, Evaluation, Event, Expansion, Program, Record, Run, content_key
+from hipwright.search import stop
+from hipwright.search.confirm import Confirm, confirm_winner
+from hipwright.search.interfaces import INFRASTRUCTURE, Candidate, EvaluatorLike, Policy, ProposalSource
+from hipwright.search.view import Trial, View
+
+ROUND = 4
+"""Proposals a round unless the run setting "round" says otherwise; never the number of workers, so that the log of a
+run does not depend on how many of them there were."""
+
+TRIES = 8
+"""Draws for one proposal before a program that is already known is let stand."""
+
+ATTEMPTS = 3
+"""Evaluations of one program while the fault is the machine's."""
+
+_POLL_SECONDS = 0.1
+
+
+class Interrupted(Exception):
+    """The user asked to stop; never leaves this package."""
+
+
+class OutOfTime(Exception):
+    """max_minutes are over; never leaves this package."""
+
+
+@dataclass
+class Search:
+    """One run under way. `log` is what the archive already holds of it; the caller holds the run's lock."""
+
+    archive: Archive
+    run: Run
+    log: RunLog
+    policy: Policy
+    source: ProposalSource
+    evaluator: EvaluatorLike
+    workers: int = 1
+    listener: Listener = silent
+    confirm: Confirm | None = None
+    max_minutes: float | None = None
+    stop_requested: Callable[[], bool] = lambda: False
+    view: View = field(init=False)
+
+    def __post_init__(self) -> None:
+        initial = tuple(self.source.initial())
+        if not initial:
+            raise BadInput("the source has nothing to start from")
+        self.view = View(self.run.seed, self.run.budget, initial=initial, settings=self.run.settings)
+        self._deadline = None if self.max_minutes is None else time.monotonic() + 60 * self.max_minutes
+
+    def go(self) -> tuple[Finished, bool]:
+        """Search to the end. Returns how it ended, and True if it was interrupted (then it can be resumed)."""
+        if self.log.finished is not None:
+            return self.log.finished, False
+        try:
+            reason = self._rounds()
+            best = confirm_winner(self) if self.confirm else self.view.best
+        except (Interrupted, KeyboardInterrupt):
+            best = self._provisional().best
+            self._append([Entry("interrupted", -1, {"evaluations": len(self.log.evaluated)})])
+            return self._ending("interrupted", best), True
+        finished = self._ending(reason, best)
+        self._append([Entry("finished", -1, finished.to_dict())])
+        return finished, False
+
+    # ---------------------------------------------------------------- rounds
+
+    def _rounds(self) -> str:
+        while (reason := stop.done(self.view)) is None:
+            try:
+                self._check_stop()
+                proposals = self._proposals()
+                self._evaluate_all(proposals)
+            except OutOfTime:
+                proposals, reason = self._under_way(), "max_minutes"
+            trials, entries = self._decisions(proposals)
+            self._append(entries)
+            self.view = self.view.with_trials(trials)
+            if reason is not None:
+                break
+        return reason
+
+    def _under_way(self) -> list[Proposed]:
+        """The proposals of the round that is not folded into the view yet; [] between rounds."""
+        return [p for _, p in sorted(self.log.proposed.items()) if p.round == self.view.next_round]
+
+    def _proposals(self) -> list[Proposed]:
+        """The next round's proposals: from the log, else made now and logged together."""
+        if logged := self._under_way():
+            return logged
+        current = self.view.next_round
+        k = min(int(self.run.settings.get("round", ROUND)), self.run.budget - self.view.evaluations)
+        expansions = self.policy.select(self.view, k, random.Random(f"{self.run.seed}/select/{current}"))
+        proposals: list[Proposed] = []
+        programs: dict[str, Program] = {}
+        for expansion in expansions:
+            proposed, program = self._propose(expansion, current, proposals)
+            proposals.append(proposed)
+            if program is not None:
+                programs[proposed.program] = program
+        entries = [Entry("proposed", p.number, p.to_dict()) for p in proposals]
+        self._append(entries, list(programs.values()))
+        return [self.log.proposed[p.number] for p in proposals]
+
+    def _propose(
+        self, expansion: Expansion, current: int, before: Sequence[Proposed]
+    ) -> tuple[Proposed, Program | None]:
+        """One proposal; drawn again while it repeats a known program, as far as TRIES go."""
+        known = {t.proposed.program: t.number for t in self.view.trials if t.proposed.evaluable}
+        known |= {p.program: p.number for p in before if p.evaluable}
+        parents = [self._candidate(key) for key in expansion.parents]
+        made: Candidate | None = None
+        error = ""
+        for attempt in range(TRIES):
+            rng = random.Random(f"{self.run.seed}/propose/{expansion.number}/{attempt}")
+            try:
+                made = self.source.propose(expansion, parents, rng)
+            except InfrastructureError:
+                raise
+            except Exception as problem:  # a source's failure is one bad proposal, not the end of the search
+                made, error = None, f"{type(problem).__name__}: {problem}"[:500]
+                continue
+            if made.program.key not in known:
+                break
+        if made is None:
+            return Proposed(expansion=expansion, round=current, error=error), None
+        key = made.program.key
+        proposed = Proposed(
+            expansion=expansion, round=current, program=key, choices=made.choices, duplicate_of=known.get(key)
+        )
+        return proposed, made.program
+
+    def _candidate(self, key: str) -> Candidate:
+        choices = next((t.proposed.choices for t in self.view.trials if t.proposed.program == key), {})
+        return Candidate(program=self.archive.program(key), choices=choices)
+
+    # ---------------------------------------------------------------- evaluation
+
+    def _evaluate_all(self, proposals: Sequence[Proposed]) -> None:
+        """Evaluate what the log lacks; each result is durable as soon as it is there."""
+        todo = [p for p in proposals if p.evaluable and p.number not in self.log.evaluated]
+        for proposed, evaluated in self._results(todo):
+            key = self._cache_key(proposed.program)
+            reusable = evaluated.evaluation.fault not in INFRASTRUCTURE
+            self._append([Entry("evaluated", proposed.number, evaluated.to_dict(), key if reusable else None)])
+
+    def _results(self, todo: Sequence[Proposed]) -> Iterator[tuple[Proposed, Evaluated]]:
+        """Results as they come; at most `workers` evaluations at a time. One worker works in this thread."""
+        if self.workers <= 1:
+            for proposed in todo:
+                self._check_stop()
+                yield proposed, self._evaluated(proposed.program)
+            return
+        waiting, running = list(todo), dict[Future[Evaluated], Proposed]()
+        pool = ThreadPoolExecutor(self.workers)
+        try:
+            while waiting or running:
+                while waiting and len(running) < self.workers and not (self.stop_requested() or self._late()):
+                    running[pool.submit(self._evaluated, waiting[0].program)] = waiting.pop(0)
+                for future in wait(running, _POLL_SECONDS, FIRST_COMPLETED).done:
+                    yield running.pop(future), future.result()
+                if not running:
+                    self._check_stop()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _evaluated(self, program: str) -> Evaluated:
+        """One evaluation, from an earlier run if the archive has it; tried again while the machine is at fault."""
+        if (known := self.archive.evaluation(self._cache_key(program))) is not None:
+            return Evaluated(evaluation=known, cached=True)
+        attempts, candidate = 0, self.archive.program(program)
+        while True:
+            attempts += 1
+            evaluation = _as_stored(self.evaluator.evaluate(candidate))
+            if evaluation.fault not in INFRASTRUCTURE or attempts == ATTEMPTS:
+                return Evaluated(evaluation=evaluation, attempts=attempts)
+
+    def _cache_key(self, program: str) -> str:
+        return content_key(self.run.task, program, ",".join(self.run.targets), self.evaluator.fingerprint)
+
+    # ---------------------------------------------------------------- decisions
+
+    def _decisions(self, proposals: Sequence[Proposed]) -> tuple[list[Trial], list[Entry]]:
+        """Decide a round in proposal order, each decision seeing those before it; entries: what the log lacks."""
+        view, trials, entries = self.view, list[Trial](), list[Entry]()
+        for proposed in proposals:
+            evaluated = self.log.evaluated.get(proposed.number)
+            if evaluated is None and proposed.evaluable:
+                continue  # stopped before it
+            evaluation = evaluated.evaluation if evaluated else None
+            decision = self.log.decided.get(proposed.number)
+            if decision is None:
+                decision = self._decide(view, Trial(proposed, evaluation))
+                entries.append(Entry("decided", proposed.number, decision.to_dict()))
+            trials.append(Trial(proposed, evaluation, decision))
+            view = self.view.with_trials(trials)
+        return trials, entries
+
+    def _provisional(self) -> View:
+        """The view as if the round under way ended here: what an interrupted run reports, and does not log."""
+        return self.view.with_trials(self._decisions(self._under_way())[0])
+
+    def _decide(self, view: View, trial: Trial) -> Decision:
+        if trial.evaluation is not None:
+            return self.policy.accept(view, trial, trial.evaluation)
+        same = trial.proposed.duplicate_of
+        reason = f"same program as #{same}" if same is not None else f"no program: {trial.proposed.error}"
+        return Decision(number=trial.number, program=trial.proposed.program, kept=False, reason=reason)
+
+    # ---------------------------------------------------------------- end
+
+    def _ending(self, reason: str, best: Trial | None) -> Finished:
+        evaluation = best.evaluation if best else None
+        return Finished(
+            reason=reason,
+            best=best.proposed.program if best else "",
+            number=best.number if best else -1,
+            score=evaluation.score if evaluation else None,
+            evaluations=len(self.log.evaluated),
+            rounds=self.view.next_round,
+        )
+
+    # ---------------------------------------------------------------- clock and log
+
+    def _late(self) -> bool:
+        return self._deadline is not None and time.monotonic() > self._deadline
+
+    def _check_stop(self) -> None:
+        if self.stop_requested():
+            raise Interrupted
+        if self._late():
+            raise OutOfTime
+
+    def _append(self, entries: Sequence[Entry], records: Sequence[Record] = ()) -> None:
+        """Make events durable, take them into the log, then tell the listener."""
+        if not entries:
+            return
+        for event in self.archive.append_all(self.run.id, entries, records):
+            self.log.add(event)
+            self.listener(event.kind, self._news(event))
+
+    def _news(self, event: Event) -> dict[str, Any]:
+        news: dict[str, Any] = {"number": event.number, "evaluations": len(self.log.evaluated)}
+        news["budget"] = self.run.budget
+        if event.kind == "proposed":
+            news["operator"] = self.log.proposed[event.number].expansion.operator
+        evaluated = self.log.evaluated.get(event.number)
+        if evaluated is not None:
+            evaluation = evaluated.evaluation
+            news |= {"status": evaluation.status, "message": evaluation.message, "score": evaluation.score}
+        if event.kind == "decided":
+            decision = self.log.decided[event.number]
+            news |= {"kept": decision.kept, "best": decision.best, "reason": decision.reason}
+        return {**event.data, **news} if event.kind in ("finished", "interrupted", "resumed") else news
+
+
+def _as_stored(evaluation: Evaluation) -> Evaluation:
+    """The evaluation as the archive will give it back (NaN has no JSON), so that a resumed run sees the same."""
+    try:
+        return Evaluation.from_json(evaluation.to_json())
+    except msgspec.ValidationError as error:
+        raise InfrastructureError(f"an evaluation cannot be stored: {error}") from error

@@ -1,0 +1,29 @@
+"""Best of N: the starting actions, then independent uniform samples. The control arm of every comparison."""
+
+from __future__ import annotations
+
+import random
+
+from hipwright.records import Decision, Evaluation, Expansion
+from hipwright.search.policies.common import against, beats_best, expansion, rejected
+from hipwright.search.view import Trial, View
+
+
+class BestOfN:
+    """Nothing is learnt from what was tried; a program is kept when it is the best so far."""
+
+    def select(self, view: View, k: int, rng: random.Random) -> list[Expansion]:
+        """The starting actions in order, then operator "random"."""
+        numbers = range(view.next_number, view.next_number + k)
+        return [
+            expansion(view, n, "default", **view.initial[n]) if n < len(view.initial) else expansion(view, n, "random")
+            for n in numbers
+        ]
+
+    def accept(self, view: View, trial: Trial, evaluation: Evaluation) -> Decision:
+        """Keep what is faster than the best so far."""
+        if not evaluation.passed:
+            return rejected(trial, evaluation)
+        best = beats_best(view, evaluation)
+        reason = against(view, evaluation, view.best, "the best")
+        return Decision(number=trial.number, program=evaluation.program, kept=best, best=best, reason=reason)

@@ -1,0 +1,139 @@
+"""Islands of MAP-Elites grids (Mouret & Clune 2015, arXiv:1504.04909; islands as in FunSearch, Nature 2024).
+
+Each island holds a 4 x 4 x 4 grid by the descriptor; a cell holds the fastest verified program of its kind, so that
+programs that use the hardware differently are not driven out by the first good one. Parents are drawn
+
+    0.2 explore   any elite of the island, each cell alike
+    0.7 exploit   the better half of the island's elites, rank r with weight 1 / r
+    0.1 random    any verified program of the run
+
+and every `migrate` rounds the fastest program of each island is copied to the next. The grids are not stored: they
+are rebuilt from the view, which makes the policy a pure function of the log.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from hipwright.records import Decision, Evaluation, Expansion
+from hipwright.search import fitness
+from hipwright.search.descriptor import Coords, coords
+from hipwright.search.policies.common import against, beats_best, expansion, margin, rejected
+from hipwright.search.view import Trial, View
+
+EXPLORE, EXPLOIT = 0.2, 0.7  # the rest is random
+OPERATOR_WEIGHTS = {"mutate": 0.45, "neighbour": 0.35, "crossover": 0.20}
+
+Grid = dict[Coords, Trial]
+
+
+class Islands:
+    """Settings of the run: "islands" (3) and "migrate" (4, in rounds)."""
+
+    def select(self, view: View, k: int, rng: random.Random) -> list[Expansion]:
+        """Islands take turns by proposal number; each starts with one random program beside the shared start."""
+        count = _islands(view)
+        grids = rebuild(view)
+        seeds = len(view.initial) + count - 1
+        selected = []
+        for number in range(view.next_number, view.next_number + k):
+            island = number % count
+            if number < len(view.initial):
+                selected.append(expansion(view, number, "default", **view.initial[number], island=island))
+            elif number < seeds or not view.verified:
+                selected.append(expansion(view, number, "random", island=island))
+            else:
+                selected.append(_breed(view, number, island, grids[island], rng))
+        return selected
+
+    def accept(self, view: View, trial: Trial, evaluation: Evaluation) -> Decision:
+        """Keep what opens a cell of its island or is faster than the cell's elite."""
+        if not evaluation.passed:
+            return rejected(trial, evaluation)
+        island = int(trial.proposed.expansion.action.get("island", 0))
+        cell = coords(evaluation)
+        elite = rebuild(view)[island].get(cell)
+        best = beats_best(view, evaluation)
+        opens = elite is None or elite.evaluation is None
+        kept = best or opens or _beats(view, evaluation, elite)
+        place = f"cell {cell} of island {island}"
+        if best:
+            reason = against(view, evaluation, view.best, "the best")
+        elif opens:
+            reason = f"opens {place}"
+        else:
+            reason = against(view, evaluation, elite, f"{place},")
+        return Decision(number=trial.number, program=evaluation.program, kept=kept, best=best, reason=reason)
+
+
+def rebuild(view: View) -> list[Grid]:
+    """The islands' grids after all decided trials: kept programs and migrants."""
+    count, period = _islands(view), max(int(view.settings.get("migrate", 4)), 1)
+    grids: list[Grid] = [{} for _ in range(count)]
+    current = 0
+    for trial in view.trials:
+        while current < trial.proposed.round:
+            current += 1
+            if current % period == 0:
+                _migrate(view, grids)
+        if trial.decision is not None and trial.decision.kept and trial.evaluation is not None:
+            _settle(view, grids[int(trial.proposed.expansion.action.get("island", 0)) % count], trial)
+    return grids
+
+
+def _islands(view: View) -> int:
+    return max(int(view.settings.get("islands", 3)), 1)
+
+
+def _migrate(view: View, grids: Sequence[Grid]) -> None:
+    leaders = [_ranked(grid)[0] if grid else None for grid in grids]
+    for island, leader in enumerate(leaders):
+        if leader is not None:
+            _settle(view, grids[(island + 1) % len(grids)], leader)
+
+
+def _settle(view: View, grid: Grid, trial: Trial) -> None:
+    if trial.evaluation is None:
+        return
+    cell = coords(trial.evaluation)
+    if cell not in grid or _beats(view, trial.evaluation, grid[cell]):
+        grid[cell] = trial
+
+
+def _beats(view: View, evaluation: Evaluation, elite: Trial | None) -> bool:
+    return elite is None or elite.evaluation is None or fitness.faster(evaluation, elite.evaluation, margin(view))
+
+
+def _ranked(grid: Mapping[Coords, Trial]) -> list[Trial]:
+    """Elites, fastest first; ties by number, so that the order never depends on anything else."""
+    return sorted(grid.values(), key=lambda trial: (_time(trial), trial.number))
+
+
+def _time(trial: Trial) -> float:
+    score = fitness.score(trial.evaluation)
+    return score.value if score is not None else float("inf")
+
+
+def _breed(view: View, number: int, island: int, grid: Grid, rng: random.Random) -> Expansion:
+    elites = _ranked(grid) or list(view.verified)
+    first, strategy = _parent(view, elites, rng)
+    operator = rng.choices(list(OPERATOR_WEIGHTS), list(OPERATOR_WEIGHTS.values()))[0]
+    parents: tuple[str, ...] = (first.proposed.program,)
+    if operator == "crossover":
+        others = [t for t in elites if t.proposed.program != first.proposed.program]
+        if others:
+            parents = (*parents, rng.choice(others).proposed.program)
+        else:
+            operator = "mutate"
+    return expansion(view, number, operator, parents, island=island, strategy=strategy)
+
+
+def _parent(view: View, elites: Sequence[Trial], rng: random.Random) -> tuple[Trial, str]:
+    draw = rng.random()
+    if draw < EXPLORE:
+        return rng.choice(list(elites)), "explore"
+    if draw < EXPLORE + EXPLOIT:
+        better = elites[: (len(elites) + 1) // 2]
+        return rng.choices(better, [1 / rank for rank in range(1, len(better) + 1)])[0], "exploit"
+    return rng.choice(view.verified), "random"

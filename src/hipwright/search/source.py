@@ -1,0 +1,35 @@
+"""The built-in engine as a source of proposals: choices in, program out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from hipwright.records import Expansion, Program
+from hipwright.search.interfaces import Candidate
+from hipwright.search.operators import Space, complete, operator
+
+Write = Callable[[Mapping[str, Any]], Program]
+
+
+class EngineSource:
+    """Programs by varying what the engine may choose.
+
+    space: from `engine.space(graph)`. write: choices -> Program, e.g. `functools.partial(engine.write, graph)`.
+    An expansion's action may hold {"choices": {...}}, values that are set whatever the operator drew.
+    """
+
+    def __init__(self, space: Space, write: Write) -> None:
+        self.space = space
+        self._write = write
+
+    def initial(self) -> Sequence[dict[str, Any]]:
+        """One action: the engine's own choices."""
+        return [{}]
+
+    def propose(self, expansion: Expansion, parents: Sequence[Candidate], rng: random.Random) -> Candidate:
+        """Apply the expansion's operator to the parents' choices and write the program."""
+        drawn = operator(expansion.operator)(self.space, [parent.choices for parent in parents], rng)
+        choices = complete(self.space, {**drawn, **expansion.action.get("choices", {})})
+        return Candidate(program=self._write(choices), choices=choices)

@@ -1,0 +1,87 @@
+"""What a policy sees: the trials so far, in proposal order. Frozen in effect: policies only read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from hipwright.archive import Proposed
+from hipwright.records import Decision, Evaluation
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One proposal and what became of it; `evaluation` is None for duplicates and failed proposals."""
+
+    proposed: Proposed
+    evaluation: Evaluation | None = None
+    decision: Decision | None = None
+
+    @property
+    def number(self) -> int:
+        """The proposal's number."""
+        return self.proposed.number
+
+    @property
+    def passed(self) -> bool:
+        """True for a verified program."""
+        return self.evaluation is not None and self.evaluation.passed
+
+
+@dataclass(frozen=True)
+class View:
+    """The decided trials of a run. initial: the actions the source wants tried first; settings: the run's."""
+
+    seed: int
+    budget: int
+    trials: tuple[Trial, ...] = ()
+    initial: tuple[Mapping[str, Any], ...] = ({},)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def next_number(self) -> int:
+        """The number of the next proposal."""
+        return max((t.number for t in self.trials), default=-1) + 1
+
+    @cached_property
+    def next_round(self) -> int:
+        """The index of the next round."""
+        return max((t.proposed.round for t in self.trials), default=-1) + 1
+
+    @cached_property
+    def evaluations(self) -> int:
+        """Evaluations that count against the budget."""
+        return sum(t.evaluation is not None for t in self.trials)
+
+    @cached_property
+    def best(self) -> Trial | None:
+        """The last trial that was decided to be the best."""
+        return next((t for t in reversed(self.trials) if t.decision is not None and t.decision.best), None)
+
+    @cached_property
+    def verified(self) -> tuple[Trial, ...]:
+        """The trials that passed, in proposal order: the only ones that may be parents."""
+        return tuple(t for t in self.trials if t.passed)
+
+    @cached_property
+    def barren(self) -> int:
+        """How many of the last proposals in a row brought no new program."""
+        count = 0
+        for trial in reversed(self.trials):
+            if trial.proposed.evaluable:
+                break
+            count += 1
+        return count
+
+    @cached_property
+    def stale_rounds(self) -> int:
+        """Rounds since the one that found the best (0 when there is none yet or it was the last one)."""
+        if self.best is None:
+            return 0
+        return self.next_round - 1 - self.best.proposed.round
+
+    def with_trials(self, trials: Iterable[Trial]) -> View:
+        """The view after more trials."""
+        return View(self.seed, self.budget, (*self.trials, *trials), self.initial, self.settings)
