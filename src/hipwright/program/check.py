@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from hipwright.program.expressions import SAID, Expressions, Kinds, in_place, is_range, is_str, problem, str_of
+from hipwright.program.expressions import SAID, Expressions, Kinds, in_place, is_str, problem, str_of
 from hipwright.program.language import assigned_names, did_you_mean, is_self_path
 from hipwright.program.parsed import Parsed
 
@@ -134,7 +134,7 @@ class _Checker(Expressions):
         kinds.clear()
         for side in sides:
             for name, kind in side.items():
-                kinds[name] = kind if kinds.get(name, kind) == kind else "any"
+                kinds[name] = self.merge([kinds.get(name, kind), kind])
         return all(ends)
 
     def loop(self, node: ast.For, kinds: Kinds) -> None:
@@ -151,10 +151,10 @@ class _Checker(Expressions):
         inner = dict(kinds)
         for name in assigned_names(node.target) + [n for n in _bound(node) if n in inner]:
             inner[name] = "any"
-        self.assign(node.target, "num" if is_range(node.iter) or kind == "shape" else "any", inner)
+        self.assign(node.target, self.item_kind(node.iter, kind, kinds), inner)
         self.block(node.body, inner)
         for name, value in inner.items():
-            kinds[name] = value if kinds.get(name, value) == value else "any"
+            kinds[name] = self.merge([kinds.get(name, value), value])
 
     def expression_statement(self, node: ast.Expr, kinds: Kinds) -> None:
         """A launch, or an in-place method on a buffer; nothing else does anything."""

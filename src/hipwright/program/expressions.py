@@ -1,7 +1,7 @@
 """Checks of expressions: names, attributes, indices and calls. `check` adds statements and launches.
 
-Every expression has a kind, what it is known to be without torch: "tensor", "num", "shape", "seq", "str", "none" or
-"any".
+Every expression has a kind, what it is known to be without torch: "tensor", "num", "shape", "seq", "str", "none",
+"self" (something of the model, perhaps a module) or "any".
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ class Expressions:
         elif isinstance(target, (ast.Tuple, ast.List)):
             for item in target.elts:
                 inner = item.value if isinstance(item, ast.Starred) else item
-                self.assign(inner, "num" if kind == "shape" and inner is item else "any", kinds)
+                part = {"shape": "num", "self": "self"}.get(kind, "any")
+                self.assign(inner, part if inner is item else "any", kinds)
         else:
             self.refuse_target(target)
 
@@ -155,9 +156,16 @@ class Expressions:
                     node, _EXPRESSION_HELP.get(type(node).__name__, f"{type(node).__name__} is not allowed here")
                 )
 
+    def item_kind(self, node: ast.expr, kind: str, kinds: Kinds) -> str:
+        """What a loop over `node`, which is a `kind`, yields."""
+        if is_range(node) or kind == "shape":
+            return "num"
+        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        return "self" if any(n == "self" or kinds.get(n) == "self" for n in names) else "any"
+
     def merge(self, kinds: list[str]) -> str:
         """The common kind, else "any"."""
-        return kinds[0] if len(set(kinds)) == 1 else "any"
+        return kinds[0] if len(set(kinds)) == 1 else "self" if "self" in kinds else "any"
 
     def arithmetic(self, left: str, right: str) -> str:
         """What a binary operator gives."""
@@ -209,7 +217,9 @@ class Expressions:
                 raise problem(node, f"torch.finfo has {', '.join(FINFO_FIELDS)}")
             self.value(node.value, kinds)
             return "num"
-        self.value(node.value, kinds)
+        owner = self.value(node.value, kinds)
+        if owner == "self":  # what the model has is known where its state table is
+            return {"shape": "shape", "ndim": "num", "training": "num"}.get(node.attr, "self")
         if node.attr not in VALUE_ATTRIBUTES:
             hint = refusal(node.attr)
             why = f": {hint}" if hint else did_you_mean(node.attr, VALUE_ATTRIBUTES)
@@ -248,7 +258,7 @@ class Expressions:
         self.paths[".".join(parts)] = None
         if parts[-1] == "training":
             return "num"
-        return {"shape": "shape", "ndim": "num"}.get(parts[-1], "any") if isinstance(node, ast.Attribute) else "any"
+        return {"shape": "shape", "ndim": "num"}.get(parts[-1], "self") if isinstance(node, ast.Attribute) else "self"
 
     def prepared_value(self, node: ast.expr, parts: list[str]) -> str:
         """self.prepared.<name>."""
@@ -274,7 +284,7 @@ class Expressions:
         self.index(node.slice, kinds)
         if kind == "shape":
             return "shape" if isinstance(node.slice, ast.Slice) else "num"
-        return "tensor" if kind == "tensor" else "any"
+        return kind if kind in ("tensor", "self") else "any"
 
     def index(self, node: ast.expr, kinds: Kinds) -> None:
         """The inside of brackets."""
@@ -304,7 +314,7 @@ class Expressions:
                 f"a loop runs over range(...), a tuple, a shape or a module list, not over a {SAID[kind]}",
             )
         inner = dict(kinds)
-        self.assign(generator.target, "num" if is_range(generator.iter) else "any", inner)
+        self.assign(generator.target, self.item_kind(generator.iter, kind, kinds), inner)
         self.value(node.elt, inner)
         return "seq"
 
@@ -347,6 +357,8 @@ class Expressions:
             raise problem(node, f"{name} cannot be launched: {kernels.unusable[name]}")
         if name == self.where or name in self.parsed.functions:
             raise problem(node, f"{name} cannot be called from a plan; recursion and helper functions are not allowed")
+        if kinds.get(name) == "self":
+            self.call_self(node)
         if name not in HOST_FUNCTIONS:
             known = (*HOST_FUNCTIONS, *kernels.signatures)
             hint = refusal(name)

@@ -23,7 +23,16 @@ from hipwright.program.folding import (
     holds_module,
     store,
 )
-from hipwright.program.language import EMPTIES, HOST, MATH, METADATA_METHODS, assigned_names, library_name
+from hipwright.program.language import (
+    EMPTIES,
+    FINFO_FIELDS,
+    HOST,
+    MATH,
+    METADATA_METHODS,
+    VALUE_ATTRIBUTES,
+    assigned_names,
+    library_name,
+)
 from hipwright.program.parsed import Parsed
 from hipwright.program.plan import HOST_CALLS, MATH_CALLS, getitem, guard_failed, host
 from hipwright.program.table import Missing, Module, State, Table
@@ -128,6 +137,8 @@ class Values:
             if isinstance(owner.value, State) and node.attr in ("shape", "ndim", "dtype"):
                 found = getattr(owner.value.tensor, node.attr)
                 return Known(tuple(found) if node.attr == "shape" else found)
+        if node.attr not in VALUE_ATTRIBUTES and node.attr not in FINFO_FIELDS:
+            raise problem(node, f".{node.attr} is not readable in a plan")
         return at(ast.Attribute(self.emit(owner, node), node.attr, ast.Load()), node)
 
     def member(self, module: Module, name: str, node: ast.expr) -> Low:
