@@ -12,7 +12,7 @@ import struct
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import torch
 
@@ -22,7 +22,7 @@ from hipwright.errors import CandidateError
 from hipwright.records import Status
 
 Order = Literal["forward", "reverse", "shuffle"]
-Argument = torch.Tensor | int | float | bool | None
+Argument: TypeAlias = torch.Tensor | int | float | bool | None
 LDS_LIMIT = 64 << 10  # bytes a block may use; 160 KiB on gfx950
 MAX_THREADS = 1024
 MAX_GRID = (2**31 - 1, 65535, 65535)
@@ -304,7 +304,8 @@ def _distinct(buffers: list[_Buffer]) -> list[_Buffer]:
 
 def _element(buffer: _Buffer, address: int) -> int:
     """The element that an address falls into, counted from the argument's own pointer."""
-    return (address - (buffer.tensor.data_ptr() or buffer.region.start)) // buffer.tensor.dtype.itemsize
+    origin = int(buffer.tensor.data_ptr()) or buffer.region.start
+    return (address - origin) // int(buffer.tensor.dtype.itemsize)
 
 
 def _party(party: abi.Party, *, with_access: bool) -> dict[str, Any]:

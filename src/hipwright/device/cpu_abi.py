@@ -5,11 +5,14 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_char, c_int32, c_uint32, c_uint64, c_void_p
 
+from hipwright.records import Status
+
 ORDERS = {"forward": 0, "reverse": 1, "shuffle": 2}
-STATUS = {1: "out_of_bounds", 2: "launch_error", 3: "timeout", 4: "nondeterministic"}
+STATUS: dict[int, Status] = {1: "out_of_bounds", 2: "launch_error", 3: "timeout", 4: "nondeterministic"}
 KINDS = {0: "read", 1: "write", 2: "atomic read", 3: "atomic write"}
 COUNTS = (
-    "read_bytes", "write_bytes", "lds_bytes_moved", "barriers", "wave_ops", "atomics", "float_atomics", "regions_without_race_check",
+    "read_bytes", "write_bytes", "lds_bytes_moved", "barriers", "wave_ops", "atomics", "float_atomics",
+    "regions_without_race_check",
 )  # fmt: skip
 LDS, STACK, MODULE = -2, -3, -4  # special values of Launch.region
 

@@ -97,7 +97,7 @@ class Guarded:
         _libc.munmap(region.base, region.length)
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype, poison: int) -> torch.Tensor:
-        """A contiguous tensor of poison; booleans hold the poison's lowest bit, since torch allows them 0 and 1 only."""
+        """A contiguous tensor of poison; booleans hold its lowest bit, since torch allows them 0 and 1."""
         flat = self.allocate(prod(shape) * dtype.itemsize, poison)
         if dtype == torch.bool:
             flat.fill_(poison & 1)

@@ -19,7 +19,7 @@ from hipwright.errors import ToolchainError
 from hipwright.records import Build, KernelResources, content_key
 from hipwright.sandbox import Limits, ToolResult, run_tool
 from hipwright.toolchain import cpu_audit, cpu_check
-from hipwright.toolchain.cpu_ir import NAME, Function, Lines, Module, Unreadable
+from hipwright.toolchain.cpu_ir import NAME, Function, Lines, Module, Unreadable, take_type
 from hipwright.toolchain.cpu_sites import Sites
 
 _HERE = Path(__file__).parent
@@ -28,12 +28,14 @@ _SOURCE = "kernel.hip"
 _LIMITS = Limits(wall_s=60.0, cpu_s=60.0, memory_mb=4096)
 _MARCH = {"x86_64": ["-march=x86-64-v3"], "aarch64": []}
 # Contraction as hipcc's default (a * b + c may fuse); each half operation rounds, as on the GPU.
-_FLAGS = (
-    "-x c++ -std=c++17 -O2 -nostdinc -nostdinc++ -ffreestanding -fno-exceptions -fno-rtti -fno-math-errno "
-    "-fno-trapping-math -ffp-contract=fast -Xclang -ffloat16-excess-precision=none -fno-strict-aliasing -fno-finite-loops "
-    "-fPIC -fvisibility=hidden -fno-stack-protector -fno-asynchronous-unwind-tables -fno-vectorize "
-    "-fno-slp-vectorize -gline-tables-only -Wno-ignored-attributes -Wno-unused-value -mllvm -inline-threshold=4000"
-).split()
+_FLAGS = [
+    "-x", "c++", "-std=c++17", "-O2", "-nostdinc", "-nostdinc++", "-ffreestanding", "-fno-exceptions",
+    "-fno-rtti", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-Xclang",
+    "-ffloat16-excess-precision=none", "-fno-strict-aliasing", "-fno-finite-loops", "-fPIC",
+    "-fvisibility=hidden", "-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-fno-vectorize",
+    "-fno-slp-vectorize", "-gline-tables-only", "-Wno-ignored-attributes", "-Wno-unused-value", "-mllvm",
+    "-inline-threshold=4000",
+]  # fmt: skip
 _DYNAMIC = re.compile(
     r"\bextern((?:\s+(?:__align__\s*\([^()]*\)|alignas\s*\([^()]*\)|__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)))*)"
     r"(\s+)__shared__\b"
@@ -118,7 +120,7 @@ def _build(
 
 
 def prepare_source(source: str) -> str:
-    """`extern __shared__` (the launch's LDS) becomes a word of its own: `__shared__` alone means static storage here."""
+    """`extern __shared__` (the launch's LDS) becomes a word of its own: `__shared__` alone means static here."""
     return _DYNAMIC.sub(r"extern\1\2__hw_dynamic_shared__", source)
 
 
@@ -172,8 +174,6 @@ def _join_dynamic_lds(module: Module) -> None:
 
 
 def _variable_type(value: str) -> str:
-    from hipwright.toolchain.cpu_ir import take_type
-
     rest = re.split(r"\b(?:global|constant) ", value, maxsplit=1)[1]
     return take_type(rest)[0]
 
@@ -262,7 +262,8 @@ def _link(kernel: bytes, runtime: bytes, kernels: tuple[KernelResources, ...], u
     version = f"{{ global: hw_run; hw_meta; hw_layout; {names}local: *; }};"
     zig = _zig()
     argv = [str(zig), "ld.lld", "-shared", "-z", "now", "-z", "relro", "-z", "noexecstack", "-init=hw_none",
-            "-fini=hw_none", "-z", "nostart-stop-gc", "--strip-debug", "--version-script=exports", "--undefined-version",
+            "-fini=hw_none", "-z", "nostart-stop-gc", "--strip-debug", "--version-script=exports",
+            "--undefined-version",
             "-o", "k.so", "k.o", "rt.o"]  # fmt: skip
     files = {"k.o": kernel, "rt.o": runtime, "exports": version.encode()}
     return run_tool(argv, files=files, outputs=["k.so"], ro=[zig.parent], limits=_LIMITS, unsafe=unsafe)

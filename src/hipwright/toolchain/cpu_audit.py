@@ -12,15 +12,23 @@ import struct
 from hipwright.toolchain.cpu_ir import Module, Unreadable
 
 SHIM = frozenset(
-    "hw_w_perm hw_w_push hw_w_ballot hw_w_first hw_w_sync hw_w_barrier hw_w_atomic hw_w_mfma hw_w_unsupported "
-    "hw_w_store hw_yield".split()
-)
-SHIM_VARIABLES = frozenset("hw_thread_index hw_block_index hw_block_dim hw_grid_dim hw_lane hw_poison".split())
+    (
+        "hw_w_atomic", "hw_w_ballot", "hw_w_barrier", "hw_w_first", "hw_w_mfma", "hw_w_perm", "hw_w_push",
+        "hw_w_store", "hw_w_sync", "hw_w_unsupported", "hw_yield",
+    )
+)  # fmt: skip
+SHIM_VARIABLES = frozenset(
+    (
+        "hw_block_dim", "hw_block_index", "hw_grid_dim", "hw_lane", "hw_poison", "hw_thread_index",
+    )
+)  # fmt: skip
 # Symbols of the C library that the runtime (cpu_rt/) or the code generator needs.
 LIBRARY = frozenset(
-    "memcpy memset memmove mmap munmap mprotect sigaction sigaltstack syscall clock_gettime _exit "
-    "fmodf fmod fmaf fma ldexpf ldexp".split()
-)
+    (
+        "_exit", "clock_gettime", "fma", "fmaf", "fmod", "fmodf", "ldexp", "ldexpf", "memcpy", "memmove",
+        "memset", "mmap", "mprotect", "munmap", "sigaction", "sigaltstack", "syscall",
+    )
+)  # fmt: skip
 _INTRINSICS = re.compile(
     r"llvm\.(mem(cpy|set|move)(\.inline)?\.|lifetime\.|fma\.|fmuladd\.|sqrt\.|fabs\.|floor\.|ceil\.|trunc\.|rint\."
     r"|nearbyint\.|round\.|roundeven\.|copysign\.|(max|min)num\.|(max|min)imum(num)?\.|[us](max|min)\.|abs\.|ctpop\.|ctlz\."
@@ -46,7 +54,7 @@ def _outside(module: Module) -> str | None:
     for line in module.rest:
         if line.startswith("module asm"):
             return "assembly at file scope"
-        if line.startswith("@llvm.global_ctors") or line.startswith("@llvm.global_dtors"):
+        if line.startswith(("@llvm.global_ctors", "@llvm.global_dtors")):
             return "a global constructor or destructor: it would run when the library is loaded"
     return None
 
@@ -118,7 +126,7 @@ _IRELATIVE = {62: 37, 183: 1032}  # e_machine -> relocation type that runs code 
 
 
 def check_library(data: bytes) -> str | None:
-    """Why this shared library must not be loaded: it has initialisers or needs symbols it should not. None when fine."""
+    """Why this shared library must not be loaded: initialisers, or symbols it should not need. None when fine."""
     sections = _sections(data)
     machine = struct.unpack_from("<H", data, 18)[0]
     for kind, offset, size, entry, strings in sections:
@@ -134,9 +142,8 @@ def check_library(data: bytes) -> str | None:
             for i in range(0, len(body), entry):
                 if struct.unpack_from("<QQ", body, i)[1] & 0xFFFFFFFF == _IRELATIVE.get(machine):
                     return "the library has an indirect function"
-        elif kind == 11:  # SHT_DYNSYM
-            if unknown := _undefined(data, body, sections[strings]) - LIBRARY:
-                return f"the undefined symbol {min(unknown)}"
+        elif kind == 11 and (unknown := _undefined(data, body, sections[strings]) - LIBRARY):  # SHT_DYNSYM
+            return f"the undefined symbol {min(unknown)}"
     return None
 
 

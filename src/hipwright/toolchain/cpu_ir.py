@@ -36,7 +36,7 @@ class Function:
         return found.group(1) if found else ""
 
     def params(self) -> list[tuple[str, str]]:
-        """(type, extension attribute or "") of each parameter. Raises Unreadable for one that is no scalar or pointer."""
+        """(type, extension attribute or "") of each parameter. Raises Unreadable for any other type."""
         head = self.lines[0]
         start = head.index("@" + self.name + "(") + len(self.name) + 1
         inside = head[start + 1 : closing(head, start)]
