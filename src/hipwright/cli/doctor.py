@@ -1,0 +1,127 @@
+"""`hipwright doctor`: what works on this machine, what each target proves here, and how to mend the rest."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hipwright import config
+from hipwright.cli.options import Json
+from hipwright.cli.output import Face
+
+if TYPE_CHECKING:
+    from hipwright.toolchain.probe import Check
+
+NEEDED = ("python", "torch", "clang", "sandbox", "archive", "cache", "disk")
+"""Without one of these `optimize` cannot run: doctor then exits with 3. The others only widen what can be proved."""
+FREE_GIB = 1.0
+
+
+def doctor(json_mode: Json = False) -> int:
+    """Check this machine and say how to mend what is missing."""
+    from hipwright.toolchain import probe
+
+    face = Face(json_mode=json_mode)
+    checks = [*own_checks(), *probe.checks()]
+    broken = [check for check in checks if not check.ok and check.name in NEEDED]
+    if json_mode:
+        plain = [{"name": c.name, "ok": c.ok, "detail": c.detail, "fix": c.fix} for c in checks]
+        face.result({"ok": not broken, "checks": plain})
+    else:
+        _print(face, checks)
+    return 3 if broken else 0
+
+
+def _print(face: Face, checks: list[Check]) -> None:
+    out = face.tables()
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        mark, style = (
+            ("ok", "green") if check.ok else (("no", "bold red") if check.name in NEEDED else ("--", "yellow"))
+        )
+        out.print(f"{mark:>4}", style=style, end="  ")
+        out.print(f"{check.name:<{width}}  {check.detail}")
+        if not check.ok and check.fix:
+            out.print(f"{'':>{width + 8}}fix: {check.fix}", style="dim")
+
+
+def own_checks() -> list[Check]:
+    """Python, torch, the sandbox, and the places that hipwright writes to."""
+    from hipwright.toolchain.probe import Check
+
+    found = []
+    for name, look in _LOOKS.items():
+        ok, detail, fix = look()
+        found.append(Check(name=name, ok=ok, detail=detail, fix="" if ok else fix))
+    return found
+
+
+Look = tuple[bool, str, str]
+
+
+def _python() -> Look:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return sys.version_info >= (3, 11), f"{version} ({sys.executable})", "install Python 3.11 or later"
+
+
+def _torch() -> Look:
+    """torch's version and build, read from its files: importing it would cost seconds."""
+    fix = "pip install 'hipwright[cpu]', or the torch build for your GPU"
+    spec = find_spec("torch")
+    if spec is None or not spec.origin:
+        return False, "not installed", fix
+    version = metadata.version("torch")
+    return True, f"{version}, {torch_build(Path(spec.origin).with_name('version.py'))}", fix
+
+
+def torch_build(version_file: Path) -> str:
+    """ "ROCm 6.4", "CUDA 12.8" or "CPU only", from torch/version.py."""
+    text = version_file.read_text(errors="replace") if version_file.is_file() else ""
+    for key, label in (("hip", "ROCm"), ("cuda", "CUDA")):
+        if match := re.search(rf"^{key}\b[^=]*=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE):
+            return f"{label} {match[1]}"
+    return "CPU only"
+
+
+def _sandbox() -> Look:
+    from hipwright.sandbox import SANDBOX_HINT, available
+
+    works, detail = available()
+    return works, f"bubblewrap works ({detail})" if works else detail, SANDBOX_HINT
+
+
+def _writable(where: Callable[[], Path], variable: str) -> Callable[[], Look]:
+    def look() -> Look:
+        folder = where()
+        parent = next(path for path in (folder, *folder.parents) if path.exists())
+        try:
+            with tempfile.TemporaryFile(dir=parent):
+                return True, str(folder), ""
+        except OSError as error:
+            return False, f"{folder}: {error.strerror}", f"set ${variable} to a folder you can write"
+
+    return look
+
+
+def _disk() -> Look:
+    folder = config.home()
+    parent = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(parent).free / 2**30
+    return free >= FREE_GIB, f"{free:.1f} GiB free", f"free some space: a run writes up to {FREE_GIB:.0f} GiB"
+
+
+_LOOKS: dict[str, Callable[[], Look]] = {
+    "python": _python,
+    "torch": _torch,
+    "sandbox": _sandbox,
+    "archive": _writable(config.home, "HIPWRIGHT_HOME"),
+    "cache": _writable(config.cache_dir, "HIPWRIGHT_CACHE"),
+    "disk": _disk,
+}

@@ -1,0 +1,117 @@
+"""`hipwright`: the commands put together, and the one place where an error becomes a line and an exit code.
+
+Exit codes: 0 pass, 1 the candidate or the run failed, 2 bad input, 3 infrastructure, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from hipwright import __version__
+from hipwright.cli import doctor, evaluate, optimize, runs
+from hipwright.cli.output import error_object, print_error, print_json, whose
+from hipwright.errors import HipwrightError
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="hipwright",
+    help="Fast, verified HIP kernels for AMD GPUs from PyTorch code.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("doctor")(doctor.doctor)
+app.command("optimize")(optimize.optimize)
+app.command("eval")(evaluate.evaluate)
+app.command("runs")(runs.runs)
+app.command("show")(runs.show)
+app.command("compare")(runs.compare)
+app.command("export")(runs.export)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        print(f"hipwright {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def hipwright(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Fast, verified HIP kernels for AMD GPUs from PyTorch code."""
+
+
+def run() -> NoReturn:
+    """The console script."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command line and return its exit code; errors are printed, never raised (unless HIPWRIGHT_DEBUG=1)."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    json_mode = "--json" in argv
+    try:
+        code = typer.main.get_command(app)(args=list(argv), prog_name="hipwright", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except HipwrightError as error:
+        return _report(error, json_mode)
+    except (KeyboardInterrupt, typer.Abort):
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # the reader left (`hipwright runs | head`): nothing more to say, and nothing may be flushed at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        return _unexpected(error, json_mode)
+
+
+def _interrupt(signum: int, frame: Any) -> None:
+    """SIGTERM ends a run the way Ctrl-C does: with everything kept."""
+    raise KeyboardInterrupt
+
+
+def _report(error: HipwrightError, json_mode: bool) -> int:
+    if os.environ.get("HIPWRIGHT_DEBUG") == "1":
+        raise error
+    print_error(whose(error), error.message, error.hint)
+    if json_mode:
+        print_json(error_object(error))
+    return error.exit_code
+
+
+def _unexpected(error: Exception, json_mode: bool) -> int:
+    """A usage error of the command line (exit 2), a file that cannot be written, or a bug of ours (exit 3)."""
+    usage = getattr(error, "format_message", None)  # typer's own error class differs between its versions
+    if os.environ.get("HIPWRIGHT_DEBUG") == "1" and not usage:
+        raise error
+    if usage:
+        wrapped = _as_bad_input(str(usage()), getattr(error, "ctx", None))
+    elif isinstance(error, OSError):
+        wrapped = HipwrightError(str(error), hint="check the path, its permissions and the free space")
+    else:
+        wrapped = HipwrightError(
+            f"internal error: {type(error).__name__}: {error}",
+            hint="this is a bug in hipwright: HIPWRIGHT_DEBUG=1 shows the traceback to report",
+        )
+    return _report(wrapped, json_mode)
+
+
+def _as_bad_input(message: str, context: Any) -> HipwrightError:
+    from hipwright.errors import BadInput
+
+    command = getattr(context, "command_path", "hipwright")
+    return BadInput(message, hint=f"{command} --help shows what is accepted")

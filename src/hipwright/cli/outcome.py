@@ -1,0 +1,84 @@
+"""An Evaluation as the result object of `optimize` and `eval`, and the sentences on what nobody measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hipwright.records import Build, Evaluation, TargetResult
+
+LOG_LIMIT = 4000  # characters of a compiler log that a result carries; the archive has all of it
+
+
+def result_object(evaluation: Evaluation | None, targets: Sequence[str], **more: Any) -> dict[str, Any]:
+    """The keys that every caller may rely on (docs/cli.md); `more` is added to them.
+
+    Without an evaluation (nothing passed, nothing tried) the status is "unscorable".
+    """
+    if evaluation is None:
+        none = {"build": None, "verdict": None, "estimate": None, "timing": None}
+        empty = {name: {**none, "why_none": dict.fromkeys(none, "no program was evaluated")} for name in targets}
+        base: dict[str, Any] = {"status": "unscorable", "fault": None, "coverage": 0.0, "own_time": None, "library": []}
+        return {**base, "targets": empty, **more}
+    return {
+        "status": evaluation.status,
+        "fault": evaluation.fault,
+        "message": evaluation.message,
+        "coverage": evaluation.coverage,
+        "own_time": evaluation.own_time,
+        "score": evaluation.score,
+        "score_kind": evaluation.score_kind,
+        "library": library_calls(evaluation),
+        "targets": {name: target_object(evaluation.targets.get(name)) for name in targets},
+        "environment": evaluation.environment,
+        **more,
+    }
+
+
+def target_object(result: TargetResult | None) -> dict[str, Any]:
+    """One target's part of a result: build, verdict, estimate, timing (each or null), and why any is null."""
+    if result is None:
+        return {"build": None, "verdict": None, "estimate": None, "timing": None, "why_none": {"build": "not run"}}
+    return {
+        "build": _build(result.build),
+        "verdict": result.verdict.to_dict() if result.verdict else None,
+        "estimate": result.estimate.to_dict() if result.estimate else None,
+        "timing": result.timing.to_dict() if result.timing else None,
+        "why_none": dict(result.why_none),
+    }
+
+
+def _build(build: Build | None) -> dict[str, Any] | None:
+    return None if build is None else {**build.to_dict(), "log": build.log[:LOG_LIMIT]}
+
+
+def library_calls(evaluation: Evaluation) -> list[str]:
+    """Library operators that the program's plan still calls, once each, in order; [] where nothing was traced."""
+    for result in evaluation.targets.values():
+        if result.estimate is not None:
+            names = [str(row["name"]) for row in result.estimate.detail if row.get("kind") == "library"]
+            return list(dict.fromkeys(names))
+    return []
+
+
+def not_measured(targets: Sequence[str], evaluation: Evaluation | None) -> list[str]:
+    """What this run cannot know, a line each."""
+    from hipwright.toolchain.targets import TARGETS
+
+    lines = []
+    for name in targets:
+        result = evaluation.targets.get(name) if evaluation else None
+        if name in TARGETS and not (result and result.timing):
+            lines.append(f"no AMD GPU was used: speed on {TARGETS[name].product} ({name}) was not measured")
+    if "cpu" not in targets:
+        lines.append("the cpu target was left out: nothing ran, so no value was checked")
+    return lines
+
+
+def exit_code(evaluation: Evaluation | None) -> int:
+    """0 for a pass, 1 for a rejected program or none at all, 2 for a task at fault, 3 for anything else's fault."""
+    if evaluation is None:
+        return 1
+    if evaluation.passed:
+        return 0
+    return {"candidate": 1, None: 1, "task": 2}.get(evaluation.fault, 3)

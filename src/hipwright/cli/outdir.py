@@ -1,0 +1,43 @@
+"""The four files that `optimize --out DIR` leaves, each written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from hipwright.errors import BadInput
+
+
+def prepare(folder: Path) -> None:
+    """Create the folder before the work starts. BadInput if it cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise BadInput(f"cannot write to {folder}: {error.strerror}", hint="choose another --out folder") from error
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Replace each file atomically: a reader sees the old one or the new one, never a part."""
+    for name, text in files.items():
+        write_file(folder / name, text)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write one text file atomically, with the permissions that the umask gives."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(0o666 & ~umask)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,100 @@
+"""How a running search looks: a live panel on a terminal, plain lines elsewhere, nothing under a quiet face."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from types import TracebackType
+from typing import Any, Self
+
+from hipwright.cli.output import clean, console
+
+LINE_SECONDS = 5.0  # without a terminal: at most one line in this time, besides the new bests
+
+
+class Progress:
+    """A listener for `search.run` and the pipeline that shows the latest state on stderr; a context manager.
+
+    It understands the kinds "stage" {text}, "proposed", "evaluated" {number, status, message, score, evaluations} and
+    "decided" {number, best, score}; others are ignored.
+    """
+
+    def __init__(self, title: str, budget: int) -> None:
+        self.title, self.budget = title, budget
+        self.done = 0
+        self.best: float | None = None
+        self.best_number = -1
+        self.statuses: Counter[str] = Counter()
+        self.last = "starting"
+        self.started = time.monotonic()
+        self._said = 0.0
+        self._live: Any = None
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.live import Live
+
+            self._live = Live(
+                console=console(sys.stderr), refresh_per_second=4, get_renderable=self._panel, transient=True
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, kind: str, data: dict[str, Any]) -> None:
+        """The listener itself."""
+        handler = getattr(self, f"_on_{kind}", None)
+        if handler is not None:
+            handler(data)
+
+    # ---------------------------------------------------------------- events
+
+    def _on_stage(self, data: dict[str, Any]) -> None:
+        self.last = clean(data.get("text", ""))
+        self._line(self.last, always=True)
+
+    def _on_evaluated(self, data: dict[str, Any]) -> None:
+        status = clean(data.get("status", ""))
+        self.done = int(data.get("evaluations", self.done + 1))
+        self.statuses[status] += 1
+        message = clean(data.get("message") or "")
+        self.last = f"#{data.get('number', '?')} {status}" + (f": {message}" if message else "")
+        self._line(self.last, always=False)
+
+    def _on_decided(self, data: dict[str, Any]) -> None:
+        if not data.get("best"):
+            return
+        self.best, self.best_number = data.get("score"), int(data.get("number", -1))
+        self._line(f"new best #{self.best_number}: {self._score()}", always=True)
+
+    # ---------------------------------------------------------------- showing
+
+    def _line(self, text: str, *, always: bool) -> None:
+        now = time.monotonic()
+        if self._live is None and (always or now - self._said >= LINE_SECONDS):
+            self._said = now
+            print(f"[{now - self.started:5.1f}s {self.done}/{self.budget}] {text}", file=sys.stderr, flush=True)
+
+    def _score(self) -> str:
+        return "passed" if self.best is None else f"{self.best:.2f} µs (ESTIMATE)"
+
+    def _panel(self) -> Any:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        grid = Table.grid(padding=(0, 2))
+        best = "none yet" if self.best_number < 0 else f"#{self.best_number}  {self._score()}"
+        counts = "  ".join(f"{status} {count}" for status, count in self.statuses.most_common())
+        elapsed = f"{time.monotonic() - self.started:.0f} s"
+        for label, value in (("best", best), ("statuses", counts or "–"), ("last", self.last), ("elapsed", elapsed)):
+            grid.add_row(Text(label, style="dim"), Text(value, overflow="ellipsis", no_wrap=True))
+        head = Text(f"{clean(self.title)}  {self.done}/{self.budget} evaluations", style="bold")
+        return Group(head, ProgressBar(total=max(self.budget, 1), completed=self.done, width=48), grid)

@@ -1,0 +1,136 @@
+"""What a finished search leaves: the four files, the result object or the summary, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hipwright.archive import RunDetail
+from hipwright.cli.outcome import exit_code, not_measured, result_object
+from hipwright.cli.outdir import write_files
+from hipwright.cli.output import Face, finite
+from hipwright.program import modelnew
+from hipwright.records import Evaluation, Task
+from hipwright.report import from_run, render
+from hipwright.search import SearchResult
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Found:
+    """A search's end. path: the task file as the user named it."""
+
+    path: Path
+    task: Task
+    detail: RunDetail
+    result: SearchResult
+    explanation: dict[str, Any]
+
+
+def hand_over(face: Face, found: Found, out: Path | None) -> int:
+    """Write the files, print the result, return the exit code."""
+    evaluation = found.result.evaluation or _last_failure(found.detail)
+    notes = not_measured(found.detail.run.targets, evaluation)
+    value = _object(found, evaluation, notes, out)
+    if out is not None:
+        write_files(out, _files(found, evaluation, notes, value))
+    if face.json_mode:
+        face.result(value)
+    else:
+        _print(face, found, evaluation, notes, out)
+    if found.result.interrupted:
+        face.say(f"interrupted: nothing is lost. Go on with: {_command(found, resume=True, out=out)}")
+        return INTERRUPTED
+    return 0 if found.result.program else (exit_code(evaluation) or 1)
+
+
+def _last_failure(detail: RunDetail) -> Evaluation | None:
+    """Without a winner: a rejected program's evaluation, shortened to what the archive's summary holds."""
+    failed = [trial for trial in detail.trials if trial.status not in ("pass", "duplicate", "not proposed", "pending")]
+    if not failed:
+        return None
+    last = failed[-1]
+    plain = {"task": detail.run.task, "program": last.program, "status": last.status, "message": last.message}
+    return Evaluation.from_dict({**plain, "fault": "candidate", "seconds": last.seconds})
+
+
+def _object(found: Found, evaluation: Evaluation | None, notes: list[str], out: Path | None) -> dict[str, Any]:
+    result, detail = found.result, found.detail
+    best = str(out / "program.py") if out is not None and result.program else None
+    return result_object(
+        evaluation,
+        detail.run.targets,
+        run=result.run,
+        task=found.task.name,
+        program=best,
+        program_key=result.best or None,
+        knobs=result.program.knobs if result.program else {},
+        evaluations=result.evaluations,
+        seconds=detail.costs.get("wall_seconds", 0.0),
+        reason=result.reason,
+        confirmed=result.confirmed,
+        interrupted=result.interrupted,
+        not_measured=notes,
+    )
+
+
+def _files(found: Found, evaluation: Evaluation | None, notes: list[str], value: dict[str, Any]) -> dict[str, str]:
+    note = _note(found)
+    command = _command(found, resume=False, out=None)
+    data = from_run(
+        found.detail,
+        found.task,
+        evaluation,
+        command=command,
+        explanation=found.explanation,
+        not_measured=notes,
+        note=note,
+    )
+    files = {"result.json": json.dumps(finite(value), indent=2) + "\n", "report.html": render(data)}
+    if found.result.program is not None:
+        files["program.py"] = found.result.program.text
+        files["model_new.py"] = modelnew.export(found.result.program, found.task.source)
+    return files
+
+
+def _note(found: Found) -> str:
+    result = found.result
+    if result.program is None:
+        return f"No program passed verification in {result.evaluations} evaluations."
+    if result.interrupted:
+        return "The search was interrupted: this is the best program so far, and it was not verified a second time."
+    return ""
+
+
+def _print(face: Face, found: Found, evaluation: Evaluation | None, notes: list[str], out: Path | None) -> None:
+    from hipwright.cli.tables import print_evaluation
+
+    console = face.tables()
+    if evaluation is not None:
+        print_evaluation(console, found.task.name, evaluation, notes)
+    if note := _note(found):
+        console.print(note, style="yellow")
+    result = found.result
+    again = {True: "; verified again on fresh secret inputs", False: "", None: ""}[result.confirmed]
+    console.print(f"run {result.run}: {result.evaluations} evaluations, stopped by {result.reason}{again}")
+    if out is not None:
+        names = [name for name in ("program.py", "model_new.py", "result.json", "report.html") if (out / name).exists()]
+        console.print(f"in {out}: {', '.join(names)}")
+    elif result.program is not None:
+        console.print("--out DIR writes the program and its report", style="dim")
+
+
+def _command(found: Found, *, resume: bool, out: Path | None) -> str:
+    """The command line that repeats the run, or goes on with it."""
+    run = found.detail.run
+    words = ["hipwright", "optimize", str(found.path)]
+    if resume:
+        words += ["--resume", run.id]
+    else:
+        words += [word for name in run.targets for word in ("--target", name)]
+        words += ["--budget", str(run.budget), "--policy", run.policy.replace("_", "-"), "--seed", str(run.seed)]
+    return shlex.join(words + (["--out", str(out)] if out is not None else []))

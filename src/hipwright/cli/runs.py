@@ -1,0 +1,150 @@
+"""What the archive holds: `runs`, `show`, `compare`, `export`. Readers only; RUN is an id, its start, or "latest"."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hipwright import config
+from hipwright.cli.options import Json, RunName
+from hipwright.cli.output import Face, clean
+
+if TYPE_CHECKING:
+    from hipwright.archive import Archive, RunSummary, Trial
+
+
+def open_archive() -> Archive:
+    """The archive of this folder; BadInput where there is none."""
+    from hipwright.archive import Archive
+
+    return Archive(config.home(), create=False)
+
+
+def runs(json_mode: Json = False) -> int:
+    """List all runs, newest first."""
+    from hipwright.archive import list_runs
+
+    face = Face(json_mode=json_mode)
+    if not (config.home() / "archive.sqlite").exists():  # an empty list is an answer, not a mistake
+        found = []
+    else:
+        with open_archive() as archive:
+            found = list_runs(archive)
+    if json_mode:
+        face.result({"home": str(config.home()), "runs": [summary.to_dict() for summary in found]})
+        return 0
+    if not found:
+        face.say(f"no runs in {config.home()}")
+        return 0
+    _print_runs(face, found)
+    return 0
+
+
+def show(run: RunName, json_mode: Json = False) -> int:
+    """One run: its winner, how the search came to it, and what it cost."""
+    from hipwright.archive import show as query
+
+    face = Face(json_mode=json_mode)
+    with open_archive() as archive:
+        detail = query(archive, run)
+    if json_mode:
+        face.result(detail.to_dict())
+        return 0
+    from hipwright.cli.outcome import not_measured
+    from hipwright.cli.tables import plain_table, print_evaluation
+
+    out = face.tables()
+    _print_runs(face, [detail.summary])
+    out.print()
+    if detail.best is not None:
+        print_evaluation(out, detail.summary.task, detail.best, not_measured(detail.run.targets, detail.best))
+        out.print()
+    heads = ("#", "operator", "program", "status", "µs (ESTIMATE)", "decision", "reason")
+    out.print(plain_table(heads, [_trial_row(trial) for trial in detail.trials], right=("#", "µs (ESTIMATE)")))
+    out.print()
+    out.print("  ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in detail.costs.items()), style="dim")
+    return 0
+
+
+def compare(
+    first: RunName,
+    second: RunName,
+    json_mode: Json = False,
+) -> int:
+    """Two runs side by side, and how their winners' sources differ."""
+    from hipwright.archive import compare as query
+
+    face = Face(json_mode=json_mode)
+    with open_archive() as archive:
+        found = query(archive, first, second)
+    if json_mode:
+        face.result(found.to_dict())
+        return 0
+    out = face.tables()
+    _print_runs(face, [found.a, found.b])
+    out.print()
+    if not found.same_task:
+        out.print("the runs are of different tasks: their figures cannot be compared", style="yellow")
+    elif found.ratio is not None:
+        out.print(f"{found.b.id} needs {found.ratio:.3g}× the time of {found.a.id} ({found.a.score_kind.upper()})")
+    out.print(f"programs in common: {found.common_programs}")
+    for line in found.diff:
+        out.print(clean(line), style={"+": "green", "-": "red", "@": "cyan"}.get(line[:1]))
+    return 0
+
+
+def export(
+    run: RunName,
+    canonical: Annotated[
+        bool, typer.Option(help="Only what decides the outcome: the same bytes for the same task and seed.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.", metavar="FILE")] = None,
+    json_mode: Json = False,
+) -> int:
+    """Write a run as JSON lines, programs included."""
+    from hipwright.archive import export as query
+
+    face = Face(json_mode=json_mode)
+    with open_archive() as archive:
+        name = archive.run(run).id
+        text = query(archive, name, canonical=canonical)
+    lines = text.splitlines()
+    if out is not None:
+        from hipwright.cli.outdir import prepare, write_file
+
+        prepare(out.absolute().parent)
+        write_file(out, text)
+        face.say(f"wrote {out}: {len(lines)} events of run {name}")
+    if json_mode:
+        import json
+
+        events = {} if out is not None else {"events": [json.loads(line) for line in lines]}
+        face.result({"run": name, "canonical": canonical, "out": str(out) if out else None, **events})
+    elif out is None:
+        print(text, end="", flush=True)
+    return 0
+
+
+def _print_runs(face: Face, found: list[RunSummary]) -> None:
+    from hipwright.cli.tables import plain_table
+    from hipwright.report.views import number, percent
+
+    heads = ("run", "task", "status", "policy", "seed", "evaluations", "best", "coverage", "started")
+    rows = []
+    for s in found:
+        best = "-" if not s.best else f"{number(s.score)} µs {s.score_kind.upper()}" if s.score else "passed"
+        started = time.strftime("%Y-%m-%d %H:%M", time.localtime(s.started))
+        done = f"{s.evaluations}/{s.budget}"
+        rows.append((s.id, s.task, s.status, s.policy, s.seed, done, best, percent(s.coverage), started))
+    face.tables().print(plain_table(heads, rows, right=("seed", "evaluations", "coverage")))
+
+
+def _trial_row(trial: Trial) -> tuple[object, ...]:
+    from hipwright.report.views import number
+
+    decision = "best" if trial.best else "kept" if trial.kept else "-"
+    why = trial.reason or trial.message
+    return (trial.number, trial.operator, trial.program[:8], trial.status, number(trial.score), decision, why)

@@ -1,0 +1,74 @@
+"""What `optimize` and `eval` stand on: the contained processes, the opened task, the evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hipwright import config
+from hipwright.errors import BadInput
+from hipwright.events import Listener
+
+if TYPE_CHECKING:
+    from hipwright.evaluate import Evaluator
+    from hipwright.task import TaskHandle
+
+
+@dataclass
+class Workbench:
+    """An opened task and what judges programs for it."""
+
+    handle: TaskHandle
+    evaluator: Evaluator
+
+
+@contextmanager
+def workbench(
+    task: Path, targets: tuple[str, ...], *, seed: int | None, unsafe: bool, listener: Listener
+) -> Iterator[Workbench]:
+    """Open a task for evaluation; every process that this starts ends with the block.
+
+    seed: draws the verification inputs; None draws a secret one. Raises BadInput and TaskError for the task file,
+    SandboxMissing and ToolchainError for this machine.
+    """
+    from hipwright.evaluate import Evaluator
+    from hipwright.sandbox import Limits, Zygote
+    from hipwright.task import open_task
+    from hipwright.toolchain.cache import BuildCache
+    from hipwright.verify import Oracle
+
+    path = existing_file(task, "task")
+    cache_folder = config.cache_dir()
+    cache_folder.mkdir(parents=True, exist_ok=True)
+    limits = Limits()
+    listener("stage", {"text": f"opening the task {path.name} in its sandbox"})
+    with (
+        Zygote(unsafe=unsafe, name="task host", ro=(path.parent,)) as host,
+        Zygote(unsafe=unsafe, name="candidate worker", ro=(cache_folder,)) as candidates,
+        open_task(path, host, limits=limits) as handle,
+    ):
+        oracle = Oracle(handle, seed=seed, listener=listener)
+        cache = BuildCache(cache_folder)
+        yield Workbench(handle, Evaluator(handle, oracle, candidates, cache, targets, unsafe=unsafe, limits=limits))
+
+
+def existing_file(path: Path, what: str) -> Path:
+    """The absolute path of a readable file; BadInput otherwise."""
+    if not path.exists():
+        raise BadInput(f"no such {what} file: {path}")
+    if not path.is_file():
+        raise BadInput(f"the {what} is not a file: {path}")
+    return path.absolute()
+
+
+def read_text(path: Path, what: str) -> str:
+    """A text file's content; BadInput when it cannot be read or is not UTF-8."""
+    try:
+        return existing_file(path, what).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"the {what} {path} is not UTF-8 text: byte {error.start} is wrong") from error
+    except OSError as error:
+        raise BadInput(f"cannot read the {what} {path}: {error.strerror}") from error

@@ -1,0 +1,109 @@
+"""Results for people: tables and evidence, from records, on a rich console."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from hipwright.cli.output import WHOSE, clean
+from hipwright.records import Evaluation, Verdict
+from hipwright.report.views import byte_count, number, percent, seconds, tone, verdict_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+STYLES = {"good": "bold green", "bad": "bold red", "unsure": "bold yellow"}
+FIRST_EVIDENCE = ("output", "index", "expected", "got", "tolerance", "wrong_elements", "elements")
+EVIDENCE_LIMIT = 400  # characters of one piece of evidence; --json carries all of it
+
+
+def print_evaluation(out: Console, name: str, evaluation: Evaluation, notes: Sequence[str]) -> None:
+    """The verdict, why, the resource table and what was not measured."""
+    style = STYLES[tone(evaluation.status)]
+    out.print(
+        Text.assemble((evaluation.status, style), "  ", (clean(name), "bold"), f"  {seconds(evaluation.seconds)}")
+    )
+    if evaluation.passed:
+        out.print(_proof(evaluation))
+    else:
+        print_rejection(out, evaluation)
+    if any(result.build for result in evaluation.targets.values()):
+        out.print(resource_table(evaluation))
+    print_notes(out, notes)
+
+
+def _proof(evaluation: Evaluation) -> str:
+    verdict = verdict_of(evaluation)
+    parts = [f"coverage {percent(evaluation.coverage)}"]
+    if verdict is not None and verdict.passed:
+        parts.insert(0, f"right on {', '.join(map(clean, verdict.workloads)) or 'no workload'}")
+        if verdict.worst_error is not None:
+            parts.append(f"worst error {number(verdict.worst_error)} of its tolerance")
+    return "; ".join(parts)
+
+
+def print_rejection(out: Console, evaluation: Evaluation) -> None:
+    """Whose fault, at which stage, on which inputs, and the evidence a line each."""
+    verdict = verdict_of(evaluation) or Verdict(status=evaluation.status, fault=evaluation.fault)
+    owner = WHOSE.get(verdict.fault or "candidate", "program")
+    out.print(f"{owner} at fault, found at {verdict.stage}: {clean(evaluation.message or verdict.message)}")
+    if verdict.workload or verdict.family:
+        out.print(f"  workload {clean(verdict.workload or '-')}, inputs {clean(verdict.family or '-')}")
+    for key, value in ordered(verdict.evidence):
+        text = clean(value if isinstance(value, str) else str(value), keep_lines=True)[:EVIDENCE_LIMIT]
+        lines = text.splitlines() or [""]
+        out.print(f"  {clean(key).replace('_', ' ')}: {lines[0]}")
+        for line in lines[1:]:
+            out.print(f"    {line}")
+
+
+def ordered(evidence: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """Evidence with the element, expectation and value found first."""
+    rank = {key: place for place, key in enumerate(FIRST_EVIDENCE)}
+    return sorted(evidence.items(), key=lambda item: rank.get(item[0], len(rank)))
+
+
+def resource_table(evaluation: Evaluation) -> Table:
+    """Registers, LDS, scratch and occupancy of each kernel by target, its verdict and estimate."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for head in ("target", "kernel"):
+        table.add_column(head, overflow="fold")
+    for head in ("VGPR", "SGPR", "LDS", "scratch", "waves/SIMD"):
+        table.add_column(head, justify="right")
+    for head in ("verdict", "time (ESTIMATE)"):
+        table.add_column(head)
+    for name, result in evaluation.targets.items():
+        verdict = result.verdict.status if result.verdict else ("compiles" if result.build and result.build.ok else "-")
+        estimate = f"{number(result.estimate.microseconds)} µs, {result.estimate.bound}" if result.estimate else "-"
+        kernels = result.build.kernels if result.build and name != "cpu" else ()
+        if not kernels:
+            table.add_row(name, "-", "-", "-", "-", "-", "-", verdict, estimate)
+        for index, kernel in enumerate(kernels):
+            shown = (name, verdict, estimate) if index == 0 else ("", "", "")
+            figures = (
+                str(kernel.vgpr),
+                str(kernel.sgpr),
+                byte_count(kernel.lds_bytes),
+                byte_count(kernel.scratch_bytes),
+            )
+            table.add_row(shown[0], clean(kernel.name), *figures, str(kernel.occupancy), *shown[1:])
+    return table
+
+
+def print_notes(out: Console, notes: Sequence[str]) -> None:
+    """What was not measured."""
+    for line in notes:
+        out.print(f"not measured: {clean(line)}", style="yellow")
+
+
+def plain_table(heads: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[str] = ()) -> Table:
+    """A table without lines; columns named in `right` are right-aligned."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for head in heads:
+        table.add_column(head, justify="right" if head in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(clean(cell) for cell in row))
+    return table

@@ -1,0 +1,1 @@
+raise RuntimeError("the task's own code fails")

@@ -1,0 +1,82 @@
+"""The promises of every command: quick help, JSON alone on stdout, harmless text, honest exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cli_tools import hipwright, one_object
+
+from hipwright.cli.doctor import torch_build
+from hipwright.cli.outdir import prepare, write_file
+from hipwright.cli.output import clean, finite
+from hipwright.errors import BadInput
+
+
+def test_help_is_quick_and_imports_no_torch() -> None:
+    start = time.perf_counter()
+    code = "import sys; from hipwright.cli.main import main; main(['--help']); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "False"
+    for command in ("doctor", "optimize", "eval", "runs", "show", "compare", "export"):
+        assert command in done.stdout
+    assert time.perf_counter() - start < 5.0, "0.3 s alone; the limit leaves room for a busy machine"
+
+
+def test_version(tmp_path: Path) -> None:
+    done = hipwright(tmp_path / "home", "--version")
+    assert done.returncode == 0 and done.stdout.startswith("hipwright ")
+
+
+def test_doctor_names_everything_and_its_fix(tmp_path: Path) -> None:
+    done = hipwright(tmp_path / "home", "doctor", "--json")
+    result = one_object(done.stdout)
+    assert done.returncode == (0 if result["ok"] else 3)
+    names = {check["name"] for check in result["checks"]}
+    assert {"python", "torch", "clang", "sandbox", "archive", "cache", "disk"} <= names
+    for check in result["checks"]:
+        assert check["ok"] or check["fix"], f"{check['name']} fails without a fix"
+    assert not (tmp_path / "home").exists(), "looking must not create an archive"
+
+
+def test_doctor_reads_any_torch_build(tmp_path: Path) -> None:
+    file = tmp_path / "version.py"
+    file.write_text("cuda: Optional[str] = None\nhip: Optional[str] = '6.4.43482'\n")
+    assert torch_build(file) == "ROCm 6.4.43482"
+    file.write_text("cuda: Optional[str] = '12.8'\nhip: Optional[str] = None\n")
+    assert torch_build(file) == "CUDA 12.8"
+    assert torch_build(tmp_path / "missing.py") == "CPU only"
+
+
+def test_runs_without_an_archive_is_an_empty_list(tmp_path: Path) -> None:
+    done = hipwright(tmp_path / "home", "runs", "--json")
+    assert done.returncode == 0 and one_object(done.stdout)["runs"] == []
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize(("text", "shown"), [("a\x1b[31mb", "a\\x1b[31mb"), ("a\u202eb", "a\\u202eb"), ("a\nb", "a b")])
+def test_clean(text: str, shown: str) -> None:
+    assert clean(text) == shown
+
+
+def test_finite_is_json() -> None:
+    value = finite({"a": [float("nan"), 1.5, (float("inf"),)], 3: True})
+    assert json.dumps(value, allow_nan=False) == '{"a": [null, 1.5, [null]], "3": true}'
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    write_file(path, "one")
+    write_file(path, "two \ud800")
+    assert path.read_text() == "two \\ud800"
+    assert [p.name for p in tmp_path.iterdir()] == ["program.py"]
+
+
+def test_an_output_folder_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match="cannot write"):
+        prepare(tmp_path / "file" / "out")
