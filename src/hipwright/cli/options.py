@@ -9,7 +9,7 @@ import typer
 
 TaskFile = Annotated[
     Path,
-    typer.Argument(help="The PyTorch task: Model, get_inputs, get_init_inputs.", metavar="TASK", show_default=False),
+    typer.Argument(help="The PyTorch task: Model, get_inputs, get_init_inputs.", metavar="TASK"),
 ]
 RunName = Annotated[str, typer.Argument(help="A run's id, the start of it, or `latest`.", metavar="RUN")]
 Targets = Annotated[

@@ -99,7 +99,8 @@ def compare(
 def export(
     run: RunName,
     canonical: Annotated[
-        bool, typer.Option(help="Only what decides the outcome: the same bytes for the same task and seed.")
+        bool,
+        typer.Option("--canonical", help="Only what decides the outcome: the same bytes for the same task and seed."),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.", metavar="FILE")] = None,
     json_mode: Json = False,

@@ -1,0 +1,58 @@
+"""Every `$ hipwright ...` line of the README and of docs/ is run for real, in order, a file at a time.
+
+A block is left out when the line before it is `<!-- needs: gpu -->` (or key, download), and may say `<!-- exit: 1 -->`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).parents[2]
+PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
+BLOCK = re.compile(r"(?:<!--\s*(?P<mark>[^>]*?)\s*-->\n)?```(?:console|bash)\n(?P<body>.*?)```", re.DOTALL)
+
+
+def commands(page: Path) -> list[tuple[str, int]]:
+    """(command line, expected exit code) of every block that can run here."""
+    found = []
+    for block in BLOCK.finditer(page.read_text()):
+        mark = block["mark"] or ""
+        if mark.startswith("needs:"):
+            continue
+        code = int(mark.removeprefix("exit:")) if mark.startswith("exit:") else 0
+        lines = block["body"].replace("\\\n", " ").splitlines()
+        found += [(line[2:].strip(), code) for line in lines if line.startswith("$ hipwright")]
+    return found
+
+
+RUNNABLE = [page for page in PAGES if commands(page)]
+
+
+def test_the_readme_shows_the_main_commands() -> None:
+    shown = {line.split()[1] for line, _ in commands(REPO / "README.md")}
+    assert {"doctor", "optimize", "eval", "runs", "show"} <= shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUNNABLE, ids=[page.stem for page in RUNNABLE])
+def test_commands_work_as_shown(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(REPO / "examples")
+    env = {**os.environ, "HOME": str(tmp_path), "HIPWRIGHT_HOME": str(tmp_path / "archive")}
+    for line, code in commands(page):
+        words = [sys.executable, "-m", "hipwright", *shlex.split(line, comments=True)[1:]]
+        done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=250)
+        assert done.returncode == code, f"{line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+        if not re.match(r"[a-z]+:", target):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
