@@ -82,7 +82,7 @@ def state_of(model: torch.nn.Module) -> dict[str, Any]:
 
 
 def plan_of(
-    text: str, model: Any = None, knobs: dict[str, int] | None = None, launcher: FakeLauncher | None = None, **kwargs: Any
+    text: str, model: Any = None, knobs: dict[str, int] | None = None, launcher: Any = None, **kwargs: Any
 ) -> tuple[Plan, FakeLauncher]:
     """Lower `text` (HIP and knobs are put in front when it has none)."""
     text = text if "HIP =" in text else HIP + text

@@ -153,7 +153,8 @@ def forward(self, x):
     d = math.sqrt(16.0) + math.pi - math.pi
     ok = not (n < 3) and (a > 0 or b > 0)
     return x * a, x * b, x * c, x * d, bool(ok), -n, 1 < n < 100
-""", x44, lambda m, x: (x * (4 + 1 - 4 * 8 % 5), x * ((32 + 16) | 1), x * (4 + 3 + 3 + 3 + 2), x * 4.0, True, -24, True)),
+""", x44, lambda m, x: (x * (4 + 1 - 4 * 8 % 5), x * ((32 + 16) | 1), x * (4 + 3 + 3 + 3 + 2), x * 4.0, True, -24,
+        True)),
     Good("library calls of every spelling", """
 def forward(self, x):
     a = torch.nn.functional.gelu(x, approximate="tanh")
