@@ -35,7 +35,7 @@ def workbench(
     SandboxMissing and ToolchainError for this machine.
     """
     from hipwright.evaluate import Evaluator
-    from hipwright.sandbox import Limits, Zygote
+    from hipwright.sandbox import Zygote
     from hipwright.task import open_task
     from hipwright.toolchain.cache import BuildCache
     from hipwright.verify import Oracle
@@ -43,16 +43,15 @@ def workbench(
     path = existing_file(task, "task")
     cache_folder = config.cache_dir()
     cache_folder.mkdir(parents=True, exist_ok=True)
-    limits = Limits()
     listener("stage", {"text": f"opening the task {path.name} in its sandbox"})
     with (
-        Zygote(unsafe=unsafe, name="task host", ro=(path.parent,)) as host,
+        Zygote(unsafe=unsafe, name="task host") as host,
         Zygote(unsafe=unsafe, name="candidate worker", ro=(cache_folder,)) as candidates,
-        open_task(path, host, limits=limits) as handle,
+        open_task(path, host) as handle,
     ):
         oracle = Oracle(handle, seed=seed, listener=listener)
         cache = BuildCache(cache_folder)
-        yield Workbench(handle, Evaluator(handle, oracle, candidates, cache, targets, unsafe=unsafe, limits=limits))
+        yield Workbench(handle, Evaluator(handle, oracle, candidates, cache, targets, unsafe=unsafe))
 
 
 def existing_file(path: Path, what: str) -> Path:
