@@ -28,12 +28,13 @@ _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 def pattern(poison: int) -> int:
-    """The 16-bit word that fresh memory repeats: 0x7F00 | poison.
+    """The 16-bit word that fresh memory repeats, made of a poison byte.
 
-    A poison of 0x81 to 0xFF makes it a NaN as float64, float32, float16 and bfloat16; a smaller one is about 3e38 as
-    float32 and bfloat16. As an integer it is far out of any index range.
+    From 0x80 on it is a NaN as float64, float32, float16 and bfloat16; below, a huge finite number (1e38 and more as
+    float32 and bfloat16, 1e304 as float64) except as float16, where it is a NaN too. As an integer it is out of any
+    index range.
     """
-    return 0x7F00 | (poison & 0xFF)
+    return 0x7FF0 | (poison & 0x0F) if poison & 0x80 else 0x7F00 | poison
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Guarded:
         """A contiguous tensor of poison; booleans hold its lowest bit, since torch allows them 0 and 1."""
         flat = self.allocate(prod(shape) * dtype.itemsize, poison)
         if dtype == torch.bool:
-            flat.fill_(poison & 1)
+            flat[: prod(shape)].fill_(poison & 1)
         return as_dtype(flat, dtype, shape, contiguous(shape), 0)
 
     def copy(self, tensor: torch.Tensor, poison: int) -> torch.Tensor:

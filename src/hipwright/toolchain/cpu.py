@@ -32,7 +32,8 @@ _FLAGS = [
     "-x", "c++", "-std=c++17", "-O2", "-nostdinc", "-nostdinc++", "-ffreestanding", "-fno-exceptions",
     "-fno-rtti", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-Xclang",
     "-ffloat16-excess-precision=none", "-fno-strict-aliasing", "-fno-finite-loops", "-fPIC",
-    "-fvisibility=hidden", "-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-fno-vectorize",
+    "-fvisibility=hidden", "-fno-stack-protector", "-fstack-clash-protection",
+    "-fno-asynchronous-unwind-tables", "-fno-vectorize",
     "-fno-slp-vectorize", "-gline-tables-only", "-Wno-ignored-attributes", "-Wno-unused-value", "-mllvm",
     "-inline-threshold=4000",
 ]  # fmt: skip

@@ -39,8 +39,7 @@ static void hw_check_begin(void) {
         hw_shadow = hw_map(SHADOW_BYTES);
         hw_touches = (hw_touch *)hw_map(TOUCHES * sizeof(hw_touch));
     }
-    // records of earlier launches are recognised by their time; touches are few enough to forget
-    if (hw_touch_count) memset(hw_touches, 0, TOUCHES * sizeof(hw_touch));
+    // what earlier launches left in the shadow and the touches is recognised by its time
     hw_touch_count = hw_touch_full = 0;
     if (hw_touch_head) munmap(hw_touch_head, hw_head_room);
     hw_head_room = hw.blocks * sizeof(uint32_t);
@@ -60,15 +59,16 @@ static hw_touch *touch_of(uint64_t address, uint32_t block, uint32_t thread, int
     uint64_t h = (address ^ ((uint64_t)block << 32 | thread) * 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull;
     for (uint64_t i = h >> 44;; i++) {
         hw_touch *t = &hw_touches[i & (TOUCHES - 1)];
-        if (t->last && t->address == address && t->block == block && t->thread == thread) return t;
-        if (t->last) continue;
+        int used = t->last > hw.launch_time; // older ones are left over from earlier launches
+        if (used && t->address == address && t->block == block && t->thread == thread) return t;
+        if (used) continue;
         if (!make) return NULL;
         if (hw_touch_count >= TOUCHES / 2) {
             hw_touch_full = 1; // from here on ordering by atomics is unknown: nothing it could order is reported
             return NULL;
         }
         hw_touch_count++;
-        *t = (hw_touch){address, block, thread, 0, 0};
+        *t = (hw_touch){address, block, thread, hw.now, 0};
         if (thread == ANY_THREAD) t->next = hw_touch_head[block], hw_touch_head[block] = (uint32_t)(t - hw_touches) + 1;
         return t;
     }
