@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 from hipwright.archive import RunDetail
 from hipwright.cli.outcome import exit_code, not_measured, result_object
 from hipwright.cli.outdir import write_files
-from hipwright.cli.output import Face, finite
-from hipwright.program import modelnew
+from hipwright.cli.output import Face, clean, finite
+from hipwright.cli.settle import settled
+from hipwright.errors import HipwrightError
+from hipwright.program import modelnew, parse
 from hipwright.records import Evaluation, Task
 from hipwright.report import from_run, render
 from hipwright.search import SearchResult
@@ -22,18 +25,19 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Found:
-    """A search's end. path: the task file as the user named it."""
+    """A search's end. path: the task file as the user named it; failure: without a winner, the last rejection."""
 
     path: Path
     task: Task
     detail: RunDetail
     result: SearchResult
     explanation: dict[str, Any]
+    failure: Evaluation | None = None
 
 
 def hand_over(face: Face, found: Found, out: Path | None) -> int:
     """Write the files, print the result, return the exit code."""
-    evaluation = found.result.evaluation or _last_failure(found.detail)
+    evaluation = found.result.evaluation or found.failure
     notes = not_measured(found.detail.run.targets, evaluation)
     value = _object(found, evaluation, notes, out)
     if out is not None:
@@ -46,16 +50,6 @@ def hand_over(face: Face, found: Found, out: Path | None) -> int:
         face.say(f"interrupted: nothing is lost. Go on with: {_command(found, resume=True, out=out)}")
         return INTERRUPTED
     return 0 if found.result.program else (exit_code(evaluation) or 1)
-
-
-def _last_failure(detail: RunDetail) -> Evaluation | None:
-    """Without a winner: a rejected program's evaluation, shortened to what the archive's summary holds."""
-    failed = [trial for trial in detail.trials if trial.status not in ("pass", "duplicate", "not proposed", "pending")]
-    if not failed:
-        return None
-    last = failed[-1]
-    plain = {"task": detail.run.task, "program": last.program, "status": last.status, "message": last.message}
-    return Evaluation.from_dict({**plain, "fault": "candidate", "seconds": last.seconds})
 
 
 def _object(found: Found, evaluation: Evaluation | None, notes: list[str], out: Path | None) -> dict[str, Any]:
@@ -91,9 +85,18 @@ def _files(found: Found, evaluation: Evaluation | None, notes: list[str], value:
         note=note,
     )
     files = {"result.json": json.dumps(finite(value), indent=2) + "\n", "report.html": render(data)}
-    if found.result.program is not None:
-        files["program.py"] = found.result.program.text
-        files["model_new.py"] = modelnew.export(found.result.program, found.task.source)
+    return files | _program_files(found)
+
+
+def _program_files(found: Found) -> dict[str, str]:
+    program = found.result.program
+    if program is None:
+        return {}
+    files = {"program.py": settled(program)}
+    try:
+        files["model_new.py"] = modelnew.export(program, parse(program.text), found.task.source)
+    except HipwrightError as error:  # the program stands without its KernelBench form
+        print(f"no model_new.py: {clean(error.message)}", file=sys.stderr)
     return files
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hipwright import config, search
-from hipwright.archive import Archive, show
+from hipwright.archive import Archive, read_log, show
 from hipwright.cli import session, targets
 from hipwright.cli.output import Face
 from hipwright.cli.progress import Progress
@@ -114,7 +114,16 @@ def _search(
     detail = show(archive, run.id)
     choices = next((t.choices for t in detail.trials if t.number == result.number), {})
     explanation = explain(graph, choices) if result.program else {}
-    return Found(wanted.task, task, detail, result, explanation)
+    failure = None if result.program else _last_rejection(archive, run.id)
+    return Found(wanted.task, task, detail, result, explanation, failure)
+
+
+def _last_rejection(archive: Archive, run: str) -> Evaluation | None:
+    """The latest evaluation that did not pass, in full."""
+    evaluated = read_log(archive.events(run)).evaluated
+    return next(
+        (evaluated[n].evaluation for n in sorted(evaluated, reverse=True) if not evaluated[n].evaluation.passed), None
+    )
 
 
 def _confirmation(bench: Workbench, progress: Progress) -> Callable[[Program], Evaluation]:
