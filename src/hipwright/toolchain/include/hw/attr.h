@@ -8,7 +8,11 @@
 #define __global__ __attribute__((global))
 #define __shared__ __attribute__((shared))
 #define __constant__ __attribute__((constant))
-#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+// (threads) or (threads, waves per SIMD): HIP's meaning of the second argument on AMD
+#define HW_BOUNDS1(threads) __attribute__((amdgpu_flat_work_group_size(1, threads)))
+#define HW_BOUNDS2(threads, waves) __attribute__((amdgpu_flat_work_group_size(1, threads), amdgpu_waves_per_eu(waves)))
+#define HW_BOUNDS_PICK(a, b, chosen, ...) chosen
+#define __launch_bounds__(...) HW_BOUNDS_PICK(__VA_ARGS__, HW_BOUNDS2, HW_BOUNDS1, )(__VA_ARGS__)
 #define HW_AMD 1
 #else // hw/cpu.h gives __global__, __shared__ and __constant__
 #define __host__

@@ -1,0 +1,80 @@
+"""The build cache: blobs by content, builds by key. Safe with many processes at once.
+
+A file appears under its name only when it is whole (written beside, then renamed), so a reader never sees half of one,
+and two writers of the same content leave the same file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from hipwright.records import Build
+
+
+class BuildCache:
+    """A folder of blobs and of the builds that name them. Created on first use; anything in it may be deleted."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+
+    def put(self, data: bytes) -> str:
+        """Store bytes; returns the SHA-256 that names them."""
+        blob = hashlib.sha256(data).hexdigest()
+        path = self.path(blob)
+        if not path.is_file() or path.stat().st_size != len(data):
+            _write(path, data)
+        return blob
+
+    def get(self, blob: str) -> bytes:
+        """The bytes of a blob. Raises KeyError if it is not there or no longer what its name says."""
+        try:
+            data = self.path(blob).read_bytes()
+        except OSError as error:
+            raise KeyError(blob) from error
+        if hashlib.sha256(data).hexdigest() != blob:
+            self.path(blob).unlink(missing_ok=True)
+            raise KeyError(blob)
+        return data
+
+    def path(self, blob: str) -> Path:
+        """Where a blob is, or would be."""
+        if len(blob) != 64 or not set(blob) <= set("0123456789abcdef"):
+            raise KeyError(blob)
+        return self.folder / "blobs" / blob[:2] / blob
+
+    def load(self, key: str) -> Build | None:
+        """The build remembered under a key, marked `cached`; None if unknown, unreadable, or its blobs are gone."""
+        try:
+            build = Build.from_json(self._memo(key).read_bytes())
+        except (OSError, msgspec.MsgspecError):
+            return None
+        if not all(self.path(blob).is_file() for blob in (build.blob, build.isa_blob) if blob):
+            return None
+        return msgspec.structs.replace(build, cached=True)
+
+    def store(self, key: str, build: Build) -> None:
+        """Remember a build, in place of an older one."""
+        _write(self._memo(key), build.to_json().encode())
+
+    def _memo(self, key: str) -> Path:
+        if not key.isalnum():
+            raise ValueError(f"not a key: {key!r}")
+        return self.folder / "builds" / key[:2] / f"{key}.json"
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

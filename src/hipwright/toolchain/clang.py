@@ -1,0 +1,102 @@
+"""Where the compiler, the headers and AMD's device libraries are. Nothing is run to find out."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from hipwright.errors import ToolchainError
+from hipwright.records import Record
+
+INCLUDE = Path(__file__).parent / "include"
+FIX = "pip install ziglang==0.17.0"
+
+
+class Clang(Record, frozen=True, kw_only=True):
+    """clang, the assembler and lld in one program, the `zig` of the ziglang wheel. folder: what it needs to see."""
+
+    program: str
+    folder: str
+    version: str
+
+    @property
+    def id(self) -> str:
+        """Name and version, for fingerprints and keys."""
+        return f"ziglang {self.version}"
+
+
+@functools.cache
+def find() -> Clang:
+    """The ziglang wheel of this Python. Raises ToolchainError, with the command that mends it, when there is none."""
+    spec = find_spec("ziglang")
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    for place in places:
+        program = Path(place) / "zig"
+        if os.access(program, os.X_OK):
+            return Clang(program=str(program), folder=place, version=_version(program))
+    why = "is broken: it has no program `zig`" if places else "is not installed"
+    raise ToolchainError(f"no compiler for AMD GPUs: the ziglang wheel {why}", hint=FIX)
+
+
+def _version(program: Path) -> str:
+    try:
+        return metadata.version("ziglang")
+    except metadata.PackageNotFoundError:  # a wheel unpacked by hand
+        return f"of {program.stat().st_size} bytes"
+
+
+def digest(folder: Path) -> str:
+    """20 hex digits over the names and contents of all files in a folder."""
+    total = hashlib.sha256()
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        total.update(f"{path.relative_to(folder)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()[:20]
+
+
+@functools.cache
+def headers_id() -> str:
+    """Names the content of our own headers."""
+    return digest(INCLUDE)
+
+
+class Bitcode(Record, frozen=True, kw_only=True):
+    """AMD's device math library: `ocml.bc` in a folder, and the hash of it."""
+
+    folder: str
+    hash: str
+
+
+def _rocm_roots() -> list[Path]:
+    named = [Path(value) for value in (os.environ.get("ROCM_PATH"), os.environ.get("HIP_PATH")) if value]
+    return [*named, Path("/opt/rocm")]
+
+
+def _triton() -> list[Path]:
+    spec = find_spec("triton")
+    return [Path(place) / "backends/amd/lib" for place in (spec.submodule_search_locations or ())] if spec else []
+
+
+def bitcode_places() -> list[Path]:
+    """Where ocml.bc is looked for, best first: ROCm installs, the triton wheel, Debian's rocm-device-libs."""
+    return [
+        *(root / "amdgcn/bitcode" for root in _rocm_roots()),
+        *_triton(),
+        *sorted(Path("/usr/lib").glob("*/amdgcn/bitcode"), reverse=True),
+        Path("/usr/lib/amdgcn/bitcode"),
+        *sorted(Path("/usr/lib").glob("clang/*/amdgcn/bitcode"), reverse=True),
+        *sorted(Path("/usr/lib").glob("llvm-*/lib/clang/*/amdgcn/bitcode"), reverse=True),
+    ]
+
+
+@functools.cache
+def find_bitcode() -> Bitcode | None:
+    """The first ocml.bc that is there; None without one (then our own device math serves)."""
+    for folder in bitcode_places():
+        library = folder / "ocml.bc"
+        if library.is_file():
+            return Bitcode(folder=str(folder.resolve()), hash=hashlib.sha256(library.read_bytes()).hexdigest()[:20])
+    return None

@@ -1,0 +1,55 @@
+"""What of the toolchain works on this machine, for `hipwright doctor`."""
+
+from __future__ import annotations
+
+import tempfile
+
+from hipwright.errors import HipwrightError
+from hipwright.records import Record
+from hipwright.toolchain import amdgpu, clang
+from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.targets import TARGETS
+
+TRIAL = '#include <hip/hip_runtime.h>\nextern "C" __global__ void trial(float* x) { x[threadIdx.x] *= 2.0f; }\n'
+
+
+class Check(Record, frozen=True, kw_only=True):
+    """One thing that works or not. fix: what to do about it, "" when it works."""
+
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+
+
+def checks() -> list[Check]:
+    """The compiler by itself, then one real build for each AMD target, then the optional parts."""
+    try:
+        found = clang.find()
+    except HipwrightError as error:
+        return [Check(name="clang", ok=False, detail=error.message, fix=error.hint), _ocml()]
+    return [Check(name="clang", ok=True, detail=f"{found.id} ({found.program})"), *_builds(), _ocml()]
+
+
+def _builds() -> list[Check]:
+    with tempfile.TemporaryDirectory(prefix="hipwright-probe-") as folder:
+        return [_build(name, BuildCache(folder)) for name in TARGETS]
+
+
+def _build(target: str, cache: BuildCache) -> Check:
+    try:
+        build = amdgpu.build(TRIAL, target, {}, cache=cache)
+    except HipwrightError as error:
+        return Check(name=target, ok=False, detail=error.message, fix=error.hint)
+    if build.ok:
+        return Check(name=target, ok=True, detail=f"compiles ({build.seconds:.2f} s); offline, nothing is run")
+    lines = build.log.splitlines() or ["no message"]
+    return Check(name=target, ok=False, detail=lines[0], fix=f"reinstall the compiler: {clang.FIX}")
+
+
+def _ocml() -> Check:
+    bitcode = clang.find_bitcode()
+    if bitcode:
+        return Check(name="ocml", ok=True, detail=f"AMD's device math library ({bitcode.folder})")
+    detail = "AMD's device math library is not here: hipwright's own device math is used (docs/toolchain.md)"
+    return Check(name="ocml", ok=False, detail=detail, fix="optional: ROCm, or apt-get install rocm-device-libs")
