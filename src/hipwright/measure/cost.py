@@ -51,25 +51,25 @@ def op_bytes(call: OpCall) -> int:
     return sum(tensor_bytes(s) for s in (*call["in"], *call["out"]))
 
 
-def op_flops(call: OpCall) -> float:
+def op_flops(call: OpCall) -> int:
     """Operations of one call: 2MNK for products, else a few per element touched."""
     name, ins, outs = base_name(call["op"]), call["in"], call["out"]
     out = prod(outs[0]["shape"]) if outs else 0
     if name in ("mm", "bmm", "matmul", "addmm", "baddbmm", "linear", "dot", "mv", "addmv", "addbmm"):
         left = ins[1] if name.startswith(("add", "badd")) and len(ins) > 2 else ins[0]
-        return 2.0 * out * left["shape"][-1]
+        return 2 * out * int(left["shape"][-1])
     if "conv" in name and len(ins) > 1:
         weight = ins[1]["shape"]
         transposed = out and len(weight) > 2 and weight[0] == ins[0]["shape"][1] != weight[1]
-        return 2.0 * (prod(ins[0]["shape"]) * prod(weight[1:]) if transposed else out * prod(weight[1:]))
+        return 2 * int(prod(ins[0]["shape"]) if transposed else out) * int(prod(weight[1:]))
     if "scaled_dot_product" in name and len(ins) > 2:
         query, key = ins[0]["shape"], ins[1]["shape"]
-        return 4.0 * prod(query) * key[-2]
+        return 4 * int(prod(query)) * int(key[-2])
     if any(word in name for word in ("lstm", "gru", "rnn")):
         steps = prod(ins[0]["shape"][:-1])
-        return 2.0 * steps * sum(prod(s["shape"]) for s in ins[1:] if len(s["shape"]) == 2)
+        return 2 * int(steps * sum(prod(s["shape"]) for s in ins[1:] if len(s["shape"]) == 2))
     touched = max([out, *(prod(s["shape"]) for s in ins)], default=0)
-    return 4.0 * touched
+    return 4 * int(touched)
 
 
 def is_product(name: str) -> bool:
