@@ -1,0 +1,91 @@
+"""The captured graph: ATen calls on typed, shaped values, as plain JSON (no torch).
+
+A *size* is an int or a Python expression over the graph's symbols (`"x_0*2"`). An argument is None, a bool, int,
+float or str, a list of arguments, or one of {"node": name}, {"size": expression}, {"dtype": name}, {"float": "inf"}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from hipwright.records import Record
+
+Size = int | str
+
+
+class Meta(Record, frozen=True, kw_only=True):
+    """One tensor value: torch dtype name, shape and strides (in elements) in sizes."""
+
+    dtype: str
+    shape: tuple[Size, ...]
+    stride: tuple[Size, ...] = ()
+
+
+class Input(Record, frozen=True, kw_only=True):
+    """A tensor the graph reads. access: how the plan spells it (`x`, `xs[0]`, `self.conv.weight`)."""
+
+    name: str
+    kind: Literal["input", "param", "buffer", "const"]
+    access: str
+    meta: Meta
+    value: Any = None  # the nested list of a small constant
+
+
+class Node(Record, frozen=True, kw_only=True):
+    """One operator call. outs has one Meta per output (None for an unused or absent one)."""
+
+    name: str
+    op: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = {}
+    outs: tuple[Meta | None, ...]
+    module: str = ""
+
+
+class Symbol(Record, frozen=True, kw_only=True):
+    """A size that varies between calls: how the plan reads it, and its value when captured."""
+
+    name: str
+    access: str
+    hint: int
+
+
+class Mutation(Record, frozen=True, kw_only=True):
+    """A module buffer that the call overwrites with a value of the graph."""
+
+    access: str
+    node: str
+
+
+class Graph(Record, frozen=True, kw_only=True):
+    """A captured module. parameters: the forward's argument names; output: the outputs' nesting as an argument."""
+
+    parameters: tuple[str, ...]
+    inputs: tuple[Input, ...]
+    nodes: tuple[Node, ...]
+    output: Any
+    symbols: tuple[Symbol, ...] = ()
+    guards: tuple[str, ...] = ()
+    mutations: tuple[Mutation, ...] = ()
+    dynamic: bool = True
+
+
+def references(arg: Any) -> Iterator[str]:
+    """The names of the nodes an argument mentions, in order."""
+    if isinstance(arg, dict):
+        if "node" in arg:
+            yield arg["node"]
+        elif "map" in arg:
+            for _, item in arg["map"]:
+                yield from references(item)
+        elif "tuple" in arg:
+            yield from references(arg["tuple"])
+    elif isinstance(arg, (list, tuple)):
+        for item in arg:
+            yield from references(item)
+
+
+def short(op: str) -> str:
+    """`aten.add.Tensor` -> `add`."""
+    return op.split(".")[1] if op.startswith("aten.") else op

@@ -1,0 +1,27 @@
+"""What search may vary: numbers the compiler gets as -D, and structural choices that change the text."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from hipwright.records import Record
+
+Value = int | str | bool
+
+
+class Choice(Record, frozen=True, kw_only=True):
+    """One thing to choose. kind "knob": a -D number; "structure": another text."""
+
+    options: tuple[Value, ...]
+    default: Value
+    kind: Literal["knob", "structure"] = "structure"
+
+
+KNOBS: dict[str, tuple[int, tuple[int, ...], str]] = {
+    "BLOCK": (256, (64, 128, 256, 512, 1024), "threads of a block"),
+    "VEC": (4, (1, 2, 4, 8), "neighbours a thread handles"),
+    "ROW_BLOCK": (256, (64, 128, 256, 512, 1024), "threads that share a row"),
+    "LANES": (32, (4, 8, 16, 32), "lanes that share a short row"),
+    "COLUMNS": (32, (16, 32, 64), "neighbouring rows side by side in a block"),
+    "SCAN_BLOCK": (256, (64, 128, 256, 512, 1024), "elements a scan takes at a time"),
+}

@@ -1,0 +1,1 @@
+"""ATen operators as functions of an index: one table per family of operators."""

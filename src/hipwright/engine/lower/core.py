@@ -1,0 +1,310 @@
+"""The define-by-run lowering: every tensor is a function from an index to a scalar expression.
+
+Views, casts and pointwise operators stay functions and melt into their consumers; a reduction, a value used from
+several places, and whatever a library call reads become *items*, which the scheduler groups into kernels.
+The idea is that of TorchInductor's loop-level IR (Ansel et al., ASPLOS 2024).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hipwright.engine.expr import COMPUTE, FLOATING, SMALL_INTS, STORAGE, Arena, E
+from hipwright.engine.graph import Meta, Node
+from hipwright.engine.index import ONE, ZERO, Ix, SizeReader, evaluate, flatten, ix
+
+Index = Sequence[Ix]
+FEW_ROWS, LONG_ROW = 128, 16384
+
+
+class NotLowered(Exception):
+    """This call stays a library call; the message says why."""
+
+
+class Tensor:
+    """A value: dtype, shape, and the expression of the element at an index."""
+
+    def __init__(self, dtype: str, shape: Sequence[Ix], fn: Callable[[Index], E], buffer: str = "") -> None:
+        self.dtype = dtype
+        self.shape = list(shape)
+        self._fn = fn
+        self.buffer = buffer
+        self.label = ""
+        self._memo: dict[tuple[str, ...], E] = {}
+
+    def at(self, index: Index) -> E:
+        """The element at an index (one expression per dimension)."""
+        clean = [ZERO if size == ONE else i for i, size in zip(index, self.shape, strict=True)]
+        key = tuple(i.key for i in clean)
+        found = self._memo.get(key)
+        if found is None:
+            found = self._memo[key] = self._fn(clean)
+            if self.label and not found.label and found.op not in ("load", "const", "index"):
+                found.label = self.label
+        return found
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+
+@dataclass(eq=False)
+class Item:
+    """Something to compute and keep: `pw` (an element each), `red` (over `dims` of `space`) or `scan` (along a dim).
+
+    For `red`, `space` is the input's shape; the result keeps the other dimensions. `body` gives the input element.
+    """
+
+    name: str
+    kind: str
+    dtype: str
+    space: list[Ix]
+    body: Callable[[Index], E]
+    dims: tuple[int, ...] = ()
+    reduction: str = ""
+    node: str = ""
+    target: str = ""  # a module buffer that takes the result
+
+    @property
+    def shape(self) -> list[Ix]:
+        """The shape of the result."""
+        if self.kind != "red":
+            return self.space
+        return [s for i, s in enumerate(self.space) if i not in self.dims]
+
+
+@dataclass(eq=False)
+class Call:
+    """A library call that stays in the plan."""
+
+    node: Node
+    reason: str
+    outputs: list[str] = field(default_factory=list)
+    refs: dict[str, str] = field(default_factory=dict)  # node name -> the plan's tensor
+
+
+class Context:
+    """What the operator tables build on."""
+
+    def __init__(self, reader: SizeReader, hints: dict[str, int]) -> None:
+        self.arena = Arena()
+        self.reader = reader
+        self.hints = hints
+        self.items: list[Item] = []
+        self.origin = ""
+        self.names: set[str] = set()
+        self.split_choice: Callable[[str, bool], bool] = lambda name, default: default
+
+    # ------------------------------------------------------------ making values
+
+    def tensor(self, dtype: str, shape: Sequence[Ix], fn: Callable[[Index], E]) -> Tensor:
+        """A value that is computed where it is used."""
+        return Tensor(dtype, shape, fn)
+
+    def stored(self, name: str, dtype: str, shape: Sequence[Ix]) -> Tensor:
+        """A contiguous tensor in memory."""
+        sizes = list(shape)
+        return Tensor(dtype, sizes, lambda i: self.arena.load(name, flatten(sizes, i), dtype), buffer=name)
+
+    def unique(self, name: str) -> str:
+        """`name`, with a number when it is taken."""
+        count, candidate = 1, name
+        while candidate in self.names:
+            count += 1
+            candidate = f"{name}_{count}"
+        self.names.add(candidate)
+        return candidate
+
+    def realise(self, value: Tensor, name: str = "") -> Tensor:
+        """The same value, kept in memory by an item."""
+        if value.buffer:
+            return value
+        item = Item(self.unique(name or self.origin), "pw", value.dtype, value.shape, value.at, node=self.origin)
+        self.items.append(item)
+        return self.stored(item.name, item.dtype, item.shape)
+
+    def reduce(
+        self, kind: str, value: Tensor, dims: Sequence[int], *, keep: bool = False, dtype: str = "", name: str = ""
+    ) -> Tensor:
+        """sum, prod, max, min, any, all, argmax or argmin of a value over dims, in the compute type."""
+        reduced = tuple(sorted(d % max(value.rank, 1) for d in dims)) if value.rank else ()
+        if dtype == "":
+            dtype = "int64" if kind.startswith("arg") else ("bool" if kind in ("any", "all") else value.dtype)
+        if dtype in ("float16", "bfloat16"):
+            dtype = "float32"  # a row value is kept exact until it is stored
+        reduced = tuple(d for d in reduced if value.shape[d] != ONE)
+        source = value
+        if not reduced:
+            if kind.startswith("arg"):
+                result = self.tensor(dtype, value.shape, lambda i: self.arena.const(0, "long"))
+            else:
+                result = self.cast(value, dtype)
+        else:
+            title = self.unique(name or f"{self.origin}_{kind}")
+            if kind in ("sum", "max", "min", "prod") and dtype in FLOATING and self._should_split(source, reduced, title):
+                return self._split_reduce(kind, self.cast(source, dtype), reduced, title, keep, dims, value)
+            body = self.cast(source, dtype).at if not kind.startswith("arg") else source.at
+            item = Item(title, "red", dtype, source.shape, body, reduced, kind, self.origin)
+            self.items.append(item)
+            flat = self.stored(title, dtype, item.shape)
+            result = self.tensor(
+                dtype,
+                [ONE if i in reduced else s for i, s in enumerate(value.shape)],
+                lambda i: flat.at([x for k, x in enumerate(i) if k not in reduced]),
+            )
+        return result if keep else self.squeeze(result, dims)
+
+    def _should_split(self, value: Tensor, dims: Sequence[int], title: str) -> bool:
+        """Few long rows leave most of the device idle: cut them, then combine the parts in a second kernel."""
+        length = self.hints_of([value.shape[d] for d in dims])
+        rows = self.hints_of(value.shape) // length
+        return self.split_choice(title, rows <= FEW_ROWS and length >= LONG_ROW)
+
+    def _split_reduce(
+        self, kind: str, value: Tensor, dims: Sequence[int], title: str, keep: bool, wanted: Sequence[int], full: Tensor
+    ) -> Tensor:
+        from hipwright.engine.lower.reduce import split_source
+
+        padded, inner, chunk = split_source(self, value, dims, kind)
+        part = Item(self.unique(f"{title}_parts"), "red", value.dtype, padded.shape, padded.at, tuple(inner), kind,
+                    self.origin)  # fmt: skip
+        self.items.append(part)
+        parts = self.stored(part.name, value.dtype, part.shape)
+        item = Item(title, "red", value.dtype, parts.shape, parts.at, tuple(chunk), kind, self.origin)
+        self.items.append(item)
+        flat = self.stored(title, value.dtype, item.shape)
+        result = self.tensor(
+            value.dtype,
+            [ONE if i in dims else s for i, s in enumerate(full.shape)],
+            lambda i: flat.at([x for k, x in enumerate(i) if k not in dims]),
+        )
+        return result if keep else self.squeeze(result, wanted)
+
+    def squeeze(self, value: Tensor, dims: Sequence[int]) -> Tensor:
+        """Without the given (size 1) dimensions."""
+        gone = {d % max(value.rank, 1) for d in dims}
+        kept = [k for k in range(value.rank) if k not in gone]
+
+        def at(index: Index) -> E:
+            full = [ZERO] * value.rank
+            for k, i in zip(kept, index, strict=True):
+                full[k] = i
+            return value.at(full)
+
+        return self.tensor(value.dtype, [value.shape[k] for k in kept], at)
+
+    # ------------------------------------------------------------ scalars
+
+    def cast(self, value: Tensor, dtype: str) -> Tensor:
+        """value.to(dtype); rounding to half happens when it is stored."""
+        if value.dtype == dtype:
+            return value
+        return self.tensor(dtype, value.shape, lambda i: self.to(value.at(i), dtype))
+
+    def to(self, e: E, dtype: str) -> E:
+        """An expression converted to a dtype's compute type, wrapped to the width of small integers."""
+        if dtype in SMALL_INTS:
+            return self.wrap(self.arena.cast(e, "int"), dtype)
+        return self.arena.cast(e, COMPUTE[dtype])
+
+    def wrap(self, e: E, dtype: str) -> E:
+        """Small integers wrap around as they do in memory."""
+        if dtype not in SMALL_INTS or e.op in ("load", "const"):
+            return e
+        return self.arena.make("cast", (e,), "int", STORAGE[dtype])
+
+    def operand(self, value: Any, ctype: str, shape: Sequence[Ix], index: Index) -> E:
+        """An argument's element at an index of the broadcast shape: a Tensor, a number or a size."""
+        if isinstance(value, Tensor):
+            e = value.at(self.broadcast(value, index))
+            return self.arena.cast(e, ctype)
+        if isinstance(value, Ix):
+            return self.arena.cast(self.arena.index(value), ctype)
+        if ctype in ("int", "long") and isinstance(value, float) and not math.isfinite(value):
+            raise NotLowered("an infinite scalar in integer arithmetic")
+        return self.arena.const(value, ctype)
+
+    def broadcast(self, value: Tensor, index: Index) -> list[Ix]:
+        """The index into `value` for an index of a broadcast shape."""
+        tail = list(index)[len(index) - value.rank :]
+        return [ZERO if size == ONE else i for i, size in zip(tail, value.shape, strict=True)]
+
+    def map(self, fn: Callable[..., E], *args: Any, dtype: str, shape: Sequence[Ix], ctype: str = "") -> Tensor:
+        """Elementwise: fn of the operands' expressions, all in one compute type."""
+        kind = ctype or COMPUTE[dtype]
+
+        def at(index: Index) -> E:
+            e = fn(*(self.operand(a, kind, shape, index) for a in args))
+            return self.wrap(self.arena.cast(e, COMPUTE[dtype]), dtype)
+
+        return self.tensor(dtype, shape, at)
+
+    def joint(self, *args: Any) -> str:
+        """The type in which values of different types are compared."""
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        dtypes = [t.dtype for t in tensors if t.rank] or [t.dtype for t in tensors]
+        dtypes += [t.dtype for t in tensors if t.dtype in FLOATING and not any(d in FLOATING for d in dtypes)]
+        if "float64" in dtypes:
+            return "double"
+        if any(d in FLOATING for d in dtypes) or any(isinstance(a, float) for a in args):
+            return "float"
+        return "bool" if set(dtypes) == {"bool"} and not any(type(a) is int for a in args) else "long"
+
+    # ------------------------------------------------------------ sizes
+
+    def size(self, value: Any) -> Ix:
+        """A size from the graph."""
+        return value if isinstance(value, Ix) else self.reader.read(value)
+
+    def shape(self, meta: Meta) -> list[Ix]:
+        """A shape from the graph."""
+        return [self.reader.read(s) for s in meta.shape]
+
+    def hint(self, value: Ix) -> int:
+        """The number a size had when the graph was captured."""
+        return max(int(evaluate(value, self.hints)), 1)
+
+    def hints_of(self, shape: Sequence[Ix]) -> int:
+        """Number of elements when captured."""
+        return math.prod(self.hint(s) for s in shape)
+
+
+# ---------------------------------------------------------------- the registry
+
+Handler = Callable[..., Any]
+TABLE: dict[str, Handler] = {}
+
+
+def op(*names: str) -> Callable[[Handler], Handler]:
+    """Register how an operator is lowered: handler(context, meta, *args, **kwargs) -> Tensor or tuple of them."""
+
+    def register(handler: Handler) -> Handler:
+        for name in names:
+            TABLE[f"aten.{name}" if "." in name else f"aten.{name}.default"] = handler
+        return handler
+
+    return register
+
+
+def as_int(value: Any) -> int:
+    """A static integer argument, or NotLowered."""
+    if isinstance(value, Ix):
+        if value.value is None:
+            raise NotLowered("an argument varies with the shape")
+        return value.value
+    return int(value)
+
+
+def dims_of(dims: Any, rank: int) -> list[int]:
+    """Normalised reduction dimensions; None or [] means all."""
+    if dims is None or dims == [] or dims == ():
+        return list(range(rank))
+    listed = [dims] if isinstance(dims, int) else [as_int(d) for d in dims]
+    return [d % max(rank, 1) for d in listed] if rank else []
+
+
+__all__ = ["TABLE", "Call", "Context", "Index", "Item", "NotLowered", "Tensor", "as_int", "dims_of", "ix", "op"]

@@ -1,0 +1,443 @@
+"""Reductions, and what is built on them: norms, softmax and scans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hipwright.engine.expr import COMPUTE, FLOATING, E
+from hipwright.engine.graph import Meta
+from hipwright.engine.index import Ix, flatten, ix, product, unflatten
+from hipwright.engine.lower.core import Context, Index, Item, NotLowered, Tensor, dims_of, op
+from hipwright.engine.lower.views import remap
+
+INFINITY = float("inf")
+
+
+class Math:
+    """Arithmetic on values of one compute dtype, so that a formula reads like one."""
+
+    def __init__(self, c: Context, dtype: str) -> None:
+        self.c = c
+        self.dtype = "float64" if dtype == "float64" else "float32"
+        self.ctype = COMPUTE[self.dtype]
+
+    def of(self, x: Tensor) -> Tensor:
+        """x in the compute dtype."""
+        return self.c.cast(x, self.dtype)
+
+    def fn(self, name: str, *args: Any) -> Tensor:
+        """A device function, or an operator such as "+", applied elementwise with broadcasting."""
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        wide = max(tensors, key=lambda t: t.rank)
+        shape = list(wide.shape)
+        for t in tensors:
+            for k in range(1, t.rank + 1):
+                if shape[-k] == ix(1):
+                    shape[-k] = t.shape[-k]
+
+        def apply(*operands: E) -> E:
+            if name in ("+", "-", "*", "/"):
+                return self.c.arena.binary(name, *operands)
+            return self.c.arena.call(name, *operands)
+
+        return self.c.map(apply, *args, dtype=self.dtype, shape=shape)
+
+    def count(self, x: Tensor, dims: Sequence[int], less: float = 0) -> Any:
+        """How many elements a reduction over dims meets, minus `less`, never below 0."""
+        n = product([x.shape[d] for d in dims])
+        if n.value is not None:
+            return max(n.value - less, 0)
+        return self.fn("-", _constant(self.c, n, self.dtype), less) if less else n
+
+    def sum(self, x: Tensor, dims: Sequence[int], name: str = "") -> Tensor:
+        """Sum, dimensions kept."""
+        return self.c.reduce("sum", x, dims, keep=True, dtype=self.dtype, name=self._name(name))
+
+    def max(self, x: Tensor, dims: Sequence[int], name: str = "") -> Tensor:
+        """Maximum, dimensions kept."""
+        return self.c.reduce("max", x, dims, keep=True, dtype=self.dtype, name=self._name(name))
+
+    def _name(self, name: str) -> str:
+        return f"{self.c.origin}_{name}" if name else ""
+
+    def mean(self, x: Tensor, dims: Sequence[int], name: str = "sum") -> Tensor:
+        """Mean, dimensions kept."""
+        return self.fn("/", self.sum(x, dims, name), self.count(x, dims))
+
+    def moments(self, x: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """(x - mean, sum of its squares): the two-pass form, stable when the mean is large."""
+        centred = self.fn("-", x, self.mean(x, dims))
+        return centred, self.sum(self.fn("square", centred), dims, "squares")
+
+
+def _constant(c: Context, value: Ix, dtype: str) -> Tensor:
+    return c.tensor(dtype, [], lambda i: c.arena.cast(c.arena.index(value), COMPUTE[dtype]))
+
+
+def finish(c: Context, meta: Meta, value: Tensor) -> Tensor:
+    """A computed value in the dtype and shape the graph says."""
+    out = c.cast(value, meta.dtype)
+    shape = c.shape(meta)
+    if len(shape) != out.rank:
+        raise NotLowered("an unexpected rank")
+    return out
+
+
+def _float_only(meta: Meta) -> None:
+    if meta.dtype not in FLOATING:
+        raise NotLowered("not a floating result")
+
+
+@op("sum", "sum.dim_IntList")
+def sum_(c: Context, meta: Meta, x: Tensor, dims: Any = None, keep: bool = False, dtype: Any = None) -> Tensor:
+    """Sum in the output's compute type (int64 exact)."""
+    return _plain(c, "sum", meta, x, dims, keep)
+
+
+@op("prod", "prod.dim_int")
+def prod(c: Context, meta: Meta, x: Tensor, dims: Any = None, keep: bool = False, dtype: Any = None) -> Tensor:
+    """Product."""
+    return _plain(c, "prod", meta, x, dims, keep)
+
+
+def _plain(c: Context, kind: str, meta: Meta, x: Tensor, dims: Any, keep: bool) -> Tensor:
+    return c.cast(c.reduce(kind, c.cast(x, meta.dtype), dims_of(dims, x.rank), keep=keep), meta.dtype)
+
+
+@op("mean", "mean.dim")
+def mean(c: Context, meta: Meta, x: Tensor, dims: Any = None, keep: bool = False, dtype: Any = None) -> Tensor:
+    """Sum over count."""
+    _float_only(meta)
+    m, axes = Math(c, meta.dtype), dims_of(dims, x.rank)
+    out = m.mean(m.of(x), axes)
+    return c.cast(out if keep else c.squeeze(out, axes), meta.dtype)
+
+
+def _extreme(kind: str) -> Callable[..., Tensor]:
+    def handler(c: Context, meta: Meta, x: Tensor, dims: Any = None, keep: bool = False) -> Tensor:
+        return c.cast(c.reduce(kind, x, dims_of(dims, x.rank), keep=keep), meta.dtype)
+
+    return handler
+
+
+def _extreme_with_index(kind: str) -> Callable[..., tuple[Tensor, ...]]:
+    def handler(c: Context, metas: Sequence[Meta], x: Tensor, dim: int, keep: bool = False) -> tuple[Tensor, ...]:
+        axes = dims_of(dim, x.rank)
+        index = c.reduce(f"arg{kind}", x, axes, keep=keep)
+        return c.cast(c.reduce(kind, x, axes, keep=keep), x.dtype), index
+
+    return handler
+
+
+def _position(kind: str) -> Callable[..., Tensor]:
+    def handler(c: Context, meta: Meta, x: Tensor, dim: int | None = None, keep: bool = False) -> Tensor:
+        if dim is None and x.rank > 1:
+            flat = remap(c, x, [product(x.shape)], lambda i: unflatten(x.shape, i[0]))
+            return c.reduce(kind, flat, [0])
+        return c.reduce(kind, x, dims_of(dim, x.rank), keep=keep)
+
+    return handler
+
+
+for _kind in ("max", "min"):
+    op(_kind, f"a{_kind}")(_extreme(_kind))
+    op(f"{_kind}.dim")(_extreme_with_index(_kind))
+    op(f"arg{_kind}")(_position(f"arg{_kind}"))
+
+
+def _boolean(kind: str) -> Callable[..., Tensor]:
+    def handler(c: Context, meta: Meta, x: Tensor, dims: Any = None, keep: bool = False) -> Tensor:
+        return c.cast(c.reduce(kind, c.cast(x, "bool"), dims_of(dims, x.rank), keep=keep), meta.dtype)
+
+    return handler
+
+
+for _kind in ("any", "all"):
+    op(_kind, f"{_kind}.dim", f"{_kind}.dims")(_boolean(_kind))
+
+
+@op("count_nonzero.dim_IntList", "count_nonzero")
+def count_nonzero(c: Context, meta: Meta, x: Tensor, dims: Any = None) -> Tensor:
+    """How many elements are not 0."""
+    return c.reduce("sum", c.cast(c.cast(x, "bool"), "int64"), dims_of(dims, x.rank))
+
+
+def _variance(c: Context, dtype: str, x: Tensor, dims: Any, correction: Any, keep: bool, root: bool) -> Tensor:
+    m, axes = Math(c, dtype), dims_of(dims, x.rank)
+    _, squares = m.moments(m.of(x), axes)
+    out = m.fn("/", squares, m.count(x, axes, 1 if correction is None else float(correction)))
+    out = m.fn("sqrt", out) if root else out
+    return c.cast(out if keep else c.squeeze(out, axes), dtype)
+
+
+def _variance_handler(root: bool) -> Callable[..., Tensor]:
+    def handler(c: Context, meta: Meta, x: Tensor, *args: Any, **kw: Any) -> Tensor:
+        dims, unbiased, keep = None, True, kw.get("keepdim", False)
+        rest = list(args)
+        if rest and not isinstance(rest[0], bool):
+            dims = rest.pop(0)
+        if rest:
+            unbiased = rest.pop(0)
+        if rest:
+            keep = rest.pop(0)
+        correction = kw.get("correction", int(kw.get("unbiased", unbiased)))
+        return _variance(c, meta.dtype, x, dims, correction, keep, root)
+
+    return handler
+
+
+op("var", "var.dim", "var.correction")(_variance_handler(False))
+op("std", "std.dim", "std.correction")(_variance_handler(True))
+
+
+@op("linalg_vector_norm", "norm.ScalarOpt_dim", "norm.Scalar", "linalg_norm", "frobenius_norm.dim", "norm.ScalarOpt_dim_dtype")
+def vector_norm(
+    c: Context, meta: Meta, x: Tensor, order: Any = 2, dims: Any = None, keep: bool = False, **kw: Any
+) -> Tensor:
+    """(sum |x|^p)^(1/p), and its limits."""
+    m, axes = Math(c, meta.dtype), dims_of(dims, x.rank)
+    p = 2.0 if order is None else float(order)
+    size = m.fn("absolute", m.of(x))
+    if p == 2:
+        out = m.fn("sqrt", m.sum(m.fn("square", m.of(x)), axes, "squares"))
+    elif p == 1:
+        out = m.sum(size, axes)
+    elif p in (INFINITY, -INFINITY):
+        out = c.reduce("max" if p > 0 else "min", size, axes, keep=True, dtype=m.dtype)
+    elif p == 0:
+        out = m.sum(c.cast(c.cast(x, "bool"), m.dtype), axes)
+    else:
+        out = m.fn("pow", m.sum(m.fn("pow", size, p), axes), 1 / p)
+    return c.cast(out if keep else c.squeeze(out, axes), meta.dtype)
+
+
+# ---------------------------------------------------------------- softmax
+
+
+@op("softmax.int", "_softmax")
+def softmax(c: Context, meta: Meta, x: Tensor, dim: int, *rest: Any, **kw: Any) -> Tensor:
+    """exp(x - max) / sum of it; a row of -inf gives NaN, as in PyTorch."""
+    m, axes = Math(c, meta.dtype), dims_of(dim, x.rank)
+    e = m.fn("exp", m.fn("-", m.of(x), m.max(m.of(x), axes)))
+    return c.cast(m.fn("/", e, m.sum(e, axes)), meta.dtype)
+
+
+@op("softmin.int")
+def softmin(c: Context, meta: Meta, x: Tensor, dim: int, *rest: Any, **kw: Any) -> Tensor:
+    """softmax(-x)."""
+    return softmax(c, meta, Math(c, meta.dtype).fn("*", Math(c, meta.dtype).of(x), -1.0), dim)
+
+
+@op("log_softmax.int", "_log_softmax")
+def log_softmax(c: Context, meta: Meta, x: Tensor, dim: int, *rest: Any, **kw: Any) -> Tensor:
+    """x - max - log(sum exp(x - max))."""
+    m, axes = Math(c, meta.dtype), dims_of(dim, x.rank)
+    shifted = m.fn("-", m.of(x), m.max(m.of(x), axes))
+    return c.cast(m.fn("-", shifted, m.fn("log", m.sum(m.fn("exp", shifted), axes))), meta.dtype)
+
+
+@op("logsumexp")
+def logsumexp(c: Context, meta: Meta, x: Tensor, dims: Any, keep: bool = False) -> Tensor:
+    """log(sum exp(x)), shifted by the maximum where that is finite."""
+    m, axes = Math(c, meta.dtype), dims_of(dims, x.rank)
+    top = m.fn("finite_or_zero", m.max(m.of(x), axes))
+    out = m.fn("+", m.fn("log", m.sum(m.fn("exp", m.fn("-", m.of(x), top)), axes)), top)
+    return c.cast(out if keep else c.squeeze(out, axes), meta.dtype)
+
+
+# ---------------------------------------------------------------- norms
+
+
+def _affine(c: Context, m: Math, x: Tensor, weight: Tensor | None, bias: Tensor | None, dim: int | None) -> Tensor:
+    """x * weight + bias: along the channel dimension `dim`, or the trailing dimensions for None."""
+    for name, parameter in (("*", weight), ("+", bias)):
+        if parameter is not None:
+            p = parameter
+            if dim is not None:
+                p = remap(c, parameter, [ix(1) if k != dim else s for k, s in enumerate(x.shape)], lambda i: [i[dim]])
+            x = m.fn(name, x, m.of(p))
+    return x
+
+
+def normalise(c: Context, m: Math, x: Tensor, dims: Sequence[int], eps: float) -> Tensor:
+    """(x - mean) / sqrt(var + eps) over dims (biased variance)."""
+    centred, squares = m.moments(x, dims)
+    rstd = m.fn("rsqrt", m.fn("+", m.fn("/", squares, m.count(x, dims)), eps))
+    return m.fn("*", centred, rstd)
+
+
+@op("layer_norm", "native_layer_norm")
+def layer_norm(
+    c: Context, meta: Any, x: Tensor, shape: Sequence[Any], weight: Any = None, bias: Any = None, eps: float = 1e-5,
+    *rest: Any
+) -> Any:  # fmt: skip
+    """Ba, Kiros & Hinton 2016."""
+    if isinstance(meta, (list, tuple)):
+        raise NotLowered("its statistics are outputs")
+    m = Math(c, meta.dtype)
+    y = normalise(c, m, m.of(x), range(x.rank - len(shape), x.rank), eps)
+    return finish(c, meta, _affine(c, m, y, weight, bias, None))
+
+
+@op("rms_norm")
+def rms_norm(
+    c: Context, meta: Meta, x: Tensor, shape: Sequence[Any], weight: Any = None, eps: float | None = None
+) -> Tensor:
+    """x / sqrt(mean x^2 + eps) (Zhang & Sennrich 2019); eps None is the dtype's own."""
+    m = Math(c, meta.dtype)
+    value = eps if eps is not None else {"float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}.get(x.dtype, 2.0**-23)
+    square = m.mean(m.fn("square", m.of(x)), range(x.rank - len(shape), x.rank), "squares")
+    y = m.fn("*", m.of(x), m.fn("rsqrt", m.fn("+", square, value)))
+    return finish(c, meta, _affine(c, m, y, weight, None, None))
+
+
+@op("group_norm")
+def group_norm(
+    c: Context, meta: Meta, x: Tensor, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *rest: Any
+) -> Tensor:
+    """Wu & He 2018."""
+    m = Math(c, meta.dtype)
+    per = x.shape[1] // ix(groups)
+    grouped = [x.shape[0], ix(groups), per, *x.shape[2:]]
+    xg = remap(c, m.of(x), grouped, lambda i: [i[0], i[1] * per + i[2], *i[3:]])
+    y = normalise(c, m, xg, range(2, len(grouped)), eps)
+    flat = remap(c, y, x.shape, lambda i: [i[0], i[1] // per, i[1] % per, *i[2:]])
+    return finish(c, meta, _affine(c, m, flat, weight, bias, 1))
+
+
+@op("instance_norm")
+def instance_norm(
+    c: Context, meta: Meta, x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, use_input: bool, momentum: float,
+    eps: float, *rest: Any
+) -> Tensor:  # fmt: skip
+    """Ulyanov et al. 2016."""
+    if not use_input:
+        return _given_statistics(c, meta, x, weight, bias, mean, var, eps)
+    if mean is not None:
+        raise NotLowered("it updates running statistics")
+    m = Math(c, meta.dtype)
+    return finish(c, meta, _affine(c, m, normalise(c, m, m.of(x), range(2, x.rank), eps), weight, bias, 1))
+
+
+def _channel(c: Context, x: Tensor, value: Tensor) -> Tensor:
+    return remap(c, value, [ix(1) if k != 1 else s for k, s in enumerate(x.shape)], lambda i: [i[1]])
+
+
+def _given_statistics(
+    c: Context, meta: Meta, x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, eps: float
+) -> Tensor:
+    m = Math(c, meta.dtype)
+    centred = m.fn("-", m.of(x), m.of(_channel(c, x, mean)))
+    y = m.fn("*", centred, m.fn("rsqrt", m.fn("+", m.of(_channel(c, x, var)), eps)))
+    return finish(c, meta, _affine(c, m, y, weight, bias, 1))
+
+
+@op("_native_batch_norm_legit_no_training")
+def batch_norm_eval(
+    c: Context, metas: Sequence[Meta], x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, momentum: float,
+    eps: float
+) -> tuple[Any, ...]:  # fmt: skip
+    """Ioffe & Szegedy 2015 with the running statistics."""
+    return _given_statistics(c, metas[0], x, weight, bias, mean, var, eps), None, None
+
+
+@op("_native_batch_norm_legit_functional", "_native_batch_norm_legit.no_stats")
+def batch_norm_train(
+    c: Context, metas: Sequence[Meta], x: Tensor, weight: Any, bias: Any, *rest: Any
+) -> tuple[Any, ...]:
+    """Ioffe & Szegedy 2015 with the batch's own statistics; the running ones are outputs."""
+    *running, train, momentum, eps = rest
+    if not train:
+        raise NotLowered("evaluation mode in the training operator")
+    m, dims = Math(c, metas[0].dtype), [0, *range(2, x.rank)]
+    xf = m.of(x)
+    mean = m.mean(xf, dims)
+    centred = m.fn("-", xf, mean)
+    squares = m.sum(m.fn("square", centred), dims, "squares")
+    rstd = m.fn("rsqrt", m.fn("+", m.fn("/", squares, m.count(x, dims)), eps))
+    y = finish(c, metas[0], _affine(c, m, m.fn("*", centred, rstd), weight, bias, 1))
+    others: list[Any] = [c.squeeze(mean, dims), c.squeeze(rstd, dims)]
+    if running:
+        unbiased = m.fn("/", squares, m.count(x, dims, 1))
+        for old, new in zip(running, (mean, unbiased), strict=True):
+            kept = m.fn("*", m.of(old), 1 - momentum)
+            others.append(c.cast(m.fn("+", kept, m.fn("*", c.squeeze(new, dims), momentum)), old.dtype))
+    return y, *others
+
+
+@op("cosine_similarity")
+def cosine_similarity(c: Context, meta: Meta, a: Tensor, b: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """a . b / (max(|a|, eps) max(|b|, eps))."""
+    m = Math(c, meta.dtype)
+    rank = max(a.rank, b.rank)
+    axes = [dim % rank]
+    if a.rank != b.rank:
+        raise NotLowered("operands of different rank")
+    x, y = m.of(a), m.of(b)
+    dot = m.sum(m.fn("*", x, y), axes, "dot")
+    xx, yy = (m.fn("nan_max", m.fn("sqrt", m.sum(m.fn("square", v), axes, n)), eps) for v, n in ((x, "aa"), (y, "bb")))
+    return c.cast(c.squeeze(m.fn("/", m.fn("/", dot, xx), yy), axes), meta.dtype)
+
+
+@op("pairwise_distance")
+def pairwise_distance(
+    c: Context, meta: Meta, a: Tensor, b: Tensor, p: float = 2, eps: float = 1e-6, keep: bool = False
+) -> Tensor:
+    """|a - b + eps|_p over the last dimension."""
+    m = Math(c, meta.dtype)
+    difference = m.fn("+", m.fn("-", m.of(a), m.of(b)), eps)
+    return vector_norm(c, meta, difference, p, [-1], keep)
+
+
+# ---------------------------------------------------------------- scans
+
+
+def _scan(kind: str) -> Callable[..., Tensor]:
+    def handler(c: Context, meta: Meta, x: Tensor, dim: int, **kw: Any) -> Tensor:
+        if not x.rank:
+            return c.cast(x, meta.dtype)
+        value = c.cast(x, meta.dtype)
+        item = Item(c.unique(c.origin), "scan", meta.dtype, value.shape, value.at, (dim % x.rank,), kind, c.origin)
+        c.items.append(item)
+        return c.stored(item.name, item.dtype, item.shape)
+
+    return handler
+
+
+op("cumsum")(_scan("sum"))
+op("cumprod")(_scan("prod"))
+
+
+# ---------------------------------------------------------------- splitting
+
+
+IDENTITY = {"sum": 0.0, "prod": 1.0, "max": -INFINITY, "min": INFINITY}
+CHUNKS = 256
+
+
+def split_source(c: Context, value: Tensor, dims: Sequence[int], kind: str) -> tuple[Tensor, list[int], list[int]]:
+    """The reduced dimensions cut in CHUNKS: (padded view, dims of stage one, position of the chunk dimension).
+
+    The chunk comes first when the innermost dimension is kept, so that neighbouring threads stay on neighbours.
+    """
+    kept = [d for d in range(value.rank) if d not in dims]
+    sizes = [value.shape[d] for d in dims]
+    total = product(sizes)
+    length = (total + (CHUNKS - 1)) // ix(CHUNKS)
+    first = bool(kept) and kept[-1] == value.rank - 1
+    outer = [value.shape[d] for d in kept]
+    shape = [ix(CHUNKS), *outer, length] if first else [*outer, ix(CHUNKS), length]
+    where = 0 if first else len(outer)
+
+    def at(i: Index) -> E:
+        position = flatten([ix(CHUNKS), length], [i[where], i[-1]])
+        index: list[Ix] = [ix(0)] * value.rank
+        for d, k in zip(kept, i[1:-1] if first else i[:-2], strict=True):
+            index[d] = k
+        for d, k in zip(dims, unflatten(sizes, position), strict=True):
+            index[d] = k
+        identity = c.arena.const(IDENTITY[kind], COMPUTE[value.dtype])
+        return c.arena.guard(c.arena.compare(position, "<", total), value.at(index), identity)
+
+    return c.tensor(value.dtype, shape, at), [len(shape) - 1], [where]

@@ -1,0 +1,365 @@
+"""A graph becomes items and library calls: which operator is written in HIP, what is kept in memory, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hipwright.engine.expr import weight
+from hipwright.engine.graph import Graph, Input, Meta, Node, references, short
+from hipwright.engine.index import ONE, Ix, SizeReader, evaluate, ix
+from hipwright.engine.lower import indexing, loss, pointwise, reduce, views, window
+from hipwright.engine.lower.core import TABLE, Call, Context, Item, NotLowered, Tensor
+
+_TABLES = (indexing, loss, pointwise, reduce, views, window)  # importing them fills TABLE
+
+HEAVY = {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "conv1d", "conv2d", "conv3d", "convolution", "einsum",
+         "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "scaled_dot_product_attention", "lstm", "gru",
+         "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", "bilinear", "dot", "mv",
+         "addmv", "addbmm", "outer", "chain_matmul", "tensordot", "inner", "linalg_multi_dot"}  # fmt: skip
+"""Matrix products, convolutions, attention and recurrent cells: the library's in this version."""
+BIASED = {"linear": 2, "conv1d": 2, "conv2d": 2, "conv3d": 2}
+VIEWS = {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze", "permute", "transpose",
+         "t", "expand", "select", "slice", "split", "chunk", "unbind", "getitem", "split_with_sizes", "detach",
+         "alias", "clone", "dropout", "contiguous", "expand_as", "lift_fresh_copy", "view_as"}  # fmt: skip
+WINDOWED = ("max_pool", "avg_pool", "adaptive", "im2col", "upsample", "_adaptive", "cosine_similarity")
+DEEP = 48
+
+
+@dataclass(eq=False)
+class View:
+    """A view made in the plan for a library call: `name = text`."""
+
+    name: str
+    text: str
+    source: str
+
+
+@dataclass(eq=False)
+class Lowered:
+    """Everything the plan needs. steps are in an order that respects dependencies."""
+
+    graph: Graph
+    context: Context
+    items: list[Item] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    views: list[View] = field(default_factory=list)
+    metas: dict[str, Meta] = field(default_factory=dict)
+    tensors: dict[str, Input] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
+    in_hip: dict[str, str] = field(default_factory=dict)
+    library: dict[str, str] = field(default_factory=dict)
+
+
+class Lowering:
+    """Walks the graph once."""
+
+    def __init__(self, graph: Graph, choices: Mapping[str, Any]) -> None:
+        self.graph = graph
+        hints = {s.name: s.hint for s in graph.symbols}
+        self.reader = SizeReader([s.name for s in graph.symbols])
+        self.c = Context(self.reader, hints)
+        self.c.split_choice = lambda name, default: bool(choices.get(f"split:{name}", default))
+        self.epilogue = bool(choices.get("fuse_bias", True))
+        self.out = Lowered(graph, self.c)
+        self.values: dict[str, Any] = {}
+        self.depth: dict[str, int] = {}
+        self.nodes = {n.name: n for n in graph.nodes}
+        self.users = _users(graph)
+        self.plan_views: dict[str, str] = {}
+        self.c.names |= {i.name for i in graph.inputs} | {s.name for s in graph.symbols}
+
+    def run(self) -> Lowered:
+        """Lower every node. Raises ValueError for sizes that cannot be read."""
+        self._read_shapes()
+        for tensor in self.graph.inputs:
+            self._input(tensor)
+        for node in self.graph.nodes:
+            self._node(node)
+        self._finish()
+        self.out.items = self.c.items
+        return self.out
+
+    def _read_shapes(self) -> None:
+        """Read every size up front, so that derived sizes have their hints."""
+        metas = [i.meta for i in self.graph.inputs] + [m for n in self.graph.nodes for m in n.outs if m is not None]
+        for meta in metas:
+            for size in meta.shape:
+                self.reader.read(size)
+        for name, text in self.reader.derived.items():
+            scope = {"min": min, "max": max, **self.c.hints}
+            self.c.hints[name] = int(eval(text, {"__builtins__": {}}, scope))
+
+    # ------------------------------------------------------------ nodes
+
+    def _input(self, tensor: Input) -> None:
+        shape = self.c.shape(tensor.meta)
+        if tensor.value is not None:
+            self.values[tensor.name] = self._constant(tensor, shape)
+            return
+        self.out.tensors[tensor.name] = tensor
+        self.out.metas[tensor.name] = tensor.meta
+        self.values[tensor.name] = self.c.stored(tensor.name, tensor.meta.dtype, shape)
+
+    def _constant(self, tensor: Input, shape: list[Ix]) -> Tensor:
+        """A small constant: its values are written into the kernel."""
+        flat: list[Any] = []
+
+        def collect(value: Any) -> None:
+            if isinstance(value, (list, tuple)):
+                for v in value:
+                    collect(v)
+            else:
+                flat.append(value)
+
+        collect(tensor.value)
+        kind = pointwise.COMPUTE[tensor.meta.dtype]
+
+        def at(index: Any) -> Any:
+            from hipwright.engine.index import flatten
+
+            position = flatten(shape, index)
+            out = self.c.arena.const(flat[-1] if flat else 0, kind)
+            for k in reversed(range(len(flat) - 1)):
+                out = self.c.arena.select(self.c.arena.compare(position, "==", ix(k)), self.c.arena.const(flat[k], kind), out)
+            return out
+
+        return self.c.tensor(tensor.meta.dtype, shape, at)
+
+    def _node(self, node: Node) -> None:
+        if node.op == "getitem":
+            source = self.values[node.args[0]["node"]]
+            self.values[node.name] = source[node.args[1]] if isinstance(source, (tuple, list)) else source
+            self.depth[node.name] = self.depth.get(node.args[0]["node"], 0)
+            return
+        self.c.origin = node.name
+        kind = short(node.op)
+        if kind in HEAVY:
+            self._library(node, "matrix products, convolutions, attention and recurrent cells are the library's")
+            return
+        before = len(self.c.items)
+        try:
+            value = self._lower(node)
+        except NotLowered as why:
+            del self.c.items[before:]
+            self._library(node, str(why))
+            return
+        self.out.in_hip[node.name] = kind
+        self.values[node.name] = value
+        self._label(node, value)
+        self._keep(node, kind, value)
+
+    def _lower(self, node: Node) -> Any:
+        handler = TABLE.get(node.op)
+        if handler is None:
+            raise NotLowered("no template writes this operator yet")
+        metas = [m for m in node.outs]
+        meta: Any = metas[0] if len(metas) == 1 and not _many(node) else metas
+        if short(node.op).startswith(WINDOWED):
+            self._realise_arguments(node)
+        try:
+            return handler(self.c, meta, *self._resolve(list(node.args)),
+                           **{k: self._resolve(v) for k, v in node.kwargs.items()})  # fmt: skip
+        except (TypeError, KeyError, IndexError, AttributeError, StopIteration) as problem:
+            raise NotLowered(f"arguments not foreseen ({type(problem).__name__}: {problem})") from problem
+
+    def _realise_arguments(self, node: Node) -> None:
+        """A window reads each element several times: compute it once when that is dear."""
+        for name in references(list(node.args)):
+            value = self.values[name]
+            if isinstance(value, Tensor) and not value.buffer and self._weight(value) > 8:
+                self.values[name] = self.c.realise(value, name)
+
+    def _weight(self, value: Tensor) -> int:
+        index = [ix(self.c.arena.var("p", s)) for s in value.shape]
+        return weight([value.at(index)])
+
+    def _label(self, node: Node, value: Any) -> None:
+        if isinstance(value, Tensor) and not value.buffer and not value.label:
+            value.label = node.name
+
+    def _keep(self, node: Node, kind: str, value: Any) -> None:
+        """Keep a value in memory when several places would compute it again."""
+        depth = 1 + max((self.depth.get(name, 0) for name in references(list(node.args))), default=0)
+        self.depth[node.name] = depth
+        if not isinstance(value, Tensor) or value.buffer or kind in VIEWS:
+            return
+        if (self.users.get(node.name, 0) > 1 and self._weight(value) > 4) or depth > DEEP:
+            self.values[node.name] = self.c.realise(value, node.name)
+            self.values[node.name].label = node.name
+            self.depth[node.name] = 0
+
+    def _resolve(self, arg: Any) -> Any:
+        if isinstance(arg, dict):
+            if "node" in arg:
+                return self.values[arg["node"]]
+            if "size" in arg:
+                size = self.reader.read(arg["size"])
+                return size.value if size.value is not None else self._hinted(size)
+            if "float" in arg:
+                return float(arg["float"])
+            return arg.get("dtype")
+        if isinstance(arg, (list, tuple)):
+            return [self._resolve(a) for a in arg]
+        return arg
+
+    def _hinted(self, size: Ix) -> Ix:
+        for name, text in self.reader.derived.items():
+            if name not in self.c.hints:
+                scope = {"min": min, "max": max, **self.c.hints}
+                self.c.hints[name] = int(eval(text, {"__builtins__": {}}, scope))
+        evaluate(size, self.c.hints)
+        return size
+
+    # ------------------------------------------------------------ library calls
+
+    def _library(self, node: Node, reason: str) -> None:
+        self.out.library[node.name] = reason
+        call = Call(node, reason)
+        kind = short(node.op)
+        place = BIASED.get(kind)
+        bias = None
+        args = list(node.args)
+        if place is not None and self.epilogue and len(args) > place and args[place] is not None:
+            if self._feeds_kernel(node.name):
+                bias, args[place] = args[place], None
+        call.node = Node(name=node.name, op=node.op, args=tuple(args), kwargs=node.kwargs, outs=node.outs,
+                         module=node.module)  # fmt: skip
+        call.refs = {n: self.ensure(n) for n in references([*args, *node.kwargs.values()])}
+        self.out.calls.append(call)
+        results = []
+        for number, meta in enumerate(node.outs):
+            name = self.c.unique(node.name if len(node.outs) == 1 and not _many(node) else f"{node.name}_{number}")
+            call.outputs.append(name)
+            if meta is None:
+                results.append(None)
+                continue
+            self.out.metas[name] = meta
+            results.append(self.c.stored(name, meta.dtype, self.c.shape(meta)))
+        value: Any = tuple(results) if _many(node) or len(results) > 1 else results[0]
+        if bias is not None:
+            value = self._add_bias(node, value, self.values[bias["node"]])
+        self.values[node.name] = value
+
+    def _feeds_kernel(self, name: str) -> bool:
+        """Some reader of the value (through views) is written in HIP, so the bias costs nothing there."""
+        for node in self.graph.nodes:
+            if name in references([*node.args, *node.kwargs.values()]):
+                kind = short(node.op)
+                if kind in VIEWS:
+                    if self._feeds_kernel(node.name):
+                        return True
+                elif kind not in HEAVY and node.op in TABLE:
+                    return True
+        return False
+
+    def _add_bias(self, node: Node, value: Tensor, bias: Tensor) -> Tensor:
+        """The bias joins the kernel that reads the product."""
+        channel = value.rank - 1 if short(node.op) == "linear" else value.rank - int(short(node.op)[4]) - 1
+        shaped = views.remap(self.c, bias, [s if k == channel else ONE for k, s in enumerate(value.shape)],
+                             lambda i: [i[channel]])  # fmt: skip
+        out = self.c.map(lambda a, b: self.c.arena.binary("+", a, b), value, shaped, dtype=value.dtype, shape=value.shape)
+        out.label = f"{node.name}_bias"
+        return out
+
+    def ensure(self, name: str) -> str:
+        """The plan's name for a tensor a library call reads, making a view or a kernel for it."""
+        value = self.values[name]
+        if isinstance(value, (tuple, list)):
+            raise NotLowered("a tuple as an argument")
+        if value.buffer:
+            return str(value.buffer)
+        view = self.plan_views.get(name) or self._plan_view(name)
+        if view is not None:
+            return view
+        kept = self.c.realise(value, name)
+        self.values[name] = kept
+        self.out.metas.setdefault(kept.buffer, self._meta_of(name))
+        return kept.buffer
+
+    def _meta_of(self, name: str) -> Meta:
+        node = self.nodes[name]
+        meta = node.outs[0]
+        assert meta is not None
+        return meta
+
+    def _plan_view(self, name: str) -> str | None:
+        """Transposes and selections stay views in the plan; anything that would copy becomes a kernel."""
+        node = self.nodes.get(name)
+        if node is None or short(node.op) not in ("transpose", "permute", "t", "unsqueeze", "select", "slice", "view"):
+            return None
+        source = node.args[0]["node"]
+        inner = self.values[source]
+        kind = short(node.op)
+        if kind == "view" and not (isinstance(inner, Tensor) and inner.buffer):
+            return None
+        if not isinstance(inner, Tensor) or self._weight(inner) > 2 and self.users.get(source, 0) < 1:
+            return None
+        base = self.ensure(source)
+        text = _view_text(kind, base, [self._resolve(a) for a in node.args[1:]])
+        unique = self.c.unique(f"{name}_view")
+        self.out.views.append(View(unique, text, base))
+        self.out.metas[unique] = self._meta_of(name)
+        self.plan_views[name] = unique
+        return unique
+
+    # ------------------------------------------------------------ outputs
+
+    def _finish(self) -> None:
+        returned: set[str] = set()
+        for name in references(self.graph.output):
+            if name not in self.out.outputs:
+                self.out.outputs[name] = self._output(name, returned)
+                returned.add(self.out.outputs[name])
+        for mutation in self.graph.mutations:
+            value = self.values[mutation.node]
+            buffer = next((i.name for i in self.graph.inputs if i.access == mutation.access), "")
+            target = self.out.tensors.get(buffer)
+            if target is None:
+                raise ValueError(f"{mutation.access} is written but never read")
+            item = Item(self.c.unique(f"new_{buffer.removeprefix('b_')}"), "pw", target.meta.dtype, value.shape,
+                        self.c.cast(value, target.meta.dtype).at, node=mutation.node, target=buffer)  # fmt: skip
+            self.c.items.append(item)
+
+    def _output(self, name: str, returned: set[str]) -> str:
+        value = self.values[name]
+        self.c.origin = name
+        mine = isinstance(value, Tensor) and value.buffer and value.buffer not in self.out.tensors
+        if mine and value.buffer not in returned:
+            return str(value.buffer)
+        fresh = self.c.tensor(value.dtype, value.shape, value.at)
+        kept = self.c.realise(fresh, name)
+        return kept.buffer
+
+
+def _many(node: Node) -> bool:
+    return short(node.op) in ("split", "chunk", "unbind", "split_with_sizes", "unsafe_split", "tensor_split")
+
+
+def _users(graph: Graph) -> dict[str, int]:
+    """How many operators read each value, looking through views; outputs and buffer updates count."""
+    direct: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        for name in set(references([*node.args, *node.kwargs.values()])):
+            direct.setdefault(name, []).append(node)
+    returned = list(references(graph.output)) + [m.node for m in graph.mutations]
+    counts: dict[str, int] = {}
+    for node in reversed(graph.nodes):
+        total = returned.count(node.name)
+        for user in direct.get(node.name, []):
+            total += counts.get(user.name, 0) if short(user.op) in VIEWS else 1
+        counts[node.name] = total
+    return counts
+
+
+def _view_text(kind: str, base: str, args: Iterable[Any]) -> str:
+    listed = list(args)
+    if kind == "slice":
+        dim, start, end, step = [*listed, *[None] * (4 - len(listed))]
+        stop = "" if end is None or (isinstance(end, int) and end >= 1 << 62) else str(end)
+        first = "" if not start else str(start)
+        inner = f"{first}:{stop}" + (f":{step}" if step not in (None, 1) else "")
+        return f"{base}[{', '.join([':'] * int(dim or 0) + [inner])}]"
+    spelled = ", ".join(f"({', '.join(map(str, a))})" if isinstance(a, list) else str(a) for a in listed)
+    return f"{base}.{kind}({spelled})"

@@ -1,0 +1,225 @@
+"""The launch plan: steps in order, allocations, launches and library calls, as program text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hipwright.engine.emit import cname
+from hipwright.engine.graph import short
+from hipwright.engine.index import Ix, product, strides, to_python
+from hipwright.engine.lower.core import Call
+from hipwright.engine.lowering import Lowered, View
+from hipwright.engine.schedule import Group
+from hipwright.engine.templates.base import Kernel
+
+FUNCTIONAL = {"linear", "conv1d", "conv2d", "conv3d", "scaled_dot_product_attention", "conv_transpose1d",
+              "conv_transpose2d", "conv_transpose3d", "bilinear"}  # fmt: skip
+TORCH = {"mm", "bmm", "addmm", "baddbmm", "matmul", "einsum", "dot", "mv"}
+FLAT_RESULT = {"mm", "bmm", "addmm", "baddbmm", "dot", "mv"}
+PYTHON_NAMES = {"lambda", "in", "is", "not", "and", "or", "if", "else", "for", "def", "pass", "None", "True", "False",
+                "self", "torch", "F", "nn", "math", "min", "max", "len", "range", "int", "float", "bool", "abs", "sum",
+                "round", "tuple", "cdiv", "zip", "enumerate", "reversed", "next_pow2", "from", "import", "return",
+                "with", "as", "knob", "HIP"}  # fmt: skip
+
+
+@dataclass(eq=False)
+class Step:
+    """One line group of the plan: a kernel, a library call or a view."""
+
+    what: Group | Call | View
+    reads: set[str]
+    provides: set[str]
+    number: int
+    waits: set[int] = field(default_factory=set)
+
+
+def order(steps: Sequence[Step]) -> list[Step]:
+    """A stable topological order. Raises RuntimeError on a cycle."""
+    left, done, out = list(steps), set[str](), []
+    made = {name for step in steps for name in step.provides}
+    finished: set[int] = set()
+    while left:
+        ready = next((s for s in left if not (s.reads & made) - done - s.provides and s.waits <= finished), None)
+        if ready is None:
+            raise RuntimeError("the plan has a cycle")
+        left.remove(ready)
+        done |= ready.provides
+        finished.add(ready.number)
+        out.append(ready)
+    return out
+
+
+class PlanWriter:
+    """Writes `def forward`."""
+
+    def __init__(self, lowered: Lowered, parameters: Sequence[str]) -> None:
+        self.lowered = lowered
+        self.graph = lowered.graph
+        self.parameters = parameters
+        self.lines: list[str] = []
+        self.names: dict[str, str] = {}
+        self._taken: set[str] = set(parameters)
+
+    def name(self, buffer: str) -> str:
+        """The plan's name of a tensor: a local, an input or self.…"""
+        if buffer in self.names:
+            return self.names[buffer]
+        tensor = self.lowered.tensors.get(buffer)
+        if tensor is not None and tensor.kind != "input":
+            self.names[buffer] = self_path(tensor.access)
+        elif tensor is not None and tensor.access.isidentifier():
+            self.names[buffer] = tensor.access
+        else:
+            self.names[buffer] = self._local(cname(buffer))
+        return self.names[buffer]
+
+    def _local(self, name: str) -> str:
+        candidate = f"{name}_" if name in PYTHON_NAMES else name
+        count = 1
+        while candidate in self._taken:
+            count += 1
+            candidate = f"{name}_{count}"
+        self._taken.add(candidate)
+        return candidate
+
+    # ------------------------------------------------------------ steps
+
+    def inputs(self, read_by_kernels: set[str]) -> None:
+        """Contiguous inputs for the kernels, which index them row-major."""
+        for buffer, tensor in self.lowered.tensors.items():
+            if buffer in read_by_kernels and tensor.kind == "input":
+                self.lines.append(f"{self.name(buffer)} = {tensor.access}.contiguous()")
+            elif tensor.kind == "input" and not tensor.access.isidentifier():
+                self.lines.append(f"{self.name(buffer)} = {tensor.access}")
+            elif buffer in read_by_kernels and not _row_major(tensor.meta.shape, tensor.meta.stride):
+                path = self.name(buffer)
+                self.names[buffer] = self._local(cname(buffer))
+                self.lines.append(f"{self.names[buffer]} = {path}.contiguous()")
+
+    def view(self, view: View) -> None:
+        """A view for a library call."""
+        self.lines.append(f"{self.name(view.name)} = {view.text.replace(view.source, self.name(view.source), 1)}")
+
+    def call(self, call: Call, read_by_kernels: set[str]) -> None:
+        """A library call."""
+        node = call.node
+        kind = short(node.op)
+        args = ", ".join(
+            [self.spell(a, call.refs) for a in _trimmed(node.args)]
+            + [f"{k}={self.spell(v, call.refs)}" for k, v in node.kwargs.items()]
+        )
+        if kind in FUNCTIONAL and node.op.endswith((".default", ".padding", ".input")):
+            target = f"F.{kind}"
+        elif kind in TORCH:
+            target = f"torch.{kind}"
+        else:
+            target = f"torch.ops.{node.op}"
+        results = [self.name(o) for o in call.outputs]
+        self.lines.append(f"{', '.join(results)} = {target}({args})")
+        for output, local in zip(call.outputs, results, strict=True):
+            if output in read_by_kernels and kind not in FLAT_RESULT:
+                self.lines.append(f"{local} = {local}.contiguous()")
+
+    def spell(self, arg: Any, refs: Mapping[str, str]) -> str:
+        """An argument as plan text."""
+        if isinstance(arg, dict):
+            if "node" in arg:
+                return self.name(refs[arg["node"]])
+            if "size" in arg:
+                return str(arg["size"])
+            if "float" in arg:
+                return {"inf": "math.inf", "-inf": "-math.inf"}.get(arg["float"], "math.nan")
+            return f"torch.{arg['dtype']}"
+        if isinstance(arg, (list, tuple)):
+            return f"[{', '.join(self.spell(a, refs) for a in arg)}]"
+        if isinstance(arg, str) and arg.startswith("torch."):
+            return arg
+        return repr(arg)
+
+    def launch(self, kernel: Kernel, group: Group, allocate: Mapping[str, tuple[list[Ix], str]]) -> None:
+        """Allocations of what a kernel writes, and its launch."""
+        for buffer in kernel.writes:
+            if buffer in allocate:
+                shape, dtype = allocate[buffer]
+                sizes = ", ".join(to_python(s) for s in shape)
+                comma = "," if len(shape) == 1 else ""
+                self.lines.append(f"{self.name(buffer)} = torch.empty(({sizes}{comma}), dtype=torch.{dtype})")
+        grid = kernel.grid.format(total=to_python(product(group.space)), rows=to_python(product(group.outer)
+                                  if group.kind != "scan" else product(_kept(group))))  # fmt: skip
+        arguments = ", ".join(self.name(a) if a in self.known_buffers else a for a in kernel.arguments)
+        self.lines.append(f"{kernel.name}[{grid}, {kernel.block}]({arguments})")
+
+    @property
+    def known_buffers(self) -> set[str]:
+        """Everything that is a tensor rather than a size."""
+        return set(self.lowered.tensors) | set(self.lowered.metas) | {i.name for i in self.lowered.items}
+
+    # ------------------------------------------------------------ the whole
+
+    def finish(self) -> str:
+        """The function's text."""
+        returned = _returned(self.graph.output, {k: self.name(v) for k, v in self.lowered.outputs.items()})
+        self.lines.append(f"return {returned}")
+        head = self._head("\n".join(self.lines))
+        body = "\n".join(f"    {line}" for line in [*head, *self.lines])
+        return f"def forward({', '.join(['self', *self.parameters])}):\n{body}\n"
+
+    def _head(self, body: str) -> list[str]:
+        """Sizes and shape guards."""
+        derived = self.lowered.context.reader.derived
+        used = set(re.findall(r"\w+", body + " ".join(self.graph.guards)))
+        wanted = {name for name in derived if name in used}
+        for name in wanted:
+            used |= set(re.findall(r"\w+", derived[name]))
+        out = [f"{s.name} = {s.access}" for s in self.graph.symbols if s.name in used]
+        fixed: dict[str, list[str]] = {}
+        for guard in self.graph.guards:
+            fixed.setdefault(guard.split(".")[0].split("[")[0], []).append(guard)
+        for conditions in fixed.values():
+            out.append(f'assert {" and ".join(conditions)}, "the kernels are written for these sizes"')
+        return out + [f"{name} = {text}" for name, text in derived.items() if name in wanted]
+
+
+def _kept(group: Group) -> list[Ix]:
+    (member,) = group.members
+    d = member.item.dims[0]
+    return [s for k, s in enumerate(group.space) if k != d]
+
+
+def self_path(access: str) -> str:
+    """`self.net.0.weight` -> `self.net[0].weight`."""
+    return re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", access)
+
+
+def _trimmed(args: Sequence[Any]) -> list[Any]:
+    out = list(args)
+    while len(out) > 1 and out[-1] is None:
+        out.pop()
+    return out
+
+
+def _row_major(shape: Sequence[Any], stride: Sequence[Any]) -> bool:
+    if any(isinstance(s, str) for s in (*shape, *stride)):
+        return False
+    from hipwright.engine.index import ix
+
+    expected = [s.value for s in strides([ix(int(n)) for n in shape])]
+    return all(n == 1 or a == b for n, a, b in zip(shape, expected, stride, strict=True))
+
+
+def _returned(output: Any, names: Mapping[str, str]) -> str:
+    if isinstance(output, dict):
+        if "node" in output:
+            return names[output["node"]]
+        if "tuple" in output:
+            inner = [_returned(o, names) for o in output["tuple"]]
+            return f"({', '.join(inner)}{',' if len(inner) == 1 else ''})"
+        if "map" in output:
+            return "{" + ", ".join(f"{k!r}: {_returned(v, names)}" for k, v in output["map"]) + "}"
+        return str(output.get("size", output))
+    if isinstance(output, (list, tuple)):
+        return f"[{', '.join(_returned(o, names) for o in output)}]"
+    return repr(output)

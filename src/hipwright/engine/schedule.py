@@ -1,0 +1,275 @@
+"""Items become groups; a group becomes one kernel.
+
+A group has an iteration space: `space` with the reduced dimensions `dims`. Its members are reductions over that space,
+elementwise values on all of it, and values with one element per row. A member may read another member only at the
+position that the same thread computes, so that nothing crosses threads but the reductions themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hipwright.engine.expr import E, walk
+from hipwright.engine.index import ONE, Ix, Var, flatten, ix, product, reindex
+from hipwright.engine.lower.core import Context, Item
+
+FULL, ROW = "full", "row"
+
+
+@dataclass(eq=False)
+class Member:
+    """An item placed in a group: its expression there, where it lies, and its natural position."""
+
+    item: Item
+    role: str  # "red", FULL or ROW
+    value: E
+    position: Ix
+
+
+@dataclass(eq=False)
+class Group:
+    """One kernel to be."""
+
+    number: int
+    space: list[Ix]
+    dims: tuple[int, ...]
+    items: list[Item] = field(default_factory=list)
+    members: list[Member] = field(default_factory=list)
+    variables: list[Var] = field(default_factory=list)
+    kind: str = "fused"  # or "scan"
+
+    @property
+    def outer(self) -> list[Ix]:
+        """Sizes of the kept dimensions."""
+        return [s for k, s in enumerate(self.space) if k not in self.dims]
+
+    @property
+    def inner(self) -> list[Ix]:
+        """Sizes of the reduced dimensions."""
+        return [self.space[k] for k in self.dims]
+
+
+class Scheduler:
+    """Greedy fusion in program order: a group takes an item when spaces agree and no cycle arises."""
+
+    def __init__(self, context: Context, external: dict[str, set[str]], fuse: bool = True) -> None:
+        self.c = context
+        self.fuse = fuse
+        self.groups: list[Group] = []
+        self.home: dict[str, Group] = {}
+        self.reads: dict[str, set[str]] = {}
+        self.external = external  # library call or view -> the names it reads
+
+    def add(self, item: Item) -> Group:
+        """Place one item; producers have been placed before."""
+        self.reads[item.name] = self._item_reads(item)
+        for group in self._candidates(item):
+            if self.fuse and self._try(group, item):
+                self.home[item.name] = group
+                return group
+        group = Group(len(self.groups), list(item.space), item.dims if item.kind != "pw" else ())
+        group.kind = "scan" if item.kind == "scan" else "fused"
+        members = self._place(group, [item])
+        if members is None:
+            raise RuntimeError(f"{item.name} reads itself")
+        group.items, group.members = [item], members
+        self.groups.append(group)
+        self.home[item.name] = group
+        return group
+
+    def _item_reads(self, item: Item) -> set[str]:
+        index = [ix(self.c.arena.var("p", s)) for s in item.space]
+        return {e.attr[0] for e in walk([item.body(index)]) if e.op == "load"}
+
+    def _candidates(self, item: Item) -> list[Group]:
+        if item.kind == "scan":
+            return []
+        found: list[Group] = []
+        producers = {self.home[r].number for r in self.reads[item.name] if r in self.home}
+        found += [self.groups[n] for n in sorted(producers, reverse=True)]
+        for group in reversed(self.groups):
+            if group not in found and self._shares(group, item):
+                found.append(group)
+        return [g for g in found if g.kind == "fused"]
+
+    def _shares(self, group: Group, item: Item) -> bool:
+        """The same input is read by both over the same space."""
+        if product(group.space) != product(item.space) and product(group.outer) != product(item.space):
+            return False
+        mine = self.reads[item.name]
+        return any(mine & self.reads[other.name] for other in group.items)
+
+    # ------------------------------------------------------------ placing
+
+    def _try(self, group: Group, item: Item) -> bool:
+        shaped = self._reshaped(group, item)
+        if shaped is None or self._cycle(group, item) or self._hazard(group, item):
+            return False
+        members = self._place(shaped, [*group.items, item])
+        if members is None:
+            return False
+        group.space, group.dims, group.variables = shaped.space, shaped.dims, shaped.variables
+        group.items.append(item)
+        group.members = members
+        return True
+
+    def _reshaped(self, group: Group, item: Item) -> Group | None:
+        """The group's space once it holds the item, or None when they do not agree."""
+        if item.kind == "red":
+            if group.dims:
+                same_outer = product(group.outer) == product(item.shape)
+                same_inner = product(group.inner) == product([item.space[d] for d in item.dims])
+                return Group(group.number, group.space, group.dims) if same_outer and same_inner else None
+            whole = product(item.space)
+            if any(product(member.space) != whole for member in group.items):
+                return None
+            return Group(group.number, list(item.space), item.dims)
+        if product(item.space) in (product(group.space), product(group.outer)):
+            return Group(group.number, group.space, group.dims)
+        return None
+
+    def _cycle(self, group: Group, item: Item) -> bool:
+        """Would the item make the group depend on itself through something outside it?"""
+        outside = [name for name in self.reads[item.name] if self.home.get(name) is not group]
+        return any(self._depends(name, group, set()) for name in outside)
+
+    def _depends(self, name: str, group: Group, seen: set[str]) -> bool:
+        if name in seen:
+            return False
+        seen.add(name)
+        if name in self.home:
+            if self.home[name] is group:
+                return True
+            below: Iterable[str] = {r for item in self.home[name].items for r in self.reads[item.name]}
+        else:
+            below = self.external.get(name, ())
+        return any(self._depends(other, group, seen) for other in below)
+
+    def _hazard(self, group: Group, item: Item) -> bool:
+        """A module buffer is overwritten by the item (or the group) and read by the other."""
+        written = {i.target for i in (*group.items, item) if i.target}
+        if not written:
+            return False
+        readers = [i for i in (*group.items, item) if self.reads[i.name] & written]
+        return any(i.target not in self.reads[i.name] for i in readers)
+
+    def _place(self, group: Group, items: Sequence[Item]) -> list[Member] | None:
+        """Every item's expression over the group's variables, members read in place; None if one cannot be."""
+        group.variables = [self.c.arena.var("v", s) for s in group.space]
+        full = [ix(v) for v in group.variables]
+        kept = [full[k] for k in range(len(full)) if k not in group.dims]
+        reduced = [full[k] for k in group.dims]
+        placed: dict[str, Member] = {}
+        for item in items:
+            member = self._member(group, item, full, kept, reduced)
+            if member is None:
+                return None
+            value = self._resolve(member.value, placed)
+            if value is None:
+                return None
+            placed[item.name] = Member(item, member.role, value, member.position)
+        return list(placed.values())
+
+    def _member(self, group: Group, item: Item, full: list[Ix], kept: list[Ix], reduced: list[Ix]) -> Member | None:
+        if item.kind in ("red", "scan"):
+            if list(item.space) == group.space and item.dims == group.dims:
+                index = full
+            else:
+                outer = iter(reindex(group.outer, item.shape, kept))
+                inner = iter(reindex(group.inner, [item.space[d] for d in item.dims], reduced))
+                index = [next(inner) if k in item.dims else next(outer) for k in range(len(item.space))]
+            if item.kind == "scan":
+                return Member(item, FULL, item.body(index), flatten(item.space, index))
+            row = [i for k, i in enumerate(index) if k not in item.dims]
+            return Member(item, "red", item.body(index), flatten(item.shape, row))
+        whole = product(item.space) == product(group.space)
+        index = reindex(group.space, item.space, full) if whole else reindex(group.outer, item.space, kept)
+        index = [i if s != ONE else ix(0) for i, s in zip(index, item.space, strict=True)]
+        return Member(item, FULL if whole else ROW, item.body(index), flatten(item.space, index))
+
+    def _resolve(self, value: E, placed: dict[str, Member]) -> E | None:
+        """Loads of members become their expressions; a load elsewhere in a member is refused."""
+        failed = False
+
+        def on_load(e: E) -> E | None:
+            nonlocal failed
+            buffer, position, dtype = e.attr
+            member = placed.get(buffer)
+            if member is None:
+                return None
+            if position != member.position:
+                failed = True
+                return None
+            if member.role == "red":
+                return self.c.arena.make("row", (), e.ctype, buffer)
+            return self._as_stored(member, dtype)
+
+        (resolved,) = self.c.arena.rewrite([value], lambda atom: None, on_load)
+        return None if failed else resolved
+
+    def _as_stored(self, member: Member, dtype: str) -> E:
+        """A member's value as a reader of the stored tensor would see it (half rounds)."""
+        return member.value
+
+
+def collapse(c: Context, group: Group) -> None:
+    """Merge neighbouring dimensions that every access walks as one (rewrites the members in place)."""
+    lists = [[k for k in range(len(group.space)) if k not in group.dims], list(group.dims)]
+    changed = True
+    while changed:
+        changed = False
+        for members in lists:
+            for first, second in zip(members, members[1:], strict=False):
+                if _merge(c, group, first, second):
+                    _drop(group, first)
+                    lists = [[k for k in range(len(group.space)) if k not in group.dims], list(group.dims)]
+                    changed = True
+                    break
+            if changed:
+                break
+
+
+def _drop(group: Group, k: int) -> None:
+    del group.space[k], group.variables[k]
+    group.dims = tuple(d - (d > k) for d in group.dims if d != k)
+
+
+def _merge(c: Context, group: Group, first: int, second: int) -> bool:
+    a, b = group.variables[first], group.variables[second]
+    values = [m.value for m in group.members]
+    for p in _all_indices(values, [m.position for m in group.members]):
+        if not _walks_as_one(p, a, b, group.space[second]):
+            return False
+    size = group.space[first] * group.space[second]
+    merged = c.arena.var("v", size)
+    table = {a: ix(0), b: ix(merged)}
+    new = c.arena.rewrite(values, lambda atom: table.get(atom), lambda e: None)
+    from hipwright.engine.index import replace
+
+    for member, value in zip(group.members, new, strict=True):
+        member.value = value
+        member.position = replace(member.position, lambda atom: table.get(atom))
+    group.space[second], group.variables[second] = size, merged
+    return True
+
+
+def _all_indices(values: Sequence[E], extra: Sequence[Ix]) -> Iterable[Ix]:
+    from hipwright.engine.expr import indices
+
+    yield from extra
+    for e in walk(values):
+        yield from indices(e)
+
+
+def _walks_as_one(p: Ix, a: Var, b: Var, size: Ix) -> bool:
+    """p = size * q * a + q * b + rest, with neither variable in q or rest."""
+    left, right = {}, {}
+    for mono, k in p.terms.items():
+        hits = [atom for atom in mono if atom in (a, b)]
+        if any(atom not in (a, b) and {a, b} & ix(atom).atoms() for atom in mono) or len(hits) > 1:
+            return False
+        if hits:
+            rest = tuple(atom for atom in mono if atom not in (a, b))
+            (left if hits[0] == a else right)[rest] = k
+    return Ix(left) == Ix(right) * size

@@ -1,0 +1,1 @@
+"""Kernel templates: one file per shape of parallelism."""

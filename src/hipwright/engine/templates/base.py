@@ -1,0 +1,185 @@
+"""What all templates share: parameters, index types, variable names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hipwright.engine.emit import Emitter, cname
+from hipwright.engine.expr import STORAGE, E, indices, walk
+from hipwright.engine.index import Atom, Ind, Ix, Sym, Var, divide, ix, modulo, product, replace, strides, to_c
+from hipwright.engine.lower.core import Context
+from hipwright.engine.schedule import Group, Member
+
+INT_LIMIT = 1 << 30
+
+
+@dataclass(eq=False)
+class Kernel:
+    """A finished kernel: its text, and how the plan launches it."""
+
+    name: str
+    text: str
+    grid: str
+    block: str
+    arguments: list[str] = field(default_factory=list)  # buffers and sizes, in order
+    used: set[tuple[str, str]] = field(default_factory=set)
+    knobs: set[str] = field(default_factory=set)
+    reads: list[str] = field(default_factory=list)
+    writes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Need:
+    """Which members must reach memory, and where: {item name: (buffer, dtype)}."""
+
+    stores: dict[str, tuple[str, str]]
+    dtypes: dict[str, str]
+    numels: dict[str, Ix]
+
+
+class Body:
+    """Builds one kernel for a group."""
+
+    def __init__(self, context: Context, group: Group, name: str, need: Need) -> None:
+        self.c = context
+        self.group = group
+        self.name = name
+        self.need = need
+        values = [m.value for m in group.members]
+        self.loads = sorted({e.attr[0] for e in walk(values) if e.op == "load"})
+        self.stored = [m for m in group.members if m.item.name in need.stores]
+        self.index_type = "int" if self._fits() else "long"
+        self.emit = Emitter(self._read, self._row, self.index_type)
+        self.rows: dict[str, str] = {}
+        self.pointers = self._pointer_names()
+        self.taken_symbols = self._symbols(values)
+        self.emit.taken |= set(self.pointers.values()) | set(self.taken_symbols)
+        self.knobs: set[str] = set()
+
+    def _fits(self) -> bool:
+        sizes = [product(self.group.space)] + [self.need.numels[b] for b in self.loads if b in self.need.numels]
+        sizes += [self.need.numels[self.need.stores[m.item.name][0]] for m in self.stored]
+        return all(self.c.hint(s) < INT_LIMIT for s in sizes)
+
+    def _pointer_names(self) -> dict[str, str]:
+        out: dict[str, str] = {}
+        written = [self.need.stores[m.item.name][0] for m in self.stored]
+        for buffer in [*self.loads, *written]:
+            if buffer in out:
+                continue
+            name, count = cname(buffer), 1
+            while name in out.values():
+                count += 1
+                name = f"{cname(buffer)}_{count}"
+            out[buffer] = name
+        return out
+
+    def _symbols(self, values: Sequence[E]) -> list[str]:
+        found: set[str] = set()
+        texts: list[Ix] = [*self.group.space, *(m.position for m in self.group.members)]
+        for e in walk(values):
+            texts += indices(e)
+        for p in texts:
+            for atom in p.atoms():
+                if isinstance(atom, Sym):
+                    found.add(atom.name)
+                elif isinstance(atom, Var) and atom.size is not None:
+                    found |= {a.name for a in atom.size.atoms() if isinstance(a, Sym)}
+        return sorted(found)
+
+    def _read(self, e: E, position: str) -> str:
+        return f"{self.pointers[e.attr[0]]}[{position}]"
+
+    def _row(self, name: str) -> str:
+        return self.rows[name]
+
+    # ------------------------------------------------------------ text
+
+    def parameters(self) -> str:
+        """The kernel's parameter list."""
+        written = {self.need.stores[m.item.name][0] for m in self.stored}
+        out = []
+        for buffer, name in self.pointers.items():
+            kind = STORAGE[self.need.dtypes[buffer]]
+            out.append(f"{kind}* {name}" if buffer in written else f"const {kind}* {name}")
+        return ", ".join(out + [f"{self.index_type} {s}" for s in self.taken_symbols])
+
+    def store(self, member: Member, value: str, position: str) -> str:
+        """A store statement; half types convert."""
+        buffer, dtype = self.need.stores[member.item.name]
+        if dtype in ("float16", "bfloat16"):
+            value = f"{STORAGE[dtype]}({value})"
+        return f"{self.pointers[buffer]}[{position}] = {value};"
+
+    def finish(self, grid: str, block: str, comment: str, lines: Sequence[str], bounds: str) -> Kernel:
+        """Wrap the body into an entry kernel."""
+        text = (
+            f"// {comment}\n"
+            f'extern "C" __global__ void __launch_bounds__({bounds}) {self.name}(\n'
+            f"    {self.parameters()}) {{\n" + "\n".join(lines) + "\n}\n"
+        )
+        arguments = [*self.pointers, *self.taken_symbols]
+        written = [self.need.stores[m.item.name][0] for m in self.stored]
+        return Kernel(self.name, text, grid, block, arguments, self.emit.used, self.knobs, list(self.loads), written)
+
+    def name_variables(self, which: Sequence[int], prefix: str, flat: str) -> tuple[dict[Var, Ix], list[str]]:
+        """Loop variables from one flat counter: (renaming, statements that split the counter)."""
+        sizes = [self.group.space[k] for k in which]
+        variables = [self.group.variables[k] for k in which]
+        if len(which) == 1:
+            return {variables[0]: ix(Var(flat, sizes[0]))}, []
+        table: dict[Var, Ix] = {}
+        lines = []
+        counter = ix(Var(flat, product(sizes)))
+        for number, (variable, step) in enumerate(zip(variables, strides(sizes), strict=True)):
+            new = Var(f"{prefix}{number}", sizes[number])
+            quotient = divide(counter, step)
+            value = modulo(quotient, sizes[number]) if number else quotient
+            lines.append(f"const {self.index_type} {new.name} = {to_c(value)};".replace("= (", "= ").replace(");", ";")
+                         if False else f"const {self.index_type} {new.name} = {_bare(to_c(value))};")  # fmt: skip
+            table[variable] = ix(new)
+        return table, lines
+
+    def rename(self, table: Mapping[Var, Ix]) -> None:
+        """Write the members over the new variables."""
+
+        def atom(a: Atom) -> Ix | None:
+            return table.get(a) if isinstance(a, Var) else None
+
+        members = self.group.members
+        values = self.c.arena.rewrite([m.value for m in members], atom, lambda e: None)
+        for member, value in zip(members, values, strict=True):
+            member.value = value
+            member.position = replace(member.position, atom)
+
+
+def _bare(text: str) -> str:
+    """Without one pair of parentheses around everything."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for k, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if depth == 0 and k < len(text) - 1:
+            return text
+    return text[1:-1]
+
+
+def depends(e: E, names: set[str], memo: dict[int, bool]) -> bool:
+    """Does e use one of the variables?"""
+    if e.id not in memo:
+        memo[e.id] = any(
+            isinstance(a, Var) and a.name in names for p in indices(e) for a in p.atoms() if not isinstance(a, Ind)
+        ) or any(depends(a, names, memo) for a in e.args)
+    return memo[e.id]
+
+
+def fused(group: Group) -> str:
+    """The operators a kernel holds, for its comment."""
+    names: list[str] = []
+    for item in group.items:
+        for label in [item.node, *(e.label for m in group.members if m.item is item for e in walk([m.value]) if e.label)]:
+            if label and label not in names:
+                names.append(label)
+    return ", ".join(names)

@@ -1,0 +1,297 @@
+"""The engine's face: write a program for a graph, say what may vary, explain what became of each node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from hipwright.engine.graph import Graph, Meta, Symbol, references, short
+from hipwright.engine.helpers import RESERVED, prelude
+from hipwright.engine.index import Ix, product
+from hipwright.engine.knobs import KNOBS, Choice, Value
+from hipwright.engine.lower.core import Call
+from hipwright.engine.lowering import Lowered, Lowering, View
+from hipwright.engine.plan import PlanWriter, Step, order
+from hipwright.engine.schedule import Group, Scheduler, collapse
+from hipwright.engine.templates.base import Body, Kernel, Need, fused
+from hipwright.engine.templates.elementwise import elementwise
+from hipwright.engine.templates.rows import rows
+from hipwright.engine.templates.scan import scan
+from hipwright.records import Program
+
+MAPPINGS = ("block", "lanes", "columns")
+LONG_ROW, MANY_ROWS, BIG = 1024, 64, 1 << 20
+
+
+def write(graph: Graph, choices: Mapping[str, Value] | None = None) -> Program:
+    """A program for the graph. Pure and deterministic; choices that do not apply are ignored.
+
+    When a symbolic size cannot be handled, the program is written for the captured sizes and guards them.
+    """
+    return _built(graph, choices or {}).program()
+
+
+def space(graph: Graph) -> dict[str, Choice]:
+    """What search may vary for this graph; keys are stable."""
+    return _built(graph, {}).space()
+
+
+def explain(graph: Graph, choices: Mapping[str, Value] | None = None) -> dict[str, Any]:
+    """{"kernels": [{name, nodes, mapping}], "library": {node: {op, reason}}, "in_hip": n, "nodes": n, "static": bool}."""
+    return _built(graph, choices or {}).explain()
+
+
+def specialise(graph: Graph) -> Graph:
+    """The same graph for the captured sizes only, guarded."""
+    hints = {s.name: s.hint for s in graph.symbols}
+
+    def fixed(value: Any) -> Any:
+        if isinstance(value, str):
+            return _evaluated(value, hints)
+        if isinstance(value, dict):
+            return _evaluated(value["size"], hints) if "size" in value else value
+        return [fixed(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+    def meta(m: Meta | None) -> Meta | None:
+        return None if m is None else Meta(dtype=m.dtype, shape=tuple(fixed(s) for s in m.shape),
+                                           stride=tuple(fixed(s) for s in m.stride))  # fmt: skip
+
+    def argument(value: Any) -> Any:
+        if isinstance(value, dict) and "size" in value:
+            return _evaluated(value["size"], hints)
+        return [argument(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+    import msgspec
+
+    nodes = tuple(msgspec.structs.replace(n, args=tuple(argument(a) for a in n.args),
+                                          kwargs={k: argument(v) for k, v in n.kwargs.items()},
+                                          outs=tuple(meta(m) for m in n.outs)) for n in graph.nodes)  # fmt: skip
+    inputs = tuple(msgspec.structs.replace(i, meta=meta(i.meta)) for i in graph.inputs)
+    guards = [g for g in graph.guards if not any(re.search(rf"\b{s}\b", g) for s in hints)]
+    guards += [f"{s.access} == {s.hint}" for s in graph.symbols]
+    for tensor in graph.inputs:
+        if tensor.kind == "input":
+            for k, size in enumerate(tensor.meta.shape):
+                text = f"{tensor.access}.shape[{k}] == {fixed(size)}"
+                if isinstance(size, str) and text not in guards:
+                    guards.append(text)
+    empty: tuple[Symbol, ...] = ()
+    return msgspec.structs.replace(graph, nodes=nodes, inputs=inputs, symbols=empty, guards=tuple(guards), dynamic=False)
+
+
+def _evaluated(text: str, hints: Mapping[str, int]) -> int:
+    return int(eval(text, {"__builtins__": {}}, {"min": min, "max": max, **hints}))
+
+
+def _built(graph: Graph, choices: Mapping[str, Value]) -> _Builder:
+    try:
+        builder = _Builder(graph, choices)
+        builder.build()
+    except (ValueError, KeyError, ZeroDivisionError):
+        if not graph.symbols:
+            raise
+        builder = _Builder(specialise(graph), choices)
+        builder.build()
+    return builder
+
+
+class _Builder:
+    """One graph with one set of choices."""
+
+    def __init__(self, graph: Graph, choices: Mapping[str, Value]) -> None:
+        self.graph = graph
+        self.choices = choices
+        self.kernels: list[tuple[Kernel, Group, str]] = []
+        self.structure: dict[str, Choice] = {}
+        self.knobs: set[str] = set()
+        self.names: set[str] = set()
+        self.plan = ""
+
+    def build(self) -> None:
+        """Lower, group, write kernels and plan."""
+        lowered = self.lowered = Lowering(self.graph, self.choices).run()
+        c = lowered.context
+        external = {o: set(call.refs.values()) for call in lowered.calls for o in call.outputs}
+        external |= {v.name: {v.source} for v in lowered.views}
+        scheduler = Scheduler(c, external, bool(self.choices.get("fuse", True)))
+        for item in self._item_order(lowered):
+            scheduler.add(item)
+        writer = PlanWriter(lowered, self.graph.parameters)
+        steps = self._steps(lowered, scheduler)
+        stored = self._stored(lowered, scheduler, steps)
+        read = {r for s in steps if isinstance(s.what, Group) for r in s.reads}
+        writer.inputs(read)
+        for step in order(steps):
+            if isinstance(step.what, Call):
+                writer.call(step.what, read)
+            elif isinstance(step.what, View):
+                writer.view(step.what)
+            else:
+                self._kernel(c, lowered, step.what, stored, writer)
+        self.plan = writer.finish()
+
+    def _item_order(self, lowered: Lowered) -> list[Any]:
+        return lowered.items
+
+    def _steps(self, lowered: Lowered, scheduler: Scheduler) -> list[Step]:
+        steps: list[Step] = []
+        for group in scheduler.groups:
+            reads = {r for item in group.items for r in scheduler.reads[item.name]}
+            steps.append(Step(group, reads, {i.name for i in group.items}, len(steps)))
+        for call in lowered.calls:
+            steps.append(Step(call, set(call.refs.values()), set(call.outputs), len(steps)))
+        for view in lowered.views:
+            steps.append(Step(view, {view.source}, {view.name}, len(steps)))
+        for group in scheduler.groups:  # a buffer is overwritten after everyone has read it
+            for item in group.items:
+                if item.target:
+                    writer = next(s for s in steps if s.what is group)
+                    writer.waits |= {s.number for s in steps if item.target in s.reads and s.what is not group}
+        return steps
+
+    def _stored(self, lowered: Lowered, scheduler: Scheduler, steps: list[Step]) -> set[str]:
+        """Items that must reach memory: read by another step, returned, or kept in a module buffer."""
+        wanted = set(lowered.outputs.values())
+        for step in steps:
+            for name in step.reads:
+                home = scheduler.home.get(name)
+                if home is not None and home is not step.what:
+                    wanted.add(name)
+        return wanted | {i.name for i in lowered.items if i.target}
+
+    def _kernel(self, c: Any, lowered: Lowered, group: Group, stored: set[str], writer: PlanWriter) -> None:
+        members = {m.item.name: m for m in group.members if m.item.name in stored}
+        if not members:
+            return
+        group.members = _live(group, set(members))
+        collapse(c, group)
+        stores = {name: (m.item.target or name, m.item.dtype) for name, m in members.items()}
+        need = Need(stores, self._dtypes(lowered), self._numels(lowered))
+        body = Body(c, group, self._name(lowered, group), need)
+        mapping = self._mapping(c, group, body)
+        if group.kind == "scan":
+            kernel = scan(body)
+        elif group.dims:
+            kernel = rows(body, mapping)
+        else:
+            kernel = elementwise(body, mapping == "vector")
+        allocate = {i.name: (i.shape, i.dtype) for i in group.items if not i.target}
+        self.knobs |= kernel.knobs
+        self.kernels.append((kernel, group, mapping))
+        writer.launch(kernel, group, allocate)
+
+    def _mapping(self, c: Any, group: Group, body: Body) -> str:
+        if group.kind == "scan":
+            return "scan"
+        options, default = self._mapping_options(c, group, body)
+        key = f"map:{body.name}"
+        if len(options) > 1:
+            self.structure[key] = Choice(options=options, default=default)
+        chosen = self.choices.get(key, default)
+        return str(chosen) if chosen in options else default
+
+    def _mapping_options(self, c: Any, group: Group, body: Body) -> tuple[tuple[str, ...], str]:
+        if not group.dims:
+            large = c.hint(product(group.space)) >= BIG
+            return ("scalar", "vector"), "vector" if large else "scalar"
+        count, length = c.hint(product(group.outer)), c.hint(product(group.inner))
+        if len(group.dims) == len(group.space):
+            return ("block",), "block"
+        if len(group.space) - 1 not in group.dims and count >= MANY_ROWS:
+            return MAPPINGS, "columns"
+        return MAPPINGS, "lanes" if length <= LONG_ROW and count >= MANY_ROWS else "block"
+
+    def _dtypes(self, lowered: Lowered) -> dict[str, str]:
+        out = {name: meta.dtype for name, meta in lowered.metas.items()}
+        return out | {i.name: i.dtype for i in lowered.items}
+
+    def _numels(self, lowered: Lowered) -> dict[str, Ix]:
+        c = lowered.context
+        out = {name: product(c.shape(meta)) for name, meta in lowered.metas.items()}
+        return out | {i.name: product(i.shape) for i in lowered.items}
+
+    def _name(self, lowered: Lowered, group: Group) -> str:
+        parts: list[str] = []
+        for label in fused(group).split(", "):
+            bare = re.sub(r"(_default|_\d+)+$", "", label)
+            bare = re.sub(r"[^A-Za-z0-9_]", "_", bare).strip("_")
+            if bare and bare not in parts:
+                parts.append(bare)
+        name = "_".join(parts[:3]) or "kernel"
+        name = name[:60]
+        if name in RESERVED or name[0].isdigit() or name in _IDENTIFIERS:
+            name = f"{name}_kernel"
+        base, count = name, 1
+        while name in self.names:
+            count += 1
+            name = f"{base}_{count}"
+        self.names.add(name)
+        return name
+
+    # ------------------------------------------------------------ results
+
+    def program(self) -> Program:
+        """The program's text and the knobs that differ from their default."""
+        used = {u for kernel, _, _ in self.kernels for u in kernel.used}
+        parts = ["#include <hip/hip_runtime.h>", "#include <hip/hip_fp16.h>", "#include <hip/hip_bf16.h>", ""]
+        helpers = prelude(used)
+        if helpers:
+            parts.append(helpers)
+        parts += [kernel.text for kernel, _, _ in self.kernels]
+        lines = [f"HIP = r'''\n" + "\n".join(parts).rstrip() + "\n'''", ""]
+        knobs = self._knob_values()
+        for name in sorted(self.knobs):
+            default, options, comment = KNOBS[name]
+            lines.append(f"{name} = knob({default}, choices={list(options)})  # {comment}")
+        text = "\n".join([*lines, "", "", self.plan])
+        return Program(text=text, knobs=knobs)
+
+    def _knob_values(self) -> dict[str, int]:
+        chosen = {}
+        for name in sorted(self.knobs):
+            value = self.choices.get(name)
+            if value in KNOBS[name][1] and value != KNOBS[name][0]:
+                chosen[name] = int(value)  # type: ignore[arg-type]
+        return chosen
+
+    def space(self) -> dict[str, Choice]:
+        """Structure first, then knobs."""
+        out = dict(self.structure)
+        if any(short(n.op) in ("linear", "conv1d", "conv2d", "conv3d") for n in self.graph.nodes):
+            out["fuse_bias"] = Choice(options=(True, False), default=True)
+        if len(self.lowered.items) > 1:
+            out["fuse"] = Choice(options=(True, False), default=True)
+        for name in sorted(self.knobs):
+            default, options, _ = KNOBS[name]
+            out[name] = Choice(options=options, default=default, kind="knob")
+        return out
+
+    def explain(self) -> dict[str, Any]:
+        """Which nodes are in which kernel, which stay library, and why."""
+        ops = {n.name: n.op for n in self.graph.nodes}
+        library = {n: {"op": ops[n], "reason": why} for n, why in self.lowered.library.items()}
+        return {
+            "kernels": [{"name": k.name, "nodes": fused(g).split(", "), "mapping": m} for k, g, m in self.kernels],
+            "library": library,
+            "in_hip": len(self.lowered.in_hip),
+            "nodes": len([n for n in self.graph.nodes if n.op != "getitem"]),
+            "static": not self.graph.symbols,
+        }
+
+
+_IDENTIFIERS = {"signal", "index", "kernel", "main", "select", "remove", "write", "read", "open", "close", "pipe"}
+
+
+def _live(group: Group, stored: set[str]) -> list[Any]:
+    """Members whose value reaches memory, directly or as a row value of one that does."""
+    from hipwright.engine.expr import walk
+
+    wanted = set(stored)
+    for member in reversed(group.members):
+        if member.item.name in wanted:
+            wanted |= {e.attr for e in walk([member.value]) if e.op == "row"}
+    return [m for m in group.members if m.item.name in wanted]
+
+
+__all__ = ["explain", "references", "space", "specialise", "write"]
