@@ -1,4 +1,5 @@
 import torch
 
-class Model(torch.nn.Module:
+
+class Model(torch.nn.Module)
     pass

@@ -1,0 +1,121 @@
+"""The file's own inputs at other shapes. Runs in the task host.
+
+A tensor at a new shape is made of get_inputs' own values: sliced where it shrinks, tiled where it grows. Floats beyond
+the original extent come from a draw under another seed, so rows do not repeat; past twice the extent they do. Integers
+and booleans are never invented: an index stays one that the file itself produced. Strides keep their pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from hipwright.task.sizes import Shapes
+
+
+def resize_all(inputs: Sequence[Any], other: Sequence[Any], shapes: Shapes) -> list[Any]:
+    """`inputs` with its tensor leaves resized in order; `other` is a second draw of the same structure."""
+    leaves, fresh = iter(shapes), _tensors(other)
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return resize(value, next(fresh), next(leaves))
+        if isinstance(value, (tuple, list)):
+            return (
+                type(value)(walk(item) for item in value) if type(value) in (tuple, list) else tuple(map(walk, value))
+            )
+        return {key: walk(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+    return [walk(value) for value in inputs]
+
+
+def resize(tensor: torch.Tensor, other: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """One tensor at another shape, as the module says."""
+    if shape == tuple(tensor.shape):
+        return tensor
+    if _overlaps(tensor):
+        return _resize_storage(tensor, shape)
+    out = _like(tensor, shape)
+    if out.numel() == 0 or tensor.numel() == 0:
+        return out.zero_()
+    target = _unexpanded(out)
+    target.copy_(_unexpanded(_tiled(tensor, shape), out))
+    if tensor.is_floating_point() and other.shape == tensor.shape:
+        _refresh(target, _unexpanded(_tiled(other, shape), out), tuple(tensor.shape))
+    return out
+
+
+def _tiled(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    for dim, (old, new) in enumerate(zip(tensor.shape, shape, strict=True)):
+        if new != old:
+            tensor = tensor.index_select(dim, torch.arange(new) % old)
+    return tensor
+
+
+def _refresh(target: torch.Tensor, fresh: torch.Tensor, old: tuple[int, ...]) -> None:
+    for dim, size in enumerate(old):
+        if target.shape[dim] > size:
+            part = (slice(None),) * dim + (slice(size, None),)
+            target[part] = fresh[part]
+
+
+def strides_like(tensor: torch.Tensor, shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides for another shape with the pattern of `tensor`: order of dimensions, 0-strides and gaps."""
+    if _overlaps(tensor):
+        return tuple(tensor.stride())
+    strides = [0] * tensor.dim()
+    extent = old_extent = 1
+    for dim in sorted(range(tensor.dim()), key=lambda d: (tensor.stride(d), tensor.shape[d] > 1, -d)):
+        if tensor.stride(dim) == 0:
+            continue
+        gap = tensor.stride(dim) - old_extent if tensor.shape[dim] > 1 else 0
+        strides[dim] = extent + max(gap, 0)
+        old_extent = tensor.stride(dim) * tensor.shape[dim] if tensor.shape[dim] > 1 else old_extent
+        extent = strides[dim] * max(shape[dim], 1)
+    return tuple(strides)
+
+
+def _like(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """Zeros with the stride pattern and offset of `tensor`."""
+    strides, offset = strides_like(tensor, shape), int(tensor.storage_offset())
+    last = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if all(shape) else offset
+    return torch.as_strided(torch.zeros(last + 1, dtype=tensor.dtype), tuple(shape), strides, offset)
+
+
+def _unexpanded(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
+    """One element along the dimensions that have stride 0 (in `like`)."""
+    for dim, stride in enumerate((tensor if like is None else like).stride()):
+        if stride == 0:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
+
+
+def _overlaps(tensor: torch.Tensor) -> bool:
+    """Whether two elements share memory other than by stride 0 (sliding windows)."""
+    extent = 1
+    dims = [(s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if s and n > 1]
+    for stride, size in sorted(dims):
+        if stride < extent:
+            return True
+        extent = stride * (size - 1) + extent
+    return False
+
+
+def _resize_storage(tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    flat = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
+    last = tensor.storage_offset() + sum((n - 1) * s for n, s in zip(shape, tensor.stride(), strict=True))
+    index = torch.arange(max(last + 1, 1)) % flat.numel()
+    return torch.as_strided(flat[index], shape, tensor.stride(), tensor.storage_offset())
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _tensors(item)

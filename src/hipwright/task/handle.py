@@ -1,0 +1,152 @@
+"""The parent's side of a task: a handle that asks the task host. No torch."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from hipwright.errors import BadInput, TaskError
+from hipwright.records import Task, TolerancePolicy, Workload
+from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
+from hipwright.tensors import HostTensor, Tree
+
+_SERVICE = "hipwright.task.host:TaskHost"
+_LIMITS = Limits(wall_s=120.0, cpu_s=7200.0, memory_mb=16384)
+
+
+def open_task(
+    path: Path,
+    zygote: Zygote,
+    *,
+    limits: Limits = _LIMITS,
+    tolerance: TolerancePolicy = TolerancePolicy(),  # noqa: B008
+) -> TaskHandle:
+    """Load a task file in `zygote` (one that runs no candidates) and find its workloads.
+
+    limits.wall_s bounds each call to the host. Raises BadInput for a missing or unreadable file, and TaskError, naming
+    the file's line, where its code fails.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"cannot read the task {path}: {error.strerror}", hint="give the path of a task file") from None
+    try:
+        source = raw.decode()
+    except UnicodeDecodeError as error:
+        raise TaskError(f"{path.name}: not UTF-8 text (byte {error.start})") from None
+    return TaskHandle(path.name, source, zygote, limits, tolerance)
+
+
+class TaskHandle:
+    """A loaded task. A context manager; usable from several threads, one call at a time; nothing is cached.
+
+    The host is one session. One that dies or runs out of time is replaced by the next call; the call itself raises
+    TaskError, because only the task's code runs there.
+    """
+
+    def __init__(self, name: str, source: str, zygote: Zygote, limits: Limits, tolerance: TolerancePolicy) -> None:
+        self._name = name
+        self._source = source
+        self._zygote = zygote
+        self._limits = limits
+        self._session: Session | None = None
+        self._lock = threading.RLock()
+        try:
+            found = self._ask("describe")[0]["workloads"]
+            with contextlib.suppress(TaskError):  # too slow to try other shapes on
+                found = found + self._ask("derived")[0]["workloads"]
+        except BaseException:
+            self.close()
+            raise
+        workloads = tuple(Workload.from_dict(plain) for plain in found)
+        self.task = Task(name=Path(name).stem, source=source, workloads=workloads, tolerance=tolerance)
+        self._workloads = {workload.name: workload for workload in workloads}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the host."""
+        with self._lock:
+            if self._session is not None:
+                self._session.close()
+                self._session = None
+
+    # ---------------------------------------------------------------- what there is to run on
+
+    def inputs(self, workload: str, seed: int) -> Tree:
+        """The list of forward's arguments; at derived shapes as hipwright.task.draw says. KeyError if there is none."""
+        return self._ask("inputs", {"workload": self._workloads[workload].to_dict(), "seed": seed})[1]
+
+    def init_state(self, seed: int) -> Tree:
+        """The state table (hipwright.task.state) of a Model constructed under `seed`."""
+        return self._ask("init_state", {"seed": seed})[1]
+
+    def derive(self, limit_elements: int) -> Workload | None:
+        """A workload whose inputs and outputs have at most that many elements together: ranks and stride patterns
+        kept, sizes odd where the reference allows. None if there is none. `inputs` knows its name from then on."""
+        plain = self._ask("smaller", {"limit": limit_elements})[0]["workload"]
+        if plain is None:
+            return None
+        workload = Workload.from_dict(plain)
+        self._workloads.setdefault(workload.name, workload)
+        return workload
+
+    # ---------------------------------------------------------------- what the reference does
+
+    def reference(
+        self, inputs: Tree, state: Tree, *, dtype: Literal["float64", "native"] = "float64"
+    ) -> tuple[Tree, dict[str, HostTensor], Mapping[str, Any]]:
+        """(outputs, buffers after, info) of the reference on `inputs`, its state set to `state`.
+
+        "float64": parameters, buffers, float inputs and every dtype that the code names are float64; integers stay.
+        "native": as the file has it. info: seconds; random (another torch seed gives other outputs); aliases:
+        [output leaf, "inputs[0]" | "params.weight" | "buffers.x" | earlier output] that share memory; mutated_inputs:
+        paths, with `inputs_after` beside it if there are any; reference_dtype: "native" where float64 does not run.
+        Raises TaskError where forward raises, dies or takes too long.
+        """
+        outputs, buffers, info = self._ask("run", {"dtype": dtype}, [inputs, state])[1]
+        return outputs, buffers, info
+
+    def capture(self, workload: str = "given") -> dict[str, Any]:
+        """The engine's graph (hipwright.engine.capture) on a workload. Raises TaskError if it cannot be captured."""
+        graph: dict[str, Any] = self._ask("capture", {"workload": self._workloads[workload].to_dict()})[1]
+        return graph
+
+    def trace(self, inputs: Tree, state: Tree) -> list[dict[str, Any]]:
+        """The operators that the reference calls, as hipwright.program.trace.OpTrace records them."""
+        ops: list[dict[str, Any]] = self._ask("trace", {}, [inputs, state])[1]
+        return ops
+
+    # ---------------------------------------------------------------- the host
+
+    def _ask(
+        self, method: str, header: dict[str, Any] | None = None, bundle: Tree = None
+    ) -> tuple[dict[str, Any], Tree]:
+        with self._lock:
+            try:
+                if self._session is None or not self._session.alive:
+                    init = {"name": self._name, "source": self._source}
+                    self._session = self._zygote.session(_SERVICE, init, limits=self._limits)
+                return self._session.call(method, header, bundle, timeout_s=self._limits.wall_s)
+            except (WorkerDied, WorkerTimeout, RemoteFailure) as error:
+                raise self._blame(error) from error
+
+    def _blame(self, error: WorkerDied | WorkerTimeout | RemoteFailure) -> TaskError:
+        if isinstance(error, RemoteFailure):
+            return TaskError(f"{self._name}: {error.message}", evidence=error.evidence)
+        phase = error.note.get("phase", "running") if isinstance(error.note, dict) else "running"
+        if isinstance(error, WorkerTimeout):
+            return TaskError(
+                f"{self._name}: {phase} took longer than {self._limits.wall_s:g} s",
+                hint="give get_input_groups() with smaller inputs",
+                evidence=error.evidence,
+            )
+        return TaskError(f"{self._name}: {phase}: {error.message}", evidence=error.evidence)

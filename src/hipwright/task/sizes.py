@@ -1,0 +1,170 @@
+"""Other shapes for a task: which sizes may change together, and to what. No torch.
+
+Sizes that are equal across the inputs usually are one symbol (a batch, a sequence length), so they change together; a
+group that cannot is split by dimension. Whether a choice is right only the reference
+knows: `Probe` runs it on shapes alone where possible, so a question costs no arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from hipwright.records import content_key
+
+Shapes = tuple[tuple[int, ...], ...]
+Place = tuple[int, int]  # (tensor leaf, dimension)
+Probe = Callable[[Shapes], int | None]
+"""Elements of inputs and outputs together at these shapes; None where the reference refuses them."""
+
+_QUESTIONS = 300  # to the probe, per task
+_DERIVED_ELEMENTS = 1 << 16
+_ROUND = (32, 16, 8, 4, 2)
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """Places that hold one size."""
+
+    size: int
+    places: tuple[Place, ...]
+
+
+class Space:
+    """The shapes near those given that the reference accepts. Deterministic: it depends on the task alone."""
+
+    def __init__(self, given: Shapes, probe: Probe) -> None:
+        self.given = given
+        self._probe = probe
+        self._answers: dict[Shapes, int | None] = {}
+        self.symbols = tuple(self._free())
+
+    def cost(self, shapes: Shapes) -> int | None:
+        """The probe's answer, remembered; None too when too many questions were asked."""
+        if shapes not in self._answers:
+            self._answers[shapes] = self._probe(shapes) if len(self._answers) < _QUESTIONS else None
+        return self._answers[shapes]
+
+    def _free(self) -> Iterator[Symbol]:
+        if self.cost(self.given) is None:
+            return
+        sizes = sorted({size for shape in self.given for size in shape if size > 1}, reverse=True)
+        for size in sizes:
+            places = tuple(
+                (leaf, dim) for leaf, shape in enumerate(self.given) for dim, n in enumerate(shape) if n == size
+            )
+            for group in _partitions(places):
+                free = [symbol for part in group if self._changes(symbol := Symbol(size, part))]
+                if free:
+                    yield from free
+                    break
+
+    def _changes(self, symbol: Symbol) -> bool:
+        # 1 alone would prove nothing: it broadcasts against parameters that it does not fit
+        others = [n for n in (*_near(symbol.size, symbol.size), symbol.size + 1) if n > 1]
+        return any(self.cost(self.put({symbol: n})) is not None for n in others)
+
+    def put(self, sizes: dict[Symbol, int]) -> Shapes:
+        """The given shapes with other sizes for some symbols."""
+        shapes = [list(shape) for shape in self.given]
+        for symbol, size in sizes.items():
+            for leaf, dim in symbol.places:
+                shapes[leaf][dim] = size
+        return tuple(tuple(shape) for shape in shapes)
+
+    # ---------------------------------------------------------------- choices
+
+    def shrink(self, limit: int) -> Shapes | None:
+        """Shapes with at most `limit` elements, the largest size reduced first, odd or prime where possible."""
+        sizes: dict[Symbol, int] = {}
+        stuck: set[Symbol] = set()
+        while (cost := self.cost(self.put(sizes))) is not None and cost > limit:
+            movable = [s for s in self.symbols if s not in stuck and sizes.get(s, s.size) > 1]
+            if not movable:
+                return None
+            symbol = max(movable, key=lambda s: (sizes.get(s, s.size), s.places))
+            now = sizes.get(symbol, symbol.size)
+            target = max(1, int(now * max(limit / cost, 0.3)))
+            if not self._move(sizes, symbol, target, below=now):
+                stuck.add(symbol)
+        if cost is None:
+            return None
+        for symbol in self.symbols:
+            self._make_odd(sizes, symbol, limit)
+        return self.put(sizes)
+
+    def _make_odd(self, sizes: dict[Symbol, int], symbol: Symbol, limit: int) -> None:
+        now = sizes.get(symbol, symbol.size)
+        if now % 2 == 0:
+            for size in (n for n in _near(now, now + 2) if n % 2 and n > 1 and n not in sizes.values()):
+                cost = self.cost(self.put({**sizes, symbol: size}))
+                if cost is not None and cost <= limit:
+                    sizes[symbol] = size
+                    return
+
+    def _move(self, sizes: dict[Symbol, int], symbol: Symbol, target: int, *, below: int) -> bool:
+        taken = {size for other, size in sizes.items() if other != symbol}
+        choices = [size for size in _near(target, below) if size not in taken]
+        for size in choices:
+            if self.cost(self.put({**sizes, symbol: size})) is not None:
+                sizes[symbol] = size
+                return True
+        return False
+
+    def derived(self) -> list[Shapes]:
+        """Up to four other shapes, cheap ones: odd, an edge of 1 in the first and in the last symbol, skewed."""
+        given = self.cost(self.given)
+        if given is None or not self.symbols:
+            return []
+        small = self.shrink(min(_DERIVED_ELEMENTS, max(given - 1, 1)))
+        if small is None:
+            return []
+        sizes = {symbol: small[symbol.places[0][0]][symbol.places[0][1]] for symbol in self.symbols}
+        ordered = sorted(self.symbols, key=lambda s: min(s.places))
+        first, last = ordered[0], ordered[-1]
+        choices = [small, self.put({**sizes, first: 1}), self.put({**sizes, last: 1})]
+        for symbol, up in (
+            (first, first.size * 3 // 2 + 1),
+            (first, sizes[first] * 2 + 1),
+            (last, sizes[last] * 2 + 1),
+        ):
+            shapes = self.put({**sizes, symbol: up})
+            if (cost := self.cost(shapes)) is not None and cost <= 2 * _DERIVED_ELEMENTS:
+                choices.append(shapes)
+                break
+        valid = [shapes for shapes in choices if self.cost(shapes) is not None and shapes != self.given]
+        return list(dict.fromkeys(valid))[:4]
+
+
+def _partitions(places: Sequence[Place]) -> Iterator[list[tuple[Place, ...]]]:
+    """All together; by dimension. Never one tensor alone: the reference may broadcast where no one means it."""
+    yield [tuple(places)]
+    dims = sorted({dim for _, dim in places})
+    if len(dims) > 1:
+        yield [tuple(p for p in places if p[1] == dim) for dim in dims]
+
+
+def _near(target: int, below: int) -> list[int]:
+    """Sizes under `below`, best first: primes and odd ones near the target, then round ones that divisions need."""
+    odd = [n for n in range(target | 1, max(target // 2, 1), -2) if n < below]
+    primes = [n for n in odd if _is_prime(n)]
+    rounded = [max(target // step, 1) * step for step in _ROUND]
+    halves = [below // 2, below // 4, below - 1]
+    choices = [*primes[:2], *odd[:2], *rounded, *halves, 1]
+    return list(dict.fromkeys(n for n in choices if 1 <= n < below))
+
+
+def _is_prime(n: int) -> bool:
+    return n > 1 and all(n % d for d in range(2, int(n**0.5) + 1))
+
+
+def name_of(shapes: Shapes) -> str:
+    """A short name that tells shapes apart: "17x33,33x9"."""
+    name = ",".join("x".join(map(str, shape)) or "scalar" for shape in shapes)
+    return name if len(name) <= 60 else f"{name[:48]}~{content_key(name)[:8]}"
+
+
+def elements(shapes: Shapes) -> int:
+    """Elements of all leaves together."""
+    return sum(prod(shape) for shape in shapes)

@@ -1,0 +1,12 @@
+"""Import what task hosts need late, once, in their zygote: Zygote(("torch", "hipwright.task.warm")). Imports torch."""
+
+import importlib
+import importlib.util
+
+import torch
+
+importlib.import_module("hipwright.task.host")
+for _name in ("torch.export", "hipwright.program.trace", "hipwright.engine.capture"):
+    if importlib.util.find_spec(_name) is not None:
+        importlib.import_module(_name)
+torch.nn.functional.gelu(torch.empty(2, 2, device="meta"))  # the first meta tensor imports a second's worth of torch
