@@ -27,7 +27,7 @@ STRIPPED = frozenset(
 )  # fmt: skip
 
 MASKS = (
-    (re.compile(r"(?<![\w.])/(?:[\w.+@~-]+/)+[\w.+@~-]*"), "<path>"),  # two or more components: not a division sign
+    (re.compile(r"(?<![\w./>])/(?:[\w.+@~-]+/)+[\w.+@~-]*"), "<path>"),  # two or more components: not a division sign
     (re.compile(r"\b0x[0-9a-fA-F]{6,}\b"), "<address>"),
 )
 

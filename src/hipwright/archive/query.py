@@ -136,11 +136,14 @@ def trials(log: RunLog) -> list[Trial]:
 
 
 def best_trial(log: RunLog) -> int | None:
-    """The winner's number: the one that was re-verified, else (run not over) the last decided best."""
+    """The winner's number; of a run that is not over, the last decided best, else the fastest that passed."""
     if log.finished is not None:
         return log.finished.number if log.finished.best else None
-    numbers = [number for number, decision in log.decided.items() if decision.best]
-    return max(numbers, default=None)
+    decided = [number for number, decision in log.decided.items() if decision.best]
+    if decided:
+        return max(decided)
+    scores = {n: e.evaluation.score or 0.0 for n, e in log.evaluated.items() if e.evaluation.passed}
+    return min(scores, key=lambda number: (scores[number], number), default=None)
 
 
 def _trial(log: RunLog, number: int) -> Trial:

@@ -131,21 +131,21 @@ class Search:
         known |= {p.program: p.number for p in before if p.evaluable}
         parents = [self._candidate(key) for key in expansion.parents]
         made: Candidate | None = None
-        error = ""
+        key = error = ""
         for attempt in range(TRIES):
             rng = random.Random(f"{self.run.seed}/propose/{expansion.number}/{attempt}")
             try:
                 made = self.source.propose(expansion, parents, rng)
+                key = made.program.key
             except InfrastructureError:
                 raise
             except Exception as problem:  # a source's failure is one bad proposal, not the end of the search
                 made, error = None, f"{type(problem).__name__}: {problem}"[:500]
                 continue
-            if made.program.key not in known:
+            if key not in known:
                 break
         if made is None:
             return Proposed(expansion=expansion, round=current, error=error), None
-        key = made.program.key
         proposed = Proposed(
             expansion=expansion, round=current, program=key, choices=made.choices, duplicate_of=known.get(key)
         )
@@ -177,7 +177,8 @@ class Search:
         try:
             while waiting or running:
                 while waiting and len(running) < self.workers and not (self.stop_requested() or self._late()):
-                    running[pool.submit(self._evaluated, waiting[0].program)] = waiting.pop(0)
+                    proposed = waiting.pop(0)
+                    running[pool.submit(self._evaluated, proposed.program)] = proposed
                 for future in wait(running, _POLL_SECONDS, FIRST_COMPLETED).done:
                     yield running.pop(future), future.result()
                 if not running:
@@ -276,8 +277,17 @@ class Search:
 
 
 def _as_stored(evaluation: Evaluation) -> Evaluation:
-    """The evaluation as the archive will give it back (NaN has no JSON), so that a resumed run sees the same."""
+    """The evaluation as the archive will give it back (NaN has no JSON), so that a resumed run sees the same.
+
+    One that cannot be stored at all says nothing about the program: it is as if the machine had failed.
+    """
     try:
         return Evaluation.from_json(evaluation.to_json())
-    except msgspec.ValidationError as error:
-        raise InfrastructureError(f"an evaluation cannot be stored: {error}") from error
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        return Evaluation(
+            task=evaluation.task,
+            program=evaluation.program,
+            status="unscorable",
+            fault="service",
+            message=f"the evaluation cannot be stored: {error}",
+        )

@@ -4,7 +4,7 @@ Each island holds a 4 x 4 x 4 grid by the descriptor; a cell holds the fastest v
 programs that use the hardware differently are not driven out by the first good one. Parents are drawn
 
     0.2 explore   any elite of the island, each cell alike
-    0.7 exploit   the better half of the island's elites, rank r with weight 1 / r
+    0.7 exploit   the better half of the island's elites, rank r with weight 1 / r^2
     0.1 random    any verified program of the run
 
 and every `migrate` rounds the fastest program of each island is copied to the next. The grids are not stored: they
@@ -23,13 +23,15 @@ from hipwright.search.policies.common import against, beats_best, expansion, mar
 from hipwright.search.view import Trial, View
 
 EXPLORE, EXPLOIT = 0.2, 0.7  # the rest is random
+EVALUATIONS_AN_ISLAND, MOST_ISLANDS = 16, 3
 OPERATOR_WEIGHTS = {"mutate": 0.45, "neighbour": 0.35, "crossover": 0.20}
 
 Grid = dict[Coords, Trial]
 
 
 class Islands:
-    """Settings of the run: "islands" (3) and "migrate" (4, in rounds)."""
+    """Settings of the run: "islands" (else one for each 16 evaluations of the budget, at most 3) and "migrate" (4
+    rounds). A small budget spread over islands finds less: tests/search/test_policies.py measures it."""
 
     def select(self, view: View, k: int, rng: random.Random) -> list[Expansion]:
         """Islands take turns by proposal number; each starts with one random program beside the shared start."""
@@ -83,7 +85,7 @@ def rebuild(view: View) -> list[Grid]:
 
 
 def _islands(view: View) -> int:
-    return max(int(view.settings.get("islands", 3)), 1)
+    return max(int(view.settings.get("islands", min(view.budget // EVALUATIONS_AN_ISLAND, MOST_ISLANDS))), 1)
 
 
 def _migrate(view: View, grids: Sequence[Grid]) -> None:
@@ -135,5 +137,5 @@ def _parent(view: View, elites: Sequence[Trial], rng: random.Random) -> tuple[Tr
         return rng.choice(list(elites)), "explore"
     if draw < EXPLORE + EXPLOIT:
         better = elites[: (len(elites) + 1) // 2]
-        return rng.choices(better, [1 / rank for rank in range(1, len(better) + 1)])[0], "exploit"
+        return rng.choices(better, [rank**-2.0 for rank in range(1, len(better) + 1)])[0], "exploit"
     return rng.choice(view.verified), "random"
