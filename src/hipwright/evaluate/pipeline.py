@@ -27,7 +27,7 @@ from hipwright.tensors import tensor_leaves
 from hipwright.toolchain import amdgpu, cpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.targets import TARGETS
-from hipwright.verify import Oracle, verify_cpu
+from hipwright.verify import WORKER, Oracle, verify_cpu
 from hipwright.verify.static import Warning as LintWarning
 from hipwright.verify.static import lint
 
@@ -100,9 +100,7 @@ class Evaluator:
             return self._rejected(program, _build_verdict(failed), amd, cpu_builds)
         if "cpu" not in self.targets:
             return self._finish(program, parsed, defines, amd, cpu_builds, None)
-        verdict = verify_cpu(
-            parsed, program, cpu_builds, oracle, self.candidates, waves=self.waves, limits=self.limits
-        )
+        verdict = verify_cpu(parsed, program, cpu_builds, oracle, self.candidates, waves=self.waves, limits=self.limits)
         if not verdict.passed:
             return self._rejected(program, verdict, amd, cpu_builds)
         return self._finish(program, parsed, defines, amd, cpu_builds, verdict)
@@ -164,9 +162,7 @@ class Evaluator:
         """Library calls and launches at the task's own shapes, on tensors without data."""
         inputs, state = self.oracle.example()
         init = {"text": program.text, "knobs": program.knobs, "mode": "trace"}
-        with self.candidates.session(
-            "hipwright.device.cpu_worker:CpuWorker", init, state, limits=self.limits
-        ) as session:
+        with self.candidates.session(WORKER, init, state, limits=self.limits) as session:
             header, _ = session.call("trace", {"meta": True}, inputs, timeout_s=self.limits.wall_s)
         return header
 

@@ -1,0 +1,12 @@
+"""Is it right? (docs/verification.md)
+
+Oracle      what is right: cases of a task, made once
+verify_cpu  the verdict on one built program
+static.lint warnings about HIP source, never a verdict
+"""
+
+from hipwright.verify.candidate import WORKER
+from hipwright.verify.oracle import Case, Oracle
+from hipwright.verify.verifier import verify_cpu
+
+__all__ = ["WORKER", "Case", "Oracle", "verify_cpu"]

@@ -1,0 +1,251 @@
+"""The parent's side of one candidate session: run a case, decide whose fault a failure is, judge what came back."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hipwright.errors import CandidateError, GuardFailed, WorkerError
+from hipwright.records import Program, Status, Verdict
+from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
+from hipwright.tensors import BITS, HostTensor, Tree, tensor_leaves
+from hipwright.verify.compare import Comparison, compare
+from hipwright.verify.oracle import Case
+
+WORKER = "hipwright.verify.worker:CpuWorker"
+"""The service that candidate sessions run; a zygote for candidates preloads its module."""
+
+POISON_A, POISON_B = 0xA5, 0x5A  # NaN and about 3e38 in every float format (device.memory.pattern)
+LAUNCH_LIMIT_S = 2.0  # processor seconds of one launch at verified shapes
+CALL_MARGIN_S = 20.0  # a call's wall limit beyond its launches: the machine may be busy
+
+
+class Rejected(Exception):
+    """The candidate failed a check; carries the Verdict."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.message)
+        self.verdict = verdict
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one call returned."""
+
+    info: dict[str, Any]
+    tree: Tree
+
+    @property
+    def stats(self) -> list[dict[str, Any]]:
+        """One entry per launch."""
+        found: list[dict[str, Any]] = self.info["stats"]
+        return found
+
+    @property
+    def seconds(self) -> float:
+        """Wall seconds in kernels."""
+        return float(sum(entry.get("seconds", 0.0) for entry in self.stats))
+
+
+class Candidate:
+    """One session of one build. Use as a context manager. so None: kernels are replaced by no-ops."""
+
+    def __init__(
+        self,
+        zygote: Zygote,
+        program: Program,
+        state: Tree,
+        *,
+        so: Path | None,
+        wave: int = 64,
+        launch_limit_s: float = LAUNCH_LIMIT_S,
+        limits: Limits,
+    ) -> None:
+        init: dict[str, Any] = {
+            "text": program.text,
+            "knobs": program.knobs,
+            "mode": "run" if so else "noop",
+            "wave": wave,
+            "poison": POISON_A,
+            "launch_limit_s": launch_limit_s,
+        }
+        if so:
+            init["so"] = str(so)
+        self._wall = min(limits.wall_s, 10 * launch_limit_s + CALL_MARGIN_S)
+        self._session: Session = zygote.session(WORKER, init, state, limits=limits)
+
+    def __enter__(self) -> Candidate:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
+
+    def run(self, case: Case, **header: Any) -> Answer:
+        """One forward call on the case's inputs. Raises GuardFailed, Rejected, or the infrastructure's own errors."""
+        return self._call("run", header, case.inputs, case)
+
+    def mutate(self, case: Case) -> None:
+        """Give parameters and buffers the case's values, at their old addresses."""
+        self._call("mutate", {}, case.state, case)
+
+    def kept(self, name: str, case: Case) -> Tree:
+        """The outputs of the call that was kept under a name, as they are now."""
+        return self._call("kept", {"keep": name}, None, case).tree
+
+    def _call(self, method: str, header: Mapping[str, Any], bundle: Tree, case: Case) -> Answer:
+        try:
+            info, tree = self._session.call(method, dict(header), bundle, timeout_s=self._wall)
+        except GuardFailed:
+            raise
+        except CandidateError as error:
+            raise Rejected(_placed(error.verdict(), case, header)) from error
+        except WorkerError as error:
+            found = whose_fault(error)
+            if found is None:
+                raise
+            raise Rejected(_placed(found, case, header)) from error
+        return Answer(info, tree)
+
+
+def whose_fault(error: WorkerError) -> Verdict | None:
+    """The candidate's verdict for a dead or silent worker; None when nothing says that the candidate did it."""
+    if isinstance(error, WorkerTimeout):
+        return _crash("timeout", error.message, error)
+    if isinstance(error, WorkerDied):
+        note = error.note if isinstance(error.note, dict) else {}
+        if note.get("status"):
+            return _crash(note["status"], str(note.get("message", error.message)), error)
+        if error.signal in (signal.SIGSEGV, signal.SIGBUS):
+            return _crash("out_of_bounds", f"{error.message} while the candidate ran", error)
+        if error.signal in (signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGABRT):
+            return _crash("launch_error", f"{error.message} while the candidate ran", error)
+        if error.signal == signal.SIGXCPU:
+            return _crash("timeout", "the candidate used up its processor time", error)
+        if error.signal == signal.SIGSYS:
+            return _crash("hack", "the candidate made a system call that kernels have no use for", error)
+    if isinstance(error, RemoteFailure) and error.type_name in ("MemoryError", "OutOfMemoryError"):
+        return _crash("launch_error", "the candidate asks for more memory than there is", error)
+    return None
+
+
+def _crash(status: Status, message: str, error: WorkerError) -> Verdict:
+    return Verdict(status=status, fault="candidate", stage="launch", message=message, evidence=dict(error.evidence))
+
+
+def _placed(verdict: Verdict, case: Case, header: Mapping[str, Any]) -> Verdict:
+    """The verdict with the inputs it was reached on."""
+    return Verdict(
+        status=verdict.status,
+        fault=verdict.fault,
+        stage=verdict.stage,
+        family=case.family,
+        workload=case.workload,
+        worst_error=verdict.worst_error,
+        message=verdict.message if case.name in verdict.message else f"{verdict.message} (on {case.name})",
+        evidence={**verdict.evidence, **where_from(case), "settings": dict(header)},
+    )
+
+
+def where_from(case: Case) -> dict[str, Any]:
+    """What is needed to make the inputs again, and what they look like."""
+    shapes = [f"{t.dtype}{list(t.shape)}" for t in tensor_leaves(case.inputs)]
+    return {"workload": case.workload, "family": case.family, "seed": case.seed, "inputs": shapes}
+
+
+# ---------------------------------------------------------------- judging
+
+
+def judge(case: Case, answer: Answer, prefix: str = "", poison: int = POISON_A) -> Comparison:
+    """Raise Rejected unless the answer is right. A degenerate case can still be got wrong."""
+    for key, what in (("inputs_changed", "input"), ("params_changed", "parameter")):
+        if answer.info[key]:
+            raise Rejected(
+                Verdict(
+                    status="input_mutated",
+                    fault="candidate",
+                    family=case.family,
+                    workload=case.workload,
+                    message=f"{prefix}{what} {answer.info[key][0]} was written to (on {case.name})",
+                    evidence={**where_from(case), "changed": answer.info[key], "launches": launches(answer.stats)},
+                )
+            )
+    found = compare(answer.tree, case.expected)
+    if not found.ok:
+        raise Rejected(_wrong(case, found, prefix, answer.tree, launches(answer.stats), poison))
+    for leaf, holder in answer.info["aliases"]:
+        if (leaf, holder) not in case.expected.aliases:
+            raise Rejected(
+                Verdict(
+                    status="bad_output_spec",
+                    fault="candidate",
+                    family=case.family,
+                    workload=case.workload,
+                    message=f"{prefix}{leaf} shares memory with {holder}, which the reference's does not",
+                    evidence={**where_from(case), "output": leaf, "shares_memory_with": holder},
+                )
+            )
+    return found
+
+
+def judge_again(case: Case, tree: Tree, prefix: str) -> None:
+    """Raise Rejected unless the outputs alone are right (they were returned by an earlier call)."""
+    found = compare({"outputs": tree}, type(case.expected)({"outputs": case.expected.tree["outputs"]}))
+    if not found.ok:
+        raise Rejected(_wrong(case, found, prefix, {"outputs": tree}, [], POISON_A))
+
+
+def _wrong(
+    case: Case, found: Comparison, prefix: str, tree: Tree, launched: list[dict[str, Any]], poison: int
+) -> Verdict:
+    hint = ""
+    if found.status == "wrong_value" and holds_poison(tree, found, poison):
+        hint = "; the element is uninitialised: no kernel wrote it"
+    elif case.family == "strided" and found.status == "wrong_value":
+        hint = "; the inputs are not contiguous: use their strides, .contiguous(), or assert x.is_contiguous()"
+    return Verdict(
+        status=found.status,
+        fault="candidate",
+        family=case.family,
+        workload=case.workload,
+        worst_error=found.worst_error if np.isfinite(found.worst_error) else None,
+        message=f"{prefix}{found.message}{hint} (on {case.name})",
+        evidence={**found.evidence(), **where_from(case), "launches": launched},
+    )
+
+
+def holds_poison(tree: Tree, found: Comparison, poison: int) -> bool:
+    """Whether the element that a comparison names still holds what fresh memory holds."""
+    leaf = _leaf(tree, found.path)
+    if leaf is None or not leaf.numel or len(found.where) != len(leaf.shape):
+        return False
+    item = BITS[leaf.dtype]
+    if leaf.dtype == "bool" or item.itemsize < 2:
+        return False
+    word = (0x7F00 | poison).to_bytes(2, "little") * (item.itemsize // 2)
+    return bool(np.asarray(leaf.bits()[found.where]).tobytes() == word)
+
+
+def _leaf(tree: Tree, path: str) -> HostTensor | None:
+    """The leaf that a Rule's path names."""
+
+    def walk(node: Tree, name: str) -> HostTensor | None:
+        if isinstance(node, HostTensor):
+            return node if name == path else None
+        items: Sequence[tuple[str, Any]] = ()
+        if isinstance(node, dict):
+            items = [(f"{name}[{key!r}]", item) for key, item in node.items()]
+        elif isinstance(node, (list, tuple)):
+            items = [(f"{name}[{index}]", item) for index, item in enumerate(node)]
+        return next((hit for n, item in items if (hit := walk(item, n)) is not None), None)
+
+    return walk(tree["outputs"], "output")
+
+
+def launches(stats: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Kernel, grid and block of each launch, for evidence."""
+    return [{key: entry[key] for key in ("kernel", "grid", "block") if key in entry} for entry in stats[:16]]

@@ -1,0 +1,371 @@
+"""What is right: cases of one task, each with inputs, a state table and the fp64 expectation.
+
+A case is workload x family. It is made on first use from the task host alone (three runs of the reference: native,
+fp64, and fp64 on nudged inputs) and kept, so the second candidate of a task costs nothing. The oracle lives in the
+parent; no candidate ever sees an expectation.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from hipwright.errors import HipwrightError, InfrastructureError, TaskError
+from hipwright.events import Listener, silent
+from hipwright.records import Status, TolerancePolicy, Workload
+from hipwright.task import TaskHandle
+from hipwright.tensors import HostTensor, Tree, tensor_leaves
+from hipwright.verify import inputs as draws
+from hipwright.verify.compare import Expected, Rule, rules
+from hipwright.verify.lint import degenerate
+from hipwright.verify.tolerance import (
+    LARGEST,
+    find_gather,
+    kernelbench_rule,
+    reduction_length,
+    strict_rule,
+    unchanged_rule,
+)
+
+SMALL_ELEMENTS = 4096  # per workload on which every family runs
+FULL_ELEMENTS = 1 << 21  # inputs, parameters and outputs of a workload that is still run as given
+MUTATED = "mutated"  # new inputs and new parameters: what a second call of the same process meets
+TRIALS = tuple(f"trial{i}" for i in range(1, 6))  # KernelBench's five draws
+
+Role = Literal["families", "full", "unseen"]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One thing to get right. rejected: why it cannot be judged; degenerate: why it would prove nothing."""
+
+    workload: str
+    family: str
+    seed: int
+    inputs: Tree
+    state: Tree
+    expected: Expected
+    rejected: str = ""
+    degenerate: str = ""
+    seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """workload/family, as in messages."""
+        return f"{self.workload}/{self.family}"
+
+    @property
+    def counts(self) -> bool:
+        """Whether it stands as evidence."""
+        return not (self.rejected or self.degenerate)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A workload that is verified and what for. skipped: given workloads too large to run here, with the reason."""
+
+    workload: Workload
+    role: Role
+
+
+@dataclass
+class Oracle:
+    """Cases of one task. Safe to use from several threads.
+
+    seed: draws everything; None draws one now (after the candidate is frozen, for a secret). policy: the task's own
+    when None. Raises TaskError where the reference itself fails on its own inputs.
+    """
+
+    handle: TaskHandle
+    seed: int | None = None
+    policy: TolerancePolicy | None = None
+    listener: Listener = silent
+    full_elements: int = FULL_ELEMENTS
+    small_elements: int = SMALL_ELEMENTS
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.seed is None:
+            self.seed = secrets.randbits(48)
+        self.policy = self.policy or self.handle.task.tolerance
+        self._lock = threading.RLock()
+        self._cases: dict[tuple[str, str], Case] = {}
+        self._domains: dict[str, draws.Domain] = {}
+        self._states: dict[int, Tree] = {}
+        self._planned: tuple[Planned, ...] | None = None
+        self._example: tuple[Tree, Tree] | None = None
+        self._example_outputs: Tree = None
+        self.seconds = 0.0  # spent in preparing cases so far
+
+    # ---------------------------------------------------------------- what to verify
+
+    @property
+    def kernelbench(self) -> bool:
+        """True under KernelBench's own rule."""
+        assert self.policy is not None
+        return self.policy.mode == "kernelbench"
+
+    def planned(self) -> tuple[Planned, ...]:
+        """The workloads to verify: one for all families first, then unseen derived ones, then the task's own."""
+        with self._lock:
+            if self._planned is None:
+                self._planned = tuple(self._plan())
+            return self._planned
+
+    def families(self, workload: str) -> tuple[str, ...]:
+        """The families that apply to a workload; KernelBench mode has five trials of the given one."""
+        if self.kernelbench:
+            return TRIALS
+        with self._lock:
+            return draws.applicable(self._base(workload, "given"), self._domain(workload))
+
+    def _plan(self) -> list[Planned]:
+        own = [w for w in self.handle.task.workloads if w.origin != "derived"]
+        first = self.handle.derive(self.small_elements)
+        derived = {w.name: w for w in self.handle.task.workloads if w.origin == "derived"}
+        if first is not None:
+            derived = {first.name: first, **derived}
+        small = [Planned(w, "families" if i == 0 else "unseen") for i, w in enumerate(derived.values())]
+        full = []
+        for workload in own:
+            size = sum(t.numel for t in self._elements(workload.name))
+            if size <= self.full_elements:
+                full.append(Planned(workload, "full"))
+            else:
+                self.skipped[workload.name] = f"{size} elements are too many for the cpu target"
+        if not small and full:
+            return [Planned(full[0].workload, "families"), *full[1:]]
+        if not small and own:
+            raise TaskError(
+                "the task is too large for the cpu target and no smaller shapes could be derived from it",
+                hint="give get_input_groups() with a small set of inputs",
+                status="unscorable",
+            )
+        return [*small, *full]
+
+    def _elements(self, workload: str) -> list[HostTensor]:
+        state = self.example()[1]
+        return tensor_leaves((self.handle.inputs(workload, 0), state["params"], state["buffers"]))
+
+    # ---------------------------------------------------------------- the task as it is
+
+    def example(self) -> tuple[Tree, Tree]:
+        """(inputs, state) of the first workload as the task file makes them."""
+        with self._lock:
+            if self._example is None:
+                first = self.handle.task.workloads[0].name
+                self._example = (self.handle.inputs(first, 0), self.handle.init_state(0))
+            return self._example
+
+    def example_outputs(self) -> Tree:
+        """The honest baseline's outputs on `example()`."""
+        with self._lock:
+            if self._example_outputs is None:
+                self._example_outputs = self.handle.reference(*self.example(), dtype="native")[0]
+            return self._example_outputs
+
+    # ---------------------------------------------------------------- cases
+
+    def case(self, workload: str, family: str) -> Case:
+        """The case, made on first use."""
+        with self._lock:
+            key = (workload, family)
+            if key not in self._cases:
+                start = time.perf_counter()
+                case = self._make(workload, family)
+                spent = time.perf_counter() - start
+                self.seconds += spent
+                self._cases[key] = replace(case, seconds=spent)
+                self.listener("case", {"workload": workload, "family": family, "seconds": spent})
+            return self._cases[key]
+
+    def status(self) -> tuple[Status, str] | None:
+        """("unscorable" or "degenerate", why) when the task itself cannot judge anything; None when it can."""
+        if self._random():
+            return "unscorable", "the reference draws random numbers, so no fixed output is right"
+        reasons = []
+        for planned in self.planned():
+            for family in self.families(planned.workload.name):
+                case = self.case(planned.workload.name, family)
+                if case.counts:
+                    return None
+                reasons.append(f"{case.name}: {case.rejected or case.degenerate}")
+        return "degenerate", "no workload proves anything: " + "; ".join(reasons[:4])
+
+    def _random(self) -> bool:
+        with self._lock:
+            if not hasattr(self, "_is_random"):
+                first = self.planned()[0].workload.name
+                info = self.handle.reference(self._base(first, "given"), self._state(0), dtype="native")[2]
+                self._is_random = bool(info.get("random"))
+            return self._is_random
+
+    def _seed(self, *parts: object) -> int:
+        return int(draws.generator(self.seed or 0, *parts).integers(0, 2**31))
+
+    def _base(self, workload: str, family: str) -> Tree:
+        return self.handle.inputs(workload, self._seed("inputs", workload, family))
+
+    def _state(self, variant: int) -> Tree:
+        if variant not in self._states:
+            seed = self._seed("state", variant)
+            state = self.handle.init_state(seed)
+            if not self.kernelbench:
+                other = self.handle.init_state(self._seed("twin", variant))
+                state = draws.randomise_state(state, other, seed, str(variant))
+            self._states[variant] = state
+        return self._states[variant]
+
+    def _domain(self, workload: str) -> draws.Domain:
+        """What the inputs may be; signed values that break a reference which the given ones do not are restricted."""
+        if workload not in self._domains:
+            given = self._base(workload, "given")
+            domain = draws.observe(given, self._base(workload, "twin"))
+            self._domains[workload] = domain
+            if any(not leaf.fixed and leaf.low >= 0 for leaf in domain.leaves):
+                usual = self._nonfinite(given)
+                signed = draws.make(given, "normal", domain, self.seed or 0, workload)
+                if self._nonfinite(signed) > usual:
+                    self._domains[workload] = replace(domain, restricted=True)
+        return self._domains[workload]
+
+    def _nonfinite(self, inputs: Tree) -> float:
+        """Share of NaN and Inf among the fp64 reference's float outputs; 2 when it raises."""
+        try:
+            outputs = self.handle.reference(inputs, self._state(0))[0]
+        except HipwrightError as error:
+            if isinstance(error, InfrastructureError):
+                raise
+            return 2.0
+        values = [t.to_f64() for t in tensor_leaves(outputs) if t.is_float]
+        total = sum(v.size for v in values)
+        return sum(int((~np.isfinite(v)).sum()) for v in values) / total if total else 0.0
+
+    def _make(self, workload: str, family: str) -> Case:
+        scales = draws.LARGE_SCALES if family == "large" else (1.0,)
+        case = None
+        for scale in scales:
+            case = self._attempt(workload, family, scale)
+            if not case.rejected:
+                break
+        assert case is not None
+        if case.rejected or self.kernelbench or family == MUTATED:
+            return case
+        other = self.case(workload, MUTATED)
+        why = degenerate(case.expected, case.inputs, other.expected if not other.rejected else None)
+        return replace(case, degenerate=why)
+
+    def _attempt(self, workload: str, family: str, scale: float) -> Case:
+        seed = self._seed("inputs", workload, family)
+        inputs, state = self._base(workload, family), self._state(1 if family == MUTATED else 0)
+        if family not in ("given", *TRIALS):
+            domain = replace(self._domain(workload), large=scale)
+            shape = "normal" if family == MUTATED else family
+            inputs = draws.make(inputs, shape, domain, (self.seed or 0) + (family == MUTATED), workload)
+        blank = Case(workload, family, seed, inputs, state, Expected({}))
+        try:
+            expected = self._expect(inputs, state)
+        except HipwrightError as error:
+            if isinstance(error, InfrastructureError) or family in ("given", *TRIALS):
+                raise
+            return replace(blank, rejected=f"the reference refuses these inputs: {error.message[:200]}")
+        return replace(blank, expected=expected, rejected=self._overflow(expected) if family != "given" else "")
+
+    def _overflow(self, expected: Expected) -> str:
+        """Why a family leaves what the dtype can hold, or ""."""
+        for rule in rules(expected.tree):
+            if rule.element is None or not rule.expected.size:
+                continue
+            finite = np.isfinite(rule.expected)
+            if finite.any() and np.abs(rule.expected[finite]).max() > LARGEST[rule.spec.dtype] / 4:
+                return f"the reference leaves the range of {rule.spec.dtype}"
+            if finite.mean() < 0.5:
+                return "the reference gives NaN or Inf on most elements"
+            if rule.judged is not None and rule.judged.mean() < 0.99:
+                return "the honest baseline overflows"
+        return ""
+
+    # ---------------------------------------------------------------- expectations
+
+    def _expect(self, inputs: Tree, state: Tree) -> Expected:
+        native, after, info = self.handle.reference(inputs, state, dtype="native")
+        aliases = alias_pairs(info)
+        if self.kernelbench:
+            tree = _zip_rules("output", native, native, native, lambda p, n, e, m: kernelbench_rule(p, n))
+            kept = {path: kernelbench_rule(f"buffer {path}", t) for path, t in after.items()}
+            return Expected({"outputs": tree, "buffers": kept}, aliases)
+        exact, exact_after, _ = self.handle.reference(inputs, state)
+        moved, moved_after = self._moved(inputs, state, exact, exact_after)
+        weights = tensor_leaves(state["params"])
+        assert self.policy is not None
+        c = self.policy.c
+
+        def rule(path: str, n: HostTensor, e: HostTensor, m: HostTensor) -> Rule:
+            return strict_rule(path, n, e, m, c=c, reduction=reduction_length(tensor_leaves(inputs), weights, n.numel))
+
+        tree = _zip_rules("output", native, exact, moved, rule)
+        tree = _with_gather(tree, [t.to_f64() for t in tensor_leaves(inputs) if t.is_float])
+        buffers = {}
+        for path, tensor in after.items():
+            same = np.array_equal(_raw(tensor), _raw(state["buffers"][path]))
+            name = f"buffer {path}"
+            buffers[path] = (
+                unchanged_rule(name, tensor) if same else rule(name, tensor, exact_after[path], moved_after[path])
+            )
+        return Expected({"outputs": tree, "buffers": buffers}, aliases)
+
+    def _moved(self, inputs: Tree, state: Tree, exact: Tree, after: Mapping[str, HostTensor]) -> tuple[Tree, Any]:
+        """The fp64 reference on nudged inputs; the unmoved one where the nudge leaves its domain."""
+        seed = self._seed("nudge")
+        nudged = {**state, **{k: draws.nudge(state[k], seed) for k in ("params", "buffers")}}
+        try:
+            outputs, buffers, _ = self.handle.reference(draws.nudge(inputs, seed + 1), nudged)
+        except HipwrightError as error:
+            if isinstance(error, InfrastructureError):
+                raise
+            return exact, after
+        if not draws.same_shapes(tensor_leaves(outputs), tensor_leaves(exact)):
+            return exact, after
+        return outputs, buffers
+
+
+def alias_pairs(info: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
+    """(leaf path, what it shares memory with) as `cpu_worker` and the task host report them."""
+    return frozenset((str(a), str(b)) for a, b in info.get("aliases") or ())
+
+
+def _raw(tensor: HostTensor) -> Any:
+    return np.ascontiguousarray(tensor.bits()).view(np.uint8)
+
+
+def _zip_rules(path: str, native: Tree, exact: Tree, moved: Tree, make: Any) -> Any:
+    if isinstance(native, HostTensor):
+        return make(path, native, exact, moved)
+    if isinstance(native, (list, tuple)):
+        parts = zip(native, exact, moved, strict=True)
+        return tuple(_zip_rules(f"{path}[{i}]", *part, make) for i, part in enumerate(parts))
+    if isinstance(native, dict):
+        return {k: _zip_rules(f"{path}[{k!r}]", v, exact[k], moved[k], make) for k, v in native.items()}
+    return native
+
+
+def _with_gather(tree: Any, sources: Sequence[Any]) -> Any:
+    """Index leaves learn how they select, from the inputs and the float outputs."""
+    usable = [s for s in (*sources, *(r.expected for r in rules(tree) if r.element is not None)) if s.ndim]
+
+    def one(node: Any) -> Any:
+        if isinstance(node, Rule):
+            if node.element is not None:
+                return node
+            return replace(node, gather=find_gather(node.expected, usable))
+        if isinstance(node, tuple):
+            return tuple(map(one, node))
+        return {k: one(v) for k, v in node.items()} if isinstance(node, dict) else node
+
+    return one(tree)

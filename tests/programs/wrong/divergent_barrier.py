@@ -1,0 +1,20 @@
+# wrong: threads past the end leave before the barrier that the others wait at
+HIP = r'''
+#include <hip/hip_runtime.h>
+extern "C" __global__ void transpose(const float* x, float* y, int rows, int cols) {
+    __shared__ float tile[16][17];
+    int r = blockIdx.y * 16 + threadIdx.y, c = blockIdx.x * 16 + threadIdx.x;
+    if (r >= rows || c >= cols) return;
+    tile[threadIdx.y][threadIdx.x] = x[r * cols + c];
+    __syncthreads();
+    y[c * rows + r] = 0.5f * tile[threadIdx.y][threadIdx.x];
+}
+'''
+
+
+def forward(self, x):
+    x = x.contiguous()
+    rows, cols = x.shape
+    y = torch.empty((cols, rows), dtype=x.dtype)
+    transpose[(cdiv(cols, 16), cdiv(rows, 16)), (16, 16)](x, y, rows, cols)
+    return y
