@@ -1,11 +1,7 @@
-from pathlib import Path
-
 import pytest
+from contained import HERE, SERVICE
 
 from hipwright.sandbox import Zygote
-
-HERE = Path(__file__).parent
-SERVICE = f"{HERE / 'service.py'}:Service"
 
 
 @pytest.fixture(scope="package")
@@ -19,8 +15,3 @@ def zygote():
 def session(zygote):
     with zygote.session(SERVICE, {}) as it:
         yield it
-
-
-def open_files() -> int:
-    """How many file descriptors this process holds."""
-    return len(list(Path("/proc/self/fd").iterdir()))

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import HERE, SERVICE
+from contained import HERE, SERVICE
 
 from hipwright.errors import InfrastructureError, SandboxMissing
 from hipwright.sandbox import Limits, WorkerDied, Zygote, available, run_tool, seccomp

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import HERE, SERVICE, open_files
+from contained import HERE, SERVICE, open_files
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import open_files
+from contained import open_files
 
 from hipwright.sandbox import Limits, run_tool
 

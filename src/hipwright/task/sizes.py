@@ -1,8 +1,8 @@
 """Other shapes for a task: which sizes may change together, and to what. No torch.
 
 Sizes that are equal across the inputs usually are one symbol (a batch, a sequence length), so they change together; a
-group that cannot is split by dimension. Whether a choice is right only the reference
-knows: `Probe` runs it on shapes alone where possible, so a question costs no arithmetic.
+group that cannot is split by dimension. Whether a choice is right only the reference knows: the probe runs it on shapes
+alone where possible, so a question costs no arithmetic.
 """
 
 from __future__ import annotations

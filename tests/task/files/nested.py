@@ -9,7 +9,11 @@ class Model(nn.Module):
         a, (b, mask) = pair
         best = torch.max(a, dim=1)
         picked = torch.where(mask, b[index], torch.zeros(())) if flag else b
-        return {"sum": (a + b) * scale, "best": best, "same": a, "half": half * 2, "empty": empty}, [n + 1, True, picked]
+        return {"sum": (a + b) * scale, "best": best, "same": a, "half": half * 2, "empty": empty}, [
+            n + 1,
+            True,
+            picked,
+        ]
 
 
 def get_inputs():

@@ -1,0 +1,117 @@
+"""The reference's results and what is said about how they came to be."""
+
+import numpy as np
+import pytest
+
+from hipwright.tensors import HostTensor, tensor_leaves
+
+
+def run(handle, dtype="float64", seed=0, workload="given"):
+    return handle.reference(handle.inputs(workload, seed), handle.init_state(seed), dtype=dtype)
+
+
+def test_float64_is_exact_where_native_rounds(load):
+    handle = load("linear_gelu")
+    inputs, state = handle.inputs("given", 0), handle.init_state(0)
+    exact, native = (handle.reference(inputs, state, dtype=dtype)[0] for dtype in ("float64", "native"))
+    z = inputs[0].to_f64() @ state["params"]["fc.weight"].to_f64().T
+    wanted = 0.25 * z * (1 + np.tanh(np.sqrt(2 / np.pi) * (z + 0.044715 * z**3)))
+    assert (exact.dtype, native.dtype) == ("float64", "float32")
+    assert np.abs(exact.to_f64() - wanted).max() < 1e-14
+    assert 0 < np.abs(native.to_f64() - wanted).max() < 1e-5
+
+
+def test_float64_sees_through_dtypes_named_in_the_code(load):
+    handle = load("half_inside")
+    inputs, state = handle.inputs("given", 0), handle.init_state(0)
+    exact, _, info = handle.reference(inputs, state)
+    assert exact.dtype == "float64" and info["reference_dtype"] == "float64"
+    y = inputs[0].to_f64() @ state["params"]["weight"].to_f64() + 0.1
+    p = np.exp(y - y.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    wanted = (p - p.mean(-1, keepdims=True)) / np.sqrt(p.var(-1, keepdims=True) + 1e-5) + 0.3
+    assert np.abs(exact.to_f64() - wanted).max() < 1e-12
+
+
+def test_no_float64_is_said_not_hidden(load):
+    outputs, _, info = run(load("fixed_float"))
+    assert info["reference_dtype"] == "native" and outputs.dtype == "float32"
+
+
+def test_nested_outputs_and_integers_keep_their_types(load):
+    handle = load("nested")
+    for dtype, real in (("native", "float32"), ("float64", "float64")):
+        named, rest = run(handle, dtype)[0]
+        assert list(named) == ["sum", "best", "same", "half", "empty"]
+        assert named["best"][0].dtype == real and named["best"][1].dtype == "int64"
+        assert named["empty"].shape == (0, 3) and rest[:2] == [4, True]
+        assert named["half"].dtype == ("float16" if dtype == "native" else "float64")
+    inputs = handle.inputs("given", 0)
+    assert inputs[1:4] == [True, 3, 0.5] and isinstance(inputs[0], tuple)
+
+
+def test_strides_survive_both_ways(load):
+    handle = load("strides")
+    inputs = handle.inputs("given", 0)
+    assert [t.stride for t in tensor_leaves(inputs)] == [(1, 10), (1, 0), (20, 2), (3, 1)]
+    assert inputs[2].offset == 43 and inputs[3].offset == 1
+    for dtype in ("native", "float64"):
+        turned, sums, means, view = run(handle, dtype)[0]
+        assert turned.shape == (12, 10)
+        assert np.allclose(turned.to_f64(), (inputs[0].to_f64() + inputs[1].to_f64()).T, atol=1e-6)
+        assert np.allclose(sums.to_f64(), inputs[2].to_f64().sum(1), atol=1e-5)
+        assert np.allclose(means.to_f64(), inputs[3].to_f64().mean(1), atol=1e-6)
+        assert view.stride == (20, 2) and np.allclose(view.to_f64(), inputs[2].to_f64()[1:], atol=1e-7)
+
+
+def test_aliases_and_mutation_are_reported(load):
+    handle = load("mutates")
+    inputs = handle.inputs("given", 0)
+    for dtype in ("native", "float64"):
+        outputs, buffers, info = handle.reference(inputs, handle.init_state(0), dtype=dtype)
+        assert ["output[0]", "inputs[1]"] in info["aliases"] and ["output[2]", "output[0]"] in info["aliases"]
+        assert not any(pair[0] == "output[1]" for pair in info["aliases"])
+        assert info["mutated_inputs"] == ["inputs[0]"]
+        assert info["inputs_after"][0].to_f64().min() == 1 and inputs[0].to_f64().max() == 0
+        assert outputs[1].to_f64().max() == 2
+        assert set(buffers) == {"calls", "mean"}, "not what forward caches"
+        assert buffers["calls"].dtype == "int64" and buffers["calls"].to_f64() == 1
+        assert np.allclose(buffers["mean"].to_f64(), 0.1)
+
+
+def test_running_statistics_come_back(load):
+    handle = load("buffers")
+    _, native, _ = run(handle, "native")
+    _, exact, _ = run(handle, "float64")
+    mean = "blocks.0.norm.running_mean"
+    assert native[mean].to_f64().any() and np.allclose(native[mean].to_f64(), exact[mean].to_f64(), atol=1e-6)
+    assert exact["blocks.0.norm.num_batches_tracked"].to_f64() == 1
+
+
+def test_calls_leave_no_trace(load):
+    handle = load("buffers")
+    first, second = run(handle), run(handle)
+    assert first[0].storage.tobytes() == second[0].storage.tobytes()
+    assert all(first[1][path].bits().tobytes() == second[1][path].bits().tobytes() for path in first[1])
+
+
+@pytest.mark.parametrize("name, random", [("dropout", True), ("dropout_zero", False), ("linear_gelu", False)])
+def test_randomness_is_detected(load, name, random):
+    assert run(load(name), "native")[2]["random"] is random
+
+
+def test_trace_lists_the_reference_operators(load):
+    handle = load("linear_gelu")
+    ops = handle.trace(handle.inputs("given", 0), handle.init_state(0))
+    names = [op["op"] for op in ops]
+    assert "aten.mm.default" in names and "aten.gelu.default" in names
+    product = ops[names.index("aten.mm.default")]
+    assert product["in"][0]["shape"] == [16, 64] and product["out"][0]["dtype"] == "float32"
+    sorting = load("fixed_float")
+    assert isinstance(sorting.trace(sorting.inputs("given", 0), sorting.init_state(0)), list)
+
+
+def test_capture_returns_plain_types(load):
+    graph = load("linear_gelu").capture("given")
+    assert graph["nodes"]
+    assert not any(isinstance(value, HostTensor) for value in graph.values())

@@ -1,0 +1,132 @@
+"""Other shapes: pure choices, then real tasks."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hipwright.task.sizes import Space, elements, name_of
+from hipwright.tensors import tensor_leaves
+
+
+def rows_free(width):
+    """x (n, width) @ w: rows may change, columns may not."""
+    return lambda shapes: elements(shapes) * 2 if shapes[0][1] == width else None
+
+
+def test_equal_sizes_change_together_and_split_by_dimension():
+    pair = Space(((64, 32), (64, 32)), lambda s: elements(s) if s[0] == s[1] else None)
+    assert [symbol.places for symbol in pair.symbols] == [((0, 0), (1, 0)), ((0, 1), (1, 1))]
+    square = Space(((64, 64),), rows_free(64))
+    assert [symbol.places for symbol in square.symbols] == [((0, 0),)]
+
+
+def test_one_is_no_evidence_that_a_size_is_free():
+    broadcast = Space(((8, 16),), lambda s: elements(s) if s[0][1] in (1, 16) else None)
+    assert [symbol.size for symbol in broadcast.symbols] == [8]
+
+
+def test_shrinking_keeps_divisors_that_the_reference_needs():
+    space = Space(((128, 512),), lambda s: elements(s) if s[0][1] % 8 == 0 else None)
+    ((rows, columns),) = space.shrink(3000)
+    assert rows * columns <= 3000 and columns % 8 == 0 and rows % 2 == 1 and rows > 1
+
+
+def test_nothing_to_change_is_none_and_no_derived():
+    space = Space(((300, 300),), lambda s: elements(s) if s == ((300, 300),) else None)
+    assert space.shrink(1000) is None and space.derived() == []
+    assert space.shrink(100_000) == ((300, 300),)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(1, 5000), min_size=1, max_size=4), min_size=1, max_size=3),
+    st.integers(16, 100_000),
+)
+def test_shrink_obeys_its_limit_and_keeps_ranks(shapes, limit):
+    given_shapes = tuple(tuple(shape) for shape in shapes)
+    space = Space(given_shapes, elements)
+    got = space.shrink(limit)
+    assert got is None or (elements(got) <= limit and [len(s) for s in got] == [len(s) for s in given_shapes])
+    assert space.shrink(limit) == got
+    for derived in space.derived():
+        assert derived != given_shapes
+
+
+def test_names_tell_shapes_apart():
+    long = tuple((n, n + 1, n + 2, n + 3) for n in range(20))
+    other = (*long[:-1], (9, 9, 9, 9))
+    assert len(name_of(long)) <= 60 and name_of(long) != name_of(other)
+    assert name_of(((3, 4), ())) == "3x4,scalar"
+
+
+# ---------------------------------------------------------------- real tasks
+
+
+def test_derived_workloads_are_valid_deterministic_and_varied(load, zygote):
+    from task_files import FILES
+
+    from hipwright.task import open_task
+
+    handle = load("conv")
+    derived = [w for w in handle.task.workloads if w.origin == "derived"]
+    assert 2 <= len(derived) <= 4
+    shapes = [w.specs[0].shape for w in derived]
+    assert all(shape[1] == 16 for shape in shapes), "channels belong to the weights"
+    assert any(shape[0] == 1 for shape in shapes) and any(shape[2] % 2 for shape in shapes)
+    with open_task(FILES / "conv.py", zygote) as again:
+        assert again.task == handle.task and again.task.key == handle.task.key
+
+
+@pytest.mark.parametrize("name", ["conv", "embedding", "strides", "nested", "linear_gelu", "buffers"])
+def test_every_workload_runs(load, name):
+    handle = load(name)
+    for workload in handle.task.workloads:
+        inputs = handle.inputs(workload.name, 1)
+        assert tuple(t.spec for t in tensor_leaves(inputs)) == workload.specs
+        outputs, _, _ = handle.reference(inputs, handle.init_state(1), dtype="native")
+        assert tensor_leaves(outputs)
+
+
+def test_groups_are_honoured(load):
+    handle = load("groups")
+    by_name = {w.name: w for w in handle.task.workloads}
+    assert by_name["given"].specs[0].shape == (9, 5)
+    assert by_name["group1"].specs[0].shape == (2, 3, 5) and by_name["group1"].origin == "group"
+    assert handle.inputs("group1", 0)[1] == 2
+    with pytest.raises(KeyError):
+        handle.inputs("group7", 0)
+
+
+def test_derive_keeps_ranks_patterns_and_odd_tails(load):
+    handle = load("conv")
+    workload = handle.derive(4096)
+    (spec,) = workload.specs
+    n, c, h, w = spec.shape
+    assert c == 16 and n * c * h * w <= 4096 and (n * h * w) % 2 == 1
+    assert spec.stride == (h * w * c, 1, w * c, c), "still channels-last"
+    assert handle.inputs(workload.name, 0)[0].shape == spec.shape
+    assert handle.derive(4096) == workload
+
+
+def test_derived_values_come_from_the_files_own(load):
+    handle = load("embedding")
+    workload = next(w for w in handle.task.workloads if w.origin == "derived" and w.specs[0].shape[0] > 12)
+    ids, mask = handle.inputs(workload.name, 0)
+    own = handle.inputs("given", 0)
+    assert set(np.unique(ids.bits())) <= set(np.unique(own[0].bits()))
+    assert mask.dtype == "bool" and ids.shape == workload.specs[0].shape
+    grown = next(w for w in load("linear_gelu").task.workloads if w.origin == "derived" and w.specs[0].shape[0] > 16)
+    rows = load("linear_gelu").inputs(grown.name, 0)[0].to_f64()
+    assert len(np.unique(rows, axis=0)) == len(rows), "rows beyond the original are drawn afresh"
+    assert rows.min() >= 0 and rows.max() <= 1, "from the file's own distribution"
+
+
+def test_patterns_of_strides_survive_a_change_of_shape(load):
+    handle = load("strides")
+    workload = handle.derive(700)
+    t, e, s, w = handle.inputs(workload.name, 0)
+    assert t.stride[0] == 1 and t.stride[1] == t.shape[0], "transposed"
+    assert e.stride[1] == 0, "expanded"
+    assert s.stride[1] == 2 and s.offset == 43, "every second column of a wider tensor, at an offset"
+    assert w.stride == (3, 1) and w.shape[1] > 3, "windows overlap"
