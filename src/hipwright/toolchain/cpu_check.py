@@ -14,7 +14,8 @@ READ, WRITE, ATOMIC = 0, 1, 2  # as in cpu_rt/rt.h
 _MEMORY = re.compile(r"@llvm\.mem(cpy|move|set)\.[\w.]*\(")
 _ALLOCA = re.compile(r"^\s+(%[-\w.$]+) = alloca ")
 _OWN = re.compile(r"@hw_(?!dyn_lds\b)\w+")
-_POINTER = re.compile(r"ptr (?:\w+\([^)]*\) |align \d+ |[a-z]+ (?=[^(]))*")
+# a constant expression (`getelementptr inbounds nuw (...)`) is the operand itself, not an attribute before it
+_POINTER = re.compile(r"ptr (?:\w+\([^)]*\) |align \d+ |(?!getelementptr\b)[a-z]+ (?=[^(]))*")
 
 
 def instrument(module: Module, function: Function, lines: Lines) -> None:

@@ -1,0 +1,106 @@
+"""Capture, write, build and run a module in this process, and compare with its float64 reference."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hipwright.device.cpu import CpuLauncher
+from hipwright.engine.capture import capture
+from hipwright.engine.graph import Graph
+from hipwright.engine.write import explain, write
+from hipwright.program import parse
+from hipwright.program.lower import lower
+from hipwright.task.state import build as state_table
+from hipwright.toolchain import cpu
+from hipwright.toolchain.cache import BuildCache
+
+CACHE = BuildCache(Path(tempfile.gettempdir()) / "hipwright-engine-tests")
+FLOOR = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
+
+
+def captured(model: torch.nn.Module, inputs: Sequence[Any]) -> Graph:
+    """The module's graph, through JSON as between processes."""
+    return Graph.from_json(Graph.from_dict(capture(model, list(inputs))).to_json())
+
+
+def run(
+    program: Any, model: torch.nn.Module, inputs: Sequence[Any], *, wave: int = 64, checked: bool = True
+) -> tuple[Any, dict[str, Any]]:
+    """(outputs, buffers after) of a program on the cpu target."""
+    parsed = parse(program.text)
+    build = cpu.build(parsed.hip, parsed.defines(program.knobs), wave=wave, checked=checked, cache=CACHE, unsafe=True)
+    assert build.ok, build.log[:3000] + program.text
+    launcher = CpuLauncher(str(CACHE.path(build.blob)), parsed.signatures, wave=wave)
+    plan = lower(parsed, program.knobs, state_table(model), launcher)
+    with torch.no_grad():
+        outputs = plan.forward(*inputs)
+    return outputs, plan.tensors
+
+
+def reference(model: torch.nn.Module, inputs: Sequence[Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """(float64 outputs, native outputs, float64 buffers after)."""
+    exact, native = copy.deepcopy(model).double(), copy.deepcopy(model)
+    wide = [i.double() if isinstance(i, torch.Tensor) and i.is_floating_point() else i for i in inputs]
+    with torch.no_grad():
+        return exact(*wide), native(*inputs), dict(exact.named_buffers())
+
+
+def leaves(value: Any) -> list[torch.Tensor]:
+    """The tensors of a nest, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        return [t for v in value.values() for t in leaves(v)]
+    return [t for v in value for t in leaves(v)] if isinstance(value, (list, tuple)) else []
+
+
+def compare(got: Any, expected: Any, native: Any) -> None:
+    """As the verifier does: same dtypes and shapes, NaN where NaN, error within the honest error or a floor."""
+    for g, e, n in zip(leaves(got), leaves(expected), leaves(native), strict=True):
+        assert g.dtype == n.dtype, (g.dtype, n.dtype)
+        assert g.shape == n.shape, (g.shape, n.shape)
+        if not g.is_floating_point():
+            assert torch.equal(g, n), (g, n)
+            continue
+        g64 = g.double()
+        e = e.double()
+        assert torch.equal(g64.isnan(), n.double().isnan()), "NaN masks differ"
+        assert torch.equal(g64.isinf(), n.double().isinf()), "Inf masks differ"
+        good = e.isfinite() & g64.isfinite()
+        scale = e[good].square().mean().sqrt().clamp_min(1e-30) if good.any() else torch.tensor(1.0)
+        error = ((g64 - e)[good].abs().max() / scale).item() if good.any() else 0.0
+        honest = ((n.double() - e)[good].abs().max() / scale).item() if good.any() else 0.0
+        assert error <= max(3 * honest, FLOOR[g.dtype] * 4), f"error {error:.3g}, honest {honest:.3g}"
+
+
+def check(
+    model: torch.nn.Module,
+    inputs: Sequence[Any],
+    *,
+    choices: Mapping[str, Any] | None = None,
+    wave: int = 64,
+    library: Sequence[str] = (),
+    other: Sequence[Any] | None = None,
+) -> str:
+    """Verify the engine's program for a module; `library` lists the operators that may stay library calls.
+
+    other: inputs of another shape for the same program. Returns the program's text.
+    """
+    graph = captured(model, inputs)
+    program = write(graph, choices or {})
+    for case in [inputs, *([other] if other is not None else [])]:
+        expected, native, _ = reference(model, case)
+        got, _ = run(program, model, case, wave=wave)
+        try:
+            compare(got, expected, native)
+        except AssertionError as problem:
+            raise AssertionError(f"{problem}\n{program.text}") from problem
+    kept = {entry["op"] for entry in explain(graph, choices or {})["library"].values()}
+    assert kept <= set(library), kept
+    return program.text
