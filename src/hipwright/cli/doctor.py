@@ -19,7 +19,7 @@ from hipwright.cli.output import Face
 if TYPE_CHECKING:
     from hipwright.toolchain.probe import Check
 
-NEEDED = ("python", "torch", "clang", "sandbox", "archive", "cache", "disk")
+NEEDED = ("python", "torch", "clang", "sandbox", "archive", "cache", "disk", "cpu")
 """Without one of these `optimize` cannot run: doctor then exits with 3. The others only widen what can be proved."""
 FREE_GIB = 1.0
 
@@ -117,6 +117,39 @@ def _disk() -> Look:
     return free >= FREE_GIB, f"{free:.1f} GiB free", f"free some space: a run writes up to {FREE_GIB:.0f} GiB"
 
 
+def _cpu() -> Look:
+    """A trial kernel through the CPU target's compiler, audit and linker."""
+    from hipwright.errors import HipwrightError
+    from hipwright.toolchain import cpu
+    from hipwright.toolchain.cache import BuildCache
+    from hipwright.toolchain.probe import TRIAL
+
+    with tempfile.TemporaryDirectory(prefix="hipwright-doctor-") as folder:
+        try:
+            build = cpu.build(TRIAL, {}, cache=BuildCache(Path(folder)))
+        except HipwrightError as error:
+            return False, error.message, error.hint or "see clang and sandbox"
+    first = next(iter(build.log.splitlines()), "no message")
+    return (
+        build.ok,
+        "compiles; proves values, bounds and races by running here" if build.ok else first,
+        "see clang and sandbox",
+    )
+
+
+def _amd_gpu() -> Look:
+    nodes = sorted(Path("/sys/class/kfd/kfd/topology/nodes").glob("*/gpu_id"))
+    count = sum(node.read_text().strip() not in ("", "0") for node in nodes)
+    fix = "none needed: AMD targets compile without one, and running on one is not built yet"
+    return count > 0, f"{count} found; not used yet" if count else "none here: no speed is measured", fix
+
+
+def _nvidia_gpu() -> Look:
+    found = sorted(Path("/dev").glob("nvidia[0-9]*"))
+    fix = "none needed: running HIP on one is not built yet"
+    return bool(found), f"{len(found)} found; not used yet" if found else "none here", fix
+
+
 _LOOKS: dict[str, Callable[[], Look]] = {
     "python": _python,
     "torch": _torch,
@@ -124,4 +157,7 @@ _LOOKS: dict[str, Callable[[], Look]] = {
     "archive": _writable(config.home, "HIPWRIGHT_HOME"),
     "cache": _writable(config.cache_dir, "HIPWRIGHT_CACHE"),
     "disk": _disk,
+    "cpu": _cpu,
+    "amd gpu": _amd_gpu,
+    "nvidia gpu": _nvidia_gpu,
 }

@@ -10,13 +10,14 @@ from rich.text import Text
 
 from hipwright.cli.output import WHOSE, clean
 from hipwright.records import Evaluation, Verdict
-from hipwright.report.views import byte_count, number, percent, seconds, tone, verdict_of
+from hipwright.report.views import byte_count, in_order, number, percent, seconds, tone, verdict_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 STYLES = {"good": "bold green", "bad": "bold red", "unsure": "bold yellow"}
 FIRST_EVIDENCE = ("output", "index", "expected", "got", "tolerance", "wrong_elements", "elements")
+SAID = ("family", "workload", "seed")  # said elsewhere
 EVIDENCE_LIMIT = 400  # characters of one piece of evidence; --json carries all of it
 
 
@@ -30,9 +31,10 @@ def print_evaluation(out: Console, name: str, evaluation: Evaluation, notes: Seq
         out.print(_proof(evaluation))
     else:
         print_rejection(out, evaluation)
-    if any(result.build for result in evaluation.targets.values()):
+    if any(result.build and result.build.ok for result in evaluation.targets.values()):
         out.print(resource_table(evaluation))
-    print_notes(out, notes)
+    if evaluation.passed:
+        print_notes(out, notes)
 
 
 def _proof(evaluation: Evaluation) -> str:
@@ -53,6 +55,8 @@ def print_rejection(out: Console, evaluation: Evaluation) -> None:
     if verdict.workload or verdict.family:
         out.print(f"  workload {clean(verdict.workload or '-')}, inputs {clean(verdict.family or '-')}")
     for key, value in ordered(verdict.evidence):
+        if key in SAID or value in ({}, [], ""):
+            continue
         text = clean(value if isinstance(value, str) else str(value), keep_lines=True)[:EVIDENCE_LIMIT]
         lines = text.splitlines() or [""]
         out.print(f"  {clean(key).replace('_', ' ')}: {lines[0]}")
@@ -75,7 +79,8 @@ def resource_table(evaluation: Evaluation) -> Table:
         table.add_column(head, justify="right")
     for head in ("verdict", "time (ESTIMATE)"):
         table.add_column(head)
-    for name, result in evaluation.targets.items():
+    for result in in_order(evaluation):
+        name = result.target
         verdict = result.verdict.status if result.verdict else ("compiles" if result.build and result.build.ok else "-")
         estimate = f"{number(result.estimate.microseconds)} µs, {result.estimate.bound}" if result.estimate else "-"
         kernels = result.build.kernels if result.build and name != "cpu" else ()

@@ -122,8 +122,12 @@ def verdict_of(evaluation: Evaluation | None) -> Verdict | None:
 
 def resources(evaluation: Evaluation | None) -> list[dict[str, Any]]:
     """One entry per target: its build, its kernels with their estimate rows, and why something is missing."""
-    results = evaluation.targets.values() if evaluation else ()
-    return [_target_view(result) for result in results]
+    return [_target_view(result) for result in in_order(evaluation)]
+
+
+def in_order(evaluation: Evaluation | None) -> list[TargetResult]:
+    """The targets by name, the cpu last."""
+    return sorted(evaluation.targets.values() if evaluation else (), key=lambda r: (r.target == "cpu", r.target))
 
 
 def _target_view(result: TargetResult) -> dict[str, Any]:
@@ -150,25 +154,49 @@ def verification(evaluation: Evaluation | None) -> dict[str, Any] | None:
     verdict = verdict_of(evaluation)
     if verdict is None:
         return None
-    checks = dict(verdict.checks)
-    table = error_table(checks.pop("errors", None))
     return {
         "verdict": verdict,
         "tone": tone(verdict.status),
-        "table": table,
-        "checks": [(name.replace("_", " "), value) for name, value in checks.items()],
+        "table": error_table(verdict.checks),
+        "checks": [(CHECKS.get(name, name.replace("_", " ")), value) for name, value in _checks(verdict).items()],
         "skipped": list(verdict.skipped.items()),
-        "evidence": list(verdict.evidence.items()),
+        "evidence": [(name.replace("_", " "), value) for name, value in verdict.evidence.items() if value != {}],
     }
 
 
-def error_table(errors: Any) -> dict[str, Any] | None:
-    """{workload: {family: worst error / tolerance}} as rows and columns; None where there is none."""
+CHECKS = {
+    "orders": "blocks and waves in other orders, memory poisoned otherwise",
+    "second_call": "a second call, new values at the same places",
+    "noop_right": "right with its kernels replaced by no-ops",
+    "wave32": "with waves of 32 lanes",
+    "waves": "waves the targets have",
+    "races": "data races, accesses out of bounds, divergent barriers",
+    "traffic": "bytes moved, as a multiple of the arguments' size",
+}
+"""What the checks of a verdict mean, in words."""
+
+
+def _checks(verdict: Verdict) -> dict[str, Any]:
+    """The checks as a list to read: what has a table of its own or only timed them is left out."""
+    shown = {
+        name: value for name, value in verdict.checks.items() if name not in ("errors", "shapes", "families", "seconds")
+    }
+    if verdict.passed and "seconds" in verdict.checks and "races" not in shown:
+        shown = {"races": "none found: every access was checked", **shown}
+    return {name: "no" if value is False else "yes" if value is True else value for name, value in shown.items()}
+
+
+def error_table(checks: Mapping[str, Any]) -> dict[str, Any] | None:
+    """checks["errors"], {workload: {family: worst error / tolerance}}, as rows and columns."""
+    errors, shapes = checks.get("errors"), checks.get("shapes", {})
     if not isinstance(errors, Mapping) or not all(isinstance(row, Mapping) for row in errors.values()):
         return None
-    families = list(dict.fromkeys(family for row in errors.values() for family in row))
+    met = dict.fromkeys(family for row in errors.values() for family in row)
+    ran = [family for family in checks.get("families", ()) if family in met]
+    families = ran + [family for family in met if family not in ran]
     rows = [
-        {"workload": name, "cells": [_cell(row.get(family)) for family in families]} for name, row in errors.items()
+        {"workload": name, "inputs": ", ".join(shapes.get(name, ())), "cells": [_cell(row.get(f)) for f in families]}
+        for name, row in errors.items()
     ]
     return {"families": families, "rows": rows} if families else None
 
