@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,43 +12,20 @@ from hipwright.device.cpu import CpuLauncher
 from hipwright.program.signature import parse_signatures
 from hipwright.records import Build
 from hipwright.toolchain import cpu
+from hipwright.toolchain.cache import BuildCache
 
 HEADER = "#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n#include <hip/hip_bf16.h>\n"
 
 
-class FolderCache:
-    """The part of BuildCache that cpu.build uses."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.builds = folder, {}
-
-    def put(self, data: bytes) -> str:
-        name = hashlib.sha256(data).hexdigest()
-        self.path(name).write_bytes(data)
-        return name
-
-    def get(self, blob: str) -> bytes:
-        return self.path(blob).read_bytes()
-
-    def path(self, blob: str) -> Path:
-        return self.folder / blob
-
-    def load(self, key: str) -> Build | None:
-        return self.builds.get(key)
-
-    def store(self, key: str, build: Build) -> None:
-        self.builds[key] = build
-
-
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> FolderCache:
-    return FolderCache(tmp_path_factory.mktemp("builds"))
+def cache(tmp_path_factory: pytest.TempPathFactory) -> BuildCache:
+    return BuildCache(tmp_path_factory.mktemp("builds"))
 
 
 class Gpu:
     """Compiles and launches; the newest launcher stays in `.launcher`."""
 
-    def __init__(self, cache: FolderCache) -> None:
+    def __init__(self, cache: BuildCache) -> None:
         self.cache = cache
         self.launcher: CpuLauncher
 
@@ -78,7 +53,7 @@ def dims(value: int | tuple[int, ...]) -> tuple[int, int, int]:
 
 
 @pytest.fixture
-def gpu(cache: FolderCache) -> Gpu:
+def gpu(cache: BuildCache) -> Gpu:
     return Gpu(cache)
 
 

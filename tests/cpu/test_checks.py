@@ -144,7 +144,12 @@ def test_geometry(gpu, checked: bool) -> None:
     source = r"""extern "C" __global__ void k(int* y, unsigned char b) { y[0] = b; }"""
     y = torch.zeros(1, dtype=torch.int32)
     launcher = gpu.load(source, checked=checked)
-    for grid, block in [((0, 1, 1), (1, 1, 1)), ((1, 1, 1), (0, 1, 1)), ((1, 1, 1), (1025, 1, 1)), ((1, 70000, 1), (1, 1, 1))]:
+    for grid, block in [
+        ((0, 1, 1), (1, 1, 1)),
+        ((1, 1, 1), (0, 1, 1)),
+        ((1, 1, 1), (1025, 1, 1)),
+        ((1, 70000, 1), (1, 1, 1)),
+    ]:
         assert failure(lambda g=grid, b=block: launcher.launch("k", g, b, 0, [y, 1])).status == "launch_error"
     one = (1, 1, 1)
     for args in ([y], [y, 300], [3, 1], [y, y], [y, None]):
@@ -309,7 +314,9 @@ def test_legitimate_cooperation_is_not_a_race(gpu, order: str, checked: bool) ->
     launcher = gpu.load(LEGITIMATE, checked=checked, order=order, seed=9)
     x = torch.randint(-8, 8, (20 * 64,)).float()
     y = torch.zeros(1)
-    launcher.launch("last_block", (20, 1, 1), (64, 1, 1), 0, [x, torch.zeros(20), torch.zeros(1, dtype=torch.int32), y, 20])
+    launcher.launch(
+        "last_block", (20, 1, 1), (64, 1, 1), 0, [x, torch.zeros(20), torch.zeros(1, dtype=torch.int32), y, 20]
+    )
     assert y.item() == x.sum().item()
     scan = torch.zeros(20 * 64)
     args = [x, scan, torch.zeros(1, dtype=torch.int32), torch.zeros(20, dtype=torch.int32), torch.zeros(20)]

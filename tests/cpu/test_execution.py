@@ -200,8 +200,14 @@ extern "C" __global__ void read_total(int* out) { out[0] = total; out[1] = atomi
 def test_atomics_and_module_variables(gpu, checked: bool) -> None:
     x = torch.randint(0, 16, (1000,), dtype=torch.int32)
     histogram, total = torch.zeros(16, dtype=torch.int32), torch.zeros(1)
-    top, dsum, out = torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.float64), torch.zeros(3, dtype=torch.int32)
-    launcher = gpu.run(ATOMICS, "counts", 4, 256, [x, histogram, total, top, dsum, 1000], checked=checked, order="shuffle")
+    top, dsum, out = (
+        torch.zeros(1, dtype=torch.int32),
+        torch.zeros(1, dtype=torch.float64),
+        torch.zeros(3, dtype=torch.int32),
+    )
+    launcher = gpu.run(
+        ATOMICS, "counts", 4, 256, [x, histogram, total, top, dsum, 1000], checked=checked, order="shuffle"
+    )
     launcher.launch("read_total", (1, 1, 1), (1, 1, 1), 0, [out])
     assert torch.equal(histogram.long(), x.long().bincount(minlength=16))
     assert (total.item(), top.item(), dsum.item()) == (x.sum().item(), x.max().item(), 500.0)

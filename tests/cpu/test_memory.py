@@ -54,7 +54,9 @@ def test_buffers_are_found_and_strays_seen() -> None:
     assert memory.find(tensor.data_ptr() + 20) is None
     assert region.stray() is None
     for offset in (-1, -64, 20):
-        byte = torch.frombuffer((__import__("ctypes").c_ubyte * 1).from_address(region.start + offset), dtype=torch.uint8)
+        byte = torch.frombuffer(
+            (__import__("ctypes").c_ubyte * 1).from_address(region.start + offset), dtype=torch.uint8
+        )
         old = byte.item()
         byte.fill_(7)
         assert region.stray() == offset

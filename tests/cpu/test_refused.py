@@ -49,14 +49,8 @@ def test_a_constructor_would_have_run(tmp_path: Path) -> None:
     """The control: the same source, built without the audit, writes its mark when the library is loaded."""
     library, mark = tmp_path / "k.so", tmp_path / "mark"
     body = f'extern "C" {{ int creat(const char*, unsigned); }}\n__attribute__((constructor)) void go() {{ creat("{mark}", 0600); }}\n'
-    flags = [*cpu._FLAGS, "-march=x86-64-v3"] if cpu._target().startswith("x86_64") else cpu._FLAGS
-    made = cpu.run_tool(
-        [str(cpu._zig()), "clang", "-target", cpu._target(), *flags, "-c", "-o", "k.o", "k.hip"],
-        files={"k.hip": body.encode()}, outputs=["k.o"], ro=[cpu._zig().parent],
-    )  # fmt: skip
-    linked = cpu.run_tool(
-        [str(cpu._zig()), "ld.lld", "-shared", "-o", "k.so", "k.o"], files=made.files, outputs=["k.so"], ro=[cpu._zig().parent]
-    )
+    script = '"$zig" clang "$@" -c -o k.o k.hip && "$zig" ld.lld -shared -o k.so k.o'
+    linked = cpu._run(script, [*cpu._FLAGS, *cpu._march()], {"k.hip": body.encode()}, "k.so", False)
     library.write_bytes(linked.files["k.so"])
     assert cpu_audit.check_library(linked.files["k.so"]) is not None  # the second gate sees it too
     ctypes.CDLL(str(library))
@@ -105,7 +99,7 @@ def test_ordinary_things_are_not_refused(gpu) -> None:
 
 
 def test_a_wrong_source_is_a_compile_error_not_a_refusal(gpu) -> None:
-    built = gpu.build("extern \"C\" __global__ void k(float* y) { y[0] = undefined_name; }")
+    built = gpu.build('extern "C" __global__ void k(float* y) { y[0] = undefined_name; }')
     assert not built.ok
     assert "undefined_name" in built.log
     assert not built.log.startswith("refused")

@@ -20,6 +20,7 @@ from hipwright.device import cpu_abi as abi
 from hipwright.device.memory import Guarded, Region, pattern, raw_bytes
 from hipwright.errors import CandidateError
 from hipwright.records import Status
+from hipwright.sandbox import crash_page
 
 Order = Literal["forward", "reverse", "shuffle"]
 Argument: TypeAlias = torch.Tensor | int | float | bool | None
@@ -135,9 +136,11 @@ class CpuLauncher:
         launch = self._describe(kernel, known, grid, block, lds_bytes, slots)
         regions = self._regions(buffers)
         launch.regions, launch.region_count = ctypes.addressof(regions), len(_distinct(buffers))
+        _leave_note({"kernel": kernel, "grid": grid, "block": block, "running": True})
         started = time.perf_counter()
         self._library.hw_run(ctypes.byref(launch))
         seconds = time.perf_counter() - started
+        _leave_note({"kernel": kernel, "grid": grid, "block": block, "running": False})
         if launch.status:
             raise self._failure(kernel, launch, buffers, params)
         self._check_red_zones(kernel, buffers, params)
@@ -295,6 +298,12 @@ class CpuLauncher:
         return CandidateError(
             f"kernel {kernel}: {message}", status=status, stage="launch", evidence={"kernel": kernel, **evidence}
         )
+
+
+def _leave_note(note: Mapping[str, Any]) -> None:
+    """Tell the parent what runs, should this process be killed in the middle (it reads the note as WorkerDied.note)."""
+    page, text = crash_page(), json.dumps(note).encode() + b"\0"
+    page[: len(text)] = text
 
 
 def _distinct(buffers: list[_Buffer]) -> list[_Buffer]:

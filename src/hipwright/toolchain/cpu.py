@@ -5,38 +5,47 @@ The library holds the kernels and the runtime in cpu_rt/ (fibers, waves, barrier
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import platform
 import re
 import time
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+import msgspec
 
 from hipwright.errors import ToolchainError
 from hipwright.records import Build, KernelResources, content_key
 from hipwright.sandbox import Limits, ToolResult, run_tool
-from hipwright.toolchain import cpu_audit, cpu_check
+from hipwright.toolchain import clang, cpu_audit, cpu_check
+from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu_ir import NAME, Function, Lines, Module, Unreadable, take_type
 from hipwright.toolchain.cpu_sites import Sites
 
 _HERE = Path(__file__).parent
-_INCLUDE, _RUNTIME = _HERE / "include", _HERE / "cpu_rt"
+_RUNTIME = _HERE / "cpu_rt"
 _SOURCE = "kernel.hip"
+_LOG_LIMIT = 6000  # characters
 _LIMITS = Limits(wall_s=60.0, cpu_s=60.0, memory_mb=4096)
 _MARCH = {"x86_64": ["-march=x86-64-v3"], "aarch64": []}
 # Contraction as hipcc's default (a * b + c may fuse); each half operation rounds, as on the GPU.
-_FLAGS = [
+_FLAGS = (
     "-x", "c++", "-std=c++17", "-O2", "-nostdinc", "-nostdinc++", "-ffreestanding", "-fno-exceptions",
     "-fno-rtti", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-Xclang",
     "-ffloat16-excess-precision=none", "-fno-strict-aliasing", "-fno-finite-loops", "-fPIC",
     "-fvisibility=hidden", "-fno-stack-protector", "-fstack-clash-protection",
-    "-fno-asynchronous-unwind-tables", "-fno-vectorize",
-    "-fno-slp-vectorize", "-gline-tables-only", "-Wno-ignored-attributes", "-Wno-unused-value", "-mllvm",
+    "-fno-asynchronous-unwind-tables", "-fno-vectorize", "-fno-slp-vectorize", "-gline-tables-only",
+    "-ferror-limit=10", "-fno-color-diagnostics", "-Wno-ignored-attributes", "-Wno-unused-value", "-mllvm",
     "-inline-threshold=4000",
-]  # fmt: skip
+)  # fmt: skip
+_LINK = (
+    "-shared", "-z", "now", "-z", "relro", "-z", "noexecstack", "-z", "nostart-stop-gc", "-init=hw_none",
+    "-fini=hw_none", "--strip-debug", "--version-script=exports", "--undefined-version",
+)  # fmt: skip
+_RUNTIME_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-stack-protector", "-nostdinc", "-c")
 _DYNAMIC = re.compile(
     r"\bextern((?:\s+(?:__align__\s*\([^()]*\)|alignas\s*\([^()]*\)|__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)))*)"
     r"(\s+)__shared__\b"
@@ -45,29 +54,13 @@ _LDS = re.compile(r'section "hw_lds"')
 _REFERENCE = re.compile(rf"@({NAME})")
 
 
-class Cache(Protocol):
-    """What is used of toolchain.cache.BuildCache: content-addressed blobs, and builds by key."""
-
-    def put(self, data: bytes) -> str:
-        """Store bytes; returns their hash."""
-
-    def get(self, blob: str) -> bytes:
-        """Bytes by hash."""
-
-    def load(self, key: str) -> Build | None:
-        """The build remembered under a key."""
-
-    def store(self, key: str, build: Build) -> None:
-        """Remember a build."""
-
-
 def build(
     source: str,
     defines: Mapping[str, int],
     *,
     wave: int = 64,
     checked: bool = False,
-    cache: Cache,
+    cache: BuildCache,
     unsafe: bool = False,
 ) -> Build:
     """Compile HIP source for this machine's processor; the blob is a shared library for device.cpu.CpuLauncher.
@@ -78,55 +71,39 @@ def build(
     """
     if wave not in (32, 64):
         raise ValueError(f"a wave has 32 or 64 lanes, not {wave}")
-    key = content_key("cpu", source, json.dumps(dict(defines), sort_keys=True), f"{wave} {checked}", _fingerprint())
+    knobs = (*(f"-D{name}={value}" for name, value in sorted(defines.items())), f"-DHW_WAVE={wave}")
+    key = content_key("cpu", source, "\0".join(knobs), f"checked={checked}", _fingerprint())
     if known := cache.load(key):
         return known
     started = time.perf_counter()
-    made = _build(source, defines, wave, checked, cache, unsafe, started)
+    made = _build(source, knobs, wave, checked, cache, unsafe)
+    made = msgspec.structs.replace(made, seconds=time.perf_counter() - started)
     cache.store(key, made)
     return made
 
 
-def _build(
-    source: str, defines: Mapping[str, int], wave: int, checked: bool, cache: Cache, unsafe: bool, started: float
-) -> Build:
-    def failed(log: str) -> Build:
-        return Build(target="cpu", ok=False, log=log, seconds=time.perf_counter() - started)
-
-    front = _clang([*_FLAGS, *_defines(defines, wave), "-I", str(_INCLUDE), "-S", "-emit-llvm", "-o", "k.ll", _SOURCE],
-                   {_SOURCE: prepare_source(source).encode()}, ["k.ll"], unsafe)  # fmt: skip
-    if "k.ll" not in front.files:
-        return failed(_log(front))
-    module = Module.parse(front.files["k.ll"].decode())
-    if why := cpu_audit.refusal(module):
-        return failed(f"refused: {why}")
+def _build(source: str, knobs: tuple[str, ...], wave: int, checked: bool, cache: BuildCache, unsafe: bool) -> Build:
+    ir, log = _front(source, knobs, unsafe)
+    if not ir:
+        return Build(target="cpu", ok=False, log=log)
+    module = Module.parse(ir)
     try:
+        if why := cpu_audit.refusal(module):
+            raise Unreadable(why)
         resources, text = _lower(module, wave, checked)
+        library, log_of_link = _back(text, resources, _runtime_object(cache, unsafe), unsafe)
+        if library and (why := cpu_audit.check_library(library)):
+            raise Unreadable(why)
     except Unreadable as error:
-        return failed(f"refused: {error}")
-    back = _clang(["-x", "ir", "-c", "-O2", "-Xclang", "-disable-llvm-passes", "-fPIC", "-Wno-override-module",
-                   "-o", "k.o", "k.ll"], {"k.ll": text.encode()}, ["k.o"], unsafe)  # fmt: skip
-    if "k.o" not in back.files:
-        return failed(_log(back))
-    linked = _link(back.files["k.o"], _runtime_object(unsafe), resources, unsafe)
-    if "k.so" not in linked.files:
-        return failed(_log(linked))
-    if why := cpu_audit.check_library(linked.files["k.so"]):
-        return failed(f"refused: {why}")
-    blob = cache.put(linked.files["k.so"])
-    return Build(
-        target="cpu", ok=True, blob=blob, kernels=resources, device_math="host", log=front.stderr.strip(),
-        seconds=time.perf_counter() - started,
-    )  # fmt: skip
+        return Build(target="cpu", ok=False, log=f"refused: {error}")
+    if not library:
+        return Build(target="cpu", ok=False, log=log_of_link)
+    return Build(target="cpu", ok=True, blob=cache.put(library), kernels=resources, device_math="own", log=log)
 
 
 def prepare_source(source: str) -> str:
     """`extern __shared__` (the launch's LDS) becomes a word of its own: `__shared__` alone means static here."""
     return _DYNAMIC.sub(r"extern\1\2__hw_dynamic_shared__", source)
-
-
-def _defines(defines: Mapping[str, int], wave: int) -> list[str]:
-    return [*(f"-D{name}={value}" for name, value in defines.items()), f"-DHW_WAVE={wave}"]
 
 
 # ---------------------------------------------------------------- lowering the IR
@@ -235,12 +212,56 @@ def _constant(name: str, text: str) -> str:
 # ---------------------------------------------------------------- tools
 
 
-def _zig() -> Path:
-    spec = find_spec("ziglang")
-    found = Path(spec.origin).parent / "zig" if spec and spec.origin else None
-    if found is None or not found.exists():
-        raise ToolchainError("no clang: the ziglang wheel is not installed", hint="pip install ziglang==0.17.0")
-    return found
+@functools.lru_cache(maxsize=16)
+def _front(source: str, knobs: tuple[str, ...], unsafe: bool) -> tuple[str, str]:
+    """(LLVM IR or "", the compiler's messages). Remembered: the fast and the checked build share it."""
+    argv = [*_FLAGS, *_march(), *knobs, "-I", str(clang.INCLUDE), "-S", "-emit-llvm", "-o", "k.ll", _SOURCE]
+    result = _run('"$zig" clang "$@"', argv, {_SOURCE: prepare_source(source).encode()}, "k.ll", unsafe)
+    return result.files.get("k.ll", b"").decode(), _log(result)
+
+
+def _back(text: str, kernels: tuple[KernelResources, ...], runtime: bytes, unsafe: bool) -> tuple[bytes, str]:
+    """(the shared library or b"", messages): IR to object, and linked with the runtime."""
+    names = "".join(f"hw_entry_{k.name}; " for k in kernels)
+    version = f"{{ global: hw_run; hw_meta; {names}local: *; }};"
+    script = '"$zig" clang -target "$1" -x ir -c -O2 -Xclang -disable-llvm-passes -fPIC -Wno-override-module '
+    script += '-o k.o k.ll && shift && "$zig" ld.lld "$@" -o k.so k.o rt.o'
+    files = {"k.ll": text.encode(), "rt.o": runtime, "exports": version.encode()}
+    result = _run(script, [_target(), *_LINK], files, "k.so", unsafe)
+    return result.files.get("k.so", b""), _log(result)
+
+
+def _runtime_object(cache: BuildCache, unsafe: bool) -> bytes:
+    """cpu_rt/rt.c compiled: 0.6 s, once for each version of its text."""
+    key = content_key("cpu runtime", _fingerprint())
+    if (known := cache.load(key)) and known.ok:
+        with contextlib.suppress(KeyError):
+            return cache.get(known.blob)
+    library = Path(clang.find().folder) / "lib"
+    machine = {"x86_64": "x86", "aarch64": "aarch64"}[platform.machine()]
+    libc = [f"{machine}-linux-gnu", "generic-glibc", f"{machine}-linux-any", "any-linux-any"]
+    includes = [str(library / "include"), *(str(library / "libc/include" / name) for name in libc)]
+    argv = [*_RUNTIME_FLAGS, *_march(), *(word for path in includes for word in ("-isystem", path))]
+    result = _run('"$zig" clang "$@"', [*argv, str(_RUNTIME / "rt.c"), "-o", "rt.o"], {}, "rt.o", unsafe)
+    if "rt.o" not in result.files:
+        raise ToolchainError(f"the cpu runtime does not compile: {_log(result)}", hint=clang.FIX)
+    data = result.files["rt.o"]
+    cache.store(key, Build(target="cpu", ok=True, blob=cache.put(data)))
+    return data
+
+
+def _run(script: str, argv: list[str], files: Mapping[str, bytes], output: str, unsafe: bool) -> ToolResult:
+    found = clang.find()
+    result = run_tool(
+        ["/bin/sh", "-c", f'zig=$0; {script}', found.program, *argv],
+        files=files, outputs=[output], ro=[Path(found.folder), _HERE],
+        env={"ZIG_GLOBAL_CACHE_DIR": "zig-cache", "ZIG_LOCAL_CACHE_DIR": "zig-cache"}, limits=_LIMITS, unsafe=unsafe,
+    )  # fmt: skip
+    if result.timed_out:
+        raise ToolchainError(f"the compiler was stopped after {_LIMITS.wall_s:.0f} s", stage="build")
+    if result.returncode == 127:
+        raise ToolchainError(f"the compiler does not run: {_log(result)}", hint=clang.FIX)
+    return result
 
 
 @functools.cache
@@ -251,54 +272,18 @@ def _target() -> str:
     return f"{machine}-linux-gnu"
 
 
-def _clang(arguments: list[str], files: Mapping[str, bytes], outputs: list[str], unsafe: bool) -> ToolResult:
-    zig = _zig()
-    march = _MARCH[platform.machine()] if "ir" not in arguments else []
-    argv = [str(zig), "clang", "-target", _target(), *march, *arguments]
-    return run_tool(argv, files=files, outputs=outputs, ro=[zig.parent, _HERE], limits=_LIMITS, unsafe=unsafe)
-
-
-def _link(kernel: bytes, runtime: bytes, kernels: tuple[KernelResources, ...], unsafe: bool) -> ToolResult:
-    names = "".join(f"hw_entry_{k.name}; " for k in kernels)
-    version = f"{{ global: hw_run; hw_meta; hw_layout; {names}local: *; }};"
-    zig = _zig()
-    argv = [str(zig), "ld.lld", "-shared", "-z", "now", "-z", "relro", "-z", "noexecstack", "-init=hw_none",
-            "-fini=hw_none", "-z", "nostart-stop-gc", "--strip-debug", "--version-script=exports",
-            "--undefined-version",
-            "-o", "k.so", "k.o", "rt.o"]  # fmt: skip
-    files = {"k.o": kernel, "rt.o": runtime, "exports": version.encode()}
-    return run_tool(argv, files=files, outputs=["k.so"], ro=[zig.parent], limits=_LIMITS, unsafe=unsafe)
+def _march() -> list[str]:
+    return ["-target", _target(), *_MARCH[platform.machine()]]
 
 
 @functools.cache
 def _fingerprint() -> str:
     """Names everything but the source that decides the library: runtime, headers, this package, compiler, machine."""
-    parts = [platform.machine(), str(_zig()), str(_zig().stat().st_size)]
-    for path in sorted([*_INCLUDE.rglob("*"), *_RUNTIME.iterdir(), *_HERE.glob("cpu*.py")]):
-        if path.is_file():
-            parts += [str(path.relative_to(_HERE)), path.read_text()]
-    return content_key(*parts)
-
-
-@functools.cache
-def _runtime_object(unsafe: bool) -> bytes:
-    """cpu_rt/rt.c compiled; once a process (0.9 s)."""
-    library = _zig().parent / "lib"
-    machine = {"x86_64": "x86", "aarch64": "aarch64"}[platform.machine()]
-    system = [library / "include"]
-    system += [
-        library / "libc/include" / n
-        for n in (f"{machine}-linux-gnu", "generic-glibc", f"{machine}-linux-any", "any-linux-any")
-    ]
-    flags = ["-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-stack-protector", "-nostdinc", "-c"]
-    includes = [word for path in system for word in ("-isystem", str(path))]
-    made = _clang([*flags, *includes, str(_RUNTIME / "rt.c"), "-o", "rt.o"], {}, ["rt.o"], unsafe)
-    if "rt.o" not in made.files:
-        raise ToolchainError(f"the cpu runtime does not compile: {_log(made)[:2000]}")
-    return made.files["rt.o"]
+    parts = [_target(), clang.find().id, clang.headers_id(), clang.digest(_RUNTIME), *_FLAGS, *_LINK, *_RUNTIME_FLAGS]
+    return content_key(*parts, *(path.read_text() for path in sorted(_HERE.glob("cpu*.py"))))
 
 
 def _log(result: ToolResult) -> str:
-    if result.timed_out:
-        return f"the compiler did not end within {_LIMITS.wall_s:.0f} s"
-    return result.stderr.strip() or result.stdout.strip() or f"the compiler ended with code {result.returncode}"
+    """The messages without this machine's paths, and not too long."""
+    text = result.stderr.replace(f"{clang.INCLUDE}/", "").replace("/build/", "").replace("zig: ", "").strip()
+    return text if len(text) <= _LOG_LIMIT else f"{text[:_LOG_LIMIT]}\n[{len(text) - _LOG_LIMIT} more characters]"

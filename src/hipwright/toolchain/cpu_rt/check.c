@@ -9,8 +9,9 @@ typedef struct { hw_record write, read[2]; } hw_cell;
 typedef struct { uint64_t address; uint32_t block, thread, last, next; } hw_touch;
 
 enum { TOUCHES = 1 << 20, ANY_THREAD = 0xffff, GLOBAL = -4, LDS_GRANULE = 4 };
-static const uint64_t SHADOW_BYTES = 4ull << 30, REGION_SHADOWED = 64ull << 20;
+static const uint64_t SHADOW_BYTES = 2ull << 30, REGION_SHADOWED = 64ull << 20, BLOCKS = 1ull << 24;
 static char *hw_shadow;
+static uint64_t hw_shadow_room;
 static hw_touch *hw_touches;
 static uint32_t *hw_touch_head, hw_touch_count, hw_touch_full;
 static uint64_t hw_head_room;
@@ -21,6 +22,7 @@ extern char __stop_hw_data[] __attribute__((weak, visibility("hidden")));
 extern char __start_hw_const[] __attribute__((weak, visibility("hidden")));
 extern char __stop_hw_const[] __attribute__((weak, visibility("hidden")));
 
+// Offsets into the shadow, plus one, until its place is known. Huge regions go without race detection.
 static uint64_t give_shadow(hw_region *r, uint64_t used) {
     r->shadow = 0;
     uint64_t cells = r->size / r->granule + 2, bytes = cells * sizeof(hw_cell);
@@ -28,29 +30,42 @@ static uint64_t give_shadow(hw_region *r, uint64_t used) {
         hw.launch->counts[COUNT_UNCHECKED]++;
         return used;
     }
-    r->shadow = (uint64_t)hw_shadow + used;
+    r->shadow = used + 1;
     return used + (bytes + 63) / 64 * 64;
+}
+
+static hw_region *region_at(uint32_t i) { return i < 3 ? &hw_own[i] : &hw.launch->regions[i - 3]; }
+
+// Forget all records: their times would be taken for new ones.
+static void hw_forget(void) {
+    if (hw_shadow) munmap(hw_shadow, hw_shadow_room);
+    if (hw_touches) munmap(hw_touches, TOUCHES * sizeof(hw_touch));
+    hw_shadow = NULL, hw_touches = NULL;
 }
 
 static void hw_check_begin(void) {
     hw_launch *l = hw.launch;
     if (!l->checked) return;
-    if (!hw_shadow) {
-        hw_shadow = hw_map(SHADOW_BYTES);
-        hw_touches = (hw_touch *)hw_map(TOUCHES * sizeof(hw_touch));
-    }
+    if (!hw_touches) hw_touches = (hw_touch *)hw_map(TOUCHES * sizeof(hw_touch));
     // what earlier launches left in the shadow and the touches is recognised by its time
     hw_touch_count = hw_touch_full = 0;
     if (hw_touch_head) munmap(hw_touch_head, hw_head_room);
-    hw_head_room = hw.blocks * sizeof(uint32_t);
+    hw_touch_full = hw.blocks > BLOCKS;
+    hw_head_room = (hw_touch_full ? 1 : hw.blocks) * sizeof(uint32_t);
     hw_touch_head = (uint32_t *)hw_map(hw_head_room);
     hw_own[0] = (hw_region){(uint64_t)__start_hw_lds, static_lds(), LDS_GRANULE, -2, 0};
     hw_own[1] = (hw_region){(uint64_t)hw_dyn_lds, l->lds_dynamic, LDS_GRANULE, -2, 0};
     hw_own[2] = (hw_region){(uint64_t)__start_hw_data, __stop_hw_data - __start_hw_data, LDS_GRANULE, GLOBAL, 0};
     hw_recent = &hw_own[0];
     uint64_t used = 0;
-    for (int i = 0; i < 3; i++) used = give_shadow(&hw_own[i], used);
-    for (uint32_t i = 0; i < l->region_count; i++) used = give_shadow(&l->regions[i], used);
+    for (uint32_t i = 0; i < l->region_count + 3; i++) used = give_shadow(region_at(i), used);
+    if (!hw_shadow || used > hw_shadow_room) {
+        if (hw_shadow) munmap(hw_shadow, hw_shadow_room);
+        hw_shadow = NULL;
+        hw_shadow = hw_map(hw_shadow_room = used);
+    }
+    for (uint32_t i = 0; i < l->region_count + 3; i++)
+        if (region_at(i)->shadow) region_at(i)->shadow += (uint64_t)hw_shadow - 1;
 }
 
 // ---- atomics as synchronisation
@@ -75,6 +90,7 @@ static hw_touch *touch_of(uint64_t address, uint32_t block, uint32_t thread, int
 }
 
 static void touch(uint64_t address) {
+    if (hw_touch_full) return;
     uint32_t time = ++hw.now, block = (uint32_t)hw.block->linear;
     hw_touch *t = touch_of(address, block, ANY_THREAD, 1), *u = touch_of(address, block, hw.thread->linear, 1);
     if (t) t->last = time;
@@ -137,7 +153,7 @@ static hw_region *find(uint64_t address, uint64_t size) {
     hw_region *r = hw_recent;
     if (address - r->start < r->size && address - r->start + size <= r->size) return r;
     for (uint32_t i = 0; i < l->region_count + 3; i++) {
-        r = i < 3 ? &hw_own[i] : &l->regions[i - 3];
+        r = region_at(i);
         if (address - r->start < r->size && address - r->start + size <= r->size) return hw_recent = r;
     }
     return NULL;

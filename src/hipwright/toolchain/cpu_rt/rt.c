@@ -12,6 +12,7 @@
 static void catch_faults(void);
 static void release_faults(void);
 static void hw_check_begin(void);
+static void hw_forget(void);
 static void hw_access(uint64_t address, uint64_t size, uint32_t access, uint32_t line);
 
 #include "switch.c"

@@ -88,6 +88,13 @@ static void hw_fiber_main(void) {
     }
 }
 
+static void *fresh_stack(char *top, void (*entry)(void)) {
+    void **sp = (void **)top - (HW_FRAME + HW_ABOVE);
+    for (int i = 0; i < HW_FRAME + HW_ABOVE; i++) sp[i] = 0;
+    sp[HW_RETURN] = (void *)entry;
+    return sp;
+}
+
 static void run(hw_thread *t, void **save) {
     int fresh = t->state == ST_NEW;
     activate(t);
@@ -99,11 +106,7 @@ static void run(hw_thread *t, void **save) {
     hw_fiber *f = t->fiber = hw.free_fibers;
     hw.free_fibers = f->next;
     // stacks start at different cache sets: equal ones would evict each other at every switch
-    void **sp = (void **)(f->stack + HW_STACK - 64 - (f->number % 61) * 64);
-    sp -= HW_FRAME + HW_ABOVE;
-    for (int i = 0; i < HW_FRAME + HW_ABOVE; i++) sp[i] = 0;
-    sp[HW_RETURN] = (void *)hw_fiber_main;
-    hw_switch(save, sp);
+    hw_switch(save, fresh_stack(f->stack + HW_STACK - 64 - (f->number % 61) * 64, hw_fiber_main));
 }
 
 // The thread t is blocked: run others until it is its turn again.
@@ -316,7 +319,7 @@ HW_HIDDEN void hw_yield(void) {
 static uint64_t gcd(uint64_t a, uint64_t b) { return b ? gcd(b, a % b) : a; }
 
 static void begin(hw_launch *l) {
-    hw.launch = l, hw.thread = NULL;
+    hw.launch = l, hw.thread = NULL, hw.block = NULL;
     hw.random = l->seed * 0x9e3779b97f4a7c15ull + 1;
     hw.next_block = 0, hw.blocks = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
     // a step without common factor with the count visits every block once; small, so that products fit
@@ -327,7 +330,16 @@ static void begin(hw_launch *l) {
     hw_block_dim = (hw_dim){l->block[0], l->block[1], l->block[2]};
     hw_grid_dim = (hw_dim){l->grid[0], l->grid[1], l->grid[2]};
     all_fibers_free();
+    if (hw.now > 3000000000u) hw.now = 0, hw_forget();
     hw.launch_time = ++hw.now;
+}
+
+// The first steps of a launch, on a stack of their own so that hw_stop can leave them too.
+static void boot(void) {
+    hw_check_begin();
+    start_block(new_block());
+    void *gone;
+    run(hw_pick(), &gone);
 }
 
 // Run one launch; returns its status. Everything else about the outcome is in *l. Not reentrant.
@@ -336,9 +348,8 @@ HW_EXPORT uint32_t hw_run(hw_launch *l) {
     begin(l);
     catch_faults();
     hw.busy = 1;
-    hw_check_begin();
-    start_block(new_block());
-    run(hw_pick(), &hw.main_sp);
+    static char stack[64 << 10] __attribute__((aligned(64)));
+    hw_switch(&hw.main_sp, fresh_stack(stack + sizeof stack, boot));
     hw.busy = 1;
     release_faults();
     hw.launch = NULL;
