@@ -70,20 +70,30 @@ def erfcx_mapped(t: Any) -> Any:
         return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x)
 
 
-def lgamma_core(x: Any) -> Any:
-    x = x if abs(x - 1) > 1e-12 else x + mp.mpf(10) ** -12
+def lgamma_core(t: Any) -> Any:
+    """ln Gamma(x) / ((x - 1) (x - 2)) with t = x - 3/2: small arguments keep Horner's scheme well conditioned."""
+    x = t + mp.mpf(3) / 2
     return mp.loggamma(x) / ((x - 1) * (x - 2))
 
 
+def rgamma_core(t: Any) -> Any:
+    """1 / Gamma(x) with t = x - 3/2."""
+    return mp.rgamma(t + mp.mpf(3) / 2)
+
+
+def erfinv_core(t: Any) -> Any:
+    """erfinv(x) / x with w = -log(1 - x^2), the variable of Giles (2010), and t = w - 5/2."""
+    return erfinv_of_w(t + mp.mpf(5) / 2)
+
+
 def erfinv_of_w(w: Any) -> Any:
-    """erfinv(x) / x with w = -log(1 - x^2), the variable of Giles (2010)."""
     x = mp.sqrt(-mp.expm1(-w)) if w > 1e-12 else mp.sqrt(mp.mpf(w if w > 0 else 1e-20))
     return mp.erfinv(x) / x
 
 
-def erfinv_tail(v: Any) -> Any:
-    """The same for w >= 5, as a function of v = sqrt(w)."""
-    return erfinv_of_w(v * v)
+def erfinv_tail(t: Any) -> Any:
+    """The same for w >= 5, as a function of t = sqrt(w) - 3."""
+    return erfinv_of_w((t + 3) ** 2)
 
 
 LN2 = mp.log(2)
@@ -100,10 +110,10 @@ FITS: dict[str, tuple[Function, Any, Any, int | None, int | None]] = {
     "erf": (series(erf_small), 0, 1, 13, 7),
     "erf_tail": (lambda x: mp.log(mp.erfc(x)), 0.95, 4, None, 8),
     "erfcx": (erfcx_mapped, -0.78, 1, 22, None),
-    "lgamma": (lgamma_core, 1, 2, 21, None),
-    "rgamma": (mp.rgamma, 1, 2, 15, None),
-    "erfinv": (erfinv_of_w, 0, 5, None, 9),
-    "erfinv_tail": (erfinv_tail, mp.sqrt(5), 4.1, None, 9),
+    "lgamma": (lgamma_core, -0.5, 0.5, 21, None),
+    "rgamma": (rgamma_core, -0.5, 0.5, 15, None),
+    "erfinv": (erfinv_core, -2.5, 2.5, None, 10),
+    "erfinv_tail": (erfinv_tail, mp.sqrt(5) - 3, 1.1, None, 9),
 }
 
 

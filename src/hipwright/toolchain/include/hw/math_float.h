@@ -137,7 +137,7 @@ HW_FN float hw_atan2f(float y, float x) { return (float)hw_atan2((double)y, (dou
 
 HW_FN float hw_tanhf(float x) {
     float a = __builtin_fabsf(x);
-    if (a < 0.625f) return __builtin_fmaf(x * (x * x), hw_p_tanhf(x * x), x);
+    if (a < 0.625f) return hw_copysignf(__builtin_fmaf(a * (a * a), hw_p_tanhf(a * a), a), x);
     float e = hw_expf(2.0f * (a < 20.0f ? a : 20.0f));
     float v = 1.0f - 2.0f * hw_fast_rcpf(1.0f + e);
     return x != x ? x : hw_copysignf(v, x);
@@ -162,9 +162,8 @@ HW_FN float hw_normcdff(float x) { return (float)hw_normcdf((double)x); }
 HW_FN float hw_erfinvf(float x) { // in Giles's variable, the coefficients are our own
     float a = __builtin_fabsf(x);
     if (!(a < 1.0f)) return a == 1.0f ? x * HW_INFF : __builtin_nanf("");
-    float w = -hw_log1pf(-x * x);
-    if (w > 4.0f) w = (float)-hw_log_short((1.0 - (double)a) * (1.0 + (double)a));
-    return x * (w < 5.0f ? hw_p_erfinvf(w) : hw_p_erfinv_tailf(__builtin_sqrtf(w)));
+    float w = a < 0.5f ? -hw_log1pf(-x * x) : -hw_logf((1.0f - a) * (1.0f + a)); // 1 - a is exact from 0.5 on
+    return x * (w < 5.0f ? hw_p_erfinvf(w - 2.5f) : hw_p_erfinv_tailf(__builtin_sqrtf(w) - 3.0f));
 }
 HW_FN float hw_lgammaf(float x) { return (float)hw_lgamma((double)x); }
 HW_FN float hw_tgammaf(float x) { return (float)hw_tgamma((double)x); }

@@ -55,10 +55,10 @@ HW_FN double hw_lgamma_positive(double x) {
         hw_dd l = hw_log_dd(x), q = hw_dd_scale(l, x - 0.5), s = hw_two_sum(q.hi, -x);
         return s.hi + (s.lo + q.lo + (0x1.d67f1c864beb5p-1 + tail));
     }
-    if (x < 1.0) return x * (x - 1.0) * hw_p_lgamma(x + 1.0) - hw_log(x);
+    if (x < 1.0) return x * (x - 1.0) * hw_p_lgamma(x - 0.5) - hw_log(x);
     double product = 1.0;
     while (x > 2.0) x -= 1.0, product *= x;
-    double core = (x - 1.0) * (x - 2.0) * hw_p_lgamma(x);
+    double core = (x - 1.0) * (x - 2.0) * hw_p_lgamma(x - 1.5);
     return product == 1.0 ? core : core + hw_log(product);
 }
 HW_FN double hw_lgamma(double x) {
@@ -84,7 +84,7 @@ HW_FN double hw_tgamma_positive(double x) {
     while (x > 2.0) x -= 1.0, product *= x;
     double below = 1.0;
     while (x < 1.0) below *= x, x += 1.0;
-    return product / (below * hw_p_rgamma(x));
+    return product / (below * hw_p_rgamma(x - 1.5));
 }
 HW_FN double hw_tgamma(double x) {
     if (x != x || x == HW_INF) return x;

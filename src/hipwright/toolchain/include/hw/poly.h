@@ -243,74 +243,75 @@ HW_FN double hw_p_erfcx(double x) {
 
 HW_FN double hw_p_lgamma(double x) {
     double p = -7.7606601525134468e-6;
-    p = __builtin_fma(p, x, 2.5660080288814698e-4);
-    p = __builtin_fma(p, x, -4.0394672404516011e-3);
-    p = __builtin_fma(p, x, 4.0276822396856528e-2);
-    p = __builtin_fma(p, x, -2.8544724773427929e-1);
-    p = __builtin_fma(p, x, 1.5295857384012859);
-    p = __builtin_fma(p, x, -6.4358386742785271);
-    p = __builtin_fma(p, x, 2.1795995552437306e+1);
-    p = __builtin_fma(p, x, -6.0420201961117401e+1);
-    p = __builtin_fma(p, x, 1.3866920935571233e+2);
-    p = __builtin_fma(p, x, -2.6547199252020132e+2);
-    p = __builtin_fma(p, x, 4.2578605347317732e+2);
-    p = __builtin_fma(p, x, -5.7309767341177836e+2);
-    p = __builtin_fma(p, x, 6.4681365912958502e+2);
-    p = __builtin_fma(p, x, -6.1010378251095084e+2);
-    p = __builtin_fma(p, x, 4.7806739291568874e+2);
-    p = __builtin_fma(p, x, -3.0838292084999221e+2);
-    p = __builtin_fma(p, x, 1.617108849080655e+2);
-    p = __builtin_fma(p, x, -6.7834756990951919e+1);
-    p = __builtin_fma(p, x, 2.2400321557402116e+1);
-    p = __builtin_fma(p, x, -5.8954831151555226);
-    p = __builtin_fma(p, x, 1.695724121293145);
+    p = __builtin_fma(p, x, 1.2140008083973407e-5);
+    p = __builtin_fma(p, x, -8.3550758697952728e-6);
+    p = __builtin_fma(p, x, 1.3186019073996834e-5);
+    p = __builtin_fma(p, x, -2.7201673025504752e-5);
+    p = __builtin_fma(p, x, 4.3027681497650298e-5);
+    p = __builtin_fma(p, x, -6.6141360223464143e-5);
+    p = __builtin_fma(p, x, 1.0535512483785592e-4);
+    p = __builtin_fma(p, x, -1.6891782155248982e-4);
+    p = __builtin_fma(p, x, 2.7131373861446928e-4);
+    p = __builtin_fma(p, x, -4.3799307479613916e-4);
+    p = __builtin_fma(p, x, 7.1151906751529593e-4);
+    p = __builtin_fma(p, x, -1.1644145847310124e-3);
+    p = __builtin_fma(p, x, 1.922916312790516e-3);
+    p = __builtin_fma(p, x, -3.2120740737152812e-3);
+    p = __builtin_fma(p, x, 5.4464578391260646e-3);
+    p = __builtin_fma(p, x, -9.4256224485257978e-3);
+    p = __builtin_fma(p, x, 1.679709863127416e-2);
+    p = __builtin_fma(p, x, -3.1308487501010648e-2);
+    p = __builtin_fma(p, x, 6.2911401074564392e-2);
+    p = __builtin_fma(p, x, -1.4595989591430608e-1);
+    p = __builtin_fma(p, x, 4.8312895054098089e-1);
     return p;
 }
 
 HW_FN double hw_p_rgamma(double x) {
     double p = 1.6830710938973938e-8;
-    p = __builtin_fma(p, x, -4.6871361447295195e-7);
-    p = __builtin_fma(p, x, 5.9247845178543537e-6);
-    p = __builtin_fma(p, x, -4.3253288237557786e-5);
-    p = __builtin_fma(p, x, 1.8437187923308334e-4);
-    p = __builtin_fma(p, x, -3.2113835165777322e-4);
-    p = __builtin_fma(p, x, -1.0107026374725938e-3);
-    p = __builtin_fma(p, x, 7.045452099425839e-3);
-    p = __builtin_fma(p, x, -9.4755056984503686e-3);
-    p = __builtin_fma(p, x, -4.2285405277061702e-2);
-    p = __builtin_fma(p, x, 1.6656981649568165e-1);
-    p = __builtin_fma(p, x, -4.2003108268338084e-2);
-    p = __builtin_fma(p, x, -6.5588442700335913e-1);
-    p = __builtin_fma(p, x, 5.772192711438576e-1);
-    p = __builtin_fma(p, x, 9.9999905234727933e-1);
-    p = __builtin_fma(p, x, 1.03657485380252e-7);
+    p = __builtin_fma(p, x, -9.002261834603834e-8);
+    p = __builtin_fma(p, x, 5.8054073254955596e-8);
+    p = __builtin_fma(p, x, 2.1565577829270526e-6);
+    p = __builtin_fma(p, x, -1.3896829354060865e-5);
+    p = __builtin_fma(p, x, 2.5355130539175537e-5);
+    p = __builtin_fma(p, x, 1.5235762354157664e-4);
+    p = __builtin_fma(p, x, -1.1107302459181191e-3);
+    p = __builtin_fma(p, x, 2.1207314423962418e-3);
+    p = __builtin_fma(p, x, 6.6128978262735152e-3);
+    p = __builtin_fma(p, x, -4.2155169368530076e-2);
+    p = __builtin_fma(p, x, 5.0966860247723255e-2);
+    p = __builtin_fma(p, x, 1.751020260439345e-1);
+    p = __builtin_fma(p, x, -5.2665443552554468e-1);
+    p = __builtin_fma(p, x, -4.1174526445283101e-2);
+    p = __builtin_fma(p, x, 1.1283791670955126);
     return p;
 }
 
 HW_FN float hw_p_erfinvf(float x) {
-    float p = -8.93192597e-9f;
-    p = __builtin_fmaf(p, x, 2.24304302e-7f);
-    p = __builtin_fmaf(p, x, -2.00827134e-6f);
-    p = __builtin_fmaf(p, x, 4.15066324e-6f);
-    p = __builtin_fmaf(p, x, 4.40488043e-5f);
-    p = __builtin_fmaf(p, x, -1.26539474e-4f);
-    p = __builtin_fmaf(p, x, -2.33527059e-3f);
-    p = __builtin_fmaf(p, x, 1.15491651e-2f);
-    p = __builtin_fmaf(p, x, 2.32013713e-1f);
-    p = __builtin_fmaf(p, x, 8.86226924e-1f);
+    float p = 4.67193251e-10f;
+    p = __builtin_fmaf(p, x, -8.7390107e-9f);
+    p = __builtin_fmaf(p, x, 1.59843061e-8f);
+    p = __builtin_fmaf(p, x, 4.65417411e-7f);
+    p = __builtin_fmaf(p, x, -3.42341427e-6f);
+    p = __builtin_fmaf(p, x, -4.95969179e-6f);
+    p = __builtin_fmaf(p, x, 2.18257724e-4f);
+    p = __builtin_fmaf(p, x, -1.2527485e-3f);
+    p = __builtin_fmaf(p, x, -4.17732004e-3f);
+    p = __builtin_fmaf(p, x, 2.46640289e-1f);
+    p = __builtin_fmaf(p, x, 1.50140935f);
     return p;
 }
 
 HW_FN float hw_p_erfinv_tailf(float x) {
     float p = 1.11538581e-4f;
-    p = __builtin_fmaf(p, x, -3.31706673e-3f);
-    p = __builtin_fmaf(p, x, 4.34206425e-2f);
-    p = __builtin_fmaf(p, x, -3.27422474e-1f);
-    p = __builtin_fmaf(p, x, 1.56054434f);
-    p = __builtin_fmaf(p, x, -4.84026894f);
-    p = __builtin_fmaf(p, x, 9.64568233f);
-    p = __builtin_fmaf(p, x, -1.16050669e+1f);
-    p = __builtin_fmaf(p, x, 8.18282781f);
-    p = __builtin_fmaf(p, x, -1.55591853f);
+    p = __builtin_fmaf(p, x, -3.05525051e-4f);
+    p = __builtin_fmaf(p, x, -5.04588529e-5f);
+    p = __builtin_fmaf(p, x, 1.47970395e-3f);
+    p = __builtin_fmaf(p, x, -3.60090033e-3f);
+    p = __builtin_fmaf(p, x, 5.68921629e-3f);
+    p = __builtin_fmaf(p, x, -7.63648964e-3f);
+    p = __builtin_fmaf(p, x, 9.44499211e-3f);
+    p = __builtin_fmaf(p, x, 1.00167491f);
+    p = __builtin_fmaf(p, x, 2.83297681f);
     return p;
 }
