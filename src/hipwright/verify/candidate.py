@@ -20,7 +20,8 @@ from hipwright.verify.oracle import Case
 WORKER = "hipwright.verify.worker:CpuWorker"
 """The service that candidate sessions run; a zygote for candidates preloads its module."""
 
-POISON_A, POISON_B = 0xA5, 0x5A  # NaN and about 3e38 in every float format (device.memory.pattern)
+POISON_A, POISON_B = 0xA5, 0x5A  # a NaN, and a huge number but for float16, where it is a NaN too
+POISON_WORDS = {POISON_A: 0x7FF5, POISON_B: 0x7F5A}  # what memory then holds (device.memory.pattern, which needs torch)
 LAUNCH_LIMIT_S = 2.0  # processor seconds of one launch at verified shapes
 CALL_MARGIN_S = 20.0  # a call's wall limit beyond its launches: the machine may be busy
 
@@ -226,7 +227,7 @@ def holds_poison(tree: Tree, found: Comparison, poison: int) -> bool:
     item = BITS[leaf.dtype]
     if leaf.dtype == "bool" or item.itemsize < 2:
         return False
-    word = (0x7F00 | poison).to_bytes(2, "little") * (item.itemsize // 2)
+    word = POISON_WORDS[poison].to_bytes(2, "little") * (item.itemsize // 2)
     return bool(np.asarray(leaf.bits()[found.where]).tobytes() == word)
 
 

@@ -280,6 +280,8 @@ def nudge(tree: Tree, seed: int) -> Tree:
 
     That is half an ulp of its dtype; for float32 and float64, where kernels also accumulate in that dtype, a third of
     sqrt(K) units: the random walk of a serial sum over the longest dimension K (at most 1024 terms in one thread).
+    Half of it goes one way for all elements, away from zero: independent nudges would average out in a sum, whose own
+    rounding does not.
     """
     rng = generator(seed, "nudge")
 
@@ -288,8 +290,8 @@ def nudge(tree: Tree, seed: int) -> Tree:
             return tensor
         terms = min(max(tensor.shape, default=1), 1024) if tensor.dtype in ("float32", "float64") else 1
         size = UNIT[tensor.dtype] * max(1.0, sqrt(terms) / 3)
-        relative = rng.uniform(-size, size, tensor.shape)
         values = tensor.to_f64()
+        relative = size * (rng.uniform(-1.0, 1.0, tensor.shape) + 0.5 * np.sign(values))
         return HostTensor.of(np.where(np.isfinite(values), values * (1.0 + relative), values))
 
     return map_tensors(tree, one)

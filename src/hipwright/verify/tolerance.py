@@ -81,9 +81,10 @@ def strict_rule(
     scale = _row_rms(np.where(usable, want, 0.0), length)
     spent = _row_rms(np.where(usable, honest, 0.0), length)
     typical = np.median(spent[scale > 0] / scale[scale > 0]) if (scale > 0).any() else 0.0
-    few = 1.0 + MIN_ROW / (4.0 * length) if length < MIN_ROW else 1.0
+    few = 1.0 + 2.0 / length
     least_relative = max(c * few * float(typical), floor(native.dtype, reduction))
-    row = np.maximum(c * few * spent, least_relative * scale) + least
+    # a row's own rounding may have been lucky, or its terms cancel: then the usual row's error is the measure
+    row = np.maximum(c * few * np.maximum(spent, np.median(spent)), least_relative * scale) + least
     own = np.where(usable, c * honest + 2.0 * unit * np.abs(want), 0.0)
     element = np.maximum(ELEMENT * np.repeat(row, length).reshape(want.shape), own)
     return Rule(
@@ -127,10 +128,7 @@ def _row_rms(values: F64, length: int) -> F64:
 
 def _kind(values: F64) -> npt.NDArray[np.int8]:
     """0 finite, 1 NaN, 2 +Inf, 3 -Inf."""
-    kind = np.isnan(values).astype(np.int8)
-    kind[np.isposinf(values)] = 2
-    kind[np.isneginf(values)] = 3
-    return kind
+    return np.isnan(values) + np.int8(2) * np.isposinf(values) + np.int8(3) * np.isneginf(values)
 
 
 # ---------------------------------------------------------------- selections

@@ -315,6 +315,8 @@ class _Verification:
         if case.counts:
             self.evidence[case.workload] = None
             self.worst = max(self.worst or 0.0, found.worst_error)
+            row = self.checks.setdefault("errors", {}).setdefault(case.workload, {})  # the report's table
+            row[case.family] = max(row.get(case.family, 0.0), round(found.worst_error, 4))
 
     def _session(self, wave: int | None, *, checked: bool, launch_limit_s: float | None = None) -> Candidate:
         """A session of one build; wave None is the no-op one. Its state is that of the main cases."""
