@@ -19,7 +19,8 @@ from hipwright.cli.output import Face
 from hipwright.cli.progress import Progress
 from hipwright.cli.results import Found, hand_over
 from hipwright.cli.session import Workbench
-from hipwright.engine import Graph, explain, space, write
+from hipwright.engine.graph import Graph
+from hipwright.engine.write import explain, space, write
 from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Program, Run
 from hipwright.verify import Oracle
