@@ -1,5 +1,7 @@
 """Other shapes: pure choices, then real tasks."""
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -120,6 +122,18 @@ def test_derived_values_come_from_the_files_own(load):
     rows = load("linear_gelu").inputs(grown.name, 0)[0].to_f64()
     assert len(np.unique(rows, axis=0)) == len(rows), "rows beyond the original are drawn afresh"
     assert rows.min() >= 0 and rows.max() <= 1, "from the file's own distribution"
+
+
+def test_gigabytes_are_not_drawn_to_be_cut(load):
+    handle = load("large")
+    workload = handle.derive(4096)
+    begin = time.perf_counter()
+    x, y, index = handle.inputs(workload.name, 0)
+    assert time.perf_counter() - begin < 0.25, "the given inputs take longer than this to draw"
+    assert x.shape[0] == y.shape[0] == index.shape[0] and y.shape[1] == 1
+    values = x.to_f64()
+    assert 1.4 < values.mean() < 1.6 and values.min() >= 0 and values.max() <= 3, "the file's own distribution"
+    assert index.to_f64().min() >= 0 and index.to_f64().max() < 7
 
 
 def test_patterns_of_strides_survive_a_change_of_shape(load):

@@ -3,6 +3,9 @@
 A tensor at a new shape is made of get_inputs' own values: sliced where it shrinks, tiled where it grows. Floats beyond
 the original extent come from a draw under another seed, so rows do not repeat; past twice the extent they do. Integers
 and booleans are never invented: an index stays one that the file itself produced. Strides keep their pattern.
+
+Inputs of gigabytes are not drawn to be sliced: get_inputs runs with other sizes in its own torch.rand(...), torch.randn
+and the like (`Resized`), and counts where that gives exactly the shapes wanted.
 """
 
 from __future__ import annotations
@@ -11,8 +14,37 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from hipwright.task.sizes import Shapes
+
+
+class Resized(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
+    """Inside, functions that make a tensor of given sizes make it with those that `shapes` has in place of `given`."""
+
+    def __init__(self, given: Shapes, shapes: Shapes) -> None:
+        super().__init__()
+        self._whole = dict(zip(given, shapes, strict=True))
+        pairs = {(o, n) for old, new in zip(given, shapes, strict=True) for o, n in zip(old, new, strict=True)}
+        # a size that becomes two different ones is known by its whole shape only
+        self._single = {o: n for o, n in pairs if sum(other == o for other, _ in pairs) == 1}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs every function; the makers with other sizes."""
+        kwargs = dict(kwargs or {})
+        if func in _BARE and args and all(isinstance(size, int) for size in args):
+            args = self._sizes(args)
+        elif func in _BARE or func in (torch.full, torch.randint):
+            args = tuple(self._sizes(arg) if isinstance(arg, (tuple, list)) else arg for arg in args)
+            kwargs |= {"size": self._sizes(kwargs["size"])} if "size" in kwargs else {}
+        return func(*args, **kwargs)
+
+    def _sizes(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        old = tuple(sizes)
+        return self._whole.get(old) or tuple(self._single.get(size, size) for size in old)
+
+
+_BARE = (torch.rand, torch.randn, torch.zeros, torch.ones, torch.empty)  # take sizes as plain arguments too
 
 
 def resize_all(inputs: Sequence[Any], other: Sequence[Any], shapes: Shapes) -> list[Any]:

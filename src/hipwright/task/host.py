@@ -22,6 +22,7 @@ from hipwright.tensors import Tree
 from hipwright.torchio import tree_from_torch, tree_to_torch
 
 _META_FROM = 1 << 24  # elements of inputs and parameters from which loading checks shapes only
+_COSTLY = 1 << 22  # elements of inputs from which other shapes are drawn as such, not cut out
 _PROBE_ELEMENTS = 1 << 20  # elements up to which a probe may run for real
 
 
@@ -38,6 +39,7 @@ class TaskHost:
         _phase("Model(...)")
         self.reference = Reference(self.file)
         self._model = self.reference.model()
+        self._first: list[Any] | None = None  # the first workload's inputs without their data
         self._space: sizes.Space | None = None
 
     # ---------------------------------------------------------------- workloads
@@ -51,6 +53,8 @@ class TaskHost:
         described = []
         for workload in own:
             inputs = self._draw(workload, 0)
+            if workload.name == own[0].name:
+                self._first = map_torch(inputs, _without_data)
             specs = tuple(_spec(tensor) for _, tensor in named_leaves("inputs", inputs))
             self._check(inputs)
             described.append(Workload(name=workload.name, origin=workload.origin, index=workload.index, specs=specs))
@@ -88,16 +92,25 @@ class TaskHost:
     def _draw(self, workload: Workload, seed: int) -> list[Any]:
         _phase("get_inputs()")
         group = workload.index if workload.origin == "group" or not self.file.given else None
-        inputs = self.file.inputs(seed, group)
         if workload.shapes is None:
-            return inputs
-        return draw.resize_all(inputs, self.file.inputs(seed + 1, group), workload.shapes)
+            return self.file.inputs(seed, group)
+        if sum(tensor.numel() for _, tensor in named_leaves("inputs", self._given())) >= _COSTLY:
+            with contextlib.suppress(TaskError), draw.Resized(_shapes(self._given()), workload.shapes):
+                inputs = self.file.inputs(seed, group)
+                if _shapes(inputs) == workload.shapes:
+                    return inputs
+        return draw.resize_all(self.file.inputs(seed, group), self.file.inputs(seed + 1, group), workload.shapes)
+
+    def _given(self) -> list[Any]:
+        """The first workload's inputs without data."""
+        if self._first is None:
+            self._first = map_torch(self._draw(Workload(name="given"), 0), _without_data)
+        assert self._first is not None
+        return self._first
 
     def _shape_space(self) -> sizes.Space:
         if self._space is None:
-            inputs = self._draw(Workload(name="given"), 0)
-            given = tuple(tuple(tensor.shape) for _, tensor in named_leaves("inputs", inputs))
-            self._space = sizes.Space(given, _Probe(self, inputs, given))
+            self._space = sizes.Space(_shapes(self._given()), _Probe(self, self._given()))
         return self._space
 
     def _check(self, inputs: list[Any]) -> None:
@@ -194,27 +207,28 @@ class TaskHost:
 class _Probe:
     """Elements of inputs and outputs at other shapes, by a run on meta tensors; by a real one where meta fails."""
 
-    def __init__(self, host: TaskHost, inputs: list[Any], given: sizes.Shapes) -> None:
+    def __init__(self, host: TaskHost, inputs: list[Any]) -> None:
         self._host = host
         self._inputs = inputs
         try:
-            self._ranks = self._outputs(given, meta=True)[1]
             self._meta = True
+            self._ranks = self._outputs(_shapes(inputs))[1]
         except TaskError:
-            self._ranks = self._outputs(given, meta=False)[1]
             self._meta = False
+            self._inputs = host._draw(Workload(name="given"), 0)
+            self._ranks = self._outputs(_shapes(inputs))[1]
 
     def __call__(self, shapes: sizes.Shapes) -> int | None:
         if not self._meta and sizes.elements(shapes) > _PROBE_ELEMENTS:
             return sizes.elements(shapes)
         try:
-            count, ranks = self._outputs(shapes, meta=self._meta)
+            count, ranks = self._outputs(shapes)
         except TaskError:
             return None
         return count + sizes.elements(shapes) if ranks == self._ranks else None
 
-    def _outputs(self, shapes: sizes.Shapes, *, meta: bool) -> tuple[int, list[int]]:
-        if meta:
+    def _outputs(self, shapes: sizes.Shapes) -> tuple[int, list[int]]:
+        if self._meta:
             leaves = iter(shapes)
             outputs = self._host.on_meta(map_torch(self._inputs, lambda t: _reshaped(t, next(leaves))))
         else:
@@ -226,6 +240,10 @@ class _Probe:
 def _reshaped(tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     """A tensor without data that `draw.resize` would give this stride pattern."""
     return torch.empty_strided(shape, draw.strides_like(tensor, shape), dtype=tensor.dtype, device="meta")
+
+
+def _shapes(inputs: list[Any]) -> sizes.Shapes:
+    return tuple(tuple(tensor.shape) for _, tensor in named_leaves("inputs", inputs))
 
 
 def _without_data(tensor: torch.Tensor) -> torch.Tensor:
