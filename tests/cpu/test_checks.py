@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - small kernels read best in one line
 """What hardware would corrupt silently is reported with evidence; what is legitimate is not."""
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ extern "C" __global__ void write_past(const float* x, float* y, int n) { int i =
 extern "C" __global__ void read_past(const float* x, float* y, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[i + 1]; }
 extern "C" __global__ void write_before(const float* x, float* y, int n) { int i = threadIdx.x; if (i < n) y[i - 1] = x[i]; }
 extern "C" __global__ void far(const float* x, float* y, long n) { y[n] = x[0]; }
-"""  # noqa: E501
+"""
 
 
 @BOTH
@@ -75,7 +76,7 @@ extern "C" __global__ void dynamic_past(float* y) {
 extern "C" __global__ void static_big(float* y) { __shared__ float s[20000]; s[threadIdx.x] = 1; __syncthreads(); y[threadIdx.x] = s[0]; }
 extern "C" __global__ void stack_array(int* y, int n) { int a[64]; for (int i = 0; i < 64; i++) a[i] = i * n; y[threadIdx.x] = a[(threadIdx.x * 7 + n) & 63]; }
 extern "C" __global__ void deep(int* y, int n) { volatile int a[60000]; for (int i = 0; i < 60000; i++) a[i] = i; y[threadIdx.x] = a[n]; }
-"""  # noqa: E501
+"""
 
 
 @BOTH

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - small kernels read best in one line
 """Kernels give what the GPU gives: barriers, LDS, wave operations, atomics, divergence, half and bfloat16."""
 
 from __future__ import annotations

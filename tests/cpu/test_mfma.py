@@ -1,9 +1,11 @@
+# ruff: noqa: E501 - small kernels read best in one line
 """The matrix instructions against AMD's published layouts, element by element, and a whole product against NumPy.
 
 The facts below are AMD's, restated: the formulas that its Matrix Instruction Calculator (github.com/ROCm/
 amd_matrix_instruction_calculator: README.md and the *_eqn functions of matrix_calculator.py) prints for each
-instruction, as (lane, item) with item = index among the lane's own elements. AMD's "Matrix Core Programming on CDNA3
-and CDNA4" (ROCm blogs, September 2025) gives the same rule for the gfx950 instructions: 8 consecutive k a lane.
+instruction, as (lane, item) with item = index among the lane's own elements. For the doubled k of gfx950 (8 consecutive
+k a lane) the source is the register map of AMD engineer Carlus Huang's matrix_core_gfx950 example (github.com/
+carlushuang/gcnasm), which runs on that GPU.
 """
 
 from __future__ import annotations
@@ -105,7 +107,7 @@ def source(instructions: list[Instruction]) -> str:
         }}""" if d_count > 1 else f"""
         extern "C" __global__ void k_{x.name}(const unsigned char* a, const unsigned char* b, const {d_type}* c, {d_type}* d) {{
             d[threadIdx.x] = __builtin_amdgcn_mfma_{x.name}(((const double*)a)[threadIdx.x], ((const double*)b)[threadIdx.x], c[threadIdx.x], 0, 0, 0);
-        }}""")  # fmt: skip  # noqa: E501
+        }}""")  # fmt: skip
         assert a_bytes == b_bytes
     return "\n".join(kernels)
 

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - small kernels read best in one line
 """A source that would do something outside its kernels is never loaded."""
 
 from __future__ import annotations

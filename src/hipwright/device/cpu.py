@@ -95,6 +95,7 @@ class CpuLauncher:
         self._order, self._seed, self._poison = order, seed, poison
         self._limit_s, self._lds_limit = launch_limit_s, lds_limit
         self._memory = Guarded()
+        self._note = crash_page()
         self._stats: list[dict[str, Any]] = []
 
     @property
@@ -136,11 +137,11 @@ class CpuLauncher:
         launch = self._describe(kernel, known, grid, block, lds_bytes, slots)
         regions = self._regions(buffers)
         launch.regions, launch.region_count = ctypes.addressof(regions), len(_distinct(buffers))
-        _leave_note({"kernel": kernel, "grid": grid, "block": block, "running": True})
+        self._leave_note(kernel, grid, block, running=True)
         started = time.perf_counter()
         self._library.hw_run(ctypes.byref(launch))
         seconds = time.perf_counter() - started
-        _leave_note({"kernel": kernel, "grid": grid, "block": block, "running": False})
+        self._leave_note(kernel, grid, block, running=False)
         if launch.status:
             raise self._failure(kernel, launch, buffers, params)
         self._check_red_zones(kernel, buffers, params)
@@ -149,6 +150,13 @@ class CpuLauncher:
                 buffer.original.copy_(raw_bytes(buffer.tensor)[: buffer.region.size])
         counts = dict(zip(abi.COUNTS, launch.counts, strict=True))
         self._stats.append({"kernel": kernel, "grid": list(grid), "block": list(block), "seconds": seconds, **counts})
+
+    def _leave_note(
+        self, kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int], *, running: bool
+    ) -> None:
+        """Tell the parent what runs, should this process be killed in the middle (it reads it as WorkerDied.note)."""
+        text = json.dumps({"kernel": kernel, "grid": grid, "block": block, "running": running}).encode() + b"\0"
+        self._note[: len(text)] = text
 
     # ------------------------------------------------------------ before
 
@@ -298,12 +306,6 @@ class CpuLauncher:
         return CandidateError(
             f"kernel {kernel}: {message}", status=status, stage="launch", evidence={"kernel": kernel, **evidence}
         )
-
-
-def _leave_note(note: Mapping[str, Any]) -> None:
-    """Tell the parent what runs, should this process be killed in the middle (it reads the note as WorkerDied.note)."""
-    page, text = crash_page(), json.dumps(note).encode() + b"\0"
-    page[: len(text)] = text
 
 
 def _distinct(buffers: list[_Buffer]) -> list[_Buffer]:

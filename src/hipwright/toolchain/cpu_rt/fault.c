@@ -81,6 +81,9 @@ static void catch_faults(void) {
 static void release_faults(void) {
     if (hw_timer >= 0) syscall(SYS_timer_delete, hw_timer);
     hw_timer = -1;
+    struct sigaction ignore = {0};
+    ignore.sa_handler = SIG_IGN; // drops a tick that is still pending: the default action would end the process
+    sigaction(SIGPROF, &ignore, NULL);
     sigaction(SIGPROF, &hw_timer_before, NULL);
     for (int i = 0; i < SIGNALS; i++) sigaction(hw_signals[i], &hw_before[i], NULL);
     sigaltstack(&hw_stack_before, NULL);
