@@ -77,14 +77,23 @@ def _evaluate(node: ast.expr, names: Mapping[str, int | bool]) -> int | bool:
     if isinstance(node, ast.Compare):
         return _compare(node, names)
     if isinstance(node, ast.BoolOp):
-        values = [_evaluate(v, names) for v in node.values]
-        return all(values) if isinstance(node.op, ast.And) else any(values)
+        return _boolean(node, names)
     if isinstance(node, ast.IfExp):
         return _evaluate(node.body if _evaluate(node.test, names) else node.orelse, names)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         return _bounded(_call(node, node.func.id, [_evaluate(a, names) for a in node.args]), node)
     raise ProgramError("only integers, names above, + - * // % ** << >> & | ^, comparisons, min, max and cdiv are "
                        "allowed here", node.lineno)  # fmt: skip
+
+
+def _boolean(node: ast.BoolOp, names: Mapping[str, int | bool]) -> int | bool:
+    """and, or: the deciding operand, as in Python."""
+    value: int | bool = False
+    for operand in node.values:
+        value = _evaluate(operand, names)
+        if bool(value) is isinstance(node.op, ast.Or):
+            break
+    return value
 
 
 def _bounded(value: int | bool, node: ast.expr) -> int | bool:

@@ -43,9 +43,7 @@ def export(program: Program, parsed: Parsed, task_source: str) -> str:
     values = parsed.values(program.knobs)
     parts = [
         f'"""Written by hipwright from program {program.key}."""\n',
-        _IMPORTS
-        if kernels
-        else "import math\n\nimport torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n",
+        _IMPORTS + _LOADER if kernels else _IMPORTS,
     ]
     if kernels:
         flags = ["-O3", *(f"-D{name}={value}" for name, value in parsed.defines(program.knobs).items())]
@@ -70,10 +68,10 @@ import math
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from torch.utils.cpp_extension import load_inline
 """
+_LOADER = "from torch.utils.cpp_extension import load_inline\n"
 
-_BUILD = """_options = {{"no_implicit_headers": True}}  # the HIP half must not see torch's headers; old versions lack it
+_BUILD = """_options = {{"no_implicit_headers": True}}  # no torch headers in the HIP half; old versions lack it
 _options = {{k: v for k, v in _options.items() if k in inspect.signature(load_inline).parameters}}
 _kernels = load_inline(
     name={name!r},

@@ -76,6 +76,10 @@ def resolve(space: str, rest: tuple[str, ...], *, allow_random: bool = False, in
     why = refusal(name)
     if why:
         raise Refused(f"{_spelled(space, rest)} is refused: {why}")
+    if name.startswith("_") and not (space == "aten" and name in _PRIVATE):
+        raise Refused(f"{_spelled(space, rest)} is private; use a public operator")
+    if name.endswith("_") and not in_place:
+        raise Refused(f"{_spelled(space, rest)} works in place; use {name.rstrip('_')}")
     if space == "math":
         return MATH[name]
     if space == "aten":
@@ -114,10 +118,8 @@ def _why_not(space: str, rest: tuple[str, ...], found: object, packet: Any, owne
 
 def _packet(name: str) -> Any:
     """torch.ops.aten.<name>, or None."""
-    try:
-        return getattr(torch.ops.aten, name)
-    except AttributeError:
-        return None
+    found = None if name.startswith("__") else getattr(torch.ops.aten, name, None)
+    return found if isinstance(found, torch._ops.OpOverloadPacket) else None
 
 
 def _schemas(packet: Any) -> list[Any]:
@@ -142,7 +144,7 @@ def _functional_schema(schema: Any) -> bool:
 def _pure_function(name: str) -> bool:
     """A composite of torch.nn.functional that takes tensors and numbers."""
     found = getattr(F, name, None)
-    if name.startswith("_") or name.endswith("_") or name in _NOT_PURE:
+    if name in _NOT_PURE:
         return False
     return isinstance(found, (types.FunctionType, types.BuiltinFunctionType)) and (
         getattr(found, "__module__", "") in ("torch.nn.functional", "torch._jit_internal", None, "torch._C._nn")
@@ -154,8 +156,6 @@ def _aten(rest: tuple[str, ...], allow_random: bool) -> Op:
     if packet is None:
         known = [n for n in dir(torch) if not n.startswith("_")]
         raise Refused(f"unknown operator {_spelled('aten', rest)}{did_you_mean(rest[0], known)}")
-    if rest[0].startswith("_") and rest[0] not in _PRIVATE:
-        raise Refused(f"{_spelled('aten', rest)} is private; use a public operator")
     overload = packet
     if len(rest) == 2:
         if rest[1] not in packet.overloads():
