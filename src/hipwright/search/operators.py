@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from hipwright.errors import BadInput
@@ -50,11 +50,12 @@ def sample(space: Space, parents: Sequence[Choices], rng: random.Random) -> Choi
 def mutate(space: Space, parents: Sequence[Choices], rng: random.Random) -> Choices:
     """One or two choices of the first parent drawn anew."""
     choices = default(space, parents, rng)
+    changed: set[str] = set()
     for _ in range(1 if rng.random() < 0.6 else 2):
-        key = _pick(space, rng)
+        key = _pick(space, rng, changed)
         if key is not None:
-            others = [option for option in space[key].options if option != choices[key]]
-            choices[key] = rng.choice(others)
+            changed.add(key)
+            choices[key] = rng.choice([option for option in space[key].options if option != choices[key]])
     return choices
 
 
@@ -102,8 +103,8 @@ def complete(space: Space, choices: Mapping[str, Any]) -> Choices:
     }
 
 
-def _pick(space: Space, rng: random.Random) -> str | None:
-    """A choice with more than one option, of a kind drawn first; None when nothing can vary."""
+def _pick(space: Space, rng: random.Random, without: Collection[str] = ()) -> str | None:
+    """A choice with more than one option, of a kind drawn first; None when nothing (more) can vary."""
     kind = "knob" if rng.random() < KNOB_SHARE else "structure"
-    varied = [key for key in sorted(space) if len(space[key].options) > 1]
+    varied = [key for key in sorted(space) if len(space[key].options) > 1 and key not in without]
     return rng.choice([key for key in varied if space[key].kind == kind] or varied) if varied else None

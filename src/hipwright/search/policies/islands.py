@@ -23,14 +23,14 @@ from hipwright.search.policies.common import against, beats_best, expansion, mar
 from hipwright.search.view import Trial, View
 
 EXPLORE, EXPLOIT = 0.2, 0.7  # the rest is random
-EVALUATIONS_AN_ISLAND, MOST_ISLANDS = 16, 3
+EVALUATIONS_AN_ISLAND, MOST_ISLANDS = 24, 3
 OPERATOR_WEIGHTS = {"mutate": 0.45, "neighbour": 0.35, "crossover": 0.20}
 
 Grid = dict[Coords, Trial]
 
 
 class Islands:
-    """Settings of the run: "islands" (else one for each 16 evaluations of the budget, at most 3) and "migrate" (4
+    """Settings of the run: "islands" (else one for each 24 evaluations of the budget, at most 3) and "migrate" (4
     rounds). A small budget spread over islands finds less: tests/search/test_policies.py measures it."""
 
     def select(self, view: View, k: int, rng: random.Random) -> list[Expansion]:
