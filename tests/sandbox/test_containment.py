@@ -1,6 +1,7 @@
 """What contained code can reach: real attempts, made inside."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from contained import HERE, SERVICE
 
 from hipwright.errors import InfrastructureError, SandboxMissing
-from hipwright.sandbox import Limits, WorkerDied, Zygote, available, run_tool, seccomp
+from hipwright.sandbox import Limits, WorkerDied, Zygote, available, bwrap, run_tool, seccomp
 
 LOCKED_OUT = ("write", "socket", "fork", "exec", "kill", "memory", "environ", "memfd", "thread", "shared", "limits")
 
@@ -180,3 +181,23 @@ def test_unsafe_sessions_speak_the_same_protocol_without_secrets(monkeypatch):
 def test_a_missing_ro_path_is_named(tmp_path):
     with pytest.raises(InfrastructureError, match="nowhere"):
         run_tool(["/bin/true"], ro=[tmp_path / "nowhere"])
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="only root can become somebody else")
+def test_an_ordinary_user_can_make_a_sandbox():
+    command = bwrap.command(["/bin/sh", "-c", "id -u; ls /home /root"], ro=[], env={"PATH": "/usr/bin:/bin"})
+    somebody = ["setpriv", "--reuid", "1234", "--regid", "1234", "--clear-groups", "--"]
+    done = subprocess.run([*somebody, *command], capture_output=True, text=True, cwd="/")
+    assert done.stdout == "65534\n" and "No such file" in done.stderr
+
+
+def test_concurrent_sessions_and_tools():
+    from concurrent.futures import ThreadPoolExecutor
+
+    def one(zygote, number):
+        with zygote.session(SERVICE, {"n": number}) as session:
+            run_tool(["/bin/true"])
+            return session.call("echo", timeout_s=30)[0]["init"]["n"]
+
+    with Zygote(preload=(), ro=[HERE]) as zygote, ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda n: one(zygote, n), range(24))) == list(range(24))
