@@ -37,8 +37,8 @@ def run(home: Path, *args: str) -> str:
 
 def completed(home: Path) -> list[tuple[int, str]]:
     """(proposal number, program) of every evaluation that is durable in the archive."""
-    database = next(home.glob("*.sqlite*"), None) or next(home.glob("*.db"), None)
-    if database is None:
+    database = home / "archive.sqlite"
+    if not database.exists():
         return []
     with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as db:
         try:
