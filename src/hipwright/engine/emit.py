@@ -147,7 +147,8 @@ class Emitter:
         if e.op == "load":
             return self._load(e)
         if e.op == "index":
-            return self.position(e.attr), 1
+            text = self.position(e.attr)
+            return text, ATOM if re.fullmatch(r"\w+", text) else (12 if len(e.attr.terms) == 1 else 11)
         if e.op == "bin":
             return self._binary(e)
         if e.op == "un":
@@ -212,6 +213,7 @@ class Emitter:
             self.used.add((name, ""))
         elif name in INTEGER and kind in ("int", "long"):
             self.used.add((name, kind))
+            args = [self._typed(a, t) for a, t in zip(e.args, args, strict=True)]
         elif name in GENERIC or name in PAIRS:
             self.used.add((name, ""))
             args = [self._typed(a, t) for a, t in zip(e.args, args, strict=True)]
@@ -233,8 +235,7 @@ class Emitter:
         test, yes, no = e.args
         condition = self._operand(test, TERNARY + 1)
         if self._inline(yes) and self._inline(no):
-            a, b = self._operand(yes, TERNARY + 1), self._operand(no, TERNARY)
-            return f"{condition} ? {a} : {b}", TERNARY
+            return f"{condition} ? {self._in_place(yes)} : {self._in_place(no)}", TERNARY
         name = self.fresh(e.label or "t")
         simple = no.op == "const"
         self.line(f"{e.ctype} {name}{' = ' + literal(no.attr, no.ctype) if simple else ''};")
@@ -255,7 +256,12 @@ class Emitter:
             return True
         if e.op == "load":
             return not e.args
-        return e.op == "cast" and self._inline(e.args[0])
+        return False
+
+    def _in_place(self, e: E) -> str:
+        """The text of an `_inline` expression, never declared outside its condition."""
+        text = self.known(e) or self._write(e)[0]
+        return f"({text})" if text.startswith("-") and e.op != "const" else text
 
     def _loop(self, e: E) -> str:
         attr: Loop = e.attr

@@ -91,7 +91,7 @@ FLOAT: dict[str, tuple[str, str]] = {
         "float x, float y, float margin",
         "return y == 1.0f ? 1.0f - x : (y == -1.0f ? nan_max(x - margin, 0.0f) : 0.0f);",
     ),
-    "remainder": (
+    "floor_mod": (
         "float a, float b",
         "const float m = fmodf(a, b);\n    return m != 0.0f && (b < 0.0f) != (m < 0.0f) ? m + b : m;",
     ),
@@ -115,7 +115,7 @@ FLOAT: dict[str, tuple[str, str]] = {
 """Floating operands; math calls carry the suffix f."""
 
 INTEGER: dict[str, str] = {
-    "remainder": "const T m = a % b;\n    return m != 0 && (m < 0) != (b < 0) ? m + b : m;",
+    "floor_mod": "const T m = a % b;\n    return m != 0 && (m < 0) != (b < 0) ? m + b : m;",
     "truncated_mod": "return a % b;",
     "floor_div": "const T q = a / b;\n    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;",
     "integer_pow": "T out = 1;\n    for (T k = 0; k < b; ++k) out *= a;\n    return out;",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -133,7 +134,7 @@ class Lowering:
             self.values[node.name] = source[node.args[1]] if isinstance(source, (tuple, list)) else source
             self.depth[node.name] = self.depth.get(node.args[0]["node"], 0)
             return
-        self.c.origin = node.name
+        self.c.origin = plain(node.name)
         kind = short(node.op)
         if kind in HEAVY:
             self._library(node, "matrix products, convolutions, attention and recurrent cells are the library's")
@@ -177,7 +178,7 @@ class Lowering:
 
     def _label(self, node: Node, value: Any) -> None:
         if isinstance(value, Tensor) and not value.buffer and not value.label:
-            value.label = node.name
+            value.label = plain(node.name)
 
     def _keep(self, node: Node, kind: str, value: Any) -> None:
         """Keep a value in memory when several places would compute it again."""
@@ -186,8 +187,7 @@ class Lowering:
         if not isinstance(value, Tensor) or value.buffer or kind in VIEWS:
             return
         if (self.users.get(node.name, 0) > 1 and self._weight(value) > 4) or depth > DEEP:
-            self.values[node.name] = self.c.realise(value, node.name)
-            self.values[node.name].label = node.name
+            self.values[node.name] = self.c.realise(value, plain(node.name))
             self.depth[node.name] = 0
 
     def _resolve(self, arg: Any) -> Any:
@@ -273,7 +273,7 @@ class Lowering:
         view = self.plan_views.get(name) or self._plan_view(name)
         if view is not None:
             return view
-        kept = self.c.realise(value, name)
+        kept = self.c.realise(value, plain(name))
         self.values[name] = kept
         self.out.metas.setdefault(kept.buffer, self._meta_of(name))
         return kept.buffer
@@ -324,13 +324,18 @@ class Lowering:
 
     def _output(self, name: str, returned: set[str]) -> str:
         value = self.values[name]
-        self.c.origin = name
+        self.c.origin = plain(name)
         mine = isinstance(value, Tensor) and value.buffer and value.buffer not in self.out.tensors
         if mine and value.buffer not in returned:
             return str(value.buffer)
         fresh = self.c.tensor(value.dtype, value.shape, value.at)
-        kept = self.c.realise(fresh, name)
+        kept = self.c.realise(fresh, plain(name))
         return kept.buffer
+
+
+def plain(name: str) -> str:
+    """A node's name as people say it."""
+    return re.sub(r"^_?native_(batch|layer|group)_norm(_legit)?(_functional|_no_training)?", r"\1_norm", name)
 
 
 def _many(node: Node) -> bool:

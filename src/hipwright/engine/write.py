@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from hipwright.engine.emit import cname
 from hipwright.engine.graph import Graph, Meta, Symbol, references, short
 from hipwright.engine.helpers import RESERVED, prelude
 from hipwright.engine.index import Ix, product
@@ -220,7 +221,7 @@ class _Builder:
                 parts.append(bare)
         name = "_".join(parts[:3]) or "kernel"
         name = name[:60]
-        if name in RESERVED or name[0].isdigit() or name in _IDENTIFIERS:
+        if name in RESERVED or name[0].isdigit() or name in _IDENTIFIERS or name in self._locals(lowered):
             name = f"{name}_kernel"
         base, count = name, 1
         while name in self.names:
@@ -228,6 +229,12 @@ class _Builder:
             name = f"{base}_{count}"
         self.names.add(name)
         return name
+
+    def _locals(self, lowered: Lowered) -> set[str]:
+        """Names the plan gives to tensors: a kernel takes another."""
+        names = [*lowered.tensors, *lowered.metas, *(i.name for i in lowered.items), *self.graph.parameters]
+        names += [n.name for n in self.graph.nodes] + [s.name for s in self.graph.symbols]
+        return {cname(n) for n in names} | {re.sub(r"_\d+$", "", cname(n)) for n in names}
 
     # ------------------------------------------------------------ results
 

@@ -41,7 +41,7 @@ for _name, _function in UNARY.items():
 
 BINARY = {
     "maximum": "nan_max", "minimum": "nan_min", "fmax": "fmax", "fmin": "fmin", "atan2": "atan2", "hypot": "hypot",
-    "remainder.Tensor": "remainder", "remainder.Scalar": "remainder", "fmod.Tensor": "truncated_mod",
+    "remainder.Tensor": "floor_mod", "remainder.Scalar": "floor_mod", "fmod.Tensor": "truncated_mod",
     "fmod.Scalar": "truncated_mod", "clamp_min": "nan_max", "clamp_min.Tensor": "nan_max", "clamp_max": "nan_min",
     "clamp_max.Tensor": "nan_min", "floor_divide": "floor_div", "floor_divide.Scalar": "floor_div",
     "copysign.Tensor": "copysign",

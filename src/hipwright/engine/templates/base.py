@@ -117,7 +117,7 @@ class Body:
         text = (
             f"// {comment}\n"
             f'extern "C" __global__ void __launch_bounds__({bounds}) {self.name}(\n'
-            f"    {self.parameters()}) {{\n" + "\n".join(lines) + "\n}\n"
+            f"    {wrapped(self.parameters())}) {{\n" + "\n".join(lines) + "\n}\n"
         )
         arguments = [*self.pointers, *self.taken_symbols]
         written = [self.need.stores[m.item.name][0] for m in self.stored]
@@ -136,8 +136,7 @@ class Body:
             new = Var(f"{prefix}{number}", sizes[number])
             quotient = divide(counter, step)
             value = modulo(quotient, sizes[number]) if number else quotient
-            lines.append(f"const {self.index_type} {new.name} = {to_c(value)};".replace("= (", "= ").replace(");", ";")
-                         if False else f"const {self.index_type} {new.name} = {_bare(to_c(value))};")  # fmt: skip
+            lines.append(f"const {self.index_type} {new.name} = {_bare(to_c(value))};")
             table[variable] = ix(new)
         return table, lines
 
@@ -152,6 +151,16 @@ class Body:
         for member, value in zip(members, values, strict=True):
             member.value = value
             member.position = replace(member.position, atom)
+
+
+def wrapped(text: str, width: int = 112) -> str:
+    """A parameter list over several lines."""
+    lines = [""]
+    for part in text.split(", "):
+        if lines[-1] and len(lines[-1]) + len(part) + 2 > width:
+            lines.append("")
+        lines[-1] += (", " if lines[-1] else "") + part
+    return ",\n    ".join(lines)
 
 
 def _bare(text: str) -> str:
@@ -180,6 +189,6 @@ def fused(group: Group) -> str:
     names: list[str] = []
     for item in group.items:
         for label in [item.node, *(e.label for m in group.members if m.item is item for e in walk([m.value]) if e.label)]:
-            if label and label not in names:
+            if label and label not in names and not label.startswith("getitem"):
                 names.append(label)
     return ", ".join(names)

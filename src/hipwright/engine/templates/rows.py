@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hipwright.engine.emit import literal
 from hipwright.engine.expr import COMPUTE, E, walk
-from hipwright.engine.index import product
+from hipwright.engine.index import flatten, product
 from hipwright.engine.schedule import FULL, Member
 from hipwright.engine.templates.base import Body, Kernel, depends, fused
 
@@ -38,17 +38,28 @@ class _Rows:
         emit.taken |= {"row", "r", "live", "lane", *(f"i{k}" for k in range(8)), *(f"j{k}" for k in range(8))}
         outer_table, outer_lines = body.name_variables(kept, "i", "row") if kept else ({}, [])
         inner_table, self.inner_lines = body.name_variables(group.dims, "j", "r")
-        body.rename({**outer_table, **inner_table})
+        table = {**outer_table, **inner_table}
+        self.flat_index = [table[v] for v in group.variables]
+        body.rename(table)
         self.inner = {"r", *(f"j{k}" for k in range(len(group.dims)))}
         self.count = emit.position(product(group.outer))
         self.length = emit.position(product(group.inner))
         grid = self._prologue()
         for line in outer_lines:
             emit.line(line)
+        self._alias_position()
         self._levels()
         for level in range(self._last() + 1):
             self._pass(level)
         return body.finish(grid, self.block, fused(group), emit.lines, self.block)
+
+    def _alias_position(self) -> None:
+        """Where the reduced dimensions come last, an element's position is row * length + r."""
+        group = self.group
+        if list(group.dims) == list(range(len(group.space) - len(group.dims), len(group.space))):
+            flat = flatten(group.space, self.flat_index)
+            length = self.length if self.length.isidentifier() or self.length.isdigit() else f"({self.length})"
+            self.emit.aliases[flat.key] = "r" if product(group.outer).value == 1 else f"row * {length} + r"
 
     # ------------------------------------------------------------ mapping
 
