@@ -80,6 +80,8 @@ HW_FN void __builtin_amdgcn_sched_barrier(int) {}
 HW_FN void __builtin_amdgcn_sched_group_barrier(int, int, int) {}
 HW_FN void __builtin_amdgcn_iglp_opt(int) {}
 HW_FN void __builtin_amdgcn_s_setprio(int) {}
+HW_FN void __trap() { __builtin_trap(); }
+HW_FN void abort() { __builtin_trap(); }
 HW_FN long long clock64() { return (long long)__builtin_readcyclecounter(); }
 HW_FN long long wall_clock64() { return (long long)__builtin_readcyclecounter(); }
 HW_FN long long clock() { return (long long)__builtin_readcyclecounter(); }
