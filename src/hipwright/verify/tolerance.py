@@ -71,6 +71,8 @@ def strict_rule(
     if not native.is_float:
         return _exact_rule(path, native, exact, moved)
     want, base, shifted = exact.to_f64(), native.to_f64(), moved.to_f64()
+    if not want.size:
+        return Rule(path=path, spec=native.spec, expected=want, element=want)
     unit, least = UNIT[native.dtype], SMALLEST[native.dtype]
     with np.errstate(invalid="ignore", over="ignore"):
         honest = np.maximum(np.abs(base - want), np.abs(shifted - want))

@@ -1,0 +1,64 @@
+"""One task host and one candidate zygote for the session, and a build cache that outlives it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hipwright.sandbox import Zygote
+from hipwright.task import TaskHandle, open_task
+from hipwright.toolchain.cache import BuildCache
+from hipwright.verify import Oracle
+
+TASKS = Path(__file__).parents[1] / "programs" / "tasks"
+
+
+@pytest.fixture(scope="session")
+def cache(request: pytest.FixtureRequest) -> BuildCache:
+    folder = request.config.cache.mkdir("hipwright-builds")  # type: ignore[union-attr]
+    return BuildCache(folder)
+
+
+@pytest.fixture(scope="session")
+def task_zygote() -> Iterator[Zygote]:
+    with Zygote(name="task host") as zygote:
+        yield zygote
+
+
+@pytest.fixture(scope="session")
+def candidates(cache: BuildCache) -> Iterator[Zygote]:
+    with Zygote(("torch", "hipwright.verify.worker"), ro=[cache.folder], name="candidates") as zygote:
+        yield zygote
+
+
+class Tasks:
+    """Handles and oracles by task name, opened once."""
+
+    def __init__(self, zygote: Zygote) -> None:
+        self._zygote = zygote
+        self._handles: dict[Path, TaskHandle] = {}
+        self._oracles: dict[Path, Oracle] = {}
+
+    def handle(self, path: Path) -> TaskHandle:
+        if path not in self._handles:
+            self._handles[path] = open_task(path, self._zygote)
+        return self._handles[path]
+
+    def oracle(self, name: str | Path) -> Oracle:
+        path = name if isinstance(name, Path) else TASKS / f"{name}.py"
+        if path not in self._oracles:
+            self._oracles[path] = Oracle(self.handle(path), seed=20)
+        return self._oracles[path]
+
+    def close(self) -> None:
+        for handle in self._handles.values():
+            handle.close()
+
+
+@pytest.fixture(scope="session")
+def tasks(task_zygote: Zygote) -> Iterator[Tasks]:
+    found = Tasks(task_zygote)
+    yield found
+    found.close()

@@ -1,0 +1,184 @@
+"""Input families: reproducible, in the task's domain, and really what their names say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hipwright.tensors import HostTensor, tensor_leaves
+from hipwright.verify import inputs
+from hipwright.verify.inputs import FLOAT_FAMILIES, Domain, applicable, make, nudge, observe, randomise_state, restride
+
+RNG = np.random.Generator(np.random.Philox(3))
+
+
+def tensor(values: np.ndarray, dtype: str = "float32") -> HostTensor:
+    return HostTensor.from_f64(np.asarray(values, np.float64), HostTensor.of(np.zeros(np.shape(values)), dtype))
+
+
+def draw(shape=(40, 50), dtype="float32"):
+    return [tensor(RNG.standard_normal(shape), dtype)]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    family=st.sampled_from(sorted(FLOAT_FAMILIES)),
+    dtype=st.sampled_from(["float64", "float32", "float16", "bfloat16"]),
+    shape=st.lists(st.integers(0, 6), max_size=4).map(tuple),
+    seed=st.integers(0, 2**40),
+)
+def test_every_family_keeps_shape_and_dtype_and_is_finite(family, dtype, shape, seed) -> None:
+    base = [tensor(np.zeros(shape), dtype)]
+    domain = Domain((inputs.Leaf(fixed=False, low=-1.0, high=1.0),))
+    first = make(base, family, domain, seed, "w")[0]
+    again = make(base, family, domain, seed, "w")[0]
+    assert (first.shape, first.dtype) == (tuple(shape), dtype)
+    assert np.isfinite(first.to_f64()).all()
+    assert np.array_equal(first.bits(), again.bits()), "the same key gives the same values"
+
+
+def test_seed_workload_and_leaf_all_matter() -> None:
+    base = [*draw(), *draw()]
+    domain = observe(base, [*draw(), *draw()])
+    one = make(base, "normal", domain, 1, "w")
+    assert not np.array_equal(one[0].bits(), one[1].bits())
+    assert not np.array_equal(one[0].bits(), make(base, "normal", domain, 2, "w")[0].bits())
+    assert not np.array_equal(one[0].bits(), make(base, "normal", domain, 1, "v")[0].bits())
+
+
+def values(family: str, shape=(64, 65), dtype="float32") -> np.ndarray:
+    base = [tensor(RNG.standard_normal(shape), dtype)]
+    return make(base, family, observe(base, draw(shape, dtype)), 5, "w")[0].to_f64()
+
+
+def test_families_are_what_they_say() -> None:
+    assert 25 < values("shifted").mean() < 35
+    assert 20 <= np.abs(values("outliers")).max() <= 100 and np.median(np.abs(values("outliers"))) < 2
+    assert 0.85 < (values("zeros90") == 0).mean() < 0.95
+    assert np.ptp(values("constant_rows"), axis=-1).max() == 0
+    assert (np.diff(values("sorted"), axis=-1) >= 0).all()
+    cancelling = values("cancelling", (32, 64))
+    assert abs(cancelling.sum()) < 0.02 * np.abs(cancelling).sum()
+    assert len(np.unique(values("ties"))) == 5
+    assert (np.abs(values("denormals")[values("denormals") != 0]) < 1e-38).any()
+    assert values("large").std() > 1e3
+
+
+@pytest.mark.parametrize(
+    ("dtype", "narrower"), [("float32", "float16"), ("float32", "bfloat16"), ("float16", "bfloat16")]
+)
+def test_mantissa_probes_do_not_survive_a_narrower_format(dtype: str, narrower: str) -> None:
+    probes = values("mantissa", dtype=dtype)
+    assert not np.array_equal(tensor(probes, narrower).to_f64(), probes)
+
+
+def test_integers_and_labels_stay_as_get_inputs_made_them() -> None:
+    labels = tensor(np.sign(RNG.standard_normal(200)))
+    other = tensor(np.sign(RNG.standard_normal(200)))
+    ints = HostTensor.of(RNG.integers(0, 9, 20))
+    domain = observe([labels, ints], [other, HostTensor.of(RNG.integers(0, 9, 20))])
+    made = make([labels, ints], "normal", domain, 1, "w")
+    assert made[0] is labels and made[1] is ints
+    assert "normal" not in applicable([labels, ints], domain) and "strided" in applicable([labels, ints], domain)
+
+
+def test_masks_go_fully_on_and_off_only_where_there_are_some() -> None:
+    mask = HostTensor.of(RNG.random(10) > 0.5)
+    base = [*draw(), mask]
+    domain = observe(base, [*draw(), mask])
+    assert make(base, "masks_on", domain, 1, "w")[1].bits().all()
+    assert not make(base, "masks_off", domain, 1, "w")[1].bits().any()
+    assert "masks_on" in applicable(base, domain)
+    assert "masks_on" not in applicable(draw(), observe(draw(), draw()))
+
+
+def test_triangles_and_symmetry_of_the_given_inputs_are_kept() -> None:
+    def lower():
+        return tensor(np.tril(RNG.standard_normal((12, 12))))
+
+    def symmetric():
+        a = RNG.standard_normal((9, 9))
+        return tensor(a + a.T)
+
+    triangle = make([lower()], "normal", observe([lower()], [lower()]), 1, "w")[0].to_f64()
+    assert np.array_equal(triangle, np.tril(triangle)) and (triangle != 0).sum() > 60
+    same = make([symmetric()], "outliers", observe([symmetric()], [symmetric()]), 1, "w")[0].to_f64()
+    assert np.array_equal(same, same.T)
+
+
+@settings(max_examples=40, deadline=None)
+@given(family=st.sampled_from(sorted(FLOAT_FAMILIES)))
+def test_restricted_leaves_stay_probabilities(family: str) -> None:
+    def rows():
+        p = RNG.random((20, 30))
+        return tensor(p / p.sum(-1, keepdims=True))
+
+    domain = Domain(observe([rows()], [rows()]).leaves, restricted=True)
+    made = make([rows()], family, domain, 1, "w")[0].to_f64()
+    assert (made >= 0).all() and made.max() <= 1 and np.allclose(made.sum(-1), 1, atol=1e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    shape=st.lists(st.integers(1, 5), max_size=4).map(tuple),
+    dtype=st.sampled_from(["float64", "float32", "float16", "bfloat16", "int32"]),
+)
+def test_restriding_changes_the_layout_and_nothing_else(shape, dtype) -> None:
+    given_ = tensor(RNG.integers(-9, 9, shape).astype(float), dtype)
+    out = restride(given_)
+    assert np.array_equal(out.bits(), given_.bits()) and out.offset > 0
+    if given_.numel > 1 and given_.is_float:
+        flat = HostTensor(dtype, (given_.numel,), (1,), 0, out.storage)
+        assert not np.array_equal(flat.to_f64(), given_.to_f64().reshape(-1)), "reading it as dense gives other values"
+
+
+def test_a_nudge_is_small_and_does_not_average_out() -> None:
+    base = draw((100, 64))
+    moved = nudge(base, 4)[0].to_f64()
+    relative = np.abs(moved - base[0].to_f64()) / np.abs(base[0].to_f64())
+    assert 0 < relative.max() < 64 * 2.0**-24
+    sums = np.abs(moved.sum(1) - base[0].to_f64().sum(1)) / np.abs(base[0].to_f64()).sum(1)
+    assert np.median(sums) > 2.0**-25
+
+
+def test_no_parameter_keeps_an_inert_default() -> None:
+    def state(seed: int):
+        rng = np.random.default_rng(seed)
+        return {
+            "params": {
+                "w": tensor(rng.standard_normal((4, 5))),
+                "gamma": tensor(np.ones(6)),
+                "bias": tensor(np.zeros(6)),
+                "scale": tensor(np.array(0.125)),
+            },
+            "buffers": {
+                "var": tensor(np.ones(6)),
+                "mean": tensor(np.zeros(6)),
+                "table": tensor(np.sin(np.arange(12.0))),
+                "count": HostTensor.of(np.array(0)),
+            },
+        }
+
+    one = state(1)
+    made = randomise_state(one, state(2), 9, "0")
+    params, buffers = made["params"], made["buffers"]
+    assert params["w"] is one["params"]["w"], "drawn at random already"
+    assert (params["gamma"].to_f64() > 0).all() and not (params["gamma"].to_f64() == 1).any()
+    assert (params["bias"].to_f64() != 0).all() and params["scale"].to_f64() not in (0.0, 0.125)
+    assert (buffers["var"].to_f64() > 0).all() and (buffers["mean"].to_f64() != 0).all()
+    assert buffers["table"] is one["buffers"]["table"] and buffers["count"] is one["buffers"]["count"]
+
+
+def test_tied_weights_stay_tied() -> None:
+    shared = tensor(np.zeros(8))
+    state = {"params": {"a": shared, "b": shared}, "buffers": {}}
+    made = randomise_state(state, state, 1, "0")["params"]
+    assert made["a"].storage is made["b"].storage
+
+
+def test_leaves_used_twice_stay_one() -> None:
+    x = draw()[0]
+    made = make([x, x], "normal", observe([x, x], [*draw(), *draw()]), 1, "w")
+    assert len({id(t) for t in tensor_leaves(made)}) == 1

@@ -1,0 +1,144 @@
+"""Cases made from real tasks in a real task host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hipwright.records import TolerancePolicy
+from hipwright.sandbox import Zygote
+from hipwright.task import open_task
+from hipwright.tensors import tensor_leaves
+from hipwright.verify import Oracle
+from hipwright.verify.compare import compare, rules
+from hipwright.verify.oracle import MUTATED
+
+
+def write(folder: Path, body: str, inputs: str, init: str = "[]", setup: str = "pass") -> Path:
+    path = folder / "task.py"
+    path.write_text(
+        "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
+        "class Model(nn.Module):\n"
+        f"    def __init__(self, *args):\n        super().__init__()\n        {setup}\n\n"
+        f"    def forward(self, *args):\n        {body}\n\n\n"
+        f"def get_inputs():\n    return {inputs}\n\n\ndef get_init_inputs():\n    return {init}\n"
+    )
+    return path
+
+
+@pytest.fixture
+def oracle(tmp_path: Path, task_zygote: Zygote) -> Any:
+    handles = []
+
+    def make(body: str, inputs: str, setup: str = "pass", **options: Any) -> Oracle:
+        handles.append(open_task(write(tmp_path, body, inputs, setup=setup), task_zygote))
+        return Oracle(handles[-1], seed=options.pop("seed", 5), **options)
+
+    yield make
+    for handle in handles:
+        handle.close()
+
+
+def main(oracle: Oracle) -> str:
+    return oracle.planned()[0].workload.name
+
+
+def outcomes(oracle: Oracle) -> dict[str, str]:
+    name = main(oracle)
+    return {f: (c := oracle.case(name, f)).rejected or c.degenerate for f in oracle.families(name)}
+
+
+def test_the_honest_baseline_passes_every_family(tasks: Any) -> None:
+    for name in ("linear", "layer_norm", "half_residual", "batch_norm", "row_max", "masked_fill"):
+        oracle = tasks.oracle(name)
+        workload = main(oracle)
+        for family in (*oracle.families(workload), MUTATED):
+            case = oracle.case(workload, family)
+            if case.rejected:
+                continue
+            outputs, buffers, _ = oracle.handle.reference(case.inputs, case.state, dtype="native")
+            found = compare({"outputs": outputs, "buffers": buffers}, case.expected)
+            assert found.ok and found.worst_error < 0.6, f"{name} {case.name}: {found.message or found.worst_error}"
+
+
+def test_a_case_is_made_once_and_again_from_its_seed(tasks: Any) -> None:
+    first = tasks.oracle("linear")
+    case = first.case(main(first), "normal")
+    assert first.case(main(first), "normal") is case
+    again = Oracle(first.handle, seed=first.seed).case(main(first), "normal")
+    other = Oracle(first.handle, seed=first.seed + 1).case(main(first), "normal")
+    values = [tensor_leaves(c.inputs)[0].to_f64() for c in (case, again, other)]
+    assert np.array_equal(values[0], values[1]) and not np.array_equal(values[0], values[2])
+
+
+def test_seeds_are_secret_unless_given(tasks: Any) -> None:
+    handle = tasks.oracle("linear").handle
+    assert Oracle(handle).seed != Oracle(handle).seed
+
+
+def test_parameters_are_not_inert(tasks: Any) -> None:
+    oracle = tasks.oracle("batch_norm")
+    state = oracle.case(main(oracle), "given").state
+    for leaf in tensor_leaves((state["params"], state["buffers"])):
+        if leaf.is_float:
+            assert not np.isin(leaf.to_f64(), (0.0, 1.0)).any()
+
+
+def test_positive_domains_are_kept(oracle: Any) -> None:
+    made = oracle("return F.binary_cross_entropy(args[0], args[1], reduction='none')",
+                  "[torch.rand(16, 33), torch.rand(16, 33)]")  # fmt: skip
+    found = outcomes(made)
+    assert [f for f in ("normal", "outliers", "uniform", "mantissa") if found[f]] == []
+    values = tensor_leaves(made.case(main(made), "normal").inputs)[0].to_f64()
+    assert values.min() >= 0 and values.max() <= 1
+
+
+def test_signed_inputs_reach_a_relu_that_was_given_positive_ones(oracle: Any) -> None:
+    made = oracle("return torch.relu(args[0])", "[torch.rand(16, 33)]")
+    found = outcomes(made)
+    assert "input" in found["given"] and found["normal"] == ""
+    assert made.status() is None
+
+
+def test_overflowing_families_are_rejected_and_large_is_tried_smaller(oracle: Any) -> None:
+    made = oracle("return args[0] ** 4", "[torch.randn(16, 33).half()]")
+    found = outcomes(made)
+    assert found["outliers"] and found["normal"] == ""
+    wide = oracle("return torch.exp(args[0] / 50)", "[torch.randn(16, 33)]")
+    assert outcomes(wide)["large"] == ""
+
+
+def test_a_task_that_proves_nothing_is_degenerate(oracle: Any) -> None:
+    for body in ("return args[0] * 0.0", "return args[0].clone()", "return torch.zeros(3, 0)"):
+        status = oracle(body, "[torch.randn(8, 40)]").status()
+        assert status is not None and status[0] == "degenerate", body
+
+
+def test_a_random_task_is_unscorable(oracle: Any) -> None:
+    status = oracle("return F.dropout(args[0], 0.5, training=True)", "[torch.randn(8, 40)]").status()
+    assert status is not None and status[0] == "unscorable" and "random" in status[1]
+
+
+def test_an_input_handed_on_by_the_reference_may_be_handed_on(oracle: Any) -> None:
+    made = oracle("return args[0], args[0] * 2", "[torch.randn(8, 40)]")
+    assert ("output[0]", "inputs[0]") in made.case(main(made), "normal").expected.aliases
+
+
+def test_buffers_that_change_are_outputs(tasks: Any) -> None:
+    oracle = tasks.oracle("batch_norm")
+    found = {rule.path: rule for rule in rules(oracle.case(main(oracle), "normal").expected.tree)}
+    assert found["buffer bn.running_var"].element is not None and found["buffer bn.running_var"].evidence
+    assert found["buffer bn.num_batches_tracked"].element is None
+
+
+def test_kernelbench_mode_has_five_trials_and_initial_parameters(tasks: Any) -> None:
+    handle = tasks.oracle("scale_bias").handle
+    made = Oracle(handle, seed=3, policy=TolerancePolicy(mode="kernelbench"))
+    name = main(made)
+    assert len(made.families(name)) == 5
+    case = made.case(name, "trial1")
+    assert (tensor_leaves(case.state["params"])[1].to_f64() == 0).all()
+    assert rules(case.expected.tree)[0].element.max() >= 1e-4

@@ -1,0 +1,123 @@
+"""Budgets: tight enough for a narrower format to fail, wide enough for another order of summation to pass."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hipwright.tensors import HostTensor
+from hipwright.verify.compare import Expected, compare
+from hipwright.verify.inputs import nudge
+from hipwright.verify.lint import degenerate
+from hipwright.verify.tolerance import find_gather, floor, reduction_length, row_length, strict_rule
+
+RNG = np.random.Generator(np.random.Philox(11))
+
+
+def host(values: np.ndarray, dtype: str = "float32") -> HostTensor:
+    return HostTensor.from_f64(np.asarray(values, np.float64), HostTensor.of(np.zeros(np.shape(values)), dtype))
+
+
+def matmul_rule(x: np.ndarray, w: np.ndarray):
+    exact = x.astype(np.float64) @ w.astype(np.float64)
+    moved = nudge([host(x)], 1)[0].to_f64() @ nudge([host(w)], 2)[0].to_f64()
+    return strict_rule("output", host(x @ w), HostTensor.of(exact), HostTensor.of(moved), c=3.0, reduction=x.shape[1])
+
+
+def serial(x: np.ndarray, w: np.ndarray, dtype: type) -> np.ndarray:
+    """One term after the other, each partial sum rounded: the least accurate honest order."""
+    total = np.zeros((x.shape[0], w.shape[1]), dtype)
+    for k in range(x.shape[1]):
+        total = (total + x[:, k : k + 1].astype(dtype) * w[k].astype(dtype)).astype(dtype)
+    return total.astype(np.float64)
+
+
+@pytest.mark.parametrize("inner", [16, 257, 1024])
+@pytest.mark.parametrize("shift", [0.0, 5.0])
+def test_serial_summation_passes_and_half_precision_fails(inner: int, shift: float) -> None:
+    x = (RNG.standard_normal((24, inner)) + shift).astype(np.float32)
+    w = RNG.standard_normal((inner, 48)).astype(np.float32)
+    rule = Expected(matmul_rule(x, w))
+    assert compare(host(serial(x, w, np.float32)), rule).ok
+    assert not compare(host(x.astype(np.float16).astype(np.float64) @ w.astype(np.float16).astype(np.float64)), rule).ok
+    assert not compare(host(serial(x, w, np.float16)), rule).ok
+
+
+def test_ten_bits_of_mantissa_are_not_float32() -> None:
+    x, w = (RNG.standard_normal(s).astype(np.float32) for s in ((32, 128), (128, 32)))
+
+    def tf32(v: np.ndarray) -> np.ndarray:
+        return (((v.view(np.uint32) + 0x1000) >> 13) << 13).view(np.float32)
+
+    assert not compare(host(tf32(x).astype(np.float64) @ tf32(w)), Expected(matmul_rule(x, w))).ok
+
+
+def test_floors_follow_the_notes() -> None:
+    assert floor("float32", 10) == floor("float32", 1024) == 1e-6
+    assert floor("float32", 4096) == pytest.approx(2e-6)
+    assert (floor("float16", 9999), floor("bfloat16", 9999)) == (1e-3, 8e-3)
+
+
+def test_reduction_length_sees_sums_products_and_norms() -> None:
+    x, w = host(np.zeros((8, 300))), host(np.zeros((16, 3, 5, 5)))
+    assert reduction_length([x], [], 1) == 2400
+    assert reduction_length([host(np.zeros((2, 3, 9, 9)))], [w], 2 * 16 * 81) == 75
+    assert reduction_length([x], [], 2400) == 300
+
+
+def test_short_rows_are_judged_together() -> None:
+    assert row_length((10, 64)) == 64
+    assert row_length((10, 8, 4)) == 32
+    assert row_length((5, 3)) == 15
+    assert row_length(()) == 1
+
+
+@pytest.mark.parametrize(("keepdim", "reduce"), [(False, np.argmax), (True, np.argmin)])
+def test_selections_are_recognised(keepdim: bool, reduce) -> None:
+    source = RNG.integers(0, 4, (5, 7, 3)).astype(float)
+    index = reduce(source, axis=1, keepdims=keepdim)
+    found = find_gather(index, [RNG.standard_normal((9, 9)), source])
+    assert found is not None and found.dim == 1 and found.same_choice(index).all()
+    assert find_gather(RNG.integers(0, 7, (5, 3)), [source]) is None
+
+
+# ---------------------------------------------------------------- lint
+
+
+def expected(values: np.ndarray, dtype: str = "float32") -> Expected:
+    exact = HostTensor.of(np.asarray(values, np.float64))
+    return Expected({"outputs": strict_rule("output", host(values, dtype), exact, exact, c=3.0, reduction=8)})
+
+
+NORMAL = RNG.standard_normal((20, 40))
+OTHER = expected(RNG.standard_normal((20, 40)))
+
+
+@pytest.mark.parametrize(
+    ("values", "inputs", "other", "why"),
+    [
+        (np.zeros((20, 40)), [], OTHER, "zeros"),
+        (np.full((20, 40), 3.7), [], OTHER, "a constant"),
+        (NORMAL, [host(NORMAL)], OTHER, "an input"),
+        (NORMAL, [], expected(NORMAL), "other inputs"),
+        (np.zeros((0, 4)), [], OTHER, "empty"),
+        (NORMAL, [host(NORMAL + 1)], OTHER, ""),
+        (np.array(2.5), [host(NORMAL)], expected(np.array(-1.0)), ""),
+    ],
+)
+def test_a_case_that_proves_nothing_says_why(values, inputs, other, why: str) -> None:
+    found = degenerate(expected(values), inputs, other)
+    assert found == "" if not why else why in found
+
+
+def test_relu_of_positive_inputs_is_no_evidence_but_of_signed_ones_is() -> None:
+    positive = np.abs(NORMAL)
+    assert "an input" in degenerate(expected(np.maximum(positive, 0)), [host(positive)], OTHER)
+    assert degenerate(expected(np.maximum(NORMAL, 0)), [host(NORMAL)], OTHER) == ""
+
+
+def test_zeros_do_not_pass_for_small_outputs() -> None:
+    """Seen elsewhere: an absolute tolerance of 1e-2 lets zeros pass for softmax over many columns."""
+    small = np.full((4, 4096), 1 / 4096) * RNG.uniform(0.5, 1.5, (4, 4096))
+    for dtype in ("float32", "float16", "bfloat16"):
+        assert degenerate(expected(small, dtype), [], None) == ""
