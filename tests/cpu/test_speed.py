@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - small kernels read best in one line
 """The fast build is quick enough to verify with: processor seconds, so that a busy machine does not matter."""
 
 from __future__ import annotations
