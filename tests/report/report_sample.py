@@ -80,8 +80,10 @@ def sample(text: str = "", *, proposals: int = 40, passed: bool = True) -> Repor
         run=Run(id="r20260101" + text, task=task.key, targets=("gfx942", "cpu"), budget=40, policy="islands", seed=7),
         trials=history(proposals, text),
         explanation={
-            "kernels": [{"name": "rms_swiglu" + text, "ops": ["pow", "mean", "add", "rsqrt", "mul", "silu" + text]}],
-            "library": [{"name": "aten.linear" + text, "why": "a product: the library's is faster" + text}],
+            "kernels": [
+                {"name": "rms_swiglu" + text, "nodes": ["pow", "mean", "silu" + text], "mapping": "block" + text}
+            ],
+            "library": {"linear" + text: {"op": "aten.linear" + text, "reason": "a product" + text}},
         },
         not_measured=("no AMD GPU here: speed on MI300X (gfx942) was not measured" + text,),
         environment={"hipwright": "0.1.0", "clang": "22.1" + text},

@@ -187,18 +187,16 @@ def _checks(verdict: Verdict) -> dict[str, Any]:
 
 
 def error_table(checks: Mapping[str, Any]) -> dict[str, Any] | None:
-    """checks["errors"], {workload: {family: worst error / tolerance}}, as rows and columns."""
+    """checks["errors"], {workload: {family: worst error / tolerance}}: a row a family, a column a workload."""
     errors, shapes = checks.get("errors"), checks.get("shapes", {})
     if not isinstance(errors, Mapping) or not all(isinstance(row, Mapping) for row in errors.values()):
         return None
     met = dict.fromkeys(family for row in errors.values() for family in row)
     ran = [family for family in checks.get("families", ()) if family in met]
     families = ran + [family for family in met if family not in ran]
-    rows = [
-        {"workload": name, "inputs": ", ".join(shapes.get(name, ())), "cells": [_cell(row.get(f)) for f in families]}
-        for name, row in errors.items()
-    ]
-    return {"families": families, "rows": rows} if families else None
+    rows = [{"family": f, "cells": [_cell(row.get(f)) for row in errors.values()]} for f in families]
+    heads = [{"workload": name, "inputs": ", ".join(shapes.get(name, ()))} for name in errors]
+    return {"heads": heads, "rows": rows} if families else None
 
 
 def _cell(value: Any) -> dict[str, str]:
@@ -211,18 +209,16 @@ def _cell(value: Any) -> dict[str, str]:
 
 
 def fusion(explanation: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Which operations a kernel took over and which stayed library calls, from `engine.explain`."""
-    kernels = [_group(item) for item in explanation.get("kernels", ())]
-    library = [_group(item) for item in explanation.get("library", ())]
+    """Which operations a kernel took over, and which stayed library calls and why, from `engine.explain`."""
+    kernels = [
+        {"name": str(item["name"]), "ops": [str(node) for node in item["nodes"]], "how": str(item.get("mapping", ""))}
+        for item in explanation.get("kernels", ())
+    ]
+    library = [
+        {"name": str(node), "op": str(item.get("op", "")), "why": str(item.get("reason", ""))}
+        for node, item in explanation.get("library", {}).items()
+    ]
     return {"kernels": kernels, "library": library} if kernels or library else None
-
-
-def _group(item: Any) -> dict[str, Any]:
-    if not isinstance(item, Mapping):
-        return {"name": str(item), "ops": [], "why": ""}
-    ops = item.get("ops") or item.get("nodes") or ()
-    name = item.get("name") or item.get("kernel") or item.get("op") or item.get("node") or ""
-    return {"name": str(name), "ops": [str(op) for op in ops], "why": str(item.get("why") or item.get("reason") or "")}
 
 
 def statuses(proposals: Sequence[Trial]) -> list[dict[str, Any]]:
