@@ -28,7 +28,7 @@ ROUND = 4
 """Proposals a round unless the run setting "round" says otherwise; never the number of workers, so that the log of a
 run does not depend on how many of them there were."""
 
-TRIES = 8
+TRIES = 16
 """Draws for one proposal before a program that is already known is let stand."""
 
 ATTEMPTS = 3

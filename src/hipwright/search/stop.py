@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hipwright.search.view import View
 
-BARREN_LIMIT = 32
+BARREN_LIMIT = 12
 """Proposals in a row without a new program, each after several tries, before the space counts as exhausted."""
 
 PATIENCE = "patience"
