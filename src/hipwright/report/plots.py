@@ -11,7 +11,7 @@ from hipwright.archive import Trial
 WIDTH = 960
 SCORE_HEIGHT = 260
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 18, 36
-LANE = 26  # pixels between two rows of the lineage
+LANE, WIDE_LANE = 30, 64  # pixels between two rows of the lineage: many, few
 NOT_EVALUATED = ("duplicate", "not proposed", "pending")  # statuses of a trial without an evaluation
 MAX_LINEAGE = 160  # nodes; beyond that only kept programs and their parents are drawn
 
@@ -162,15 +162,17 @@ def lineage(proposals: Sequence[Trial]) -> Lineage | None:
     main = _way_to_best(shown, first)
     row = _rows(shown, first, main)
     last = max(p.number for p in proposals)
-    where = {p.number: (_x(p.number, last), TOP + LANE * row[p.number]) for p in shown}
+    lane = max(LANE, min(WIDE_LANE, 200 // max(1, *row.values())))
+    where = {p.number: (_x(p.number, last), TOP + lane * row[p.number]) for p in shown}
     edges = []
     for proposal in shown:
         parent = _parent(proposal, first)
         if parent is not None:
             on_way = proposal.number in main and parent.number in main
-            edges.append(Edge(_curve(where[parent.number], where[proposal.number]), on_way))
+            (x0, y0), (x1, y1) = where[parent.number], where[proposal.number]
+            edges.append(Edge(f"M{x0},{y0}L{x1},{y1}", on_way))
     points = [Point(*where[p.number], kind_of(p), label_of(p)) for p in shown]
-    height = TOP + LANE * max(row.values()) + BOTTOM
+    height = TOP + lane * max(row.values()) + BOTTOM
     edges.sort(key=lambda edge: edge.main)
     return Lineage(points, edges, _number_ticks(last), evaluated - len(shown), height)
 
@@ -210,7 +212,9 @@ def _rows(shown: Sequence[Trial], first: dict[str, Trial], main: set[int]) -> di
         if parent is not None and heir.get(parent.number) == proposal.number:
             lane = row[parent.number]
         else:
-            lane = next((i for i, end in enumerate(taken_until) if end < proposal.number), len(taken_until))
+            parents_lane = -1 if parent is None else row[parent.number]  # there a line would run through its siblings
+            free = (i for i, end in enumerate(taken_until) if end < proposal.number and i != parents_lane)
+            lane = next(free, len(taken_until))
             if lane == len(taken_until):
                 taken_until.append(-1)
         row[proposal.number] = lane
@@ -228,11 +232,3 @@ def _heirs(shown: Sequence[Trial], first: dict[str, Trial], main: set[int]) -> d
             if parent.number not in heir or rank > heir[parent.number][0]:
                 heir[parent.number] = (rank, proposal.number)
     return {parent: number for parent, (_, number) in heir.items()}
-
-
-def _curve(start: tuple[float, float], end: tuple[float, float]) -> str:
-    (x0, y0), (x1, y1) = start, end
-    if y0 == y1:
-        return f"M{x0},{y0}H{x1}"
-    bend = min(24.0, (x1 - x0) / 2)
-    return f"M{x0},{y0}C{x0 + bend},{y0} {x0 + bend / 2},{y1} {x0 + bend},{y1}H{x1}"

@@ -11,7 +11,8 @@ from hipwright.records import Evaluation, TargetResult, Verdict
 from hipwright.report.data import ReportData
 
 GOOD, BAD, UNSURE = "good", "bad", "unsure"
-UNSURE_STATUSES = ("untrusted", "impossible", "unscorable", "degenerate", "duplicate", "not proposed", "pending")
+UNSURE_STATUSES = ("untrusted", "impossible", "unscorable", "degenerate")
+NEUTRAL_STATUSES = ("duplicate", "not proposed", "pending")
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -50,9 +51,11 @@ def byte_count(value: float) -> str:
 
 
 def tone(status: str) -> str:
-    """The colour of a status: good, bad, or unsure (nothing was learnt about the program)."""
+    """The colour of a status: good, bad, unsure (nothing was learnt about the program), or neutral."""
     if status == "pass":
         return GOOD
+    if status in NEUTRAL_STATUSES:
+        return "neutral"
     return UNSURE if status in UNSURE_STATUSES else BAD
 
 
@@ -176,14 +179,22 @@ CHECKS = {
 """What the checks of a verdict mean, in words."""
 
 
-def _checks(verdict: Verdict) -> dict[str, Any]:
+def _checks(verdict: Verdict) -> dict[str, str]:
     """The checks as a list to read: what has a table of its own or only timed them is left out."""
     shown = {
         name: value for name, value in verdict.checks.items() if name not in ("errors", "shapes", "families", "seconds")
     }
     if verdict.passed and "seconds" in verdict.checks and "races" not in shown:
         shown = {"races": "none found: every access was checked", **shown}
-    return {name: "no" if value is False else "yes" if value is True else value for name, value in shown.items()}
+    return {name: _check_text(name, value) for name, value in shown.items()}
+
+
+def _check_text(name: str, value: Any) -> str:
+    if name == "noop_right":
+        return "yes, so coverage counts as 0" if value else "no, so the kernels do the work"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {number(item) if isinstance(item, float) else item}" for key, item in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def error_table(checks: Mapping[str, Any]) -> dict[str, Any] | None:
