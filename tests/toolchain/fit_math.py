@@ -134,7 +134,9 @@ def header() -> str:
     ]
     for name, (f, lo, hi, double, single) in FITS.items():
         parts += [
-            horner(name, chebyshev(f, lo, hi, n), t) for n, t in ((double, "double"), (single, "float")) if n is not None
+            horner(name, chebyshev(f, lo, hi, n), t)
+            for n, t in ((double, "double"), (single, "float"))
+            if n is not None
         ]
     return "\n".join(parts)
 

@@ -11,14 +11,13 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from hipwright.errors import BadInput, ToolchainError
 from hipwright.records import Build, content_key
 from hipwright.sandbox import Limits, ToolResult, run_tool
-from hipwright.toolchain import clang, codeobject, isa
+from hipwright.toolchain import clang, codeobject, isa, ocml
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.targets import TARGETS, Target
 
@@ -37,22 +36,23 @@ WARNINGS = (
     "-Wno-unused-function",
     "-Wno-sign-compare",
 )
-# $0 is `sh`, $1 the compiler, $2 the target, the rest the front end's arguments
+# $0 is `sh`, $1 the compiler, $2 the target, the rest the front end's arguments; oclc.ll is there with ocml only
 _SCRIPT = (
-    'zig=$1; arch=$2; shift 2; "$zig" clang "$@" || exit 11; '
+    "zig=$1; arch=$2; shift 2; "
+    'if [ -f oclc.ll ]; then "$zig" clang -target amdgcn-amd-amdhsa -nogpulib -x ir -c -emit-llvm oclc.ll -o oclc.bc || exit 10; fi; '
+    '"$zig" clang "$@" || exit 11; '
     '"$zig" clang -target amdgcn-amd-amdhsa -mcpu="$arch" -c -x assembler kernel.s -o kernel.o || exit 12; '
     '"$zig" ld.lld -shared --no-undefined kernel.o -o kernel.hsaco || exit 13'
 )
-_STEPS = {11: "clang", 12: "the assembler", 13: "the linker"}
+_STEPS = {10: "the device library", 11: "clang", 12: "the assembler", 13: "the linker"}
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*(?:include|include_next|import|embed)[ \t]*[<\"]([^>\"\n]*)", re.MULTILINE)
+_OCML_TROUBLE = re.compile(r"__ocml_|__ockl_|__oclc_|oclc\.|\.bc\b|[Bb]itcode")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
-
-Math = Literal["ocml", "own"]
 
 
 def compiler_id() -> str:
     """The compiler, our headers and the device math that stand behind a build, as one line for fingerprints."""
-    bitcode = clang.find_bitcode()
+    bitcode = ocml.find()
     device_math = f"ocml {bitcode.hash}" if bitcode else "own device math"
     return f"{clang.find().id}, headers {clang.headers_id()}, {device_math}"
 
@@ -81,8 +81,11 @@ def _build(source: str, target: Target, knobs: tuple[str, ...], cache: BuildCach
     """The build, and whether the same source would give the same again (a timeout might not)."""
     if outside := _outside(source):
         return Build(target=target.name, ok=False, log=outside), True
-    bitcode = clang.find_bitcode()
+    bitcode = ocml.find()
     result = _compile(source, target, knobs, bitcode, unsafe)
+    if bitcode and result.returncode and _OCML_TROUBLE.search(result.stderr):
+        bitcode = None  # a library this compiler cannot use is no fault of the source
+        result = _compile(source, target, knobs, bitcode, unsafe)
     if result.returncode or result.timed_out:
         log, lasting = _failure(result)
         return Build(target=target.name, ok=False, log=log), lasting
@@ -101,25 +104,23 @@ def _build(source: str, target: Target, knobs: tuple[str, ...], cache: BuildCach
 
 
 def _compile(
-    source: str, target: Target, knobs: tuple[str, ...], bitcode: clang.Bitcode | None, unsafe: bool
+    source: str, target: Target, knobs: tuple[str, ...], bitcode: ocml.Bitcode | None, unsafe: bool
 ) -> ToolResult:
     found = clang.find()
+    files = {SOURCE: source.encode()}
     visible = [Path(found.folder), clang.INCLUDE]
     library: list[str] = []
     if bitcode:
+        files[ocml.CONSTANTS] = ocml.constants(target).encode()
         visible.append(Path(bitcode.folder))
-        for name in ("ocml.bc", "ockl.bc"):
-            path = Path(bitcode.folder) / name
-            if path.is_file():
-                library += ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(path)]
-        library.append("-DHW_OCML=1")
+        library = ocml.flags(bitcode)
     front = [
         *FLAGS, f"--offload-arch={target.name}", *WARNINGS, *library, *knobs,
         "-I", str(clang.INCLUDE), "-S", SOURCE, "-o", "kernel.s",
     ]  # fmt: skip
     return run_tool(
         ["/bin/sh", "-c", _SCRIPT, "sh", found.program, target.name, *front],
-        files={SOURCE: source.encode()},
+        files=files,
         outputs=["kernel.s", "kernel.hsaco"],
         ro=visible,
         env={"ZIG_GLOBAL_CACHE_DIR": "zig-cache", "ZIG_LOCAL_CACHE_DIR": "zig-cache"},
@@ -134,7 +135,7 @@ def _failure(result: ToolResult) -> tuple[str, bool]:
     if result.timed_out:
         return f"the compiler was stopped after {LIMITS.wall_s:.0f} s\n{log}".strip(), False
     step = _STEPS.get(result.returncode)
-    if step is None or "not found" in result.stderr and result.returncode == 127:
+    if step is None:
         raise ToolchainError(f"the compiler does not run (status {result.returncode}): {log[-300:]}", hint=clang.FIX)
     if "error:" not in log:
         return f"{step} crashed or was killed\n{log}".strip(), False

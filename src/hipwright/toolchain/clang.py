@@ -1,4 +1,4 @@
-"""Where the compiler, the headers and AMD's device libraries are. Nothing is run to find out."""
+"""Where the compiler and our headers are. Nothing is run to find out."""
 
 from __future__ import annotations
 
@@ -61,42 +61,3 @@ def digest(folder: Path) -> str:
 def headers_id() -> str:
     """Names the content of our own headers."""
     return digest(INCLUDE)
-
-
-class Bitcode(Record, frozen=True, kw_only=True):
-    """AMD's device math library: `ocml.bc` in a folder, and the hash of it."""
-
-    folder: str
-    hash: str
-
-
-def _rocm_roots() -> list[Path]:
-    named = [Path(value) for value in (os.environ.get("ROCM_PATH"), os.environ.get("HIP_PATH")) if value]
-    return [*named, Path("/opt/rocm")]
-
-
-def _triton() -> list[Path]:
-    spec = find_spec("triton")
-    return [Path(place) / "backends/amd/lib" for place in (spec.submodule_search_locations or ())] if spec else []
-
-
-def bitcode_places() -> list[Path]:
-    """Where ocml.bc is looked for, best first: ROCm installs, the triton wheel, Debian's rocm-device-libs."""
-    return [
-        *(root / "amdgcn/bitcode" for root in _rocm_roots()),
-        *_triton(),
-        *sorted(Path("/usr/lib").glob("*/amdgcn/bitcode"), reverse=True),
-        Path("/usr/lib/amdgcn/bitcode"),
-        *sorted(Path("/usr/lib").glob("clang/*/amdgcn/bitcode"), reverse=True),
-        *sorted(Path("/usr/lib").glob("llvm-*/lib/clang/*/amdgcn/bitcode"), reverse=True),
-    ]
-
-
-@functools.cache
-def find_bitcode() -> Bitcode | None:
-    """The first ocml.bc that is there; None without one (then our own device math serves)."""
-    for folder in bitcode_places():
-        library = folder / "ocml.bc"
-        if library.is_file():
-            return Bitcode(folder=str(folder.resolve()), hash=hashlib.sha256(library.read_bytes()).hexdigest()[:20])
-    return None

@@ -31,10 +31,13 @@ def machine(code: bytes) -> int:
 def metadata(code: bytes) -> dict[str, Any]:
     """The metadata document. Raises ValueError where there is none."""
     machine(code)
-    for name, kind, content in _notes(code):
-        if name == b"AMDGPU" and kind == _NT_AMDGPU_METADATA:
-            document: dict[str, Any] = msgspec.msgpack.decode(content)
-            return document
+    try:
+        for name, kind, content in _notes(code):
+            if name == b"AMDGPU" and kind == _NT_AMDGPU_METADATA:
+                document: dict[str, Any] = msgspec.msgpack.decode(content)
+                return document
+    except (struct.error, msgspec.DecodeError) as error:
+        raise ValueError(f"the ELF file is cut off or damaged: {error}") from error
     raise ValueError("the code object has no metadata note")
 
 

@@ -112,11 +112,9 @@ def _kernel(asm: str, entry: dict[str, Any], target: Target | None) -> KernelRes
         moved.append(vmem_bytes(mnemonic))
     vgpr, agpr = int(entry[".vgpr_count"]), int(entry.get(".agpr_count", 0))
     lds, workgroup = entry[".group_segment_fixed_size"], entry[".max_flat_workgroup_size"]
-    stated = _OCCUPANCY.search(tail)
-    if stated:
-        waves = int(stated[1])
-    else:
-        waves = occupancy(target, vgpr, lds, workgroup, entry[".sgpr_count"]) if target else 0
+    limits = [int(stated) for stated in _OCCUPANCY.findall(tail)[:1]]
+    if target:  # LLVM forgets that LDS is given in granules, which matters on gfx950
+        limits.append(occupancy(target, vgpr, lds, workgroup, entry[".sgpr_count"]))
     return KernelResources(
         name=name,
         vgpr=vgpr - agpr if agpr else vgpr,
@@ -125,7 +123,7 @@ def _kernel(asm: str, entry: dict[str, Any], target: Target | None) -> KernelRes
         lds_bytes=lds,
         scratch_bytes=entry[".private_segment_fixed_size"],
         spills=entry.get(".vgpr_spill_count", 0) + entry.get(".sgpr_spill_count", 0),
-        occupancy=waves,
+        occupancy=min(limits, default=0),
         max_workgroup=workgroup,
         instructions={kind: counts[kind] for kind in CLASSES if counts[kind]},
         vmem_bytes=sum(moved),
@@ -166,6 +164,8 @@ def vmem_bytes(mnemonic: str) -> int:
     if not found:
         return 0
     width = found[1].removeprefix("lds_")
+    if "pk_" in width:  # two 16-bit halves
+        return 4
     if dwords := _DWORDS.search(width):
         return 4 * int(dwords[1])
     if "dword" in width:

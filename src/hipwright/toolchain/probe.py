@@ -6,7 +6,7 @@ import tempfile
 
 from hipwright.errors import HipwrightError
 from hipwright.records import Record
-from hipwright.toolchain import amdgpu, clang
+from hipwright.toolchain import amdgpu, clang, ocml
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.targets import TARGETS
 
@@ -48,7 +48,7 @@ def _build(target: str, cache: BuildCache) -> Check:
 
 
 def _ocml() -> Check:
-    bitcode = clang.find_bitcode()
+    bitcode = ocml.find()
     if bitcode:
         return Check(name="ocml", ok=True, detail=f"AMD's device math library ({bitcode.folder})")
     detail = "AMD's device math library is not here: hipwright's own device math is used (docs/toolchain.md)"

@@ -88,34 +88,34 @@ HW_DEV int __syncthreads_and(int predicate) { return hw_block_sum(__any(!predica
 
 // ---------------------------------------------------------------- shuffles (no masks, as HIP has them on every ROCm)
 
-template <class T> HW_DEV T hw_from_lane(T value, int lane) {
-    if constexpr (sizeof(T) == 8) {
+template <class HwT> HW_DEV HwT hw_from_lane(HwT value, int lane) {
+    if constexpr (sizeof(HwT) == 8) {
         int2 v = hw_bits<int2>(value);
         v.x = __builtin_amdgcn_ds_bpermute(lane << 2, v.x);
         v.y = __builtin_amdgcn_ds_bpermute(lane << 2, v.y);
-        return hw_bits<T>(v);
-    } else if constexpr (sizeof(T) == 4) {
-        return hw_bits<T>(__builtin_amdgcn_ds_bpermute(lane << 2, hw_bits<int>(value)));
+        return hw_bits<HwT>(v);
+    } else if constexpr (sizeof(HwT) == 4) {
+        return hw_bits<HwT>(__builtin_amdgcn_ds_bpermute(lane << 2, hw_bits<int>(value)));
     } else {
         short bits = hw_bits<short>(value);
-        return hw_bits<T>((short)__builtin_amdgcn_ds_bpermute(lane << 2, bits));
+        return hw_bits<HwT>((short)__builtin_amdgcn_ds_bpermute(lane << 2, bits));
     }
 }
 // A lane outside the segment of `width` lanes reads its own value.
-#define HW_SHUFFLES(T)                                                                                                 \
-    HW_DEV T __shfl(T v, int source, int width = warpSize) {                                                           \
+#define HW_SHUFFLES(HwT)                                                                                               \
+    HW_DEV HwT __shfl(HwT v, int source, int width = warpSize) {                                                       \
         int self = (int)__lane_id();                                                                                   \
         return hw_from_lane(v, (source & (width - 1)) + (self & ~(width - 1)));                                        \
     }                                                                                                                  \
-    HW_DEV T __shfl_up(T v, unsigned delta, int width = warpSize) {                                                    \
+    HW_DEV HwT __shfl_up(HwT v, unsigned delta, int width = warpSize) {                                                \
         int self = (int)__lane_id(), lane = self - (int)delta;                                                         \
         return hw_from_lane(v, lane < (self & ~(width - 1)) ? self : lane);                                            \
     }                                                                                                                  \
-    HW_DEV T __shfl_down(T v, unsigned delta, int width = warpSize) {                                                  \
+    HW_DEV HwT __shfl_down(HwT v, unsigned delta, int width = warpSize) {                                              \
         int self = (int)__lane_id(), lane = self + (int)delta;                                                         \
         return hw_from_lane(v, (self & (width - 1)) + (int)delta >= width ? self : lane);                              \
     }                                                                                                                  \
-    HW_DEV T __shfl_xor(T v, int mask, int width = warpSize) {                                                         \
+    HW_DEV HwT __shfl_xor(HwT v, int mask, int width = warpSize) {                                                     \
         int self = (int)__lane_id(), lane = self ^ mask;                                                               \
         return hw_from_lane(v, lane >= ((self + width) & ~(width - 1)) ? self : lane);                                 \
     }
@@ -135,20 +135,20 @@ HW_SHUFFLES(__hip_bfloat162)
 
 // ---------------------------------------------------------------- atomics: relaxed, device scope, as HIP's
 
-#define HW_ATOMIC(NAME, BUILTIN, T)                                                                                    \
-    HW_DEV T NAME(T *p, T v) { return BUILTIN(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }                     \
-    HW_DEV T NAME##_block(T *p, T v) { return BUILTIN(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP); }         \
-    HW_DEV T NAME##_system(T *p, T v) { return BUILTIN(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM); }
-#define HW_ATOMICS_INT(T)                                                                                              \
-    HW_ATOMIC(atomicAdd, __hip_atomic_fetch_add, T)                                                                    \
-    HW_ATOMIC(atomicMin, __hip_atomic_fetch_min, T)                                                                    \
-    HW_ATOMIC(atomicMax, __hip_atomic_fetch_max, T)                                                                    \
-    HW_ATOMIC(atomicExch, __hip_atomic_exchange, T)                                                                    \
-    HW_ATOMIC(atomicAnd, __hip_atomic_fetch_and, T)                                                                    \
-    HW_ATOMIC(atomicOr, __hip_atomic_fetch_or, T)                                                                      \
-    HW_ATOMIC(atomicXor, __hip_atomic_fetch_xor, T)                                                                    \
-    HW_DEV T atomicSub(T *p, T v) { return atomicAdd(p, (T)(0 - v)); }                                                 \
-    HW_DEV T atomicCAS(T *p, T expected, T desired) {                                                                  \
+#define HW_ATOMIC(NAME, BUILTIN, HwT)                                                                                  \
+    HW_DEV HwT NAME(HwT *p, HwT v) { return BUILTIN(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }               \
+    HW_DEV HwT NAME##_block(HwT *p, HwT v) { return BUILTIN(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP); }   \
+    HW_DEV HwT NAME##_system(HwT *p, HwT v) { return BUILTIN(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM); }
+#define HW_ATOMICS_INT(HwT)                                                                                            \
+    HW_ATOMIC(atomicAdd, __hip_atomic_fetch_add, HwT)                                                                  \
+    HW_ATOMIC(atomicMin, __hip_atomic_fetch_min, HwT)                                                                  \
+    HW_ATOMIC(atomicMax, __hip_atomic_fetch_max, HwT)                                                                  \
+    HW_ATOMIC(atomicExch, __hip_atomic_exchange, HwT)                                                                  \
+    HW_ATOMIC(atomicAnd, __hip_atomic_fetch_and, HwT)                                                                  \
+    HW_ATOMIC(atomicOr, __hip_atomic_fetch_or, HwT)                                                                    \
+    HW_ATOMIC(atomicXor, __hip_atomic_fetch_xor, HwT)                                                                  \
+    HW_DEV HwT atomicSub(HwT *p, HwT v) { return atomicAdd(p, (HwT)(0 - v)); }                                         \
+    HW_DEV HwT atomicCAS(HwT *p, HwT expected, HwT desired) {                                                          \
         __hip_atomic_compare_exchange_strong(p, &expected, desired, __ATOMIC_RELAXED, __ATOMIC_RELAXED,                \
                                              __HIP_MEMORY_SCOPE_AGENT);                                                \
         return expected;                                                                                               \
@@ -175,19 +175,19 @@ HW_DEV unsigned atomicDec(unsigned *p, unsigned limit) {
     return __builtin_amdgcn_atomic_dec32(p, limit, __ATOMIC_RELAXED, "agent");
 }
 // 16-bit pairs: a compare-and-swap loop on the word that holds both.
-template <class T> HW_DEV T hw_atomic_pair_add(T *p, T v) {
+template <class HwT> HW_DEV HwT hw_atomic_pair_add(HwT *p, HwT v) {
     unsigned *word = (unsigned *)p, old = *word, seen;
     do {
         seen = old;
-        old = atomicCAS(word, seen, hw_bits<unsigned>(hw_bits<T>(seen) + v));
+        old = atomicCAS(word, seen, hw_bits<unsigned>(hw_bits<HwT>(seen) + v));
     } while (old != seen);
-    return hw_bits<T>(old);
+    return hw_bits<HwT>(old);
 }
 HW_DEV __half2 atomicAdd(__half2 *p, __half2 v) { return hw_atomic_pair_add(p, v); }
 HW_DEV __hip_bfloat162 atomicAdd(__hip_bfloat162 *p, __hip_bfloat162 v) { return hw_atomic_pair_add(p, v); }
 // The hardware's float add: right on ordinary (coarse-grained) device memory, without a compare-and-swap loop.
-#define HW_UNSAFE_ADD(T)                                                                                               \
-    HW_DEV T unsafeAtomicAdd(T *p, T v) {                                                                              \
+#define HW_UNSAFE_ADD(HwT)                                                                                             \
+    HW_DEV HwT unsafeAtomicAdd(HwT *p, HwT v) {                                                                        \
         [[clang::atomic(no_remote_memory, no_fine_grained_memory, ignore_denormal_mode)]] {                            \
             return __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);                           \
         }                                                                                                              \
@@ -198,7 +198,7 @@ HW_UNSAFE_ADD(double)
 
 // ---------------------------------------------------------------- the rest
 
-#define HIP_DYNAMIC_SHARED(T, NAME) extern __shared__ T NAME[];
+#define HIP_DYNAMIC_SHARED(HwT, NAME) extern __shared__ HwT NAME[];
 HW_DEV long long clock64() { return (long long)__builtin_readcyclecounter(); }
 HW_DEV long long wall_clock64() { return (long long)__builtin_readsteadycounter(); }
 HW_DEV void __trap() { __builtin_trap(); }

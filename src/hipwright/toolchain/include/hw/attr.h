@@ -41,4 +41,4 @@ typedef __PTRDIFF_TYPE__ ptrdiff_t;
 #endif
 
 // hw_bits<To>(value): the value's bits as another type of the same size.
-template <class To, class From> HW_CFN To hw_bits(From value) { return __builtin_bit_cast(To, value); }
+template <class HwTo, class HwFrom> HW_CFN HwTo hw_bits(HwFrom value) { return __builtin_bit_cast(HwTo, value); }

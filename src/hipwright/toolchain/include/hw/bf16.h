@@ -126,9 +126,9 @@ HW_FN __hip_bfloat162 __hfma2(__hip_bfloat162 a, __hip_bfloat162 b, __hip_bfloat
 HW_FN __hip_bfloat162 __hmax2(__hip_bfloat162 a, __hip_bfloat162 b) { return {__hmax(a.x, b.x), __hmax(a.y, b.y)}; }
 HW_FN __hip_bfloat162 __hmin2(__hip_bfloat162 a, __hip_bfloat162 b) { return {__hmin(a.x, b.x), __hmin(a.y, b.y)}; }
 
-#define HW_BF16_MATH(NAME, F)                                                                                          \
-    HW_FN __hip_bfloat16 h##NAME(__hip_bfloat16 v) { return F((float)v); }                                             \
-    HW_FN __hip_bfloat162 h2##NAME(__hip_bfloat162 v) { return {F((float)v.x), F((float)v.y)}; }
+#define HW_BF16_MATH(NAME, HwF)                                                                                        \
+    HW_FN __hip_bfloat16 h##NAME(__hip_bfloat16 v) { return HwF((float)v); }                                           \
+    HW_FN __hip_bfloat162 h2##NAME(__hip_bfloat162 v) { return {HwF((float)v.x), HwF((float)v.y)}; }
 HW_BF16_MATH(exp, expf)
 HW_BF16_MATH(exp2, exp2f)
 HW_BF16_MATH(log, logf)

@@ -48,7 +48,9 @@ HW_FN unsigned long long __umul64hi(unsigned long long a, unsigned long long b) 
 HW_FN int __hadd(int a, int b) { return (int)(((long long)a + b) >> 1); }
 HW_FN int __rhadd(int a, int b) { return (int)(((long long)a + b + 1) >> 1); }
 HW_FN unsigned __uhadd(unsigned a, unsigned b) { return (unsigned)(((unsigned long long)a + b) >> 1); }
-HW_FN unsigned __sad(int a, int b, unsigned c) { return c + (a > b ? (unsigned)a - (unsigned)b : (unsigned)b - (unsigned)a); }
+HW_FN unsigned __sad(int a, int b, unsigned c) {
+    return c + (a > b ? (unsigned)a - (unsigned)b : (unsigned)b - (unsigned)a);
+}
 
 // The compiler turns a load through a const __restrict__ pointer into a read-only load by itself.
-template <class T> HW_FN T __ldg(const T *p) { return *p; }
+template <class HwT> HW_FN HwT __ldg(const HwT *p) { return *p; }

@@ -181,9 +181,9 @@ HW_HALF2_CMP(gt, >)
 HW_HALF2_CMP(ge, >=)
 #undef HW_HALF2_CMP
 
-#define HW_HALF_MATH(NAME, F)                                                                                          \
-    HW_FN __half h##NAME(__half v) { return F((float)v); }                                                             \
-    HW_FN __half2 h2##NAME(__half2 v) { return {F((float)v.x), F((float)v.y)}; }
+#define HW_HALF_MATH(NAME, HwF)                                                                                        \
+    HW_FN __half h##NAME(__half v) { return HwF((float)v); }                                                           \
+    HW_FN __half2 h2##NAME(__half2 v) { return {HwF((float)v.x), HwF((float)v.y)}; }
 HW_HALF_MATH(exp, expf)
 HW_HALF_MATH(exp2, exp2f)
 HW_HALF_MATH(exp10, exp10f)

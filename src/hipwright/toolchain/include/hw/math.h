@@ -14,22 +14,22 @@
 #define HW_PICK(NAME) hw_##NAME
 #endif
 
-#define HW_INTEGER(T) std::enable_if_t<__is_integral(T), double>
+#define HW_INTEGER(HwT) std::enable_if_t<__is_integral(HwT), double>
 // NAMEf(float), NAME(double), NAME(float), and NAME(integer) through double as in C++.
-#define HW_PUBLIC1(NAME, F, D)                                                                                         \
-    HW_FN float NAME##f(float x) { return F(x); }                                                                      \
+#define HW_PUBLIC1(NAME, HwF, D)                                                                                       \
+    HW_FN float NAME##f(float x) { return HwF(x); }                                                                    \
     HW_FN double NAME(double x) { return D(x); }                                                                       \
-    HW_FN float NAME(float x) { return F(x); }                                                                         \
-    template <class T> HW_FN HW_INTEGER(T) NAME(T x) { return D((double)x); }
+    HW_FN float NAME(float x) { return HwF(x); }                                                                       \
+    template <class HwT> HW_FN HW_INTEGER(HwT) NAME(HwT x) { return D((double)x); }
 #define HW_MATH1(NAME, OCML) HW_OCML1(NAME, OCML) HW_PUBLIC1(NAME, HW_PICK(NAME##f), HW_PICK(NAME))
 // The same for two arguments; a mixed call goes through double.
-#define HW_MIXED(A, B) std::enable_if_t<__is_arithmetic(A) && __is_arithmetic(B) && !__is_same(A, B), double>
-#define HW_PUBLIC2(NAME, F, D)                                                                                         \
-    HW_FN float NAME##f(float x, float y) { return F(x, y); }                                                          \
+#define HW_MIXED(HwA, HwB) std::enable_if_t<__is_arithmetic(HwA) && __is_arithmetic(HwB) && !__is_same(HwA, HwB), double>
+#define HW_PUBLIC2(NAME, HwF, D)                                                                                       \
+    HW_FN float NAME##f(float x, float y) { return HwF(x, y); }                                                        \
     HW_FN double NAME(double x, double y) { return D(x, y); }                                                          \
-    HW_FN float NAME(float x, float y) { return F(x, y); }                                                             \
-    template <class A, class B> HW_FN HW_MIXED(A, B) NAME(A x, B y) { return D((double)x, (double)y); }                \
-    template <class T> HW_FN HW_INTEGER(T) NAME(T x, T y) { return D((double)x, (double)y); }
+    HW_FN float NAME(float x, float y) { return HwF(x, y); }                                                           \
+    template <class HwA, class HwB> HW_FN HW_MIXED(HwA, HwB) NAME(HwA x, HwB y) { return D((double)x, (double)y); }    \
+    template <class HwT> HW_FN HW_INTEGER(HwT) NAME(HwT x, HwT y) { return D((double)x, (double)y); }
 #define HW_MATH2(NAME, OCML) HW_OCML2(NAME, OCML) HW_PUBLIC2(NAME, HW_PICK(NAME##f), HW_PICK(NAME))
 
 HW_MATH1(exp, exp)
@@ -121,7 +121,7 @@ HW_FN long long llrint(double x) { return (long long)__builtin_rint(x); }
 #define HW_CLASS(NAME, EXPRESSION)                                                                                     \
     HW_FN bool NAME(float x) { return EXPRESSION; }                                                                    \
     HW_FN bool NAME(double x) { return EXPRESSION; }                                                                   \
-    template <class T> HW_FN std::enable_if_t<__is_integral(T), bool> NAME(T v) {                                      \
+    template <class HwT> HW_FN std::enable_if_t<__is_integral(HwT), bool> NAME(HwT v) {                                \
         double x = (double)v;                                                                                          \
         return EXPRESSION;                                                                                             \
     }
@@ -162,9 +162,9 @@ HW_FN float norm3df(float a, float b, float c) { return sqrtf(a * a + b * b + c 
 
 // ---------------------------------------------------------------- min and max (HIP's: NaN loses for floats)
 
-#define HW_MINMAX(T)                                                                                                   \
-    HW_CFN T min(T a, T b) { return b < a ? b : a; }                                                                   \
-    HW_CFN T max(T a, T b) { return a < b ? b : a; }
+#define HW_MINMAX(HwT)                                                                                                 \
+    HW_CFN HwT min(HwT a, HwT b) { return b < a ? b : a; }                                                             \
+    HW_CFN HwT max(HwT a, HwT b) { return a < b ? b : a; }
 HW_MINMAX(int)
 HW_MINMAX(unsigned)
 HW_MINMAX(long)
@@ -176,13 +176,13 @@ HW_FN float min(float a, float b) { return __builtin_fminf(a, b); }
 HW_FN float max(float a, float b) { return __builtin_fmaxf(a, b); }
 HW_FN double min(double a, double b) { return __builtin_fmin(a, b); }
 HW_FN double max(double a, double b) { return __builtin_fmax(a, b); }
-template <class A, class B, class = HW_MIXED(A, B)> HW_CFN auto min(A a, B b) -> decltype(a + b) {
-    typedef decltype(a + b) T;
-    return min((T)a, (T)b);
+template <class HwA, class HwB, class = HW_MIXED(HwA, HwB)> HW_CFN auto min(HwA a, HwB b) -> decltype(a + b) {
+    typedef decltype(a + b) HwT;
+    return min((HwT)a, (HwT)b);
 }
-template <class A, class B, class = HW_MIXED(A, B)> HW_CFN auto max(A a, B b) -> decltype(a + b) {
-    typedef decltype(a + b) T;
-    return max((T)a, (T)b);
+template <class HwA, class HwB, class = HW_MIXED(HwA, HwB)> HW_CFN auto max(HwA a, HwB b) -> decltype(a + b) {
+    typedef decltype(a + b) HwT;
+    return max((HwT)a, (HwT)b);
 }
 
 // ---------------------------------------------------------------- fast and rounding intrinsics

@@ -1,0 +1,39 @@
+"""One build cache and one compiled set of kernels for all tests here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from hipwright.records import Build
+from hipwright.toolchain import amdgpu, clang, ocml
+from hipwright.toolchain.cache import BuildCache
+
+from . import kernels
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> BuildCache:
+    return BuildCache(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def built(cache: BuildCache) -> Callable[[str, str], Build]:
+    """(kernel's name, target) to its build."""
+
+    def make(name: str, target: str) -> Build:
+        source = (kernels.EVERYWHERE | kernels.WITH_MFMA)[name]
+        return amdgpu.build(source, target, kernels.DEFINES, cache=cache)
+
+    return make
+
+
+@pytest.fixture
+def fresh() -> None:
+    """Forget what was found on this machine, before and after."""
+    for found in (clang.find, ocml.find):
+        found.cache_clear()
+    yield
+    for found in (clang.find, ocml.find):
+        found.cache_clear()
