@@ -14,7 +14,7 @@ BAD_TASKS = [
     ("missing.py", "bad input", "missing.py"),
     ("no_model.py", "task", "Model"),
     ("raises.py", "task", "the task's own code fails"),
-    ("task_syntax.py", "task", "line 3"),
+    ("task_syntax.py", "task", "task_syntax.py:4"),
     ("forward_raises.py", "task", "mat1"),
     ("exits.py", "task", ""),
 ]
@@ -35,6 +35,7 @@ def error_line(text: str) -> str:
     return lines[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "fault", "says"), BAD_TASKS, ids=[row[0] for row in BAD_TASKS])
 def test_a_bad_task_is_one_line_and_exit_2(tmp_path: Path, name: str, fault: str, says: str) -> None:
     home = tmp_path / "home"
@@ -49,6 +50,7 @@ def test_a_bad_task_is_one_line_and_exit_2(tmp_path: Path, name: str, fault: str
     assert listed.returncode == 0 and one_object(listed.stdout)["runs"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "status", "says"), BAD_PROGRAMS, ids=[row[0] for row in BAD_PROGRAMS])
 def test_a_bad_program_is_rejected_with_evidence(tmp_path: Path, name: str, status: str, says: str) -> None:
     home = tmp_path / "home"
@@ -61,6 +63,7 @@ def test_a_bad_program_is_rejected_with_evidence(tmp_path: Path, name: str, stat
     assert left_behind(home) == []
 
 
+@pytest.mark.slow
 def test_a_good_program_passes_and_a_person_can_read_why_another_does_not(tmp_path: Path) -> None:
     home = tmp_path / "home"
     good = hipwright(home, "eval", TASK, FILES / "good.py")
@@ -101,7 +104,7 @@ def test_an_endless_task_is_stopped(tmp_path: Path) -> None:
         (("optimize", TASK, "--budget", "0"), "budget"),
         (("optimize", TASK, "--policy", "luck"), "luck"),
         (("optimize", TASK, "--no-such-option"), "no-such-option"),
-        (("optimize", TASK, "--resume", "r1"), "r1"),
+        (("optimize", TASK, "--resume", "r1"), "no archive"),
         (("optimize", TASK, "--out", "/proc/nowhere"), "/proc/nowhere"),
         (("optimize",), "TASK"),
         (("eval", TASK, "nothing.py"), "nothing.py"),
@@ -119,6 +122,7 @@ def test_a_wrong_command_line_is_exit_2(tmp_path: Path, args: tuple[object, ...]
     assert one_object(done.stdout)["exit_code"] == 2
 
 
+@pytest.mark.slow
 def test_hostile_names_do_not_reach_the_terminal(tmp_path: Path) -> None:
     task = tmp_path / "evil\x1b[2J\u202e.py"
     task.write_text((FILES / "raises.py").read_text())
