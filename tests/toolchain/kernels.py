@@ -193,9 +193,10 @@ LDS = (
     + r"""
 extern "C" __global__ void __launch_bounds__(256) transpose(const float* x, float* y, int n) {
     __shared__ float tile[TILE][TILE + 1];
-    for (int r = threadIdx.x / TILE; r < TILE; r += 256 / TILE) tile[r][threadIdx.x % TILE] = x[r * n + threadIdx.x % TILE];
+    int c = threadIdx.x % TILE;
+    for (int r = threadIdx.x / TILE; r < TILE; r += 256 / TILE) tile[r][c] = x[r * n + c];
     __syncthreads();
-    for (int r = threadIdx.x / TILE; r < TILE; r += 256 / TILE) y[r * n + threadIdx.x % TILE] = tile[threadIdx.x % TILE][r];
+    for (int r = threadIdx.x / TILE; r < TILE; r += 256 / TILE) y[r * n + c] = tile[c][r];
 }
 """
 )
@@ -206,7 +207,8 @@ SHUFFLES = (
 template <class T> __device__ T all_ways(T v) {
     return __shfl(v, 3) + __shfl_up(v, 1u) + __shfl_down(v, 1u, 16) + __shfl_xor(v, 2);
 }
-extern "C" __global__ void shuffles(int* i, unsigned* u, long long* l, float* f, double* d, half* h, __hip_bfloat16* b) {
+extern "C" __global__ void shuffles(int* i, unsigned* u, long long* l, float* f, double* d, half* h,
+                                    __hip_bfloat16* b) {
     int t = threadIdx.x;
     i[t] = all_ways(i[t]), u[t] = all_ways(u[t]), l[t] = all_ways(l[t]), f[t] = all_ways(f[t]), d[t] = all_ways(d[t]);
     h[t] = all_ways(h[t]), b[t] = all_ways(b[t]);

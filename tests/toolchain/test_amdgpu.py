@@ -18,6 +18,7 @@ from hipwright.toolchain.targets import TARGETS
 
 from . import kernels
 
+INCLUDE = "#include <hip/hip_runtime.h>\n"
 Built = Callable[[str, str], Build]
 SIZES = {"int": 4, "float": 4, "long": 8, "half": 2, "__half": 2}  # of the scalars in these kernels
 
@@ -80,7 +81,7 @@ def test_wrong_sources_say_where(cache: BuildCache, body: str, message: str) -> 
 
 
 def test_calls_to_what_nobody_defines_fail_at_the_link(cache: BuildCache) -> None:
-    text = '#include <hip/hip_runtime.h>\n__device__ void gone(float*);\nextern "C" __global__ void k(float* x) { gone(x); }'
+    text = INCLUDE + '__device__ void gone(float*);\nextern "C" __global__ void k(float* x) { gone(x); }\n'
     build = compile_text(cache, text)
     assert not build.ok and "undefined" in build.log and "gone(float*)" in build.log
 
@@ -109,7 +110,7 @@ def test_the_compiler_sees_no_file_of_this_machine(cache: BuildCache, text: str)
 
 
 def test_an_include_in_a_comment_is_no_include(cache: BuildCache) -> None:
-    text = '/* #include "/etc/passwd"\n#include "../x" */\n#include <hip/hip_runtime.h>\nextern "C" __global__ void k() {}\n'
+    text = '/* #include "/etc/passwd"\n#include "../x" */\n' + INCLUDE + 'extern "C" __global__ void k() {}\n'
     assert compile_text(cache, text).ok
 
 

@@ -224,7 +224,10 @@ NUMPY = {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
     "atan2": "arctan2", "pow": "power",
 }  # fmt: skip
-WITH_NUMPY = ["exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"]  # fmt: skip
+WITH_NUMPY = [
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
