@@ -39,7 +39,8 @@ WARNINGS = (
 # $0 is `sh`, $1 the compiler, $2 the target, the rest the front end's arguments; oclc.ll is there with ocml only
 _SCRIPT = (
     "zig=$1; arch=$2; shift 2; "
-    'if [ -f oclc.ll ]; then "$zig" clang -target amdgcn-amd-amdhsa -nogpulib -x ir -c -emit-llvm oclc.ll -o oclc.bc || exit 10; fi; '
+    "if [ -f oclc.ll ]; then "
+    '"$zig" clang -target amdgcn-amd-amdhsa -nogpulib -x ir -c -emit-llvm oclc.ll -o oclc.bc || exit 10; fi; '
     '"$zig" clang "$@" || exit 11; '
     '"$zig" clang -target amdgcn-amd-amdhsa -mcpu="$arch" -c -x assembler kernel.s -o kernel.o || exit 12; '
     '"$zig" ld.lld -shared --no-undefined kernel.o -o kernel.hsaco || exit 13'

@@ -57,7 +57,7 @@ def flags(bitcode: Bitcode) -> list[str]:
 
 
 def constants(target: Target) -> str:
-    """LLVM IR with what the library reads: IEEE subnormals, no relaxed math, wave size, architecture, code object v6."""
+    """LLVM IR of what the library reads: IEEE subnormals, no relaxed math, wave, architecture, code object v6."""
     values = {
         "daz_opt": ("i8", 0),
         "finite_only_opt": ("i8", 0),
