@@ -102,7 +102,7 @@ class TolerancePolicy(Record, frozen=True, kw_only=True):
     """How close is right: "strict" (fp64 reference, budget c * honest error) or "kernelbench" (allclose)."""
 
     mode: Literal["strict", "kernelbench"] = "strict"
-    c: float = 3.0
+    c: float = 4.0
 
 
 class Task(Record, frozen=True, kw_only=True):

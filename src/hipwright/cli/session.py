@@ -38,20 +38,24 @@ def workbench(
     from hipwright.sandbox import Zygote
     from hipwright.task import open_task
     from hipwright.toolchain.cache import BuildCache
-    from hipwright.verify import Oracle
+    from hipwright.verify import WORKER, Oracle
 
     path = existing_file(task, "task")
     cache_folder = config.cache_dir()
     cache_folder.mkdir(parents=True, exist_ok=True)
     listener("stage", {"text": f"opening the task {path.name} in its sandbox"})
     with (
-        Zygote(unsafe=unsafe, name="task host") as host,
-        Zygote(unsafe=unsafe, name="candidate worker", ro=(cache_folder,)) as candidates,
-        open_task(path, host) as handle,
-    ):
-        oracle = Oracle(handle, seed=seed, listener=listener)
-        cache = BuildCache(cache_folder)
-        yield Workbench(handle, Evaluator(handle, oracle, candidates, cache, targets, unsafe=unsafe))
+        Zygote(("torch", "hipwright.task.warm"), unsafe=unsafe, name="task host") as host,
+        Zygote(
+            ("torch", WORKER.partition(":")[0], "hipwright.verify.warm"),
+            unsafe=unsafe, name="candidate worker", ro=(cache_folder,),
+        ) as candidates,
+    ):  # fmt: skip
+        candidates.start()  # imports torch while the task opens
+        with open_task(path, host) as handle:
+            oracle = Oracle(handle, seed=seed, listener=listener)
+            cache = BuildCache(cache_folder)
+            yield Workbench(handle, Evaluator(handle, oracle, candidates, cache, targets, unsafe=unsafe))
 
 
 def existing_file(path: Path, what: str) -> Path:

@@ -66,6 +66,18 @@ class Zygote:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
+    def start(self) -> threading.Thread:
+        """Start in the background, to overlap with other work; a failure shows up at the first session."""
+
+        def begin() -> None:
+            with contextlib.suppress(InfrastructureError), self._lock:
+                if self._control is None:
+                    self._start()
+
+        thread = threading.Thread(target=begin, name=f"start {self.name}", daemon=True)
+        thread.start()
+        return thread
+
     def close(self) -> None:
         """Kill the zygote and every session in it."""
         with self._lock:

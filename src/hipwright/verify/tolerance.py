@@ -73,7 +73,7 @@ def strict_rule(
     want, base, shifted = exact.to_f64(), native.to_f64(), moved.to_f64()
     if not want.size:
         return Rule(path=path, spec=native.spec, expected=want, element=want)
-    unit, least = UNIT[native.dtype], SMALLEST[native.dtype]
+    least = SMALLEST[native.dtype]
     with np.errstate(invalid="ignore", over="ignore"):
         honest = np.maximum(np.abs(base - want), np.abs(shifted - want))
     finite = np.isfinite(want) & np.isfinite(base)
@@ -87,7 +87,8 @@ def strict_rule(
     least_relative = max(c * few * float(typical), floor(native.dtype, reduction))
     # a row's own rounding may have been lucky, or its terms cancel: then the usual row's error is the measure
     row = np.maximum(c * few * np.maximum(spent, np.median(spent)), least_relative * scale) + least
-    own = np.where(usable, c * honest + 2.0 * unit * np.abs(want), 0.0)
+    # an element far above its row's rms may lose the floor's share of itself
+    own = np.where(usable, c * honest + floor(native.dtype, reduction) * np.abs(want), 0.0)
     element = np.maximum(ELEMENT * np.repeat(row, length).reshape(want.shape), own)
     return Rule(
         path=path,
