@@ -65,10 +65,10 @@ class Face:
 
 
 def console(stream: Any) -> Console:
-    """A rich console that wraps at the terminal's width, and at 110 columns where there is none."""
+    """A rich console that wraps at the terminal's width, and at 160 columns where there is none."""
     from rich.console import Console
 
-    width = None if stream.isatty() else 110
+    width = None if stream.isatty() else 160
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 

@@ -133,14 +133,14 @@ def _print_runs(face: Face, found: list[RunSummary]) -> None:
     from hipwright.cli.tables import plain_table
     from hipwright.report.views import number, percent
 
-    heads = ("run", "task", "status", "policy", "seed", "evaluations", "best", "coverage", "started")
+    heads = ("run", "task", "status", "policy", "evaluations", "best", "coverage", "started")
     rows = []
     for s in found:
         best = "-" if not s.best else f"{number(s.score)} µs {s.score_kind.upper()}" if s.score else "passed"
         started = time.strftime("%Y-%m-%d %H:%M", time.localtime(s.started))
         done = f"{s.evaluations}/{s.budget}"
-        rows.append((s.id, s.task, s.status, s.policy, s.seed, done, best, percent(s.coverage), started))
-    face.tables().print(plain_table(heads, rows, right=("seed", "evaluations", "coverage")))
+        rows.append((s.id, s.task, s.status, s.policy, done, best, percent(s.coverage), started))
+    face.tables().print(plain_table(heads, rows, right=("evaluations", "coverage")))
 
 
 def _trial_row(trial: Trial) -> tuple[object, ...]:

@@ -107,8 +107,8 @@ def print_notes(out: Console, notes: Sequence[str]) -> None:
 def plain_table(heads: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[str] = ()) -> Table:
     """A table without lines; columns named in `right` are right-aligned."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for head in heads:
-        table.add_column(head, justify="right" if head in right else "left", overflow="fold")
+    for place, head in enumerate(heads):  # the first column names the row: it is never broken
+        table.add_column(head, justify="right" if head in right else "left", overflow="fold", no_wrap=place == 0)
     for row in rows:
         table.add_row(*(clean(cell) for cell in row))
     return table
