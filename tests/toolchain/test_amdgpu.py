@@ -12,7 +12,7 @@ from hipwright.errors import BadInput, SandboxMissing, ToolchainError
 from hipwright.program.signature import parse_signatures
 from hipwright.records import Build
 from hipwright.sandbox import bwrap
-from hipwright.toolchain import amdgpu, clang, codeobject, isa, ocml, probe
+from hipwright.toolchain import amdgpu, clang, codeobject, cpu, isa, ocml, probe
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.targets import TARGETS
 
@@ -124,8 +124,18 @@ def test_knobs_reach_the_source_and_name_the_build(cache: BuildCache) -> None:
 def test_knobs_may_have_one_letter(cache: BuildCache) -> None:
     letters = {chr(ord("A") + n): 7 for n in range(26)}
     body = "".join(source.replace(kernels.HEAD, "") for source in (kernels.SAXPY, kernels.HALF2, kernels.DOUBLES))
-    build = compile_text(cache, kernels.HEAD + "#include <algorithm>\n#include <limits>\n" + body, BLOCK=64, **letters)
-    assert build.ok, build.log
+    text = kernels.HEAD + "#include <algorithm>\n#include <limits>\n" + body
+    for build in (
+        compile_text(cache, text, BLOCK=64, **letters),
+        cpu.build(text, {"BLOCK": 64, **letters}, cache=cache),
+    ):
+        assert build.ok, build.log
+
+
+def test_rounding_intrinsics_are_not_contracted(cache: BuildCache) -> None:
+    text = INCLUDE + 'extern "C" __global__ void k(float* x) { x[0] = __fadd_rn(__fmul_rn(x[1], x[2]), x[3]); }\n'
+    asm = cache.get(compile_text(cache, text).isa_blob).decode()
+    assert "v_mul_f32" in asm and "v_add_f32" in asm and "v_fma" not in asm
 
 
 def test_the_second_time_comes_from_the_cache(cache: BuildCache) -> None:

@@ -34,7 +34,8 @@ _MARCH = {"x86_64": ["-march=x86-64-v3"], "aarch64": []}
 # Contraction as hipcc's default (a * b + c may fuse); each half operation rounds, as on the GPU.
 _FLAGS = (
     "-x", "c++", "-std=c++17", "-O2", "-nostdinc", "-nostdinc++", "-ffreestanding", "-fno-exceptions",
-    "-fno-rtti", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-Xclang",
+    "-fno-rtti", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast-honor-pragmas",
+    "-Xclang",
     "-ffloat16-excess-precision=none", "-fno-strict-aliasing", "-fno-finite-loops", "-fPIC",
     "-fvisibility=hidden", "-fno-stack-protector", "-fstack-clash-protection",
     "-fno-asynchronous-unwind-tables", "-fno-vectorize", "-fno-slp-vectorize", "-gline-tables-only",

@@ -48,16 +48,16 @@ __attribute__((visibility("hidden"))) void hw_yield(void);
 #define gridDim hw_grid_dim
 static constexpr int warpSize = HW_WAVE;
 
-template <class T> struct hw_identity { typedef T type; };
-template <class T> using hw_same = typename hw_identity<T>::type;
-template <int N> struct hw_raw;
+template <class HwT> struct hw_identity { typedef HwT type; };
+template <class HwT> using hw_same = typename hw_identity<HwT>::type;
+template <int HwN> struct hw_raw;
 template <> struct hw_raw<1> { typedef unsigned char type; };
 template <> struct hw_raw<2> { typedef unsigned short type; };
 template <> struct hw_raw<4> { typedef unsigned int type; };
 template <> struct hw_raw<8> { typedef hw_u64 type; };
-template <class T> HW_FN hw_u64 hw_pack(T v) { return __builtin_bit_cast(typename hw_raw<sizeof(T)>::type, v); }
-template <class T> HW_FN T hw_unpack(hw_u64 bits) {
-    return __builtin_bit_cast(T, (typename hw_raw<sizeof(T)>::type)bits);
+template <class HwT> HW_FN hw_u64 hw_pack(HwT v) { return __builtin_bit_cast(typename hw_raw<sizeof(HwT)>::type, v); }
+template <class HwT> HW_FN HwT hw_unpack(hw_u64 bits) {
+    return __builtin_bit_cast(HwT, (typename hw_raw<sizeof(HwT)>::type)bits);
 }
 
 // ---- barriers and fences
@@ -114,47 +114,47 @@ HW_FN unsigned __builtin_amdgcn_ballot_w32(bool predicate) { return (unsigned)hw
 HW_FN hw_u64 __builtin_amdgcn_read_exec() { return hw_w_ballot(0, 1); }
 
 // Reading a lane that is not there, has ended or is elsewhere gives the launch's poison.
-template <class T> HW_FN T hw_from_lane(T value, unsigned lane) {
-    return hw_unpack<T>(hw_w_perm(0, hw_pack(value), lane, hw_poison));
+template <class HwT> HW_FN HwT hw_from_lane(HwT value, unsigned lane) {
+    return hw_unpack<HwT>(hw_w_perm(0, hw_pack(value), lane, hw_poison));
 }
 HW_FN int hw_segment(int width) { return (int)hw_lane & ~(width - 1); }
-template <class T> HW_FN T __shfl(T value, int lane, int width = HW_WAVE) {
+template <class HwT> HW_FN HwT __shfl(HwT value, int lane, int width = HW_WAVE) {
     return hw_from_lane(value, (unsigned)(hw_segment(width) + (lane & (width - 1))));
 }
-template <class T> HW_FN T __shfl_up(T value, unsigned delta, int width = HW_WAVE) {
+template <class HwT> HW_FN HwT __shfl_up(HwT value, unsigned delta, int width = HW_WAVE) {
     int lane = (int)hw_lane - (int)delta;
     return hw_from_lane(value, lane < hw_segment(width) ? hw_lane : (unsigned)lane);
 }
-template <class T> HW_FN T __shfl_down(T value, unsigned delta, int width = HW_WAVE) {
+template <class HwT> HW_FN HwT __shfl_down(HwT value, unsigned delta, int width = HW_WAVE) {
     unsigned inside = hw_lane & (unsigned)(width - 1);
     return hw_from_lane(value, inside + delta >= (unsigned)width ? hw_lane : hw_lane + delta);
 }
-template <class T> HW_FN T __shfl_xor(T value, int mask, int width = HW_WAVE) {
+template <class HwT> HW_FN HwT __shfl_xor(HwT value, int mask, int width = HW_WAVE) {
     int lane = (int)hw_lane ^ mask;
     return hw_from_lane(value, lane >= hw_segment(width) + width ? hw_lane : (unsigned)lane);
 }
-template <class T> HW_FN T __shfl_sync(hw_u64, T v, int lane, int width = HW_WAVE) { return __shfl(v, lane, width); }
-template <class T> HW_FN T __shfl_up_sync(hw_u64, T v, unsigned d, int width = HW_WAVE) { return __shfl_up(v, d, width); }
-template <class T> HW_FN T __shfl_down_sync(hw_u64, T v, unsigned d, int width = HW_WAVE) {
+template <class HwT> HW_FN HwT __shfl_sync(hw_u64, HwT v, int lane, int width = HW_WAVE) { return __shfl(v, lane, width); }
+template <class HwT> HW_FN HwT __shfl_up_sync(hw_u64, HwT v, unsigned d, int width = HW_WAVE) { return __shfl_up(v, d, width); }
+template <class HwT> HW_FN HwT __shfl_down_sync(hw_u64, HwT v, unsigned d, int width = HW_WAVE) {
     return __shfl_down(v, d, width);
 }
-template <class T> HW_FN T __shfl_xor_sync(hw_u64, T v, int mask, int width = HW_WAVE) {
+template <class HwT> HW_FN HwT __shfl_xor_sync(hw_u64, HwT v, int mask, int width = HW_WAVE) {
     return __shfl_xor(v, mask, width);
 }
 HW_FN hw_u64 __ballot_sync(hw_u64 mask, int predicate) { return __ballot(predicate) & mask; }
 HW_FN int __any_sync(hw_u64 mask, int predicate) { return (__ballot(predicate) & mask) != 0; }
 HW_FN int __all_sync(hw_u64 mask, int predicate) { return (__ballot(!predicate) & mask) == 0; }
-template <class T> HW_FN hw_u64 __match_any(T value) {
+template <class HwT> HW_FN hw_u64 __match_any(HwT value) {
     for (;;) {
         bool same = hw_w_first(0, hw_pack(value)) == hw_pack(value);
         hw_u64 group = hw_w_ballot(0, same);
         if (same) return group;
     }
 }
-template <class T> HW_FN hw_u64 __match_any_sync(hw_u64 mask, T value) { return __match_any(value) & mask; }
+template <class HwT> HW_FN hw_u64 __match_any_sync(hw_u64 mask, HwT value) { return __match_any(value) & mask; }
 
-template <class T> HW_FN T __builtin_amdgcn_readfirstlane(T value) { return hw_unpack<T>(hw_w_first(0, hw_pack(value))); }
-template <class T> HW_FN T __builtin_amdgcn_readlane(T value, int lane) {
+template <class HwT> HW_FN HwT __builtin_amdgcn_readfirstlane(HwT value) { return hw_unpack<HwT>(hw_w_first(0, hw_pack(value))); }
+template <class HwT> HW_FN HwT __builtin_amdgcn_readlane(HwT value, int lane) {
     return hw_from_lane(value, (unsigned)lane & (HW_WAVE - 1));
 }
 HW_FN int __builtin_amdgcn_ds_bpermute(int byte_address, int value) {

@@ -1,7 +1,7 @@
 // Atomics on the cpu target: one OS thread runs every fiber, so a plain read and write between two calls is atomic.
 #pragma once
 
-template <class T> struct hw_float_kind { enum { flag = 0 }; };
+template <class HwT> struct hw_float_kind { enum { flag = 0 }; };
 template <> struct hw_float_kind<float> { enum { flag = 1 }; };
 template <> struct hw_float_kind<double> { enum { flag = 1 }; };
 template <> struct hw_float_kind<_Float16> { enum { flag = 1 }; };
@@ -15,47 +15,47 @@ template <> struct hw_float_kind<__hip_bfloat16> { enum { flag = 1 }; };
 template <> struct hw_float_kind<__hip_bfloat162> { enum { flag = 1 }; };
 
 // access: 0 a load, 1 a store or read-modify-write
-template <class T> HW_FN T hw_atomic_old(const volatile T *p, unsigned access, unsigned flag) {
-    return hw_unpack<T>(hw_w_atomic(0, p, sizeof(T), access, flag));
+template <class HwT> HW_FN HwT hw_atomic_old(const volatile HwT *p, unsigned access, unsigned flag) {
+    return hw_unpack<HwT>(hw_w_atomic(0, p, sizeof(HwT), access, flag));
 }
-template <class T> HW_FN T hw_atomic_load(const volatile T *p) { return hw_atomic_old(p, 0, 0); }
-template <class T> HW_FN T hw_atomic_load(T *p) { return hw_atomic_old((const volatile T *)p, 0, 0); }
-template <class T> HW_FN void hw_atomic_put(volatile T *p, T v) { hw_w_store(p, hw_pack(v), sizeof(T)); }
+template <class HwT> HW_FN HwT hw_atomic_load(const volatile HwT *p) { return hw_atomic_old(p, 0, 0); }
+template <class HwT> HW_FN HwT hw_atomic_load(HwT *p) { return hw_atomic_old((const volatile HwT *)p, 0, 0); }
+template <class HwT> HW_FN void hw_atomic_put(volatile HwT *p, HwT v) { hw_w_store(p, hw_pack(v), sizeof(HwT)); }
 
 #define HW_RMW(NAME, EXPRESSION, FLAG)                                                                                 \
-    template <class T> HW_FN T NAME(T *p, hw_same<T> v) {                                                              \
-        T old = hw_atomic_old((const volatile T *)p, 1, FLAG);                                                         \
-        hw_atomic_put((volatile T *)p, (T)(EXPRESSION));                                                               \
+    template <class HwT> HW_FN HwT NAME(HwT *p, hw_same<HwT> v) {                                                      \
+        HwT old = hw_atomic_old((const volatile HwT *)p, 1, FLAG);                                                     \
+        hw_atomic_put((volatile HwT *)p, (HwT)(EXPRESSION));                                                           \
         return old;                                                                                                    \
     }                                                                                                                  \
-    template <class T> HW_FN T NAME##_block(T *p, hw_same<T> v) { return NAME(p, v); }                                 \
-    template <class T> HW_FN T NAME##_system(T *p, hw_same<T> v) { return NAME(p, v); }
-HW_RMW(atomicAdd, old + v, hw_float_kind<T>::flag)
-HW_RMW(atomicSub, old - v, hw_float_kind<T>::flag)
+    template <class HwT> HW_FN HwT NAME##_block(HwT *p, hw_same<HwT> v) { return NAME(p, v); }                         \
+    template <class HwT> HW_FN HwT NAME##_system(HwT *p, hw_same<HwT> v) { return NAME(p, v); }
+HW_RMW(atomicAdd, old + v, hw_float_kind<HwT>::flag)
+HW_RMW(atomicSub, old - v, hw_float_kind<HwT>::flag)
 HW_RMW(atomicMin, v < old ? v : old, 0)
 HW_RMW(atomicMax, v > old ? v : old, 0)
 HW_RMW(atomicAnd, old & v, 0)
 HW_RMW(atomicOr, old | v, 0)
 HW_RMW(atomicXor, old ^ v, 0)
 HW_RMW(atomicExch, v, 0)
-HW_RMW(atomicInc, old >= v ? (T)0 : (T)(old + 1), 0)
-HW_RMW(atomicDec, old == (T)0 || old > v ? v : (T)(old - 1), 0)
-HW_RMW(unsafeAtomicAdd, old + v, hw_float_kind<T>::flag)
-HW_RMW(atomicAddNoRet, old + v, hw_float_kind<T>::flag)
+HW_RMW(atomicInc, old >= v ? (HwT)0 : (HwT)(old + 1), 0)
+HW_RMW(atomicDec, old == (HwT)0 || old > v ? v : (HwT)(old - 1), 0)
+HW_RMW(unsafeAtomicAdd, old + v, hw_float_kind<HwT>::flag)
+HW_RMW(atomicAddNoRet, old + v, hw_float_kind<HwT>::flag)
 #undef HW_RMW
 
-template <class T> HW_FN T atomicCAS(T *p, hw_same<T> expected, hw_same<T> v) {
-    T old = hw_atomic_old((const volatile T *)p, 1, 0);
-    if (hw_pack(old) == hw_pack((T)expected)) hw_atomic_put((volatile T *)p, (T)v);
+template <class HwT> HW_FN HwT atomicCAS(HwT *p, hw_same<HwT> expected, hw_same<HwT> v) {
+    HwT old = hw_atomic_old((const volatile HwT *)p, 1, 0);
+    if (hw_pack(old) == hw_pack((HwT)expected)) hw_atomic_put((volatile HwT *)p, (HwT)v);
     return old;
 }
-template <class T> HW_FN bool hw_atomic_exchange_if(T *p, hw_same<T> *expected, hw_same<T> v) {
-    T old = atomicCAS(p, *expected, v);
+template <class HwT> HW_FN bool hw_atomic_exchange_if(HwT *p, hw_same<HwT> *expected, hw_same<HwT> v) {
+    HwT old = atomicCAS(p, *expected, v);
     bool same = hw_pack(old) == hw_pack(*expected);
     *expected = old;
     return same;
 }
-template <class T> HW_FN void hw_atomic_store(T *p, hw_same<T> v) { atomicExch(p, v); }
+template <class HwT> HW_FN void hw_atomic_store(HwT *p, hw_same<HwT> v) { atomicExch(p, v); }
 
 #ifndef __HIP_MEMORY_SCOPE_SINGLETHREAD
 #define __HIP_MEMORY_SCOPE_SINGLETHREAD 1

@@ -3,11 +3,11 @@
 #pragma once
 
 #define HW_MFMA(NUMBER, NAME, A_BYTES, B_BYTES, C_BYTES)                                                               \
-    template <class A, class B, class C>                                                                               \
-    HW_FN C __builtin_amdgcn_mfma_##NAME(A a, B b, C c, int cbsz, int abid, int blgp) {                                \
-        static_assert(sizeof(A) == A_BYTES && sizeof(B) == B_BYTES && sizeof(C) == C_BYTES, "operands of " #NAME);     \
+    template <class HwA, class HwB, class HwC>                                                                         \
+    HW_FN HwC __builtin_amdgcn_mfma_##NAME(HwA a, HwB b, HwC c, int cbsz, int abid, int blgp) {                        \
+        static_assert(sizeof(HwA) == A_BYTES && sizeof(HwB) == B_BYTES && sizeof(HwC) == C_BYTES, "operands of " #NAME); \
         if (cbsz | abid | blgp) hw_w_unsupported(0);                                                                   \
-        C d;                                                                                                           \
+        HwC d;                                                                                                         \
         hw_w_mfma(0, NUMBER, &a, &b, &c, &d);                                                                          \
         return d;                                                                                                      \
     }
