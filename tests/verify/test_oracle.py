@@ -87,6 +87,15 @@ def test_parameters_are_not_inert(tasks: Any) -> None:
             assert not np.isin(leaf.to_f64(), (0.0, 1.0)).any()
 
 
+def test_the_budget_knows_how_inputs_condition_the_result(tasks: Any) -> None:
+    """A mean of 30 standard deviations costs a layer norm 30 times the rounding, and the budget follows."""
+    oracle = tasks.oracle("layer_norm")
+    usual, shifted = (
+        np.median(rules(oracle.case(main(oracle), family).expected.tree)[0].row) for family in ("normal", "shifted")
+    )
+    assert 5 < shifted / usual < 60
+
+
 def test_positive_domains_are_kept(oracle: Any) -> None:
     made = oracle("return F.binary_cross_entropy(args[0], args[1], reduction='none')",
                   "[torch.rand(16, 33), torch.rand(16, 33)]")  # fmt: skip

@@ -275,8 +275,10 @@ def restride(tensor: HostTensor) -> HostTensor:
     return out
 
 
-def nudge(tree: Tree, seed: int) -> Tree:
-    """Every float element moved at random, in float64, by what the rounding of an honest kernel amounts to.
+def nudge(tree: Tree, seed: int, *, rounded: bool = False) -> Tree:
+    """Every float element moved at random by what the rounding of an honest kernel amounts to.
+
+    The result is float64, or rounded to each leaf's own dtype (state tables must keep theirs).
 
     That is half an ulp of its dtype; for float32 and float64, where kernels also accumulate in that dtype, a third of
     sqrt(K) units: the random walk of a serial sum over the longest dimension K (at most 1024 terms in one thread).
@@ -292,7 +294,8 @@ def nudge(tree: Tree, seed: int) -> Tree:
         size = UNIT[tensor.dtype] * max(1.0, sqrt(terms) / 3)
         values = tensor.to_f64()
         relative = size * (rng.uniform(-1.0, 1.0, tensor.shape) + 0.5 * np.sign(values))
-        return HostTensor.of(np.where(np.isfinite(values), values * (1.0 + relative), values))
+        moved = np.where(np.isfinite(values), values * (1.0 + relative), values)
+        return with_values(tensor, moved) if rounded else HostTensor.of(moved)
 
     return map_tensors(tree, one)
 

@@ -346,7 +346,7 @@ class _Verification:
             stage=verdict.stage,
             family=verdict.family,
             workload=verdict.workload,
-            worst_error=verdict.worst_error if verdict.worst_error is not None else self.worst,
+            worst_error=self.worst if verdict.passed else verdict.worst_error,
             message=verdict.message,
             evidence=verdict.evidence,
             workloads=tuple(self.evidence),
