@@ -62,21 +62,21 @@ def leaves(value: Any) -> list[torch.Tensor]:
 
 def compare(got: Any, expected: Any, native: Any) -> None:
     """As the verifier does: same dtypes and shapes, NaN where NaN, error within the honest error or a floor."""
-    for g, e, n in zip(leaves(got), leaves(expected), leaves(native), strict=True):
+    for k, (g, e, n) in enumerate(zip(leaves(got), leaves(expected), leaves(native), strict=True)):
         assert g.dtype == n.dtype, (g.dtype, n.dtype)
         assert g.shape == n.shape, (g.shape, n.shape)
         if not g.is_floating_point():
-            assert torch.equal(g, n), (g, n)
+            assert torch.equal(g, n), (k, g, n)
             continue
         g64 = g.double()
         e = e.double()
-        assert torch.equal(g64.isnan(), n.double().isnan()), "NaN masks differ"
-        assert torch.equal(g64.isinf(), n.double().isinf()), "Inf masks differ"
+        assert torch.equal(g64.isnan(), n.double().isnan()), f"output {k}: NaN masks differ"
+        assert torch.equal(g64.isinf(), n.double().isinf()), f"output {k}: Inf masks differ"
         good = e.isfinite() & g64.isfinite()
         scale = e[good].square().mean().sqrt().clamp_min(1e-30) if good.any() else torch.tensor(1.0)
         error = ((g64 - e)[good].abs().max() / scale).item() if good.any() else 0.0
         honest = ((n.double() - e)[good].abs().max() / scale).item() if good.any() else 0.0
-        assert error <= max(3 * honest, FLOOR[g.dtype] * 4), f"error {error:.3g}, honest {honest:.3g}"
+        assert error <= max(3 * honest, FLOOR[g.dtype] * 4), f"output {k}: error {error:.3g}, honest {honest:.3g}"
 
 
 def check(

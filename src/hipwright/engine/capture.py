@@ -33,26 +33,24 @@ def capture(model: torch.nn.Module, args: Sequence[Any]) -> dict[str, Any]:
     problems = []
     for dynamic in (True, False):
         try:
-            exported = _export(model, tuple(args), names, dynamic)
+            exported = _export(model, tuple(args), dynamic)
             return _Builder(exported, names, args, dynamic).graph().to_dict()
         except Exception as problem:  # export raises many types for "this cannot be traced"
             problems.append(f"{type(problem).__name__}: {str(problem).strip().splitlines()[0][:300]}")
     raise TaskError(f"cannot capture: {problems[-1]}", hint="the engine needs a forward without data-dependent Python")
 
 
-def _export(model: torch.nn.Module, args: tuple[Any, ...], names: Sequence[str], dynamic: bool) -> ExportedProgram:
+def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic: bool) -> ExportedProgram:
     shapes = None
     if dynamic:
         shapes = pytree.tree_map(
-            lambda leaf: {i: Dim.AUTO for i in range(leaf.ndim)} if isinstance(leaf, torch.Tensor) else None, args
+            lambda leaf: {i: Dim.AUTO for i in range(leaf.ndim)} if isinstance(leaf, torch.Tensor) else None,
+            dict(inspect.signature(model.forward).bind(*args).arguments),
         )
-    state = {key: value.clone() for key, value in model.state_dict().items()} if dynamic else {}
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         exported = torch.export.export(model, args, dynamic_shapes=shapes, strict=False)
-        functional = exported.run_decompositions({})
-    del state
-    return functional
+        return exported.run_decompositions({})
 
 
 def _parameter_names(model: torch.nn.Module, count: int) -> list[str]:

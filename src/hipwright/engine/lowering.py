@@ -339,7 +339,8 @@ def plain(name: str) -> str:
 
 
 def _many(node: Node) -> bool:
-    return short(node.op) in ("split", "chunk", "unbind", "split_with_sizes", "unsafe_split", "tensor_split")
+    return short(node.op) in ("split", "chunk", "unbind", "split_with_sizes", "unsafe_split", "tensor_split",
+                              "broadcast_tensors")  # fmt: skip
 
 
 def _users(graph: Graph) -> dict[str, int]:

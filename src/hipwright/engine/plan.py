@@ -17,7 +17,7 @@ from hipwright.engine.templates.base import Kernel
 
 FUNCTIONAL = {"linear", "conv1d", "conv2d", "conv3d", "scaled_dot_product_attention", "conv_transpose1d",
               "conv_transpose2d", "conv_transpose3d", "bilinear"}  # fmt: skip
-TORCH = {"mm", "bmm", "addmm", "baddbmm", "matmul", "einsum", "dot", "mv"}
+TORCH = {"mm", "bmm", "addmm", "baddbmm", "matmul", "einsum", "dot", "mv", "lstm", "gru", "rnn_tanh", "rnn_relu"}
 FLAT_RESULT = {"mm", "bmm", "addmm", "baddbmm", "dot", "mv"}
 PYTHON_NAMES = {"lambda", "in", "is", "not", "and", "or", "if", "else", "for", "def", "pass", "None", "True", "False",
                 "self", "torch", "F", "nn", "math", "min", "max", "len", "range", "int", "float", "bool", "abs", "sum",
@@ -147,8 +147,7 @@ class PlanWriter:
                 sizes = ", ".join(to_python(s) for s in shape)
                 comma = "," if len(shape) == 1 else ""
                 self.lines.append(f"{self.name(buffer)} = torch.empty(({sizes}{comma}), dtype=torch.{dtype})")
-        grid = kernel.grid.format(total=to_python(product(group.space)), rows=to_python(product(group.outer)
-                                  if group.kind != "scan" else product(_kept(group))))  # fmt: skip
+        grid = kernel.grid.format(total=to_python(product(group.space)), rows=to_python(product(group.outer)))
         arguments = ", ".join(self.name(a) if a in self.known_buffers else a for a in kernel.arguments)
         self.lines.append(f"{kernel.name}[{grid}, {kernel.block}]({arguments})")
 
@@ -181,12 +180,6 @@ class PlanWriter:
         for conditions in fixed.values():
             out.append(f'assert {" and ".join(conditions)}, "the kernels are written for these sizes"')
         return out + [f"{name} = {text}" for name, text in derived.items() if name in wanted]
-
-
-def _kept(group: Group) -> list[Ix]:
-    (member,) = group.members
-    d = member.item.dims[0]
-    return [s for k, s in enumerate(group.space) if k != d]
 
 
 def self_path(access: str) -> str:

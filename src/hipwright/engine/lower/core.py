@@ -123,7 +123,7 @@ class Context:
         """The same value, kept in memory by an item."""
         if value.buffer:
             return value
-        item = Item(self.unique(name or self.origin), "pw", value.dtype, value.shape, value.at, node=self.origin)
+        item = Item(self.unique(name or self.origin), "pw", value.dtype, value.shape, value.at, node=name or self.origin)
         self.items.append(item)
         return self.stored(item.name, item.dtype, item.shape)
 

@@ -7,11 +7,10 @@ from typing import Any
 
 from hipwright.engine.expr import COMPUTE, FLOATING, E
 from hipwright.engine.graph import Meta
-from hipwright.engine.index import Ix, ix, product
+from hipwright.engine.index import Ix, product
 from hipwright.engine.lower.core import Context, Index, NotLowered, Tensor, op
 from hipwright.engine.lower.indexing import position
 from hipwright.engine.lower.reduce import Math, log_softmax, vector_norm
-from hipwright.engine.lower.views import remap
 
 NONE, MEAN, SUM = 0, 1, 2
 
@@ -197,17 +196,16 @@ def cross_entropy(
         return _picked(c, meta, logp, target, weight, reduction, ignore)
     if weight is not None or int(ignore) >= 0:
         raise NotLowered("label smoothing with class weights")
-    classes = x.shape[axis].value
-    if classes is None:
-        raise NotLowered("label smoothing over a varying number of classes")
+    classes = x.shape[axis]
     smooth = c.squeeze(m.sum(logp, [axis], "smooth"), [axis])
 
     def row(i: Index) -> E:
         label = c.arena.cast(target.at(i), "long")
         kept = c.arena.binary("!=", label, c.arena.const(int(ignore), "long"), "bool")
-        k = position(c, target, i, ix(classes), wrap=False)
+        k = position(c, target, i, classes, wrap=False)
         picked = c.arena.binary("*", c.arena.const(-(1 - smoothing), m.ctype), logp.at([*i[:axis], k, *i[axis:]]))
-        rest = c.arena.binary("*", c.arena.const(-smoothing / classes, m.ctype), smooth.at(i))
+        share = c.arena.binary("/", smooth.at(i), c.arena.cast(c.arena.index(classes), m.ctype))
+        rest = c.arena.binary("*", c.arena.const(-smoothing, m.ctype), share)
         return c.arena.guard(kept, c.arena.binary("+", picked, rest), c.arena.const(0, m.ctype))
 
     rows = c.tensor(m.dtype, smooth.shape, row)
@@ -227,16 +225,14 @@ def _probabilities(
         raise NotLowered("class weights with class probabilities")
     wanted = m.of(target)
     if smoothing:
-        classes = logp.shape[axis].value
-        if classes is None:
-            raise NotLowered("label smoothing over a varying number of classes")
-        wanted = m.fn("+", m.fn("*", wanted, 1 - smoothing), smoothing / classes)
+        share = m.fn("/", _size(c, logp.shape[axis], m), 1 / smoothing)
+        wanted = m.fn("+", m.fn("*", wanted, 1 - smoothing), m.fn("reciprocal", share))
     rows = c.squeeze(m.fn("*", m.sum(m.fn("*", logp, wanted), [axis], "dot"), -1.0), [axis])
     if reduction == NONE:
         return c.cast(rows, meta.dtype)
     batch = product([s for k, s in enumerate(logp.shape) if k != axis])
     kept = c.realise(rows, f"{c.origin}_rows") if rows.rank else rows
-    return total(c, meta, kept, reduction, remap(c, kept, [], lambda i: []) if not rows.rank else _size(c, batch, m))
+    return total(c, meta, kept, reduction, _size(c, batch, m))
 
 
 def _size(c: Context, n: Ix, m: Math) -> Tensor:

@@ -64,6 +64,12 @@ def expand(c: Context, meta: Meta, x: Tensor, *args: Any, **kwargs: Any) -> Tens
     return remap(c, x, c.shape(meta), lambda i: c.broadcast(x, i))
 
 
+@op("broadcast_tensors")
+def broadcast_tensors(c: Context, metas: Sequence[Meta], tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Every tensor expanded to the common shape."""
+    return tuple(expand(c, meta, t) for meta, t in zip(metas, tensors, strict=True))
+
+
 @op("repeat", "tile")
 def repeat(c: Context, meta: Meta, x: Tensor, times: Any) -> Tensor:
     """The tensor laid out several times along each dimension."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hipwright.engine.emit import literal
 from hipwright.engine.expr import COMPUTE, E, walk
 from hipwright.engine.index import flatten, product
-from hipwright.engine.schedule import FULL, Member
+from hipwright.engine.schedule import FULL, ROW, Member
 from hipwright.engine.templates.base import Body, Kernel, depends, fused
 
 OPERATORS = {"sum": "Sum", "prod": "Product", "max": "Max", "min": "Min", "any": "Any", "all": "All",
@@ -126,7 +126,7 @@ class _Rows:
             if member.item.name in self.body.need.stores:
                 self._store_row(member, self.body.rows[member.item.name])
         for member in self.body.stored:
-            if member.role == "row" and self.levels[f"={member.item.name}"] == level + 1:
+            if member.role == ROW and max(self.levels[f"={member.item.name}"], 1) == level + 1:
                 self.emit.count([member.value])
                 self._store_row(member, None)
 

@@ -14,7 +14,7 @@ def scan(body: Body) -> Kernel:
     """Inclusive scan; the input's own computation is fused in."""
     group, emit = body.group, body.emit
     (member,) = group.members
-    d = member.item.dims[0]
+    (d,) = group.dims
     kept = [k for k in range(len(group.space)) if k != d]
     emit.taken |= {"row", "r", "start", "carry", "value", *(f"i{k}" for k in range(8))}
     table, lines = body.name_variables(kept, "i", "row") if kept else ({}, [])
