@@ -100,7 +100,16 @@ class Evaluator:
             return self._rejected(program, _build_verdict(failed), amd, cpu_builds)
         if "cpu" not in self.targets:
             return self._finish(program, parsed, defines, amd, cpu_builds, None)
-        verdict = verify_cpu(parsed, program, cpu_builds, oracle, self.candidates, waves=self.waves, limits=self.limits)
+        verdict = verify_cpu(
+            parsed,
+            program,
+            cpu_builds,
+            oracle,
+            self.candidates,
+            waves=self.waves,
+            limits=self.limits,
+            cache=self.cache,
+        )
         if not verdict.passed:
             return self._rejected(program, verdict, amd, cpu_builds)
         return self._finish(program, parsed, defines, amd, cpu_builds, verdict)
