@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
 OUT ?= out/demo
-BUDGET ?= 24
+BUDGET ?= 12
 
 .PHONY: demo test check quick clean
 .DELETE_ON_ERROR:
