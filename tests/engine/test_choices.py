@@ -45,8 +45,15 @@ def test_row_mappings(mapping: str, cache: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("choices", [{"fuse": False}, {"fuse_bias": False}, {"BLOCK": 1024, "ROW_BLOCK": 64, "LANES": 8},
-                                     {"BLOCK": 64, "COLUMNS": 64, "ROW_BLOCK": 1024}])  # fmt: skip
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"fuse": False},
+        {"fuse_bias": False},
+        {"BLOCK": 1024, "ROW_BLOCK": 64, "LANES": 8},
+        {"BLOCK": 64, "COLUMNS": 64, "ROW_BLOCK": 1024},
+    ],
+)
 def test_other_choices(choices: dict[str, Any]) -> None:
     verify(choices)
 

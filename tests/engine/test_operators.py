@@ -46,7 +46,8 @@ ACTIVATIONS: list[Function] = [
 MATH: list[Function] = [
     torch.exp, torch.exp2, torch.expm1, lambda x: x.abs().log(), lambda x: x.abs().log1p(), lambda x: x.abs().log2(),
     lambda x: x.abs().sqrt(), lambda x: (x.abs() + 0.1).rsqrt(), torch.sin, torch.cos, torch.atan, torch.sinh,
-    torch.erf, torch.floor, torch.ceil, torch.trunc, torch.round, torch.square, lambda x: x**3, lambda x: x.abs() ** 0.3,
+    torch.erf, torch.floor, torch.ceil, torch.trunc, torch.round, torch.square, lambda x: x**3,
+    lambda x: x.abs() ** 0.3,
     lambda x: 1 / (x + 5), lambda x: x.reciprocal(), lambda x: torch.isnan(x), lambda x: torch.isinf(x),
     lambda x: x % 0.7, lambda x: torch.fmod(x, 0.7), lambda x: torch.div(x, 0.3, rounding_mode="floor"),
     lambda x: x > 0.5, lambda x: (x > 0) & (x < 1), lambda x: torch.where(x > 0, x, -2.0 * x), lambda x: 2 - x,
@@ -61,7 +62,8 @@ REDUCTIONS: list[Function] = [
     lambda x: torch.linalg.vector_norm(x, 3.0, dim=1), lambda x: x.logsumexp(2), lambda x: x.norm(float("inf"), 1),
     lambda x: x.softmax(1), lambda x: x.log_softmax(-1), lambda x: F.normalize(x, dim=1), lambda x: F.softmin(x, 2),
     lambda x: x.cumsum(1), lambda x: x.cumprod(2), lambda x: x.flip(2).cumsum(2).flip(2), lambda x: (x > 0).sum(1),
-    lambda x: F.cosine_similarity(x, x.flip(0), dim=2), lambda x: x.softmax(-1).argmax(-1), lambda x: x.median() * 0 + x,
+    lambda x: F.cosine_similarity(x, x.flip(0), dim=2), lambda x: x.softmax(-1).argmax(-1),
+    lambda x: x.median() * 0 + x,
 ]  # fmt: skip
 VIEWS: list[Function] = [
     lambda x: x.transpose(1, 2) + 1, lambda x: x.permute(2, 0, 1).reshape(6, -1), lambda x: x[:, 1:, ::2],
@@ -103,7 +105,8 @@ GATHERS: list[Function] = [
     lambda x, i: x[-i[0] - 1],
 ]  # fmt: skip
 LOSSES: list[Function] = [
-    lambda x, y, t: F.mse_loss(x, y), lambda x, y, t: F.l1_loss(x, y, reduction="sum"), lambda x, y, t: F.huber_loss(x, y),
+    lambda x, y, t: F.mse_loss(x, y), lambda x, y, t: F.l1_loss(x, y, reduction="sum"),
+    lambda x, y, t: F.huber_loss(x, y),
     lambda x, y, t: F.smooth_l1_loss(x, y, beta=0.5), lambda x, y, t: F.cross_entropy(x, t),
     lambda x, y, t: F.cross_entropy(x, t, reduction="none"), lambda x, y, t: F.cross_entropy(x, t, label_smoothing=0.1),
     lambda x, y, t: F.cross_entropy(x, y.softmax(1)), lambda x, y, t: F.cross_entropy(x, t, weight=y[0].abs()),

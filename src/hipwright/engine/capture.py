@@ -44,7 +44,7 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic: bool) -> Exp
     shapes = None
     if dynamic:
         shapes = pytree.tree_map(
-            lambda leaf: {i: Dim.AUTO for i in range(leaf.ndim)} if isinstance(leaf, torch.Tensor) else None,
+            lambda leaf: dict.fromkeys(range(leaf.ndim), Dim.AUTO) if isinstance(leaf, torch.Tensor) else None,
             dict(inspect.signature(model.forward).bind(*args).arguments),
         )
     with warnings.catch_warnings(), torch.no_grad():
@@ -105,7 +105,9 @@ class _Builder:
 
     def _inputs(self) -> list[Input]:
         placeholders = [node for node in self.exported.graph.nodes if node.op == "placeholder"]
-        leaves = [(_access(path, self.names), leaf) for path, leaf in pytree.tree_flatten_with_path(tuple(self.args))[0]]
+        leaves = [
+            (_access(path, self.names), leaf) for path, leaf in pytree.tree_flatten_with_path(tuple(self.args))[0]
+        ]
         user = iter(leaves)
         found = []
         for node, spec in zip(placeholders, self.exported.graph_signature.input_specs, strict=True):
@@ -192,7 +194,7 @@ class _Builder:
     def _arg(self, value: Any) -> Any:
         if isinstance(value, torch.fx.Node):
             inner = value.meta.get("val")
-            if isinstance(inner, torch.Tensor) or isinstance(inner, (tuple, list)):
+            if isinstance(inner, (torch.Tensor, tuple, list)):
                 return {"node": value.name}
             return {"size": str(self._size(inner))} if isinstance(inner, torch.SymInt) else self._arg(inner)
         if isinstance(value, (list, tuple)):
@@ -212,7 +214,7 @@ class _Builder:
 
 def _access(path: Sequence[Any], names: Sequence[str]) -> str:
     """`(args[0])['mask']` -> `x['mask']`."""
-    text = names[path[0].idx]
+    text = str(names[path[0].idx])
     for key in path[1:]:
         text += f"[{key.idx}]" if hasattr(key, "idx") else f"[{key.key!r}]"
     return text

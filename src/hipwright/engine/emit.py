@@ -37,8 +37,7 @@ def literal(value: float | bool, ctype: str) -> str:
         return text if value > 0 else f"-{text}"
     text = repr(float(value))
     if ctype == "float" and abs(value) > 3.5e38:
-        text = "INFINITY" if value > 0 else "-INFINITY"
-        return text
+        return "INFINITY" if value > 0 else "-INFINITY"
     return f"{text}f" if ctype == "float" else text
 
 
@@ -225,7 +224,9 @@ class Emitter:
 
     def _typed(self, e: E, text: str) -> str:
         """An argument whose type decides a template's."""
-        if e.op in ("index", "const") and e.ctype == "long" or e.op == "load" and e.attr[2] in ("int8", "int16", "uint8"):
+        if (e.op in ("index", "const") and e.ctype == "long") or (
+            e.op == "load" and e.attr[2] in ("int8", "int16", "uint8")
+        ):
             return f"({e.ctype})({text})"
         return text
 
@@ -288,7 +289,11 @@ class Emitter:
             self.line(f"{name} = {self._window_position(attr)};")
             self.close()
         else:
-            self.line(f"{name} = {combine(attr.kind, name, self.text(body)[0], self.used)};".replace(f"{name} = {name} + ", f"{name} += "))
+            self.line(
+                f"{name} = {combine(attr.kind, name, self.text(body)[0], self.used)};".replace(
+                    f"{name} = {name} + ", f"{name} += "
+                )
+            )
         self.shared = outer
         for _ in attr.variables:
             self.close()

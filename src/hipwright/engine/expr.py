@@ -152,10 +152,15 @@ class Arena:
         """A comparison of two index expressions, folded when it is certain."""
         from hipwright.engine.index import below, nonneg
 
-        if token == "<" and below(a, b) or token == ">=" and nonneg(a - b):
+        if (token == "<" and below(a, b)) or (token == ">=" and nonneg(a - b)):
             return self.const(True, "bool")
         if a.value is not None and b.value is not None:
-            table = {"<": a.value < b.value, ">=": a.value >= b.value, "==": a.value == b.value, "<=": a.value <= b.value}
+            table = {
+                "<": a.value < b.value,
+                ">=": a.value >= b.value,
+                "==": a.value == b.value,
+                "<=": a.value <= b.value,
+            }
             return self.const(table[token], "bool")
         return self.binary(token, self.index(a), self.index(b), "bool")
 

@@ -38,7 +38,7 @@ class Node(Record, frozen=True, kw_only=True):
     name: str
     op: str
     args: tuple[Any, ...]
-    kwargs: dict[str, Any] = {}
+    kwargs: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies defaults
     outs: tuple[Meta | None, ...]
     module: str = ""
 

@@ -183,14 +183,14 @@ __device__ T block_reduce(T v, Op op) {
     return v;
 }
 """
-LANE_REDUCE = """// Combine over LANE_COUNT neighbouring lanes (a power of two, at most 32); each of them gets the result.
+LANE_REDUCE = """// Combine over LANE_COUNT neighbouring lanes (a power of two, at most 32); each gets the result.
 template <int LANE_COUNT, typename T, typename Op>
 __device__ T lane_reduce(T v, Op op) {
     for (int distance = LANE_COUNT / 2; distance > 0; distance >>= 1) v = op(v, shuffle_xor(v, distance));
     return v;
 }
 """
-COLUMN_REDUCE = """// Combine down the columns of a block of BLOCK_SIZE / WIDTH rows; every thread gets its column's result.
+COLUMN_REDUCE = """// Combine down the columns of a block; every thread gets its column's result.
 template <int BLOCK_SIZE, int WIDTH, typename T, typename Op>
 __device__ T column_reduce(T v, Op op) {
     __shared__ T partial[BLOCK_SIZE];
@@ -198,7 +198,8 @@ __device__ T column_reduce(T v, Op op) {
     partial[threadIdx.x] = v;
     __syncthreads();
     for (int rows = BLOCK_SIZE / WIDTH / 2; rows > 0; rows >>= 1) {
-        if (threadIdx.x < rows * WIDTH) partial[threadIdx.x] = op(partial[threadIdx.x], partial[threadIdx.x + rows * WIDTH]);
+        const int other = threadIdx.x + rows * WIDTH;
+        if (threadIdx.x < rows * WIDTH) partial[threadIdx.x] = op(partial[threadIdx.x], partial[other]);
         __syncthreads();
     }
     return partial[threadIdx.x % WIDTH];
@@ -258,13 +259,17 @@ STRUCTURES = {
 RESERVED = (
     set(GENERIC) | set(PAIRS) | set(FLOAT) | set(INTEGER) | set(INDEX) | LIBRARY | set(STRUCTURES)
     | {f"{name}f" for name in LIBRARY}
-    | set("""int long float double bool char short unsigned signed const void if else for while return struct template
-    typename auto static inline class public private new delete this true false switch case default break continue do
-    goto sizeof namespace using operator union enum volatile register extern abs min max div half row lane live base
-    first i r k j0 j1 j2 j3 i0 i1 i2 i3 n index round signal exp2 gamma y0 y1 yn jn time log threadIdx blockIdx
-    blockDim gridDim warpSize NAN INFINITY stack pack carry fabs fmod logb remove rename
-    xor and or not bitand bitor compl
-    """.split())
+    | {
+        "int", "long", "float", "double", "bool", "char", "short", "unsigned", "signed", "const", "void", "if",
+        "else", "for", "while", "return", "struct", "template", "typename", "auto", "static", "inline", "class",
+        "public", "private", "new", "delete", "this", "true", "false", "switch", "case", "default", "break",
+        "continue", "do", "goto", "sizeof", "namespace", "using", "operator", "union", "enum", "volatile",
+        "register", "extern", "abs", "min", "max", "div", "half", "row", "lane", "live", "base", "first", "i", "r",
+        "k", "j0", "j1", "j2", "j3", "i0", "i1", "i2", "i3", "n", "index", "round", "signal", "exp2", "gamma", "y0",
+        "y1", "yn", "jn", "time", "log", "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "NAN",
+        "INFINITY", "stack", "pack", "carry", "fabs", "fmod", "logb", "remove", "rename", "xor", "and", "or", "not",
+        "bitand", "bitor", "compl",
+    }
 )  # fmt: skip
 
 
@@ -272,15 +277,14 @@ def prelude(used: Iterable[tuple[str, str]]) -> str:
     """Definitions of what kernels call: pairs of (function, type), type "" for structures and index functions."""
     wanted = _close(set(used))
     out: list[str] = []
-    for name in STRUCTURES:
-        if (name, "") in wanted and name in ("Best", "Pack"):
-            out.append(STRUCTURES[name])
-    for name, body in GENERIC.items():
-        if any(n == name for n, _ in wanted):
-            out.append(f"template <typename T>\n__device__ T {name}(T x) {{\n    {body}\n}}\n")
-    for name, body in PAIRS.items():
-        if any(n == name for n, _ in wanted):
-            out.append(f"template <typename T>\n__device__ T {name}(T a, T b) {{\n    {body}\n}}\n")
+    names = {name for name, _ in wanted}
+    out += [STRUCTURES[name] for name in ("Best", "Pack") if name in names]
+    for table, parameters in ((GENERIC, "T x"), (PAIRS, "T a, T b")):
+        out += [
+            f"template <typename T>\n__device__ T {name}({parameters}) {{\n    {body}\n}}\n"
+            for name, body in table.items()
+            if name in names
+        ]
     for name, (parameters, body) in FLOAT.items():
         for kind in ("float", "double"):
             if (name, kind) in wanted:
@@ -289,12 +293,12 @@ def prelude(used: Iterable[tuple[str, str]]) -> str:
     for name, body in INTEGER.items():
         for kind in ("int", "long"):
             if (name, kind) in wanted:
-                out.append(f"__device__ {kind} {name}({kind} a, {kind} b) {{\n    {body.replace('T ', kind + ' ')}\n}}\n")
+                out.append(
+                    f"__device__ {kind} {name}({kind} a, {kind} b) {{\n    {body.replace('T ', kind + ' ')}\n}}\n"
+                )
     out += [f"__device__ {text}\n" for name, text in INDEX.items() if (name, "") in wanted]
     out += _operators(wanted)
-    for name, text in STRUCTURES.items():
-        if (name, "") in wanted and name not in ("Best", "Pack"):
-            out.append(text)
+    out += [text for name, text in STRUCTURES.items() if name in names and name not in ("Best", "Pack")]
     return "\n".join(out)
 
 

@@ -22,6 +22,7 @@ class Var:
 
     @cached_property
     def key(self) -> str:
+        """Canonical text."""
         return f"v:{self.name}"
 
 
@@ -33,6 +34,7 @@ class Sym:
 
     @property
     def key(self) -> str:
+        """Canonical text."""
         return f"s:{self.name}"
 
 
@@ -46,6 +48,7 @@ class Fn:
 
     @cached_property
     def key(self) -> str:
+        """Canonical text."""
         return f"f:{self.op}({self.a.key},{self.b.key})"
 
 
@@ -57,6 +60,7 @@ class Ind:
 
     @property
     def key(self) -> str:
+        """Canonical text."""
         return f"i:{self.value.id}"
 
     def __eq__(self, other: object) -> bool:
@@ -390,7 +394,7 @@ def reindex(source: Sequence[Ix], target: Sequence[Ix], index: Sequence[Ix]) -> 
 
 def _match(source: Sequence[Ix], target: Sequence[Ix], s: int, t: int) -> tuple[int, int] | None:
     """The shortest runs from s and t with equal products, None when there are none."""
-    left = {}
+    left: dict[str, int] = {}
     total = ONE
     for i in range(s, len(source)):
         total = total * source[i]
@@ -505,6 +509,12 @@ def _atom(a: Atom, names: Mapping[str, str], c: bool) -> str:
     return f"({lhs} {op} {rhs})"
 
 
+def _apply(operator: str, a: int, b: int) -> int:
+    if operator in ("min", "max"):
+        return min(a, b) if operator == "min" else max(a, b)
+    return a // b if operator == "//" else a % b
+
+
 def evaluate(p: Ix, values: Mapping[str, int]) -> int:
     """The number for given sizes. Raises KeyError for an unknown name."""
     total = 0
@@ -513,7 +523,7 @@ def evaluate(p: Ix, values: Mapping[str, int]) -> int:
         for atom in mono:
             if isinstance(atom, Fn):
                 a, b = evaluate(atom.a, values), evaluate(atom.b, values)
-                term *= {"//": lambda x, y: x // y, "%": lambda x, y: x % y, "min": min, "max": max}[atom.op](a, b)
+                term *= _apply(atom.op, a, b)
             elif isinstance(atom, (Var, Sym)):
                 term *= values[atom.name]
             else:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hipwright.engine.expr import weight
+from hipwright.engine.expr import COMPUTE, weight
 from hipwright.engine.graph import Graph, Input, Meta, Node, references, short
 from hipwright.engine.index import ONE, Ix, SizeReader, evaluate, ix
 from hipwright.engine.lower import indexing, loss, pointwise, reduce, views, window
@@ -115,7 +115,7 @@ class Lowering:
                 flat.append(value)
 
         collect(tensor.value)
-        kind = pointwise.COMPUTE[tensor.meta.dtype]
+        kind = COMPUTE[tensor.meta.dtype]
 
         def at(index: Any) -> Any:
             from hipwright.engine.index import flatten
@@ -123,7 +123,9 @@ class Lowering:
             position = flatten(shape, index)
             out = self.c.arena.const(flat[-1] if flat else 0, kind)
             for k in reversed(range(len(flat) - 1)):
-                out = self.c.arena.select(self.c.arena.compare(position, "==", ix(k)), self.c.arena.const(flat[k], kind), out)
+                out = self.c.arena.select(
+                    self.c.arena.compare(position, "==", ix(k)), self.c.arena.const(flat[k], kind), out
+                )
             return out
 
         return self.c.tensor(tensor.meta.dtype, shape, at)
@@ -155,7 +157,7 @@ class Lowering:
         handler = TABLE.get(node.op)
         if handler is None:
             raise NotLowered("no template writes this operator yet")
-        metas = [m for m in node.outs]
+        metas = list(node.outs)
         meta: Any = metas[0] if len(metas) == 1 and not _many(node) else metas
         if short(node.op).startswith(WINDOWED):
             self._realise_arguments(node)
@@ -221,14 +223,15 @@ class Lowering:
         place = BIASED.get(kind)
         bias = None
         args = list(node.args)
-        if place is not None and self.epilogue and len(args) > place and args[place] is not None:
-            if self._feeds_kernel(node.name):
-                bias, args[place] = args[place], None
+        biased = place is not None and len(args) > place and args[place] is not None
+        if biased and self.epilogue and self._feeds_kernel(node.name):
+            assert place is not None
+            bias, args[place] = args[place], None
         call.node = Node(name=node.name, op=node.op, args=tuple(args), kwargs=node.kwargs, outs=node.outs,
                          module=node.module)  # fmt: skip
         call.refs = {n: self.ensure(n) for n in references([*args, *node.kwargs.values()])}
         self.out.calls.append(call)
-        results = []
+        results: list[Tensor | None] = []
         for number, meta in enumerate(node.outs):
             name = self.c.unique(node.name if len(node.outs) == 1 and not _many(node) else f"{node.name}_{number}")
             call.outputs.append(name)
@@ -259,7 +262,9 @@ class Lowering:
         channel = value.rank - 1 if short(node.op) == "linear" else value.rank - int(short(node.op)[4]) - 1
         shaped = views.remap(self.c, bias, [s if k == channel else ONE for k, s in enumerate(value.shape)],
                              lambda i: [i[channel]])  # fmt: skip
-        out = self.c.map(lambda a, b: self.c.arena.binary("+", a, b), value, shaped, dtype=value.dtype, shape=value.shape)
+        out = self.c.map(
+            lambda a, b: self.c.arena.binary("+", a, b), value, shaped, dtype=value.dtype, shape=value.shape
+        )
         out.label = f"{node.name}_bias"
         return out
 
@@ -294,7 +299,7 @@ class Lowering:
         kind = short(node.op)
         if kind == "view" and not (isinstance(inner, Tensor) and inner.buffer):
             return None
-        if not isinstance(inner, Tensor) or self._weight(inner) > 2 and self.users.get(source, 0) < 1:
+        if not isinstance(inner, Tensor) or (self._weight(inner) > 2 and self.users.get(source, 0) < 1):
             return None
         base = self.ensure(source)
         text = _view_text(kind, base, [self._resolve(a) for a in node.args[1:]])
@@ -362,7 +367,8 @@ def _users(graph: Graph) -> dict[str, int]:
 def _view_text(kind: str, base: str, args: Iterable[Any]) -> str:
     listed = list(args)
     if kind == "slice":
-        dim, start, end, step = [*listed, *[None] * (4 - len(listed))]
+        padded = [*listed, *[None] * (4 - len(listed))]
+        dim, start, end, step = padded[0], padded[1], padded[2], padded[3]
         stop = "" if end is None or (isinstance(end, int) and end >= 1 << 62) else str(end)
         first = "" if not start else str(start)
         inner = f"{first}:{stop}" + (f":{step}" if step not in (None, 1) else "")

@@ -177,8 +177,8 @@ class PlanWriter:
         fixed: dict[str, list[str]] = {}
         for guard in self.graph.guards:
             fixed.setdefault(guard.split(".")[0].split("[")[0], []).append(guard)
-        for conditions in fixed.values():
-            out.append(f'assert {" and ".join(conditions)}, "the kernels are written for these sizes"')
+        why = '"the kernels are written for these sizes"'
+        out += [f"assert {' and '.join(conditions)}, {why}" for conditions in fixed.values()]
         return out + [f"{name} = {text}" for name, text in derived.items() if name in wanted]
 
 

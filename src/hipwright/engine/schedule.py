@@ -7,11 +7,12 @@ position that the same thread computes, so that nothing crosses threads but the 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hipwright.engine.expr import E, walk
-from hipwright.engine.index import ONE, Ix, Var, flatten, ix, product, reindex
+from hipwright.engine.index import ONE, Atom, Ix, Var, flatten, ix, product, reindex
 from hipwright.engine.lower.core import Context, Item
 
 FULL, ROW = "full", "row"
@@ -220,7 +221,7 @@ def collapse(c: Context, group: Group) -> None:
     while changed:
         changed = False
         for members in lists:
-            for first, second in zip(members, members[1:], strict=False):
+            for first, second in itertools.pairwise(members):
                 if _merge(c, group, first, second):
                     _drop(group, first)
                     lists = [[k for k in range(len(group.space)) if k not in group.dims], list(group.dims)]
@@ -243,7 +244,7 @@ def _merge(c: Context, group: Group, first: int, second: int) -> bool:
             return False
     size = group.space[first] * group.space[second]
     merged = c.arena.var("v", size)
-    table = {a: ix(0), b: ix(merged)}
+    table: dict[Atom, Ix] = {a: ix(0), b: ix(merged)}
     new = c.arena.rewrite(values, lambda atom: table.get(atom), lambda e: None)
     from hipwright.engine.index import replace
 
@@ -264,7 +265,8 @@ def _all_indices(values: Sequence[E], extra: Sequence[Ix]) -> Iterable[Ix]:
 
 def _walks_as_one(p: Ix, a: Var, b: Var, size: Ix) -> bool:
     """p = size * q * a + q * b + rest, with neither variable in q or rest."""
-    left, right = {}, {}
+    left: dict[tuple[Atom, ...], int] = {}
+    right: dict[tuple[Atom, ...], int] = {}
     for mono, k in p.terms.items():
         hits = [atom for atom in mono if atom in (a, b)]
         if any(atom not in (a, b) and {a, b} & ix(atom).atoms() for atom in mono) or len(hits) > 1:

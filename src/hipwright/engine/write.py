@@ -14,10 +14,10 @@ from hipwright.engine.knobs import KNOBS, Choice, Value
 from hipwright.engine.lower.core import Call
 from hipwright.engine.lowering import Lowered, Lowering, View
 from hipwright.engine.plan import PlanWriter, Step, order
-from hipwright.engine.schedule import Group, Scheduler, collapse
+from hipwright.engine.schedule import FULL, Group, Scheduler, collapse
 from hipwright.engine.templates.base import Body, Kernel, Need, fused
 from hipwright.engine.templates.elementwise import elementwise
-from hipwright.engine.templates.rows import rows
+from hipwright.engine.templates.rows import can_keep, rows
 from hipwright.engine.templates.scan import scan
 from hipwright.records import Program
 
@@ -39,7 +39,10 @@ def space(graph: Graph) -> dict[str, Choice]:
 
 
 def explain(graph: Graph, choices: Mapping[str, Value] | None = None) -> dict[str, Any]:
-    """{"kernels": [{name, nodes, mapping}], "library": {node: {op, reason}}, "in_hip": n, "nodes": n, "static": bool}."""
+    """{"kernels": [{name, nodes, mapping}], "library": {node: {op, reason}}, "in_hip": n, "nodes": n, "static": bool}.
+
+    `nodes` of a kernel are the operators it fuses; `reason` says why an operator stayed a library call.
+    """
     return _built(graph, choices or {}).explain()
 
 
@@ -78,7 +81,9 @@ def specialise(graph: Graph) -> Graph:
                 if isinstance(size, str) and text not in guards:
                     guards.append(text)
     empty: tuple[Symbol, ...] = ()
-    return msgspec.structs.replace(graph, nodes=nodes, inputs=inputs, symbols=empty, guards=tuple(guards), dynamic=False)
+    return msgspec.structs.replace(
+        graph, nodes=nodes, inputs=inputs, symbols=empty, guards=tuple(guards), dynamic=False
+    )
 
 
 def _evaluated(text: str, hints: Mapping[str, int]) -> int:
@@ -174,7 +179,7 @@ class _Builder:
         if group.kind == "scan":
             kernel = scan(body)
         elif group.dims:
-            kernel = rows(body, mapping)
+            kernel = rows(body, mapping, self._registers(c, group, body.name, mapping))
         else:
             kernel = elementwise(body, mapping == "vector")
         allocate = {i.name: (i.shape, i.dtype) for i in group.items if not i.target}
@@ -202,6 +207,16 @@ class _Builder:
         if len(group.space) - 1 not in group.dims and count >= MANY_ROWS:
             return MAPPINGS, "columns"
         return MAPPINGS, "lanes" if length <= LONG_ROW and count >= MANY_ROWS else "block"
+
+    def _registers(self, c: Any, group: Group, name: str, mapping: str) -> bool:
+        """Keep a short row in registers between passes?"""
+        if not can_keep(group, mapping):
+            return False
+        levels = sum(m.role == "red" for m in group.members) + 1
+        default = "registers" if levels > 1 and any(m.role == FULL for m in group.members) else "reload"
+        self.structure[f"cache:{name}"] = Choice(options=("registers", "reload"), default=default)
+        chosen = self.choices.get(f"cache:{name}", default)
+        return chosen == "registers" if chosen in ("registers", "reload") else default == "registers"
 
     def _dtypes(self, lowered: Lowered) -> dict[str, str]:
         out = {name: meta.dtype for name, meta in lowered.metas.items()}
@@ -246,7 +261,7 @@ class _Builder:
         if helpers:
             parts.append(helpers)
         parts += [kernel.text for kernel, _, _ in self.kernels]
-        lines = [f"HIP = r'''\n" + "\n".join(parts).rstrip() + "\n'''", ""]
+        lines = ["HIP = r'''\n" + "\n".join(parts).rstrip() + "\n'''", ""]
         knobs = self._knob_values()
         for name in sorted(self.knobs):
             default, options, comment = KNOBS[name]
@@ -259,7 +274,7 @@ class _Builder:
         for name in sorted(self.knobs):
             value = self.choices.get(name)
             if value in KNOBS[name][1] and value != KNOBS[name][0]:
-                chosen[name] = int(value)  # type: ignore[arg-type]
+                chosen[name] = int(value)
         return chosen
 
     def space(self) -> dict[str, Choice]:

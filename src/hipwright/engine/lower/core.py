@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from hipwright.engine.expr import COMPUTE, FLOATING, SMALL_INTS, STORAGE, Arena, E
 from hipwright.engine.graph import Meta, Node
@@ -123,7 +123,9 @@ class Context:
         """The same value, kept in memory by an item."""
         if value.buffer:
             return value
-        item = Item(self.unique(name or self.origin), "pw", value.dtype, value.shape, value.at, node=name or self.origin)
+        item = Item(
+            self.unique(name or self.origin), "pw", value.dtype, value.shape, value.at, node=name or self.origin
+        )
         self.items.append(item)
         return self.stored(item.name, item.dtype, item.shape)
 
@@ -145,7 +147,11 @@ class Context:
                 result = self.cast(value, dtype)
         else:
             title = self.unique(name or f"{self.origin}_{kind}")
-            if kind in ("sum", "max", "min", "prod") and dtype in FLOATING and self._should_split(source, reduced, title):
+            if (
+                kind in ("sum", "max", "min", "prod")
+                and dtype in FLOATING
+                and self._should_split(source, reduced, title)
+            ):
                 return self._split_reduce(kind, self.cast(source, dtype), reduced, title, keep, dims, value)
             body = self.cast(source, dtype).at if not kind.startswith("arg") else source.at
             item = Item(title, "red", dtype, source.shape, body, reduced, kind, self.origin)
@@ -276,13 +282,14 @@ class Context:
 # ---------------------------------------------------------------- the registry
 
 Handler = Callable[..., Any]
+H = TypeVar("H", bound=Handler)
 TABLE: dict[str, Handler] = {}
 
 
-def op(*names: str) -> Callable[[Handler], Handler]:
+def op(*names: str) -> Callable[[H], H]:
     """Register how an operator is lowered: handler(context, meta, *args, **kwargs) -> Tensor or tuple of them."""
 
-    def register(handler: Handler) -> Handler:
+    def register(handler: H) -> H:
         for name in names:
             TABLE[f"aten.{name}" if "." in name else f"aten.{name}.default"] = handler
         return handler

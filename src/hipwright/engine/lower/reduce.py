@@ -38,7 +38,8 @@ class Math:
 
         def apply(*operands: E) -> E:
             if name in ("+", "-", "*", "/"):
-                return self.c.arena.binary(name, *operands)
+                a, b = operands
+                return self.c.arena.binary(name, a, b)
             return self.c.arena.call(name, *operands)
 
         return self.c.map(apply, *args, dtype=self.dtype, shape=shape)
@@ -191,7 +192,14 @@ op("var", "var.dim", "var.correction")(_variance_handler(False))
 op("std", "std.dim", "std.correction")(_variance_handler(True))
 
 
-@op("linalg_vector_norm", "norm.ScalarOpt_dim", "norm.Scalar", "linalg_norm", "frobenius_norm.dim", "norm.ScalarOpt_dim_dtype")
+@op(
+    "linalg_vector_norm",
+    "norm.ScalarOpt_dim",
+    "norm.Scalar",
+    "linalg_norm",
+    "frobenius_norm.dim",
+    "norm.ScalarOpt_dim_dtype",
+)
 def vector_norm(
     c: Context, meta: Meta, x: Tensor, order: Any = 2, dims: Any = None, keep: bool = False, **kw: Any
 ) -> Tensor:
@@ -286,7 +294,11 @@ def rms_norm(
 ) -> Tensor:
     """x / sqrt(mean x^2 + eps) (Zhang & Sennrich 2019); eps None is the dtype's own."""
     m = Math(c, meta.dtype)
-    value = eps if eps is not None else {"float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}.get(x.dtype, 2.0**-23)
+    value = (
+        eps
+        if eps is not None
+        else {"float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}.get(x.dtype, 2.0**-23)
+    )
     square = m.mean(m.fn("square", m.of(x)), range(x.rank - len(shape), x.rank), "squares")
     y = m.fn("*", m.of(x), m.fn("rsqrt", m.fn("+", square, value)))
     return finish(c, meta, _affine(c, m, y, weight, None, None))

@@ -38,7 +38,18 @@ def squeeze(c: Context, meta: Meta, x: Tensor, dims: Any = None) -> Tensor:
     return c.squeeze(x, [d for d in dims_of(dims, x.rank) if x.shape[d] == ONE])
 
 
-@op("permute", "transpose.int", "t", "numpy_T", "mT", "movedim.int", "swapaxes", "swapdims", "adjoint", "movedim.intlist")
+@op(
+    "permute",
+    "transpose.int",
+    "t",
+    "numpy_T",
+    "mT",
+    "movedim.int",
+    "swapaxes",
+    "swapdims",
+    "adjoint",
+    "movedim.intlist",
+)
 def permute(c: Context, meta: Meta, x: Tensor, *args: Any) -> Tensor:
     """Dimensions in another order."""
     order = permutation(x.rank, args)
@@ -103,7 +114,9 @@ def _position(c: Context, at: Any, size: Ix) -> Ix:
 
 
 @op("slice.Tensor", "narrow")
-def slice_(c: Context, meta: Meta, x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
+def slice_(
+    c: Context, meta: Meta, x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Tensor:
     """x[start:end:step] along one dimension."""
     d = dim % x.rank
     shape = c.shape(meta)
@@ -121,7 +134,8 @@ def _start(c: Context, start: Any, size: Ix) -> Ix:
         return ix(min(start, size.value) if size.value is not None else start)
     if size.value is not None:
         return ix(max(size.value + start, 0))
-    return size + start
+    first: Ix = size + start
+    return first
 
 
 def pieces(c: Context, name: str, metas: Sequence[Meta], x: Tensor, args: Sequence[Any]) -> tuple[Tensor, ...]:
@@ -132,11 +146,19 @@ def pieces(c: Context, name: str, metas: Sequence[Meta], x: Tensor, args: Sequen
     for number, meta in enumerate(metas):
         shape = c.shape(meta)
         if name == "unbind":
-            out.append(remap(c, x, shape, lambda i, n=ix(number): [*i[:d], n, *i[d:]]))
+            out.append(_slice_at(c, x, shape, d, ix(number)))
         else:
-            out.append(remap(c, x, shape, lambda i, s=start: [k + s if j == d else k for j, k in enumerate(i)]))
+            out.append(_shifted(c, x, shape, d, start))
             start = start + shape[d]
     return tuple(out)
+
+
+def _slice_at(c: Context, x: Tensor, shape: Sequence[Ix], d: int, at: Ix) -> Tensor:
+    return remap(c, x, shape, lambda i: [*i[:d], at, *i[d:]])
+
+
+def _shifted(c: Context, x: Tensor, shape: Sequence[Ix], d: int, start: Ix) -> Tensor:
+    return remap(c, x, shape, lambda i: [k + start if j == d else k for j, k in enumerate(i)])
 
 
 def _pieces(name: str) -> Callable[..., tuple[Tensor, ...]]:
@@ -259,7 +281,10 @@ def edge_pad(c: Context, meta: Meta, x: Tensor, amounts: Sequence[Any], mode: st
 
 
 def _read(c: Context, e: E) -> Ix:
-    return e.attr if e.op == "index" else ix(Ind(e))
+    if e.op == "index":
+        position: Ix = e.attr
+        return position
+    return ix(Ind(e))
 
 
 for _mode, _names in (("reflect", "reflection_pad"), ("replicate", "replication_pad")):
@@ -342,7 +367,9 @@ def glu(c: Context, meta: Meta, x: Tensor, dim: int = -1) -> Tensor:
 def pixel_shuffle(c: Context, meta: Meta, x: Tensor, factor: int) -> Tensor:
     """Channels to space (Shi et al. 2016)."""
     r = ix(factor)
-    return remap(c, x, c.shape(meta), lambda i: [*i[:-3], (i[-3] * r + i[-2] % r) * r + i[-1] % r, i[-2] // r, i[-1] // r])
+    return remap(
+        c, x, c.shape(meta), lambda i: [*i[:-3], (i[-3] * r + i[-2] % r) * r + i[-1] % r, i[-2] // r, i[-1] // r]
+    )
 
 
 @op("channel_shuffle")

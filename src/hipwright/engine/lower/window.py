@@ -265,7 +265,7 @@ def _blend(c: Context, x: Tensor, index: list[Ix], ends: list[list[tuple[Ix, E]]
     for position, weight in ends[0]:
         inner = _blend(c, x, [*index[:d], position, *index[d + 1 :]], ends[1:], kind, d + 1)
         parts.append(c.arena.binary("*", c.arena.cast(weight, kind), inner))
-    return c.arena.binary("+", *parts)
+    return c.arena.binary("+", parts[0], parts[1])
 
 
 for _n, _name in ((1, "linear1d"), (2, "bilinear2d"), (3, "trilinear3d")):

@@ -188,7 +188,10 @@ def fused(group: Group) -> str:
     """The operators a kernel holds, for its comment."""
     names: list[str] = []
     for item in group.items:
-        for label in [item.node, *(e.label for m in group.members if m.item is item for e in walk([m.value]) if e.label)]:
+        for label in [
+            item.node,
+            *(e.label for m in group.members if m.item is item for e in walk([m.value]) if e.label),
+        ]:
             if label and label not in names and not label.startswith("getitem"):
                 names.append(label)
     return ", ".join(names)

@@ -24,7 +24,7 @@ def elementwise(body: Body, vector: bool) -> Kernel:
         emit.line(f"const {body.index_type} i = blockIdx.x * ({body.index_type})BLOCK + threadIdx.x;")
         emit.line(f"if (i >= {count}) return;")
         _element(body, splits)
-        return body.finish(f"cdiv({{total}}, BLOCK)", "BLOCK", fused(group), emit.lines, "BLOCK")
+        return body.finish("cdiv({total}, BLOCK)", "BLOCK", fused(group), emit.lines, "BLOCK")
     return _vectorised(body, packed, splits, count, flat)
 
 
@@ -84,7 +84,7 @@ def _vectorised(body: Body, packed: list[str], splits: list[str], count: str, fl
     for member in body.stored:
         buffer, _ = body.need.stores[member.item.name]
         emit.line(f"store_pack<VEC>({body.pointers[buffer]}, base, ({kind}){count}, {outs[member.item.name]});")
-    return body.finish(f"cdiv({{total}}, BLOCK * VEC)", "BLOCK", fused(group), emit.lines, "BLOCK")
+    return body.finish("cdiv({total}, BLOCK * VEC)", "BLOCK", fused(group), emit.lines, "BLOCK")
 
 
 def _uses_index(value: E, flat: Ix) -> bool:

@@ -6,25 +6,39 @@ neighbouring rows (for strided reductions, so that memory is read along the kept
 
 from __future__ import annotations
 
-from hipwright.engine.emit import literal
+from collections.abc import Iterator
+
+from hipwright.engine.emit import ATOM, literal
 from hipwright.engine.expr import COMPUTE, E, walk
 from hipwright.engine.index import flatten, product
-from hipwright.engine.schedule import FULL, ROW, Member
+from hipwright.engine.schedule import FULL, ROW, Group, Member
 from hipwright.engine.templates.base import Body, Kernel, depends, fused
 
 OPERATORS = {"sum": "Sum", "prod": "Product", "max": "Max", "min": "Min", "any": "Any", "all": "All",
              "argmax": "BestMax", "argmin": "BestMin"}  # fmt: skip
-START = {"sum": 0, "prod": 1, "max": float("-inf"), "min": float("inf"), "any": 0, "all": 1}
+START = {"sum": 0, "prod": 1, "any": 0, "all": 1}
 
 
-def rows(body: Body, mapping: str) -> Kernel:
-    """The kernel for a group with reductions."""
-    return _Rows(body, mapping).kernel()
+MAX_ITEMS = {"block": 8192, "lanes": 1024, "columns": 0}
+MAX_KEPT = 3
+
+
+def rows(body: Body, mapping: str, registers: bool = False) -> Kernel:
+    """The kernel for a group with reductions; `registers` keeps the row in registers between passes."""
+    return _Rows(body, mapping, registers).kernel()
+
+
+def can_keep(group: Group, mapping: str) -> bool:
+    """A row of fixed, short length can stay in registers."""
+    length = product(group.inner).value
+    return length is not None and length <= MAX_ITEMS[mapping]
 
 
 class _Rows:
-    def __init__(self, body: Body, mapping: str) -> None:
+    def __init__(self, body: Body, mapping: str, registers: bool) -> None:
         self.body = body
+        self.registers = registers
+        self.kept: dict[int, tuple[E, int, str]] = {}  # expression id -> (expression, pass that computes it, array)
         self.mapping = mapping
         self.emit = body.emit
         self.group = body.group
@@ -49,6 +63,8 @@ class _Rows:
             emit.line(line)
         self._alias_position()
         self._levels()
+        if self.registers:
+            self._plan_registers()
         for level in range(self._last() + 1):
             self._pass(level)
         return body.finish(grid, self.block, fused(group), emit.lines, self.block)
@@ -121,7 +137,7 @@ class _Rows:
         reds = [m for m in self.group.members if m.role == "red" and self.levels[m.item.name] == level]
         full = [m for m in self.body.stored if m.role == FULL and self.levels[f"={m.item.name}"] == level]
         if reds or full:
-            self._loop(reds, full)
+            self._loop(level, reds, full)
         for member in reds:
             if member.item.name in self.body.need.stores:
                 self._store_row(member, self.body.rows[member.item.name])
@@ -130,17 +146,62 @@ class _Rows:
                 self.emit.count([member.value])
                 self._store_row(member, None)
 
-    def _loop(self, reds: list[Member], full: list[Member]) -> None:
+    def _plan_registers(self) -> None:
+        """What a later pass needs and an earlier one has computed per element stays in an array."""
+        seen: dict[int, int] = {}
+        found: dict[int, E] = {}
+        for level in range(self._last() + 1):
+            values = [m.value for m in self._at(level)]
+            before = {number for number, made in seen.items() if made < level}
+            for e in _elements(values, self.inner, self.memo, before):
+                if seen.setdefault(e.id, level) < level:
+                    found[e.id] = e
+        if not 0 < len(found) <= MAX_KEPT:
+            self.registers = False
+            return
+        step, emit = self.step, self.emit
+        emit.taken |= {"k", "items"}
+        emit.line(f"constexpr int items = ({self.length} + {step} - 1) / {step};")
+        for number, e in sorted(found.items()):
+            name = emit.fresh(f"{e.label or (e.attr[0] if e.op == 'load' else 'kept')}_row")
+            emit.line(f"{e.ctype} {name}[items];  // this thread's part of the row")
+            self.kept[number] = (e, seen[number], name)
+
+    def _at(self, level: int) -> list[Member]:
+        """The members that a pass evaluates along the row."""
+        reds = [m for m in self.group.members if m.role == "red" and self.levels[m.item.name] == level]
+        return reds + [m for m in self.body.stored if m.role == FULL and self.levels[f"={m.item.name}"] == level]
+
+    def _open_row(self, level: int) -> None:
+        """The loop along the row; values kept in registers get their names."""
+        emit, kind = self.emit, self.body.index_type
+        if not self.registers:
+            emit.open(f"for ({kind} r = {self.first}; r < {self.length}; r += {self.step})")
+            for line in self.inner_lines:
+                emit.line(line)
+            return
+        emit.line("#pragma unroll")
+        emit.open("for (int k = 0; k < items; ++k)")
+        emit.line(f"const {kind} r = {self.first} + k * {self.step};")
+        emit.line(f"if (r >= {self.length}) continue;")
+        for line in self.inner_lines:
+            emit.line(line)
+        for e, made, name in self.kept.values():
+            if made < level:
+                emit.name(e, f"{name}[k]")
+        for e, made, name in self.kept.values():
+            if made == level:
+                emit.line(f"{name}[k] = {emit.text(e)[0]};")
+                emit.name(e, f"{name}[k]")
+
+    def _loop(self, level: int, reds: list[Member], full: list[Member]) -> None:
         emit = self.emit
         values = [m.value for m in [*reds, *full]]
         emit.count(values)
-        self._hoist(values)
+        self._hoist(values, level)
         for member in reds:
             self._declare(member)
-        kind = self.body.index_type
-        emit.open(f"for ({kind} r = {self.first}; r < {self.length}; r += {self.step})")
-        for line in self.inner_lines:
-            emit.line(line)
+        self._open_row(level)
         for member in reds:
             self._accumulate(member)
         if full and self.guard:
@@ -170,17 +231,12 @@ class _Rows:
         kind = member.item.reduction
         if kind.startswith("arg"):
             ctype = member.value.ctype
-            start = literal(float("-inf") if kind == "argmax" else float("inf"), ctype) if ctype in ("float", "double") \
-                else f"({ctype})({'-' if kind == 'argmax' else ''}0x7fffffffffffffffL{' - 1' if kind == 'argmax' else ''})"
+            start = _worst(kind == "argmax", ctype)
             self.emit.taken.add(f"{name}_best")
             self.emit.line(f"Best<{ctype}> {name}_best = {{{start}, 0x7fffffffffffffffL}};")
             return
         ctype = self._ctype(member)
-        if ctype in ("int", "long") and kind in ("max", "min"):
-            big = "0x7fffffffffffffffL" if ctype == "long" else "0x7fffffff"
-            start = f"-{big} - 1" if kind == "max" else big
-        else:
-            start = literal(START[kind], ctype)
+        start = _worst(kind == "max", ctype) if kind in ("max", "min") else literal(START[kind], ctype)
         self.emit.line(f"{ctype} {name} = {start};")
 
     def _accumulate(self, member: Member) -> None:
@@ -194,8 +250,8 @@ class _Rows:
             emit.line(f"{name} {'+' if kind == 'sum' else '*'}= {text};")
         elif kind in ("max", "min"):
             emit.used.add((f"nan_{kind}", ""))
-            emit.line(f"{name} = nan_{kind}({name}, ({self._ctype(member)})({text}));" if rank < 14 or member.value.op == "index"
-                      else f"{name} = nan_{kind}({name}, {text});")  # fmt: skip
+            typed = text if rank >= ATOM and member.value.op != "index" else f"({self._ctype(member)})({text})"
+            emit.line(f"{name} = nan_{kind}({name}, {typed});")
         else:
             emit.line(f"{name} = {name} {'||' if kind == 'any' else '&&'} ({text});")
 
@@ -210,7 +266,7 @@ class _Rows:
         emit.line(self.body.store(member, name, emit.position(member.position)))
         emit.close()
 
-    def _hoist(self, values: list[E]) -> None:
+    def _hoist(self, values: list[E], level: int) -> None:
         """What does not change along the row is computed once, before the loop."""
         found: list[E] = []
         seen: set[int] = set()
@@ -219,6 +275,8 @@ class _Rows:
             if e.id in seen:
                 return
             seen.add(e.id)
+            if e.id in self.kept and self.kept[e.id][1] < level:
+                return
             if not depends(e, self.inner, self.memo):
                 if e.op not in ("const", "index", "row", "loop", "guard"):
                     found.append(e)
@@ -233,3 +291,28 @@ class _Rows:
             visit(value)
         for e in found:
             self.emit.bind(e)
+
+
+def _elements(values: list[E], inner: set[str], memo: dict[int, bool], stop: set[int]) -> Iterator[E]:
+    """Expressions that change along the row and cost something, outermost first; not below those in `stop`."""
+    stack, done = list(values), set[int]()
+    while stack:
+        e = stack.pop()
+        if e.id in done or not depends(e, inner, memo):
+            continue
+        done.add(e.id)
+        cheap = e.op == "bin" and not all(depends(a, inner, memo) for a in e.args)  # x - mean: keep x
+        if e.op in ("load", "fn", "bin", "sel", "guard", "loop") and not cheap:
+            yield e
+            if e.id in stop:
+                continue
+        if e.op not in ("guard", "loop"):
+            stack.extend(e.args)
+
+
+def _worst(maximum: bool, ctype: str) -> str:
+    """What every value beats."""
+    if ctype in ("float", "double"):
+        return literal(float("-inf") if maximum else float("inf"), ctype)
+    big = "0x7fffffffffffffffL" if ctype == "long" else "0x7fffffff"
+    return f"-{big} - 1" if maximum else big

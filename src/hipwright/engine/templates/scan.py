@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hipwright.engine.emit import literal
 from hipwright.engine.expr import COMPUTE
-from hipwright.engine.index import product
 from hipwright.engine.templates.base import Body, Kernel, fused
 
 OPERATORS = {"sum": ("Sum", 0), "prod": ("Product", 1)}
