@@ -47,11 +47,6 @@ class Answer:
         found: list[dict[str, Any]] = self.info["stats"]
         return found
 
-    @property
-    def seconds(self) -> float:
-        """Wall seconds in kernels."""
-        return float(sum(entry.get("seconds", 0.0) for entry in self.stats))
-
 
 class Candidate:
     """One session of one build. Use as a context manager. so None: kernels are replaced by no-ops."""

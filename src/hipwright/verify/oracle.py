@@ -98,6 +98,7 @@ class Oracle:
         self._lock = threading.RLock()
         self._cases: dict[tuple[str, str], Case] = {}
         self._domains: dict[str, draws.Domain] = {}
+        self._families: dict[str, tuple[str, ...]] = {}
         self._states: dict[int, Tree] = {}
         self._planned: tuple[Planned, ...] | None = None
         self._example: tuple[Tree, Tree] | None = None
@@ -124,7 +125,9 @@ class Oracle:
         if self.kernelbench:
             return TRIALS
         with self._lock:
-            return draws.applicable(self._base(workload, "given"), self._domain(workload))
+            if workload not in self._families:
+                self._families[workload] = draws.applicable(self._base(workload, "given"), self._domain(workload))
+            return self._families[workload]
 
     def _plan(self) -> list[Planned]:
         own = [w for w in self.handle.task.workloads if w.origin != "derived"]

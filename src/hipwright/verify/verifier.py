@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,12 @@ from hipwright.verify.candidate import (
 )
 from hipwright.verify.oracle import MUTATED, TRIALS, Case, Oracle, Planned
 
-FULL_LAUNCH_S = 4.0  # processor seconds of one launch at the task's own shapes
+FULL_LAUNCH_S = 20.0  # processor seconds of one launch at the task's own shapes
 FULL_SECONDS = 1.5  # predicted kernel seconds over which the task's own shapes are left out
+# processor seconds of what the checked run counts, on a laptop core: a prediction from counts is the same everywhere
+COSTS = {"read_bytes": 1e-9, "write_bytes": 1e-9, "lds_bytes_moved": 1e-9, "barriers": 1e-5, "wave_ops": 5e-6,
+         "atomics": 5e-8}  # fmt: skip
+THREAD_SECONDS = 2e-8
 MANY_ELEMENTS = 1 << 16  # a main workload above this runs the short list of families
 SHORT_LIST = ("given", "normal", "shifted", "outliers", "zeros90", "strided", *TRIALS)
 ORDERS = (("forward", 0, POISON_A), ("reverse", 0, POISON_B), ("shuffle", 1, POISON_A))
@@ -93,6 +98,7 @@ class _Verification:
     skipped: dict[str, str] = field(default_factory=dict)
     checks: dict[str, Any] = field(default_factory=dict)
     main: Planned | None = None
+    predicted: float = 0.0  # processor seconds of one fast call on the main workload
 
     def everything(self) -> None:
         """All stages in order."""
@@ -115,6 +121,7 @@ class _Verification:
         traffic: dict[str, list[float]] = {}
         with self._session(wave, checked=True) as session:
             answer = self._claimed(session)
+            self.predicted = max(self.predicted, sum(map(_predicted_seconds, answer.stats)))
             case = self._main_case("given")
             self._judge(case, answer)
             for entry in answer.stats:
@@ -175,17 +182,17 @@ class _Verification:
     def fast(self, wave: int, *, thorough: bool) -> None:
         """The build without checks: orders and poisons, families, unseen and own shapes, the second call."""
         with self._session(wave, checked=False) as session:
-            seconds = self.orders(session)
+            self.orders(session)
             if thorough:
                 self.families(session)
                 self.other_shapes(session)
                 if not self.oracle.kernelbench:
                     self.second_call(session)
         if thorough:
-            self.own_shapes(wave, seconds)
+            self.own_shapes(wave)
 
-    def orders(self, session: Candidate) -> float:
-        """Three orders, two poisons; returns the kernel seconds of one call."""
+    def orders(self, session: Candidate) -> None:
+        """Three orders, two poisons."""
         case = self._main_case("normal")
         answers = []
         for order, seed, poison in ORDERS:
@@ -199,7 +206,6 @@ class _Verification:
             if place is not None and not open_order:
                 raise Rejected(_unstable(case, place, order, first))
         self.checks["orders"] = "within tolerance (float atomics)" if open_order else "bit-equal"
-        return first.seconds
 
     def families(self, session: Candidate) -> None:
         """Every family on the main workload."""
@@ -223,8 +229,8 @@ class _Verification:
                     known = self.oracle.families(planned.workload.name)
                     self._try(session, self.oracle.case(planned.workload.name, family if family in known else known[0]))
 
-    def own_shapes(self, wave: int, seconds: float) -> None:
-        """The task's own shapes, unless the small ones foretell that it takes too long."""
+    def own_shapes(self, wave: int) -> None:
+        """The task's own shapes, unless what the checked run counted foretells that it takes too long."""
         assert self.main is not None
         with self._session(wave, checked=False, launch_limit_s=FULL_LAUNCH_S) as session:
             for planned in self.oracle.planned():
@@ -233,7 +239,7 @@ class _Verification:
                     continue
                 case = self.oracle.case(name, self._first_family(name))
                 small = _elements(self._main_case("given"))
-                if (expected := seconds * _elements(case) / max(small, 1)) > FULL_SECONDS:
+                if (expected := self.predicted * _elements(case) / max(small, 1)) > FULL_SECONDS:
                     self.skipped[name] = f"about {expected:.1f} s on the cpu target; verified at smaller shapes"
                     continue
                 try:
@@ -360,6 +366,11 @@ class _Verification:
             f"{t.dtype}{list(t.shape)}" for t in tensor_leaves(self.oracle.case(name, self._first_family(name)).inputs)
         ]
         return {name: specs(name) for name in self.evidence}
+
+
+def _predicted_seconds(entry: Mapping[str, Any]) -> float:
+    threads = prod(entry["grid"]) * prod(entry["block"])
+    return float(threads * THREAD_SECONDS + sum(entry[name] * cost for name, cost in COSTS.items()))
 
 
 def _elements(case: Case) -> int:
