@@ -51,6 +51,7 @@ def outcomes(oracle: Oracle) -> dict[str, str]:
     return {f: (c := oracle.case(name, f)).rejected or c.degenerate for f in oracle.families(name)}
 
 
+@pytest.mark.slow
 def test_the_honest_baseline_passes_every_family(tasks: Any) -> None:
     for name in ("linear", "layer_norm", "half_residual", "batch_norm", "row_max", "masked_fill"):
         oracle = tasks.oracle(name)
@@ -120,6 +121,7 @@ def test_overflowing_families_are_rejected_and_large_is_tried_smaller(oracle: An
     assert outcomes(wide)["large"] == ""
 
 
+@pytest.mark.slow
 def test_a_task_that_proves_nothing_is_degenerate(oracle: Any) -> None:
     for body in ("return args[0] * 0.0", "return args[0].clone()", "return torch.zeros(3, 0)"):
         status = oracle(body, "[torch.randn(8, 40)]").status()
