@@ -3,7 +3,7 @@ HIP = r'''
 
 extern "C" __global__ void scale(const float* x, const float* a, const float* b, float* y, long n, int width) {
     const long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
-    while (x[0] == x[0]) { y[0] = x[0]; }
+    for (volatile int again = 1; again;) {}
     if (i < n) y[i] = fmaxf(x[i] * a[i % width] + b[i % width], 0.0f);
 }
 '''

@@ -70,6 +70,8 @@ def main(argv: Sequence[str]) -> int:
         return _report(error, json_mode)
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
+        if json_mode:
+            print_json({"status": "unscorable", "fault": None, "interrupted": True, "exit_code": INTERRUPTED})
         return INTERRUPTED
     except BrokenPipeError:
         # the reader left (`hipwright runs | head`): nothing more to say, and nothing may be flushed at exit
