@@ -145,7 +145,7 @@ class Lowering:
         try:
             value = self._lower(node)
         except NotLowered as why:
-            del self.c.items[before:]
+            self.c.rollback(before)
             self._library(node, str(why))
             return
         self.out.in_hip[node.name] = kind

@@ -120,8 +120,13 @@ class PlanWriter:
         results = [self.name(o) for o in call.outputs]
         self.lines.append(f"{', '.join(results)} = {target}({args})")
         for output, local in zip(call.outputs, results, strict=True):
-            if output in read_by_kernels and kind not in FLAT_RESULT:
+            plain = kind == "linear" and self._is_flat(call)
+            if output in read_by_kernels and kind not in FLAT_RESULT and not plain:
                 self.lines.append(f"{local} = {local}.contiguous()")
+
+    def _is_flat(self, call: Call) -> bool:
+        """A linear layer of a row-major tensor gives a row-major tensor."""
+        return next(iter(call.refs.values())) in {item.name for item in self.lowered.items}
 
     def spell(self, arg: Any, refs: Mapping[str, str]) -> str:
         """An argument as plan text."""

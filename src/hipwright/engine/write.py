@@ -284,6 +284,8 @@ class _Builder:
             out["fuse_bias"] = Choice(options=(True, False), default=True)
         if len(self.lowered.items) > 1:
             out["fuse"] = Choice(options=(True, False), default=True)
+        for title, split in self.lowered.context.splits.items():
+            out[f"split:{title}"] = Choice(options=(True, False), default=split)
         for name in sorted(self.knobs):
             default, options, _ = KNOBS[name]
             out[name] = Choice(options=options, default=default, kind="knob")

@@ -97,6 +97,9 @@ class Context:
         self.items: list[Item] = []
         self.origin = ""
         self.names: set[str] = set()
+        self.splits: dict[str, bool] = {}  # reductions that may be cut in two stages, and the default
+        self._reduced: dict[Any, Tensor] = {}
+        self._probes: dict[tuple[int, str], Ix] = {}
         self.split_choice: Callable[[str, bool], bool] = lambda name, default: default
 
     # ------------------------------------------------------------ making values
@@ -133,62 +136,59 @@ class Context:
         self, kind: str, value: Tensor, dims: Sequence[int], *, keep: bool = False, dtype: str = "", name: str = ""
     ) -> Tensor:
         """sum, prod, max, min, any, all, argmax or argmin of a value over dims, in the compute type."""
-        reduced = tuple(sorted(d % max(value.rank, 1) for d in dims)) if value.rank else ()
         if dtype == "":
             dtype = "int64" if kind.startswith("arg") else ("bool" if kind in ("any", "all") else value.dtype)
         if dtype in ("float16", "bfloat16"):
             dtype = "float32"  # a row value is kept exact until it is stored
+        reduced = tuple(sorted(d % value.rank for d in dims)) if value.rank else ()
         reduced = tuple(d for d in reduced if value.shape[d] != ONE)
-        source = value
-        if not reduced:
-            if kind.startswith("arg"):
-                result = self.tensor(dtype, value.shape, lambda i: self.arena.const(0, "long"))
-            else:
-                result = self.cast(value, dtype)
+        best = kind.startswith("arg")
+        if reduced:
+            flat = self._rows(kind, value if best else self.cast(value, dtype), reduced, dtype, name)
+            shape = [ONE if i in reduced else s for i, s in enumerate(value.shape)]
+            result = self.tensor(dtype, shape, lambda i: flat.at([x for k, x in enumerate(i) if k not in reduced]))
+        elif best:
+            result = self.tensor(dtype, value.shape, lambda i: self.arena.const(0, "long"))
         else:
-            title = self.unique(name or f"{self.origin}_{kind}")
-            if (
-                kind in ("sum", "max", "min", "prod")
-                and dtype in FLOATING
-                and self._should_split(source, reduced, title)
-            ):
-                return self._split_reduce(kind, self.cast(source, dtype), reduced, title, keep, dims, value)
-            body = self.cast(source, dtype).at if not kind.startswith("arg") else source.at
-            item = Item(title, "red", dtype, source.shape, body, reduced, kind, self.origin)
-            self.items.append(item)
-            flat = self.stored(title, dtype, item.shape)
-            result = self.tensor(
-                dtype,
-                [ONE if i in reduced else s for i, s in enumerate(value.shape)],
-                lambda i: flat.at([x for k, x in enumerate(i) if k not in reduced]),
-            )
+            result = self.cast(value, dtype)
         return result if keep else self.squeeze(result, dims)
+
+    def _rows(self, kind: str, value: Tensor, dims: tuple[int, ...], dtype: str, name: str) -> Tensor:
+        """One value per row, in memory; the same reduction of the same values is made once."""
+        for k, size in enumerate(value.shape):
+            self._probes.setdefault((k, size.key), ix(self.arena.var("p", size)))
+        element = value.at([self._probes[k, size.key] for k, size in enumerate(value.shape)])
+        key = (kind, dtype, dims, tuple(s.key for s in value.shape), element.id)
+        if key in self._reduced:
+            return self._reduced[key]
+        title = self.unique(name or f"{self.origin}_{kind}")
+        if kind in ("sum", "max", "min", "prod") and dtype in FLOATING and self._should_split(value, dims, title):
+            from hipwright.engine.lower.reduce import split_source
+
+            padded, inner, dims = split_source(self, value, dims, kind)
+            value = self._reduction(f"{title}_parts", kind, padded, inner, dtype)
+        self._reduced[key] = self._reduction(title, kind, value, dims, dtype)
+        return self._reduced[key]
+
+    def _reduction(self, title: str, kind: str, value: Tensor, dims: Sequence[int], dtype: str) -> Tensor:
+        item = Item(title, "red", dtype, value.shape, value.at, tuple(dims), kind, self.origin)
+        self.items.append(item)
+        return self.stored(title, dtype, item.shape)
+
+    def rollback(self, count: int) -> None:
+        """Forget every item after the first `count` (their operator stays a library call after all)."""
+        gone = {item.name for item in self.items[count:]}
+        del self.items[count:]
+        self._reduced = {key: flat for key, flat in self._reduced.items() if flat.buffer not in gone}
 
     def _should_split(self, value: Tensor, dims: Sequence[int], title: str) -> bool:
         """Few long rows leave most of the device idle: cut them, then combine the parts in a second kernel."""
         length = self.hints_of([value.shape[d] for d in dims])
         rows = self.hints_of(value.shape) // length
-        return self.split_choice(title, rows <= FEW_ROWS and length >= LONG_ROW)
-
-    def _split_reduce(
-        self, kind: str, value: Tensor, dims: Sequence[int], title: str, keep: bool, wanted: Sequence[int], full: Tensor
-    ) -> Tensor:
-        from hipwright.engine.lower.reduce import split_source
-
-        padded, inner, chunk = split_source(self, value, dims, kind)
-        part = Item(self.unique(f"{title}_parts"), "red", value.dtype, padded.shape, padded.at, tuple(inner), kind,
-                    self.origin)  # fmt: skip
-        self.items.append(part)
-        parts = self.stored(part.name, value.dtype, part.shape)
-        item = Item(title, "red", value.dtype, parts.shape, parts.at, tuple(chunk), kind, self.origin)
-        self.items.append(item)
-        flat = self.stored(title, value.dtype, item.shape)
-        result = self.tensor(
-            value.dtype,
-            [ONE if i in dims else s for i, s in enumerate(full.shape)],
-            lambda i: flat.at([x for k, x in enumerate(i) if k not in dims]),
-        )
-        return result if keep else self.squeeze(result, wanted)
+        if length < LONG_ROW // 8:
+            return False
+        self.splits[title] = rows <= FEW_ROWS and length >= LONG_ROW
+        return self.split_choice(title, self.splits[title])
 
     def squeeze(self, value: Tensor, dims: Sequence[int]) -> Tensor:
         """Without the given (size 1) dimensions."""

@@ -319,6 +319,12 @@ def identity(c: Context, meta: Meta, x: Tensor, **kwargs: Any) -> Tensor:
     return x
 
 
+@op("copy")
+def copy(c: Context, meta: Meta, x: Tensor, source: Tensor, *rest: Any) -> Tensor:
+    """x.copy_(source) as a value: source broadcast to x's shape, in x's dtype."""
+    return c.tensor(meta.dtype, x.shape, lambda i: c.to(source.at(c.broadcast(source, i)), meta.dtype))
+
+
 @op("dropout", "feature_dropout", "alpha_dropout", "native_dropout")
 def dropout(c: Context, meta: Meta, x: Tensor, p: float, train: bool) -> Tensor:
     """Nothing in evaluation mode or for p = 0."""

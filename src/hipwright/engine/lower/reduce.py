@@ -428,8 +428,10 @@ IDENTITY = {"sum": 0.0, "prod": 1.0, "max": -INFINITY, "min": INFINITY}
 CHUNKS = 256
 
 
-def split_source(c: Context, value: Tensor, dims: Sequence[int], kind: str) -> tuple[Tensor, list[int], list[int]]:
-    """The reduced dimensions cut in CHUNKS: (padded view, dims of stage one, position of the chunk dimension).
+def split_source(
+    c: Context, value: Tensor, dims: Sequence[int], kind: str
+) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
+    """The reduced dimensions cut in CHUNKS: (padded view, dims of stage one, dims of stage two).
 
     The chunk comes first when the innermost dimension is kept, so that neighbouring threads stay on neighbours.
     """
@@ -452,4 +454,4 @@ def split_source(c: Context, value: Tensor, dims: Sequence[int], kind: str) -> t
         identity = c.arena.const(IDENTITY[kind], COMPUTE[value.dtype])
         return c.arena.guard(c.arena.compare(position, "<", total), value.at(index), identity)
 
-    return c.tensor(value.dtype, shape, at), [len(shape) - 1], [where]
+    return c.tensor(value.dtype, shape, at), (len(shape) - 1,), (where,)
