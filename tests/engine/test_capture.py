@@ -13,6 +13,11 @@ from hipwright.errors import TaskError
 from tests.engine.harness import captured, compare, leaves, reference, run
 
 
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
 class Training(torch.nn.Module):
     """BatchNorm in training mode: two buffers and a counter are overwritten."""
 

@@ -66,10 +66,17 @@ class Math:
         """Mean, dimensions kept."""
         return self.fn("/", self.sum(x, dims, name), self.count(x, dims))
 
-    def moments(self, x: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """(x - mean, sum of its squares): the two-pass form, stable when the mean is large."""
-        centred = self.fn("-", x, self.mean(x, dims))
-        return centred, self.sum(self.fn("square", centred), dims, "squares")
+    def moments(self, x: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """(x - mean, sum of its squares, mean): the corrected two-pass form (Chan, Golub & LeVeque 1983).
+
+        The second pass also sums x - mean, which would be 0 had the first mean not been rounded, and takes it out.
+        """
+        rough = self.mean(x, dims)
+        distance = self.fn("-", x, rough)
+        rest = self.sum(distance, dims, "rest")
+        left = self.fn("/", rest, self.count(x, dims))
+        squares = self.fn("-", self.sum(self.fn("square", distance), dims, "squares"), self.fn("*", rest, left))
+        return self.fn("-", distance, left), squares, self.fn("+", rough, left)
 
 
 def _constant(c: Context, value: Ix, dtype: str) -> Tensor:
@@ -166,7 +173,7 @@ def count_nonzero(c: Context, meta: Meta, x: Tensor, dims: Any = None) -> Tensor
 
 def _variance(c: Context, dtype: str, x: Tensor, dims: Any, correction: Any, keep: bool, root: bool) -> Tensor:
     m, axes = Math(c, dtype), dims_of(dims, x.rank)
-    _, squares = m.moments(m.of(x), axes)
+    _, squares, _ = m.moments(m.of(x), axes)
     out = m.fn("/", squares, m.count(x, axes, 1 if correction is None else float(correction)))
     out = m.fn("sqrt", out) if root else out
     return c.cast(out if keep else c.squeeze(out, axes), dtype)
@@ -270,7 +277,7 @@ def _affine(c: Context, m: Math, x: Tensor, weight: Tensor | None, bias: Tensor 
 
 def normalise(c: Context, m: Math, x: Tensor, dims: Sequence[int], eps: float) -> Tensor:
     """(x - mean) / sqrt(var + eps) over dims (biased variance)."""
-    centred, squares = m.moments(x, dims)
+    centred, squares, _ = m.moments(x, dims)
     rstd = m.fn("rsqrt", m.fn("+", m.fn("/", squares, m.count(x, dims)), eps))
     return m.fn("*", centred, rstd)
 
@@ -364,9 +371,7 @@ def batch_norm_train(
         raise NotLowered("evaluation mode in the training operator")
     m, dims = Math(c, metas[0].dtype), [0, *range(2, x.rank)]
     xf = m.of(x)
-    mean = m.mean(xf, dims)
-    centred = m.fn("-", xf, mean)
-    squares = m.sum(m.fn("square", centred), dims, "squares")
+    centred, squares, mean = m.moments(xf, dims)
     rstd = m.fn("rsqrt", m.fn("+", m.fn("/", squares, m.count(x, dims)), eps))
     y = finish(c, metas[0], _affine(c, m, m.fn("*", centred, rstd), weight, bias, 1))
     others: list[Any] = [c.squeeze(mean, dims), c.squeeze(rstd, dims)]
