@@ -17,7 +17,7 @@ import msgspec
 from hipwright.errors import BadInput, ToolchainError
 from hipwright.records import Build, content_key
 from hipwright.sandbox import Limits, ToolResult, run_tool
-from hipwright.toolchain import clang, codeobject, isa, ocml
+from hipwright.toolchain import clang, codeobject, isa, ocml, pch
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.targets import TARGETS, Target
 
@@ -27,7 +27,7 @@ LIMITS = Limits(wall_s=60.0, cpu_s=60.0, memory_mb=4096)
 
 FLAGS = (
     "-x", "hip", "--cuda-device-only", "-nogpuinc", "-nogpulib", "-nostdinc", "-nostdinc++", "-std=c++17", "-O3",
-    "-fno-exceptions", "-ferror-limit=10", "-fno-color-diagnostics",
+    "-fno-exceptions", "-ferror-limit=10", "-fno-color-diagnostics", "-fuse-cuid=none",
 )  # fmt: skip
 WARNINGS = (
     "-Wall",
@@ -83,10 +83,12 @@ def _build(source: str, target: Target, knobs: tuple[str, ...], cache: BuildCach
     if outside := _outside(source):
         return Build(target=target.name, ok=False, log=outside), True
     bitcode = ocml.find()
-    result = _compile(source, target, knobs, bitcode, unsafe)
+    result = _compile(source, target, knobs, bitcode, cache, unsafe)
     if bitcode and result.returncode and _OCML_TROUBLE.search(result.stderr):
         bitcode = None  # a library this compiler cannot use is no fault of the source
-        result = _compile(source, target, knobs, bitcode, unsafe)
+        result = _compile(source, target, knobs, bitcode, cache, unsafe)
+    if result.returncode and pch.REFUSED.search(result.stderr):
+        result = _compile(source, target, knobs, bitcode, None, unsafe)
     if result.returncode or result.timed_out:
         log, lasting = _failure(result)
         return Build(target=target.name, ok=False, log=log), lasting
@@ -105,20 +107,28 @@ def _build(source: str, target: Target, knobs: tuple[str, ...], cache: BuildCach
 
 
 def _compile(
-    source: str, target: Target, knobs: tuple[str, ...], bitcode: ocml.Bitcode | None, unsafe: bool
+    source: str,
+    target: Target,
+    knobs: tuple[str, ...],
+    bitcode: ocml.Bitcode | None,
+    cache: BuildCache | None,
+    unsafe: bool,
 ) -> ToolResult:
+    """cache None: without a precompiled header."""
     found = clang.find()
     files = {SOURCE: source.encode()}
     visible = [Path(found.folder), clang.INCLUDE]
+    common = [*FLAGS, f"--offload-arch={target.name}", *WARNINGS]
     library: list[str] = []
+    if cache and not bitcode:
+        library, more = pch.flags(source, common, cache, unsafe=unsafe)
+        visible += more
+        files |= pch.files(source)
     if bitcode:
         files[ocml.CONSTANTS] = ocml.constants(target).encode()
         visible.append(Path(bitcode.folder))
         library = ocml.flags(bitcode)
-    front = [
-        *FLAGS, f"--offload-arch={target.name}", *WARNINGS, *library, *knobs,
-        "-I", str(clang.INCLUDE), "-S", SOURCE, "-o", "kernel.s",
-    ]  # fmt: skip
+    front = [*common, *library, *knobs, "-I", str(clang.INCLUDE), "-S", SOURCE, "-o", "kernel.s"]
     return run_tool(
         ["/bin/sh", "-c", _SCRIPT, "sh", found.program, target.name, *front],
         files=files,

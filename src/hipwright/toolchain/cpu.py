@@ -11,7 +11,7 @@ import json
 import platform
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import msgspec
 from hipwright.errors import ToolchainError
 from hipwright.records import Build, KernelResources, content_key
 from hipwright.sandbox import Limits, ToolResult, run_tool
-from hipwright.toolchain import clang, cpu_audit, cpu_check
+from hipwright.toolchain import clang, cpu_audit, cpu_check, pch
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu_ir import NAME, Function, Lines, Module, Unreadable, take_type
 from hipwright.toolchain.cpu_sites import Sites
@@ -72,8 +72,8 @@ def build(
     """
     if wave not in (32, 64):
         raise ValueError(f"a wave has 32 or 64 lanes, not {wave}")
-    knobs = (*(f"-D{name}={value}" for name, value in sorted(defines.items())), f"-DHW_WAVE={wave}")
-    key = content_key("cpu", source, "\0".join(knobs), f"checked={checked}", _fingerprint())
+    knobs = tuple(f"-D{name}={value}" for name, value in sorted(defines.items()))
+    key = content_key("cpu", source, "\0".join(knobs), f"wave={wave} checked={checked}", _fingerprint())
     if known := cache.load(key):
         return known
     started = time.perf_counter()
@@ -84,7 +84,7 @@ def build(
 
 
 def _build(source: str, knobs: tuple[str, ...], wave: int, checked: bool, cache: BuildCache, unsafe: bool) -> Build:
-    ir, log = _front(source, knobs, unsafe)
+    ir, log = _front(source, knobs, wave, cache, unsafe)
     if not ir:
         return Build(target="cpu", ok=False, log=log)
     module = Module.parse(ir)
@@ -214,10 +214,16 @@ def _constant(name: str, text: str) -> str:
 
 
 @functools.lru_cache(maxsize=16)
-def _front(source: str, knobs: tuple[str, ...], unsafe: bool) -> tuple[str, str]:
+def _front(source: str, knobs: tuple[str, ...], wave: int, cache: BuildCache, unsafe: bool) -> tuple[str, str]:
     """(LLVM IR or "", the compiler's messages). Remembered: the fast and the checked build share it."""
-    argv = [*_FLAGS, *_march(), *knobs, "-I", str(clang.INCLUDE), "-S", "-emit-llvm", "-o", "k.ll", _SOURCE]
-    result = _run('"$zig" clang "$@"', argv, {_SOURCE: prepare_source(source).encode()}, "k.ll", unsafe)
+    common = [*_FLAGS, *_march(), f"-DHW_WAVE={wave}"]
+    header, visible = pch.flags(source, common, cache, unsafe=unsafe)
+    files = {_SOURCE: prepare_source(source).encode()}
+    rest = [*knobs, "-I", str(clang.INCLUDE), "-S", "-emit-llvm", "-o", "k.ll", _SOURCE]
+    script = '"$zig" clang "$@"'
+    result = _run(script, [*common, *header, *rest], files | pch.files(source), "k.ll", unsafe, visible)
+    if result.returncode and pch.REFUSED.search(result.stderr):
+        result = _run(script, [*common, *rest], files, "k.ll", unsafe)
     return result.files.get("k.ll", b"").decode(), _log(result)
 
 
@@ -251,11 +257,13 @@ def _runtime_object(cache: BuildCache, unsafe: bool) -> bytes:
     return data
 
 
-def _run(script: str, argv: list[str], files: Mapping[str, bytes], output: str, unsafe: bool) -> ToolResult:
+def _run(
+    script: str, argv: list[str], files: Mapping[str, bytes], output: str, unsafe: bool, visible: Sequence[Path] = ()
+) -> ToolResult:
     found = clang.find()
     result = run_tool(
         ["/bin/sh", "-c", f'zig=$0; {script}', found.program, *argv],
-        files=files, outputs=[output], ro=[Path(found.folder), _HERE],
+        files=files, outputs=[output], ro=[Path(found.folder), _HERE, *visible],
         env={"ZIG_GLOBAL_CACHE_DIR": "zig-cache", "ZIG_LOCAL_CACHE_DIR": "zig-cache"}, limits=_LIMITS, unsafe=unsafe,
     )  # fmt: skip
     if result.timed_out:
