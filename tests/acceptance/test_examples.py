@@ -1,4 +1,4 @@
-"""The main job on every shipped example: each ends with a verified program, most with nothing but products left over."""
+"""The main job on every shipped example: each ends with a verified program, most with only products left over."""
 
 from __future__ import annotations
 

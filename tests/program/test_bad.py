@@ -108,11 +108,13 @@ EXPRESSIONS = [
     Bad("two leading underscores are not allowed", plan("y = self.__dict__  # <-\nreturn x")),
     Bad(".data is not readable in a plan: a plan has no autograd", plan("y = x.data  # <-\nreturn x")),
     Bad("did you mean shape?", plan("y = x.shap  # <-\nreturn x")),
-    Bad("torch.float31 is not a value in a plan; did you mean float32?",
-        plan("y = x.to(torch.float31)  # <-\nreturn y")),
+    Bad(
+        "torch.float31 is not a value in a plan; did you mean float32?", plan("y = x.to(torch.float31)  # <-\nreturn y")
+    ),
     Bad("there is no prepare(self)", plan("return self.prepared.w  # <-")),
-    Bad("prepare returns no v",
-        plan("return self.prepared.v  # <-") + "def prepare(self):\n    return {'w': self.w}\n"),
+    Bad(
+        "prepare returns no v", plan("return self.prepared.v  # <-") + "def prepare(self):\n    return {'w': self.w}\n"
+    ),
     Bad("bytes literal", plan("y = b'a'  # <-\nreturn x")),
 ]
 

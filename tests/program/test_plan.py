@@ -300,3 +300,28 @@ def test_op_trace_alone() -> None:
     with OpTrace() as seen:
         torch.cat([torch.zeros(2), torch.ones(3)])
     assert [len(op["in"]) for op in seen.ops if op["op"] == "aten.cat.default"] == [2]
+
+
+def test_an_empty_grid_launches_nothing() -> None:
+    text = """
+def forward(self, x):
+    y = torch.empty_like(x)
+    relu[cdiv(x.shape[0], 64), 64](x, y, x.shape[0])
+    return y
+"""
+    plan, launcher = plan_of(text, nn.Module())
+    assert plan.forward(torch.zeros(0)).shape == (0,) and launcher.launches == []
+    plan.forward(torch.zeros(3))
+    assert [launch[0] for launch in launcher.launches] == ["relu"]
+
+
+def test_a_trace_names_the_calls_that_the_plan_makes() -> None:
+    text = HIP + """
+def forward(self, x):
+    y = torch.nn.functional.silu(x).t()
+    return torch.matmul(y, x)
+"""
+    table = state_of(nn.Module())
+    found = trace(parse(text), {}, tree_from_torch(table), [torch.zeros(4, 5)])
+    assert [call["name"] for call in found["calls"]] == ["silu", "t", "matmul"]
+    assert [op["op"] for op in found["calls"][2]["ops"]] == ["aten.mm.default"]

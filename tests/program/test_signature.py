@@ -10,7 +10,7 @@ from hipwright.errors import ProgramError
 from hipwright.program.signature import SCALARS, VECTORS, Param, blank, canonical, parse_signatures
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True).map(lambda s: "v_" + s)
-SPACE = st.sampled_from([" ", "  ", "\n", "\t", " /* , ( float* */ ", " // ) { \"C\"\n"])
+SPACE = st.sampled_from([" ", "  ", "\n", "\t", " /* , ( float* */ ", ' // ) { "C"\n'])
 SPELLINGS = st.sampled_from([*SCALARS, "unsigned", "long int", "long unsigned int", "short int", "std::int64_t"])
 
 
@@ -41,7 +41,7 @@ def test_what_is_written_is_what_is_read(params: list[tuple[str, Param]], gap: s
     assert found.line == 10 + source[: source.index("__global__")].count("\n")
 
 
-@given(st.text(alphabet='ab/*"\'\\\n(){}R_,;<>#', max_size=60))
+@given(st.text(alphabet="ab/*\"'\\\n(){}R_,;<>#", max_size=60))
 def test_blanking_keeps_length_and_lines(text: str) -> None:
     out = blank(text)
     assert len(out) == len(text)

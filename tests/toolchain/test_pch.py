@@ -16,8 +16,8 @@ KERNEL = 'extern "C" __global__ void k(float* x) { x[threadIdx.x] = tanhf(x[thre
     ("source", "headers"),
     [
         ("#include <hip/hip_runtime.h>\nint x;", ("hip/hip_runtime.h",)),
-        ("// why\n/* a\n b */ #include <hip/hip_fp16.h> \n\n#include <hip/hip_bf16.h>\n#define A 1\n#include <hip/hip_runtime.h>\n",
-         ("hip/hip_fp16.h", "hip/hip_bf16.h")),
+        ("// why\n/* a\n b */ #include <hip/hip_fp16.h> \n\n#include <hip/hip_bf16.h>\n#define A 1\n"
+         "#include <hip/hip_runtime.h>\n", ("hip/hip_fp16.h", "hip/hip_bf16.h")),
         ("#define HALF float\n#include <hip/hip_runtime.h>\n", ()),
         ("#include <cmath>\n#include <hip/hip_runtime.h>\n", ()),
         ('#include "hip/hip_runtime.h"\n', ()),
@@ -38,11 +38,11 @@ def test_the_code_is_the_same_as_without(tmp_path: Path) -> None:
     assert codes[0] == codes[1]
 
 
-@pytest.mark.parametrize("name", ["T", "N", "x", "value", "distance"])
+@pytest.mark.parametrize("name", ["T", "N", "BLOCK"])
 def test_a_knob_may_be_called_like_a_name_in_our_headers(tmp_path: Path, name: str) -> None:
     source = "#include <hip/hip_runtime.h>\n" + KERNEL.replace("{name}", "K_SCALE")
     built = amdgpu.build(source, "gfx942", {name: 4, "K_SCALE": 3}, cache=BuildCache(tmp_path))
-    assert built.ok or name.islower(), built.log  # knobs begin with a capital (docs/program.md)
+    assert built.ok, built.log
 
 
 def test_lines_of_errors_stay_those_of_the_source(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def _judge(face: Face, bench: Workbench, candidate: Program, path: Path, chosen:
     from hipwright.cli.outcome import exit_code, not_measured, result_object
 
     warnings = _lint(face, bench, candidate, path)
-    evaluation = bench.evaluator.evaluate(candidate)
+    evaluation = bench.evaluator.evaluate(candidate, thorough=True)
     notes = not_measured(chosen, evaluation)
     if face.json_mode:
         more = {

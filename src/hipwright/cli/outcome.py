@@ -18,7 +18,7 @@ def result_object(evaluation: Evaluation | None, targets: Sequence[str], **more:
     if evaluation is None:
         none = {"build": None, "verdict": None, "estimate": None, "timing": None}
         empty = {name: {**none, "why_none": dict.fromkeys(none, "no program was evaluated")} for name in targets}
-        base: dict[str, Any] = {"status": "unscorable", "fault": None, "coverage": 0.0, "own_time": None, "library": []}
+        base: dict[str, Any] = {"status": "unscorable", "fault": None, "coverage": 0.0, "own_time": None, "library": {}}
         return {**base, "targets": empty, **more}
     return {
         "status": evaluation.status,
@@ -28,7 +28,7 @@ def result_object(evaluation: Evaluation | None, targets: Sequence[str], **more:
         "own_time": evaluation.own_time,
         "score": evaluation.score,
         "score_kind": evaluation.score_kind,
-        "library": library_calls(evaluation),
+        "library": evaluation.library,
         "targets": {name: target_object(evaluation.targets.get(name)) for name in targets},
         "environment": evaluation.environment,
         **more,
@@ -50,15 +50,6 @@ def target_object(result: TargetResult | None) -> dict[str, Any]:
 
 def _build(build: Build | None) -> dict[str, Any] | None:
     return None if build is None else {**build.to_dict(), "log": build.log[:LOG_LIMIT]}
-
-
-def library_calls(evaluation: Evaluation) -> list[str]:
-    """Library operators that the program's plan still calls, once each, in order; [] where nothing was traced."""
-    for result in evaluation.targets.values():
-        if result.estimate is not None:
-            names = [str(row["name"]) for row in result.estimate.detail if row.get("kind") == "library"]
-            return list(dict.fromkeys(names))
-    return []
 
 
 def not_measured(targets: Sequence[str], evaluation: Evaluation | None) -> list[str]:

@@ -132,7 +132,7 @@ def _confirmation(bench: Workbench, progress: Progress) -> Callable[[Program], E
 
     def confirm(program: Program) -> Evaluation:
         progress("stage", {"text": f"verifying {program.key[:8]} once more, on fresh secret inputs"})
-        return bench.evaluator.evaluate(program, Oracle(bench.handle, seed=None))
+        return bench.evaluator.evaluate(program, Oracle(bench.handle, seed=None), thorough=True)
 
     return confirm
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import exp, log
@@ -17,7 +17,7 @@ from typing import Any
 import hipwright
 from hipwright.errors import BadInput, HipwrightError, InfrastructureError, ProgramError
 from hipwright.evaluate.features import features
-from hipwright.measure.cost import coverage, tensor_bytes
+from hipwright.measure.cost import OpCall, coverage, tensor_bytes, total_seconds
 from hipwright.measure.estimate import estimate
 from hipwright.program import Parsed, parse
 from hipwright.records import Build, Estimate, Evaluation, Program, Status, TargetResult, Verdict, content_key
@@ -75,11 +75,14 @@ class Evaluator:
         """The wave sizes that the CPU must prove: those of the AMD targets, widest first; 64 without any."""
         return tuple(sorted({TARGETS[name].wave for name in self.amd} or {64}, reverse=True))
 
-    def evaluate(self, program: Program, oracle: Oracle | None = None) -> Evaluation:
-        """Run every stage; a fault of the candidate or the machine comes back inside the Evaluation."""
+    def evaluate(self, program: Program, oracle: Oracle | None = None, *, thorough: bool = False) -> Evaluation:
+        """Run every stage; a fault of the candidate or the machine comes back inside the Evaluation.
+
+        oracle: other inputs than the evaluator's own. thorough: also say whether the other wave size would pass.
+        """
         start = time.perf_counter()
         try:
-            result = self._evaluate(program, oracle or self.oracle)
+            result = self._evaluate(program, oracle or self.oracle, thorough)
         except HipwrightError as error:
             result = self._rejected(program, error.verdict())
         return _with_seconds(result, time.perf_counter() - start)
@@ -91,10 +94,10 @@ class Evaluator:
 
     # ---------------------------------------------------------------- stages
 
-    def _evaluate(self, program: Program, oracle: Oracle) -> Evaluation:
+    def _evaluate(self, program: Program, oracle: Oracle, thorough: bool) -> Evaluation:
         parsed = parse(program.text)
         defines = knob_values(parsed, program.knobs)
-        amd, cpu_builds = self._build(parsed, defines)
+        amd, cpu_builds = self._build(parsed, defines, {*self.waves, 32, 64} if thorough else {*self.waves})
         failed = next((b for b in (*amd.values(), *cpu_builds.values()) if not b.ok), None)
         if failed is not None:
             return self._rejected(program, _build_verdict(failed), amd, cpu_builds)
@@ -114,8 +117,8 @@ class Evaluator:
             return self._rejected(program, verdict, amd, cpu_builds)
         return self._finish(program, parsed, defines, amd, cpu_builds, verdict)
 
-    def _build(self, parsed: Parsed, defines: Mapping[str, int]) -> tuple[dict[str, Build], CpuBuilds]:
-        """All compilations at once; two run at a time on two cores."""
+    def _build(self, parsed: Parsed, defines: Mapping[str, int], waves: Set[int]) -> tuple[dict[str, Build], CpuBuilds]:
+        """All compilations at once; two run at a time on two cores. A wave nobody asked for is only built checked."""
         with ThreadPoolExecutor(max_workers=2) as pool:
             amd = {
                 name: pool.submit(amdgpu.build, parsed.hip, name, defines, cache=self.cache, unsafe=self.unsafe)
@@ -123,7 +126,7 @@ class Evaluator:
             }
             host = {}
             if "cpu" in self.targets:
-                kinds = [(wave, checked) for wave in sorted({*self.waves, 32, 64}) for checked in (True, False)]
+                kinds = [(wave, checked) for wave in sorted(waves) for checked in (True, False)]
                 kinds = [kind for kind in kinds if kind[0] in self.waves or kind[1]]
                 host = {
                     (wave, checked): pool.submit(
@@ -161,6 +164,7 @@ class Evaluator:
             status="pass",
             targets=self._targets(amd, cpu_builds, verdict, estimates),
             coverage=round(share, 4),
+            library=library_shares(trace["calls"], self._reference_calls),
             score=round(score, 4) if score is not None else None,
             score_kind="estimate" if score is not None else "none",
             features=features(list(amd.values()), trace["launches"], estimates.values()),
@@ -231,6 +235,16 @@ def knob_values(parsed: Parsed, chosen: Mapping[str, int]) -> dict[str, int]:
         if value not in knob.choices:
             raise ProgramError(f"knob {name}={value} is not among its choices {list(knob.choices)}", line=knob.line)
     return {name: int(chosen.get(name, knob.default)) for name, knob in parsed.knobs.items()}
+
+
+def library_shares(calls: Sequence[Mapping[str, Any]], reference: Sequence[OpCall]) -> dict[str, float]:
+    """{operator the plan calls: its modelled cost / the reference's}, views and allocations left out."""
+    whole = total_seconds(reference)
+    shares: dict[str, float] = {}
+    for call in calls:
+        if (cost := total_seconds(call["ops"])) > 0.0 and whole > 0.0:
+            shares[call["name"]] = shares.get(call["name"], 0.0) + cost / whole
+    return {name: round(share, 4) for name, share in shares.items()}
 
 
 def environment() -> str:

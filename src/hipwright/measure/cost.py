@@ -22,12 +22,13 @@ ITEM_BYTES = {
 }  # fmt: skip
 
 # Operators that move and compute nothing: views, and allocations whose contents are undefined.
-FREE = frozenset(
+_FREE_NAMES = (
     "alias as_strided broadcast_to chunk detach diagonal empty empty_like empty_strided expand expand_as flatten "
     "lift_fresh movedim narrow new_empty new_empty_strided permute reshape select slice split split_with_sizes squeeze "
     "sym_size sym_stride sym_numel t transpose unbind unflatten unfold unsafe_split unsqueeze view view_as "
-    "_reshape_alias _unsafe_view is_same_size size stride numel dim swapaxes swapdims adjoint mT".split()
+    "_reshape_alias _unsafe_view is_same_size size stride numel dim swapaxes swapdims adjoint mT"
 )
+FREE = frozenset(_FREE_NAMES.split())
 
 Spec = Mapping[str, Any]
 OpCall = Mapping[str, Any]

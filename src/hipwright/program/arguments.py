@@ -43,7 +43,7 @@ def refuse(message: str) -> CandidateError:
 
 
 def make_launch(signature: Signature, launcher: Launcher) -> Callable[..., None]:
-    """f(grid, block, lds_bytes, *args) that checks every argument and launches."""
+    """f(grid, block, lds_bytes, *args) that checks every argument and launches; an empty grid launches nothing."""
     name, run = signature.name, launcher.launch
     casts = tuple(_pointer(name, p) if p.pointer else _scalar(name, p) for p in signature.params)
 
@@ -51,7 +51,9 @@ def make_launch(signature: Signature, launcher: Launcher) -> Callable[..., None]
         if type(lds_bytes) is not int or lds_bytes < 0:
             raise refuse(f"{name}: lds_bytes is {lds_bytes!r}, not a non-negative integer")
         values = [cast(value) for cast, value in zip(casts, args, strict=True)]
-        run(name, _dim3(name, "grid", grid), _dim3(name, "block", block), lds_bytes, values)
+        blocks, threads = _dim3(name, "grid", grid), _dim3(name, "block", block)
+        if 0 not in blocks:
+            run(name, blocks, threads, lds_bytes, values)
 
     return launch
 

@@ -194,6 +194,7 @@ extern "C" int hipwright_launch_{kernel.name}({_LAUNCH_PARAMS});
 void launch_{kernel.name}({arguments}) {{
     unsigned int dims[6];
     hw_dims(dims, grid, block);
+    if (dims[0] == 0 || dims[1] == 0 || dims[2] == 0) return;
 {body}
     void* args[] = {{{listed}}};
     auto bytes = hw_integer<uint32_t>("lds", lds);

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hipwright.program.arguments import Argument, Dim3
@@ -55,10 +56,31 @@ class OpTrace(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch i
         return out
 
 
+class CallTrace(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
+    """Names the calls that a plan itself makes, and the operators each is dispatched as.
+
+    calls: [{"name": "lstm", "ops": [...]}] for those that dispatch anything; one call may become many operators.
+    """
+
+    def __init__(self, ops: OpTrace) -> None:
+        super().__init__()
+        self.calls: list[dict[str, Any]] = []
+        self._ops = ops
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the call and note what it was dispatched as."""
+        before = len(self._ops.ops)
+        out = func(*args, **(kwargs or {}))
+        ops = [op for op in self._ops.ops[before:] if not _is_poison(op)]
+        if ops:
+            self.calls.append({"name": getattr(func, "__name__", str(func)).partition(".")[0], "ops": ops})
+        return out
+
+
 def trace(
     parsed: Parsed, knobs: Mapping[str, int], table: Tree, inputs: Sequence[Any], meta: bool = True
 ) -> dict[str, Any]:
-    """Run the plan with kernels replaced by no-ops; returns {"ops", "launches", "prepare": {"ops", "launches"}}.
+    """Run the plan with kernels replaced by no-ops; {"ops", "calls", "launches", "prepare": {"ops", "launches"}}.
 
     meta=True runs on meta tensors: shapes only, no data, no cost. Operators in `prepare` are kept apart. Allocations
     are listed among "ops" only as the operators they are made of. Raises what `lower` and `Plan.forward` raise.
@@ -71,10 +93,11 @@ def trace(
         with OpTrace() as before:
             plan.prepare()
         prepare_launches, launcher.launches = launcher.launches, []
-        with OpTrace() as during:
+        with OpTrace() as during, CallTrace(during) as outer:
             plan.forward(*given)
     return {
         "ops": [op for op in during.ops if not _is_poison(op)],
+        "calls": outer.calls,
         "launches": launcher.launches,
         "prepare": {"ops": [op for op in before.ops if not _is_poison(op)], "launches": prepare_launches},
     }
