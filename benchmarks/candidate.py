@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import statistics
 import tempfile
 import time
@@ -17,22 +18,34 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from hipwright.cli.session import open_session
+from hipwright.cli.session import workbench
+from hipwright.engine.graph import Graph
+from hipwright.engine.write import space, write
+from hipwright.events import silent
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-DEFAULT = ["rmsnorm_swiglu", "bias_gelu", "layernorm_residual", "softmax_temperature_mask", "mlp_gelu"]
+DEFAULT = ["rmsnorm_swiglu", "bias_gelu", "layernorm_residual", "softmax_temperature_mask", "mlp_gelu", "small_cnn"]
+TARGETS = ("gfx942", "gfx950", "cpu")
 
 
 def candidate_seconds(task: Path, count: int) -> list[float]:
-    """Seconds of each of `count` evaluations after one that warms the workers."""
-    with open_session(task, targets=("gfx942", "gfx950", "cpu"), seed=1) as session:
-        sources = session.source()
-        seconds = []
-        for program in sources.sample(count + 1, seed=3):
+    """Seconds of each of `count` evaluations of different programs, after one that prepares the task's cases."""
+    seconds = []
+    with workbench(task, TARGETS, seed=1, unsafe=False, listener=silent) as bench:
+        graph = Graph.from_dict(bench.handle.capture("given"))
+        choices, rng, seen = space(graph), random.Random(3), set()
+        drawn = ({key: rng.choice(choice.options) for key, choice in choices.items()} for _ in range(50 * count))
+        for settings in drawn:
+            program = write(graph, settings)
+            if program.key in seen:
+                continue
+            seen.add(program.key)
             start = time.perf_counter()
-            result = session.evaluator.evaluate(program)
+            result = bench.evaluator.evaluate(program)
             seconds.append(time.perf_counter() - start)
             assert result.passed, result.message
+            if len(seconds) > count:
+                break
     return seconds[1:]
 
 
