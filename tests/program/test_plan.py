@@ -316,11 +316,14 @@ def forward(self, x):
 
 
 def test_a_trace_names_the_calls_that_the_plan_makes() -> None:
-    text = HIP + """
+    text = (
+        HIP
+        + """
 def forward(self, x):
     y = torch.nn.functional.silu(x).t()
     return torch.matmul(y, x)
 """
+    )
     table = state_of(nn.Module())
     found = trace(parse(text), {}, tree_from_torch(table), [torch.zeros(4, 5)])
     assert [call["name"] for call in found["calls"]] == ["silu", "t", "matmul"]

@@ -27,11 +27,13 @@ from hipwright.sandbox.limits import Limits
 from hipwright.tensors import Tree
 
 START_LIMIT_S = 180.0
+_FIXES = {"torch": "pip install 'hipwright[cpu]', or the torch build for your GPU"}
 STDERR_BYTES = 64 << 10
 _BOOT = (
     "import json, sys; fd, preload, path = json.loads(sys.argv[1]); sys.path[:] += path; "
     "from hipwright.sandbox.child import zygote_main; zygote_main(fd, preload)"
 )
+_PACKAGES = ("site-packages", "dist-packages")
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0",
                 "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # fmt: skip
 
@@ -150,6 +152,11 @@ class Zygote:
         raise WorkerError(f"the {self.name} died: {log[-500:]}" if log else f"the {self.name} died")
 
     def _start(self) -> None:
+        for name in self._preload:
+            if importlib.util.find_spec(name.partition(".")[0]) is None:
+                raise InfrastructureError(
+                    f"the {self.name} needs {name}, which is not installed", hint=_FIXES.get(name, "")
+                )
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._keeper = _Keeper(self._command(theirs.fileno()), theirs.fileno())
@@ -177,7 +184,9 @@ class Zygote:
         argv = [python, "-I", "-S", "-B", "-c", _BOOT, argument]
         if self.unsafe:
             return argv
-        visible = [path for path in paths if path != _source()] + [_source() / "hipwright", *_python_home()]
+        # a checkout shows its package alone; an installed package lies among the others, which are needed too
+        source = _source() if _source().name in _PACKAGES else _source() / "hipwright"
+        visible = [path for path in paths if path != _source()] + [source, *_python_home()]
         return bwrap.command(argv, ro=[*visible, *self._ro], env=_ENVIRONMENT)
 
     def _reap(self, pid: int) -> int | None:
@@ -365,7 +374,7 @@ def _source() -> Path:
 def _import_paths() -> list[Path]:
     """Where a contained Python finds hipwright and the installed packages; never the working directory."""
     paths = [_source()]
-    paths += [Path(entry).absolute() for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
+    paths += [Path(entry).absolute() for entry in sys.path if entry.endswith(_PACKAGES)]
     for name in ("torch", "numpy", "msgspec"):
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin:
