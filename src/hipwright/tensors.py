@@ -1,7 +1,7 @@
 """Host tensors without torch, and the bundle in which processes hand them to each other.
 
-A *tree* is a nesting of tuple, list, dict (string keys), HostTensor, int, float, bool, str and None. On the wire it
-is one JSON header and raw storages: nothing is pickled, so a hostile peer can send wrong numbers but no code.
+A *tree* is a nesting of tuple, list, dict (string keys), HostTensor, TensorSpec, int, float, bool, str and None. On the
+wire it is one JSON header and raw storages: nothing is pickled, so a hostile peer can send wrong numbers but no code.
 """
 
 from __future__ import annotations
@@ -153,6 +153,8 @@ def write_bundle(fd: int, tree: Tree) -> int:
             if slot == len(arrays):
                 arrays.append(node.storage)
             return {"T": [node.dtype, list(node.shape), list(node.stride), node.offset, slot]}
+        if isinstance(node, TensorSpec):
+            return {"S": [node.dtype, list(node.shape), list(node.stride)]}
         if isinstance(node, tuple):
             return {"t": [encode(item) for item in node]}
         if isinstance(node, list):
@@ -204,6 +206,8 @@ def _decode(node: Any, storages: list[npt.NDArray[np.uint8]]) -> Tree:
         tensor = HostTensor(dtype, tuple(map(int, shape)), tuple(map(int, stride)), int(offset), storages[slot])
         _check_extent(tensor)
         return tensor
+    if kind == "S":
+        return _decode_spec(*value)
     if kind == "t":
         return tuple(_decode(item, storages) for item in value)
     if kind == "l":
@@ -211,6 +215,13 @@ def _decode(node: Any, storages: list[npt.NDArray[np.uint8]]) -> Tree:
     if kind == "d":
         return {str(key): _decode(item, storages) for key, item in value}
     return float.fromhex(value) if kind == "f" else value
+
+
+def _decode_spec(dtype: Any, shape: Any, stride: Any) -> TensorSpec:
+    spec = TensorSpec(dtype=dtype, shape=tuple(map(int, shape)), stride=tuple(map(int, stride)))
+    if dtype not in BITS or len(spec.shape) != len(spec.stride) or any(n < 0 for n in (*spec.shape, *spec.stride)):
+        raise ValueError("malformed spec in bundle")
+    return spec
 
 
 def _check_extent(tensor: HostTensor) -> None:

@@ -100,15 +100,25 @@ def test_randomness_is_detected(load, name, random):
     assert run(load(name), "native")[2]["random"] is random
 
 
-def test_trace_lists_the_reference_operators(load):
+def test_the_outline_lists_operators_and_specs(load):
     handle = load("linear_gelu")
-    ops = handle.trace(handle.inputs("given", 0), handle.init_state(0))
-    names = [op["op"] for op in ops]
-    assert "aten.mm.default" in names and "aten.gelu.default" in names
-    product = ops[names.index("aten.mm.default")]
+    outline = handle.outline()
+    names = [op["op"] for op in outline.ops]
+    assert outline.how == "meta" and "aten.mm.default" in names and "aten.gelu.default" in names
+    product = outline.ops[names.index("aten.mm.default")]
     assert product["in"][0]["shape"] == [16, 64] and product["out"][0]["dtype"] == "float32"
-    sorting = load("fixed_float")
-    assert isinstance(sorting.trace(sorting.inputs("given", 0), sorting.init_state(0)), list)
+    inputs, state = handle.inputs("given", 0), handle.init_state(0)
+    assert outline.inputs == [inputs[0].spec]
+    assert outline.state["params"] == {path: tensor.spec for path, tensor in state["params"].items()}
+    assert outline.state["attrs"] == state["attrs"] and outline.state["modules"] == state["modules"]
+    outputs = handle.reference(inputs, state, dtype="native")[0]
+    assert outline.outputs == tuple(tensor.spec for tensor in tensor_leaves(outputs))
+
+
+def test_the_outline_of_a_forward_that_needs_data_is_a_run(load):
+    outline = load("fixed_float").outline()
+    assert outline.how == "run" and outline.workload.name == "given"
+    assert outline.outputs[0].shape == (6, 30)
 
 
 def test_capture_returns_plain_types(load):

@@ -26,6 +26,7 @@ Order = Literal["forward", "reverse", "shuffle"]
 Argument: TypeAlias = torch.Tensor | int | float | bool | None
 LDS_LIMIT = 64 << 10  # bytes a block may use; 160 KiB on gfx950
 MAX_THREADS = 1024
+NULL_REACH = 1 << 32  # an address below this, where nothing of ours lies, comes from a null pointer
 MAX_GRID = (2**31 - 1, 65535, 65535)
 
 _PACK = {
@@ -143,7 +144,8 @@ class CpuLauncher:
         seconds = time.perf_counter() - started
         self._leave_note(kernel, grid, block, running=False)
         if launch.status:
-            raise self._failure(kernel, launch, buffers, params)
+            nulls = [param.name for param, arg in zip(params, args, strict=True) if param.pointer and arg is None]
+            raise self._failure(kernel, launch, buffers, params, nulls)
         self._check_red_zones(kernel, buffers, params)
         for buffer in buffers:
             if buffer.original is not None:
@@ -274,7 +276,12 @@ class CpuLauncher:
                 )  # fmt: skip
 
     def _failure(
-        self, kernel: str, launch: abi.Launch, buffers: list[_Buffer], params: Sequence[Param]
+        self,
+        kernel: str,
+        launch: abi.Launch,
+        buffers: list[_Buffer],
+        params: Sequence[Param],
+        nulls: Sequence[str],
     ) -> CandidateError:
         status = abi.STATUS[launch.status]
         evidence: dict[str, Any] = {"block": list(launch.at.block), "thread": list(launch.at.thread)}
@@ -283,7 +290,9 @@ class CpuLauncher:
             evidence["line"] = launch.at.line
         if launch.status in (1, 4) or launch.address:
             evidence |= {"kind": abi.KINDS[launch.at.access], "address": hex(launch.address)}
-            evidence |= self._place(launch, buffers, params)
+            near_null = bool(nulls) and launch.address < NULL_REACH
+            place = {"null": list(nulls)} if near_null else self._place(launch, buffers, params)
+            evidence |= place
             if launch.bytes:
                 evidence["bytes"] = launch.bytes
         if launch.status == 4 or launch.other.line:
@@ -329,7 +338,9 @@ def _party(party: abi.Party, *, with_access: bool) -> dict[str, Any]:
 def _told(evidence: Mapping[str, Any]) -> str:
     """The evidence in words, for the message."""
     words = [f"block {tuple(evidence['block'])} thread {tuple(evidence['thread'])}"]
-    if "argument" in evidence:
+    if "null" in evidence:
+        words.append(f"{evidence['kind']} through a null pointer argument ({' or '.join(evidence['null'])})")
+    elif "argument" in evidence:
         words.append(f"{evidence['kind']} of {evidence['argument']}[{evidence['element']}]")
     elif "buffer" in evidence:
         words.append(f"{evidence['kind']} of {evidence['buffer']} memory")

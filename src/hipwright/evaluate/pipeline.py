@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from math import exp, log
 from typing import Any
 
+from msgspec.structs import replace
+
 import hipwright
 from hipwright.errors import BadInput, HipwrightError, InfrastructureError, ProgramError
 from hipwright.evaluate.features import features
@@ -22,12 +24,11 @@ from hipwright.measure.estimate import estimate
 from hipwright.program import Parsed, parse
 from hipwright.records import Build, Estimate, Evaluation, Program, Status, TargetResult, Verdict, content_key
 from hipwright.sandbox import Limits, Zygote
-from hipwright.task import TaskHandle
-from hipwright.tensors import tensor_leaves
+from hipwright.task import Outline, TaskHandle
 from hipwright.toolchain import amdgpu, cpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.targets import TARGETS
-from hipwright.verify import WORKER, Oracle, verify_cpu
+from hipwright.verify import WORKER, Oracle, checked_trace, verify_cpu
 from hipwright.verify.static import Warning as LintWarning
 from hipwright.verify.static import lint
 
@@ -58,7 +59,7 @@ class Evaluator:
         if unknown:
             known = ", ".join([*TARGETS, "cpu"])
             raise BadInput(f"unknown target {unknown[0]!r}", hint=f"this build knows {known}")
-        self._reference_calls: list[dict[str, Any]] | None = None
+        self._outlined: Outline | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -146,11 +147,11 @@ class Evaluator:
         verdict: Verdict | None,
     ) -> Evaluation:
         trace = self._trace(parsed, program)
-        if self._reference_calls is None:
-            self._reference_calls = self.handle.trace(*self.oracle.example())
-        share = coverage(trace["ops"], self._reference_calls)
-        if verdict is not None and verdict.checks.get("noop_right"):
-            share = 0.0
+        reference = self._outline().ops
+        share = coverage(trace["ops"], reference)
+        if verdict is not None:
+            share = 0.0 if verdict.checks.get("noop_right") else share
+            verdict = replace(verdict, checks={**verdict.checks, "traced_shapes": self._traced_shapes()})
         traffic = (verdict.checks.get("traffic") if verdict else None) or {}
         floor = self._floor_bytes()
         estimates = {
@@ -164,27 +165,35 @@ class Evaluator:
             status="pass",
             targets=self._targets(amd, cpu_builds, verdict, estimates),
             coverage=round(share, 4),
-            library=library_shares(trace["calls"], self._reference_calls),
+            library=library_shares(trace["calls"], reference),
             score=round(score, 4) if score is not None else None,
             score_kind="estimate" if score is not None else "none",
             features=features(list(amd.values()), trace["launches"], estimates.values()),
             environment=environment(),
         )
 
+    def _outline(self) -> Outline:
+        """What the reference does at the task's own shapes, without data."""
+        if self._outlined is None:
+            self._outlined = self.handle.outline(self.handle.task.workloads[0].name)
+        return self._outlined
+
     def _trace(self, parsed: Parsed, program: Program) -> dict[str, Any]:
-        """Library calls and launches at the task's own shapes, on tensors without data."""
-        inputs, state = self.oracle.example()
+        """Library calls and launches at the shapes of the reference's own trace, on tensors without data."""
+        outline = self._outline()
         init = {"text": program.text, "knobs": program.knobs, "mode": "trace"}
-        with self.candidates.session(WORKER, init, state, limits=self.limits) as session:
-            header, _ = session.call("trace", {"meta": True}, inputs, timeout_s=self.limits.wall_s)
-        return header
+        with self.candidates.session(WORKER, init, outline.state, limits=self.limits) as session:
+            header, _ = session.call("trace", {"meta": True}, outline.inputs, timeout_s=self.limits.wall_s)
+        return checked_trace(header)
+
+    def _traced_shapes(self) -> dict[str, list[str]]:
+        """{workload: input shapes} that coverage and the estimate are for."""
+        workload = self._outline().workload
+        return {workload.name: [f"{spec.dtype}{list(spec.shape)}" for spec in workload.specs]}
 
     def _floor_bytes(self) -> float:
-        """Bytes the task itself must move at its own shapes: inputs, parameters and outputs once each."""
-        inputs, state = self.oracle.example()
-        outputs = self.oracle.example_outputs()
-        specs = [t.spec.to_dict() for t in tensor_leaves((inputs, state["params"], state["buffers"], outputs))]
-        return float(sum(map(tensor_bytes, specs)))
+        """Bytes the task itself must move at the traced shapes: inputs, parameters and outputs once each."""
+        return float(sum(tensor_bytes(spec.to_dict()) for spec in self._outline().specs()))
 
     # ---------------------------------------------------------------- records
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from hipwright.program.language import did_you_mean
+from hipwright.records import TensorSpec
 from hipwright.tensors import HostTensor, Tree
 
 
@@ -116,11 +117,20 @@ def _frozen(value: Any) -> Any:
 
 
 def to_device(tree: Tree, device: str) -> Any:
-    """The same nesting with torch tensors on `device`; on "meta" nothing is copied. Shared storages stay shared."""
+    """The same nesting with torch tensors on `device`; on "meta" nothing is copied, and a TensorSpec is enough.
+
+    Shared storages stay shared.
+    """
     if isinstance(tree, (tuple, list)):
         return type(tree)(to_device(item, device) for item in tree)
     if isinstance(tree, dict):
         return {key: to_device(item, device) for key, item in tree.items()}
+    if isinstance(tree, TensorSpec):
+        from hipwright.torchio import DTYPES
+
+        if device != "meta":
+            raise TypeError("a tensor's spec has no data to put on a device")
+        return torch.empty_strided(tree.shape, tree.stride, dtype=DTYPES[tree.dtype], device="meta")
     if isinstance(tree, HostTensor):
         from hipwright.torchio import DTYPES, to_torch
 

@@ -5,14 +5,38 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from hipwright.errors import BadInput, TaskError
-from hipwright.records import Task, TolerancePolicy, Workload
+from hipwright.records import Task, TensorSpec, TolerancePolicy, Workload
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
-from hipwright.tensors import HostTensor, Tree
+from hipwright.tensors import HostTensor, Tree, leaves
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What the reference does, without data.
+
+    workload: whose shapes were traced; not the one asked for where forward looks at values and is too large to run.
+    how: "meta" or "fake" (shapes alone), "run" (on values). ops: as hipwright.program.trace.OpTrace records them.
+    inputs, state: the arguments and the state table with TensorSpecs for tensors. outputs: a spec for each leaf.
+    """
+
+    workload: Workload
+    how: str
+    ops: list[dict[str, Any]]
+    inputs: Tree
+    state: Tree
+    outputs: tuple[TensorSpec, ...]
+
+    def specs(self) -> list[TensorSpec]:
+        """Inputs, parameters, buffers and outputs."""
+        found = leaves((self.inputs, self.state["params"], self.state["buffers"]))
+        return [*(leaf for leaf in found if isinstance(leaf, TensorSpec)), *self.outputs]
+
 
 _SERVICE = "hipwright.task.host:TaskHost"
 _LIMITS = Limits(wall_s=120.0, memory_mb=16384)
@@ -58,7 +82,9 @@ class TaskHandle:
         self._session: Session | None = None
         self._lock = threading.RLock()
         try:
-            found = self._ask("describe")[0]["workloads"]
+            told = self._ask("describe")[0]
+            found = told["workloads"]
+            self._operations: dict[str, float | None] = told["operations"]
             with contextlib.suppress(TaskError):  # too slow to try other shapes on
                 found = found + self._ask("derived")[0]["workloads"]
         except BaseException:
@@ -122,10 +148,18 @@ class TaskHandle:
         graph: dict[str, Any] = self._ask("capture", {"workload": self._workloads[workload].to_dict()})[1]
         return graph
 
-    def trace(self, inputs: Tree, state: Tree) -> list[dict[str, Any]]:
-        """The operators that the reference calls, as hipwright.program.trace.OpTrace records them."""
-        ops: list[dict[str, Any]] = self._ask("trace", {}, [inputs, state])[1]
-        return ops
+    def outline(self, workload: str = "given") -> Outline:
+        """The reference's operators and specs at a workload's shapes, without data and in next to no time.
+
+        Raises TaskError where it neither runs on shapes alone nor has shapes small enough to run for real.
+        """
+        told, (inputs, state) = self._ask("outline", {"workload": self._workloads[workload].to_dict()})
+        outputs = tuple(map(TensorSpec.from_dict, told["outputs"]))
+        return Outline(Workload.from_dict(told["workload"]), told["how"], told["ops"], inputs, state, outputs)
+
+    def operations(self, workload: str) -> float:
+        """Arithmetic operations of the products and convolutions in one forward; 0 where that is not known."""
+        return self._operations.get(workload) or 0.0
 
     # ---------------------------------------------------------------- the host
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-from collections.abc import Callable
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,14 +17,18 @@ from hipwright.records import TensorSpec, Workload
 from hipwright.sandbox import crash_page, lockdown
 from hipwright.task import draw, sizes
 from hipwright.task import state as states
+from hipwright.task.ghost import HOW, Ghost, without_data
 from hipwright.task.load import SUPPORTED, TaskFile
 from hipwright.task.reference import Reference, map_torch, named_leaves
 from hipwright.tensors import Tree
-from hipwright.torchio import tree_from_torch, tree_to_torch
+from hipwright.torchio import tree_from_torch
 
-_META_FROM = 1 << 24  # elements of inputs and parameters from which loading checks shapes only
+# what may run for real where running on shapes alone would do, or was not possible
+_REAL_ELEMENTS = 1 << 24  # of inputs and parameters
+_REAL_OPERATIONS = 1 << 33  # of products and convolutions: a fraction of a second
 _COSTLY = 1 << 22  # elements of inputs from which other shapes are drawn as such, not cut out
 _PROBE_ELEMENTS = 1 << 20  # elements up to which a probe may run for real
+_SMALL = 1 << 16  # elements of a workload that stands for one too large to run
 
 
 class TaskHost:
@@ -38,27 +43,31 @@ class TaskHost:
         self.file = TaskFile(init["name"], init["source"])
         _phase("Model(...)")
         self.reference = Reference(self.file)
-        self._model = self.reference.model()
+        self._parameters = sum(tensor.numel() for _, tensor in states.parameters(self.reference.model()))
+        self.ghost = Ghost(init["name"], init["source"])
         self._first: list[Any] | None = None  # the first workload's inputs without their data
         self._space: sizes.Space | None = None
 
     # ---------------------------------------------------------------- workloads
 
     def describe(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
-        """The file's own workloads, each run once; {"workloads": [record as a dict, ...]}."""
+        """The file's own workloads, each run once, on shapes alone where it is costly.
+
+        {"workloads": [record as a dict, ...], "operations": {name: of its products, or None where unknown}}.
+        """
         own = [Workload(name="given")] if self.file.given else []
         own += [Workload(name=f"group{i}", origin="group", index=i) for i in range(self.file.groups)]
         if not own:
             raise TaskError(f"{self.file.name}: get_input_groups() is empty")
-        described = []
+        described, operations = [], {}
         for workload in own:
-            inputs = self._draw(workload, 0)
+            inputs = self._sketch(workload)
             if workload.name == own[0].name:
-                self._first = map_torch(inputs, _without_data)
+                self._first = map_torch(inputs, without_data)
             specs = tuple(_spec(tensor) for _, tensor in named_leaves("inputs", inputs))
-            self._check(inputs)
+            operations[workload.name] = self._check(inputs)
             described.append(Workload(name=workload.name, origin=workload.origin, index=workload.index, specs=specs))
-        return {"workloads": [workload.to_dict() for workload in described]}, None
+        return {"workloads": [workload.to_dict() for workload in described], "operations": operations}, None
 
     def derived(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
         """Other shapes of the first workload that the reference accepts; {"workloads": [...]}."""
@@ -89,12 +98,31 @@ class TaskHost:
         specs = tuple(_spec(tensor) for _, tensor in named_leaves("inputs", inputs))
         return Workload(name=workload.name, origin="derived", shapes=shapes, specs=specs)
 
+    def _sketch(self, workload: Workload) -> list[Any]:
+        """A workload's arguments, without their data where those are many or nobody can afford to look."""
+        _phase("get_inputs()")
+        with contextlib.suppress(TaskError):  # a file that looks at what it drew
+            sketch = self._shapes_of(workload)
+            if _count(sketch) >= _REAL_ELEMENTS:
+                return sketch
+        return self._draw(workload, 0)
+
+    def _shapes_of(self, workload: Workload) -> list[Any]:
+        """The arguments without data. Raises TaskError where the file needs data to make them."""
+        if workload.shapes is None:
+            return self.ghost.inputs(0, self._group(workload))
+        leaves = iter(workload.shapes)
+        return map_torch(self._given(), lambda t: _reshaped(t, next(leaves)))  # type: ignore[no-any-return]
+
+    def _group(self, workload: Workload) -> int | None:
+        return workload.index if workload.origin == "group" or not self.file.given else None
+
     def _draw(self, workload: Workload, seed: int) -> list[Any]:
         _phase("get_inputs()")
-        group = workload.index if workload.origin == "group" or not self.file.given else None
+        group = self._group(workload)
         if workload.shapes is None:
             return self.file.inputs(seed, group)
-        if sum(tensor.numel() for _, tensor in named_leaves("inputs", self._given())) >= _COSTLY:
+        if _count(self._given()) >= _COSTLY:
             with contextlib.suppress(TaskError), draw.Resized(_shapes(self._given()), workload.shapes):
                 inputs = self.file.inputs(seed, group)
                 if _shapes(inputs) == workload.shapes:
@@ -104,30 +132,40 @@ class TaskHost:
     def _given(self) -> list[Any]:
         """The first workload's inputs without data."""
         if self._first is None:
-            self._first = map_torch(self._draw(Workload(name="given"), 0), _without_data)
+            self._first = map_torch(self._sketch(Workload(name="given")), without_data)
         assert self._first is not None
         return self._first
 
     def _shape_space(self) -> sizes.Space:
+        """Which sizes are free: those that tensors without data accept and, of these, a part that values accept.
+
+        Class indices bound the classes, which no shape tells; then the batch alone varies.
+        """
         if self._space is None:
-            self._space = sizes.Space(_shapes(self._given()), _Probe(self, self._given()))
+            whole = sizes.Space(_shapes(self._given()), _Probe(self, self._given()))
+            self._space = next((space for space in whole.parts() if self._holds(space)), whole)
         return self._space
 
-    def _check(self, inputs: list[Any]) -> None:
-        """Run forward once (on shapes alone where it is costly), and see that its outputs can be compared."""
+    def _holds(self, space: sizes.Space) -> bool:
+        shapes = space.smallest(_SMALL)
+        return shapes is not None and self._workload(shapes) is not None
+
+    def _check(self, inputs: list[Any]) -> float | None:
+        """See forward's outputs once, and that they can be compared; its operations, None where unknown."""
         try:
-            tree_from_torch(map_torch(inputs, lambda t: t.new_empty(0)))
+            tree_from_torch(map_torch(inputs, lambda t: torch.empty(0, dtype=t.dtype)))
         except TypeError as error:
             raise TaskError(
                 f"{self.file.name}: an input is not supported: {error}", hint=f"supported: {SUPPORTED}"
             ) from None
-        tensors = [tensor for _, tensor in named_leaves("inputs", inputs)] + list(self._model.parameters())
-        outputs = None
-        if sum(tensor.numel() for tensor in tensors) >= _META_FROM:
-            with contextlib.suppress(TaskError):
-                outputs = self.on_meta(inputs)
-        if outputs is None:
+        _phase("forward")
+        operations, outputs = None, None
+        with contextlib.suppress(TaskError):
+            operations, outputs = self.ghost.operations(inputs)
+        if self._affordable(inputs, operations):
             outputs = self._forward(inputs)
+        elif outputs is None:
+            outputs = self._costly_outputs(inputs)
         leaves = map_torch(_plain(outputs), lambda t: torch.empty(0, dtype=t.dtype))
         try:
             tree_from_torch(leaves)
@@ -139,28 +177,34 @@ class TaskHost:
             raise TaskError(
                 f"{self.file.name}: forward returns nothing that can be compared", hint=f"return {SUPPORTED}"
             )
+        return operations
+
+    def _affordable(self, inputs: list[Any], operations: float | None) -> bool:
+        """Whether forward may run for real at these shapes."""
+        return _count(inputs) + self._parameters < _REAL_ELEMENTS and (operations or 0.0) < _REAL_OPERATIONS
+
+    def _costly_outputs(self, inputs: list[Any]) -> Any:
+        """Outputs of a forward that needs more than the meta device, and is too costly to run as given."""
+        with contextlib.suppress(TaskError):
+            return self.ghost.outputs(inputs, "fake")
+        smaller = self._stand_in()
+        if smaller is None:
+            raise TaskError(
+                f"{self.file.name}: too large to run here, and forward looks at values, so no shapes tell what it does",
+                hint="give get_input_groups() with a small set of inputs, and no get_inputs()",
+            )
+        return self._forward(self._draw(smaller, 0))
+
+    def _stand_in(self) -> Workload | None:
+        """A small workload of the same kind as the first."""
+        shapes = self._shape_space().smallest(_SMALL)
+        return None if shapes is None else self._workload(shapes)
 
     def _forward(self, inputs: list[Any]) -> Any:
         _phase("forward")
         model = self.reference.model()
         with torch.no_grad():
             return self.file.guarded(lambda: model(*inputs), "forward")
-
-    def on_meta(self, inputs: list[Any]) -> Any:
-        """forward's outputs as tensors without data. Raises TaskError where the model needs data."""
-        return self._meta_call(inputs)()
-
-    def _meta_call(self, inputs: list[Any]) -> Callable[[], Any]:
-        _phase("forward")
-        model = self.reference.model()
-        states.to_meta(model)
-        arguments = map_torch(inputs, _without_data)
-
-        def call() -> Any:
-            with torch.no_grad(), torch.device("meta"):
-                return self.file.guarded(lambda: model(*arguments), "forward")
-
-        return call
 
     # ---------------------------------------------------------------- data
 
@@ -185,56 +229,85 @@ class TaskHost:
         """The engine's graph of the model on a workload."""
         _phase("capturing the graph")
         capture = importlib.import_module("hipwright.engine.capture").capture
-        inputs = self._draw(Workload.from_dict(header["workload"]), 0)
+        workload = Workload.from_dict(header["workload"])
+        inputs = self._sketch(workload)
+        if any(tensor.is_meta for _, tensor in named_leaves("inputs", inputs)):
+            # export looks at no values: memory that nobody touches costs nothing
+            inputs = map_torch(inputs, lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype))
         return {}, self.file.guarded(lambda: capture(self.reference.model(), inputs), "capturing the graph")
 
-    def trace(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
-        """The operators that the reference calls on bundle = [inputs, state]: on shapes alone where that works."""
+    def outline(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
+        """What the reference does at a workload's shapes: {"workload", "how", "ops", "outputs": [spec, ...]}, and
+        [inputs, state table] with specs for tensors. "workload" is another, smaller one where forward needs values."""
         _phase("tracing forward")
-        op_trace = importlib.import_module("hipwright.program.trace").OpTrace
-        inputs = tree_to_torch(bundle[0])
-        try:
-            call = self._meta_call(inputs)  # moving there is not the model's own work
-            with op_trace() as trace:
-                call()
-        except TaskError:
-            model = self.reference.model(bundle[1])
-            with torch.no_grad(), op_trace() as trace:
-                self.file.guarded(lambda: model(*inputs), "forward")
-        return {}, trace.ops
+        workload = Workload.from_dict(header["workload"])
+        problem: TaskError | None = None
+        for how, at, attempt in self._traces(workload):
+            try:
+                inputs = attempt[0]()
+                ops, outputs = attempt[1](inputs)
+            except TaskError as error:
+                problem = error
+                continue
+            told = {"workload": at.to_dict(), "how": how, "ops": ops}
+            told["outputs"] = [_spec(t).to_dict() for _, t in named_leaves("output", outputs)]
+            return told, [map_torch(inputs, _spec), states.build(self.reference.model(), leaf=_spec)]
+        raise problem or TaskError(f"{self.file.name}: too large to run here", hint="give smaller inputs")
+
+    def _traces(self, workload: Workload) -> Iterator[tuple[str, Workload, Any]]:
+        """Ways to see the operators, best first: (how, at which workload, (arguments, run))."""
+        sketch = map_torch(self._sketch(workload), without_data)
+        for how in HOW:
+            yield how, workload, (lambda: sketch, partial(self.ghost.operators, how=how))
+        if self._affordable(sketch, None):
+            yield "run", workload, (lambda: self._draw(workload, 0), self._watched)
+        elif (smaller := self._stand_in()) is not None:
+            yield "run", smaller, (lambda: self._draw(smaller, 0), self._watched)
+
+    def _watched(self, inputs: list[Any]) -> tuple[list[dict[str, Any]], Any]:
+        model = self.reference.model()
+        with torch.no_grad(), importlib.import_module("hipwright.program.trace").OpTrace() as trace:
+            outputs = self.file.guarded(lambda: model(*inputs), "forward")
+        return trace.ops, outputs
 
 
 class _Probe:
-    """Elements of inputs and outputs at other shapes, by a run on meta tensors; by a real one where meta fails."""
+    """Elements of inputs and outputs at other shapes: by a run on shapes alone, or a real one where that fails."""
 
     def __init__(self, host: TaskHost, inputs: list[Any]) -> None:
         self._host = host
         self._inputs = inputs
-        try:
-            self._meta = True
-            self._ranks = self._outputs(_shapes(inputs))[1]
-        except TaskError:
-            self._meta = False
+        self._ranks: list[int] | None = None
+        self._how: str = ""
+        for how in HOW:
+            with contextlib.suppress(TaskError):
+                self._ranks = _ranks(host.ghost.outputs(inputs, how))
+                self._how = how
+                return
+        if host._affordable(inputs, None):
             self._inputs = host._draw(Workload(name="given"), 0)
-            self._ranks = self._outputs(_shapes(inputs))[1]
+            self._ranks = _ranks(host._forward(self._inputs))
 
     def __call__(self, shapes: sizes.Shapes) -> int | None:
-        if not self._meta and sizes.elements(shapes) > _PROBE_ELEMENTS:
+        if not self._how and sizes.elements(shapes) > _PROBE_ELEMENTS:
             return sizes.elements(shapes)
         try:
-            count, ranks = self._outputs(shapes)
+            outputs = self._outputs(shapes)
         except TaskError:
             return None
-        return count + sizes.elements(shapes) if ranks == self._ranks else None
+        ranks = self._ranks = self._ranks or _ranks(outputs)
+        return _count(outputs) + sizes.elements(shapes) if _ranks(outputs) == ranks else None
 
-    def _outputs(self, shapes: sizes.Shapes) -> tuple[int, list[int]]:
-        if self._meta:
+    def _outputs(self, shapes: sizes.Shapes) -> Any:
+        if self._how:
             leaves = iter(shapes)
-            outputs = self._host.on_meta(map_torch(self._inputs, lambda t: _reshaped(t, next(leaves))))
+            inputs = map_torch(self._inputs, lambda t: _reshaped(t, next(leaves)))
+            return self._host.ghost.outputs(inputs, "fake" if self._how == "fake" else "meta")
+        if any(tensor.is_meta for _, tensor in named_leaves("inputs", self._inputs)):
+            inputs = self._host._draw(Workload(name="", origin="derived", shapes=shapes), 0)
         else:
-            outputs = self._host._forward(draw.resize_all(self._inputs, self._inputs, shapes))
-        tensors = [tensor for _, tensor in named_leaves("output", outputs)]
-        return sum(tensor.numel() for tensor in tensors), [tensor.dim() for tensor in tensors]
+            inputs = draw.resize_all(self._inputs, self._inputs, shapes)
+        return self._host._forward(inputs)
 
 
 def _reshaped(tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
@@ -246,8 +319,12 @@ def _shapes(inputs: list[Any]) -> sizes.Shapes:
     return tuple(tuple(tensor.shape) for _, tensor in named_leaves("inputs", inputs))
 
 
-def _without_data(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+def _count(value: Any) -> int:
+    return sum(tensor.numel() for _, tensor in named_leaves("", value))
+
+
+def _ranks(outputs: Any) -> list[int]:
+    return [tensor.dim() for _, tensor in named_leaves("output", outputs)]
 
 
 def _plain(value: Any) -> Any:

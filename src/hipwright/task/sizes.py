@@ -8,6 +8,7 @@ alone where possible, so a question costs no arithmetic.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from math import prod
 
@@ -39,6 +40,28 @@ class Space:
         self._probe = probe
         self._answers: dict[Shapes, int | None] = {}
         self.symbols = tuple(self._free())
+
+    def parts(self) -> Iterator[Space]:
+        """This space, then those in which one symbol keeps its size, then those in which one alone changes."""
+        yield self
+        subsets = [[s for s in self.symbols if s != kept] for kept in self.symbols]
+        subsets += [[symbol] for symbol in self.symbols] if len(self.symbols) > 2 else []
+        for symbols in filter(None, subsets):
+            part = copy(self)  # the answers are shared
+            part.symbols = tuple(symbols)
+            yield part
+
+    def smallest(self, limit: int) -> Shapes | None:
+        """Other shapes than the given ones, under `limit` elements or, where some size keeps them from it, 16 times
+        that. None if there are none."""
+        given = self.cost(self.given)
+        if given is None or not self.symbols:
+            return None
+        for most in (limit, 16 * limit):
+            shapes = self.shrink(min(most, max(given - 1, 1)))
+            if shapes is not None and shapes != self.given:
+                return shapes
+        return None
 
     def cost(self, shapes: Shapes) -> int | None:
         """The probe's answer, remembered; None too when too many questions were asked."""
@@ -114,10 +137,7 @@ class Space:
 
     def derived(self) -> list[Shapes]:
         """Up to four other shapes, cheap ones: odd, an edge of 1 in the first and in the last symbol, skewed."""
-        given = self.cost(self.given)
-        if given is None or not self.symbols:
-            return []
-        small = self.shrink(min(_DERIVED_ELEMENTS, max(given - 1, 1)))
+        small = self.smallest(_DERIVED_ELEMENTS)
         if small is None:
             return []
         sizes = {symbol: small[symbol.places[0][0]][symbol.places[0][1]] for symbol in self.symbols}

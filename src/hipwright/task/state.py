@@ -19,11 +19,15 @@ _LISTS = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict, torch.n
 _UNKNOWN = object()
 
 
-def build(model: torch.nn.Module) -> Tree:
-    """The table of `model`: copies of its tensors (tied ones share a storage), its plain attributes, its modules."""
+def build(model: torch.nn.Module, leaf: Callable[[torch.Tensor], Any] | None = None) -> Tree:
+    """The table of `model`: copies of its tensors (tied ones share a storage), its plain attributes, its modules.
+
+    leaf: what stands for a tensor in place of a copy.
+    """
     seen: dict[int, Any] = {}
-    params = {path: from_torch(tensor, seen) for path, tensor in parameters(model)}
-    held = {path: from_torch(tensor, seen) for path, tensor in buffers(model)}
+    one = leaf or (lambda tensor: from_torch(tensor, seen))
+    params = {path: one(tensor) for path, tensor in parameters(model)}
+    held = {path: one(tensor) for path, tensor in buffers(model)}
     attrs: dict[str, Any] = {}
     modules: dict[str, Any] = {}
     for path, module in model.named_modules(remove_duplicate=False):

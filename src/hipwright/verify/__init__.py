@@ -7,6 +7,7 @@ static.lint warnings about HIP source, never a verdict
 
 from hipwright.verify.candidate import WORKER
 from hipwright.verify.oracle import Case, Oracle
+from hipwright.verify.reply import checked_trace
 from hipwright.verify.verifier import verify_cpu
 
-__all__ = ["WORKER", "Case", "Oracle", "verify_cpu"]
+__all__ = ["WORKER", "Case", "Oracle", "checked_trace", "verify_cpu"]

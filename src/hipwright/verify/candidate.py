@@ -6,16 +6,17 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from hipwright.errors import CandidateError, GuardFailed, WorkerError
+from hipwright.errors import BadInput, CandidateError, GuardFailed, TaskError, WorkerError
 from hipwright.records import Program, Status, Verdict
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
 from hipwright.tensors import BITS, HostTensor, Tree, tensor_leaves
 from hipwright.verify.compare import Comparison, compare
 from hipwright.verify.oracle import Case
+from hipwright.verify.reply import Malformed, believable, check_run, forged
 
 WORKER = "hipwright.verify.worker:CpuWorker"
 """The service that candidate sessions run; a zygote for candidates preloads its module."""
@@ -73,6 +74,7 @@ class Candidate:
         if so:
             init["so"] = str(so)
         self._wall = min(limits.wall_s, 10 * launch_limit_s + CALL_MARGIN_S)
+        self._counted = so is not None
         self._session: Session = zygote.session(WORKER, init, state, limits=limits)
 
     def __enter__(self) -> Candidate:
@@ -83,7 +85,12 @@ class Candidate:
 
     def run(self, case: Case, **header: Any) -> Answer:
         """One forward call on the case's inputs. Raises GuardFailed, Rejected, or the infrastructure's own errors."""
-        return self._call("run", header, case.inputs, case)
+        answer = self._call("run", header, case.inputs, case)
+        try:
+            check_run(answer.info, answer.tree, counted=self._counted)
+        except Malformed as error:
+            raise Rejected(_placed(forged(f"the worker's reply is not our code's: {error}"), case, header)) from error
+        return answer
 
     def mutate(self, case: Case) -> None:
         """Give parameters and buffers the case's values, at their old addresses."""
@@ -99,12 +106,14 @@ class Candidate:
         except GuardFailed:
             raise
         except CandidateError as error:
-            raise Rejected(_placed(error.verdict(), case, header)) from error
+            raise Rejected(_placed(believable(error.verdict()), case, header)) from error
+        except (TaskError, BadInput) as error:  # it knows no task
+            raise Rejected(_placed(believable(error.verdict()), case, header)) from error
         except WorkerError as error:
             found = whose_fault(error)
             if found is None:
                 raise
-            raise Rejected(_placed(found, case, header)) from error
+            raise Rejected(_placed(believable(found), case, header)) from error
         return Answer(info, tree)
 
 
@@ -115,7 +124,9 @@ def whose_fault(error: WorkerError) -> Verdict | None:
     if isinstance(error, WorkerDied):
         note = error.note if isinstance(error.note, dict) else {}
         if note.get("status"):
-            return _crash(note["status"], str(note.get("message", error.message)), error)
+            # the candidate can write there too
+            status: Status = next((known for known in get_args(Status) if known == note["status"]), "hack")
+            return believable(_crash(status, str(note.get("message", error.message)), error))
         if error.signal in (signal.SIGSEGV, signal.SIGBUS):
             return _crash("out_of_bounds", f"{error.message} while the candidate ran", error)
         if error.signal in (signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGABRT):

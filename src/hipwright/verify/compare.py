@@ -68,11 +68,13 @@ class Rule:
 class Expected:
     """The right outputs of one case. tree: the same nesting as the outputs, a Rule where a tensor stands.
 
-    aliases: pairs (leaf path, what it may share memory with) that the reference itself has.
+    aliases: pairs (leaf path, what it may share memory with) that the reference itself has. reference_dtype: "native"
+    where the reference could not run in float64.
     """
 
     tree: Any
     aliases: frozenset[tuple[str, str]] = frozenset()
+    reference_dtype: str = "float64"
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ from hipwright.verify.tolerance import (
 
 SMALL_ELEMENTS = 4096  # per workload on which every family runs
 FULL_ELEMENTS = 1 << 21  # inputs, parameters and buffers of a workload that is still run as given
+FULL_OPERATIONS = float(1 << 34)  # of its products and convolutions
+NATIVE_SLACK = 2.0  # times c where the expectation is the baseline itself
 MUTATED = "mutated"  # new inputs and new parameters: what a second call of the same process meets
 TRIALS = tuple(f"trial{i}" for i in range(1, 6))  # KernelBench's five draws
 
@@ -101,8 +103,7 @@ class Oracle:
         self._families: dict[str, tuple[str, ...]] = {}
         self._states: dict[int, Tree] = {}
         self._planned: tuple[Planned, ...] | None = None
-        self._example: tuple[Tree, Tree] | None = None
-        self._example_outputs: Tree = None
+        self._seen: tuple[bool, tuple[str, ...]] | None = None
         self.seconds = 0.0  # spent in preparing cases so far
 
     # ---------------------------------------------------------------- what to verify
@@ -139,10 +140,13 @@ class Oracle:
         full = []
         for workload in own:
             size = self._elements(workload)
-            if size <= self.full_elements:
-                full.append(Planned(workload, "full"))
-            else:
+            operations = self.handle.operations(workload.name)
+            if size > self.full_elements:
                 self.skipped[workload.name] = f"{size} elements are too many for the cpu target"
+            elif operations > FULL_OPERATIONS:
+                self.skipped[workload.name] = f"{operations:.2g} operations are too many for the cpu target"
+            else:
+                full.append(Planned(workload, "full"))
         if not small and full:
             return [Planned(full[0].workload, "families"), *full[1:]]
         if not small and own:
@@ -158,23 +162,6 @@ class Oracle:
         state = self._state(0)
         held = sum(t.numel for t in tensor_leaves((state["params"], state["buffers"])))
         return held + sum(prod(spec.shape) for spec in workload.specs)
-
-    # ---------------------------------------------------------------- the task as it is
-
-    def example(self) -> tuple[Tree, Tree]:
-        """(inputs, state) of the first workload as the task file makes them."""
-        with self._lock:
-            if self._example is None:
-                first = self.handle.task.workloads[0].name
-                self._example = (self.handle.inputs(first, 0), self.handle.init_state(0))
-            return self._example
-
-    def example_outputs(self) -> Tree:
-        """The honest baseline's outputs on `example()`."""
-        with self._lock:
-            if self._example_outputs is None:
-                self._example_outputs = self.handle.reference(*self.example(), dtype="native")[0]
-            return self._example_outputs
 
     # ---------------------------------------------------------------- cases
 
@@ -193,8 +180,14 @@ class Oracle:
 
     def status(self) -> tuple[Status, str] | None:
         """("unscorable" or "degenerate", why) when the task itself cannot judge anything; None when it can."""
-        if self._random():
+        random, written = self._habits()
+        if random:
             return "unscorable", "the reference draws random numbers, so no fixed output is right"
+        if written:
+            return "unscorable", (
+                f"the reference writes to its own input ({', '.join(written)}), which a program may not do: "
+                "let forward work on a copy"
+            )
         reasons = []
         for planned in self.planned():
             for family in self.families(planned.workload.name):
@@ -204,13 +197,14 @@ class Oracle:
                 reasons.append(f"{case.name}: {case.rejected or case.degenerate}")
         return "degenerate", "no workload proves anything: " + "; ".join(reasons[:4])
 
-    def _random(self) -> bool:
+    def _habits(self) -> tuple[bool, tuple[str, ...]]:
+        """Whether the reference draws random numbers, and which inputs it writes to."""
         with self._lock:
-            if not hasattr(self, "_is_random"):
+            if self._seen is None:
                 first = self.planned()[0].workload.name
                 info = self.handle.reference(self._base(first, "given"), self._state(0), dtype="native")[2]
-                self._is_random = bool(info.get("random"))
-            return self._is_random
+                self._seen = bool(info.get("random")), tuple(map(str, info.get("mutated_inputs") or ()))
+            return self._seen
 
     def _seed(self, *parts: object) -> int:
         return int(draws.generator(self.seed or 0, *parts).integers(0, 2**31))
@@ -306,11 +300,13 @@ class Oracle:
             tree = _zip_rules("output", native, native, native, lambda p, n, e, m: kernelbench_rule(p, n))
             kept = {path: kernelbench_rule(f"buffer {path}", t) for path, t in after.items()}
             return Expected({"outputs": tree, "buffers": kept}, aliases)
-        exact, exact_after, _ = self.handle.reference(inputs, state)
+        exact, exact_after, exact_info = self.handle.reference(inputs, state)
+        dtype = str(exact_info.get("reference_dtype", "float64"))
         moved, moved_after = self._moved(inputs, state, exact, exact_after)
         weights = tensor_leaves(state["params"])
         assert self.policy is not None
-        c = self.policy.c
+        # without float64 the baseline's own error is not seen: it is its own expectation
+        c = self.policy.c * (NATIVE_SLACK if dtype == "native" else 1.0)
 
         def rule(path: str, n: HostTensor, e: HostTensor, m: HostTensor) -> Rule:
             return strict_rule(path, n, e, m, c=c, reduction=reduction_length(tensor_leaves(inputs), weights, n.numel))
@@ -324,7 +320,7 @@ class Oracle:
             buffers[path] = (
                 unchanged_rule(name, tensor) if same else rule(name, tensor, exact_after[path], moved_after[path])
             )
-        return Expected({"outputs": tree, "buffers": buffers}, aliases)
+        return Expected({"outputs": tree, "buffers": buffers}, aliases, reference_dtype=dtype)
 
     def _moved(self, inputs: Tree, state: Tree, exact: Tree, after: Mapping[str, HostTensor]) -> tuple[Tree, Any]:
         """The fp64 reference on nudged inputs; the unmoved one where the nudge leaves its domain."""

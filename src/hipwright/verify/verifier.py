@@ -38,6 +38,7 @@ from hipwright.verify.candidate import (
     where_from,
 )
 from hipwright.verify.oracle import MUTATED, TRIALS, Case, Oracle, Planned
+from hipwright.verify.reply import believable
 
 FULL_LAUNCH_S = 20.0  # processor seconds of one launch at the task's own shapes
 FULL_SECONDS = 1.5  # predicted kernel seconds over which the task's own shapes are left out
@@ -80,7 +81,7 @@ def verify_cpu(
     except Rejected as rejected:
         return run.verdict(rejected.verdict)
     except CandidateError as error:
-        return run.verdict(error.verdict())
+        return run.verdict(believable(error.verdict()))
     return run.verdict(Verdict(status="pass"))
 
 
@@ -318,6 +319,8 @@ class _Verification:
 
     def _judge(self, case: Case, answer: Answer, prefix: str = "", poison: int = POISON_A) -> None:
         found = judge(case, answer, prefix, poison)
+        if case.expected.reference_dtype == "native":
+            self.checks["reference_dtype"] = "native: an operator has no float64 form, so c is twice as large"
         if case.counts:
             self.evidence[case.workload] = None
             self.worst = max(self.worst or 0.0, found.worst_error)

@@ -1,0 +1,131 @@
+"""What a worker sends back is data from the process that ran hostile code: looked at before it is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any
+
+from hipwright.errors import WorkerError
+from hipwright.records import Status, Verdict
+
+# what a candidate may be found to have done by its own process; "pass" is for the parent alone to say
+FAILURES: frozenset[Status] = frozenset(
+    ["parse_error", "launch_error", "timeout", "out_of_bounds", "bad_output_spec", "nondeterministic", "input_mutated"]
+)
+COUNTS = ("read_bytes", "write_bytes", "lds_bytes_moved", "barriers", "wave_ops", "atomics", "float_atomics")
+_NAME = 1000  # characters of a kernel's, leaf's or operator's name
+_MOST = 2**62
+
+
+class Malformed(Exception):
+    """A reply that our worker's code never makes."""
+
+
+def check_run(info: Any, tree: Any, *, counted: bool) -> None:
+    """Raise Malformed unless this is what the worker's `run` returns. counted: kernels really ran."""
+    told = _dict(info, "info")
+    for entry in _list(told.get("stats"), "stats"):
+        stat = _dict(entry, "an entry of stats")
+        _name(stat.get("kernel"), "a kernel's name")
+        for key in ("grid", "block"):
+            _geometry(stat.get(key), key)
+        for key in (*COUNTS, "argument_bytes") if counted else ("argument_bytes",):
+            _number(stat.get(key), key)
+    for pair in _list(told.get("aliases"), "aliases"):
+        if len(_list(pair, "an alias")) != 2:
+            raise Malformed("an alias is not a pair")
+        for side in pair:
+            _name(side, "an alias")
+    for key in ("inputs_changed", "params_changed"):
+        for index in _list(told.get(key), key):
+            _size(index, key)
+    if set(_dict(tree, "the result")) != {"outputs", "buffers"}:
+        raise Malformed("the result is not outputs and buffers")
+
+
+def checked_trace(header: Any) -> dict[str, Any]:
+    """The reply to `trace`. WorkerError unless it has operators and launches as hipwright.program.trace makes them."""
+    try:
+        told = _dict(header, "the trace")
+        _each(told.get("ops"), "ops", _operator)
+        for item in _list(told.get("calls"), "calls"):
+            call = _dict(item, "a call")
+            _name(call.get("name"), "a call's name")
+            _each(call.get("ops"), "a call's ops", _operator)
+        for item in _list(told.get("launches"), "launches"):
+            launch = _dict(item, "a launch")
+            _name(launch.get("kernel"), "a kernel's name")
+            for key in ("grid", "block"):
+                _geometry(launch.get(key), key)
+            _size(launch.get("lds"), "lds")
+            _each(launch.get("args"), "args", lambda arg: _spec(arg) if isinstance(arg, dict) else None)
+    except Malformed as error:
+        raise WorkerError(f"the worker's trace is malformed: {error}") from error
+    return told
+
+
+def believable(verdict: Verdict) -> Verdict:
+    """A verdict that came from the worker itself, if a worker may come to it; else one that says it cheats."""
+    if verdict.status in FAILURES and verdict.fault == "candidate":
+        return verdict
+    return forged(f"the candidate's process reports itself as {verdict.status}: {verdict.message}", verdict.evidence)
+
+
+def forged(message: str, evidence: Mapping[str, Any] | None = None) -> Verdict:
+    """The verdict on a program whose process says what ours never says."""
+    return Verdict(status="hack", fault="candidate", stage="verify", message=message, evidence=dict(evidence or {}))
+
+
+def _dict(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Malformed(f"{what} is a {type(value).__name__}")
+    return value
+
+
+def _list(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise Malformed(f"{what} is a {type(value).__name__}")
+    return value
+
+
+def _each(value: Any, what: str, check: Callable[[Any], None]) -> None:
+    for item in _list(value, what):
+        check(item)
+
+
+def _name(value: Any, what: str) -> None:
+    if not isinstance(value, str) or len(value) > _NAME:
+        raise Malformed(f"{what} is no name")
+
+
+def _number(value: Any, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not (isfinite(value) and 0 <= value < _MOST):
+        raise Malformed(f"{what} is no count")
+
+
+def _size(value: Any, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MOST:
+        raise Malformed(f"{what} is no size")
+
+
+def _geometry(value: Any, what: str) -> None:
+    if len(_list(value, what)) != 3:
+        raise Malformed(f"{what} has not three sizes")
+    _each(value, what, lambda size: _size(size, what))
+
+
+def _operator(value: Any) -> None:
+    op = _dict(value, "an operator")
+    _name(op.get("op"), "an operator's name")
+    for key in ("in", "out"):
+        _each(op.get(key), key, _spec)
+
+
+def _spec(value: Any) -> None:
+    spec = _dict(value, "a tensor's spec")
+    _name(spec.get("dtype"), "a dtype")
+    _each(spec.get("shape"), "shape", lambda size: _size(size, "shape"))
+    _each(spec.get("stride"), "stride", lambda stride: _size(stride, "stride"))
+    if len(spec["shape"]) != len(spec["stride"]):
+        raise Malformed("a spec has not a stride for each size")
