@@ -61,7 +61,10 @@ def leaves(value: Any) -> list[torch.Tensor]:
 
 
 def compare(got: Any, expected: Any, native: Any) -> None:
-    """As the verifier does: same dtypes and shapes, NaN where NaN, error within the honest error or a floor."""
+    """As the verifier does: same dtypes and shapes, NaN where NaN, error within the honest error or a floor.
+
+    NaN and infinity may be where either reference has them: PyTorch's float32 GELU of infinity is NaN on some CPUs.
+    """
     for k, (g, e, n) in enumerate(zip(leaves(got), leaves(expected), leaves(native), strict=True)):
         assert g.dtype == n.dtype, (g.dtype, n.dtype)
         assert g.shape == n.shape, (g.shape, n.shape)
@@ -70,8 +73,9 @@ def compare(got: Any, expected: Any, native: Any) -> None:
             continue
         g64 = g.double()
         e = e.double()
-        assert torch.equal(g64.isnan(), n.double().isnan()), f"output {k}: NaN masks differ"
-        assert torch.equal(g64.isinf(), n.double().isinf()), f"output {k}: Inf masks differ"
+        nan, infinite = (g64.isnan() == e.isnan()), (g64.isinf() == e.isinf())
+        assert (nan | (g64.isnan() == n.isnan())).all(), f"output {k}: NaN masks differ"
+        assert (infinite | (g64.isinf() == n.isinf())).all(), f"output {k}: Inf masks differ"
         good = e.isfinite() & g64.isfinite()
         scale = e[good].square().mean().sqrt().clamp_min(1e-30) if good.any() else torch.tensor(1.0)
         error = ((g64 - e)[good].abs().max() / scale).item() if good.any() else 0.0

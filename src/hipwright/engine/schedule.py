@@ -2,20 +2,23 @@
 
 A group has an iteration space: `space` with the reduced dimensions `dims`. Its members are reductions over that space,
 elementwise values on all of it, and values with one element per row. A member may read another member only at the
-position that the same thread computes, so that nothing crosses threads but the reductions themselves.
+position that the same thread computes, so that nothing crosses threads but the reductions themselves. The exception is
+a *part*: values of another width per row (a chunk, a slice), which compute what they read of the row once more.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from hipwright.engine.expr import E, walk
-from hipwright.engine.index import ONE, Atom, Ix, Var, flatten, ix, product, reindex
+from hipwright.engine.expr import E, walk, weight
+from hipwright.engine.index import ONE, Atom, Fn, Ix, Var, flatten, ix, product, reindex, unflatten
 from hipwright.engine.lower.core import Context, Item
 
-FULL, ROW = "full", "row"
+FULL, ROW, PART = "full", "row", "part"
+MAX_PART = 400
+"""The weight of an expression above which recomputing the row's values is not tried."""
 
 
 @dataclass(eq=False)
@@ -23,7 +26,7 @@ class Member:
     """An item placed in a group: its expression there, where it lies, and its natural position."""
 
     item: Item
-    role: str  # "red", FULL or ROW
+    role: str  # "red", FULL, ROW or PART
     value: E
     position: Ix
 
@@ -38,6 +41,7 @@ class Group:
     items: list[Item] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
     variables: list[Var] = field(default_factory=list)
+    columns: dict[str, Var] = field(default_factory=dict)  # the column variable of the parts, by their width's key
     kind: str = "fused"  # or "scan"
 
     @property
@@ -54,9 +58,16 @@ class Group:
 class Scheduler:
     """Greedy fusion in program order: a group takes an item when spaces agree and no cycle arises."""
 
-    def __init__(self, context: Context, external: dict[str, set[str]], fuse: bool = True) -> None:
+    def __init__(
+        self,
+        context: Context,
+        external: dict[str, set[str]],
+        fuse: bool = True,
+        part: Callable[[str], bool] = lambda name: True,
+    ) -> None:
         self.c = context
         self.fuse = fuse
+        self.part = part  # may this item recompute the row's values? asked only where it can
         self.groups: list[Group] = []
         self.home: dict[str, Group] = {}
         self.reads: dict[str, set[str]] = {}
@@ -110,7 +121,10 @@ class Scheduler:
         members = self._place(shaped, [*group.items, item])
         if members is None:
             return False
+        if members[-1].role == PART and not self.part(item.name):
+            return False
         group.space, group.dims, group.variables = shaped.space, shaped.dims, shaped.variables
+        group.columns = shaped.columns
         group.items.append(item)
         group.members = members
         return True
@@ -128,7 +142,24 @@ class Scheduler:
             return Group(group.number, list(item.space), item.dims)
         if product(item.space) in (product(group.space), product(group.outer)):
             return Group(group.number, group.space, group.dims)
+        reads = any(self.home.get(r) is group for r in self.reads[item.name])
+        if reads and self._kept_dims(group, item) and not any(i.target for i in (*group.items, item)):
+            return Group(group.number, group.space, group.dims)
         return None
+
+    def _kept_dims(self, group: Group, item: Item) -> int:
+        """How many leading dimensions of a pointwise item are the group's rows, when the rest is a part of a row; or 0.
+
+        A part is no wider than the row, so that recomputing never reads more than storing would.
+        """
+        if not group.dims:
+            return 0
+        rows = product(group.outer)
+        for k in range(1, len(item.space)):
+            if product(item.space[:k]) == rows:
+                width, row = product(item.space[k:]), product(group.inner)
+                return k if width != row and self.c.hint(width) <= self.c.hint(row) else 0
+        return 0
 
     def _cycle(self, group: Group, item: Item) -> bool:
         """Would the item make the group depend on itself through something outside it?"""
@@ -166,8 +197,8 @@ class Scheduler:
             member = self._member(group, item, full, kept, reduced)
             if member is None:
                 return None
-            value = self._resolve(member.value, placed)
-            if value is None:
+            value = self._resolve(member.value, placed, again=member.role == PART)
+            if value is None or (member.role == PART and not self._worth(value)):
                 return None
             placed[item.name] = Member(item, member.role, value, member.position)
         return list(placed.values())
@@ -185,12 +216,28 @@ class Scheduler:
             row = [i for k, i in enumerate(index) if k not in item.dims]
             return Member(item, "red", item.body(index), flatten(item.shape, row))
         whole = product(item.space) == product(group.space)
+        if not whole and product(item.space) != product(group.outer):
+            return self._part(group, item, kept)
         index = reindex(group.space, item.space, full) if whole else reindex(group.outer, item.space, kept)
         index = [i if s != ONE else ix(0) for i, s in zip(index, item.space, strict=True)]
         return Member(item, FULL if whole else ROW, item.body(index), flatten(item.space, index))
 
-    def _resolve(self, value: E, placed: dict[str, Member]) -> E | None:
-        """Loads of members become their expressions; a load elsewhere in a member is refused."""
+    def _part(self, group: Group, item: Item, kept: list[Ix]) -> Member | None:
+        """A member with columns of its own; parts of equal width share the variable."""
+        k = self._kept_dims(group, item)
+        if not k:
+            return None
+        width = product(item.space[k:])
+        column = group.columns.setdefault(width.key, self.c.arena.var("c", width))
+        index = reindex(group.outer, item.space[:k], kept) + unflatten(item.space[k:], ix(column))
+        return Member(item, PART, item.body(index), flatten(item.space, index))
+
+    def _worth(self, value: E) -> bool:
+        """A part belongs to the row's kernel if it needs the row's reductions and is not too long."""
+        return any(e.op == "row" for e in walk([value])) and weight([value]) <= MAX_PART
+
+    def _resolve(self, value: E, placed: dict[str, Member], *, again: bool = False) -> E | None:
+        """Loads of members become their expressions; a load elsewhere in a member is refused, or computed `again`."""
         failed = False
 
         def on_load(e: E) -> E | None:
@@ -199,15 +246,25 @@ class Scheduler:
             member = placed.get(buffer)
             if member is None:
                 return None
-            if position != member.position:
-                failed = True
-                return None
-            if member.role == "red":
-                return self.c.arena.make("row", (), e.ctype, buffer)
-            return self._as_stored(member, dtype)
+            if position == member.position:
+                if member.role == "red":
+                    return self.c.arena.make("row", (), e.ctype, buffer)
+                return self._as_stored(member, dtype)
+            elsewhere = self._elsewhere(member, position, placed) if again else None
+            failed = failed or elsewhere is None
+            return elsewhere
 
         (resolved,) = self.c.arena.rewrite([value], lambda atom: None, on_load)
         return None if failed else resolved
+
+    def _elsewhere(self, member: Member, position: Ix, placed: dict[str, Member]) -> E | None:
+        """A member's value at another position of the same row, from what it is computed from."""
+        if member.role not in (FULL, PART):
+            return None
+        index = unflatten(member.item.space, position)
+        if any(isinstance(atom, Fn) for i in index for atom in i.atoms()):
+            return None
+        return self._resolve(member.item.body(index), placed, again=True)
 
     def _as_stored(self, member: Member, dtype: str) -> E:
         """A member's value as a reader of the stored tensor would see it (half rounds)."""

@@ -22,6 +22,8 @@ from hipwright.engine.templates.scan import scan
 from hipwright.records import Program
 
 MAPPINGS = ("block", "lanes", "columns")
+SIZES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1,
+         "uint8": 1, "bool": 1}  # fmt: skip
 LONG_ROW, MANY_ROWS, BIG = 1024, 64, 1 << 20
 
 
@@ -112,6 +114,7 @@ class _Builder:
         self.structure: dict[str, Choice] = {}
         self.knobs: set[str] = set()
         self.names: set[str] = set()
+        self.defaults: dict[str, int] = {}
         self.plan = ""
 
     def build(self) -> None:
@@ -120,8 +123,8 @@ class _Builder:
         c = lowered.context
         external = {o: set(call.refs.values()) for call in lowered.calls for o in call.outputs}
         external |= {v.name: {v.source} for v in lowered.views}
-        scheduler = Scheduler(c, external, bool(self.choices.get("fuse", True)))
-        for item in self._item_order(lowered):
+        scheduler = Scheduler(c, external, bool(self.choices.get("fuse", True)), self._part)
+        for item in lowered.items:
             scheduler.add(item)
         writer = PlanWriter(lowered, self.graph.parameters)
         steps = self._steps(lowered, scheduler)
@@ -137,8 +140,10 @@ class _Builder:
                 self._kernel(c, lowered, step.what, stored, writer)
         self.plan = writer.finish()
 
-    def _item_order(self, lowered: Lowered) -> list[Any]:
-        return lowered.items
+    def _part(self, name: str) -> bool:
+        """May this item, a slice or chunk of a row, compute the row's values again in the row's kernel?"""
+        self.structure[f"part:{name}"] = Choice(options=("recompute", "stored"), default="recompute")
+        return self.choices.get(f"part:{name}") != "stored"
 
     def _steps(self, lowered: Lowered, scheduler: Scheduler) -> list[Step]:
         steps: list[Step] = []
@@ -179,7 +184,10 @@ class _Builder:
         if group.kind == "scan":
             kernel = scan(body)
         elif group.dims:
-            kernel = rows(body, mapping, self._registers(c, group, body.name, mapping))
+            wide = self._row_vector(c, group, body, mapping)
+            kernel = rows(body, mapping, self._registers(c, group, body.name, mapping), wide > 1)
+            if "ROW_VEC" in kernel.knobs:
+                self.defaults["ROW_VEC"] = min(wide, self.defaults.get("ROW_VEC", wide))
         else:
             kernel = elementwise(body, mapping == "vector")
         allocate = {i.name: (i.shape, i.dtype) for i in group.items if not i.target}
@@ -210,13 +218,25 @@ class _Builder:
 
     def _registers(self, c: Any, group: Group, name: str, mapping: str) -> bool:
         """Keep a short row in registers between passes?"""
-        if not can_keep(group, mapping):
+        again = any(m.role == FULL for m in group.members)
+        passes = sum(m.role == "red" for m in group.members) + again
+        if passes < 2 or not can_keep(group, mapping):
             return False
-        levels = sum(m.role == "red" for m in group.members) + 1
-        default = "registers" if levels > 1 and any(m.role == FULL for m in group.members) else "reload"
+        default = "registers" if again else "reload"
         self.structure[f"cache:{name}"] = Choice(options=("registers", "reload"), default=default)
         chosen = self.choices.get(f"cache:{name}", default)
         return chosen == "registers" if chosen in ("registers", "reload") else default == "registers"
+
+    def _row_vector(self, c: Any, group: Group, body: Body, mapping: str) -> int:
+        """Neighbours that fill 16 bytes, if the captured row gives each thread that many; else fewer, down to 1."""
+        if mapping == "columns":
+            return 1
+        widths = [c.hint(product(group.inner)), *(c.hint(v.size) for v in group.columns.values() if v.size is not None)]
+        buffers = [*body.loads, *(body.need.stores[m.item.name][0] for m in body.stored)]
+        most = min(8, 16 // min((SIZES.get(body.need.dtypes[b], 4) for b in buffers), default=4))
+        threads = KNOBS["ROW_BLOCK" if mapping == "block" else "LANES"][0]
+        fits = [v for v in (8, 4, 2) if v <= most and all(w % v == 0 and w >= v * threads for w in widths)]
+        return max(fits, default=1)
 
     def _dtypes(self, lowered: Lowered) -> dict[str, str]:
         out = {name: meta.dtype for name, meta in lowered.metas.items()}
@@ -264,16 +284,21 @@ class _Builder:
         lines = ["HIP = r'''\n" + "\n".join(parts).rstrip() + "\n'''", ""]
         knobs = self._knob_values()
         for name in sorted(self.knobs):
-            default, options, comment = KNOBS[name]
+            default, options, comment = self._knob(name)
             lines.append(f"{name} = knob({default}, choices={list(options)})  # {comment}")
         text = "\n".join([*lines, "", "", self.plan])
         return Program(text=text, knobs=knobs)
+
+    def _knob(self, name: str) -> tuple[int, tuple[int, ...], str]:
+        default, options, comment = KNOBS[name]
+        return self.defaults.get(name, default), options, comment
 
     def _knob_values(self) -> dict[str, int]:
         chosen = {}
         for name in sorted(self.knobs):
             value = self.choices.get(name)
-            if value in KNOBS[name][1] and value != KNOBS[name][0]:
+            default, options, _ = self._knob(name)
+            if value in options and value != default:
                 chosen[name] = int(value)
         return chosen
 
@@ -287,7 +312,7 @@ class _Builder:
         for title, split in self.lowered.context.splits.items():
             out[f"split:{title}"] = Choice(options=(True, False), default=split)
         for name in sorted(self.knobs):
-            default, options, _ = KNOBS[name]
+            default, options, _ = self._knob(name)
             out[name] = Choice(options=options, default=default, kind="knob")
         return out
 

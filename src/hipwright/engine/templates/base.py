@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -107,13 +108,18 @@ class Body:
 
     def store(self, member: Member, value: str, position: str) -> str:
         """A store statement; half types convert."""
-        buffer, dtype = self.need.stores[member.item.name]
-        if dtype in ("float16", "bfloat16"):
-            value = f"{STORAGE[dtype]}({value})"
-        return f"{self.pointers[buffer]}[{position}] = {value};"
+        buffer = self.need.stores[member.item.name][0]
+        return f"{self.pointers[buffer]}[{position}] = {self.as_stored(member, value)};"
+
+    def as_stored(self, member: Member, value: str) -> str:
+        """A value as memory keeps it."""
+        dtype = self.need.stores[member.item.name][1]
+        return f"{STORAGE[dtype]}({value})" if dtype in ("float16", "bfloat16") else value
 
     def finish(self, grid: str, block: str, comment: str, lines: Sequence[str], bounds: str) -> Kernel:
-        """Wrap the body into an entry kernel."""
+        """Wrap the body into an entry kernel; sizes that it does not name are no parameters."""
+        named = set(re.findall(r"\w+", "\n".join(lines)))
+        self.taken_symbols = [s for s in self.taken_symbols if s in named]
         text = (
             f"// {comment}\n"
             f'extern "C" __global__ void __launch_bounds__({bounds}) {self.name}(\n'

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 from hipwright.engine.emit import ATOM, literal
 from hipwright.engine.expr import COMPUTE, E, walk
-from hipwright.engine.index import flatten, product
-from hipwright.engine.schedule import FULL, ROW, Group, Member
+from hipwright.engine.index import Ix, Var, flatten, ix, product
+from hipwright.engine.schedule import FULL, PART, ROW, Group, Member
 from hipwright.engine.templates.base import Body, Kernel, depends, fused
+from hipwright.engine.templates.sweep import Sweep, Threads
 
 OPERATORS = {"sum": "Sum", "prod": "Product", "max": "Max", "min": "Min", "any": "Any", "all": "All",
              "argmax": "BestMax", "argmin": "BestMin"}  # fmt: skip
@@ -23,21 +24,25 @@ MAX_ITEMS = {"block": 8192, "lanes": 1024, "columns": 0}
 MAX_KEPT = 3
 
 
-def rows(body: Body, mapping: str, registers: bool = False) -> Kernel:
-    """The kernel for a group with reductions; `registers` keeps the row in registers between passes."""
-    return _Rows(body, mapping, registers).kernel()
+def rows(body: Body, mapping: str, registers: bool = False, vector: bool = False) -> Kernel:
+    """The kernel for a group with reductions.
+
+    registers: keep the row in registers between passes. vector: ROW_VEC neighbours at a time where they lie together.
+    """
+    return _Rows(body, mapping, registers, vector).kernel()
 
 
 def can_keep(group: Group, mapping: str) -> bool:
     """A row of fixed, short length can stay in registers."""
     length = product(group.inner).value
-    return length is not None and length <= MAX_ITEMS[mapping]
+    return length is not None and 0 < length <= MAX_ITEMS[mapping]
 
 
 class _Rows:
-    def __init__(self, body: Body, mapping: str, registers: bool) -> None:
+    def __init__(self, body: Body, mapping: str, registers: bool, vector: bool) -> None:
         self.body = body
         self.registers = registers
+        self.vector = vector and mapping != "columns"
         self.kept: dict[int, tuple[E, int, str]] = {}  # expression id -> (expression, pass that computes it, array)
         self.mapping = mapping
         self.emit = body.emit
@@ -45,24 +50,32 @@ class _Rows:
         self.levels: dict[str, int] = {}
         self.inner: set[str] = set()
         self.memo: dict[int, bool] = {}
+        self.packs: dict[tuple[str, str], str] = {}
 
     def kernel(self) -> Kernel:
         body, group, emit = self.body, self.group, self.emit
         kept = [k for k in range(len(group.space)) if k not in group.dims]
-        emit.taken |= {"row", "r", "live", "lane", *(f"i{k}" for k in range(8)), *(f"j{k}" for k in range(8))}
+        emit.taken |= {"row", "r", "c", "v", "live", "lane", *(f"i{k}" for k in range(8)), *(f"j{k}" for k in range(8))}
         outer_table, outer_lines = body.name_variables(kept, "i", "row") if kept else ({}, [])
         inner_table, self.inner_lines = body.name_variables(group.dims, "j", "r")
-        table = {**outer_table, **inner_table}
+        columns = {v: ix(Var("c", v.size)) for v in group.columns.values()}
+        table = {**outer_table, **inner_table, **columns}
         self.flat_index = [table[v] for v in group.variables]
         body.rename(table)
-        self.inner = {"r", *(f"j{k}" for k in range(len(group.dims)))}
+        self.inner = {"r", "c", *(f"j{k}" for k in range(len(group.dims)))}
         self.count = emit.position(product(group.outer))
         self.length = emit.position(product(group.inner))
         grid = self._prologue()
         for line in outer_lines:
             emit.line(line)
+        self.row_sweep = Sweep("r", self.length, product(group.inner), self.inner, self.inner_lines)
         self._alias_position()
+        plain = emit.read
+        emit.read = lambda e, position: self.packs.get((e.attr[0], e.attr[1].key)) or plain(e, position)
         self._levels()
+        whole = [m for level in range(self._last() + 1) for m in self._at(level)]
+        stores = [m for m in whole if m.role == FULL]
+        self.row_vector = self.vector and self.row_sweep.neighbours([m.value for m in whole], stores, set())
         if self.registers:
             self._plan_registers()
         for level in range(self._last() + 1):
@@ -75,26 +88,27 @@ class _Rows:
         if list(group.dims) == list(range(len(group.space) - len(group.dims), len(group.space))):
             flat = flatten(group.space, self.flat_index)
             length = self.length if self.length.isidentifier() or self.length.isdigit() else f"({self.length})"
-            self.emit.aliases[flat.key] = "r" if product(group.outer).value == 1 else f"row * {length} + r"
+            start = "" if product(group.outer).value == 1 else f"row * {length}"
+            self.emit.aliases[flat.key] = f"{start} + r" if start else "r"
+            self.row_sweep.row_starts[flat.key] = start or "0"
 
     # ------------------------------------------------------------ mapping
 
     def _prologue(self) -> str:
         emit, body, kind = self.emit, self.body, self.body.index_type
         if self.mapping == "block":
-            self.block, self.first, self.step = "ROW_BLOCK", "threadIdx.x", "ROW_BLOCK"
+            self.block, self.threads = "ROW_BLOCK", Threads("threadIdx.x", "ROW_BLOCK")
             body.knobs.add("ROW_BLOCK")
             emit.line(f"const {kind} row = blockIdx.x;")
-            self.guard = ""
             return "{rows}"
         if self.mapping == "lanes":
-            self.block, self.first, self.step = "BLOCK", "lane", "LANES"
+            self.block, self.threads = "BLOCK", Threads("lane", "LANES", "live")
             body.knobs |= {"BLOCK", "LANES"}
             emit.line("const int lane = threadIdx.x % LANES;")
             emit.line(f"const {kind} first = blockIdx.x * ({kind})(BLOCK / LANES) + threadIdx.x / LANES;")
             grid = "cdiv({rows}, BLOCK // LANES)"
         else:
-            self.block, self.first, self.step = "BLOCK", "lane", "BLOCK / COLUMNS"
+            self.block, self.threads = "BLOCK", Threads("lane", "(BLOCK / COLUMNS)", "live")
             body.knobs |= {"BLOCK", "COLUMNS"}
             emit.line("const int lane = threadIdx.x / COLUMNS;")
             emit.line(f"const {kind} first = blockIdx.x * ({kind})COLUMNS + threadIdx.x % COLUMNS;")
@@ -102,7 +116,6 @@ class _Rows:
         emit.line(f"const bool live = first < {self.count};  // the last block may have rows to spare")
         emit.line(f"const {kind} row = live ? first : {self.count} - 1;")
         emit.taken.add("first")
-        self.guard = "live"
         return grid
 
     def _combined(self, name: str, operator: str) -> str:
@@ -129,7 +142,7 @@ class _Rows:
                 self.levels.setdefault(f"={member.item.name}", after)
 
     def _last(self) -> int:
-        full = [self.levels[f"={m.item.name}"] for m in self.body.stored if m.role == FULL]
+        full = [self.levels[f"={m.item.name}"] for m in self.body.stored if m.role in (FULL, PART)]
         reds = [self.levels[m.item.name] for m in self.group.members if m.role == "red"]
         return max([*full, *reds])
 
@@ -137,7 +150,9 @@ class _Rows:
         reds = [m for m in self.group.members if m.role == "red" and self.levels[m.item.name] == level]
         full = [m for m in self.body.stored if m.role == FULL and self.levels[f"={m.item.name}"] == level]
         if reds or full:
-            self._loop(level, reds, full)
+            self._loop(self.row_sweep, level, reds, full)
+        for column in self.group.columns.values():
+            self._part(level, column)
         for member in reds:
             if member.item.name in self.body.need.stores:
                 self._store_row(member, self.body.rows[member.item.name])
@@ -145,6 +160,21 @@ class _Rows:
             if member.role == ROW and max(self.levels[f"={member.item.name}"], 1) == level + 1:
                 self.emit.count([member.value])
                 self._store_row(member, None)
+
+    def _part(self, level: int, column: Var) -> None:
+        """The values that have columns of their own: a loop over these."""
+        assert column.size is not None
+        mine = [
+            m
+            for m in self.body.stored
+            if m.role == PART and self.levels[f"={m.item.name}"] == level and self._column(m) == column.size
+        ]
+        if mine:
+            length = self.emit.position(column.size)
+            self._loop(Sweep("c", length, column.size, self.inner), level, [], mine)
+
+    def _column(self, member: Member) -> Ix | None:
+        return next((a.size for a in member.position.atoms() if isinstance(a, Var) and a.name == "c"), None)
 
     def _plan_registers(self) -> None:
         """What a later pass needs and an earlier one has computed per element stays in an array."""
@@ -159,12 +189,14 @@ class _Rows:
         if not 0 < len(found) <= MAX_KEPT:
             self.registers = False
             return
-        step, emit = self.step, self.emit
+        emit = self.emit
         emit.taken |= {"k", "items"}
+        step = f"({self.threads.step} * ROW_VEC)" if self.row_vector else self.threads.step
         emit.line(f"constexpr int items = ({self.length} + {step} - 1) / {step};")
         for number, e in sorted(found.items()):
             name = emit.fresh(f"{e.label or (e.attr[0] if e.op == 'load' else 'kept')}_row")
-            emit.line(f"{e.ctype} {name}[items];  // this thread's part of the row")
+            count = "items * ROW_VEC" if self.row_vector else "items"
+            emit.line(f"{e.ctype} {name}[{count}];  // this thread's part of the row")
             self.kept[number] = (e, seen[number], name)
 
     def _at(self, level: int) -> list[Member]:
@@ -172,45 +204,77 @@ class _Rows:
         reds = [m for m in self.group.members if m.role == "red" and self.levels[m.item.name] == level]
         return reds + [m for m in self.body.stored if m.role == FULL and self.levels[f"={m.item.name}"] == level]
 
-    def _open_row(self, level: int) -> None:
-        """The loop along the row; values kept in registers get their names."""
-        emit, kind = self.emit, self.body.index_type
-        if not self.registers:
-            emit.open(f"for ({kind} r = {self.first}; r < {self.length}; r += {self.step})")
-            for line in self.inner_lines:
+    def _open(self, sweep: Sweep, level: int, values: list[E], full: list[Member]) -> bool:
+        """The loop along the row (one level deeper when it takes packs, then True)."""
+        emit, kind, threads = self.emit, self.body.index_type, self.threads
+        registers = self.registers and sweep is self.row_sweep
+        known = {number for number, (_, made, _) in self.kept.items() if made < level} if registers else set()
+        vector = self.row_vector if registers else self.vector and sweep.neighbours(values, full, known)
+        name = "base" if vector else sweep.variable
+        first = f"{threads.first} * ROW_VEC" if vector else threads.first
+        step = f"{threads.step} * ROW_VEC" if vector else threads.step
+        if registers:
+            emit.line("#pragma unroll")
+            emit.open("for (int k = 0; k < items; ++k)")
+            turn = f"({threads.first} + k * {threads.step}) * ROW_VEC" if vector else f"{first} + k * {step}"
+            emit.line(f"const {kind} {name} = {turn};")
+            emit.line(f"if ({name} >= {sweep.length}) continue;")
+        else:
+            emit.open(f"for ({kind} {name} = {first}; {name} < {sweep.length}; {name} += {step})")
+        if vector:
+            self.body.knobs.add("ROW_VEC")
+            emit.used.add(("Pack", ""))
+            sweep.read_packs(self.body, values, full, known)
+            self.packs = sweep.packs
+            sweep.open_elements(self.body, registers)
+        else:
+            for line in sweep.splits:
                 emit.line(line)
-            return
-        emit.line("#pragma unroll")
-        emit.open("for (int k = 0; k < items; ++k)")
-        emit.line(f"const {kind} r = {self.first} + k * {self.step};")
-        emit.line(f"if (r >= {self.length}) continue;")
-        for line in self.inner_lines:
-            emit.line(line)
+        if registers:
+            self._keep(level, "[k * ROW_VEC + v]" if vector else "[k]")
+        return vector
+
+    def _keep(self, level: int, place: str) -> None:
+        """Names for what earlier passes kept; what this pass keeps is computed and stored."""
         for e, made, name in self.kept.values():
             if made < level:
-                emit.name(e, f"{name}[k]")
+                self.emit.name(e, f"{name}{place}")
         for e, made, name in self.kept.values():
             if made == level:
-                emit.line(f"{name}[k] = {emit.text(e)[0]};")
-                emit.name(e, f"{name}[k]")
+                self.emit.line(f"{name}{place} = {self.emit.text(e)[0]};")
+                self.emit.name(e, f"{name}{place}")
 
-    def _loop(self, level: int, reds: list[Member], full: list[Member]) -> None:
+    def _loop(self, sweep: Sweep, level: int, reds: list[Member], full: list[Member]) -> None:
         emit = self.emit
         values = [m.value for m in [*reds, *full]]
         emit.count(values)
         self._hoist(values, level)
         for member in reds:
             self._declare(member)
-        self._open_row(level)
+        vector = self._open(sweep, level, values, full)
         for member in reds:
             self._accumulate(member)
-        if full and self.guard:
-            emit.open(f"if ({self.guard})")
         for member in full:
+            if member.item.name in sweep.stores:
+                text = self.body.as_stored(member, emit.text(member.value)[0])
+                emit.line(f"{sweep.stores[member.item.name][0]}.v[v] = {text};")
+        direct = [m for m in full if m.item.name not in sweep.stores]
+        if direct and self.threads.guard:
+            emit.open(f"if ({self.threads.guard})")
+        for member in direct:
             emit.line(self.body.store(member, emit.text(member.value)[0], emit.position(member.position)))
-        if full and self.guard:
+        if direct and self.threads.guard:
             emit.close()
+        if vector:
+            emit.close()
+            sweep.write_packs(self.body, self.threads.guard)
+            self.packs = {}
         emit.close()
+        self._combine(reds)
+
+    def _combine(self, reds: list[Member]) -> None:
+        """Each thread's part of the reductions becomes the row's."""
+        emit = self.emit
         for member in reds:
             name = self.body.rows[member.item.name]
             operator = OPERATORS[member.item.reduction]
