@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
 
+from msgspec.structs import replace
+
 from hipwright.errors import WorkerError
 from hipwright.records import Status, Verdict
 
@@ -68,13 +70,28 @@ def checked_trace(header: Any) -> dict[str, Any]:
 def believable(verdict: Verdict) -> Verdict:
     """A verdict that came from the worker itself, if a worker may come to it; else one that says it cheats."""
     if verdict.status in FAILURES and verdict.fault == "candidate":
-        return verdict
+        return replace(verdict, message=_clean(verdict.message), evidence=_clean(verdict.evidence))
     return forged(f"the candidate's process reports itself as {verdict.status}: {verdict.message}", verdict.evidence)
 
 
 def forged(message: str, evidence: Mapping[str, Any] | None = None) -> Verdict:
     """The verdict on a program whose process says what ours never says."""
-    return Verdict(status="hack", fault="candidate", stage="verify", message=message, evidence=dict(evidence or {}))
+    return Verdict(
+        status="hack", fault="candidate", stage="verify", message=_clean(message), evidence=_clean(dict(evidence or {}))
+    )
+
+
+def _clean(value: Any, depth: int = 8) -> Any:
+    """What a record can hold as JSON: no lone surrogates, no integers beyond 64 bits, no endless nesting."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, int):
+        return value if abs(value) < _MOST else str(value)[:_NAME]
+    if isinstance(value, (dict, list, tuple)) and not depth:
+        return "..."
+    if isinstance(value, dict):
+        return {_clean(str(key)): _clean(item, depth - 1) for key, item in value.items()}
+    return [_clean(item, depth - 1) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _dict(value: Any, what: str) -> dict[str, Any]:
@@ -95,7 +112,7 @@ def _each(value: Any, what: str, check: Callable[[Any], None]) -> None:
 
 
 def _name(value: Any, what: str) -> None:
-    if not isinstance(value, str) or len(value) > _NAME:
+    if not isinstance(value, str) or len(value) > _NAME or _clean(value) != value:
         raise Malformed(f"{what} is no name")
 
 

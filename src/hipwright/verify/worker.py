@@ -214,9 +214,12 @@ def _same(live: Tensor, original: HostTensor) -> bool:
     """Whether the bits agree (NaN equals itself)."""
     if not original.numel:
         return True
-    a, b = (t.contiguous().view(torch.uint8) if t.ndim else t.reshape(1).view(torch.uint8)
-            for t in (live, to_torch(original)))  # fmt: skip
-    return bool(torch.equal(a, b))
+    return bool(torch.equal(_bytes(live), _bytes(to_torch(original))))
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    """The values in order as 1-D uint8; a copy of its own, because "contiguous" leaves the strides of size 1 open."""
+    return torch.empty(tensor.numel(), dtype=tensor.dtype).copy_(tensor.reshape(-1)).view(torch.uint8)
 
 
 def _changed(live: Any, originals: Tree) -> list[int]:
