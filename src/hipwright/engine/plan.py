@@ -144,14 +144,17 @@ class PlanWriter:
             return arg
         return repr(arg)
 
+    def allocate(self, buffer: str, shape: Sequence[Ix], dtype: str) -> None:
+        """A new tensor."""
+        sizes = ", ".join(to_python(s) for s in shape)
+        comma = "," if len(shape) == 1 else ""
+        self.lines.append(f"{self.name(buffer)} = torch.empty(({sizes}{comma}), dtype=torch.{dtype})")
+
     def launch(self, kernel: Kernel, group: Group, allocate: Mapping[str, tuple[list[Ix], str]]) -> None:
         """Allocations of what a kernel writes, and its launch."""
         for buffer in kernel.writes:
             if buffer in allocate:
-                shape, dtype = allocate[buffer]
-                sizes = ", ".join(to_python(s) for s in shape)
-                comma = "," if len(shape) == 1 else ""
-                self.lines.append(f"{self.name(buffer)} = torch.empty(({sizes}{comma}), dtype=torch.{dtype})")
+                self.allocate(buffer, *allocate[buffer])
         grid = kernel.grid.format(total=to_python(product(group.space)), rows=to_python(product(group.outer)))
         arguments = ", ".join(self.name(a) if a in self.known_buffers else a for a in kernel.arguments)
         self.lines.append(f"{kernel.name}[{grid}, {kernel.block}]({arguments})")

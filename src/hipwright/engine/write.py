@@ -9,7 +9,7 @@ from typing import Any
 from hipwright.engine.emit import cname
 from hipwright.engine.graph import Graph, Meta, Symbol, references, short
 from hipwright.engine.helpers import RESERVED, prelude
-from hipwright.engine.index import Ix, product
+from hipwright.engine.index import ZERO, Ix, product
 from hipwright.engine.knobs import KNOBS, Choice, Value
 from hipwright.engine.lower.core import Call
 from hipwright.engine.lowering import Lowered, Lowering, View
@@ -174,6 +174,10 @@ class _Builder:
     def _kernel(self, c: Any, lowered: Lowered, group: Group, stored: set[str], writer: PlanWriter) -> None:
         members = {m.item.name: m for m in group.members if m.item.name in stored}
         if not members:
+            return
+        if ZERO in group.outer:  # nothing to compute, ever
+            for name, member in members.items():
+                writer.allocate(name, member.item.shape, member.item.dtype)
             return
         group.members = _live(group, set(members))
         collapse(c, group)
