@@ -78,3 +78,8 @@ def test_memory_goes_back_when_tensors_die() -> None:
         memory.empty((1 << 20,), torch.float32, 0xA5)
     gc.collect()
     assert mapped_mb() - before < 50
+
+
+def test_the_storage_of_an_empty_tensor_can_be_copied() -> None:
+    tensor = Guarded().empty((0, 7), torch.float32, 0xA5)
+    assert tensor.untyped_storage().clone().nbytes() == 1 and tensor.clone().shape == (0, 7)

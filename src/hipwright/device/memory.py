@@ -83,14 +83,15 @@ class Guarded:
         if base is None or base == ctypes.c_void_p(-1).value:
             raise MemoryError(f"cannot map {length} bytes")
         _libc.mprotect(base + PAGE, body, _PROT_RW)
-        start = (base + PAGE + body - nbytes) // ALIGN * ALIGN
+        held = max(nbytes, 1)  # torch's storage of an empty buffer has one byte, which may be read
+        start = (base + PAGE + body - held) // ALIGN * ALIGN
         region = Region(start, nbytes, base, length, pattern(poison))
         _fill(base + PAGE, body, region.word)
-        holder = (ctypes.c_ubyte * max(nbytes, 1)).from_address(start)
+        holder = (ctypes.c_ubyte * held).from_address(start)
         bisect.insort(self._starts, start)
         self._regions[start] = region
         weakref.finalize(holder, self._free, region).atexit = False
-        return torch.frombuffer(holder, dtype=torch.uint8, count=max(nbytes, 1))
+        return torch.frombuffer(holder, dtype=torch.uint8, count=held)
 
     def _free(self, region: Region) -> None:
         self._starts.remove(region.start)
