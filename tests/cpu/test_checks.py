@@ -66,6 +66,7 @@ def test_a_read_past_an_odd_end_is_seen_by_the_checked_build(gpu) -> None:
 def test_null_pointers(gpu, checked: bool) -> None:
     error = failure(lambda: gpu.run(OFF_BY_ONE, "far", 1, 1, [torch.ones(1), None, 0], checked=checked))
     assert error.status == "out_of_bounds"
+    assert "null pointer argument (y)" in error.message and error.evidence["null"] == ["y"]
 
 
 LDS = r"""

@@ -1,6 +1,7 @@
 """Other shapes: pure choices, then real tasks."""
 
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,7 +63,28 @@ def test_names_tell_shapes_apart():
     assert name_of(((3, 4), ())) == "3x4,scalar"
 
 
+def test_parts_leave_one_symbol_alone_or_change_one_alone():
+    space = Space(((64, 32, 16),), elements)
+    sizes = [[symbol.size for symbol in part.symbols] for part in space.parts()]
+    assert sizes == [[64, 32, 16], [32, 16], [64, 16], [64, 32], [64], [32], [16]]
+    assert list(space.parts())[1].shrink(4096)[0][0] == 64
+
+
 # ---------------------------------------------------------------- real tasks
+
+
+@pytest.mark.parametrize("name", ["nll_from_logits", "label_smoothing_loss"])
+def test_where_indices_bound_a_size_the_others_vary(zygote, name):
+    from hipwright.task import open_task
+
+    with open_task(Path(__file__).parents[2] / "examples" / f"{name}.py", zygote) as handle:
+        derived = [w for w in handle.task.workloads if w.origin == "derived"]
+        classes = handle.task.workloads[0].specs[0].shape[1]
+        assert len({w.specs[0].shape[0] for w in derived}) >= 2
+        assert all(w.specs[0].shape[1] == classes for w in derived)
+        small = handle.derive(4096)
+        assert small is not None and small.specs[0].shape[0] > 1
+        handle.reference(handle.inputs(small.name, 3), handle.init_state(0))
 
 
 def test_derived_workloads_are_valid_deterministic_and_varied(load, zygote):

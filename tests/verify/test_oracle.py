@@ -133,6 +133,23 @@ def test_a_random_task_is_unscorable(oracle: Any) -> None:
     assert status is not None and status[0] == "unscorable" and "random" in status[1]
 
 
+def test_a_reference_that_writes_to_its_input_is_unscorable(oracle: Any) -> None:
+    status = oracle("return args[0].mul_(2.0) + args[1]", "[torch.randn(8, 40), torch.randn(8, 40)]").status()
+    assert status is not None and status[0] == "unscorable" and "inputs[0]" in status[1]
+
+
+def test_without_float64_c_is_twice_as_large(oracle: Any) -> None:
+    body = "return torch.exp(args[0] * 9.0)"
+    usual = oracle(body, "[torch.randn(8, 40)]")
+    narrow = oracle(f"assert args[0].dtype != torch.float64\n        {body}", "[torch.randn(8, 40)]")
+    halved = Oracle(narrow.handle, seed=narrow.seed, policy=TolerancePolicy(c=2.0))
+    expected = [o.case(main(o), "uniform").expected for o in (usual, narrow, halved)]
+    assert [e.reference_dtype for e in expected] == ["float64", "native", "native"]
+    whole, half = (np.median(rules(e.tree)[0].row) for e in expected[1:])
+    assert 1.9 < whole / half < 2.1
+    assert rules(expected[1].tree)[0].row.max() > rules(expected[0].tree)[0].row.max()
+
+
 def test_an_input_handed_on_by_the_reference_may_be_handed_on(oracle: Any) -> None:
     made = oracle("return args[0], args[0] * 2", "[torch.randn(8, 40)]")
     assert ("output[0]", "inputs[0]") in made.case(main(made), "normal").expected.aliases

@@ -102,6 +102,7 @@ class Oracle:
         self._domains: dict[str, draws.Domain] = {}
         self._families: dict[str, tuple[str, ...]] = {}
         self._states: dict[int, Tree] = {}
+        self._nudged: dict[int, Tree] = {}
         self._planned: tuple[Planned, ...] | None = None
         self._seen: tuple[bool, tuple[str, ...]] | None = None
         self.seconds = 0.0  # spent in preparing cases so far
@@ -302,7 +303,7 @@ class Oracle:
             return Expected({"outputs": tree, "buffers": kept}, aliases)
         exact, exact_after, exact_info = self.handle.reference(inputs, state)
         dtype = str(exact_info.get("reference_dtype", "float64"))
-        moved, moved_after = self._moved(inputs, state, exact, exact_after)
+        moved, moved_after = self._moved(inputs, state, exact, exact_after, native_only=dtype == "native")
         weights = tensor_leaves(state["params"])
         assert self.policy is not None
         # without float64 the baseline's own error is not seen: it is its own expectation
@@ -322,12 +323,21 @@ class Oracle:
             )
         return Expected({"outputs": tree, "buffers": buffers}, aliases, reference_dtype=dtype)
 
-    def _moved(self, inputs: Tree, state: Tree, exact: Tree, after: Mapping[str, HostTensor]) -> tuple[Tree, Any]:
-        """The fp64 reference on nudged inputs; the unmoved one where the nudge leaves its domain."""
+    def _moved(
+        self, inputs: Tree, state: Tree, exact: Tree, after: Mapping[str, HostTensor], *, native_only: bool
+    ) -> tuple[Tree, Any]:
+        """The reference on nudged inputs, in fp64 where it has that; the unmoved one where the nudge leaves its domain.
+
+        native_only: inputs keep their dtype, since the reference takes no other.
+        """
         seed = self._seed("nudge")
-        nudged = {**state, **{k: draws.nudge(state[k], seed, rounded=True) for k in ("params", "buffers")}}
+        if id(state) not in self._nudged:  # states are kept, so an id stays one state's
+            held = {k: draws.nudge(state[k], seed, rounded=True) for k in ("params", "buffers")}
+            self._nudged[id(state)] = {**state, **held}
+        nudged = self._nudged[id(state)]
         try:
-            outputs, buffers, _ = self.handle.reference(draws.nudge(inputs, seed + 1), nudged)
+            arguments = draws.nudge(inputs, seed + 1, rounded=native_only)
+            outputs, buffers, _ = self.handle.reference(arguments, nudged, dtype="native" if native_only else "float64")
         except HipwrightError as error:
             if isinstance(error, InfrastructureError):
                 raise
