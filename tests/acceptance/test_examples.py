@@ -14,8 +14,9 @@ import pytest
 from hipwright.measure.cost import is_product
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
-# Operators outside products that the engine still leaves to the library in these examples, and why (docs/engine.md).
-LIBRARY_OK: dict[str, str] = {}
+ODD = sorted((Path(__file__).parent / "tasks").glob("*.py"))  # what a KernelBench-form file may also hold
+# operators outside products that the engine leaves to the library (docs/engine.md)
+LIBRARY_OK = {"topk_routing": {"topk"}, "nested": {"contiguous"}}
 
 
 def optimize(example: Path, out: Path) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def test_there_are_thirty() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("example", [*EXAMPLES, *ODD], ids=lambda path: path.stem)
 def test_example_ends_with_a_verified_program(example: Path, tmp_path: Path) -> None:
     result = optimize(example, tmp_path)
     assert result["status"] == "pass"
@@ -41,5 +42,4 @@ def test_example_ends_with_a_verified_program(example: Path, tmp_path: Path) -> 
     assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {
         "program.py", "model_new.py", "result.json", "report.html",
     }  # fmt: skip
-    left = [op for op in result["library"] if not is_product(op)]
-    assert left == [] or example.stem in LIBRARY_OK, f"left to the library: {left}"
+    assert {op for op in result["library"] if not is_product(op)} <= LIBRARY_OK.get(example.stem, set())

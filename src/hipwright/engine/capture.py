@@ -31,13 +31,20 @@ def capture(model: torch.nn.Module, args: Sequence[Any]) -> dict[str, Any]:
     """
     names = _parameter_names(model, len(args))
     problems = []
-    for dynamic in (True, False):
+    lifted = pytree.tree_map(_lift, tuple(args))
+    generic = [(lifted, True)] if any(type(leaf) is float for leaf in pytree.tree_leaves(tuple(args))) else []
+    for given, dynamic in (*generic, (tuple(args), True), (tuple(args), False)):
         try:
-            exported = _export(model, tuple(args), dynamic)
+            exported = _export(model, given, dynamic)
             return _Builder(exported, names, args, dynamic).graph().to_dict()
         except Exception as problem:  # export raises many types for "this cannot be traced"
             problems.append(f"{type(problem).__name__}: {str(problem).strip().splitlines()[0][:300]}")
     raise TaskError(f"cannot capture: {problems[-1]}", hint="the engine needs a forward without data-dependent Python")
+
+
+def _lift(leaf: Any) -> Any:
+    """A float argument as a 0-d tensor: export would fix a number, and the program would hold for that one only."""
+    return torch.tensor(leaf, dtype=torch.float64) if type(leaf) is float else leaf
 
 
 def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic: bool) -> ExportedProgram:
@@ -117,7 +124,10 @@ class _Builder:
                 if not isinstance(value, torch.Tensor):
                     self._guard_scalar(access, leaf)
                     continue
-                self._bind(access, value, leaf)
+                if isinstance(leaf, torch.Tensor):
+                    self._bind(access, value, leaf)
+                else:
+                    access = f"torch.full((), {access}, dtype=torch.float64)"
                 found.append(Input(name=node.name, kind="input", access=access, meta=self._meta(value)))
             elif isinstance(value, torch.Tensor):
                 found.append(self._state(node, spec, value))

@@ -84,6 +84,8 @@ def op_seconds(call: OpCall) -> float:
     name = base_name(call["op"])
     if name in FREE or not call["out"]:
         return 0.0
+    if not call["in"] and all(prod(s["shape"]) <= 1 for s in call["out"]):
+        return 0.0  # a number the host hands over
     dtype = call["in"][0]["dtype"] if call["in"] else call["out"][0]["dtype"]
     rate = MATRIX_RATE.get(dtype, VECTOR_RATE) if is_product(name) else VECTOR_RATE
     return LAUNCH + max(op_flops(call) / rate, op_bytes(call) / BANDWIDTH)
