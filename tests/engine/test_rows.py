@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 import torch.nn.functional as F
 
 from hipwright.engine.write import explain, space, write
+from hipwright.errors import GuardFailed
 from tests.engine.harness import captured, compare, reference, run
 
 
@@ -141,3 +143,21 @@ def test_captured_empty_inputs(shape: tuple[int, int]) -> None:
     expected, native, _ = reference(model, [x])
     got, _ = run(program, model, [x])
     compare(got, expected, native)
+
+
+class Twice(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+        return x * 2 + 1, (y + x.sum()).softmax(-1)
+
+
+def test_int_is_guarded_and_long_needs_no_guard() -> None:
+    graph = captured(Twice(), [draw(4, 6), draw(7)])
+    text = write(graph).text
+    assert text.count("< 2**30") == 1 and "int y_0" in text
+    run(write(graph), Twice(), [draw(5, 9), draw(3)])
+    large = msgspec.structs.replace(
+        graph, symbols=tuple(msgspec.structs.replace(s, hint=1 << 20) for s in graph.symbols)
+    )
+    assert "long x_0" in write(large).text
+    with pytest.raises(GuardFailed, match="count in int"):
+        run(write(graph), Twice(), [torch.empty(1).expand(1 << 16, 1 << 16), draw(3)], checked=False)

@@ -9,11 +9,11 @@ from typing import Any
 
 from hipwright.engine.emit import cname
 from hipwright.engine.graph import short
-from hipwright.engine.index import Ix, product, strides, to_python
+from hipwright.engine.index import Ix, nonneg, product, strides, to_python
 from hipwright.engine.lower.core import Call
 from hipwright.engine.lowering import Lowered, View
 from hipwright.engine.schedule import Group
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.base import INT_LIMIT, Kernel
 
 FUNCTIONAL = {"linear", "conv1d", "conv2d", "conv3d", "scaled_dot_product_attention", "conv_transpose1d",
               "conv_transpose2d", "conv_transpose3d", "bilinear"}  # fmt: skip
@@ -62,6 +62,7 @@ class PlanWriter:
         self.lines: list[str] = []
         self.names: dict[str, str] = {}
         self._taken: set[str] = set(parameters)
+        self.limits: list[Ix] = []  # sizes that the kernels count in int
 
     def name(self, buffer: str) -> str:
         """The plan's name of a tensor: a local, an input or self.…"""
@@ -177,7 +178,8 @@ class PlanWriter:
     def _head(self, body: str) -> list[str]:
         """Sizes and shape guards."""
         derived = self.lowered.context.reader.derived
-        used = set(re.findall(r"\w+", body + " ".join(self.graph.guards)))
+        small = self._small()
+        used = set(re.findall(r"\w+", " ".join([body, *small, *self.graph.guards])))
         wanted = {name for name in derived if name in used}
         for name in wanted:
             used |= set(re.findall(r"\w+", derived[name]))
@@ -187,7 +189,17 @@ class PlanWriter:
             fixed.setdefault(guard.split(".")[0].split("[")[0], []).append(guard)
         why = '"the kernels are written for these sizes"'
         out += [f"assert {' and '.join(conditions)}, {why}" for conditions in fixed.values()]
-        return out + [f"{name} = {text}" for name, text in derived.items() if name in wanted]
+        return out + [f"{name} = {text}" for name, text in derived.items() if name in wanted] + small
+
+    def _small(self) -> list[str]:
+        """The guard that int is wide enough, over the largest sizes."""
+        sizes = list({s.key: s for s in self.limits}.values())
+        largest = [s for s in sizes if not any(s is not t and nonneg(t - s) for t in sizes)]
+        if not largest:
+            return []
+        texts = ", ".join(to_python(s) for s in largest)
+        texts = f"max({texts})" if len(largest) > 1 else texts
+        return [f'assert {texts} < 2**{INT_LIMIT.bit_length() - 1}, "the kernels count in int"']
 
 
 def self_path(access: str) -> str:

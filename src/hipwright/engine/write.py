@@ -184,6 +184,7 @@ class _Builder:
         stores = {name: (m.item.target or name, m.item.dtype) for name, m in members.items()}
         need = Need(stores, self._dtypes(lowered), self._numels(lowered))
         body = Body(c, group, self._name(lowered, group), need)
+        writer.limits += body.limits()
         mapping = self._mapping(c, group, body)
         if group.kind == "scan":
             kernel = scan(body)

@@ -13,6 +13,7 @@ from hipwright.engine.lower.core import Context
 from hipwright.engine.schedule import Group, Member
 
 INT_LIMIT = 1 << 30
+"""Elements up to which a kernel counts in int; twice as many would fit, the rest is for the last block's overshoot."""
 
 
 @dataclass(eq=False)
@@ -59,9 +60,16 @@ class Body:
         self.knobs: set[str] = set()
 
     def _fits(self) -> bool:
+        return all(self.c.hint(s) < INT_LIMIT for s in self._sizes())
+
+    def _sizes(self) -> list[Ix]:
+        """Every number of elements that the kernel counts or indexes."""
         sizes = [product(self.group.space)] + [self.need.numels[b] for b in self.loads if b in self.need.numels]
-        sizes += [self.need.numels[self.need.stores[m.item.name][0]] for m in self.stored]
-        return all(self.c.hint(s) < INT_LIMIT for s in sizes)
+        return sizes + [self.need.numels[self.need.stores[m.item.name][0]] for m in self.stored]
+
+    def limits(self) -> list[Ix]:
+        """The sizes that must stay below INT_LIMIT because the kernel counts in int."""
+        return [s for s in self._sizes() if s.value is None] if self.index_type == "int" else []
 
     def _pointer_names(self) -> dict[str, str]:
         out: dict[str, str] = {}
