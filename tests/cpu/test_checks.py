@@ -352,3 +352,21 @@ def test_two_bytes_of_one_element_by_two_threads_are_no_race(gpu) -> None:
     y = torch.zeros(16, dtype=torch.int32)
     gpu.run(source, "k", 1, 64, [y], checked=True)
     assert y.view(torch.uint8).tolist() == list(range(64))
+
+
+CONSTANT_PLACES = r"""
+extern "C" __global__ void exchange(const float* x, float* y) {
+    __shared__ float tile[64];
+    tile[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x == 2) y[0] = tile[3] - tile[17];
+}
+"""
+
+
+@BOTH
+def test_lds_at_places_known_to_the_compiler(gpu, checked: bool) -> None:
+    """Their operand in the IR is a constant expression, `ptr getelementptr inbounds nuw (i8, ptr @tile, i64 12)`."""
+    x, y = torch.arange(64.0), torch.zeros(1)
+    gpu.run(CONSTANT_PLACES, "exchange", 1, 64, [x, y], checked=checked)
+    assert y.item() == 3.0 - 17.0
