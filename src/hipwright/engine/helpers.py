@@ -38,7 +38,7 @@ FLOAT: dict[str, tuple[str, str]] = {
     "hardswish": ("float x", "return x * nan_min(nan_max(x + 3.0f, 0.0f), 6.0f) / 6.0f;"),
     "hardsigmoid": ("float x", "return nan_min(nan_max(x + 3.0f, 0.0f), 6.0f) / 6.0f;"),
     "softsign": ("float x", "return x / (1.0f + fabsf(x));"),
-    "logsigmoid": ("float x", "return (x < 0.0f ? x : 0.0f * x) - log1pf(expf(-fabsf(x)));"),
+    "logsigmoid": ("float x", "return (x < 0.0f ? x : 0.0f) - log1pf(expf(-fabsf(x)));"),
     "tanhshrink": ("float x", "return x - tanhf(x);"),
     "selu": (
         "float x",
