@@ -17,12 +17,12 @@ from typing import Any
 from msgspec.structs import replace
 
 import hipwright
-from hipwright.errors import BadInput, HipwrightError, InfrastructureError, ProgramError
+from hipwright.errors import BadInput, HipwrightError
 from hipwright.evaluate.features import features
 from hipwright.measure.cost import OpCall, coverage, tensor_bytes, total_seconds
 from hipwright.measure.estimate import estimate
 from hipwright.program import Parsed, parse
-from hipwright.records import Build, Estimate, Evaluation, Program, Status, TargetResult, Verdict, content_key
+from hipwright.records import Build, Estimate, Evaluation, Program, TargetResult, Verdict, content_key
 from hipwright.sandbox import Limits, Zygote
 from hipwright.task import Outline, TaskHandle
 from hipwright.toolchain import amdgpu, cpu
@@ -90,14 +90,13 @@ class Evaluator:
 
     def lint(self, program: Program) -> list[LintWarning]:
         """Static warnings about the HIP source; never a verdict."""
-        parsed = parse(program.text)
-        return lint(parsed, self.amd)
+        return lint(parse(program.text), self.amd)
 
     # ---------------------------------------------------------------- stages
 
     def _evaluate(self, program: Program, oracle: Oracle, thorough: bool) -> Evaluation:
         parsed = parse(program.text)
-        defines = knob_values(parsed, program.knobs)
+        defines = parsed.defines(program.knobs)
         amd, cpu_builds = self._build(parsed, defines, {*self.waves, 32, 64} if thorough else {*self.waves})
         failed = next((b for b in (*amd.values(), *cpu_builds.values()) if not b.ok), None)
         if failed is not None:
@@ -235,17 +234,6 @@ class Evaluator:
         return results
 
 
-def knob_values(parsed: Parsed, chosen: Mapping[str, int]) -> dict[str, int]:
-    """Every knob's value, defaults filled in. ProgramError for an unknown knob or a value outside its choices."""
-    for name, value in chosen.items():
-        knob = parsed.knobs.get(name)
-        if knob is None:
-            raise ProgramError(f"knob {name} is set but the program has none of that name")
-        if value not in knob.choices:
-            raise ProgramError(f"knob {name}={value} is not among its choices {list(knob.choices)}", line=knob.line)
-    return {name: int(chosen.get(name, knob.default)) for name, knob in parsed.knobs.items()}
-
-
 def library_shares(calls: Sequence[Mapping[str, Any]], reference: Sequence[OpCall]) -> dict[str, float]:
     """{operator the plan calls: its modelled cost / the reference's}, views and allocations left out."""
     whole = total_seconds(reference)
@@ -264,11 +252,6 @@ def environment() -> str:
     )
 
 
-def worst(statuses: Sequence[Status]) -> Status:
-    """The first status that is not a pass, or pass."""
-    return next((status for status in statuses if status != "pass"), "pass")
-
-
 def _build_verdict(build: Build) -> Verdict:
     first = next((line for line in build.log.splitlines() if "error" in line or "refused" in line), build.log[:200])
     return Verdict(
@@ -281,8 +264,4 @@ def _build_verdict(build: Build) -> Verdict:
 
 
 def _with_seconds(evaluation: Evaluation, seconds: float) -> Evaluation:
-    plain = evaluation.to_dict()
-    return Evaluation.from_dict({**plain, "seconds": round(seconds, 4)})
-
-
-__all__ = ["Evaluator", "InfrastructureError", "environment", "knob_values", "worst"]
+    return replace(evaluation, seconds=round(seconds, 4))
