@@ -296,9 +296,15 @@ def _mask_mismatch(values: F64, expected: F64) -> Mask:
 
 
 def _nonfinite(values: F64, rule: Rule, mismatch: Mask) -> Comparison:
-    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(mismatch)), mismatch.shape))
-    want, have = float(rule.expected[place]), float(values[place])
-    wrong = int(mismatch.sum())
+    return _first_wrong(values, rule, mismatch, ": NaN and Inf must stand where the reference has them")
+
+
+def _first_wrong(values: npt.NDArray[Any], rule: Rule, wrong: Mask, why: str) -> Comparison:
+    """The verdict on elements that no budget excuses, shown by the first of them."""
+    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
+    want, have = rule.expected[place].item(), values[place].item()
+    said = [f"{value:.9g}" if isinstance(value, float) else str(value) for value in (have, want)]
+    count = int(wrong.sum())
     return Comparison(
         status="wrong_value",
         worst_error=inf,
@@ -306,10 +312,10 @@ def _nonfinite(values: F64, rule: Rule, mismatch: Mask) -> Comparison:
         where=place,
         expected=want,
         got=have,
-        wrong=wrong,
+        wrong=count,
         total=values.size,
-        message=f"{rule.path}{_index(place)} is {have:.9g}, expected {want:.9g}: NaN and Inf must stand where the "
-        f"reference has them ({wrong} of {values.size} elements wrong)",
+        message=f"{rule.path}{_index(place)} is {said[0]}, expected {said[1]}{why} "
+        f"({count} of {values.size} elements wrong)",
     )
 
 
@@ -320,22 +326,9 @@ def _compare_exact(got: HostTensor, rule: Rule) -> Comparison:
         wrong &= rule.judged
     if rule.gather is not None and wrong.any():
         wrong &= ~rule.gather.same_choice(bits.astype(np.int64))
-    count = int(wrong.sum())
-    if not count:
+    if not wrong.any():
         return Comparison(path=rule.path, total=bits.size)
-    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-    want, have = rule.expected[place].item(), bits[place].item()
-    return Comparison(
-        status="wrong_value",
-        worst_error=inf,
-        path=rule.path,
-        where=place,
-        expected=want,
-        got=have,
-        wrong=count,
-        total=bits.size,
-        message=f"{rule.path}{_index(place)} is {have}, expected {want} ({count} of {bits.size} elements wrong)",
-    )
+    return _first_wrong(bits, rule, wrong, "")
 
 
 def _index(place: tuple[int, ...]) -> str:
