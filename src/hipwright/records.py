@@ -197,17 +197,46 @@ class Estimate(Record, frozen=True, kw_only=True):
     detail: tuple[dict[str, Any], ...] = ()
 
 
+class Versus(Record, frozen=True, kw_only=True):
+    """The candidate against one baseline, in pairs taken in turn. Milliseconds of device time for one call.
+
+    baseline: "eager", "compile" or another name. speedup: baseline / candidate, the median over the pairs; interval:
+    95 %. samples_ms and baseline_ms have one entry a pair. latency_speedup: the same ratio of end-to-end latencies.
+    """
+
+    baseline: str
+    speedup: float
+    interval: tuple[float, float]
+    samples_ms: tuple[float, ...]
+    baseline_ms: tuple[float, ...]
+    pairs: int
+    stopped: str = ""
+    latency_speedup: float | None = None
+
+
 class Timing(Record, frozen=True, kw_only=True):
-    """Paired samples against a baseline on a real device. Milliseconds; interval is 95 %."""
+    """One program timed on a real device. Milliseconds for one call.
+
+    policy: how calls were launched, the same on both sides ("graph" or "stream"). median_ms: device time; latency_ms:
+    end to end by the host's clock, no graph. clock_gap: relative disagreement of the device's and the host's clock.
+    floor_ms: the roofline of the counted bytes and operations over the measured ceilings; roofline_fraction: floor /
+    median. own_time: share of device time in the program's own kernels. prepare_ms: packing weights, timed apart.
+    """
 
     device: str
     architecture: str
-    baseline: str
-    samples_ms: tuple[float, ...]
-    baseline_ms: tuple[float, ...]
-    speedup: float
-    interval: tuple[float, float]
+    policy: Literal["graph", "stream"] = "stream"
+    median_ms: float
+    latency_ms: float | None = None
+    versus: dict[str, Versus] = {}
+    clock_gap: float | None = None
+    floor_ms: float | None = None
+    bound: Literal["memory", "compute", ""] = ""
     roofline_fraction: float | None = None
+    own_time: float | None = None
+    prepare_ms: float | None = None
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
 
 
 class TargetResult(Record, frozen=True, kw_only=True):
