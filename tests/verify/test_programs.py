@@ -1,6 +1,6 @@
 """Fifty-odd programs through the whole pipeline: each wrong one is refused for its own reason, no honest one is.
 
-Programs, tasks and what must be said of them are files under tests/programs; they are read as data.
+Programs, tasks and what must be said of them are files of hipwright.audit's corpus; they are read as data.
 """
 
 from __future__ import annotations

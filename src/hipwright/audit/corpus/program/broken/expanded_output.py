@@ -1,0 +1,18 @@
+# wrong: an expanded view (stride 0) stands for a full tensor
+HIP = r'''
+#include <hip/hip_runtime.h>
+extern "C" __global__ void row_mean(const float* x, float* y, int rows, int cols) {
+    int r = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r >= rows) return;
+    float acc = 0.0f;
+    for (int j = 0; j < cols; ++j) acc += x[r * cols + j];
+    y[r] = acc / cols;
+}
+'''
+
+
+def forward(self, x):
+    x = x.contiguous()
+    y = torch.empty((x.shape[0], 1), dtype=x.dtype)
+    row_mean[cdiv(x.shape[0], 64), 64](x, y, x.shape[0], x.shape[1])
+    return y.expand(x.shape[0], x.shape[1])

@@ -1,0 +1,16 @@
+"""NaN below zero and -inf at zero come out as they should."""
+
+HIP = r'''
+#include <hip/hip_runtime.h>
+extern "C" __global__ void log1(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = logf(x[i]) + 1.0f;
+}
+'''
+
+
+def forward(self, x):
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    log1[cdiv(x.numel(), 64), 64](x, y, x.numel())
+    return y

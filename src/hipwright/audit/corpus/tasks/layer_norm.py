@@ -1,0 +1,21 @@
+"""LayerNorm over the last dimension."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.norm = nn.LayerNorm(features)
+
+    def forward(self, x):
+        return self.norm(x)
+
+
+def get_inputs():
+    return [torch.randn(20, 192)]
+
+
+def get_init_inputs():
+    return [192]
