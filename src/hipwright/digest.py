@@ -1,0 +1,87 @@
+"""Large tensors as bytes: their span of storage, and an exact digest of it, the same on every device. Imports torch.
+
+Both processes that hold a task's inputs use this module: the host that made them, and the worker that was given them.
+"""
+
+from __future__ import annotations
+
+import torch
+
+_BLOCK_WORDS = 1 << 21  # of 8 bytes: temporaries of 16 MiB, which stay in a GPU's last-level cache
+_MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # splitmix64 (Steele, Lea and Flood 2014)
+_SHIFTS = (30, 27, 31)
+_GOLDEN = 0x9E3779B97F4A7C15
+_MASK = (1 << 64) - 1
+
+
+def span(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes from a tensor's first element to its last, in storage order: a 1-D uint8 view.
+
+    For a dense tensor these are its elements and nothing else; gaps between elements belong to it, repetitions by
+    stride 0 do not. With shape and strides beside them, the bytes are the tensor.
+    """
+    if tensor.numel() == 0:
+        return torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    elements = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return torch.as_strided(tensor.detach(), (elements,), (1,)).view(torch.uint8)
+
+
+def digest(tensor: torch.Tensor, seed: int) -> int:
+    """A 64-bit hash of the tensor's span under a seed: every bit and every place counts.
+
+    Integer arithmetic modulo 2^64, so CPU and GPU agree. Each word is mixed with its place and the results are added:
+    the order of the additions does not matter, the order of the words does. Works in blocks: besides the tensor it
+    needs less than 64 MiB.
+    """
+    raw = span(tensor)
+    total = torch.zeros((), dtype=torch.int64, device=raw.device)
+    count = (raw.numel() + 7) // 8
+    keys = _keys(min(count, _BLOCK_WORDS), seed, raw.device)
+    for block, start in enumerate(range(0, raw.numel(), 8 * _BLOCK_WORDS)):
+        words = _words(raw[start : start + 8 * _BLOCK_WORDS])
+        mixed = words ^ keys[: words.numel()]
+        mixed += _signed(_mix_int(seed + (block + 1) * _GOLDEN))
+        total += _mix(mixed).sum()
+    return _mix_int((int(total.item()) & _MASK) ^ _mix_int(raw.numel()))
+
+
+def _words(raw: torch.Tensor) -> torch.Tensor:
+    """Bytes as int64, padded with zeros; a copy where they are not aligned."""
+    short = -raw.numel() % 8
+    if short:
+        raw = torch.cat([raw, raw.new_zeros(short)])
+    elif raw.data_ptr() % 8 or raw.storage_offset() % 8:
+        raw = raw.clone()
+    return raw.view(torch.int64)
+
+
+def _keys(count: int, seed: int, device: torch.device) -> torch.Tensor:
+    """One pseudo-random word for each place of a block."""
+    keys = torch.arange(count, dtype=torch.int64, device=device)
+    keys *= _signed(_GOLDEN)
+    keys += _signed(_mix_int(seed))
+    return _mix(keys)
+
+
+def _mix(words: torch.Tensor) -> torch.Tensor:
+    """splitmix64's finaliser, in place."""
+    for shift, multiplier in zip(_SHIFTS, (*_MULTIPLIERS, 1), strict=True):
+        high = words >> shift
+        high &= (1 << (64 - shift)) - 1  # torch shifts int64 arithmetically
+        words ^= high
+        words *= _signed(multiplier)
+    return words
+
+
+def _mix_int(word: int) -> int:
+    """The same on a Python integer."""
+    word &= _MASK
+    for shift, multiplier in zip(_SHIFTS, (*_MULTIPLIERS, 1), strict=True):
+        word = ((word ^ (word >> shift)) * multiplier) & _MASK
+    return word
+
+
+def _signed(word: int) -> int:
+    """The int64 with the bits of a 64-bit word."""
+    word &= _MASK
+    return word - (1 << 64) if word >> 63 else word
