@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hipwright.archive import Archive, Confirmed, Entry, Evaluated, Finished, export
 from hipwright.archive.export import STRIPPED, strip
-from hipwright.records import Build, Decision, TargetResult, Timing, Verdict
+from hipwright.records import Build, Decision, TargetResult, Timing, Verdict, Versus
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
@@ -71,10 +71,10 @@ def fill(archive: Archive, name: str, rng: random.Random, *, reverse: bool = Fal
     def judged(n: int) -> Entry:
         verdict = Verdict(status="pass", evidence={"pid": rng.random(), "where": f"/tmp/x{rng.random()}/y.py"})
         build = Build(target="gfx942", ok=True, blob=str(rng.random()), log=str(rng.random()), seconds=rng.random())
-        timing = Timing(
-            device="d", architecture="a", baseline="b", samples_ms=(rng.random(),), baseline_ms=(1.0,), speedup=1.0,
-            interval=(0.9, 1.1),
-        )  # fmt: skip
+        eager = Versus(
+            baseline="eager", speedup=1.0, interval=(0.9, 1.1), samples_ms=(rng.random(),), baseline_ms=(1.0,), pairs=1
+        )
+        timing = Timing(device="d", architecture="a", median_ms=rng.random(), versus={"eager": eager})
         result = TargetResult(target="gfx942", build=build, verdict=verdict, timing=timing)
         plain = evaluation(n, targets={"gfx942": result}, seconds=rng.random(), environment=str(rng.random()))
         cached = rng.random() < 0.5

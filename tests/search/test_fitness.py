@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hipwright.records import Evaluation, TargetResult, Timing
+from hipwright.records import Evaluation, TargetResult, Timing, Versus
 from hipwright.search.fitness import MODEL_NOISE, faster, gain, score
 
 
@@ -16,13 +16,19 @@ def estimated(microseconds: float | None, **more: Any) -> Evaluation:
     )
 
 
-def measured(speedup: float, low: float, high: float, **more: Any) -> Evaluation:
+def versus(baseline: str, speedup: float, low: float, high: float) -> Versus:
+    return Versus(
+        baseline=baseline, speedup=speedup, interval=(low, high), samples_ms=(1.0,), baseline_ms=(speedup,), pairs=1
+    )
+
+
+def measured(
+    speedup: float, low: float, high: float, *, baseline: str = "eager", target: str = "rocm", **more: Any
+) -> Evaluation:
     timing = Timing(
-        device="d", architecture="a", baseline="eager", samples_ms=(), baseline_ms=(), speedup=speedup,
-        interval=(low, high),
-    )  # fmt: skip
-    targets = {"rocm": TargetResult(target="rocm", timing=timing)}
-    return estimated(1.0, score_kind="measured", targets=targets, **more)
+        device="d", architecture="a", median_ms=1.0, versus={baseline: versus(baseline, speedup, low, high)}
+    )
+    return estimated(1.0, score_kind="measured", targets={target: TargetResult(target=target, timing=timing)}, **more)
 
 
 def test_estimates_within_the_band_are_equal() -> None:
@@ -67,3 +73,22 @@ def test_gain_is_the_share_of_time_saved() -> None:
 def test_a_measurement_without_a_sound_interval_is_no_score() -> None:
     assert score(measured(1.0, 0.0, 0.0)) is None
     assert score(estimated(1.0, score_kind="measured")) is None
+
+
+def test_eager_ranks_whatever_else_was_timed() -> None:
+    both = {"compile": versus("compile", 0.5, 0.4, 0.6), "eager": versus("eager", 4.0, 3.9, 4.1)}
+    timing = Timing(device="d", architecture="a", median_ms=1.0, versus=both)
+    found = score(estimated(1.0, score_kind="measured", targets={"cuda": TargetResult(target="cuda", timing=timing)}))
+    assert found is not None and (found.value, found.basis) == (0.25, "cuda against eager")
+
+
+def test_an_amd_gpu_ranks_before_an_nvidia_one() -> None:
+    fast, slow = measured(9.0, 8.9, 9.1, target="cuda"), measured(2.0, 1.9, 2.1)
+    found = score(estimated(1.0, score_kind="measured", targets={**fast.targets, **slow.targets}))
+    assert found is not None and found.value == 0.5
+
+
+@pytest.mark.parametrize("other", [{"baseline": "compile"}, {"target": "cuda"}])
+def test_other_baselines_and_other_targets_are_not_compared(other: dict[str, Any]) -> None:
+    quick, slow = measured(9.0, 8.9, 9.1, **other), measured(2.0, 1.9, 2.1)
+    assert not faster(quick, slow) and not faster(slow, quick) and gain(quick, slow) == 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hipwright.measure.words import device_words
 from hipwright.records import Build, Evaluation, TargetResult
 
 LOG_LIMIT = 4000  # characters of a compiler log that a result carries; the archive has all of it
@@ -56,12 +57,18 @@ def not_measured(targets: Sequence[str], evaluation: Evaluation | None) -> list[
     """What this run cannot know, a line each."""
     from hipwright.toolchain.targets import TARGETS
 
-    lines = []
-    for name in targets:
-        result = evaluation.targets.get(name) if evaluation else None
-        if name in TARGETS and not (result and result.timing):
-            lines.append(f"no AMD GPU was used: speed on {TARGETS[name].product} ({name}) was not measured")
-    if "cpu" not in targets:
+    results = evaluation.targets if evaluation else {}
+    timed = {name: result.timing for name, result in results.items() if result.timing}
+    here = timed["rocm"].architecture if "rocm" in timed else ""
+    why = f"the AMD GPU here is {here}" if here else "no AMD GPU was used"
+    lines = [
+        f"{why}: speed on {TARGETS[name].product} ({name}) was not measured"
+        for name in targets
+        if name in TARGETS and name not in timed and name != here
+    ]
+    if "cuda" in timed:
+        lines.append(f"the figures of the cuda target are {device_words('cuda', timed['cuda'])}: no AMD GPU's speed")
+    if "cpu" not in targets and not any(result.verdict for result in results.values()):
         lines.append("the cpu target was left out: nothing ran, so no value was checked")
     return lines
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from hipwright.archive import Trial
-from hipwright.records import Evaluation, TargetResult, Verdict
+from hipwright.measure.words import device_words, interval_words
+from hipwright.records import Evaluation, TargetResult, Timing, Verdict, Versus
 from hipwright.report.data import ReportData
+from hipwright.report.pairs import pair_plot
 
 GOOD, BAD, UNSURE = "good", "bad", "unsure"
 UNSURE_STATUSES = ("untrusted", "impossible", "unscorable", "degenerate")
@@ -75,11 +78,16 @@ def _proof(evaluation: Evaluation) -> str:
     parts = []
     verdict = verdict_of(evaluation)
     if verdict is not None:
-        parts.append(f"Right on {len(verdict.workloads)} workload(s) against an fp64 reference on the CPU target")
+        where = next(_ran_on(name) for name, result in evaluation.targets.items() if result.verdict is not None)
+        parts.append(f"Right on {len(verdict.workloads)} workload(s) against an fp64 reference on the {where}")
     built = [name for name, result in evaluation.targets.items() if name != "cpu" and result.build and result.build.ok]
     if built:
         parts.append(f"compiled to machine code for {', '.join(built)}")
     return "; ".join(parts) + "." if parts else "Passed."
+
+
+def _ran_on(target: str) -> str:
+    return "CPU target" if target == "cpu" else f"{target} target"
 
 
 def tiles(data: ReportData) -> list[dict[str, str]]:
@@ -103,11 +111,7 @@ def tiles(data: ReportData) -> list[dict[str, str]]:
                 value = f"{number(result.estimate.microseconds)} µs"
                 found.append({"label": f"{name} ESTIMATE", "value": value, "note": "static model, not a measurement"})
             if result.timing is not None:
-                timing = result.timing
-                value = f"{timing.speedup:.2f}×"
-                low, high = timing.interval
-                note = f"measured on {timing.device} against {timing.baseline}, 95 % interval {low:.2f} to {high:.2f}"
-                found.append({"label": f"{name} speedup", "value": value, "note": note})
+                found += timing_tiles(name, result.timing)
     if data.run is not None:
         note = f"of a budget of {data.run.budget}, in {seconds(data.seconds)}"
         found.append({"label": "evaluations", "value": str(data.evaluations), "note": note})
@@ -128,6 +132,71 @@ def resources(evaluation: Evaluation | None) -> list[dict[str, Any]]:
     return [_target_view(result) for result in in_order(evaluation)]
 
 
+def timing_tiles(target: str, timing: Timing) -> list[dict[str, str]]:
+    """A tile a baseline: the measured speedup, whose machine it is, and its interval."""
+    where = device_words(target, timing)
+    return [
+        {
+            "label": f"{target} speedup",
+            "value": f"{versus.speedup:.2f}×",
+            "note": f"{where} against {versus.baseline}, 95 % interval "
+            f"{versus.interval[0]:.2f} to {versus.interval[1]:.2f}",
+        }
+        for versus in timing.versus.values()
+    ]
+
+
+def timing_view(target: str, timing: Timing) -> dict[str, Any]:
+    """A measured target: its facts in words, a row and a plot for each baseline, and the notes."""
+    facts = [
+        ("device time", f"{number(timing.median_ms)} ms a call, median"),
+        ("launched as", POLICIES[timing.policy]),
+    ]
+    if timing.latency_ms is not None:
+        facts.append(("latency", f"{number(timing.latency_ms)} ms a call end to end, by the host's clock"))
+    if timing.floor_ms is not None and timing.roofline_fraction is not None:
+        bound = f", bound by {timing.bound}" if timing.bound else ""
+        text = f"{percent(timing.roofline_fraction)} of {number(timing.floor_ms)} ms{bound}"
+        facts.append(("roofline", text))
+    if timing.clock_gap is not None:
+        facts.append(("clocks", f"device and host differ by {100 * timing.clock_gap:.1f} %"))
+    if timing.own_time is not None:
+        facts.append(("own kernels", f"{percent(timing.own_time)} of the device time"))
+    if timing.prepare_ms is not None:
+        facts.append(("packing weights", f"{number(timing.prepare_ms)} ms, once"))
+    rows = [_versus_row(versus) for versus in timing.versus.values()]
+    return {
+        "where": device_words(target, timing),
+        "architecture": timing.architecture,
+        "facts": facts,
+        "rows": rows,
+        "notes": list(timing.notes),
+        "seconds": timing.seconds,
+    }
+
+
+POLICIES = {"graph": "a captured graph, on both sides", "stream": "calls on the stream, on both sides"}
+
+
+def _versus_row(versus: Versus) -> dict[str, Any]:
+    low, high = versus.interval
+    latency = "–" if versus.latency_speedup is None else f"{versus.latency_speedup:.2f}×"
+    return {
+        "baseline": versus.baseline,
+        "speedup": interval_words(versus.speedup, versus.interval),
+        "tone": GOOD if low > 1 else (BAD if high < 1 else UNSURE),
+        "base_ms": number(median(versus.baseline_ms) if versus.baseline_ms else None),
+        "latency": latency,
+        "pairs": versus.pairs,
+        "stopped": STOPPED.get(versus.stopped, versus.stopped),
+        "plot": pair_plot(versus),
+    }
+
+
+STOPPED = {"precise": "precise enough", "budget": "time was up", "loser": "clearly slower: dropped early"}
+"""Why the sampling ended, in words (hipwright.measure.bench)."""
+
+
 def in_order(evaluation: Evaluation | None) -> list[TargetResult]:
     """The targets by name, the cpu last."""
     return sorted(evaluation.targets.values() if evaluation else (), key=lambda r: (r.target == "cpu", r.target))
@@ -144,7 +213,7 @@ def _target_view(result: TargetResult) -> dict[str, Any]:
         "tone": GOOD if build and build.ok else BAD,
         "estimate": estimate,
         "estimate_rows": rows,
-        "timing": result.timing,
+        "timing": timing_view(result.target, result.timing) if result.timing else None,
         "why_none": dict(result.why_none),
     }
 

@@ -1,0 +1,19 @@
+"""How a measured figure is spoken of: a number is never read as another machine's."""
+
+from __future__ import annotations
+
+from hipwright.records import Timing
+
+
+def device_words(target: str, timing: Timing) -> str:
+    """The machine that a figure belongs to: "HIP on NVIDIA H200" for the cuda target, else the device's own name."""
+    if target != "cuda":
+        return timing.device
+    return f"HIP on NVIDIA {timing.device.removeprefix('NVIDIA ')}"
+
+
+def interval_words(speedup: float, interval: tuple[float, float]) -> str:
+    """A speedup with its interval: "1.52× (1.49 to 1.55)"; more digits where the interval is narrow."""
+    low, high = interval
+    digits = 3 if high - low < 0.02 and high < 10 else 2
+    return f"{speedup:.{digits}f}× ({low:.{digits}f} to {high:.{digits}f})"

@@ -1,0 +1,87 @@
+"""The geometry of the paired-samples plot: one dot a pair, the median and its interval as a band."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, isfinite, log
+
+from hipwright.records import Versus
+from hipwright.report.plots import BOTTOM, LEFT, RIGHT, TOP, WIDTH, Tick
+
+HEIGHT = 200
+OUTSIDE = 1.0
+"""The axis spans the middle nine tenths of the pairs, and half this share of their span beyond; the rest is clipped."""
+
+
+@dataclass(frozen=True)
+class PairPoint:
+    """One pair. clipped: it lies off the axis and is drawn at its edge."""
+
+    x: float
+    y: float
+    label: str
+    clipped: bool
+
+
+@dataclass(frozen=True)
+class PairPlot:
+    """Speedup of each pair in the order taken, on a logarithmic axis; even is where speedup 1 lies, if it is shown."""
+
+    points: list[PairPoint]
+    middle: float
+    band_top: float
+    band_height: float
+    even: float | None
+    ticks: list[Tick]
+    clipped: int
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+
+
+def pair_plot(versus: Versus) -> PairPlot | None:
+    """The plot of one comparison; None for fewer than two pairs or figures that cannot be drawn."""
+    pairs = zip(versus.samples_ms, versus.baseline_ms, strict=False)
+    logs = [log(base / own) for own, base in pairs if own > 0 and base > 0 and isfinite(base / own)]
+    if len(logs) < 2 or not 0 < versus.interval[0] <= versus.speedup <= versus.interval[1]:
+        return None
+    axis = _Axis(logs, [log(v) for v in (versus.speedup, *versus.interval)])
+    points = [_point(i, len(logs), value, axis) for i, value in enumerate(logs)]
+    top, bottom = axis(log(versus.interval[1])), axis(log(versus.interval[0]))
+    even = axis(0.0) if axis.low <= 0.0 <= axis.high else None
+    clipped = sum(point.clipped for point in points)
+    return PairPlot(
+        points, axis(log(versus.speedup)), top, max(1.0, round(bottom - top, 1)), even, axis.ticks(), clipped
+    )
+
+
+class _Axis:
+    """A vertical axis over log speedup; faster lies higher."""
+
+    def __init__(self, logs: Sequence[float], must_show: Sequence[float]) -> None:
+        ordered = sorted(logs)
+        cut = len(ordered) // 20
+        low, high = ordered[cut], ordered[-1 - cut]
+        pad = max(OUTSIDE * (high - low) / 2, 0.002)
+        self.low, self.high = min(low - pad, *must_show), max(high + pad, *must_show)
+        for edge in (self.low, self.high):  # speedup 1 is worth showing when it is near
+            if abs(edge) < (self.high - self.low) / 2:
+                self.low, self.high = min(self.low, -0.002), max(self.high, 0.002)
+
+    def __call__(self, value: float) -> float:
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return round(TOP + (1 - share) * (HEIGHT - TOP - BOTTOM), 1)
+
+    def ticks(self) -> list[Tick]:
+        values = [self.low + (self.high - self.low) * i / 4 for i in range(5)]
+        step = exp(values[1]) - exp(values[0])
+        digits = 3 if step < 0.01 else (2 if step < 1 else 1)
+        return [Tick(self(v), f"{exp(v):.{digits}f}×") for v in values]
+
+
+def _point(place: int, count: int, value: float, axis: _Axis) -> PairPoint:
+    x = round(LEFT + 8 + (WIDTH - LEFT - RIGHT - 16) * place / (count - 1), 1)
+    clipped = not axis.low <= value <= axis.high
+    return PairPoint(x, axis(value), f"pair {place + 1}: {exp(value):.4f}×", clipped)
