@@ -1,0 +1,336 @@
+"""A candidate in memory: state and inputs that are watched, one call of it, and what the call did. Imports torch.
+
+Shared by the workers of all targets. What differs between them is the `Subject`: how a candidate is called, where its
+memory comes from, and how one learns that it misbehaved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from hipwright.errors import CandidateError
+from hipwright.program import Parsed
+from hipwright.program.lower import lower
+from hipwright.tensors import HostTensor, Tree, map_tensors
+from hipwright.torchio import to_torch, tree_from_torch
+
+Tensor = Any  # torch.Tensor, untyped here
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+POISON = 0xA5
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Under what a candidate runs: the order of threads (where that can be chosen), and what fresh memory holds."""
+
+    order: str = "forward"
+    seed: int = 0
+    poison: int = POISON
+
+    @classmethod
+    def of(cls, header: Mapping[str, Any]) -> Setting:
+        """As a call's header has it."""
+        return cls(str(header.get("order", "forward")), int(header.get("seed", 0)), int(header.get("poison", POISON)))
+
+
+class Subject(Protocol):
+    """A candidate that can be called. params, buffers: its state in watched memory, by path."""
+
+    params: dict[str, Tensor]
+    buffers: dict[str, Tensor]
+
+    def forward(self, *inputs: Any) -> Any:
+        """The outputs."""
+
+    def guard(self, tensor: Tensor) -> Tensor:
+        """A copy of the tensor's whole storage in watched memory, same strides."""
+
+    def settle(self) -> None:
+        """Wait for everything it started. Raises CandidateError for what went wrong in it."""
+
+    def stats(self) -> list[dict[str, Any]]:
+        """One entry per launch so far, with argument_bytes."""
+
+
+class Launcher(Protocol):
+    """What is asked of device.cpu.CpuLauncher, device.gpu.GpuLauncher and program.trace.NoopLauncher alike."""
+
+    def launch(self, kernel: str, grid: Any, block: Any, lds_bytes: int, args: Sequence[Any]) -> None:
+        """Run one kernel."""
+
+    def empty(self, shape: Any, dtype: Any) -> Tensor:
+        """A contiguous tensor of undefined contents."""
+
+
+class Live:
+    """One candidate over state of its own. make: (setting, state table of device tensors) -> Subject."""
+
+    def __init__(self, make: Callable[[Setting, Tree], Subject], table: Tree, device: str = "cpu") -> None:
+        self.device = device
+        self.subject: Subject
+        self._make = make
+        self._table = on_device(table, device)
+        self._setting: Setting | None = None
+        self._kept: dict[str, Any] = {}
+        self._inputs: Any = None
+
+    def prepare(self, setting: Setting) -> Subject:
+        """Subject and state for this setting; kept while it stays the same."""
+        if setting != self._setting:
+            self._setting = self._inputs = None
+            self.subject = self._make(setting, self._table)
+            self._setting = setting
+        return self.subject
+
+    def run(self, header: Mapping[str, Any], inputs: Tree) -> tuple[dict[str, Any], Tree]:
+        """One call on host tensors -> (info, outputs and buffers on the host).
+
+        header: `Setting`'s keys; reuse: new values at the addresses of the last call's inputs; keep: a name under
+        which `kept` finds the outputs again. info: stats, aliases, inputs_changed, params_changed (leaf numbers).
+        """
+        self.prepare(Setting.of(header))
+        originals = on_device(list(inputs), self.device)
+        given = self._place(originals, reuse=bool(header.get("reuse")))
+        info, outputs = self.call(given, originals)
+        if header.get("keep"):
+            self._kept[str(header["keep"])] = outputs
+        return info, {"outputs": to_host(outputs, self.device), "buffers": to_host(self.subject.buffers, self.device)}
+
+    def call(self, given: Any, originals: Any = None) -> tuple[dict[str, Any], Any]:
+        """One call on device tensors, settled -> (info, outputs). originals: what `given` must still hold after."""
+        self.reset()
+        before = len(self.subject.stats())
+        with torch.no_grad():
+            try:
+                outputs = self.subject.forward(*given)
+            except CandidateError:
+                self.subject.settle()  # a fault on the device shows first in whatever is called next
+                raise
+        self.subject.settle()
+        info = {
+            "stats": self.subject.stats()[before:],
+            "aliases": self._aliases(outputs, given),
+            "inputs_changed": differing(given, originals) if originals is not None else [],
+            "params_changed": self.params_changed(),
+        }
+        return info, outputs
+
+    def params_changed(self) -> list[int]:
+        """Numbers of the parameters that no longer hold what they were given."""
+        return differing(self.subject.params, self._table["params"])
+
+    def reset(self) -> None:
+        """Buffers as the table has them: an earlier call may have written them."""
+        refill(self.subject.buffers, self._table["buffers"])
+
+    def mutate(self, table: Tree) -> None:
+        """Give every parameter and buffer new values at its old address."""
+        self._table = on_device(table, self.device)
+        refill(self.subject.params, self._table["params"])
+        refill(self.subject.buffers, self._table["buffers"])
+
+    def kept(self, name: str) -> Tree:
+        """The outputs of an earlier call as they are now."""
+        return to_host(self._kept[name], self.device)
+
+    def _place(self, originals: Any, *, reuse: bool) -> Any:
+        if reuse and self._inputs is not None:
+            refill(self._inputs, originals)
+        else:
+            self._inputs = guarded(originals, self.subject.guard)
+        return self._inputs
+
+    def _aliases(self, outputs: Any, inputs: Any) -> list[list[str]]:
+        """[output leaf, what it shares memory with], named as the task host names them."""
+        holders: dict[int, list[str]] = {}
+        groups = list(named_tensors(inputs, "inputs"))
+        groups += [(f"params.{path}", tensor) for path, tensor in self.subject.params.items()]
+        groups += [(f"buffers.{path}", tensor) for path, tensor in self.subject.buffers.items()]
+        for name, tensor in groups:
+            holders.setdefault(address(tensor), []).append(name)
+        found = []
+        for path, tensor in named_tensors(outputs, "output"):
+            if tensor.numel():
+                found += [[path, holder] for holder in holders.get(address(tensor), [])]
+                holders.setdefault(address(tensor), []).append(path)
+        return found
+
+
+class ProgramSubject:
+    """A lowered plan: no code of the candidate's runs on the host, all memory comes from the launcher."""
+
+    def __init__(
+        self, parsed: Parsed, knobs: Mapping[str, int], table: Tree, launcher: Launcher, device: str = "cpu"
+    ) -> None:
+        self.launcher = Recorder(launcher)
+        self.params = guarded(table["params"], self.guard)
+        self.buffers = guarded(table["buffers"], self.guard)
+        state = {**table, "params": self.params, "buffers": self.buffers}
+        self.plan = lower(parsed, knobs, state, self.launcher, device=device)
+        self.forward = self.plan.forward
+
+    def guard(self, tensor: Tensor) -> Tensor:
+        """A copy that the launcher watches, where it watches at all."""
+        inner = self.launcher.inner
+        return inner.guard(tensor) if hasattr(inner, "guard") else _copy(tensor)
+
+    def settle(self) -> None:
+        """Launchers that run ahead are waited for, and red zones looked at."""
+        for name in ("sync", "check_zones"):
+            if hasattr(self.launcher.inner, name):
+                getattr(self.launcher.inner, name)()
+
+    def stats(self) -> list[dict[str, Any]]:
+        """The recorder's."""
+        return self.launcher.stats()
+
+
+class Recorder:
+    """A launcher that also notes, for each launch, how many bytes its tensor arguments hold."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.empty = inner.empty
+        self._bytes: list[int] = []
+
+    def launch(self, kernel: str, grid: Any, block: Any, lds_bytes: int, args: Sequence[Any]) -> None:
+        """As the inner launcher's."""
+        self.inner.launch(kernel, grid, block, lds_bytes, args)
+        tensors = {(address(a), a.storage_offset()): a for a in args if isinstance(a, torch.Tensor)}
+        self._bytes.append(sum(t.numel() * t.element_size() for t in tensors.values()))
+
+    def stats(self) -> list[dict[str, Any]]:
+        """One entry per launch, with argument_bytes."""
+        inner = self.inner.stats() if hasattr(self.inner, "stats") else self.inner.launches
+        return [{**entry, "argument_bytes": size} for entry, size in zip(inner, self._bytes, strict=True)]
+
+
+# ---------------------------------------------------------------- trees of tensors
+
+
+def named_tensors(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
+    """(path, tensor) of a nesting in order: output, output[0], output['x']."""
+    if isinstance(value, torch.Tensor):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from named_tensors(item, f"{path}[{key!r}]")
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from named_tensors(item, f"{path}[{index}]")
+
+
+def tensors_of(value: Any) -> list[Tensor]:
+    """The tensors of a nesting in order."""
+    return [tensor for _, tensor in named_tensors(value, "")]
+
+
+def map_torch(value: Any, fn: Callable[[Tensor], Any]) -> Any:
+    """The same nesting with fn applied to each tensor."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(map_torch(item, fn) for item in value)
+    if isinstance(value, dict):
+        return {key: map_torch(item, fn) for key, item in value.items()}
+    return fn(value) if isinstance(value, torch.Tensor) else value
+
+
+def address(tensor: Tensor) -> int:
+    """Of the tensor's storage."""
+    return int(tensor.untyped_storage().data_ptr())
+
+
+def on_device(tree: Tree, device: str) -> Any:
+    """A tree of HostTensors as torch tensors; on the cpu they are views of the same memory. Sharing is kept."""
+    homes: dict[int, Tensor] = {}
+
+    def one(host: HostTensor) -> Tensor:
+        plain = to_torch(host)
+        if device == "cpu":
+            return plain
+        if not host.numel:
+            return plain.to(device)
+        if id(host.storage) not in homes:
+            raw = torch.empty(0, dtype=torch.uint8).set_(plain.untyped_storage())
+            homes[id(host.storage)] = raw.to(device)
+        home = homes[id(host.storage)].untyped_storage()
+        return torch.empty(0, dtype=plain.dtype, device=device).set_(home, host.offset, host.shape, host.stride)
+
+    return map_tensors(tree, one)
+
+
+def guarded(tree: Any, guard: Callable[[Tensor], Tensor]) -> Any:
+    """The tree's tensors in watched memory; those that shared a storage share it again."""
+    homes: dict[int, tuple[Tensor, int]] = {}
+
+    def one(tensor: Tensor) -> Tensor:
+        if not tensor.numel():
+            return tensor
+        known = homes.get(address(tensor))
+        if known is None:
+            out = guard(tensor)
+            front = out.storage_offset() * out.element_size() - tensor.storage_offset() * tensor.element_size()
+            homes[address(tensor)] = out, front
+            return out
+        home, front = known
+        offset = front // tensor.element_size() + tensor.storage_offset()
+        return torch.empty(0, dtype=tensor.dtype, device=home.device).set_(
+            home.untyped_storage(), offset, tensor.shape, tensor.stride()
+        )
+
+    return map_torch(tree, one)
+
+
+def differing(live: Any, originals: Any) -> list[int]:
+    """Which tensor leaves differ in a bit from what was given (NaN equals itself). Synchronises once."""
+    pairs = list(zip(tensors_of(live), tensors_of(originals), strict=True))
+    flags = [(bits(a) != bits(b)).any() for a, b in pairs]
+    return [index for index, flag in enumerate(torch.stack(flags).tolist()) if flag] if flags else []
+
+
+def bits(tensor: Tensor) -> Tensor:
+    """The same elements seen as integers."""
+    return tensor.view(INTEGERS[tensor.element_size()])
+
+
+def refill(live: Any, originals: Any) -> None:
+    """Write values into tensors at their addresses; those that hold them already are left alone (no version bump)."""
+    pairs = list(zip(tensors_of(live), tensors_of(originals), strict=True))
+    if any(tensor.shape != value.shape for tensor, value in pairs):
+        raise CandidateError("the shapes changed between two calls at the same address", stage="verify")
+    for index in differing(live, originals):
+        pairs[index][0].copy_(pairs[index][1])
+
+
+def to_host(value: Any, device: str) -> Tree:
+    """Outputs as HostTensors. A CandidateError for a value that no output can be."""
+    try:
+        return tree_from_torch(map_torch(value, lambda tensor: _fetched(tensor, device)))
+    except TypeError as error:
+        raise CandidateError(
+            f"the program returns what cannot be compared: {error}", status="bad_output_spec"
+        ) from error
+
+
+def _fetched(tensor: Tensor, device: str) -> Tensor:
+    """The tensor in host memory with its own strides, stride 0 and gaps included."""
+    if tensor.device != torch.device(device):
+        raise TypeError(f"a tensor on {tensor.device}, not on {device}")
+    if device == "cpu":
+        return tensor
+    if not tensor.numel():
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    extent = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    flat = tensor.detach().as_strided((extent,), (1,), tensor.storage_offset()).cpu()
+    return flat.as_strided(tensor.shape, tensor.stride())
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    """A copy of the tensor's whole storage, same strides and offset."""
+    raw = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage()).clone()
+    return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(
+        raw.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride()
+    )
