@@ -1,0 +1,292 @@
+"""Launch a code object's kernels on torch tensors and torch's current stream, through a driver (cuda or rocm).
+
+One launcher serves one build in one worker process. Launches are asynchronous and can be captured in a graph; what a
+kernel did wrong shows at `sync` (a fault of the device's context: the process is then broken and must be replaced) and
+at `check_zones` (a write beside a buffer).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from hipwright.device.gpu_memory import GuardedDevice, Stray
+from hipwright.device.memory import pattern
+from hipwright.device.pack import Argument, Layout, Signature
+from hipwright.errors import CandidateError, HipwrightError
+from hipwright.records import Status
+
+Dim3 = tuple[int, int, int]
+
+
+class GpuDriver(Protocol):
+    """What a GPU's driver API must offer (device/cuda.py, device/rocm.py). Errors of the calls themselves are raised:
+    CandidateError for what the code object or the launch asks, DeviceError for a device that fails."""
+
+    @property
+    def name(self) -> str:
+        """ "cuda" or "rocm"."""
+
+    def load(self, code: bytes) -> int:
+        """A module handle; CandidateError(launch_error) for an image that the device does not take."""
+
+    def unload(self, module: int) -> None:
+        """Give a module back."""
+
+    def function(self, module: int, kernel: str) -> int:
+        """A kernel's handle; CandidateError(launch_error) if the module has none of that name."""
+
+    def attributes(self, function: int) -> dict[str, int]:
+        """registers, static_lds (bytes), local_bytes (a thread), max_threads (a block of this kernel)."""
+
+    def allow_lds(self, function: int, bytes_: int) -> None:
+        """Opt in to that many bytes of dynamic LDS, where the default is less."""
+
+    def limits(self) -> dict[str, int]:
+        """max_threads, max_grid_x, max_grid_y, max_grid_z, lds_per_block (bytes, after opting in), wave (lanes)."""
+
+    def launch(
+        self, function: int, grid: Dim3, block: Dim3, lds_bytes: int, stream: int, params: ctypes.Array[ctypes.c_void_p]
+    ) -> None:
+        """Enqueue; the parameters are copied before it returns."""
+
+    def peek_error(self) -> str:
+        """ "" when healthy, else a sticky error of the context in words. Not during a graph capture."""
+
+
+@dataclass
+class _Kernel:
+    """What is known of one kernel after its first launch. checked: geometries that passed."""
+
+    function: int
+    layout: Layout
+    static_lds: int
+    max_threads: int
+    names: tuple[str, ...]
+    checked: set[tuple[Dim3, Dim3, int]]
+    lds_allowed: int = 48 << 10  # bytes of dynamic LDS that need no opting in
+
+
+class GpuLauncher:
+    """Runs the kernels of one code object. For one thread.
+
+    device: "cuda:0" (also on ROCm), or "cpu" with a fake driver. poison: the byte that fresh memory is made of
+    (`memory.pattern`), None to leave it as it comes. zones: red zones around what `empty` and `guard` make; with zones
+    off and poison None `empty` is torch.empty, which is what timing and graph capture want. record: whether `stats`
+    grows.
+    """
+
+    def __init__(
+        self,
+        driver: GpuDriver,
+        code: bytes,
+        signatures: Mapping[str, Signature],
+        *,
+        device: str,
+        poison: int | None = 0xA5,
+        zones: bool = True,
+    ) -> None:
+        self.device = torch.device(device)
+        self.broken = False
+        self.record = True
+        self._driver = driver
+        self._signatures = signatures
+        self._poison, self._zones = poison, zones
+        self._stream = _stream_of(self.device)
+        self._limits = driver.limits()
+        self._module = driver.load(code)
+        self._kernels: dict[str, _Kernel] = {}
+        self._memory = GuardedDevice(device)
+        self._stats: list[dict[str, Any]] = []
+        self._seen: dict[int, tuple[str, str, int, int]] = {}  # storage -> kernel, argument, its address, itemsize
+
+    # ------------------------------------------------------------ memory
+
+    def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """A contiguous tensor on the device: poisoned, between red zones (see the class)."""
+        sizes = tuple(int(n) for n in shape)
+        if self._zones:
+            return self._memory.empty(sizes, dtype, 0xA5 if self._poison is None else self._poison)
+        out = torch.empty(sizes, dtype=dtype, device=self.device)
+        if self._poison is not None and out.numel():
+            _fill(out, self._poison)
+        return out
+
+    def guard(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A copy of a tensor's storage on the device, same strides and offset, between red zones if there are any."""
+        if self._zones:
+            return self._memory.copy(tensor, 0xA5 if self._poison is None else self._poison)
+        flat = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+        out = torch.empty(0, dtype=tensor.dtype, device=self.device)
+        storage = flat.to(self.device, copy=True).untyped_storage()
+        return out.set_(storage, tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
+
+    # ------------------------------------------------------------ launching
+
+    def launch(self, kernel: str, grid: Dim3, block: Dim3, lds_bytes: int, args: Sequence[Argument]) -> None:
+        """Enqueue a kernel on torch's current stream. Raises CandidateError for what cannot be launched."""
+        known = self._kernels.get(kernel) or self._resolve(kernel)
+        if (grid, block, lds_bytes) not in known.checked:
+            self._check(kernel, known, grid, block, lds_bytes)
+        params = known.layout.pack(args)
+        for arg in args:
+            if isinstance(arg, torch.Tensor) and arg.device != self.device:
+                raise _refusal(kernel, f"a tensor on {arg.device} was passed; the kernel runs on {self.device}")
+        self._driver.launch(known.function, grid, block, lds_bytes, self._stream(), params)
+        if self.record:
+            self._note(kernel, known, grid, block, args)
+
+    def stats(self) -> list[dict[str, Any]]:
+        """One entry per launch while `record` was on: kernel, grid, block, argument_bytes (of distinct tensors)."""
+        return list(self._stats)
+
+    def attributes(self) -> dict[str, dict[str, int]]:
+        """The driver's figures for each kernel: registers, static_lds, local_bytes, max_threads."""
+        return {name: self._driver.attributes((self._kernels.get(name) or self._resolve(name)).function)
+                for name in self._signatures}  # fmt: skip
+
+    # ------------------------------------------------------------ after
+
+    def sync(self) -> None:
+        """Wait for the device. Raises CandidateError for a fault of a kernel and sets `broken`."""
+        try:
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+        except RuntimeError as error:
+            raise self.explain(error) from None
+        if said := self._driver.peek_error():
+            raise self._broke(said)
+
+    def explain(self, error: BaseException) -> HipwrightError:
+        """The verdict of an exception that a run raised: a device fault that torch met first becomes ours."""
+        if isinstance(error, HipwrightError):
+            return error
+        said = self._driver.peek_error()
+        if said or DEVICE_FAULT.search(str(error)):
+            return self._broke(said or str(error).splitlines()[0])
+        text = f"{type(error).__name__}: {error}"
+        return CandidateError(f"the plan raised {text.splitlines()[0][:500]}", status="launch_error", stage="launch")
+
+    def check_zones(self) -> None:
+        """Raise CandidateError(out_of_bounds), naming the argument, after a write beside a buffer. Synchronises."""
+        strays = self._memory.strays()
+        if strays:
+            raise self._strayed(strays[0])
+
+    def close(self) -> None:
+        """Unload the code object; nothing may be in flight."""
+        if not self.broken:
+            self._driver.unload(self._module)
+        self._kernels.clear()
+
+    # ------------------------------------------------------------ inside
+
+    def _resolve(self, kernel: str) -> _Kernel:
+        signature = self._signatures.get(kernel)
+        if signature is None:
+            raise _refusal(kernel, "the program declares no kernel of this name")
+        function = self._driver.function(self._module, kernel)
+        told = self._driver.attributes(function)
+        names = tuple(p.name for p in signature.params)
+        found = _Kernel(function, Layout(signature), told["static_lds"], told["max_threads"], names, set())
+        self._kernels[kernel] = found
+        return found
+
+    def _check(self, kernel: str, known: _Kernel, grid: Dim3, block: Dim3, lds_bytes: int) -> None:
+        shown = {"grid": list(grid), "block_size": list(block)}
+        if any(n < 1 for n in (*grid, *block)):
+            raise _refusal(kernel, f"grid {grid} and block {block} must be at least 1 in every dimension", **shown)
+        most = tuple(self._limits[f"max_grid_{axis}"] for axis in "xyz")
+        if any(n > limit for n, limit in zip(grid, most, strict=True)):
+            raise _refusal(kernel, f"grid {grid} is over the limit {most}", **shown)
+        threads = block[0] * block[1] * block[2]
+        limit = min(self._limits["max_threads"], known.max_threads)
+        if threads > limit:
+            raise _refusal(kernel, f"a block of {threads} threads; the most for this kernel is {limit}", **shown)
+        if lds_bytes < 0 or known.static_lds + lds_bytes > self._limits["lds_per_block"]:
+            message = f"{known.static_lds} static + {lds_bytes} dynamic LDS bytes; the limit is "
+            raise _refusal(kernel, f"{message}{self._limits['lds_per_block']}", lds_bytes=lds_bytes, **shown)
+        if lds_bytes > known.lds_allowed or known.static_lds + lds_bytes > known.lds_allowed:
+            self._driver.allow_lds(known.function, lds_bytes)
+            known.lds_allowed = known.static_lds + lds_bytes
+        known.checked.add((grid, block, lds_bytes))
+
+    def _note(self, kernel: str, known: _Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument]) -> None:
+        sizes: dict[int, int] = {}
+        for name, arg in zip(known.names, args, strict=True):
+            if isinstance(arg, torch.Tensor):
+                address = arg.data_ptr()
+                sizes[address] = max(sizes.get(address, 0), arg.nbytes)
+                if self._zones:
+                    self._seen[arg.untyped_storage().data_ptr()] = (kernel, name, address, arg.itemsize)
+        self._stats.append(
+            {"kernel": kernel, "grid": list(grid), "block": list(block), "argument_bytes": sum(sizes.values())}
+        )
+
+    def _strayed(self, stray: Stray) -> CandidateError:
+        if stray.start not in self._seen:
+            where = "in front of" if stray.offset < 0 else "behind"
+            far = -stray.offset if stray.offset < 0 else stray.offset - stray.size
+            message = f"a write {far} bytes {where} a buffer of {stray.size} bytes"
+            return CandidateError(message, status="out_of_bounds", stage="launch", evidence={"kind": "write"})
+        kernel, name, address, itemsize = self._seen[stray.start]
+        element = (stray.start + stray.offset - address) // itemsize
+        return CandidateError(
+            f"kernel {kernel}: a write outside {name}, near element {element}", status="out_of_bounds", stage="launch",
+            evidence={"kernel": kernel, "argument": name, "element": element, "kind": "write"},
+        )  # fmt: skip
+
+    def _broke(self, said: str) -> CandidateError:
+        self.broken = True
+        kernels = list(dict.fromkeys(entry["kernel"] for entry in self._stats))[-8:]
+        return CandidateError(
+            f"the device reports {said}; kernels launched: {', '.join(kernels) or 'none'}", status=fault_status(said),
+            stage="launch", hint="compile for the cpu target: it names the access", evidence={"kernels": kernels},
+        )  # fmt: skip
+
+
+DEVICE_FAULT = re.compile(
+    r"illegal memory|illegal address|misaligned|illegal instruction|invalid program counter|unspecified launch|launch "
+    r"(failure|failed|timed out|timeout)|device-side assert|memory access fault|hardware exception|ECC|hipError|"
+    r"CUDA error",
+    re.IGNORECASE,
+)
+
+
+def fault_status(said: str) -> Status:
+    """The status that a sticky device error in words amounts to."""
+    text = said.lower().replace("_", " ")
+    if re.search(r"illegal (memory|address)|misaligned|invalid address|memory access fault", text):
+        return "out_of_bounds"
+    return "timeout" if re.search(r"timed out|timeout", text) else "launch_error"
+
+
+def _refusal(kernel: str, message: str, **evidence: Any) -> CandidateError:
+    return CandidateError(
+        f"kernel {kernel}: {message}", status="launch_error", stage="launch", evidence={"kernel": kernel, **evidence}
+    )
+
+
+def _fill(tensor: torch.Tensor, poison: int) -> None:
+    """Poison a contiguous tensor as guarded memory is poisoned."""
+    if tensor.dtype == torch.bool:
+        tensor.fill_(poison & 1)
+        return
+    flat = tensor.view(-1).view(torch.uint8)
+    words, odd = flat[: flat.numel() // 2 * 2], flat.numel() % 2
+    words.view(torch.int16).fill_(pattern(poison))
+    if odd:
+        flat[-1:].fill_(pattern(poison) & 0xFF)
+
+
+def _stream_of(device: torch.device) -> Callable[[], int]:
+    """() -> the raw handle of torch's current stream, in a tenth of a microsecond."""
+    if device.type != "cuda":
+        return lambda: 0
+    index, raw = device.index or 0, torch._C._cuda_getCurrentRawStream
+    return lambda: int(raw(index))

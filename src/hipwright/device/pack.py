@@ -1,0 +1,134 @@
+"""Kernel arguments as the `void **kernelParams` of cuLaunchKernel and hipModuleLaunchKernel.
+
+Both calls copy the values before they return, so one block of memory per kernel is filled again and again. Values lie
+at the natural alignment of their types, which is also the layout of a kernel-argument buffer (HIP's `extra`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from hipwright.errors import CandidateError
+
+Argument = Any  # torch.Tensor | int | float | bool | None
+
+_FORMATS = {
+    "bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
+    "uint64": "Q", "float16": "e", "bfloat16": "H", "float32": "f", "float64": "d",
+}  # fmt: skip
+_POINTER = "P"
+
+
+class Param(Protocol):
+    """What is read of program.Param."""
+
+    @property
+    def name(self) -> str:
+        """The parameter's name."""
+
+    @property
+    def pointer(self) -> bool:
+        """Whether it is a pointer."""
+
+    @property
+    def kind(self) -> str:
+        """A torch dtype name, uint16/uint32/uint64, or "void"."""
+
+
+class Signature(Protocol):
+    """What is read of program.Signature."""
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+
+    @property
+    def params(self) -> Sequence[Param]:
+        """The parameters in order."""
+
+
+class Layout:
+    """The argument block of one kernel. For one thread; each `pack` overwrites the last.
+
+    pointers: void *[] into `block`, one for each parameter. offsets, size: bytes, at natural alignment.
+    """
+
+    def __init__(self, signature: Signature) -> None:
+        self._name, self._params = signature.name, tuple(signature.params)
+        formats = [_POINTER if p.pointer else _FORMATS[p.kind] for p in self._params]
+        self._struct = struct.Struct("@" + "".join(formats))
+        self._converts = tuple(_convert(p) for p in self._params)
+        self.offsets = tuple(
+            struct.calcsize("@" + "".join(formats[: i + 1])) - struct.calcsize(f) for i, f in enumerate(formats)
+        )
+        self.size = self._struct.size
+        self.block = (ctypes.c_char * max(self.size, 8))()
+        base = ctypes.addressof(self.block)
+        self.pointers = (ctypes.c_void_p * max(len(formats), 1))(*(base + offset for offset in self.offsets))
+
+    def pack(self, args: Sequence[Argument]) -> ctypes.Array[ctypes.c_void_p]:
+        """Write the values; returns `pointers`. Raises CandidateError(launch_error) naming the argument."""
+        if len(args) != len(self._params):
+            raise self._refuse(f"{len(args)} arguments for {len(self._params)} parameters")
+        try:
+            values = [convert(arg) for convert, arg in zip(self._converts, args, strict=True)]
+            self._struct.pack_into(self.block, 0, *values)
+        except (struct.error, OverflowError, AttributeError, TypeError, ValueError):
+            raise self._blame(args) from None
+        return self.pointers
+
+    def _blame(self, args: Sequence[Argument]) -> CandidateError:
+        """Which argument does not fit, found by packing each alone."""
+        for param, convert, arg in zip(self._params, self._converts, args, strict=True):
+            try:
+                struct.pack("@" + (_POINTER if param.pointer else _FORMATS[param.kind]), convert(arg))
+            except (struct.error, OverflowError, AttributeError, TypeError, ValueError):
+                what = "must be a tensor or None" if param.pointer else f"does not fit {param.kind}"
+                return self._refuse(f"argument {param.name} = {_said(arg)} {what}", argument=param.name)
+        return self._refuse("its arguments cannot be packed")
+
+    def _refuse(self, message: str, **evidence: Any) -> CandidateError:
+        return CandidateError(
+            f"kernel {self._name}: {message}", status="launch_error", stage="launch",
+            evidence={"kernel": self._name, **evidence},
+        )  # fmt: skip
+
+
+def pack(signature: Signature, args: Sequence[Argument]) -> Layout:
+    """One packed argument block of its own: `.pointers` is the void *[], which lives as long as the result."""
+    layout = Layout(signature)
+    layout.pack(args)
+    return layout
+
+
+def bfloat16_bits(value: float) -> int:
+    """The bfloat16 nearest to a number rounded to float32 first (ties to even), as torch converts.
+
+    Raises OverflowError above the float32 range.
+    """
+    number = float(value)
+    if math.isnan(number):
+        return 0x7FC0
+    bits = int(struct.unpack("<I", struct.pack("<f", number))[0])
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+
+
+def _convert(param: Param) -> Callable[[Argument], Any]:
+    if param.pointer:
+        return _address
+    if param.kind == "bfloat16":
+        return bfloat16_bits
+    return {"float": float, "bool": bool}.get(param.kind.rstrip("0123456789"), int)
+
+
+def _address(arg: Argument) -> int:
+    return 0 if arg is None else int(arg.data_ptr())
+
+
+def _said(arg: Argument) -> str:
+    shape = getattr(arg, "shape", None)
+    return repr(arg) if shape is None else f"a {arg.dtype} tensor of shape {tuple(shape)}"

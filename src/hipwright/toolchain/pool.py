@@ -1,0 +1,104 @@
+"""Warm compile sessions: a compiler library loaded once in a contained process and asked again and again.
+
+A session serves one compile at a time, for one service ("module:Class"). After `RECYCLE` compiles, a timeout or a
+crash it is replaced, so that what one hostile source may have done to the compiler's heap does not stay.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+from hipwright.errors import WorkerError
+from hipwright.sandbox import Limits, Session, Zygote
+from hipwright.tensors import Tree
+
+RECYCLE = 200  # compiles of one session
+LIMITS = Limits(wall_s=120.0, cpu_s=3600.0, memory_mb=4096)
+
+
+class CompilePool:
+    """At most `size` compiles at once, in sessions of one zygote that stay warm. Methods may be called from any thread.
+
+    zygote: sees (`ro`) what its services load; it needs no torch and no GPU. The caller closes the zygote.
+    """
+
+    def __init__(self, zygote: Zygote, size: int) -> None:
+        if size < 1:
+            raise ValueError("a compile pool has at least one session")
+        self.size = size
+        self._zygote = zygote
+        self._slots = threading.BoundedSemaphore(size)
+        self._lock = threading.Lock()
+        self._idle: list[tuple[str, Session, int]] = []  # service and settings, session, compiles so far
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def call(
+        self, service: str, init: dict[str, Any], method: str, header: dict[str, Any], *, timeout_s: float
+    ) -> tuple[dict[str, Any], Tree]:
+        """service(init).method(header) in a warm session; waits while all are busy.
+
+        Raises what Session.call raises; the session is then gone, except after an error of the service's own.
+        """
+        kind = json.dumps([service, init], sort_keys=True)
+        with self._slots:
+            session, used = self._take(kind) or (self._zygote.session(service, init, limits=LIMITS), 0)
+            try:
+                return session.call(method, header, timeout_s=timeout_s)
+            finally:
+                self._put(kind, session, used + 1)
+
+    def warm(self, service: str, init: dict[str, Any]) -> threading.Thread:
+        """Start every session in the background, so that the first compiles find them ready."""
+
+        def begin() -> None:
+            for _ in range(self.size):
+                try:
+                    session = self._zygote.session(service, init, limits=LIMITS)
+                except Exception:  # the first compile meets it again and tells it
+                    return
+                self._put(json.dumps([service, init], sort_keys=True), session, 0)
+
+        thread = threading.Thread(target=begin, name="warm compilers", daemon=True)
+        thread.start()
+        return thread
+
+    def close(self) -> None:
+        """End the idle sessions; busy ones end when their compile does."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for _, session, _ in idle:
+            session.close()
+
+    def _take(self, kind: str) -> tuple[Session, int] | None:
+        """An idle session of this kind; one of another kind makes room when there are `size` of them."""
+        spare: Session | None = None
+        with self._lock:
+            if self._closed:
+                raise WorkerError("the compile pool is closed")
+            for index in range(len(self._idle) - 1, -1, -1):
+                if self._idle[index][0] == kind:
+                    _, session, used = self._idle.pop(index)
+                    return session, used
+            if len(self._idle) >= self.size:
+                spare = self._idle.pop(0)[1]
+        if spare is not None:
+            spare.close()
+        return None
+
+    def _put(self, kind: str, session: Session, used: int) -> None:
+        with self._lock:
+            keep = session.alive and used < RECYCLE and not self._closed and len(self._idle) < self.size
+            if keep:
+                self._idle.append((kind, session, used))
+        if not keep:
+            session.close()
