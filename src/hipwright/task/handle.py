@@ -109,6 +109,10 @@ class TaskHandle:
 
     # ---------------------------------------------------------------- what there is to run on
 
+    def workload(self, name: str) -> Workload:
+        """The task's own or derived workload of that name. KeyError if there is none."""
+        return self._workloads[name]
+
     def inputs(self, workload: str, seed: int) -> Tree:
         """The list of forward's arguments; at derived shapes as hipwright.task.draw says. KeyError if there is none."""
         return self._ask("inputs", {"workload": self._workloads[workload].to_dict(), "seed": seed})[1]

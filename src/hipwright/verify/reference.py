@@ -1,0 +1,427 @@
+"""A task's reference on a device, seen from the parent: inputs, what is right, and the baselines (docs/tasks.md).
+
+The tensors stay in the host (`hipwright.task.device_host`), the one process of a GPU that runs the task's own code and
+holds what outputs should be. What crosses is specs, digests and chunks of bytes; nothing here imports torch. The host
+computes budgets and compares on the device; the numbers that make a budget come from `hipwright.verify.tolerance`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from math import ceil
+from types import TracebackType
+from typing import Any, Self
+
+from hipwright.device.side import Block, Prepared
+from hipwright.errors import DeviceError, HipwrightError, TaskError
+from hipwright.records import TensorSpec, TolerancePolicy
+from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
+from hipwright.task import TaskHandle
+from hipwright.tensors import HostTensor, Tree, leaves
+from hipwright.verify import device_budget as rules
+from hipwright.verify.compare import Comparison, check_structure
+from hipwright.verify.oracle import NATIVE_SLACK, alias_pairs
+
+CHUNK_BYTES = 64 << 20
+BASELINES = ("eager", "compile")
+ROTATION = 3  # times the last-level cache that the slots of a timing fill
+MAX_SLOTS = 64
+_SERVICE = "hipwright.task.device_host:DeviceHost"
+# RLIMIT_DATA counts what the CUDA driver maps for itself too: 1.5 GB before the first tensor
+LIMITS = Limits(wall_s=600.0, cpu_s=24 * 3600.0, memory_mb=16384)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Names one set of inputs; the host makes it again from this alone whenever it needs it.
+
+    family: "given", or "normal" and "outliers" made on the device. restricted: those keep to the given values' range.
+    """
+
+    workload: str
+    seed: int
+    family: str = "given"
+    restricted: bool = False
+    slot: int = 0
+
+
+@dataclass(frozen=True)
+class ExpectInfo:
+    """What is right for one set of inputs and one state; the values themselves are in the host as `case`.
+
+    tree: {"outputs": nesting, "buffers": {path: leaf}} with a TensorSpec for each tensor. reference: "float64",
+    "float64 in N parts", or "native" where neither memory nor operators allow float64. moved: whether the reference
+    also ran on nudged inputs. rejected, degenerate: why the case proves nothing, or "". notes: what was given up.
+    """
+
+    case: int
+    drawn: Drawn
+    tree: Tree
+    aliases: frozenset[tuple[str, str]] = frozenset()
+    random: bool = False
+    mutated: tuple[str, ...] = ()
+    reference: str = "float64"
+    moved: bool = True
+    rejected: str = ""
+    degenerate: str = ""
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    bytes_out: int = 0
+    unchanged: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it stands as evidence."""
+        return not (self.rejected or self.degenerate)
+
+
+def open_reference(
+    handle: TaskHandle,
+    zygote: Zygote,
+    device: str,
+    *,
+    limits: Limits = LIMITS,
+    memory_limit_bytes: int = 0,
+) -> DeviceReference:
+    """Start the host of `handle`'s task on `device` ("cuda:0", "cpu") in a zygote that runs no candidates.
+
+    limits.wall_s bounds each call. memory_limit_bytes: device memory the host may fill; 0 for 90 % of what is free
+    when it is needed. Raises TaskError where the file's code fails there, DeviceError where the device does.
+    """
+    return DeviceReference(handle, zygote, device, limits, memory_limit_bytes)
+
+
+class DeviceReference:
+    """One task on one device. Safe to use from several threads, one call at a time.
+
+    Inputs, expectations and baselines are kept until `free`. The host is one session; one that dies is replaced by the
+    next call, and what it held is made again.
+    """
+
+    def __init__(self, handle: TaskHandle, zygote: Zygote, device: str, limits: Limits, memory: int) -> None:
+        self.handle = handle
+        self.device = device
+        self._limits = limits
+        self._zygote = zygote
+        self._init = {"name": f"{handle.task.name}.py", "source": handle.task.source, "device": device}
+        self._init |= {"memory_limit_bytes": memory}
+        self._session: Session | None = None
+        self._generation = 0
+        self._lock = threading.RLock()
+        self._ids = itertools.count(1)
+        self._told: dict[tuple[Any, ...], Any] = {}
+        self._states: dict[int, tuple[Tree, int]] = {}
+        self._sent: set[int] = set()
+        self._expected: dict[tuple[Any, ...], ExpectInfo] = {}
+        try:
+            self.info: dict[str, Any] = self._ask("describe")[0]
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the host."""
+        with self._lock:
+            if self._session is not None:
+                self._session.close()
+                self._session = None
+
+    def free(self, what: str = "all") -> None:
+        """Give device memory back: "inputs", "expectations", "sides" or "all". Inputs are made again when needed."""
+        if what in ("expectations", "all"):
+            self._expected.clear()
+        if self._session is not None and self._session.alive:
+            self._ask("free", {"what": what})
+
+    # ---------------------------------------------------------------- inputs
+
+    def inputs(self, workload: str, seed: int, family: str = "given", slot: int = 0) -> InputSource:
+        """One set of inputs, drawn on the device when first looked at. Slots of one seed hold different values."""
+        return InputSource(self, self._drawn(workload, seed, family, slot))
+
+    def _drawn(self, workload: str, seed: int, family: str, slot: int = 0) -> Drawn:
+        restricted = family != "given" and self._restricted(workload)
+        return Drawn(workload, seed, family, restricted, slot)
+
+    def _restricted(self, workload: str) -> bool:
+        """Whether signed values break a reference that the given ones do not (`Domain.restricted`)."""
+        key = ("restricted", workload)
+        if key not in self._told:
+            drawn = [self._header(Drawn(workload, 0, family)) for family in ("given", "normal")]
+            given, signed = self._ask("nonfinite", {"drawn": drawn})[0]["shares"]
+            self._told[key] = signed > given
+        return bool(self._told[key])
+
+    def _header(self, drawn: Drawn) -> dict[str, Any]:
+        first = self.handle.task.workloads[0]
+        return {
+            "workload": self.handle.workload(drawn.workload).to_dict(),
+            "given": [list(spec.shape) for spec in first.specs],
+            "seed": drawn.seed,
+            "family": drawn.family,
+            "restricted": drawn.restricted,
+            "slot": drawn.slot,
+        }
+
+    def _cached(self, method: str, drawn: Drawn) -> tuple[dict[str, Any], Tree]:
+        """A question about inputs whose answer cannot change."""
+        with self._lock:
+            if (method, drawn) not in self._told:
+                self._told[method, drawn] = self._ask(method, self._header(drawn))
+            told: tuple[dict[str, Any], Tree] = self._told[method, drawn]
+            return told
+
+    # ---------------------------------------------------------------- what is right
+
+    def expect(
+        self, workload: str, seed: int, state: Tree, policy: TolerancePolicy, *, family: str = "given", slot: int = 0
+    ) -> ExpectInfo:
+        """The reference on one set of inputs with its state set to `state`; kept until freed.
+
+        Raises TaskError where the reference fails on them; a family's inputs that it refuses are `rejected` instead.
+        """
+        drawn = self._drawn(workload, seed, family, slot)
+        with self._lock:
+            key = (drawn, self._state(state), policy)
+            if key not in self._expected:
+                try:
+                    self._expected[key] = self._make(drawn, state, policy)
+                except TaskError as error:
+                    if family == "given":
+                        raise
+                    why = f"the reference refuses these inputs: {error.message[:200]}"
+                    self._expected[key] = ExpectInfo(0, drawn, {"outputs": None, "buffers": {}}, rejected=why)
+            return self._expected[key]
+
+    def _make(self, drawn: Drawn, state: Tree, policy: TolerancePolicy) -> ExpectInfo:
+        case, strict = next(self._ids), policy.mode == "strict"
+        header = {"case": case, "drawn": self._header(drawn), "state": self._state(state), "strict": strict}
+        told, tree = self._ask("run", header)
+        arguments = self._cached("arguments", drawn)[1]
+        c = policy.c * (NATIVE_SLACK if told["reference"] == "native" else 1.0)
+        budgets = [rules.budget(leaf, arguments, state, c) for leaf in told["leaves"]]
+        shares = self._ask("budgets", {"case": case, "strict": strict, "budgets": budgets})[0]["shares"]
+        info = ExpectInfo(
+            case=case,
+            drawn=drawn,
+            tree=tree,
+            aliases=alias_pairs(told),
+            random=told["random"],
+            mutated=tuple(told["mutated"]),
+            reference=told["reference"],
+            moved=told["moved"],
+            rejected=rules.overflow(told["leaves"], shares) if drawn.family != "given" and strict else "",
+            notes=tuple(told["notes"]),
+            seconds=told["seconds"],
+            bytes_out=told["bytes_out"],
+            unchanged=frozenset(told["unchanged"]),
+        )
+        if not strict or info.rejected:
+            return info
+        other = self._header(Drawn(drawn.workload, drawn.seed + 1, drawn.family, drawn.restricted, drawn.slot))
+        found = self._ask("lint", {**header, "other": other})[0]["passes"]
+        return replace(info, degenerate=rules.degenerate(found))
+
+    def compare(self, expected: ExpectInfo, got: Tree, stream: Iterable[tuple[int, int, HostTensor]]) -> Comparison:
+        """What `verify.compare.compare` says, worked out on the device.
+
+        got: {"outputs": nesting, "buffers": {path: leaf}} with a TensorSpec for each tensor. stream: (leaf, offset,
+        bytes) for every byte of every tensor leaf of `got` in order: of its span (`hipwright.digest.span`), chunks of
+        whole elements, rising offsets. Nothing is read from it when the structure is wrong already.
+        """
+        wrong = check_structure(rules.hollow(got), rules.hollow_rules(expected.tree))
+        if wrong is not None:
+            return wrong
+        specs = [leaf for leaf in leaves(got) if isinstance(leaf, TensorSpec)]
+        self._ask("compare_begin", {"case": expected.case, "strides": [list(spec.stride) for spec in specs]})
+        for leaf, offset, chunk in rules.ahead(stream):
+            self._ask("compare_chunk", {"case": expected.case, "leaf": leaf, "offset": offset}, chunk)
+        found = self._ask("compare_end", {"case": expected.case})[1]["leaves"]
+        worst = Comparison()
+        for told, spec in zip(found, specs, strict=True):
+            one = rules.comparison(told, spec)
+            if (one.ok, -one.worst_error) < (worst.ok, -worst.worst_error):
+                worst = one
+        return worst
+
+    # ---------------------------------------------------------------- timing
+
+    def baselines(self) -> tuple[str, ...]:
+        """The names that `side` takes."""
+        return BASELINES
+
+    def slots(self, input_bytes: int, output_bytes: int) -> int:
+        """How many sets of inputs and outputs rotate over `ROTATION` times the last-level cache; at least 1."""
+        wanted = ROTATION * int(self.info["llc_bytes"]) / max(input_bytes + output_bytes, 1)
+        return max(1, min(MAX_SLOTS, ceil(wanted)))
+
+    def side(
+        self, name: str, workload: str, *, state: Tree, seed: int, slots: int = 1, graph: bool = True
+    ) -> ReferenceSide:
+        """The baseline on slots 0 .. slots-1 of the inputs under `seed`; "compile" is compiled here.
+
+        Raises BaselineMissing where torch.compile fails, TaskError where the model itself does.
+        """
+        drawn = [self._header(self._drawn(workload, seed, "given", slot)) for slot in range(slots)]
+        side = next(self._ids)
+        header = {"side": side, "name": name, "drawn": drawn, "state": self._state(state), "graph": graph}
+        told = self._ask("side", header)[0]
+        if told.get("missing"):
+            raise BaselineMissing(f"no {name} baseline: {told['missing']}", evidence={"baseline": name})
+        return ReferenceSide(self, name, side, self._generation, tuple(told["notes"]))
+
+    def measure_ceilings(self) -> dict[str, Any]:
+        """What the device reaches, measured now: see `hipwright.measure.ceilings`, which keeps it."""
+        return self._ask("ceilings")[0]
+
+    # ---------------------------------------------------------------- the host
+
+    def _state(self, state: Tree) -> int:
+        """The host's number of a state table, which is sent once. Tables are kept, so an id stays one table's."""
+        with self._lock:
+            if id(state) not in self._states:
+                self._states[id(state)] = (state, next(self._ids))
+            number = self._states[id(state)][1]
+            self._alive()
+            if number not in self._sent:
+                self._ask("state", {"state": number}, state)
+                self._sent.add(number)
+            return number
+
+    def _alive(self) -> Session:
+        if self._session is None or not self._session.alive:
+            self._sent.clear()
+            self._expected.clear()
+            self._generation += 1
+            self._session = self._zygote.session(_SERVICE, self._init, limits=self._limits)
+        return self._session
+
+    def _ask(
+        self, method: str, header: dict[str, Any] | None = None, bundle: Tree = None
+    ) -> tuple[dict[str, Any], Tree]:
+        with self._lock:
+            try:
+                return self._alive().call(method, header, bundle, timeout_s=self._limits.wall_s)
+            except (WorkerDied, WorkerTimeout, RemoteFailure) as error:
+                raise self._blame(error) from error
+            except HipwrightError as error:
+                if self._session is not None and (isinstance(error, DeviceError) or error.evidence.get("broken")):
+                    self._session.close()  # a context with an error is of no more use
+                raise
+
+    def _blame(self, error: WorkerDied | WorkerTimeout | RemoteFailure) -> TaskError:
+        name = self._init["name"]
+        if isinstance(error, RemoteFailure):
+            return TaskError(f"{name}: on {self.device}: {error.message}", evidence=error.evidence)
+        phase = error.note.get("phase", "running") if isinstance(error.note, dict) else "running"
+        return TaskError(f"{name}: {phase} on {self.device}: {error.message}", evidence=error.evidence)
+
+
+class BaselineMissing(TaskError):
+    """torch.compile does not compile this model: there is no such baseline, and nobody is at fault."""
+
+
+class InputSource:
+    """One set of inputs in the host. `slot` gives the same set with other values."""
+
+    def __init__(self, reference: DeviceReference, drawn: Drawn) -> None:
+        self._reference = reference
+        self.drawn = drawn
+
+    def slot(self, index: int) -> InputSource:
+        """The set of another slot of the same seed."""
+        return InputSource(self._reference, replace(self.drawn, slot=index))
+
+    @property
+    def arguments(self) -> list[Any]:
+        """forward's arguments, with a TensorSpec for each tensor."""
+        found: list[Any] = self._reference._cached("arguments", self.drawn)[1]
+        return found
+
+    @property
+    def specs(self) -> tuple[TensorSpec, ...]:
+        """The tensor leaves in order: leaf numbers count these."""
+        return tuple(leaf for leaf in leaves(self.arguments) if isinstance(leaf, TensorSpec))
+
+    @property
+    def digest_seed(self) -> int:
+        """The seed of `digests`."""
+        return self.drawn.seed
+
+    def digests(self) -> tuple[int, ...]:
+        """`hipwright.digest.digest` of each tensor leaf under `digest_seed`."""
+        told = self._reference._cached("digests", self.drawn)[0]
+        return tuple(int(text) for text in told["digests"])
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Bytes of each tensor leaf's span."""
+        return tuple(self._reference._cached("arguments", self.drawn)[0]["sizes"])
+
+    def chunks(self, bytes_: int = CHUNK_BYTES) -> Iterator[tuple[int, int, HostTensor]]:
+        """(leaf, offset, uint8 tensor) for the span (`hipwright.digest.span`) of every tensor leaf in order."""
+        return rules.ahead(self._chunks(bytes_))
+
+    def fetch(self, leaf: int, offset: int, bytes_: int) -> HostTensor:
+        """Some bytes of a leaf's span."""
+        header = {**self._reference._header(self.drawn), "leaf": leaf, "offset": offset, "bytes": bytes_}
+        chunk: HostTensor = self._reference._ask("fetch", header)[1]
+        return chunk
+
+    def _chunks(self, bytes_: int) -> Iterator[tuple[int, int, HostTensor]]:
+        for leaf, size in enumerate(self.sizes):
+            for offset in range(0, size, bytes_):
+                yield leaf, offset, self.fetch(leaf, offset, min(bytes_, size - offset))
+
+
+class ReferenceSide:
+    """A baseline as `hipwright.device.side.Side`. notes: how it runs, such as flags that the file set."""
+
+    def __init__(
+        self, reference: DeviceReference, name: str, side: int, generation: int, notes: tuple[str, ...]
+    ) -> None:
+        self.name = name
+        self.notes = notes
+        self._reference = reference
+        self._side = side
+        self._generation = generation
+
+    def prepare(self, iterations_hint: int) -> Prepared:
+        """Warm up, and capture the graphs where asked to and possible."""
+        told = self._ask("side_prepare", {"calls": iterations_hint})
+        return Prepared(policy=told["policy"], why=told["why"], call_ms=told["call_ms"])
+
+    def stream(self, why: str) -> None:
+        """No graphs from now on."""
+        self._ask("side_stream", {"why": why})
+
+    def block(self, calls: int) -> Block:
+        """`calls` calls over the rotating slots."""
+        start = time.perf_counter()
+        told = self._ask("side_block", {"calls": calls})
+        wall = (time.perf_counter() - start) * 1e3
+        return Block(calls=calls, device_ms=told["device_ms"], host_ms=told["host_ms"], wall_ms=wall)
+
+    def latency(self, calls: int) -> tuple[float, ...]:
+        """Milliseconds of single synchronised calls."""
+        return tuple(self._ask("side_latency", {"calls": calls})["ms"])
+
+    def close(self) -> None:
+        """Give its graphs and inputs back."""
+        if self._generation == self._reference._generation:
+            self._ask("side_close", {})
+
+    def _ask(self, method: str, header: dict[str, Any]) -> dict[str, Any]:
+        if self._generation != self._reference._generation:
+            raise DeviceError(f"the process of the {self.name} baseline was replaced", hint="open the side again")
+        return self._reference._ask(method, {**header, "side": self._side})[0]
