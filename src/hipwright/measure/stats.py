@@ -37,13 +37,30 @@ class Ratio:
         return self.high < 1.0
 
     @property
+    def half_width(self) -> float:
+        """Half the interval's width, in log units: about the relative uncertainty."""
+        return 0.5 * float(np.log(self.high / self.low))
+
+    def widened(self, systematic: float) -> Ratio:
+        """The interval with an error added in squares that sampling does not see: its half width in log units."""
+        down = np.hypot(np.log(self.value / self.low), systematic)
+        up = np.hypot(np.log(self.high / self.value), systematic)
+        return Ratio(self.value, float(self.value * np.exp(-down)), float(self.value * np.exp(up)), self.pairs)
+
+    @property
     def speedup(self) -> float:
         """base time / candidate time."""
         return 1.0 / self.value
 
 
 def paired_ratio(
-    candidate: Sequence[float], base: Sequence[float], *, level: float = 0.95, block: int | None = None, seed: int = 0
+    candidate: Sequence[float],
+    base: Sequence[float],
+    *,
+    level: float = 0.95,
+    block: int | None = None,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
 ) -> Ratio:
     """Compare samples taken in pairs, in the order they were taken, in any one unit of time.
 
@@ -58,19 +75,19 @@ def paired_ratio(
     if not np.isfinite(times).all() or (times <= 0).any():
         raise ValueError("times must be positive and finite")
     logs = np.log(times[0]) - np.log(times[1])
-    medians = _block_medians(logs, block or max(1, round(1.5 * logs.size ** (1 / 3))), seed)
+    medians = _block_medians(logs, block or max(1, round(1.5 * logs.size ** (1 / 3))), seed, resamples)
     low, high = np.quantile(medians, [(1 - level) / 2, (1 + level) / 2])
     lower, upper = _sign_interval(logs, level)
     bounds = np.exp([np.median(logs), min(low, lower), max(high, upper)])
     return Ratio(float(bounds[0]), float(bounds[1]), float(bounds[2]), logs.size)
 
 
-def _block_medians(values: np.ndarray, block: int, seed: int) -> np.ndarray:
-    """Medians of RESAMPLES circular block resamples; shape (RESAMPLES,)."""
+def _block_medians(values: np.ndarray, block: int, seed: int, resamples: int) -> np.ndarray:
+    """Medians of circular block resamples; shape (resamples,)."""
     count = values.size
     blocks = -(-count // block)
-    starts = np.random.default_rng(seed).integers(0, count, (RESAMPLES, blocks, 1))
-    index = (starts + np.arange(block)).reshape(RESAMPLES, -1)[:, :count] % count
+    starts = np.random.default_rng(seed).integers(0, count, (resamples, blocks, 1))
+    index = (starts + np.arange(block)).reshape(resamples, -1)[:, :count] % count
     medians: np.ndarray = np.median(values[index], axis=1)
     return medians
 

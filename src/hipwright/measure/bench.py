@@ -1,0 +1,329 @@
+"""Paired timing that a candidate cannot fool (docs/measurement.md).
+
+`time_pairs` decides everything from the parent process: which side runs when, how often, and whether the clocks can be
+believed. Sides only run calls (hipwright.device.side). What it gives is a `Timing` and, where the figures must not be
+used, a `Verdict`: UNTRUSTED when the clocks disagree, IMPOSSIBLE when the candidate is faster than its work can be
+done. Both are measured again before they are said.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from statistics import NormalDist, median
+from typing import Literal
+
+import numpy as np
+from msgspec import structs
+
+from hipwright.device.side import Policy, Prepared, Side
+from hipwright.measure.clocks import Doubt, believed, doubt, gap, slowed
+from hipwright.measure.roofline import Floor
+from hipwright.measure.rounds import Rounds, UnsoundClock, grow, latencies
+from hipwright.measure.stats import Ratio, paired_ratio
+from hipwright.measure.words import interval_words
+from hipwright.records import Timing, Verdict, Versus
+
+PLACEMENT = 0.003
+"""Standard deviation of the log ratio of two processes that run the same thing: where the allocator puts buffers and
+code differs from process to process, and no number of samples shows it. Every interval is widened by it."""
+
+LOOK_LEVEL = 0.97
+"""Confidence of the sampled part: looking again and again makes a 95 % interval miss more often than 5 %."""
+
+Lane = Literal["program", "modelnew"]
+
+
+@dataclass(frozen=True)
+class BenchSettings:
+    """How long and how exactly. Milliseconds.
+
+    block_ms: length of a block, on every side. warm_ms: least warm-up of a side. quads: before the first look at the
+    precision; budget_ms: device time of all timed blocks together. Sampling ends when the sampled half width is at most
+    max(half_width, effect_share * |log speedup|) against every baseline. drop_below: a candidate slower than this
+    speedup against the first baseline in all of the first 8 pairs is dropped. latency_rounds: 0 measures no latency.
+    """
+
+    block_ms: float = 1.5
+    warm_ms: float = 20.0
+    quads: int = 8
+    budget_ms: float = 1000.0
+    half_width: float = 0.005
+    effect_share: float = 0.1
+    drop_below: float = 0.8
+    empties: int = 12
+    alone: int = 6
+    latency_rounds: int = 8
+    resamples: int = 2000
+
+
+FULL = BenchSettings()
+SCORE = BenchSettings(
+    block_ms=0.3, warm_ms=1.5, budget_ms=20.0, half_width=0.02, empties=5, alone=3, latency_rounds=0, resamples=500
+)
+MOST_QUADS = 400
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """timing: None only when a side told a time that is no time. verdict: None when the figures can be used."""
+
+    timing: Timing | None
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One comparison: who, on what device, by which rules."""
+
+    candidate: Side
+    baselines: Sequence[Side]
+    settings: BenchSettings
+    device: str
+    architecture: str
+    lane: Lane
+    floor: Floor | None
+    policy: Policy
+    prepared: Prepared
+    notes: tuple[str, ...]
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The candidate, then the baselines."""
+        return (self.candidate, *self.baselines)
+
+
+def time_pairs(
+    candidate: Side,
+    baselines: Sequence[Side],
+    *,
+    settings: BenchSettings = FULL,
+    floor: Floor | None = None,
+    device: str = "",
+    architecture: str = "",
+    lane: Lane = "program",
+    seed: int | None = None,
+) -> BenchResult:
+    """Time the candidate against every baseline in turn. The first baseline ranks: a clear loser to it is dropped.
+
+    seed: None draws a secret one; give it only to repeat a simulation. Errors are the sides' own.
+    """
+    if not baselines:
+        raise ValueError("a candidate is timed against at least one baseline")
+    rng = np.random.default_rng(secrets.randbits(64) if seed is None else seed)
+    started = time.monotonic()
+    policy, prepared, notes = _prepare(candidate, baselines)
+    bench = Bench(candidate, baselines, settings, device, architecture, lane, floor, policy, prepared, notes)
+    result = _measure(bench, rng)
+    if result.verdict is not None:
+        first, result = result.verdict, _measure(bench, rng)
+        if result.timing is not None:
+            said = f"measured twice: the first time was {first.status} ({first.message})"
+            result = replace(result, timing=_noted(result.timing, said))
+    if result.timing is None:
+        return result
+    return replace(result, timing=structs.replace(result.timing, seconds=round(time.monotonic() - started, 4)))
+
+
+def remeasure(
+    first: BenchResult,
+    open_sides: Callable[[], AbstractContextManager[tuple[Side, Sequence[Side]]]],
+    *,
+    settings: BenchSettings = FULL,
+    floor: Floor | None = None,
+    device: str = "",
+    architecture: str = "",
+    lane: Lane = "program",
+) -> BenchResult:
+    """A winner measured again in fresh processes with fresh inputs: the final number is this one.
+
+    open_sides: a context that starts new processes under new seeds and yields (candidate, baselines). Where the two
+    measurements disagree (their intervals do not touch) the notes hold both.
+    """
+    with open_sides() as (candidate, baselines):
+        again = time_pairs(
+            candidate,
+            baselines,
+            settings=settings,
+            floor=floor,
+            device=device,
+            architecture=architecture,
+            lane=lane,
+        )
+    if first.timing is None or again.timing is None:
+        return again
+    notes = ["measured again in fresh processes: the figures are of the second measurement"]
+    for name, new in again.timing.versus.items():
+        old = first.timing.versus.get(name)
+        if old is not None and (old.interval[1] < new.interval[0] or new.interval[1] < old.interval[0]):
+            notes.append(
+                f"the two measurements against {name} disagree: first {_words(old)}, in fresh processes {_words(new)}"
+            )
+    return replace(again, timing=_noted(again.timing, *notes))
+
+
+def _prepare(candidate: Side, baselines: Sequence[Side]) -> tuple[Policy, Prepared, tuple[str, ...]]:
+    """Prepare all sides, baselines first; where one cannot be captured, all launch on the stream, and it is said."""
+    sides = [*baselines, candidate]
+    prepared = [side.prepare(10) for side in sides]
+    loose = [(side, done) for side, done in zip(sides, prepared, strict=True) if done.policy != "graph"]
+    if not loose:
+        return "graph", prepared[-1], ()
+    side, done = loose[0]
+    why = f"{side.name} is not captured in a graph: {done.why or 'not asked for'}"
+    for other, its in zip(sides, prepared, strict=True):
+        if its.policy == "graph":
+            other.stream(why)
+    return "stream", prepared[-1], (f"all sides launch on the stream: {why}",)
+
+
+def _measure(bench: Bench, rng: np.random.Generator) -> BenchResult:
+    settings = bench.settings
+    rounds = Rounds(bench.sides, rng)
+    try:
+        rounds.warm(settings.block_ms, settings.warm_ms, settings.empties)
+        stopped = grow(
+            rounds, settings.quads, settings.budget_ms, lambda pairs: _enough(rounds, settings, pairs), most=MOST_QUADS
+        )
+        found = _first_doubt(rounds, settings.alone)
+    except UnsoundClock as lie:
+        block = {"device_ms": repr(lie.block.device_ms), "host_ms": repr(lie.block.host_ms)}
+        unsound = Doubt("sound", f"a block is said to last {lie}", {})
+        return BenchResult(None, _untrusted(bench, lie.side, unsound, block))
+    timing = _timing(bench, rounds, stopped)
+    if found is not None:
+        side, why = found
+        return BenchResult(timing, _untrusted(bench, side, why, dict(why.numbers)))
+    if bench.floor is not None and timing.median_ms < bench.floor.lowest_ms:
+        return BenchResult(timing, _impossible(bench.floor, timing.median_ms))
+    if settings.latency_rounds and stopped != "loser":
+        timing = _with_latency(timing, bench, rng)
+    return BenchResult(timing)
+
+
+def _enough(rounds: Rounds, settings: BenchSettings, pairs: int) -> str:
+    """Why sampling can end after this many pairs, "" to go on."""
+    own = rounds.per_call(0)
+    if pairs >= 8 and all(
+        base < settings.drop_below * mine for mine, base in zip(own[:8], rounds.per_call(1)[:8], strict=True)
+    ):
+        return "loser"
+    if pairs < 2 * settings.quads:
+        return ""
+    for index in range(1, len(rounds.sides)):
+        ratio = _sampled(own, rounds.per_call(index), settings)
+        if ratio.half_width > max(settings.half_width, settings.effect_share * abs(float(np.log(ratio.value)))):
+            return ""
+    return "precise"
+
+
+def _sampled(own: Sequence[float], base: Sequence[float], settings: BenchSettings) -> Ratio:
+    return paired_ratio(own, base, level=LOOK_LEVEL, resamples=settings.resamples)
+
+
+def _first_doubt(rounds: Rounds, alone: int) -> tuple[int, Doubt] | None:
+    """The first side that is not believed and why: baselines before the candidate, then the neighbours' rule."""
+    count = len(rounds.sides)
+    overheads = list(rounds.overheads)
+    overheads[0] = believed(overheads[0], overheads[1:])
+    for index in (*range(1, count), 0):
+        found = doubt(rounds.blocks[index], overheads[index])
+        if found is not None:
+            return index, found
+    for index in range(1, count):
+        last = rounds.blocks[index][-max(8, len(rounds.blocks[index]) // 3) :]
+        found = slowed(last, rounds.alone(index, alone), rounds.calls[index])
+        if found is not None:
+            return 0, found
+    return None
+
+
+def _untrusted(bench: Bench, side: int, why: Doubt, evidence: dict[str, float] | dict[str, str]) -> Verdict:
+    """A program has no host code: only the machine can make its clocks disagree, or a baseline's. ModelNew code can."""
+    hostile = bench.lane == "modelnew" and side == 0
+    name = bench.sides[side].name
+    return Verdict(
+        status="untrusted",
+        fault="candidate" if hostile else "device",
+        stage="measure",
+        message=f"the clocks of {name} disagree ({why.rule}): {why.why}",
+        evidence={"side": name, "rule": why.rule, **evidence},
+    )
+
+
+def _impossible(floor: Floor, median_ms: float) -> Verdict:
+    return Verdict(
+        status="impossible",
+        fault="candidate",
+        stage="measure",
+        message=f"{median_ms:.4g} ms a call, below {floor.lowest_ms:.4g} ms: the least that its work can take here",
+        evidence={
+            "median_ms": median_ms,
+            "lowest_ms": floor.lowest_ms,
+            "roofline_ms": floor.roofline_ms,
+            "bytes": floor.bytes,
+            "lowest_bytes": floor.lowest_bytes,
+            "bound": floor.bound,
+        },
+    )
+
+
+def _timing(bench: Bench, rounds: Rounds, stopped: str) -> Timing:
+    own = rounds.per_call(0)
+    median_ms, floor = median(own), bench.floor
+    overhead = believed(rounds.overheads[0], rounds.overheads[1:])
+    return Timing(
+        device=bench.device,
+        architecture=bench.architecture,
+        policy=bench.policy,
+        median_ms=median_ms,
+        versus={
+            side.name: _versus(side.name, own, rounds.per_call(index), bench.settings, stopped)
+            for index, side in enumerate(bench.sides)
+            if index
+        },
+        clock_gap=gap(rounds.blocks[0], overhead),
+        floor_ms=floor.roofline_ms if floor else None,
+        bound=floor.bound if floor else "",
+        roofline_fraction=floor.roofline_ms / median_ms if floor else None,
+        own_time=bench.prepared.own_time,
+        prepare_ms=bench.prepared.prepare_ms,
+        notes=bench.notes,
+    )
+
+
+def _versus(name: str, own: list[float], base: list[float], settings: BenchSettings, stopped: str) -> Versus:
+    systematic = NormalDist().inv_cdf(0.975) * PLACEMENT
+    ratio = _sampled(own, base, settings).widened(systematic)
+    return Versus(
+        baseline=name,
+        speedup=ratio.speedup,
+        interval=(1 / ratio.high, 1 / ratio.low),
+        samples_ms=tuple(own),
+        baseline_ms=tuple(base),
+        pairs=ratio.pairs,
+        stopped=stopped,
+    )
+
+
+def _with_latency(timing: Timing, bench: Bench, rng: np.random.Generator) -> Timing:
+    """End-to-end latencies, in turn; long calls are measured fewer times."""
+    slow = max([timing.median_ms, *(median(versus.baseline_ms) for versus in timing.versus.values())])
+    rounds = bench.settings.latency_rounds if slow < 20 else 2
+    found = latencies(bench.sides, rounds, 4 if slow < 2 else 1, rng)
+    versus = {
+        name: structs.replace(one, latency_speedup=found[place] / found[0])
+        for place, (name, one) in enumerate(timing.versus.items(), 1)
+    }
+    return structs.replace(timing, latency_ms=found[0], versus=versus)
+
+
+def _noted(timing: Timing, *notes: str) -> Timing:
+    return structs.replace(timing, notes=(*timing.notes, *notes))
+
+
+def _words(versus: Versus) -> str:
+    return interval_words(versus.speedup, versus.interval)

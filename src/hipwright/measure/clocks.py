@@ -1,0 +1,126 @@
+"""Can the clocks be believed? Device events, the worker's host clock and the parent's clock must tell one story.
+
+Three rules, each over all blocks of a side (medians: one interrupted block proves nothing), after taking off the
+overhead that empty blocks have:
+
+1. device against host. Work hidden on another stream ends before the device-wide synchronize but after the events, so
+   the host's clock sees it and the events do not. They may differ by max(3 %, 3 us) of a block.
+2. host against the parent. A worker that runs hostile code can patch its own clocks and reply early or late, but not
+   the parent's clock: the request must take as long as the block is said to, with WAKE_MS for waking the parent.
+3. the neighbours. Work that goes on after a forged reply runs into the next side's block. A baseline, timed alone right
+   after the last round, may not have been slower in turn with the candidate by more than SLOWED.
+
+A worker could stretch its empty blocks to have more taken off, so no overhead is believed beyond SHARE times the
+smallest baseline's plus SLACK_MS: baselines run in trusted processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from statistics import median
+
+from hipwright.device.side import Block
+
+RELATIVE = 0.03
+ABSOLUTE_MS = 0.003
+WAKE_MS = 0.02
+SLOWED = 0.15
+SHARE, SLACK_MS = 1.5, 0.003
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """What an empty block takes by each clock, milliseconds; message_ms is the parent's time less the worker's."""
+
+    device_ms: float
+    host_ms: float
+    message_ms: float
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Why a side's clocks are not believed: one line, the rule's name and the numbers."""
+
+    rule: str
+    why: str
+    numbers: dict[str, float]
+
+
+def overhead_of(empty: Sequence[Block]) -> Overhead:
+    """The overhead of a side from its empty blocks."""
+    return Overhead(
+        median(block.device_ms for block in empty),
+        median(block.host_ms for block in empty),
+        _low(block.wall_ms - block.host_ms for block in empty),
+    )
+
+
+def believed(own: Overhead, trusted: Sequence[Overhead]) -> Overhead:
+    """`own`, but no more than trusted sides have (see the module)."""
+    if not trusted:
+        return own
+
+    def most(name: str) -> float:
+        return min(getattr(own, name), SHARE * min(getattr(other, name) for other in trusted) + SLACK_MS)
+
+    return Overhead(most("device_ms"), most("host_ms"), most("message_ms"))
+
+
+def sound(block: Block) -> bool:
+    """All three figures are finite and positive."""
+    return all(isfinite(ms) and ms > 0 for ms in (block.device_ms, block.host_ms, block.wall_ms))
+
+
+def gap(blocks: Sequence[Block], overhead: Overhead) -> float:
+    """(host - device) / device of a block without overhead, the median; positive: the events miss something."""
+    return median(_hidden(block, overhead) / block.device_ms for block in blocks)
+
+
+def doubt(blocks: Sequence[Block], overhead: Overhead) -> Doubt | None:
+    """Rules 1 and 2 over the timed blocks of one side."""
+    block_ms = median(block.device_ms for block in blocks)
+    allowed = max(RELATIVE * block_ms, ABSOLUTE_MS)
+    hidden = median(_hidden(block, overhead) for block in blocks)
+    numbers = {
+        "block_ms": block_ms,
+        "host_ms": median(block.host_ms for block in blocks),
+        "wall_ms": median(block.wall_ms for block in blocks),
+        "empty_host_ms": overhead.host_ms,
+        "empty_device_ms": overhead.device_ms,
+        "disagree_ms": hidden,
+        "allowed_ms": allowed,
+    }
+    if abs(hidden) > allowed:
+        which = "work outside the device events" if hidden > 0 else "device events longer than the time that passed"
+        return Doubt("device and host", f"{which}: {1e3 * abs(hidden):.0f} us of a block of {block_ms:.3g} ms", numbers)
+    late = _low(block.wall_ms - block.host_ms for block in blocks) - overhead.message_ms
+    early = median(block.wall_ms - block.host_ms for block in blocks)
+    numbers = {**numbers, "message_ms": overhead.message_ms, "late_ms": late, "allowed_ms": allowed + WAKE_MS}
+    if early < 0:
+        why = f"the reply came {-1e3 * early:.0f} us before the block can have ended by the worker's own clock"
+        return Doubt("host and parent", why, numbers)
+    if late > allowed + WAKE_MS:
+        why = f"the request took {1e3 * late:.0f} us longer than the worker's clock tells"
+        return Doubt("host and parent", why, numbers)
+    return None
+
+
+def slowed(in_turn: Sequence[Block], alone: Sequence[Block], calls: int) -> Doubt | None:
+    """Rule 3 for one baseline: its last blocks in turn with the candidate against those alone, `calls` calls each."""
+    shared, single = median(block.device_ms for block in in_turn), median(block.device_ms for block in alone)
+    if shared <= single * (1 + SLOWED):
+        return None
+    why = f"the baseline takes {100 * (shared / single - 1):.0f} % longer in turn with the candidate than alone"
+    return Doubt("neighbours", why, {"in_turn_ms": shared / calls, "alone_ms": single / calls, "allowed": SLOWED})
+
+
+def _hidden(block: Block, overhead: Overhead) -> float:
+    return (block.host_ms - overhead.host_ms) - (block.device_ms - overhead.device_ms)
+
+
+def _low(values: object) -> float:
+    """The lower quartile: messages are only ever delayed."""
+    ordered = sorted(values)  # type: ignore[call-overload]
+    return float(ordered[len(ordered) // 4])

@@ -1,0 +1,160 @@
+"""The least time a task can take on a device, and how many input slots defeat the cache (docs/measurement.md).
+
+Two figures, from measured ceilings, without launch overhead:
+
+- roofline_ms: counted bytes / copy bandwidth or counted operations / matrix rate, whichever is longer: what a program
+  is compared with. A good program may beat it a little (data that stays in the cache, an algebraic shortcut).
+- lowest_ms: a true lower bound: a program below it did not do the work, and is IMPOSSIBLE. Each step errs towards less:
+
+  bytes: outputs are written and inputs and parameters read once. The cache holds at most its size of them from one
+  call to the next, so at least (all - cache) bytes move in a call, and at least (inputs - cache / slots) when calls
+  take `slots` inputs in turn. An input counts only as far as `need` says that it must be read (a gather reads rows;
+  known zeros need not be read). Reads alone can be a little faster than the copy that the ceiling was measured with,
+  and clocks drift: BYTES_MARGIN.
+  operations: only products of two of the task's own tensors whose result is no larger than the task's outputs (else a
+  reduction after it may be done first), and those divided by SHORTCUTS: Winograd convolution saves up to 4 times,
+  triangular operands up to 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal, Protocol
+
+from hipwright.measure.cost import FREE, OpCall, Spec, base_name, is_product, op_flops, tensor_bytes
+
+BYTES_MARGIN = 0.85
+SHORTCUTS = 8.0
+OVER_CACHE = 3
+"""Inputs in rotation fill the last-level cache this many times."""
+MOST_SLOTS = 64
+
+_PARTS = frozenset(
+    {
+        "embedding", "embedding_bag", "gather", "index", "index_select", "masked_select", "take", "take_along_dim",
+        "tril", "triu",
+    }
+)  # fmt: skip
+"""Operators that need only some elements of what they are given."""
+
+
+class Rates(Protocol):
+    """Measured ceilings of a device (hipwright.measure.ceilings): bytes and operations a second by dtype."""
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Copy bandwidth: bytes read plus bytes written."""
+        ...
+
+    @property
+    def flops(self) -> Mapping[str, float]:
+        """Matrix product rate by dtype name."""
+        ...
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a task must move and compute in one call, whatever the program.
+
+    inputs, params, outputs: bytes once each; need_inputs, need_params: those of them that must be read. flops: counted
+    operations of products by dtype; sure_flops: those that no rewriting avoids.
+    """
+
+    inputs: int
+    params: int
+    outputs: int
+    need_inputs: int
+    need_params: int
+    flops: Mapping[str, float]
+    sure_flops: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Milliseconds of one call; see the module."""
+
+    roofline_ms: float
+    lowest_ms: float
+    bound: Literal["memory", "compute"]
+    bytes: int
+    lowest_bytes: int
+
+
+def count_work(
+    calls: Iterable[OpCall],
+    inputs: Sequence[Spec],
+    params: Sequence[Spec],
+    outputs: Sequence[Spec],
+    nonzero: Mapping[int, float] | None = None,
+) -> Work:
+    """Count from the reference's operators (records as in hipwright.measure.cost) and its leaves.
+
+    params: those that the operators read. nonzero: for an input by its place the share of values that are not zero, as
+    far as it is known to be the same under every seed; the rest counts as 1.
+    """
+    ops = [call for call in calls if base_name(call["op"]) not in FREE]
+    picked = {_like(spec) for call in ops if base_name(call["op"]) in _PARTS for spec in call["in"]}
+    read = {_like(spec) for call in ops if base_name(call["op"]) not in _PARTS for spec in call["in"]}
+    leaves = {_like(spec) for spec in (*inputs, *params)}
+    room = sum(map(tensor_bytes, outputs))
+
+    def needed(spec: Spec, share: float = 1.0) -> int:
+        return int(share * tensor_bytes(spec)) if _like(spec) in read and _like(spec) not in picked else 0
+
+    flops: dict[str, float] = {}
+    sure: dict[str, float] = {}
+    for call in ops:
+        if is_product(base_name(call["op"])) and call["in"] and call["out"]:
+            dtype = call["in"][0]["dtype"]
+            flops[dtype] = flops.get(dtype, 0.0) + op_flops(call)
+            own = sum(_like(spec) in leaves - picked for spec in call["in"]) >= 2
+            if own and sum(map(tensor_bytes, call["out"])) <= room:
+                sure[dtype] = max(sure.get(dtype, 0.0), float(op_flops(call)))
+    shares = nonzero or {}
+    return Work(
+        sum(map(tensor_bytes, inputs)),
+        sum(map(tensor_bytes, params)),
+        room,
+        sum(needed(spec, shares.get(place, 1.0)) for place, spec in enumerate(inputs)),
+        sum(needed(spec) for spec in params),
+        flops,
+        sure,
+    )
+
+
+def floor_of(work: Work, rates: Rates, *, cache_bytes: int, slots: int = 1) -> Floor:
+    """The floor of one call; `slots`: inputs that take turns (1: always the same)."""
+    moved = work.inputs + work.params + work.outputs
+    memory = 1e3 * moved / rates.bytes_per_s
+    compute = 1e3 * sum(_seconds(count, dtype, rates) for dtype, count in work.flops.items())
+    touched = work.need_inputs + work.need_params + work.outputs - cache_bytes
+    rotated = work.need_inputs - cache_bytes / slots if slots > 1 else 0.0
+    least = max(0, int(max(touched, rotated)))
+    sure = max((_seconds(count, dtype, rates) for dtype, count in work.sure_flops.items()), default=0.0)
+    lowest = 1e3 * max(BYTES_MARGIN * least / rates.bytes_per_s, sure / SHORTCUTS)
+    return Floor(max(memory, compute), lowest, "memory" if memory >= compute else "compute", moved, least)
+
+
+def rotation(bytes_per_call: int, cache_bytes: int, room_bytes: int) -> int:
+    """Input slots to take in turn: OVER_CACHE times the cache, at most MOST_SLOTS and what fits into `room_bytes`.
+
+    Inputs so small that MOST_SLOTS of them fit into the cache stay there, for every side alike.
+    """
+    each = max(bytes_per_call, 1)
+    return max(1, min(ceil(OVER_CACHE * cache_bytes / each) + 1, MOST_SLOTS, room_bytes // each))
+
+
+def _seconds(count: float, dtype: str, rates: Rates) -> float:
+    """Unknown dtypes run at the fastest rate known: a floor may be too low, never too high."""
+    rate = rates.flops.get(dtype) or max(rates.flops.values(), default=0.0)
+    return count / rate if rate else 0.0
+
+
+def _like(spec: Spec) -> tuple[str, int]:
+    """Operators do not name their tensors: one of the same dtype and number of elements stands for the leaf."""
+    elements = 1
+    for size in spec["shape"]:
+        elements *= int(size)
+    return str(spec["dtype"]), elements

@@ -1,0 +1,129 @@
+"""Running the sides in turn: warm-up, quads in random order, and how many (docs/measurement.md).
+
+A quad runs every side once in a random order and once more in the reverse: A B B A or B A A B for two sides. Each half
+gives one pair for every baseline, so all of them share the candidate's samples, drift is split evenly, and no side
+always follows the same one. The order comes from a secret seed.
+
+Each side has its own number of calls a block, so that blocks of all sides take about `block_ms`: what a block costs
+beside its calls is then the same share on both sides and cancels in the ratio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+import numpy as np
+
+from hipwright.device.side import Block, Side
+from hipwright.measure.clocks import Overhead, overhead_of, sound
+
+MOST_CALLS = 4096
+GROWTH = 8
+"""Calls of the next warm-up block over those of the last, at most: a first estimate may be far off."""
+
+
+class UnsoundClock(Exception):
+    """A side told a time that is no time."""
+
+    def __init__(self, side: int, block: Block) -> None:
+        super().__init__(f"{block.device_ms}, {block.host_ms}, {block.wall_ms} ms")
+        self.side, self.block = side, block
+
+
+@dataclass
+class Rounds:
+    """Sides that take turns; the candidate is side 0. blocks[i][n] of all sides belong to pair n."""
+
+    sides: Sequence[Side]
+    rng: np.random.Generator
+    calls: list[int] = field(default_factory=list)
+    overheads: list[Overhead] = field(default_factory=list)
+    blocks: list[list[Block]] = field(default_factory=list)
+    spent_ms: float = 0.0
+
+    def warm(self, block_ms: float, warm_ms: float, empties: int) -> None:
+        """Calibrate the empty block and warm up every side, baselines first; fixes the calls of a block."""
+        count = len(self.sides)
+        self.overheads = [overhead_of([side.block(0) for _ in range(empties)]) for side in self.sides]
+        self.calls = [0] * count
+        for index in (*range(1, count), 0):
+            self.calls[index] = self._warm_side(index, block_ms, warm_ms)
+        quick = sum(self.calls) > count  # long calls are not run just to be thrown away
+        for _ in range(int(self.rng.integers(1, 3)) if quick else 0):
+            self.quad()
+        self.blocks = [[] for _ in self.sides]
+        self.spent_ms = 0.0
+
+    def _warm_side(self, index: int, block_ms: float, warm_ms: float) -> int:
+        """Run blocks until the side is warm and their length settled; a secret number of them."""
+        calls, blocks, spent, fewest = 1, 0, 0.0, int(self.rng.integers(4, 8))
+        while True:
+            took = self._took(index, self._block(index, calls))
+            spent, blocks = spent + took, blocks + 1
+            wanted = min(max(round(block_ms * calls / took), 1), MOST_CALLS)
+            if wanted <= GROWTH * calls and spent >= warm_ms and (blocks >= fewest or (blocks > 1 and wanted == 1)):
+                return wanted
+            calls = min(wanted, GROWTH * calls)
+
+    def quad(self) -> None:
+        """One more quad: two more pairs for each baseline."""
+        if not self.blocks:
+            self.blocks = [[] for _ in self.sides]
+        order = [int(i) for i in self.rng.permutation(len(self.sides))]
+        for index in (*order, *reversed(order)):
+            block = self._block(index, self.calls[index])
+            self.blocks[index].append(block)
+            self.spent_ms += self._took(index, block)
+
+    def alone(self, index: int, blocks: int) -> list[Block]:
+        """Blocks of one side with no other between; the first, which may meet leftovers, is not among them."""
+        return [self._block(index, self.calls[index]) for _ in range(blocks + 1)][1:]
+
+    def per_call(self, index: int) -> list[float]:
+        """Device milliseconds of one call, an entry for each pair."""
+        return [block.device_ms / block.calls for block in self.blocks[index]]
+
+    def _block(self, index: int, calls: int) -> Block:
+        block = self.sides[index].block(calls)
+        if not sound(block):
+            raise UnsoundClock(index, block)
+        return block
+
+    def _took(self, index: int, block: Block) -> float:
+        """How long a block kept the device, by whichever clock says more: the parent's cannot be forged."""
+        overhead = self.overheads[index]
+        return max(block.device_ms, block.wall_ms - overhead.host_ms - overhead.message_ms, 1e-6)
+
+
+def grow(
+    rounds: Rounds, first: int, budget_ms: float, enough: Callable[[int], str], *, most: int
+) -> str:  # why it stopped
+    """Run quads and ask `enough(pairs)` after 4 and `first` of them, then each time there are half as many again.
+
+    Stops when it gives a reason, or with "budget" when the next stretch would exceed `budget_ms`; never before 4 quads.
+    """
+    done, target = 0, min(4, first)
+    while True:
+        for _ in range(target - done):
+            rounds.quad()
+        done = target
+        reason = enough(2 * done)
+        if reason:
+            return reason
+        left = int((budget_ms - rounds.spent_ms) / (rounds.spent_ms / done))
+        target = min(first if done < first else done + max(done // 2, 1), done + left, most)
+        if target <= done:
+            return "budget"
+
+
+def latencies(sides: Sequence[Side], rounds: int, calls: int, rng: np.random.Generator) -> list[float]:
+    """Median end-to-end milliseconds of a call of each side, measured in turn; the first round warms up."""
+    found: list[list[float]] = [[] for _ in sides]
+    for turn in range(rounds + 1):
+        for index in rng.permutation(len(sides)):
+            got = sides[int(index)].latency(calls)
+            if turn:
+                found[int(index)] += got
+    return [median(values) for values in found]
