@@ -1,6 +1,6 @@
 """What the session tests run inside: a service with good, broken and hostile methods."""
 # plain calls, as an attacker makes them
-# ruff: noqa: PTH115, PTH123, PTH208, SIM115
+# ruff: noqa: PTH115, PTH123, PTH208, SIM105, SIM115
 
 import ctypes
 import mmap
@@ -125,6 +125,65 @@ class Service:
                 time.sleep(30)
         return {}, None
 
+    def fill_tmp(self, header, bundle):
+        """Write until the disk is full; says how many MiB fitted."""
+        written = 0
+        with open("/tmp/fill", "wb") as stream:
+            while written < header["mb"]:
+                written += stream.write(bytes(1 << 20)) >> 20
+        return {"mb": written}, None
+
+    def flood(self, header, bundle):
+        """Standard output, without end, past Python's own wrapper."""
+        line = b"x" * 65536
+        deadline = time.monotonic() + header["s"]
+        while time.monotonic() < deadline:
+            for fd in (1, 2):
+                try:
+                    os.write(fd, line)
+                except OSError:
+                    pass
+        return {}, None
+
+    def bomb(self, header, bundle):
+        """Every process forks again, in a session of its own: 2**doublings of them, so that a test leaves a machine."""
+        for _ in range(header["doublings"]):
+            try:
+                if os.fork() == 0:
+                    os.setsid()
+            except OSError:
+                pass
+        time.sleep(600)
+
+    def thread_bomb(self, header, bundle):
+        import threading
+
+        threading.stack_size(65536)
+        for _ in range(4000):
+            try:
+                threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+            except RuntimeError:
+                pass
+        time.sleep(600)
+
+    def eat(self, header, bundle):
+        """Touch memory until none is left."""
+        held = []
+        while True:
+            held.append(bytearray(b"x" * (64 << 20)))
+
+    def kill_around(self, header, bundle):
+        """SIGKILL for the parent, everything, and each process it can see; what each attempt did."""
+        targets = [os.getppid(), 1, -1, *(int(p) for p in os.listdir("/proc") if p.isdigit() and int(p) != os.getpid())]
+        return {"done": [pid for pid in targets if _outcome(lambda h, pid=pid: os.kill(pid, 9), {}) == "done"]}, None
+
+    def leave_mark(self, header, bundle):
+        """Whether an earlier candidate's file is there; leaves one."""
+        mark = Path("/tmp/mark")
+        found = mark.exists()
+        mark.write_text("x")
+        return {"found": found}, None
+
 
 def _opens(path, mode="r"):
     try:
@@ -191,7 +250,29 @@ def _exec(header):
     os.execv("/bin/true", ["true"])
 
 
+def _compile(header):
+    import subprocess
+
+    Path("/tmp/a.c").write_text("int main(void) { return 7; }")
+    subprocess.run(["cc", "/tmp/a.c", "-o", "/tmp/a.out"], check=True, timeout=60)
+    return subprocess.run(["/tmp/a.out"], timeout=60).returncode == 7
+
+
+def _new_namespace(header):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(56, 0x10000000 | signal.SIGCHLD, 0, 0, 0, 0) < 0:  # clone(CLONE_NEWUSER)
+        raise OSError(ctypes.get_errno(), "clone")
+
+
+def _move_pages(header):
+    if ctypes.CDLL(None, use_errno=True).syscall(279, 0, 0, 0, 0, 0, 0) < 0:
+        raise OSError(ctypes.get_errno(), "move_pages")
+
+
 _ATTEMPTS = {
+    "compile": _compile,
+    "namespace": _new_namespace,
+    "move_pages": _move_pages,
     "write": lambda header: open("/tmp/x", "w").close(),
     "read": lambda header: open("/proc/cpuinfo").close(),
     "socket": lambda header: socket.socket().close(),

@@ -2,12 +2,15 @@
 
 from hipwright.sandbox.bwrap import SANDBOX_HINT, available
 from hipwright.sandbox.child import crash_page, lockdown
-from hipwright.sandbox.failures import RemoteFailure, WorkerDied, WorkerTimeout
+from hipwright.sandbox.failures import RemoteFailure, WorkerDied, WorkerFlood, WorkerTimeout
+from hipwright.sandbox.gpu import GpuAccess, gpu_count
 from hipwright.sandbox.limits import Limits
+from hipwright.sandbox.oneshot import OneShotPool
+from hipwright.sandbox.session import Session
 from hipwright.sandbox.tool import ToolResult, run_tool
-from hipwright.sandbox.zygote import Session, Zygote
+from hipwright.sandbox.zygote import Zygote
 
 __all__ = [
-    "SANDBOX_HINT", "Limits", "RemoteFailure", "Session", "ToolResult", "WorkerDied", "WorkerTimeout", "Zygote",
-    "available", "crash_page", "lockdown", "run_tool",
+    "SANDBOX_HINT", "GpuAccess", "Limits", "OneShotPool", "RemoteFailure", "Session", "ToolResult", "WorkerDied",
+    "WorkerFlood", "WorkerTimeout", "Zygote", "available", "crash_page", "gpu_count", "lockdown", "run_tool",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from hipwright.errors import InfrastructureError, SandboxMissing
@@ -37,16 +37,26 @@ def _works(bwrap: str) -> tuple[bool, str]:
 
 
 def command(
-    argv: Iterable[str], *, ro: Iterable[Path], env: Mapping[str, str], rw: Path | None = None, cwd: str = "/tmp"
+    argv: Iterable[str],
+    *,
+    ro: Iterable[Path],
+    env: Mapping[str, str],
+    rw: Path | None = None,
+    cwd: str = "/tmp",
+    devices: Sequence[str] = (),
+    tmp_mb: int = 0,
 ) -> list[str]:
     """argv wrapped in bwrap: `ro` paths visible at their own places, `rw` (if any) writable at `cwd`, nothing else.
+
+    devices: further arguments of bwrap that show device nodes. tmp_mb: size of /tmp; 0 leaves it to the kernel (half of
+    the memory).
 
     Raises SandboxMissing where bwrap is missing or refused by the system.
     """
     works, why = available()
     if not works:
         raise SandboxMissing(f"no sandbox: {why}", hint=SANDBOX_HINT)
-    wrapped = [why, *_isolation(), *_system_mounts()]
+    wrapped = [why, *_isolation(), *_system_mounts(devices, tmp_mb)]
     for path in _outermost(ro):
         wrapped += ["--ro-bind", str(path), str(path)]
     if rw is not None:
@@ -62,7 +72,7 @@ def _isolation() -> list[str]:
             "--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"]  # fmt: skip
 
 
-def _system_mounts() -> list[str]:
+def _system_mounts(devices: Sequence[str] = (), tmp_mb: int = 0) -> list[str]:
     mounts = ["--ro-bind", "/usr", "/usr"]
     for name in _SYSTEM:
         path = Path(name)
@@ -73,8 +83,8 @@ def _system_mounts() -> list[str]:
     for name in _LOADER:
         mounts += ["--ro-bind-try", name, name]
     # /proc read-only: started by root, the owner of /proc/sys would be the real one
-    mounts += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
-    return [*mounts, "--tmpfs", "/tmp"]
+    mounts += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", *devices, "--remount-ro", "/dev"]
+    return [*mounts, *(["--size", str(tmp_mb << 20)] if tmp_mb else []), "--tmpfs", "/tmp"]
 
 
 def _outermost(paths: Iterable[Path]) -> list[Path]:

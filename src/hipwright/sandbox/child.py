@@ -27,7 +27,7 @@ from hipwright.tensors import Tree, read_bundle, write_bundle
 
 CRASH_PAGE_BYTES = 4096
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
-_NOFILE, _PROCESSES = 256, 512
+_PROCESSES = 512
 
 _state: dict[str, Any] = {"crash_page": None, "locked": None}
 
@@ -153,7 +153,7 @@ def _limit(limits: dict[str, int | float]) -> None:
         resource.RLIMIT_CPU: cpu,
         resource.RLIMIT_DATA: memory,
         resource.RLIMIT_FSIZE: memory,
-        resource.RLIMIT_NOFILE: _NOFILE,
+        resource.RLIMIT_NOFILE: int(limits["files"]),
     }
     if limits["contained"]:  # counted per namespace; outside one it would count the user's other processes
         wanted[resource.RLIMIT_NPROC] = _PROCESSES

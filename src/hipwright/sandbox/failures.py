@@ -46,6 +46,16 @@ class WorkerTimeout(WorkerError):
         self.evidence = {"seconds": seconds, "stderr": stderr, "note": note}
 
 
+class WorkerFlood(WorkerDied):
+    """A session started more threads or processes than it may: it and its whole zygote were killed."""
+
+    def __init__(self, tasks: int, stderr: str = "", note: Any = None) -> None:
+        super().__init__(int(signals.SIGKILL), None, stderr, note)
+        self.args = (f"the worker was killed for starting {tasks} threads and processes or more",)
+        self.message = self.args[0]
+        self.evidence["tasks"] = tasks
+
+
 def _cause(signal: int | None, returncode: int | None) -> str:
     if signal is not None:
         try:

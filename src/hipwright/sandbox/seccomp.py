@@ -1,9 +1,12 @@
 """seccomp filters: what a process may still ask of the kernel once it runs code that is not ours.
 
-Two profiles. "candidate" is an allow-list: compute, memory, read-only opens and the open session socket; no new threads
-or processes, no writable opens, no sockets, no signals to others. "task" is a deny-list for the host that runs the
-task's Python: threads and files in the private /tmp stay possible. Both kill the process on calls that only an attack
-makes (ptrace, other processes' memory, mounts, bpf, keys). Numbers: the kernel's x86-64 table and asm-generic/unistd.h.
+Four profiles. "candidate" is an allow-list: compute, memory, read-only opens and the open session socket; no new
+threads or processes, no writable opens, no sockets, no signals to others. "task" is a deny-list for the host that runs
+the task's Python: threads and files in the private /tmp stay possible. "gpu" is "task" for a process that drives a GPU:
+libraries may also probe memory nodes and performance counters, and are refused instead of killed. "tools" is "gpu" plus
+child processes and signals among them, for torch.compile, Triton and their compilers. All kill the process on calls
+that only an attack makes (ptrace, other processes' memory, mounts, bpf, keys), and none opens a socket.
+Numbers: the kernel's x86-64 table and asm-generic/unistd.h.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Literal
 
 from hipwright.errors import SandboxMissing
 
-Profile = Literal["candidate", "task"]
+Profile = Literal["candidate", "task", "gpu", "tools"]
 
 # name:x86-64:aarch64, -1 where the machine has no such call
 _TABLE = """
@@ -71,6 +74,11 @@ socket fork vfork execve execveat tkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_
 setpriority seccomp
 """
 
+# what a GPU runtime, its profiler or a NUMA library may ask for, and lives without
+_PROBED = "userfaultfd perf_event_open migrate_pages move_pages kcmp process_madvise syslog"
+# what a compiler driver and Python's subprocess need beyond that
+_TOOLS_ALLOWED = "fork vfork execve tkill setpriority pidfd_open kill tgkill"
+
 _EPERM, _ENOSYS = 1, 38
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _DENY = _ERRNO | _EPERM
@@ -82,6 +90,7 @@ _OPEN_WRITES = (
 )  # WRONLY RDWR CREAT TRUNC APPEND ASYNC TMPFILE
 _SHARED_ANONYMOUS = 0x01 | 0x20  # shared anonymous memory would escape RLIMIT_DATA
 _CLONE_THREAD = 0x10000
+_CLONE_NAMESPACES = 0x7E020000  # NEWNS NEWCGROUP NEWUTS NEWIPC NEWUSER NEWPID NEWNET
 _FCNTL_SAFE = (0, 1, 2, 3, 1030, 1034)  # DUPFD GETFD SETFD GETFL DUPFD_CLOEXEC GET_SEALS; F_SETOWN would send signals
 _FCNTL_SIGNALS = (8, 10, 15)  # SETOWN SETSIG SETOWN_EX
 _PRCTL_DENIED = (1, 4, 22, 35, 0x59616D61)  # PDEATHSIG DUMPABLE SECCOMP MM PTRACER
@@ -125,15 +134,8 @@ def _rules(profile: Profile, pid: int) -> tuple[dict[str, list[Instruction]], in
     # glibc falls back from clone3 to clone, whose flags a filter can read
     rules |= {name: _ret(_ERRNO | _ENOSYS) for name in ("clone3", "io_uring_setup", "openat2")}
     rules |= {"tgkill": own, "kill": own}
-    if profile == "task":
-        rules |= {name: _ret(_DENY) for name in _TASK_DENIED.split()}
-        rules |= {
-            "clone": _if_bits(0, _CLONE_THREAD, _ALLOW, _DENY),
-            "fcntl": _if_one_of(1, _FCNTL_SIGNALS, _DENY, _ALLOW),
-            "prctl": _if_one_of(0, _PRCTL_DENIED, _DENY, _ALLOW),
-            "prlimit64": _if_one_of(0, (0, pid), _ALLOW, _DENY),
-        }
-        return rules, _ALLOW
+    if profile != "candidate":
+        return rules | _deny_list(profile, pid), _ALLOW
     rules |= {name: _ret(_ALLOW) for name in _COMPUTE.split()}
     rules |= {
         "open": _if_bits(1, _OPEN_WRITES, _DENY, _ALLOW),
@@ -143,6 +145,23 @@ def _rules(profile: Profile, pid: int) -> tuple[dict[str, list[Instruction]], in
         "mmap": _mmap(),
     }
     return rules, _DENY
+
+
+def _deny_list(profile: Profile, pid: int) -> dict[str, list[Instruction]]:
+    """What "task", "gpu" and "tools" refuse beyond the attacks."""
+    rules = {name: _ret(_DENY) for name in _TASK_DENIED.split()}
+    rules |= {
+        "clone": _if_bits(0, _CLONE_THREAD, _ALLOW, _DENY),
+        "fcntl": _if_one_of(1, _FCNTL_SIGNALS, _DENY, _ALLOW),
+        "prctl": _if_one_of(0, _PRCTL_DENIED, _DENY, _ALLOW),
+        "prlimit64": _if_one_of(0, (0, pid), _ALLOW, _DENY),
+    }
+    if profile in ("gpu", "tools"):
+        rules |= {name: _ret(_DENY) for name in _PROBED.split()}
+    if profile == "tools":
+        rules |= {name: _ret(_ALLOW) for name in _TOOLS_ALLOWED.split()}
+        rules |= {"clone": _if_bits(0, _CLONE_NAMESPACES, _DENY, _ALLOW), "prlimit64": _ret(_ALLOW)}
+    return rules
 
 
 def program(profile: Profile, machine: str, pid: int) -> list[Instruction]:
