@@ -1,0 +1,160 @@
+"""The corpus: candidates as files, and what must become of each (corpus/expected.toml).
+
+corpus/tasks/ holds the tasks; corpus/LANE/KIND/ the candidates of one lane and kind. Kinds: "honest" ones must pass;
+"broken" ones are wrong by mistake and "hostile" ones on purpose, and neither may earn anything.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import tomllib
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from hipwright.records import Record, Status
+
+CORPUS = Path(__file__).parent / "corpus"
+
+Lane = Literal["program", "modelnew"]
+Kind = Literal["honest", "broken", "hostile"]
+Check = Literal[
+    "parser",  # the language of plans has no way to say it
+    "static rules",  # a rule over the syntax of a ModelNew file, or over its text
+    "compiler",  # the source does not compile where no file, clock or host symbol is in reach
+    "code audit",  # the compiled code asks for something that no kernel needs
+    "launch",  # limits of a launch, and every launch checked
+    "bounds",  # access outside the buffers and LDS
+    "races",  # two accesses without a barrier between them
+    "barriers",  # threads of a block at different barriers
+    "orders",  # other orders of threads and other poison in fresh memory
+    "values",  # the float64 reference within the error budget, on every family and shape
+    "second call",  # new values at the old addresses; the first call's outputs must stay
+    "contract",  # dtype, shape, strides, storage of the outputs
+    "inputs",  # inputs and parameters are the same afterwards
+    "time limit",
+    "memory limit",
+    "sandbox",  # no network, files, processes or signals to reach; the process that judges is another one
+    "reply",  # what the candidate's process says is looked at before it is believed
+    "coverage",  # right, but not its own work: no credit
+    "clocks",  # host and device clock disagree
+    "roofline",  # faster than the device can be
+    "timed outputs",  # outputs of randomly chosen timed calls are verified
+]
+CHECKS: tuple[Check, ...] = get_args(Check)
+ROWS = ("A1 A2 A3 A4 A5 A7 A8 A9 A10 A11 A12 B1 B2 B3 B4 B5 B6 B7 B8 C1 C2 C3 C4 C5 C6 D1 D2 D3 D4 D5 D6 D7 D8 D9 "
+        "E1 E2 E3 E4 E5 E6 E7 E8").split()  # fmt: skip
+"""Rows of the taxonomy (docs/audit.md) that a candidate can try; D10 concerns scores, not candidates."""
+
+
+class Case(Record, frozen=True, kw_only=True):
+    """One candidate.
+
+    task: the stem of its task. row: the strategy's row in the taxonomy, "mistake" for an error without one, "" if
+    honest. checks: any of these must be what stops it. statuses: what may be said of it. targets: where that can be
+    seen; elsewhere it is not run. says: a fragment of the message. rule: the name of the static rule that refuses it
+    before it runs, where one does.
+    """
+
+    lane: Lane
+    kind: Kind
+    name: str
+    task: str
+    row: str = ""
+    checks: tuple[Check, ...] = ()
+    statuses: tuple[Status, ...] = ("pass",)
+    targets: tuple[str, ...] = ("cpu", "cuda", "rocm")
+    says: str = ""
+    rule: str = ""
+
+    @property
+    def id(self) -> str:
+        """lane/kind/name."""
+        return f"{self.lane}/{self.kind}/{self.name}"
+
+    @property
+    def path(self) -> Path:
+        """The candidate's file."""
+        return CORPUS / self.lane / self.kind / f"{self.name}.py"
+
+    @property
+    def task_path(self) -> Path:
+        """The task's file."""
+        return task_path(self.task)
+
+    @property
+    def text(self) -> str:
+        """The candidate's text."""
+        return self.path.read_text(encoding="utf-8")
+
+    @property
+    def honest(self) -> bool:
+        """Whether it must pass."""
+        return self.kind == "honest"
+
+
+def task_path(name: str) -> Path:
+    """The file of a task of the corpus."""
+    return CORPUS / "tasks" / f"{name}.py"
+
+
+@cache
+def all_cases() -> tuple[Case, ...]:
+    """Every candidate of the corpus, in the table's order. Raises ValueError for a row that names no such thing."""
+    table = tomllib.loads((CORPUS / "expected.toml").read_text(encoding="utf-8"))
+    return tuple(
+        _case(lane, kind, name, row)
+        for lane, kinds in table.items()
+        for kind, rows in kinds.items()
+        for name, row in rows.items()
+    )
+
+
+def select(
+    patterns: Sequence[str] = (), *, lane: str | None = None, kind: str | None = None, target: str | None = None
+) -> tuple[Case, ...]:
+    """Cases whose id, or a part of it between slashes, matches one of the patterns (shell style); all without any."""
+
+    def wanted(case: Case) -> bool:
+        known = (case.id, *case.id.split("/"))
+        return (
+            (lane is None or case.lane == lane)
+            and (kind is None or case.kind == kind)
+            and (target is None or target in case.targets)
+            and (not patterns or any(fnmatch.fnmatch(part, p) for part in known for p in patterns))
+        )
+
+    return tuple(case for case in all_cases() if wanted(case))
+
+
+def by_task(cases: Iterable[Case]) -> dict[str, list[Case]]:
+    """Cases grouped by task: a task is opened once, and its expectations serve all."""
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(case.task, []).append(case)
+    return groups
+
+
+def _case(lane: str, kind: str, name: str, row: dict[str, Any]) -> Case:
+    known = {"task", "row", "check", "status", "targets", "says", "rule"}
+    if extra := set(row) - known:
+        raise ValueError(f"expected.toml: {lane}.{kind}.{name} has unknown keys {sorted(extra)}")
+    return Case.from_dict(
+        {
+            "lane": lane,
+            "kind": kind,
+            "name": name,
+            "task": row["task"],
+            "row": row.get("row", ""),
+            "checks": _listed(row.get("check", [])),
+            "statuses": _listed(row.get("status", "pass")),
+            "targets": _listed(row.get("targets", ["cpu", "cuda", "rocm"])),
+            "says": row.get("says", ""),
+            "rule": row.get("rule", ""),
+        }
+    )
+
+
+def _listed(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
