@@ -51,7 +51,7 @@ class BenchSettings:
     warm_ms: float = 20.0
     quads: int = 8
     budget_ms: float = 1000.0
-    half_width: float = 0.005
+    half_width: float = 0.004
     effect_share: float = 0.1
     drop_below: float = 0.8
     empties: int = 12
@@ -234,8 +234,8 @@ def _first_doubt(rounds: Rounds, alone: int) -> tuple[int, Doubt] | None:
         if found is not None:
             return index, found
     for index in range(1, count):
-        last = rounds.blocks[index][-max(8, len(rounds.blocks[index]) // 3) :]
-        found = slowed(last, rounds.alone(index, alone), rounds.calls[index])
+        after = rounds.after[index]
+        found = slowed(after[-max(6, len(after) // 3) :], rounds.alone(index, alone)) if after else None
         if found is not None:
             return 0, found
     return None

@@ -7,8 +7,9 @@ overhead that empty blocks have:
    the host's clock sees it and the events do not. They may differ by max(3 %, 3 us) of a block.
 2. host against the parent. A worker that runs hostile code can patch its own clocks and reply early or late, but not
    the parent's clock: the request must take as long as the block is said to, with WAKE_MS for waking the parent.
-3. the neighbours. Work that goes on after a forged reply runs into the next side's block. A baseline, timed alone right
-   after the last round, may not have been slower in turn with the candidate by more than SLOWED.
+3. the neighbours. Work that goes on after a forged reply runs into the next side's block. A baseline's blocks right
+   after one of the candidate's may not have been longer than when it runs alone, right after the last round, by more
+   than SLOWED of a block plus COLD_MS (another process has just used the cache).
 
 A worker could stretch its empty blocks to have more taken off, so no overhead is believed beyond SHARE times the
 smallest baseline's plus SLACK_MS: baselines run in trusted processes.
@@ -27,6 +28,7 @@ RELATIVE = 0.03
 ABSOLUTE_MS = 0.003
 WAKE_MS = 0.02
 SLOWED = 0.15
+COLD_MS = 0.03
 SHARE, SLACK_MS = 1.5, 0.003
 
 
@@ -96,24 +98,24 @@ def doubt(blocks: Sequence[Block], overhead: Overhead) -> Doubt | None:
         which = "work outside the device events" if hidden > 0 else "device events longer than the time that passed"
         return Doubt("device and host", f"{which}: {1e3 * abs(hidden):.0f} us of a block of {block_ms:.3g} ms", numbers)
     late = _low(block.wall_ms - block.host_ms for block in blocks) - overhead.message_ms
-    early = median(block.wall_ms - block.host_ms for block in blocks)
     numbers = {**numbers, "message_ms": overhead.message_ms, "late_ms": late, "allowed_ms": allowed + WAKE_MS}
-    if early < 0:
-        why = f"the reply came {-1e3 * early:.0f} us before the block can have ended by the worker's own clock"
+    if late < -allowed - WAKE_MS:
+        why = f"the reply came {-1e3 * late:.0f} us before the worker's own clock says that the block ended"
         return Doubt("host and parent", why, numbers)
     if late > allowed + WAKE_MS:
-        why = f"the request took {1e3 * late:.0f} us longer than the worker's clock tells"
+        why = f"the request took {1e3 * late:.0f} us longer than the worker's clock says"
         return Doubt("host and parent", why, numbers)
     return None
 
 
-def slowed(in_turn: Sequence[Block], alone: Sequence[Block], calls: int) -> Doubt | None:
-    """Rule 3 for one baseline: its last blocks in turn with the candidate against those alone, `calls` calls each."""
-    shared, single = median(block.device_ms for block in in_turn), median(block.device_ms for block in alone)
-    if shared <= single * (1 + SLOWED):
+def slowed(after: Sequence[Block], alone: Sequence[Block]) -> Doubt | None:
+    """Rule 3 for one baseline: its last blocks right after the candidate's against those alone, all of equal length."""
+    shared, single = median(block.device_ms for block in after), median(block.device_ms for block in alone)
+    allowed = SLOWED * single + COLD_MS
+    if shared <= single + allowed:
         return None
-    why = f"the baseline takes {100 * (shared / single - 1):.0f} % longer in turn with the candidate than alone"
-    return Doubt("neighbours", why, {"in_turn_ms": shared / calls, "alone_ms": single / calls, "allowed": SLOWED})
+    why = f"the baseline takes {100 * (shared / single - 1):.0f} % longer right after the candidate than alone"
+    return Doubt("neighbours", why, {"after_candidate_ms": shared, "alone_ms": single, "allowed_ms": allowed})
 
 
 def _hidden(block: Block, overhead: Overhead) -> float:

@@ -34,13 +34,17 @@ class UnsoundClock(Exception):
 
 @dataclass
 class Rounds:
-    """Sides that take turns; the candidate is side 0. blocks[i][n] of all sides belong to pair n."""
+    """Sides that take turns; the candidate is side 0. blocks[i][n] of all sides belong to pair n.
+
+    after: of each side the blocks that ran right after one of the candidate's.
+    """
 
     sides: Sequence[Side]
     rng: np.random.Generator
     calls: list[int] = field(default_factory=list)
     overheads: list[Overhead] = field(default_factory=list)
     blocks: list[list[Block]] = field(default_factory=list)
+    after: list[list[Block]] = field(default_factory=list)
     spent_ms: float = 0.0
 
     def warm(self, block_ms: float, warm_ms: float, empties: int) -> None:
@@ -48,12 +52,13 @@ class Rounds:
         count = len(self.sides)
         self.overheads = [overhead_of([side.block(0) for _ in range(empties)]) for side in self.sides]
         self.calls = [0] * count
+        self.blocks, self.after = ([[] for _ in self.sides] for _ in range(2))
         for index in (*range(1, count), 0):
             self.calls[index] = self._warm_side(index, block_ms, warm_ms)
         quick = sum(self.calls) > count  # long calls are not run just to be thrown away
         for _ in range(int(self.rng.integers(1, 3)) if quick else 0):
             self.quad()
-        self.blocks = [[] for _ in self.sides]
+        self.blocks, self.after = ([[] for _ in self.sides] for _ in range(2))
         self.spent_ms = 0.0
 
     def _warm_side(self, index: int, block_ms: float, warm_ms: float) -> int:
@@ -69,12 +74,14 @@ class Rounds:
 
     def quad(self) -> None:
         """One more quad: two more pairs for each baseline."""
-        if not self.blocks:
-            self.blocks = [[] for _ in self.sides]
         order = [int(i) for i in self.rng.permutation(len(self.sides))]
+        before = None
         for index in (*order, *reversed(order)):
             block = self._block(index, self.calls[index])
             self.blocks[index].append(block)
+            if before == 0 and index:
+                self.after[index].append(block)
+            before = index
             self.spent_ms += self._took(index, block)
 
     def alone(self, index: int, blocks: int) -> list[Block]:
