@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -89,7 +90,7 @@ class Candidate:
         try:
             check_run(answer.info, answer.tree, counted=self._counted)
         except Malformed as error:
-            raise Rejected(_placed(forged(f"the worker's reply is not our code's: {error}"), case, header)) from error
+            raise Rejected(placed(forged(f"the worker's reply is not our code's: {error}"), case, header)) from error
         return answer
 
     def mutate(self, case: Case) -> None:
@@ -101,20 +102,24 @@ class Candidate:
         return self._call("kept", {"keep": name}, None, case).tree
 
     def _call(self, method: str, header: Mapping[str, Any], bundle: Tree, case: Case) -> Answer:
-        try:
-            info, tree = self._session.call(method, dict(header), bundle, timeout_s=self._wall)
-        except GuardFailed:
+        with attributed(case, header):
+            return Answer(*self._session.call(method, dict(header), bundle, timeout_s=self._wall))
+
+
+@contextmanager
+def attributed(case: Case | None, header: Mapping[str, Any]) -> Iterator[None]:
+    """Failures of a call as Rejected where they are the candidate's; GuardFailed and the others pass through."""
+    try:
+        yield
+    except GuardFailed:
+        raise
+    except (CandidateError, TaskError, BadInput) as error:  # it knows no task
+        raise Rejected(placed(believable(error.verdict()), case, header)) from error
+    except WorkerError as error:
+        found = whose_fault(error)
+        if found is None:
             raise
-        except CandidateError as error:
-            raise Rejected(_placed(believable(error.verdict()), case, header)) from error
-        except (TaskError, BadInput) as error:  # it knows no task
-            raise Rejected(_placed(believable(error.verdict()), case, header)) from error
-        except WorkerError as error:
-            found = whose_fault(error)
-            if found is None:
-                raise
-            raise Rejected(_placed(believable(found), case, header)) from error
-        return Answer(info, tree)
+        raise Rejected(placed(believable(found), case, header)) from error
 
 
 def whose_fault(error: WorkerError) -> Verdict | None:
@@ -144,8 +149,10 @@ def _crash(status: Status, message: str, error: WorkerError) -> Verdict:
     return Verdict(status=status, fault="candidate", stage="launch", message=message, evidence=dict(error.evidence))
 
 
-def _placed(verdict: Verdict, case: Case, header: Mapping[str, Any]) -> Verdict:
+def placed(verdict: Verdict, case: Case | None, header: Mapping[str, Any]) -> Verdict:
     """The verdict with the inputs it was reached on."""
+    if case is None:
+        return verdict
     return Verdict(
         status=verdict.status,
         fault=verdict.fault,

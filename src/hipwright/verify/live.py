@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Protocol
 
 import torch
@@ -72,8 +73,9 @@ class Live:
     def __init__(self, make: Callable[[Setting, Tree], Subject], table: Tree, device: str = "cpu") -> None:
         self.device = device
         self.subject: Subject
+        self.table: Any  # on the device; nobody but this class writes to it
         self._make = make
-        self._table = on_device(table, device)
+        self.table = on_device(table, device)
         self._setting: Setting | None = None
         self._kept: dict[str, Any] = {}
         self._inputs: Any = None
@@ -82,7 +84,7 @@ class Live:
         """Subject and state for this setting; kept while it stays the same."""
         if setting != self._setting:
             self._setting = self._inputs = None
-            self.subject = self._make(setting, self._table)
+            self.subject = self._make(setting, self.table)
             self._setting = setting
         return self.subject
 
@@ -107,8 +109,10 @@ class Live:
         with torch.no_grad():
             try:
                 outputs = self.subject.forward(*given)
-            except CandidateError:
+            except CandidateError as error:
                 self.subject.settle()  # a fault on the device shows first in whatever is called next
+                if isinstance(error.__cause__, (MemoryError, torch.OutOfMemoryError)):
+                    raise too_much_memory() from error
                 raise
         self.subject.settle()
         info = {
@@ -121,17 +125,17 @@ class Live:
 
     def params_changed(self) -> list[int]:
         """Numbers of the parameters that no longer hold what they were given."""
-        return differing(self.subject.params, self._table["params"])
+        return differing(self.subject.params, self.table["params"])
 
     def reset(self) -> None:
         """Buffers as the table has them: an earlier call may have written them."""
-        refill(self.subject.buffers, self._table["buffers"])
+        refill(self.subject.buffers, self.table["buffers"])
 
     def mutate(self, table: Tree) -> None:
         """Give every parameter and buffer new values at its old address."""
-        self._table = on_device(table, self.device)
-        refill(self.subject.params, self._table["params"])
-        refill(self.subject.buffers, self._table["buffers"])
+        self.table = on_device(table, self.device)
+        refill(self.subject.params, self.table["params"])
+        refill(self.subject.buffers, self.table["buffers"])
 
     def kept(self, name: str) -> Tree:
         """The outputs of an earlier call as they are now."""
@@ -161,41 +165,61 @@ class Live:
 
 
 class ProgramSubject:
-    """A lowered plan: no code of the candidate's runs on the host, all memory comes from the launcher."""
+    """A lowered plan: no code of the candidate's runs on the host, all memory comes from the launcher.
+
+    record: note every launch; timing does without.
+    """
 
     def __init__(
-        self, parsed: Parsed, knobs: Mapping[str, int], table: Tree, launcher: Launcher, device: str = "cpu"
+        self,
+        parsed: Parsed,
+        knobs: Mapping[str, int],
+        table: Tree,
+        launcher: Launcher,
+        device: str = "cpu",
+        *,
+        limit_bytes: int = 0,
+        record: bool = True,
     ) -> None:
-        self.launcher = Recorder(launcher)
+        self.inner: Any = launcher
+        self.recorder = Recorder(launcher, limit_bytes) if record else None
         self.params = guarded(table["params"], self.guard)
         self.buffers = guarded(table["buffers"], self.guard)
         state = {**table, "params": self.params, "buffers": self.buffers}
-        self.plan = lower(parsed, knobs, state, self.launcher, device=device)
+        self.plan = lower(parsed, knobs, state, self.recorder or launcher, device=device)
         self.forward = self.plan.forward
 
     def guard(self, tensor: Tensor) -> Tensor:
         """A copy that the launcher watches, where it watches at all."""
-        inner = self.launcher.inner
-        return inner.guard(tensor) if hasattr(inner, "guard") else _copy(tensor)
+        return self.inner.guard(tensor) if hasattr(self.inner, "guard") else _copy(tensor)
 
     def settle(self) -> None:
         """Launchers that run ahead are waited for, and red zones looked at."""
         for name in ("sync", "check_zones"):
-            if hasattr(self.launcher.inner, name):
-                getattr(self.launcher.inner, name)()
+            if hasattr(self.inner, name):
+                getattr(self.inner, name)()
 
     def stats(self) -> list[dict[str, Any]]:
-        """The recorder's."""
-        return self.launcher.stats()
+        """The recorder's; nothing without one."""
+        return self.recorder.stats() if self.recorder else []
 
 
 class Recorder:
-    """A launcher that also notes, for each launch, how many bytes its tensor arguments hold."""
+    """A launcher that also notes, for each launch, how many bytes its tensor arguments hold.
 
-    def __init__(self, inner: Any) -> None:
+    limit_bytes: the largest tensor that `empty` makes; 0 for no limit.
+    """
+
+    def __init__(self, inner: Any, limit_bytes: int = 0) -> None:
         self.inner = inner
-        self.empty = inner.empty
+        self._limit = limit_bytes
         self._bytes: list[int] = []
+
+    def empty(self, shape: Any, dtype: Any) -> Tensor:
+        """As the inner launcher's. Raises CandidateError for a tensor over the limit."""
+        if self._limit and prod(shape) * dtype.itemsize > self._limit:
+            raise too_much_memory(f"{prod(shape) * dtype.itemsize} bytes at once; the limit is {self._limit}")
+        return self.inner.empty(shape, dtype)
 
     def launch(self, kernel: str, grid: Any, block: Any, lds_bytes: int, args: Sequence[Any]) -> None:
         """As the inner launcher's."""
@@ -207,6 +231,14 @@ class Recorder:
         """One entry per launch, with argument_bytes."""
         inner = self.inner.stats() if hasattr(self.inner, "stats") else self.inner.launches
         return [{**entry, "argument_bytes": size} for entry, size in zip(inner, self._bytes, strict=True)]
+
+
+def too_much_memory(detail: str = "") -> CandidateError:
+    """The error of a candidate that exhausts memory."""
+    told = f": {detail}" if detail else ""
+    return CandidateError(
+        f"the candidate asks for more memory than there is{told}", status="launch_error", stage="launch"
+    )
 
 
 # ---------------------------------------------------------------- trees of tensors

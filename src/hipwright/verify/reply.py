@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from hipwright.errors import WorkerError
 from hipwright.records import Status, Verdict
+from hipwright.tensors import HostTensor, leaves
 
 # what a candidate may be found to have done by its own process; "pass" is for the parent alone to say
 FAILURES: frozenset[Status] = frozenset(
@@ -44,6 +45,56 @@ def check_run(info: Any, tree: Any, *, counted: bool) -> None:
             _size(index, key)
     if set(_dict(tree, "the result")) != {"outputs", "buffers"}:
         raise Malformed("the result is not outputs and buffers")
+
+
+def check_many(told: Any, trees: Any, most: int) -> None:
+    """Raise Malformed unless this is the outside of what a GPU worker's `run_many` returns for `most` runs.
+
+    Entries of finished runs are for `check_run`. A list that ends early ends with a verdict.
+    """
+    runs = _list(_dict(told, "info").get("runs"), "runs")
+    if len(runs) != len(_list(trees, "the results")) or not 1 <= len(runs) <= most:
+        raise Malformed("not an entry for each run")
+    for index, item in enumerate(runs):
+        entry = _dict(item, "a run")
+        if "guard" in entry:
+            if not isinstance(entry["guard"], str) or _clean(entry["guard"]) != entry["guard"]:
+                raise Malformed("a guard is no text")
+            _size(entry.get("line"), "line")
+        elif "verdict" in entry:
+            _dict(entry["verdict"], "a verdict")
+        elif index == len(runs) - 1 < most - 1:
+            raise Malformed("runs are missing")
+
+
+def check_result(told: Any, specs: Any) -> None:
+    """Raise Malformed unless this is what `run_set` returns: `check_run`'s info, a handle, and specs for tensors."""
+    check_run(told, specs, counted=False)
+    _size(told.get("handle"), "handle")
+    for leaf in leaves(specs):
+        if isinstance(leaf, HostTensor):
+            raise Malformed("a tensor where its spec belongs")
+
+
+def numbers(told: Any, key: str) -> tuple[float, ...]:
+    """A non-negative number, or a list of them, of a reply about time. WorkerError for anything else."""
+    return tuple(float(value) for value in _checked(told, key, _number))
+
+
+def whole_numbers(told: Any, key: str) -> tuple[int, ...]:
+    """The same for whole numbers."""
+    return tuple(_checked(told, key, _size))
+
+
+def _checked(told: Any, key: str, check: Callable[[Any, str], None]) -> list[Any]:
+    try:
+        value = _dict(told, "the reply").get(key)
+        values = value if isinstance(value, list) else [value]
+        for item in values:
+            check(item, key)
+    except Malformed as error:
+        raise WorkerError(f"the worker's reply is malformed: {error}") from error
+    return values
 
 
 def checked_trace(header: Any) -> dict[str, Any]:

@@ -1,0 +1,511 @@
+"""The parent's side of a GPU's candidate worker: one warm process, many programs, replaced when one breaks it."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self
+
+import numpy as np
+
+from hipwright.device.side import Block, Prepared
+from hipwright.errors import CandidateError, DeviceError, GuardFailed, WorkerError
+from hipwright.records import Build, Program, TensorSpec, Verdict
+from hipwright.sandbox import Limits, Session, Zygote
+from hipwright.tensors import BITS, HostTensor, Tree, leaves, map_tensors, tensor_leaves
+from hipwright.toolchain.cache import BuildCache
+from hipwright.verify.candidate import LAUNCH_LIMIT_S, POISON_A, POISON_B, Answer, Rejected, attributed, placed
+from hipwright.verify.oracle import Case
+from hipwright.verify.reply import (
+    Malformed,
+    believable,
+    check_many,
+    check_result,
+    check_run,
+    forged,
+    numbers,
+    whole_numbers,
+)
+
+GPU_WORKER = "hipwright.verify.gpu_worker:GpuWorker"
+"""The service of a candidate worker; its zygote preloads the module."""
+
+# RLIMIT_DATA counts what a GPU's driver maps for itself too; the processor's time is bounded call by call, by the clock
+LIMITS = Limits(wall_s=120.0, cpu_s=24 * 3600.0, memory_mb=16384)
+LIMIT_S = 10.0  # wall seconds of a call on a GPU
+CPU_LIMIT_S = 40.0  # of one on the driver "cpu", whose launches are bounded by their processor time
+BULK_LIMIT_S = 600.0  # of moving and checking large inputs, where no candidate runs
+CHUNK_BYTES = 64 << 20
+
+Mode = Literal["run", "noop"]
+Outcome = Answer | GuardFailed | Verdict
+
+
+class Source(Protocol):
+    """Inputs that are placed on the device chunk by chunk (verify.reference.InputSource, or `HostSource`)."""
+
+    @property
+    def arguments(self) -> list[Any]:
+        """forward's arguments, a TensorSpec for each tensor."""
+
+    @property
+    def drawn(self) -> Hashable:
+        """Names the values: equal names, equal values."""
+
+    @property
+    def digest_seed(self) -> int:
+        """The seed of `digests`."""
+
+    def digests(self) -> tuple[int, ...] | None:
+        """hipwright.digest.digest of each tensor leaf; None where nobody has worked it out."""
+
+    def chunks(self) -> Iterator[tuple[int, int, HostTensor]]:
+        """(leaf, offset, bytes) for the span of every tensor leaf."""
+
+    def slot(self, index: int) -> Source:
+        """The inputs of another slot."""
+
+
+class HostSource:
+    """Inputs that the parent holds. trees: the arguments of each slot, as HostTensors."""
+
+    def __init__(self, trees: Sequence[Tree], index: int = 0) -> None:
+        self._trees, self._index = trees, index
+        self._tree = trees[index]
+        self.digest_seed = 1
+        self.drawn: Hashable = (HostSource, id(trees), index)
+
+    @property
+    def arguments(self) -> list[Any]:
+        """With a TensorSpec for each tensor."""
+        return list(map_tensors(self._tree, lambda tensor: tensor.spec))
+
+    def digests(self) -> None:
+        """The worker's own, right after placing."""
+
+    def chunks(self) -> Iterator[tuple[int, int, HostTensor]]:
+        """The span of each leaf."""
+        for leaf, tensor in enumerate(tensor_leaves(self._tree)):
+            raw = _span(tensor)
+            for offset in range(0, raw.size, CHUNK_BYTES):
+                part = raw[offset : offset + CHUNK_BYTES]
+                yield leaf, offset, HostTensor("uint8", (part.size,), (1,), 0, part)
+
+    def slot(self, index: int) -> HostSource:
+        """The tree of that slot."""
+        return HostSource(self._trees, index)
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """One call whose results stayed on the device. specs: {"outputs", "buffers"} with a TensorSpec for each tensor."""
+
+    handle: int
+    specs: Tree
+    info: dict[str, Any]
+
+
+@dataclass
+class GpuCandidates:
+    """The candidate worker of one GPU. Safe to use from several threads, one call at a time.
+
+    zygote: one that preloads GPU_WORKER's module and may use the GPU. driver: "cuda", "rocm", or "cpu" for builds of
+    the cpu target on device "cpu". limit_s: wall seconds of one call of a candidate (None: as the driver needs).
+    memory_limit_bytes: device memory that candidates may use, 0 for all. Host code of candidates (the driver "cpu", the
+    modelnew lane) gets a process for each program; fresh=False keeps one all the same.
+    """
+
+    zygote: Zygote
+    device: str
+    driver: str
+    cache: BuildCache
+    limits: Limits = LIMITS
+    limit_s: float | None = None
+    memory_limit_bytes: int = 0
+    wave: int = 64
+    fresh: bool | None = None
+    recycled: int = 0  # processes that were replaced after a fault
+    _session: Session | None = field(default=None, repr=False)
+    _program: str = ""
+
+    def __post_init__(self) -> None:
+        self._lock = threading.RLock()
+        self._ids = itertools.count(1)
+        self._tables: dict[int, tuple[Tree, str]] = {}
+        self._sent: set[str] = set()
+        self.placed: dict[str, dict[int, Hashable]] = {}
+        self.call_limit_s = self.limit_s or (CPU_LIMIT_S if self.driver == "cpu" else LIMIT_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Start the process now, if there is none. Raises DeviceError where the device does not work."""
+        with self._lock:
+            self._alive()
+
+    def close(self) -> None:
+        """End the process; the next call starts another."""
+        with self._lock:
+            if self._session is not None:
+                self._session.close()
+            self._session = None
+
+    def recycle(self) -> None:
+        """End a process that must not serve anybody else."""
+        with self._lock:
+            self.recycled += 1
+            self.close()
+
+    @property
+    def session(self) -> Session | None:
+        """The process, for those who ask whether it is still the same."""
+        return self._session
+
+    def load(
+        self, program: Program, build: Build | None, table: Tree, mode: Mode = "run", poison: int = POISON_A
+    ) -> Loaded:
+        """Make a program ready. build: its code object (None for the modes and lanes that need none).
+
+        Raises Rejected or CandidateError for what the program does wrong, infrastructure errors for the rest. A process
+        that turns out to be dead is replaced once.
+        """
+        with self._lock:
+            own = self.fresh if self.fresh is not None else self.driver == "cpu" or program.lane == "modelnew"
+            if own and self._program != program.key:
+                self.close()
+            self._program = program.key
+            for attempt in (True, False):
+                try:
+                    self._alive()
+                    number = self._load(program, build, table, mode, poison)
+                    break
+                except (WorkerError, DeviceError):
+                    self.recycle()
+                    if not attempt:
+                        raise
+            assert self._session is not None
+            return Loaded(self, self._session, number, program, mode)
+
+    def _load(self, program: Program, build: Build | None, table: Tree, mode: Mode, poison: int) -> int:
+        held, key = self._tables.setdefault(id(table), (table, str(next(self._ids))))  # kept: an id stays one table's
+        code, so = None, ""
+        if build is not None and mode == "run" and program.lane == "program":
+            if self.driver == "cpu":
+                so = str(self.cache.path(build.blob))
+            else:
+                code = HostTensor.of(np.frombuffer(self.cache.get(build.blob), np.uint8))
+        header = {"lane": program.lane, "text": program.text, "knobs": program.knobs, "mode": mode, "state": key,
+                  "so": so, "poison": poison, "device": self.device}  # fmt: skip
+        for _ in range(2):
+            bundle = {"code": code, "table": None if key in self._sent else held}
+            self._sent.add(key)
+            told, _tree = self.call("load", header, bundle)
+            if not told.get("stale"):
+                return whole_numbers(told, "program")[0]
+            self._sent.discard(key)  # forgotten there, or somebody wrote to it
+        raise WorkerError("the candidate worker does not keep a state table")
+
+    def _alive(self) -> Session:
+        if self._session is None or not self._session.alive:
+            self._sent.clear()
+            self.placed.clear()
+            init = {"device": self.device, "driver": self.driver, "wave": self.wave,
+                    "memory_limit_bytes": self.memory_limit_bytes, "launch_limit_s": LAUNCH_LIMIT_S}  # fmt: skip
+            self._session = self.zygote.session(GPU_WORKER, init, limits=self.limits)
+        return self._session
+
+    def call(
+        self,
+        method: str,
+        header: Mapping[str, Any],
+        bundle: Tree = None,
+        *,
+        case: Case | None = None,
+        limit_s: float | None = None,
+    ) -> tuple[dict[str, Any], Tree]:
+        """One call of the service. Raises GuardFailed, Rejected, or infrastructure errors; ends a broken process."""
+        with self._lock:
+            if self._session is None:
+                raise WorkerError("the candidate's process has been replaced")
+            try:
+                with attributed(case, header):
+                    told = self._session.call(method, dict(header), bundle, timeout_s=limit_s or self.call_limit_s)
+            except GuardFailed:
+                raise
+            except Rejected as rejected:
+                if rejected.verdict.evidence.get("broken") or not self._session.alive:
+                    self.recycle()
+                raise
+            except Exception:
+                self.recycle()
+                raise
+        return told
+
+
+class Loaded:
+    """One program in the worker. Use as a context manager."""
+
+    def __init__(self, owner: GpuCandidates, session: Session, number: int, program: Program, mode: Mode) -> None:
+        self.program = program
+        self._owner = owner
+        self._session = session
+        self._number = number
+        self._mode = mode
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process that holds it still lives."""
+        return self._owner.session is self._session and self._session.alive
+
+    def close(self) -> None:
+        """Give everything of the program back. One that cannot even be unloaded costs the process."""
+        if self.alive:
+            try:
+                self._owner.call("unload", {"program": self._number})
+            except (Rejected, WorkerError, DeviceError, CandidateError):
+                self._owner.recycle()
+
+    # ---------------------------------------------------------------- small cases
+
+    def run(self, case: Case, **header: Any) -> Answer:
+        """One forward call on the case's inputs. Raises GuardFailed, Rejected, or the infrastructure's own errors."""
+        outcome = self.run_many([(case, header)])[0]
+        if isinstance(outcome, GuardFailed):
+            raise outcome
+        if isinstance(outcome, Verdict):
+            raise Rejected(outcome)
+        return outcome
+
+    def run_many(self, items: Sequence[tuple[Case, Mapping[str, Any]]]) -> list[Outcome]:
+        """`run` for each, in one message. After a fault of the device the list ends early, with its verdict."""
+        if not items:
+            return []
+        header = {"runs": [dict(settings) for _, settings in items]}
+        told, trees = self._call("run_many", header, [case.inputs for case, _ in items], case=items[0][0])
+        return self._outcomes(told, trees, items)
+
+    def again(self, first: Case, second: Case) -> list[Outcome]:
+        """Two calls at the same addresses, the second with new values and parameters; then the first's outputs as they
+        are now (an Answer with outputs alone). Shorter where a call failed."""
+        bundle = [first.inputs, second.state, second.inputs]
+        told, trees = self._call("again", {}, bundle, case=first)
+        kept: list[Outcome] = []
+        runs = told.get("runs")
+        if isinstance(runs, list) and len(runs) == 3 and isinstance(trees, list) and len(trees) == 3:
+            if not isinstance(trees[2], dict):
+                raise Rejected(placed(forged("the worker's reply is not our code's"), first, {}))
+            kept = [Answer({}, trees[2])]
+            told, trees = {"runs": runs[:2]}, trees[:2]
+        items: list[tuple[Case, Mapping[str, Any]]] = [(first, {"keep": "first"}), (second, {"reuse": True})]
+        return self._outcomes(told, trees, items) + kept
+
+    def _outcomes(self, told: Any, trees: Any, items: Sequence[tuple[Case, Mapping[str, Any]]]) -> list[Outcome]:
+        found: list[Outcome] = []
+        try:
+            check_many(told, trees, len(items))
+            for entry, tree, (case, header) in zip(told["runs"], trees, items, strict=False):
+                if "guard" in entry:
+                    error = GuardFailed("")
+                    error.message, error.line = entry["guard"], entry["line"]
+                    error.evidence = {"line": error.line}
+                    found.append(error)
+                elif "verdict" in entry:
+                    found.append(placed(believable(Verdict.from_dict(entry["verdict"])), case, header))
+                else:
+                    check_run(entry, tree, counted=False)
+                    found.append(Answer(entry, tree))
+        except (Malformed, ValueError) as error:
+            verdict = placed(forged(f"the worker's reply is not our code's: {error}"), *items[len(found)])
+            found.append(verdict)
+        if any(isinstance(one, Verdict) and one.evidence.get("broken") for one in found):
+            self._owner.recycle()
+        return found
+
+    # ---------------------------------------------------------------- large inputs
+
+    def place(self, set_name: str, source: Source, slots: int = 1) -> None:
+        """Make sure that the slots of a set hold the source's values; what is there and whole is left as it is."""
+        told, _ = self._call("set_stale", {"set": set_name, "slots": slots}, bulk=True)
+        stale = set(whole_numbers(told, "stale"))
+        held = self._owner.placed.setdefault(set_name, {})
+        for number in range(slots):
+            wanted = source.slot(number)
+            if number in stale or held.get(number) != wanted.drawn:
+                self.fill(set_name, number, wanted)
+
+    def fill(self, set_name: str, slot: int, source: Source) -> None:
+        """Put a source's values into one slot, at the addresses it has if the tensors look the same."""
+        where = {"set": set_name, "slot": slot}
+        held = self._owner.placed.setdefault(set_name, {})
+        held.pop(slot, None)
+        self._call("set_open", {**where, "seed": source.digest_seed}, source.arguments, bulk=True)
+        for leaf, offset, chunk in source.chunks():
+            self._call("set_fill", {**where, "leaf": leaf, "offset": offset}, chunk, bulk=True)
+        digests = source.digests()
+        header = {**where, "digests": None if digests is None else [str(number) for number in digests]}
+        told, _ = self._call("set_done", header, bulk=True)
+        if told.get("right") is not True:
+            raise WorkerError(f"inputs did not arrive as they were sent: {set_name}, slot {slot}")
+        held[slot] = source.drawn
+
+    def audit(self) -> list[tuple[str, int, int, str]]:
+        """(set, slot, leaf, "value" or "zone") of what was written to in all resident sets; those are filled anew."""
+        told, _ = self._call("set_audit", {}, bulk=True)
+        found = []
+        for entry in told.get("changed") or []:
+            name, slot, leaf, what = entry
+            found.append((str(name), int(slot), int(leaf), str(what)))
+            self._owner.placed.get(str(name), {}).pop(int(slot), None)
+        return found
+
+    def run_set(self, set_name: str, slot: int = 0, poison: int = POISON_A, case: Case | None = None) -> RunInfo:
+        """One forward call on a slot; the results stay on the device until `drop`."""
+        header = {"set": set_name, "slot": slot, "poison": poison}
+        told, specs = self._call("run_set", header, case=case)
+        return self._result(told, specs, set_name, slot)
+
+    def fetch(self, run: RunInfo, leaf: int, offset: int, bytes_: int) -> HostTensor:
+        """Some bytes of the span of a tensor leaf of a result."""
+        header = {"handle": run.handle, "leaf": leaf, "offset": offset, "bytes": bytes_}
+        _, chunk = self._call("fetch", header)
+        if not isinstance(chunk, HostTensor) or chunk.dtype != "uint8" or chunk.numel != bytes_:
+            raise Rejected(forged("the worker's reply is not our code's: no such bytes"))
+        return chunk
+
+    def chunks(self, run: RunInfo, bytes_: int = CHUNK_BYTES) -> Iterator[tuple[int, int, HostTensor]]:
+        """(leaf, offset, bytes) for the span of every tensor leaf of a result."""
+        for leaf, spec in enumerate(leaf for leaf in leaves(run.specs) if isinstance(leaf, TensorSpec)):
+            size = span_bytes(spec)
+            for offset in range(0, size, bytes_):
+                yield leaf, offset, self.fetch(run, leaf, offset, min(bytes_, size - offset))
+
+    def read(self, run: RunInfo) -> Tree:
+        """A whole result as host tensors."""
+        _, tree = self._call("read", {"handle": run.handle})
+        return tree
+
+    def drop(self, run: RunInfo) -> None:
+        """Give a result's memory back."""
+        self._call("drop", {"handle": run.handle})
+
+    def side(self, set_name: str, *, graph: bool, name: str = "candidate") -> GpuSide:
+        """The program as one side of a timed comparison, over all slots of a set that was placed."""
+        return GpuSide(self, set_name, graph, name)
+
+    # ---------------------------------------------------------------- inside
+
+    def _result(self, told: dict[str, Any], specs: Tree, set_name: str, slot: int) -> RunInfo:
+        try:
+            check_result(told, specs)
+        except Malformed as error:
+            raise Rejected(forged(f"the worker's reply is not our code's: {error}")) from error
+        if told["inputs_changed"]:
+            self._owner.placed.get(set_name, {}).pop(slot, None)
+        return RunInfo(int(told["handle"]), specs, told)
+
+    def _call(
+        self,
+        method: str,
+        header: Mapping[str, Any],
+        bundle: Tree = None,
+        *,
+        case: Case | None = None,
+        bulk: bool = False,
+    ) -> tuple[dict[str, Any], Tree]:
+        if not self.alive:
+            raise WorkerError("the candidate's process has been replaced")
+        limit = BULK_LIMIT_S if bulk else None
+        return self._owner.call(method, {**header, "program": self._number}, bundle, case=case, limit_s=limit)
+
+    @property
+    def _slots(self) -> dict[str, dict[int, Hashable]]:
+        return self._owner.placed
+
+
+class GpuSide:
+    """A loaded program as `hipwright.device.side.Side`, and what shows that the timed calls did the work."""
+
+    def __init__(self, loaded: Loaded, set_name: str, graph: bool, name: str) -> None:
+        self.name = name
+        self.set_name = set_name
+        self._loaded = loaded
+        self._slots = len(loaded._slots.get(set_name, {}))
+        self._graph = graph
+        self._timer = self._open("run")
+
+    def prepare(self, iterations_hint: int) -> Prepared:
+        """Warm up, capture where asked to and possible, and find the share of the program's own kernels."""
+        told = self._ask("time_prepare", {"hint": iterations_hint})
+        policy = "graph" if told.get("policy") == "graph" else "stream"
+        call_ms = numbers(told, "call_ms")[0]
+        prepare = None if told.get("prepare_ms") is None else numbers(told, "prepare_ms")[0]
+        own = self._own_time(call_ms, iterations_hint)
+        return Prepared(policy, str(told.get("why", ""))[:300], call_ms, prepare, own)  # type: ignore[arg-type]
+
+    def stream(self, why: str) -> None:
+        """Launch on the stream from now on."""
+        self._ask("time_stream", {"why": why})
+
+    def block(self, calls: int) -> Block:
+        """`calls` calls back to back."""
+        start = time.perf_counter()
+        told = self._ask("time_block", {"calls": calls})
+        wall = (time.perf_counter() - start) * 1e3
+        return Block(calls, numbers(told, "device_ms")[0], numbers(told, "host_ms")[0], wall)
+
+    def latency(self, calls: int) -> tuple[float, ...]:
+        """Milliseconds of single calls."""
+        return numbers(self._ask("time_latency", {"calls": calls}), "ms")
+
+    def reveal(self, slot: int, source: Source, poison: int = POISON_B) -> None:
+        """Late values at the addresses of a slot, and poison where outputs lie; the next block's are kept."""
+        self._loaded.fill(self.set_name, slot, source)
+        self._ask("time_reveal", {"poison": poison})
+
+    def timed_output(self, slot: int) -> RunInfo:
+        """What the last timed call on a slot returned."""
+        told, specs = self._loaded._call("time_output", {"timer": self._timer, "set": self.set_name, "slot": slot})
+        return self._loaded._result(told, specs, self.set_name, slot)
+
+    def _own_time(self, call_ms: float, hint: int) -> float | None:
+        """1 - time without the program's kernels / time with them; None where kernels cannot be left out."""
+        if self._loaded.program.lane != "program" or call_ms <= 0.0:
+            return None
+        told = self._ask("time_prepare", {"hint": hint}, self._open("noop"))
+        return min(1.0, max(0.0, 1.0 - numbers(told, "call_ms")[0] / call_ms))
+
+    def _open(self, mode: Mode) -> int:
+        header = {"set": self.set_name, "slots": self._slots, "graph": self._graph, "mode": mode}
+        told, _ = self._loaded._call("time_open", header)
+        return whole_numbers(told, "timer")[0]
+
+    def _ask(self, method: str, header: Mapping[str, Any], timer: int | None = None) -> dict[str, Any]:
+        told, _ = self._loaded._call(method, {**header, "timer": timer or self._timer})
+        return told
+
+
+def span_bytes(spec: TensorSpec) -> int:
+    """Bytes from the first element to the last."""
+    if 0 in spec.shape:
+        return 0
+    extent = 1 + sum((n - 1) * s for n, s in zip(spec.shape, spec.stride, strict=True))
+    return int(extent * BITS[spec.dtype].itemsize)
+
+
+def _span(tensor: HostTensor) -> Any:
+    start = tensor.offset * BITS[tensor.dtype].itemsize
+    return tensor.storage[start : start + span_bytes(tensor.spec)]

@@ -1,0 +1,111 @@
+"""Candidates of the GPU worker that are no lowered plan, and the start of its device. Imports torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from hipwright.device.gpu import DEVICE_FAULT, fault_status
+from hipwright.device.gpu_memory import GuardedDevice
+from hipwright.errors import CandidateError, HipwrightError
+from hipwright.records import TensorSpec
+from hipwright.torchio import NAMES
+
+Tensor = Any
+
+
+def start_gpu(device: str, limit_bytes: int) -> None:
+    """Make torch's context, load what a first call would load late, and set the byte limit (0 for none)."""
+    torch.cuda.set_device(device)
+    _, total = torch.cuda.mem_get_info(device)
+    if limit_bytes:
+        torch.cuda.set_per_process_memory_fraction(min(1.0, limit_bytes / total), device)
+    probe = torch.arange(16, dtype=torch.int32, device=device)
+    torch.stack([(probe != probe.flip(0)).any(), (probe.view(torch.uint8) != 0).any()]).tolist()
+    torch.cuda.synchronize(device)
+
+
+class Foreign:
+    """A `modelnew` candidate. inner: what modelnew_run.load gives: forward, params, buffers, launches.
+
+    Its own code runs in this process, so nothing it says of itself is evidence; its inputs lie between red zones.
+    """
+
+    def __init__(self, inner: Any, device: str, poison: int) -> None:
+        self.inner = inner
+        self.params: dict[str, Tensor] = dict(inner.params)
+        self.buffers: dict[str, Tensor] = dict(inner.buffers)
+        self.broken = False
+        self._device = torch.device(device)
+        self._memory = GuardedDevice(device)
+        self._poison = poison
+
+    def forward(self, *inputs: Any) -> Any:
+        """The outputs. Raises CandidateError for whatever it raises."""
+        try:
+            return self.inner.forward(*inputs)
+        except HipwrightError:
+            raise
+        except Exception as error:
+            raise self.explain(error) from error
+
+    def guard(self, tensor: Tensor) -> Tensor:
+        """A copy between red zones."""
+        return self._memory.copy(tensor, self._poison)
+
+    def settle(self) -> None:
+        """Wait for the device; raise for its faults and for writes beside the inputs."""
+        if self._device.type == "cuda":
+            try:
+                torch.cuda.synchronize(self._device)
+            except RuntimeError as error:
+                raise self.explain(error) from error
+        if strays := self._memory.strays():
+            raise CandidateError(
+                f"a write {strays[0].offset} bytes from the start of an input of {strays[0].size} bytes",
+                status="out_of_bounds", stage="launch", evidence={"kind": "write"},
+            )  # fmt: skip
+
+    def explain(self, error: BaseException) -> CandidateError:
+        """What an exception of its code amounts to."""
+        said = (str(error).splitlines() or [""])[0][:500]
+        if self._device.type == "cuda" and DEVICE_FAULT.search(str(error)):
+            self.broken = True
+            return CandidateError(f"the device reports {said}", status=fault_status(said), stage="launch")
+        return CandidateError(f"forward raised {type(error).__name__}: {said}", status="launch_error", stage="launch")
+
+    def stats(self) -> list[dict[str, Any]]:
+        """What it says it launched, with argument_bytes."""
+        return [{"argument_bytes": 0, **entry} for entry in getattr(self.inner, "launches", None) or []]
+
+
+class PlainNothing:
+    """A launcher for timing a plan without its kernels: launches do nothing, new tensors are made once and are zero.
+
+    Zero, because library operators may take what a kernel should have written as an index.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.launches: list[dict[str, Any]] = []
+        self._device = device
+        self._made: dict[tuple[tuple[int, ...], Any], Tensor] = {}
+
+    def launch(self, kernel: str, grid: Any, block: Any, lds_bytes: int, args: Any) -> None:
+        """Nothing."""
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Tensor:
+        """Zeros, the same ones for the same shape."""
+        key = tuple(shape), dtype
+        if key not in self._made:
+            self._made[key] = torch.zeros(key[0], dtype=dtype, device=self._device)
+        return self._made[key]
+
+
+def spec_of(tensor: Tensor, device: str) -> TensorSpec:
+    """What a tensor is, without its values. TypeError for one that cannot be compared."""
+    if tensor.device != torch.device(device):
+        raise TypeError(f"a tensor on {tensor.device}, not on {device}")
+    if tensor.dtype not in NAMES:
+        raise TypeError(f"tensors of {tensor.dtype} are not supported")
+    return TensorSpec(dtype=NAMES[tensor.dtype], shape=tuple(tensor.shape), stride=tuple(tensor.stride()))

@@ -1,0 +1,405 @@
+"""The candidate's process on a GPU target: warm, serves one program after another. Imports torch.
+
+It holds inputs and parameters, never an expectation. On a GPU the program lane has no host code; with the driver "cpu"
+the same service runs the cpu target's build. After a fault of the device every answer says `broken`, and the parent
+replaces the process.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from hipwright.device.cpu import CpuLauncher
+from hipwright.device.gpu import DEVICE_FAULT, GpuLauncher
+from hipwright.device.open import open_driver
+from hipwright.digest import digest, span
+from hipwright.errors import CandidateError, DeviceError, GuardFailed, HipwrightError
+from hipwright.program import Parsed, parse
+from hipwright.program.trace import NoopLauncher
+from hipwright.sandbox import lockdown
+from hipwright.tensors import HostTensor, Tree
+from hipwright.verify.gpu_subjects import Foreign, PlainNothing, spec_of, start_gpu
+from hipwright.verify.gpu_timing import Timer
+from hipwright.verify.live import (
+    Live,
+    ProgramSubject,
+    Setting,
+    Subject,
+    differing,
+    map_torch,
+    on_device,
+    tensors_of,
+    to_host,
+    too_much_memory,
+)
+from hipwright.verify.sets import Sets
+
+Answer = tuple[dict[str, Any], Tree]
+STATE_SEED = 0x5EED
+STATES = 4  # state tables that stay on the device
+NOISE_BYTES = 64 << 20
+NOISE_ROUNDS = 24
+
+
+@dataclass
+class Loaded:
+    """One candidate. launchers: to be closed with it; results: outputs that stay on the device, by handle."""
+
+    live: Live
+    parsed: Parsed | None
+    code: bytes
+    init: dict[str, Any]
+    launchers: list[Any] = field(default_factory=list)
+    results: dict[int, dict[str, Any]] = field(default_factory=dict)
+    timers: dict[int, Timer] = field(default_factory=dict)
+
+
+class GpuWorker:
+    """Service of a worker session.
+
+    init: device ("cuda:0", "cpu"), driver ("cuda", "rocm", "cpu"), memory_limit_bytes (0 for none), wave and
+    launch_limit_s (of the driver "cpu").
+    """
+
+    def __init__(self, init: dict[str, Any], _: Tree) -> None:
+        self.device = str(init["device"])
+        self.on_gpu = self.device != "cpu"
+        self._init = init
+        self._limit = int(init.get("memory_limit_bytes", 0))
+        self._driver = None if init["driver"] == "cpu" else open_driver(str(init["driver"]), _index(self.device))
+        self._states: dict[str, Tree] = {}
+        self._programs: dict[int, Loaded] = {}
+        self._sets = Sets(self.device)
+        self._count = 0
+        self._noise: Any = None
+        if self.on_gpu:
+            start_gpu(self.device, self._limit)
+        lockdown("gpu" if self.on_gpu else "candidate")
+
+    # ---------------------------------------------------------------- programs
+
+    def load(self, header: dict[str, Any], bundle: Tree) -> Answer:
+        """Make a candidate ready -> {"program"}, or {"stale": True} where the state table must be sent again.
+
+        header: lane, text, knobs, mode ("run", "noop"), state (the table's key), so (path, driver "cpu").
+        bundle: {"code": uint8 tensor or None, "table": state table, None when the key is known}.
+        """
+        with self._faults(None):
+            table = self._state(str(header["state"]), bundle["table"])
+            if table is None:
+                return {"stale": True}, None
+            code = bundle["code"].storage.tobytes() if bundle["code"] is not None else b""
+            program = header["lane"] == "program"
+            loaded = Loaded(Live(lambda setting, state: self._subject(loaded, setting, state), table, self.device),
+                            parse(header["text"]) if program else None, code, header)  # fmt: skip
+            loaded.live.prepare(Setting.of(header))
+            self._count += 1
+            self._programs[self._count] = loaded
+        return {"program": self._count}, None
+
+    def unload(self, header: dict[str, Any], _: Tree) -> Answer:
+        """Forget a candidate and everything of its own on the device."""
+        loaded = self._programs.pop(int(header["program"]))
+        launchers = loaded.launchers
+        loaded.timers.clear()
+        loaded.results.clear()
+        del loaded
+        gc.collect()  # a lowered plan holds itself, and with it device memory
+        for launcher in launchers:
+            if hasattr(launcher, "close"):
+                launcher.close()
+        return {}, None
+
+    def run(self, header: dict[str, Any], inputs: Tree) -> Answer:
+        """One call on host tensors, as `Live.run`. noise: with other work on the device at the same time."""
+        loaded = self._programs[int(header["program"])]
+        with self._faults(loaded):
+            if header.get("noise"):
+                self._make_noise()
+            return loaded.live.run(header, inputs)
+
+    def run_many(self, header: dict[str, Any], cases: Tree) -> Answer:
+        """`run` for each of header["runs"] on its entry of `cases` -> one entry each in {"runs"} and in the tree.
+
+        An entry is what `run` tells, or {"guard", "line"} for a refused shape, or {"verdict"}. Ends early once broken.
+        """
+        told: list[dict[str, Any]] = []
+        trees: list[Tree] = []
+        for settings, case in zip(header["runs"], cases, strict=True):
+            tree = None
+            try:
+                info, tree = self.run({**settings, "program": header["program"]}, case)
+            except GuardFailed as error:
+                info = {"guard": error.message, "line": error.line}
+            except CandidateError as error:
+                info = {"verdict": error.verdict().to_dict()}
+            told.append(info)
+            trees.append(tree)
+            if info.get("verdict", {}).get("evidence", {}).get("broken"):
+                break
+        return {"runs": told}, trees
+
+    def again(self, header: dict[str, Any], bundle: Tree) -> Answer:
+        """Two calls at the same addresses, new values and parameters in between; then the first outputs once more.
+
+        bundle: [first inputs, second state, second inputs]. As `run_many`, three entries, the last with outputs only.
+        """
+        first, state, second = bundle
+        program = header["program"]
+        told, trees = self.run_many({"program": program, "runs": [{"keep": "first"}]}, [first])
+        if "stats" not in told["runs"][0]:
+            return told, trees
+        loaded = self._programs[int(program)]
+        with self._faults(loaded):
+            original = loaded.live.table
+            loaded.live.mutate(state)
+            more, others = self.run_many({"program": program, "runs": [{"reuse": True}]}, [second])
+            if more["runs"][0].get("verdict", {}).get("evidence", {}).get("broken"):
+                return {"runs": told["runs"] + more["runs"]}, trees + others
+            kept = {"outputs": loaded.live.kept("first")}
+            loaded.live.mutate(original)
+        return {"runs": [*told["runs"], *more["runs"], {}]}, [*trees, *others, kept]
+
+    # ---------------------------------------------------------------- resident inputs
+
+    def set_stale(self, header: dict[str, Any], _: Tree) -> Answer:
+        """{"stale": slots of a set that must be filled}."""
+        with self._faults(None):
+            return {"stale": self._sets.stale(str(header["set"]), int(header["slots"]))}, None
+
+    def set_open(self, header: dict[str, Any], arguments: Tree) -> Answer:
+        """Make room for one slot. arguments: forward's, a TensorSpec for each tensor."""
+        with self._faults(None):
+            self._sets.open(str(header["set"]), int(header["slot"]), arguments, int(header["seed"]))
+        return {}, None
+
+    def set_fill(self, header: dict[str, Any], chunk: HostTensor) -> Answer:
+        """Some bytes of a leaf's span."""
+        with self._faults(None):
+            self._sets.fill(str(header["set"]), int(header["slot"]), int(header["leaf"]), int(header["offset"]), chunk)
+        return {}, None
+
+    def set_done(self, header: dict[str, Any], _: Tree) -> Answer:
+        """{"right"}: whether the slot holds what the digests (decimal strings, or None) say."""
+        given = header["digests"]
+        digests = None if given is None else tuple(int(text) for text in given)
+        with self._faults(None):
+            return {"right": self._sets.done(str(header["set"]), int(header["slot"]), digests)}, None
+
+    def set_audit(self, header: dict[str, Any], _: Tree) -> Answer:
+        """{"changed": [[set, slot, leaf, "value" or "zone"]]} in all sets: has anyone written to them?"""
+        with self._faults(None):
+            return {"changed": self._sets.audit()}, None
+
+    def set_free(self, header: dict[str, Any], _: Tree) -> Answer:
+        """Give a set's memory back."""
+        self._sets.free(str(header["set"]))
+        return {}, None
+
+    def run_set(self, header: dict[str, Any], _: Tree) -> Answer:
+        """One call on a slot -> (`run`'s info with the new handle, {"outputs", "buffers"} with TensorSpecs)."""
+        loaded = self._programs[int(header["program"])]
+        slot = self._sets.slot(str(header["set"]), int(header["slot"]))
+        with self._faults(loaded):
+            loaded.live.prepare(Setting.of(header))
+            info, outputs = loaded.live.call(slot.arguments)
+            if strays := slot.strays():
+                raise CandidateError(
+                    f"a write outside input {strays[0]}", status="out_of_bounds", stage="launch",
+                    evidence={"argument": strays[0], "kind": "write"},
+                )  # fmt: skip
+            info["inputs_changed"] = slot.changed()
+            buffers = map_torch(loaded.live.subject.buffers, lambda tensor: tensor.clone())
+            return self._keep(loaded, info, {"outputs": outputs, "buffers": buffers})
+
+    def fetch(self, header: dict[str, Any], _: Tree) -> Answer:
+        """Some bytes of the span of one tensor leaf of a result."""
+        loaded = self._programs[int(header["program"])]
+        tensor = tensors_of(loaded.results[int(header["handle"])])[int(header["leaf"])]
+        offset = int(header["offset"])
+        with self._faults(loaded):
+            raw = span(tensor)[offset : offset + int(header["bytes"])].cpu().numpy()
+        return {}, HostTensor("uint8", (raw.size,), (1,), 0, raw)
+
+    def read(self, header: dict[str, Any], _: Tree) -> Answer:
+        """A whole result as host tensors."""
+        loaded = self._programs[int(header["program"])]
+        with self._faults(loaded):
+            return {}, to_host(loaded.results[int(header["handle"])], self.device)
+
+    def drop(self, header: dict[str, Any], _: Tree) -> Answer:
+        """Forget a result."""
+        self._programs[int(header["program"])].results.pop(int(header["handle"]), None)
+        return {}, None
+
+    # ---------------------------------------------------------------- timing
+
+    def time_open(self, header: dict[str, Any], _: Tree) -> Answer:
+        """A timer over all slots of a set -> {"timer"}. graph: try graphs."""
+        loaded = self._programs[int(header["program"])]
+        slots = [self._sets.slot(str(header["set"]), n).arguments for n in range(int(header["slots"]))]
+        with self._faults(loaded):
+            subject = self._timed(loaded, header["mode"])
+            self._count += 1
+            loaded.timers[self._count] = Timer(subject, slots, self.device, graph=bool(header["graph"]))
+        return {"timer": self._count}, None
+
+    def time_prepare(self, header: dict[str, Any], _: Tree) -> Answer:
+        """`Timer.prepare`."""
+        with self._timing(header) as timer:
+            return timer.prepare(int(header["hint"])), None
+
+    def time_stream(self, header: dict[str, Any], _: Tree) -> Answer:
+        """No graphs from now on."""
+        with self._timing(header) as timer:
+            timer.stream(str(header["why"]))
+        return {}, None
+
+    def time_block(self, header: dict[str, Any], _: Tree) -> Answer:
+        """`Timer.block`."""
+        with self._timing(header) as timer:
+            return timer.block(int(header["calls"])), None
+
+    def time_latency(self, header: dict[str, Any], _: Tree) -> Answer:
+        """`Timer.latency`."""
+        with self._timing(header) as timer:
+            return {"ms": timer.latency(int(header["calls"]))}, None
+
+    def time_reveal(self, header: dict[str, Any], _: Tree) -> Answer:
+        """A slot was just given new values: poison what outputs lie in, and keep outputs from now on."""
+        with self._timing(header) as timer:
+            timer.poison(int(header["poison"]))
+        return {}, None
+
+    def time_output(self, header: dict[str, Any], _: Tree) -> Answer:
+        """What the last timed call on a slot returned, as `run_set` tells of it (buffers have been through many)."""
+        loaded = self._programs[int(header["program"])]
+        with self._timing(header) as timer:
+            outputs = timer.outputs(int(header["slot"]))
+            slot = self._sets.slot(str(header["set"]), int(header["slot"]))
+            info = {"stats": [], "aliases": [], "inputs_changed": slot.changed()}
+            info["params_changed"] = differing(timer.subject.params, loaded.live.table["params"])
+            return self._keep(loaded, info, {"outputs": outputs, "buffers": {}})
+
+    # ---------------------------------------------------------------- inside
+
+    def _subject(self, loaded: Loaded, setting: Setting, table: Tree) -> Subject:
+        if loaded.parsed is None:
+            module = importlib.import_module("hipwright.program.modelnew_run")
+            subject = Foreign(module.load(loaded.init, table, self.device), self.device, setting.poison)
+            loaded.launchers.append(subject)
+            return subject
+        return self._program(loaded, table, self._launcher(loaded, setting))
+
+    def _program(self, loaded: Loaded, table: Tree, launcher: Any, *, record: bool = True) -> ProgramSubject:
+        assert loaded.parsed is not None
+        loaded.launchers.append(launcher)
+        knobs = {str(k): int(v) for k, v in loaded.init["knobs"].items()}
+        return ProgramSubject(
+            loaded.parsed, knobs, table, launcher, self.device, limit_bytes=self._limit, record=record
+        )
+
+    def _launcher(self, loaded: Loaded, setting: Setting) -> Any:
+        assert loaded.parsed is not None
+        if loaded.init["mode"] == "noop":
+            return NoopLauncher(device=self.device, poison=setting.poison)
+        signatures = loaded.parsed.signatures
+        if self._driver is not None:
+            return GpuLauncher(self._driver, loaded.code, signatures, device=self.device, poison=setting.poison)
+        return CpuLauncher(
+            str(loaded.init["so"]), signatures, wave=int(self._init["wave"]), order=setting.order,  # type: ignore[arg-type]
+            seed=setting.seed, poison=setting.poison, launch_limit_s=float(self._init["launch_limit_s"]),
+        )  # fmt: skip
+
+    def _timed(self, loaded: Loaded, mode: str) -> Subject:
+        """A subject for timing: nothing but what the plan asks for, no poison, no zones. mode: "run" or "noop"."""
+        if loaded.parsed is None:
+            return loaded.live.subject
+        if mode == "noop":
+            return self._program(loaded, loaded.live.table, PlainNothing(self.device), record=False)
+        if self._driver is None:
+            return self._program(loaded, loaded.live.table, self._launcher(loaded, Setting()), record=False)
+        launcher = GpuLauncher(
+            self._driver, loaded.code, loaded.parsed.signatures, device=self.device, poison=None, zones=False
+        )
+        launcher.record = False
+        return self._program(loaded, loaded.live.table, launcher, record=False)
+
+    def _state(self, key: str, table: Tree) -> Tree | None:
+        """The table of that key on the device, if it is there and whole."""
+        if table is not None:
+            while len(self._states) >= STATES:
+                self._states.pop(next(iter(self._states)))
+            held = {**table, **on_device({k: table[k] for k in ("params", "buffers")}, self.device)}
+            self._states[key] = held
+            held["digests"] = _digests(held)
+        known = self._states.get(key)
+        if known is not None and known["digests"] != _digests(known):
+            known = self._states.pop(key) and None
+        return {k: v for k, v in known.items() if k != "digests"} if known is not None else None
+
+    def _keep(self, loaded: Loaded, info: dict[str, Any], result: dict[str, Any]) -> Answer:
+        self._count += 1
+        loaded.results[self._count] = result
+        try:
+            specs = map_torch(result, lambda tensor: spec_of(tensor, self.device))
+        except TypeError as error:
+            raise CandidateError(
+                f"the program returns what cannot be compared: {error}", status="bad_output_spec"
+            ) from error
+        return {**info, "handle": self._count}, specs
+
+    def _make_noise(self) -> None:
+        """Work on another stream, so that blocks are scheduled differently."""
+        if not self.on_gpu:
+            return
+        if self._noise is None:
+            self._noise = torch.zeros(NOISE_BYTES // 4, device=self.device), torch.cuda.Stream(self.device)
+        values, stream = self._noise
+        with torch.cuda.stream(stream):
+            for _ in range(NOISE_ROUNDS):
+                values.add_(1.0)
+
+    @contextmanager
+    def _timing(self, header: Mapping[str, Any]) -> Iterator[Timer]:
+        loaded = self._programs[int(header["program"])]
+        with self._faults(loaded):
+            yield loaded.timers[int(header["timer"])]
+
+    @contextmanager
+    def _faults(self, loaded: Loaded | None) -> Iterator[None]:
+        """Whose fault an exception is, and whether this process can go on."""
+        try:
+            yield
+        except HipwrightError as error:
+            if loaded is not None and any(getattr(launcher, "broken", False) for launcher in loaded.launchers):
+                error.evidence["broken"] = True
+            raise
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            raise too_much_memory() from error
+        except RuntimeError as error:
+            if not (self.on_gpu and DEVICE_FAULT.search(str(error))):
+                raise
+            found: HipwrightError = DeviceError(f"the device reports {str(error).splitlines()[0]}")
+            for launcher in loaded.launchers if loaded is not None else []:
+                if hasattr(launcher, "explain"):
+                    found = launcher.explain(error)
+            found.evidence["broken"] = True
+            raise found from error
+
+
+def _digests(table: Tree) -> list[int]:
+    """Of every parameter and buffer."""
+    return [digest(tensor, STATE_SEED) for tensor in tensors_of([table["params"], table["buffers"]])]
+
+
+def _index(device: str) -> int:
+    """cuda:1 -> 1."""
+    return int(device.partition(":")[2] or 0)
