@@ -18,6 +18,7 @@ Two figures, from measured ceilings, without launch overhead:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -97,7 +98,7 @@ def count_work(
     ops = [call for call in calls if base_name(call["op"]) not in FREE]
     picked = {_like(spec) for call in ops if base_name(call["op"]) in _PARTS for spec in call["in"]}
     read = {_like(spec) for call in ops if base_name(call["op"]) not in _PARTS for spec in call["in"]}
-    leaves = {_like(spec) for spec in (*inputs, *params)}
+    leaves = Counter(_like(spec) for spec in (*inputs, *params) if _like(spec) not in picked)
     room = sum(map(tensor_bytes, outputs))
 
     def needed(spec: Spec, share: float = 1.0) -> int:
@@ -109,7 +110,7 @@ def count_work(
         if is_product(base_name(call["op"])) and call["in"] and call["out"]:
             dtype = call["in"][0]["dtype"]
             flops[dtype] = flops.get(dtype, 0.0) + op_flops(call)
-            own = sum(_like(spec) in leaves - picked for spec in call["in"]) >= 2
+            own = (Counter(_like(spec) for spec in call["in"]) & leaves).total() >= 2
             if own and sum(map(tensor_bytes, call["out"])) <= room:
                 sure[dtype] = max(sure.get(dtype, 0.0), float(op_flops(call)))
     shares = nonzero or {}
