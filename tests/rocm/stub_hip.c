@@ -25,7 +25,7 @@ static struct {
 
 static struct { int params; unsigned offset[MAX_PARAMS], size[MAX_PARAMS]; } layout;
 static struct { long modules, streams, events, graphs, executables, blocks; } live;
-static int sticky, last, device, device_total = 1, capturing, recorded_launches, known_kernels;
+static int sticky, last, device, device_total = 1, capturing, recorded_launches, known_kernels, wrong = -1;
 static char kernel_names[16][128];
 static int attribute_value[128];
 static int function_value[16];
@@ -36,7 +36,7 @@ static char architecture[256] = "gfx942:sramecc+:xnack-";
 void stub_reset(void) {
     memset(calls, 0, sizeof calls); memset(&launch_seen, 0, sizeof launch_seen); memset(&layout, 0, sizeof layout);
     memset(&live, 0, sizeof live); memset(attribute_value, 0, sizeof attribute_value);
-    sticky = last = device = capturing = recorded_launches = known_kernels = 0; device_total = 1;
+    sticky = last = device = capturing = recorded_launches = known_kernels = 0; device_total = 1; wrong = -1;
     strcpy(architecture, "gfx942:sramecc+:xnack-");
     for (int i = 0; i < 16; i++) function_value[i] = 0;
     attribute_value[29] = 2147483647; attribute_value[30] = attribute_value[31] = 65536;
@@ -49,6 +49,7 @@ void stub_layout(int count, const unsigned *offset, const unsigned *size) {
     layout.params = count;
     memcpy(layout.offset, offset, count * sizeof *offset); memcpy(layout.size, size, count * sizeof *size);
 }
+void stub_wrong(int element) { wrong = element; }
 const unsigned char *stub_segment(void) { return launch_seen.segment; }
 void stub_launch(unsigned *out, void **handles) { /* grid, block, lds, extra, params, captured; stream, function */
     memcpy(out, launch_seen.grid, 12); memcpy(out + 3, launch_seen.block, 12);
@@ -173,7 +174,7 @@ static void run_trial(void) { /* x, y, n, scale: y[i] = x[i] * scale + 1 */
     memcpy(&x, launch_seen.segment, 8); memcpy(&y, launch_seen.segment + 8, 8);
     memcpy(&n, launch_seen.segment + 16, 4); memcpy(&scale, launch_seen.segment + 20, 4);
     long threads = (long)launch_seen.grid[0] * launch_seen.block[0];
-    for (long i = 0; i < threads && i < n; i++) y[i] = x[i] * scale + 1.0f;
+    for (long i = 0; i < threads && i < n; i++) y[i] = x[i] * scale + (i == wrong ? 2.0f : 1.0f);
 }
 int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                           unsigned lds, void *stream, void **params, void **extra) {

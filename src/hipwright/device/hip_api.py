@@ -1,7 +1,7 @@
 """The HIP runtime (libamdhip64.so) through ctypes: no ROCm headers, no compiler, no torch.
 
-Names, numbers and structures are those of `hip/hip_runtime_api.h`, ROCm 6 and later. Every call that can fail is checked;
-a failure becomes one of hipwright's errors, which says whose fault it is (`problem`).
+Names, numbers and structures are those of `hip/hip_runtime_api.h`, ROCm 6 and later. Every call that can fail is
+checked; a failure becomes one of hipwright's errors, which says whose fault it is (`problem`).
 """
 
 from __future__ import annotations
@@ -55,6 +55,12 @@ _CANDIDATE: dict[int, tuple[Status, str]] = {
 _IMAGE = {200: "the code object is not readable", 209: "the code object is for another GPU",
           218: "the code object is damaged", 300: "the code object is not device code"}  # fmt: skip
 
+_HINTS = {
+    2: "free memory on the device, or use a smaller task",
+    35: "the amdgpu driver is older than this ROCm: update it",
+    100: "is the GPU visible (HIP_VISIBLE_DEVICES, /dev/kfd, the render group)?",
+}
+
 FUNCTION_ATTRIBUTES = {"max_threads": 0, "static_lds": 1, "local_bytes": 3, "registers": 4}
 """hipFunction_attribute."""
 DEVICE_ATTRIBUTES = {
@@ -98,7 +104,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
 
 
 class Properties(ctypes.Structure):
-    """hipDeviceProp_tR0600. Runs of fields that nobody here reads are one array each, of the same size and alignment."""
+    """hipDeviceProp_tR0600. Runs of fields that nobody here reads are one array each, of equal size and alignment."""
 
     _fields_ = (
         ("name", ctypes.c_char * 256),
@@ -131,7 +137,7 @@ class Properties(ctypes.Structure):
 
 
 class Hip:
-    """The runtime's functions, loaded from one library. Usable from any thread; the current device is a thread's own."""
+    """The runtime's functions, loaded from one library. For any thread; the current device is a thread's own."""
 
     def __init__(self, path: Path | str | None = None) -> None:
         self.path = str(path or find_library())
@@ -267,9 +273,7 @@ def problem(code: int, name: str, doing: str) -> HipwrightError:
     if code in _IMAGE:
         hint = "build for the architecture that `hipwright doctor` names"
         return ToolchainError(f"{_IMAGE[code]}: {said}", hint=hint, evidence=evidence)
-    hints = {100: "is the GPU visible (HIP_VISIBLE_DEVICES, /dev/kfd, the render group)?",
-             35: "the amdgpu driver is older than this ROCm", 2: "free memory on the device, or use a smaller task"}  # fmt: skip
-    return DeviceError(f"the HIP runtime failed: {said}", hint=hints.get(code, ""), evidence=evidence)
+    return DeviceError(f"the HIP runtime failed: {said}", hint=_HINTS.get(code, ""), evidence=evidence)
 
 
 def told(code: int, name: str) -> str:

@@ -55,7 +55,7 @@ class RocmDriver:
     # ------------------------------------------------------------ GpuDriver
 
     def load(self, code: bytes) -> int:
-        """A module handle. ToolchainError for a code object that is damaged or another GPU's, DeviceError for a fault."""
+        """A module handle. ToolchainError for a code object that is damaged or another GPU's."""
         module = ctypes.c_void_p()
         try:
             self._call("hipModuleLoadData", ctypes.byref(module), code, doing="loading a code object")
