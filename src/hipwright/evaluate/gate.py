@@ -1,0 +1,50 @@
+"""Who may use a GPU at the same time: one timing alone, or several verifications together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Gate:
+    """One GPU's door. A timing waits for those inside and keeps newcomers out; it never waits behind newcomers.
+
+    Not reentrant: code inside must not enter again.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._timing = False
+        self._waiting = 0
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Work that may overlap with other such work, never with a timing."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._timing and not self._waiting)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """A timing: nothing else of ours runs on this GPU meanwhile."""
+        with self._changed:
+            self._waiting += 1
+            try:
+                self._changed.wait_for(lambda: not self._timing and not self._inside)
+            finally:
+                self._waiting -= 1
+            self._timing = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._timing = False
+                self._changed.notify_all()

@@ -1,0 +1,336 @@
+"""Many evaluations on several GPUs at once.
+
+Builds run on the CPU ahead of the GPUs. Each GPU verifies and times one job after the other (or, with more lanes,
+verifies the next while waiting its turn); a timing has its GPU to itself. A fault of the machine sends the job to
+another GPU, a GPU that fails with one job after the other is given up, and one that hangs is aborted. Nothing here
+imports torch or knows a GPU: the work is done by `build` and the Device interface below.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from hipwright.errors import DeviceError, InfrastructureError
+from hipwright.evaluate.gate import Gate
+from hipwright.evaluate.schedule import Board, Job
+
+GLANCE_S = 0.1  # between two looks for hanging devices
+STRIKES = 3  # jobs in a row that met a fault of the machine on a device: it is given up
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a stage made. final: this is the result, and no later stage is needed (rejected, or nothing to time)."""
+
+    value: Any
+    final: bool = False
+
+
+class Device(Protocol):
+    """One GPU (or a stand-in). Methods of one device are called from its own lanes only, except `abort`.
+
+    A fault of the machine is raised as InfrastructureError and retried elsewhere; any other exception is final.
+    A candidate that fails is no exception but a final Step.
+    """
+
+    name: str
+    gate: Gate
+
+    def prepare(self, job: Job) -> None:
+        """Make the reference of job.group warm here; cheap when it is. Called outside the gate: what it runs on the
+        GPU, it runs under gate.shared() itself."""
+
+    def verify(self, job: Job, built: Any) -> Step:
+        """Check the built program; called inside gate.shared()."""
+
+    def time(self, job: Job, verified: Any) -> Any:
+        """Time it and return the result; called inside gate.exclusive()."""
+
+    def abort(self) -> None:
+        """From another thread: kill what runs, so that the call that hangs raises."""
+
+    def close(self) -> None:
+        """Give everything back."""
+
+
+@dataclass
+class Outcome:
+    """How one job ended: value, or the error that ended it. seconds: by stage (build, prepare, verify, time)."""
+
+    job: Job
+    value: Any = None
+    error: Exception | None = None
+    device: str = ""
+    attempts: int = 1
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+Listener = Callable[[str, dict[str, Any]], None]
+
+
+@dataclass
+class _Lane:
+    """One thread of one device, and since when it has been busy with what."""
+
+    device: Device
+    number: int
+    job: Job | None = None
+    built: Any = None
+    since: float = 0.0
+    aborted: bool = False
+    abandoned: bool = False
+
+
+class Dispatcher:
+    """Runs jobs: `build` on build_workers threads, the rest on the devices. Used once.
+
+    hang_s: how long one job may take on a device before it is aborted, and after as long again given up. attempts:
+    tries of one job that meets faults of the machine. lanes: jobs at a time on one device (a timing runs alone).
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[Device],
+        build: Callable[[Job], Step],
+        *,
+        build_workers: int = 2,
+        lanes: int = 1,
+        attempts: int = 3,
+        hang_s: float = 600.0,
+        listener: Listener | None = None,
+    ) -> None:
+        self._devices = list(devices)
+        self._build = build
+        self._build_workers = build_workers
+        self._lane_count = lanes
+        self._attempts = attempts
+        self._hang_s = hang_s
+        self._listener = listener or (lambda kind, data: None)
+        self._changed = threading.Condition()
+        self._outcomes: queue.Queue[Outcome] = queue.Queue()
+        self._tries: dict[str, Outcome] = {}
+        self._strikes: dict[str, set[str]] = {device.name: set() for device in devices}
+        self._alive = [device.name for device in devices]
+        self._stopping = False
+        self._board = Board([], 1)
+        self._lanes: list[_Lane] = []
+
+    def run(self, jobs: Sequence[Job], on_done: Callable[[Outcome], None] | None = None) -> list[Outcome]:
+        """Every job's Outcome, in the order of `jobs`. on_done gets each as soon as it is there, in this thread.
+
+        Ctrl-C hands over what is finished, stops the devices and raises KeyboardInterrupt.
+        """
+        if len({job.key for job in jobs}) != len(jobs):
+            raise ValueError("two jobs have the same key")
+        self._tries = {job.key: Outcome(job, attempts=0) for job in jobs}
+        count = len(self._devices)
+        self._board = Board(jobs, self._build_workers + 2 * self._lane_count * max(1, count), count)
+        self._start()
+        done: dict[str, Outcome] = {}
+        try:
+            while len(done) < len(jobs):
+                self._collect(done, on_done)
+        except KeyboardInterrupt:
+            self.cancel()
+            while not self._outcomes.empty():
+                self._deliver(self._outcomes.get_nowait(), done, on_done)
+            raise
+        finally:
+            self.cancel()
+        return [done[job.key] for job in jobs]
+
+    def cancel(self) -> None:
+        """Start nothing more, and abort what runs on the devices."""
+        with self._changed:
+            self._stopping = True
+            busy = [lane.device for lane in self._lanes if lane.job is not None]
+            self._changed.notify_all()
+        for device in busy:
+            with contextlib.suppress(Exception):
+                device.abort()
+
+    # ---------------------------------------------------------------- the caller's thread
+
+    def _start(self) -> None:
+        self._lanes = [_Lane(device, number) for device in self._devices for number in range(self._lane_count)]
+        for number in range(self._build_workers):
+            threading.Thread(target=self._build_lane, name=f"build {number}", daemon=True).start()
+        for lane in self._lanes:
+            name = f"{lane.device.name} lane {lane.number}"
+            threading.Thread(target=self._device_lane, args=(lane,), name=name, daemon=True).start()
+
+    def _collect(self, done: dict[str, Outcome], on_done: Callable[[Outcome], None] | None) -> None:
+        try:
+            self._deliver(self._outcomes.get(timeout=GLANCE_S), done, on_done)
+        except queue.Empty:
+            self._look_for_hangs()
+            if not self._alive:
+                self._give_up()
+
+    def _deliver(self, outcome: Outcome, done: dict[str, Outcome], on_done: Callable[[Outcome], None] | None) -> None:
+        if outcome.job.key in done:
+            return  # a lane given up for hanging came back after all
+        done[outcome.job.key] = outcome
+        if on_done is not None:
+            on_done(outcome)
+        self._listener("done", {"job": outcome.job.key, "device": outcome.device, "done": len(done)})
+
+    def _give_up(self) -> None:
+        """No device is left: what needs one cannot be done."""
+        with self._changed:
+            rest, self._stopping = self._board.rest(), True
+            self._changed.notify_all()
+        for job in rest:
+            self._finish(job, error=DeviceError("no device is left to run on", hint="see the device's faults above"))
+
+    def _look_for_hangs(self) -> None:
+        now = time.monotonic()
+        for lane in self._lanes:
+            job, busy = lane.job, now - lane.since
+            if job is None or lane.abandoned or busy <= self._hang_s:
+                continue
+            if not lane.aborted:
+                lane.aborted = True
+                self._listener("hang", {"job": job.key, "device": lane.device.name, "seconds": busy})
+                threading.Thread(target=_quiet(lane.device.abort), daemon=True).start()
+            elif busy > 2 * self._hang_s + 1.0:
+                lane.abandoned = True
+                self._lose(lane.device, "it hangs and cannot be aborted")
+                self._again_or_fail(job, lane.built, lane.device, DeviceError(f"{lane.device.name} hangs"))
+
+    # ---------------------------------------------------------------- lanes
+
+    def _build_lane(self) -> None:
+        while (job := self._wait_for(self._board.next_build)) is not None:
+            begin = time.monotonic()
+            try:
+                step = self._build(job)
+            except Exception as error:
+                self._build_failed(job, error)
+                continue
+            self._spent(job, "build", begin)
+            self._board.build_s.add(time.monotonic() - begin)
+            with self._changed:
+                if step.final:
+                    self._board.build_ended(job)
+                else:
+                    self._board.built(job, step.value)
+                self._changed.notify_all()
+            if step.final:
+                self._finish(job, value=step.value)
+
+    def _build_failed(self, job: Job, error: Exception) -> None:
+        again = self._may_retry(job, error)
+        with self._changed:
+            self._board.build_ended(job, again=again)
+            self._changed.notify_all()
+        if not again:
+            self._finish(job, error=error)
+
+    def _device_lane(self, lane: _Lane) -> None:
+        device = lane.device
+        while (found := self._wait_for(lambda: self._take(device))) is not None:
+            job, built = found
+            lane.job, lane.built, lane.since, lane.aborted = job, built, time.monotonic(), False
+            try:
+                value = self._on_device(device, job, built)
+            except Exception as error:
+                lane.job = None
+                if lane.abandoned:
+                    return
+                self._device_failed(device, job, built, error)
+                continue
+            lane.job = None
+            if lane.abandoned:
+                return
+            self._strikes[device.name].clear()
+            self._finish(job, value=value, device=device.name)
+
+    def _take(self, device: Device) -> tuple[Job, Any] | None:
+        return self._board.next_job(device.name, self._alive) if device.name in self._alive else None
+
+    def _on_device(self, device: Device, job: Job, built: Any) -> Any:
+        begin = time.monotonic()
+        device.prepare(job)
+        self._board.prepare_s.add(self._spent(job, "prepare", begin))
+        begin = time.monotonic()
+        with device.gate.shared():
+            step = device.verify(job, built)
+        worked = self._spent(job, "verify", begin)
+        if step.final:
+            return step.value
+        begin = time.monotonic()
+        with device.gate.exclusive():
+            value = device.time(job, step.value)
+        self._board.work_s.add(worked + self._spent(job, "time", begin))
+        return value
+
+    def _wait_for(self, ask: Callable[[], Any]) -> Any:
+        """What `ask` gives, as soon as it gives something; None when the run ends."""
+        with self._changed:
+            while not self._stopping:
+                if (found := ask()) is not None:
+                    self._changed.notify_all()  # taking one makes room for another
+                    return found
+                self._changed.wait()
+        return None
+
+    # ---------------------------------------------------------------- faults
+
+    def _device_failed(self, device: Device, job: Job, built: Any, error: Exception) -> None:
+        if isinstance(error, InfrastructureError):
+            self._strikes[device.name].add(job.key)
+            if len(self._strikes[device.name]) >= STRIKES:
+                self._lose(device, f"{STRIKES} jobs in a row met a fault: {error}")
+        self._again_or_fail(job, built, device, error)
+
+    def _again_or_fail(self, job: Job, built: Any, device: Device, error: Exception) -> None:
+        if not self._may_retry(job, error):
+            self._finish(job, error=error, device=device.name)
+            return
+        with self._changed:
+            self._board.give_back(job, built, device.name)
+            self._changed.notify_all()
+
+    def _may_retry(self, job: Job, error: Exception) -> bool:
+        """Counts a try; True if the fault is the machine's and tries are left."""
+        outcome = self._tries[job.key]
+        outcome.attempts += 1
+        again = isinstance(error, InfrastructureError) and outcome.attempts < self._attempts and not self._stopping
+        if again:
+            self._listener("retry", {"job": job.key, "error": str(error), "attempt": outcome.attempts})
+        return again
+
+    def _lose(self, device: Device, why: str) -> None:
+        with self._changed:
+            if device.name not in self._alive:
+                return
+            self._alive = [name for name in self._alive if name != device.name]
+            self._board.lost(device.name)
+            self._changed.notify_all()
+        self._listener("device_lost", {"device": device.name, "why": why})
+
+    def _finish(self, job: Job, *, value: Any = None, error: Exception | None = None, device: str = "") -> None:
+        outcome = self._tries[job.key]
+        tries = outcome.attempts + (1 if error is None else 0)
+        self._outcomes.put(Outcome(job, value, error, device, max(1, tries), dict(outcome.seconds)))
+
+    def _spent(self, job: Job, stage: str, begin: float) -> float:
+        seconds = time.monotonic() - begin
+        spent = self._tries[job.key].seconds
+        spent[stage] = spent.get(stage, 0.0) + seconds
+        return seconds
+
+
+def _quiet(call: Callable[[], None]) -> Callable[[], None]:
+    def run() -> None:
+        with contextlib.suppress(Exception):
+            call()
+
+    return run

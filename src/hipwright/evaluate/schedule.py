@@ -1,0 +1,171 @@
+"""Which job goes where: pure bookkeeping for the dispatcher (evaluate/pool.py), which calls it under one lock.
+
+Jobs of one group (a task) share a reference that is warm on the GPUs that own the group. A GPU stays with its group
+while that has work, then takes the first group without an owner, then helps where what is left outweighs warming up.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Job:
+    """One evaluation. key: unique; group: what jobs share (the task), "" for nothing; payload is the caller's."""
+
+    key: str
+    group: str
+    payload: Any = None
+
+
+@dataclass
+class _Group:
+    to_build: deque[Job] = field(default_factory=deque)
+    building: int = 0
+    ready: deque[tuple[Job, Any]] = field(default_factory=deque)
+    owners: set[str] = field(default_factory=set)
+
+    @property
+    def left(self) -> int:
+        return len(self.to_build) + self.building + len(self.ready)
+
+
+_MANY = 4  # jobs left for each GPU of a group: worth helping before anything was measured
+
+
+class Mean:
+    """A running mean that forgets: the last ten or so count."""
+
+    def __init__(self) -> None:
+        self.value: float | None = None
+
+    def add(self, value: float) -> None:
+        """One more observation."""
+        self.value = value if self.value is None else 0.8 * self.value + 0.2 * value
+
+
+class Board:
+    """What is waiting, being built, ready, and where each group is warm. ahead: built jobs that may wait; devices:
+    how many GPUs there are."""
+
+    def __init__(self, jobs: Sequence[Job], ahead: int, devices: int = 1) -> None:
+        self._groups: dict[str, _Group] = {}
+        for job in jobs:
+            self._groups.setdefault(job.group, _Group()).to_build.append(job)
+        self._ahead = ahead
+        self._devices = devices
+        self._avoid: dict[str, set[str]] = {}
+        self._warm: dict[str, str] = {}
+        self.build_s, self.prepare_s, self.work_s = Mean(), Mean(), Mean()
+
+    def next_build(self) -> Job | None:
+        """What to build next: for the GPUs' own groups first, then in order; None when enough is ahead."""
+        if sum(group.building + len(group.ready) for group in self._groups.values()) >= self._ahead:
+            return None
+        waiting = [group for group in self._groups.values() if group.to_build]
+        if not waiting:
+            return None
+        # one for each idle GPU, two for each that is warm for the group, then one for every other group in order
+        fresh = [g for g in self._groups.values() if not g.owners and (g.building or g.ready)]
+        idle = self._devices - len(self._warm) - len(fresh)
+        new = next((g for g in waiting if idle > 0 and not g.owners and not g.building and not g.ready), None)
+        group = new or min(waiting, key=lambda g: g.building + len(g.ready) - 2 * len(g.owners))
+        group.building += 1
+        return group.to_build.popleft()
+
+    def built(self, job: Job, value: Any) -> None:
+        """A build ended and a GPU is to go on with it."""
+        group = self._groups[job.group]
+        group.building -= 1
+        group.ready.append((job, value))
+
+    def build_ended(self, job: Job, *, again: bool = False) -> None:
+        """A build ended without anything for a GPU; again: it waits for another try."""
+        group = self._groups[job.group]
+        group.building -= 1
+        if again:
+            group.to_build.appendleft(job)
+
+    def give_back(self, job: Job, value: Any, avoid: str) -> None:
+        """It failed on the GPU `avoid` through no fault of its own: another one is to take it, if there is one."""
+        self._avoid.setdefault(job.key, set()).add(avoid)
+        self._groups[job.group].ready.appendleft((job, value))
+
+    def lost(self, device: str) -> None:
+        """A GPU is gone for good: nothing is warm there."""
+        self._leave(device)
+        for group in self._groups.values():
+            group.owners.discard(device)
+
+    def next_job(self, device: str, alive: Sequence[str]) -> tuple[Job, Any] | None:
+        """What `device` is to do now; None when it should wait."""
+        name = self._choose(device, alive)
+        if name is None:
+            return None
+        group = self._groups[name]
+        place = next(i for i, (job, _) in enumerate(group.ready) if self._allowed(job, device, alive))
+        found = group.ready[place]
+        del group.ready[place]
+        if self._warm.get(device) != name:
+            self._leave(device)
+            self._warm[device] = name
+        group.owners.add(device)
+        return found
+
+    def rest(self) -> list[Job]:
+        """Jobs that nobody has taken: to build, or built."""
+        waiting = [job for group in self._groups.values() for job in group.to_build]
+        return waiting + [job for group in self._groups.values() for job, _ in group.ready]
+
+    # ---------------------------------------------------------------- choices
+
+    def _choose(self, device: str, alive: Sequence[str]) -> str | None:
+        usable = [
+            name
+            for name, group in self._groups.items()
+            if any(self._allowed(job, device, alive) for job, _ in group.ready)
+        ]
+        mine = self._warm.get(device)
+        if mine in usable:
+            return mine
+        if mine is not None and self._groups[mine].building and self._soon():
+            return None  # its next program is about to be built
+        free = next((name for name in usable if not self._groups[name].owners), None)
+        if free is not None:
+            return free
+        if self._coming():
+            return None
+        return max((name for name in usable if self._worth(name)), key=self._share, default=None)
+
+    def _soon(self) -> bool:
+        """Whether waiting for a build costs less than making another reference warm; True until both are known."""
+        build, prepare = self.build_s.value, self.prepare_s.value
+        return build is None or prepare is None or build < prepare
+
+    def _coming(self) -> bool:
+        """Whether a group that nobody has is about to have its first program."""
+        return self._soon() and any(group.building and not group.owners for group in self._groups.values())
+
+    def _worth(self, name: str) -> bool:
+        """Whether helping with a group pays for making its reference warm once more."""
+        group = self._groups[name]
+        if any(job.key in self._avoid for job, _ in group.ready):
+            return True
+        prepare, work, share = self.prepare_s.value, self.work_s.value, self._share(name)
+        return share >= _MANY if prepare is None or work is None else share * work >= 2 * prepare
+
+    def _share(self, name: str) -> float:
+        group = self._groups[name]
+        return group.left / max(1, len(group.owners))
+
+    def _allowed(self, job: Job, device: str, alive: Sequence[str]) -> bool:
+        avoid = self._avoid.get(job.key, set())
+        return device not in avoid or avoid.issuperset(alive)
+
+    def _leave(self, device: str) -> None:
+        before = self._warm.pop(device, None)
+        if before is not None:
+            self._groups[before].owners.discard(device)

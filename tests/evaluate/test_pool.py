@@ -1,0 +1,301 @@
+"""The dispatcher on fake GPUs: efficiency, exclusiveness, affinity, faults, hangs, interruption. No GPU is needed."""
+
+import random
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+
+from hipwright.errors import CandidateError, DeviceError, ToolchainError
+from hipwright.evaluate.gate import Gate
+from hipwright.evaluate.pool import Dispatcher, Job, Step
+from hipwright.evaluate.schedule import Board
+
+# seconds of the phases of one small task on one GPU, a fifth of what they really take
+BUILD_S, PREPARE_S, VERIFY_S, TIME_S = 0.008, 0.10, 0.02, 0.04
+
+
+@dataclass
+class FakeDevice:
+    """Sleeps for each phase and keeps account. slow: factor; faults: {job key: faults to raise}; hangs: job keys."""
+
+    name: str
+    slow: float = 1.0
+    faults: Counter = field(default_factory=Counter)
+    broken: bool = False
+    hangs: set = field(default_factory=set)
+    deaf: bool = False
+
+    def __post_init__(self):
+        self.gate = Gate()
+        self.warm = ""
+        self.prepared, self.seen = [], []
+        self.verifying = self.timing = self.overlaps = 0
+        self.aborted = threading.Event()
+        self._lock = threading.Lock()
+
+    def prepare(self, job):
+        if self.broken:
+            raise DeviceError("this GPU is gone")
+        with self._lock:
+            if self.warm == job.group:
+                return
+            self.warm = job.group
+        self.prepared.append(job.group)
+        time.sleep(PREPARE_S * self.slow)
+
+    def verify(self, job, built):
+        assert built == f"built {job.key}"
+        with self._lock:
+            self.seen.append(job.key)
+            self.verifying += 1
+            self.overlaps += self.timing
+        if job.key in self.hangs:
+            if self.deaf:
+                time.sleep(5)
+            elif self.aborted.wait(30):
+                self.aborted.clear()
+                self.hangs.discard(job.key)
+                with self._lock:
+                    self.verifying -= 1
+                raise DeviceError("aborted")
+        time.sleep(VERIFY_S * self.slow)
+        with self._lock:
+            self.verifying -= 1
+        if self.faults[job.key] > 0:
+            self.faults[job.key] -= 1
+            raise DeviceError(f"illegal address while {job.key} ran")
+        return Step(f"wrong {job.key}", final=True) if job.payload == "wrong" else Step(f"right {job.key}")
+
+    def time(self, job, verified):
+        with self._lock:
+            self.overlaps += self.verifying + self.timing
+            self.timing += 1
+        time.sleep(TIME_S * self.slow)
+        with self._lock:
+            self.timing -= 1
+        return f"timed {job.key}"
+
+    def abort(self):
+        self.aborted.set()
+
+    def close(self):
+        pass
+
+
+def build(job):
+    time.sleep(BUILD_S)
+    if job.payload == "bug":
+        raise CandidateError("the candidate has no plan")
+    return Step(f"refused {job.key}", final=True) if job.payload == "refused" else Step(f"built {job.key}")
+
+
+def jobs_of(groups, each, payload=None):
+    return [Job(f"t{g}/p{i}", f"t{g}", payload) for g in range(groups) for i in range(each)]
+
+
+def run(devices, jobs, **options):
+    events = []
+    dispatcher = Dispatcher(devices, build, listener=lambda kind, data: events.append((kind, data)), **options)
+    return dispatcher.run(jobs), events
+
+
+# ---------------------------------------------------------------- efficiency
+
+
+@pytest.mark.parametrize("groups, each", [(40, 8), (4, 80), (320, 1)])
+def test_eight_devices_do_at_least_six_times_the_work(groups, each):
+    jobs = jobs_of(groups, each)
+    # one device, one job after the other: every group is made warm once, builds hidden behind the device
+    one = groups * PREPARE_S + len(jobs) * (VERIFY_S + TIME_S)
+    devices = [FakeDevice(f"gpu{i}") for i in range(8)]
+    begin = time.monotonic()
+    outcomes, _ = run(devices, jobs)
+    elapsed = time.monotonic() - begin
+    print(f"{groups} x {each}: {one:.2f} s alone, {elapsed:.2f} s on eight: {one / elapsed:.2f}")
+    assert all(outcome.value == f"timed {outcome.job.key}" for outcome in outcomes)
+    assert one / elapsed >= 0.75 * 8
+
+
+def test_one_device_in_the_fake_takes_what_the_sum_says():
+    """The yardstick of the test above, measured: the estimate for one device is not padded."""
+    jobs = jobs_of(5, 4)
+    begin = time.monotonic()
+    run([FakeDevice("gpu0")], jobs)
+    elapsed = time.monotonic() - begin
+    assert elapsed >= 5 * PREPARE_S + len(jobs) * (VERIFY_S + TIME_S)
+
+
+def test_a_slow_device_holds_nobody_up():
+    devices = [FakeDevice(f"gpu{i}") for i in range(7)] + [FakeDevice("slow", slow=8.0)]
+    jobs = jobs_of(24, 8)
+    begin = time.monotonic()
+    outcomes, _ = run(devices, jobs)
+    elapsed = time.monotonic() - begin
+    assert all(outcome.error is None for outcome in outcomes)
+    done = Counter(outcome.device for outcome in outcomes)
+    fair = (24 * PREPARE_S + len(jobs) * (VERIFY_S + TIME_S)) / 7.125
+    longest_wait = 8 * (PREPARE_S + VERIFY_S + TIME_S)  # the slow one's last job, taken just before the end
+    assert elapsed < fair / 0.75 + longest_wait and 0 < done["slow"] < len(jobs) / 16
+
+
+# ---------------------------------------------------------------- order, exclusiveness, affinity
+
+
+def test_outcomes_come_in_order_and_each_once_as_it_is_done():
+    rng = random.Random(3)
+    jobs = [
+        Job(f"t{g}/p{i}", f"t{g}", rng.choice([None, "wrong", "refused", "bug"])) for g in range(6) for i in range(5)
+    ]
+    seen = []
+    devices = [FakeDevice(f"gpu{i}") for i in range(3)]
+    outcomes = Dispatcher(devices, build).run(jobs, on_done=lambda outcome: seen.append(outcome.job.key))
+    assert [outcome.job for outcome in outcomes] == jobs
+    assert sorted(seen) == sorted(job.key for job in jobs)
+    for outcome in outcomes:
+        key, payload = outcome.job.key, outcome.job.payload
+        if payload == "bug":
+            assert isinstance(outcome.error, CandidateError) and outcome.attempts == 1
+        else:
+            word = {None: "timed", "wrong": "wrong", "refused": "refused"}[payload]
+            assert outcome.value == f"{word} {key}" and outcome.error is None
+    assert not any(job.key in device.seen for device in devices for job in jobs if job.payload in ("refused", "bug"))
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_a_timing_is_alone_on_its_device(lanes):
+    devices = [FakeDevice(f"gpu{i}") for i in range(2)]
+    outcomes, _ = run(devices, jobs_of(4, 10), lanes=lanes)
+    assert all(outcome.error is None for outcome in outcomes)
+    assert [device.overlaps for device in devices] == [0, 0]
+
+
+def test_a_group_stays_where_it_is_warm():
+    devices = [FakeDevice(f"gpu{i}") for i in range(4)]
+    run(devices, jobs_of(4, 12))
+    assert sum(len(device.prepared) for device in devices) <= 4 + 3, "a group moves only at the end, to help"
+
+
+def test_builds_go_no_further_ahead_than_asked():
+    board = Board(jobs_of(5, 5), ahead=3)
+    assert [board.next_build() is not None for _ in range(5)] == [True, True, True, False, False]
+
+
+def test_two_jobs_of_one_key_are_a_mistake():
+    with pytest.raises(ValueError, match="same key"):
+        Dispatcher([FakeDevice("g")], build).run([Job("a", ""), Job("a", "")])
+
+
+# ---------------------------------------------------------------- faults
+
+
+def test_a_device_fault_is_tried_again_elsewhere():
+    faults = Counter({"t1/p2": 1})  # the first device to run it, whichever that is
+    devices = [FakeDevice(f"gpu{i}") for i in range(3)]
+    for device in devices:
+        device.faults = faults
+    outcomes, events = run(devices, jobs_of(3, 4))
+    assert all(outcome.value == f"timed {outcome.job.key}" for outcome in outcomes)
+    again = next(outcome for outcome in outcomes if outcome.job.key == "t1/p2")
+    ran = {device.name: device.seen.count("t1/p2") for device in devices if "t1/p2" in device.seen}
+    assert sorted(ran.values()) == [1, 1] and again.device in ran and again.attempts == 2
+    assert [data["job"] for kind, data in events if kind == "retry"] == ["t1/p2"]
+
+
+def test_a_job_that_always_faults_ends_and_takes_no_device_with_it():
+    device = FakeDevice("gpu0", faults=Counter({"t0/p1": 99}))
+    outcomes, events = run([device], jobs_of(2, 3))
+    bad = [outcome for outcome in outcomes if outcome.error is not None]
+    assert [outcome.job.key for outcome in bad] == ["t0/p1"] and bad[0].attempts == 3
+    assert isinstance(bad[0].error, DeviceError) and not any(kind == "device_lost" for kind, _ in events)
+
+
+def test_a_broken_device_is_given_up_and_the_others_do_its_work():
+    devices = [FakeDevice("gpu0"), FakeDevice("gone", broken=True), FakeDevice("gpu2")]
+    outcomes, events = run(devices, jobs_of(9, 2))
+    assert all(outcome.error is None and outcome.device != "gone" for outcome in outcomes)
+    assert [data["device"] for kind, data in events if kind == "device_lost"] == ["gone"]
+
+
+def test_with_no_device_left_every_job_says_so():
+    outcomes, _ = run([FakeDevice("gone", broken=True)], jobs_of(8, 1))
+    assert len(outcomes) == 8 and all(isinstance(outcome.error, DeviceError) for outcome in outcomes)
+
+
+def test_a_hanging_job_is_aborted_and_tried_again():
+    devices = [FakeDevice("gpu0", hangs={"t0/p0"}), FakeDevice("gpu1", hangs={"t0/p0"})]
+    begin = time.monotonic()
+    outcomes, events = run(devices, jobs_of(4, 3), hang_s=0.6)
+    assert all(outcome.error is None for outcome in outcomes) and time.monotonic() - begin < 10
+    assert {data["job"] for kind, data in events if kind == "hang"} == {"t0/p0"}
+
+
+def test_a_device_that_cannot_be_aborted_is_given_up():
+    devices = [FakeDevice("deaf", hangs={"t0/p0", "t1/p0", "t2/p0", "t3/p0"}, deaf=True), FakeDevice("gpu1")]
+    outcomes, events = run(devices, jobs_of(4, 1), hang_s=0.5)
+    assert all(outcome.error is None and outcome.device == "gpu1" for outcome in outcomes)
+    assert [data["device"] for kind, data in events if kind == "device_lost"] == ["deaf"]
+
+
+def test_a_compiler_fault_is_tried_again():
+    failures = Counter({"t0/p0": 1, "t1/p0": 5})
+
+    def flaky(job):
+        if failures[job.key] > 0:
+            failures[job.key] -= 1
+            raise ToolchainError("the compiler died")
+        return Step(f"built {job.key}")
+
+    outcomes = Dispatcher([FakeDevice("gpu0")], flaky).run(jobs_of(2, 1))
+    assert outcomes[0].value == "timed t0/p0" and outcomes[0].attempts == 2
+    assert isinstance(outcomes[1].error, ToolchainError) and outcomes[1].attempts == 3
+
+
+def test_ctrl_c_hands_over_what_is_done_and_stops():
+    seen = []
+
+    def on_done(outcome):
+        seen.append(outcome.job.key)
+        if len(seen) == 5:
+            raise KeyboardInterrupt
+
+    devices = [FakeDevice(f"gpu{i}") for i in range(4)]
+    with pytest.raises(KeyboardInterrupt):
+        Dispatcher(devices, build).run(jobs_of(10, 10), on_done=on_done)
+    time.sleep(0.3)
+    after = sum(len(device.seen) for device in devices)
+    time.sleep(0.3)
+    assert sum(len(device.seen) for device in devices) == after < 100, "nothing is started after it"
+    assert len(seen) == len(set(seen)) >= 5
+    assert all(device.aborted.is_set() for device in devices)
+
+
+# ---------------------------------------------------------------- the gate
+
+
+def test_a_timing_is_not_starved_by_newcomers():
+    gate, order = Gate(), []
+
+    def visitor(number):
+        with gate.shared():
+            order.append(number)
+            time.sleep(0.02)
+
+    def timing():
+        with gate.exclusive():
+            order.append("timing")
+
+    first = threading.Thread(target=visitor, args=(0,))
+    first.start()
+    time.sleep(0.005)
+    timer = threading.Thread(target=timing)
+    timer.start()
+    time.sleep(0.005)
+    late = [threading.Thread(target=visitor, args=(n,)) for n in range(1, 5)]
+    for thread in late:
+        thread.start()
+    for thread in [first, timer, *late]:
+        thread.join()
+    assert order[:2] == [0, "timing"]
