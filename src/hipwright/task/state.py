@@ -65,7 +65,7 @@ def apply(model: torch.nn.Module, table: Tree) -> None:
 
 def _fill(tensor: torch.Tensor, value: torch.Tensor) -> None:
     if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
-        tensor.data = value.clone()  # an expanded tensor cannot be written to
+        tensor.data = value.clone().to(tensor.device)  # an expanded tensor cannot be written to
     else:
         tensor.data.copy_(value)
 
@@ -73,16 +73,17 @@ def _fill(tensor: torch.Tensor, value: torch.Tensor) -> None:
 def to_double(model: torch.nn.Module) -> None:
     """Every float parameter, buffer and plain tensor attribute to float64, in place; integers stay."""
     model.double()
-    _change_plain(model, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
+    change_plain(model, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
 
 
 def to_meta(model: torch.nn.Module) -> None:
     """Every tensor without its data, in place."""
     model.to("meta")
-    _change_plain(model, lambda tensor: tensor.to("meta"))
+    change_plain(model, lambda tensor: tensor.to("meta"))
 
 
-def _change_plain(model: torch.nn.Module, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+def change_plain(model: torch.nn.Module, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Replace every plain tensor attribute, in place."""
     for module in model.modules():
         for name, value in vars(module).items():
             if isinstance(value, torch.Tensor) and name not in _INTERNAL:

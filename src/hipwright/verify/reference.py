@@ -107,8 +107,8 @@ class DeviceReference:
         self.device = device
         self._limits = limits
         self._zygote = zygote
-        self._init = {"name": f"{handle.task.name}.py", "source": handle.task.source, "device": device}
-        self._init |= {"memory_limit_bytes": memory}
+        self._init: dict[str, Any] = {"name": f"{handle.task.name}.py", "source": handle.task.source}
+        self._init |= {"device": device, "memory_limit_bytes": memory}
         self._session: Session | None = None
         self._generation = 0
         self._lock = threading.RLock()
@@ -226,7 +226,7 @@ class DeviceReference:
             bytes_out=told["bytes_out"],
             unchanged=frozenset(told["unchanged"]),
         )
-        if not strict or info.rejected:
+        if not strict or info.rejected or info.random or info.mutated:
             return info
         other = self._header(Drawn(drawn.workload, drawn.seed + 1, drawn.family, drawn.restricted, drawn.slot))
         found = self._ask("lint", {**header, "other": other})[0]["passes"]

@@ -1,0 +1,228 @@
+"""What one output leaf must hold, kept on the device: torch's twin of `verify.tolerance`. Runs in the device host.
+
+The same rule as there, number for number, but in blocks of `BLOCK` elements, so that temporaries stay bounded whatever
+the tensor's size. What is kept for an element is its expectation and its honest error; budgets are worked out of these
+and the row's budget when they are asked for.
+
+Two forms: 16 bytes an element (both float64), or compact, 6 bytes: the expectation in float32, whose rounding is a
+thirtieth of the smallest budget, and the honest error in bfloat16, rounded up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+BLOCK = 1 << 22  # elements: 32 MiB of float64
+_CLAMP = 3.3e38  # under bfloat16's largest number
+_ROUND_UP = 1.0 + 2.0**-7
+
+
+@dataclass(frozen=True)
+class Gather:
+    """How an index leaf selects: index i along `dim` of `source` yields `values` (flat); ties are right."""
+
+    source: torch.Tensor
+    dim: int
+    keepdim: bool
+    values: torch.Tensor
+
+
+@dataclass
+class Leaf:
+    """One leaf. Tensors are flat in logical order; element counts may exceed 2^31.
+
+    want: float64 or float32 expectation, or an exact leaf's own values. honest: the larger of the honest errors, NaN
+    where it is not to be used; None under KernelBench's rule and for exact leaves. judged: False where the honest
+    baseline disagrees with the reference. evidence: False for a leaf that must merely stay as it was.
+    """
+
+    path: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    want: torch.Tensor
+    exact: bool
+    honest: torch.Tensor | None = None
+    judged: torch.Tensor | None = None
+    evidence: bool = True
+    gather: Gather | None = None
+    row: torch.Tensor | None = None
+    row_length: int = 1
+    numbers: dict[str, float] | None = None
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return int(self.want.numel())
+
+    def expected(self, start: int, stop: int) -> torch.Tensor:
+        """float64 values of elements start .. stop-1."""
+        return self.want[start:stop].double()
+
+    def budget(self, start: int, stop: int) -> torch.Tensor:
+        """Absolute budgets of elements start .. stop-1: whole rows, or a part of one."""
+        assert self.numbers is not None
+        want, n = self.expected(start, stop), self.numbers
+        if self.honest is None:  # KernelBench's
+            return n["allclose"] + n["allclose"] * torch.where(want.isfinite(), want.abs(), 0.0)
+        assert self.row is not None
+        rows = self.row[start // self.row_length : -(-stop // self.row_length)]
+        by_row = (n["element"] * rows).unsqueeze(1).expand(-1, (stop - start) // rows.numel()).reshape(-1)
+        honest = self.honest[start:stop].double()
+        own = torch.where(honest.isnan(), 0.0, n["c"] * honest + n["floor"] * want.abs())
+        return torch.maximum(by_row, own)
+
+    def settle(self, numbers: dict[str, Any]) -> dict[str, float]:
+        """Work out the rows' budgets from numbers of `verify.device_budget.budget`; {} or the shares it documents."""
+        if self.exact:
+            return {}
+        self.numbers, self.row_length = numbers, int(numbers["row_length"])
+        finite, judged, largest = 0, self.numel, 0.0
+        if self.judged is not None:
+            judged = int(self.judged.sum())
+        for start, stop in pieces(0, self.numel, self.row_length):
+            known = self.want[start:stop]
+            known = known[known.isfinite()].abs()
+            finite += known.numel()
+            largest = max(largest, float(known.max()) if known.numel() else 0.0)
+        if self.honest is not None and self.numel:
+            self.row = self._rows()
+        total = max(self.numel, 1)
+        return {"finite": finite / total, "judged": judged / total, "largest": largest} if self.numel else {}
+
+    def _rows(self) -> torch.Tensor:
+        assert self.honest is not None and self.numbers is not None
+        scales, spents = RowRms(self), RowRms(self)
+        for start, stop in pieces(0, self.numel, self.row_length):
+            honest = self.honest[start:stop].double()
+            usable = ~honest.isnan()
+            scales.add(start, torch.where(usable, self.expected(start, stop), 0.0))
+            spents.add(start, torch.where(usable, honest, 0.0))
+        scale, spent, n = scales.result(), spents.result(), self.numbers
+        some = scale > 0
+        typical = median(spent[some] / scale[some]) if bool(some.any()) else 0.0
+        least_relative = max(n["factor"] * typical, n["floor"])
+        own = n["factor"] * spent.clamp(min=median(spent))
+        return torch.maximum(own, least_relative * scale) + n["least"]
+
+
+def pieces(start: int, stop: int, length: int, limit: int | None = None) -> Iterator[tuple[int, int]]:
+    """Cut start .. stop into blocks that are whole rows of `length` elements, or lie within one row."""
+    limit = limit or BLOCK
+    while start < stop:
+        within = start % length
+        if within == 0 and stop - start >= length and length <= limit:
+            end = start + min((stop - start) // length, limit // length) * length
+        else:
+            end = min(stop, start - within + length, start + limit)
+        yield start, end
+        start = end
+
+
+class RowRms:
+    """Root mean square of each row, fed in pieces, without squares of the extremes of float64."""
+
+    def __init__(self, leaf: Leaf) -> None:
+        self._length = leaf.row_length
+        rows = leaf.numel // leaf.row_length
+        self._largest = torch.zeros(rows, dtype=torch.float64, device=leaf.want.device)
+        self._squares = torch.zeros_like(self._largest)  # in units of the largest, squared
+
+    def add(self, start: int, values: torch.Tensor) -> None:
+        """Elements from `start` on: whole rows, or a part of one."""
+        row, rows = start // self._length, max(values.numel() // self._length, 1)
+        values = values.reshape(rows, -1)
+        old = self._largest[row : row + rows]
+        new = torch.maximum(old, values.abs().amax(1))
+        safe = torch.where(new > 0, new, 1.0)
+        squares = self._squares[row : row + rows]
+        squares.mul_((old / safe) ** 2).add_((values / safe.unsqueeze(1)).square_().sum(1))
+        old.copy_(new)
+
+    def result(self) -> torch.Tensor:
+        """One float64 per row."""
+        return self._largest * (self._squares / self._length).sqrt_()
+
+
+def median(values: torch.Tensor) -> float:
+    """NumPy's median: the mean of the middle two."""
+    ordered, count = values.sort().values, values.numel()
+    return float((ordered[(count - 1) // 2] + ordered[count // 2]) / 2)
+
+
+def honest_errors(
+    native: torch.Tensor, exact: torch.Tensor, moved: torch.Tensor | None, *, want: torch.Tensor, honest: torch.Tensor
+) -> torch.Tensor | None:
+    """Fill flat `want` and `honest` from the baseline, the reference and the reference on nudged inputs (all flat).
+
+    `want` may be the memory of `native` or `exact`, `honest` that of `moved`. Returns `judged`, None where all are.
+    """
+    judged: torch.Tensor | None = None
+    for start in range(0, want.numel(), BLOCK):
+        part = slice(start, start + BLOCK)
+        base, true = native[part].double(), exact[part].double()
+        error = (base - true).abs()
+        if moved is not None:
+            error = torch.maximum(error, (moved[part].double() - true).abs())
+        finite = true.isfinite() & base.isfinite()
+        usable = finite & error.isfinite()
+        fair = finite | (_kind(true) == _kind(base))
+        error = torch.where(usable, error, torch.nan)
+        honest[part] = (error * _ROUND_UP).clamp(max=_CLAMP) if honest.dtype == torch.bfloat16 else error
+        want[part] = true
+        if not bool(fair.all()):
+            if judged is None:
+                judged = torch.ones(want.numel(), dtype=torch.bool, device=want.device)
+            judged[part] = fair
+    return judged
+
+
+def _kind(values: torch.Tensor) -> torch.Tensor:
+    """0 finite, 1 NaN, 2 +Inf, 3 -Inf."""
+    return values.isnan().to(torch.int8) + 2 * values.isposinf().to(torch.int8) + 3 * values.isneginf().to(torch.int8)
+
+
+# ---------------------------------------------------------------- selections
+
+
+def find_gather(index: torch.Tensor, sources: Sequence[torch.Tensor]) -> Gather | None:
+    """How an index tensor selects from one of `sources` by value (`tolerance.find_gather`), or None."""
+    if index.dtype == torch.bool or index.is_floating_point() or not index.numel():
+        return None
+    for source in sources:
+        for dim in range(source.dim()):
+            for keepdim in (False, True):
+                found = _selects(index, source, dim, keepdim)
+                if found is not None:
+                    return found
+    return None
+
+
+def _selects(index: torch.Tensor, source: torch.Tensor, dim: int, keepdim: bool) -> Gather | None:
+    size = source.shape[dim]
+    kept = (*source.shape[:dim], 1, *source.shape[dim + 1 :])
+    shape = kept if keepdim else (*source.shape[:dim], *source.shape[dim + 1 :])
+    if tuple(index.shape) != shape or size < 2 or int(index.min()) < 0 or int(index.max()) >= size:
+        return None
+    taken = source.gather(dim, index.reshape(kept).long())
+    for extreme in (torch.amax, torch.amin):
+        if torch.equal(taken, extreme(source, dim, keepdim=True)):
+            return Gather(source, dim, keepdim, taken.reshape(-1))
+    return None
+
+
+def same_choice(gather: Gather, places: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
+    """Where `got` (int64) at flat output places selects a value equal to the expected one."""
+    source, dim = gather.source, gather.dim
+    size = source.shape[dim]
+    valid = (got >= 0) & (got < size)
+    inner = 1
+    for extent in source.shape[dim + 1 :]:
+        inner *= extent
+    # an output element is (before, after) `dim`, flat
+    flat = (places // inner * size + torch.where(valid, got, 0)) * inner + places % inner
+    taken, want = source.reshape(-1)[flat], gather.values[places]
+    return valid & ((taken == want) | (taken.isnan() & want.isnan()))
