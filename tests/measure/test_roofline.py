@@ -82,6 +82,9 @@ def test_products_that_rewriting_avoids_do_not_bind() -> None:
     assert not reduced.sure_flops and reduced.flops, "a sum after a product may be done before it"
     inner = product(4096, 4096, 4096, spec(4096, 4096), own=False)  # one leaf of that size, two operands
     assert not inner.sure_flops, "a product of something computed may have low rank"
+    bias, left, computed, result = spec(512), spec(64, 256), spec(256, 512), spec(64, 512)
+    biased = count_work([op("addmm", [bias, left, computed], [result])], [left], [bias], [result])
+    assert not biased.sure_flops and biased.flops, "a bias is no operand"
 
 
 def test_several_products_are_bound_by_the_largest_only() -> None:

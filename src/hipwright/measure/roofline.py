@@ -110,7 +110,8 @@ def count_work(
         if is_product(base_name(call["op"])) and call["in"] and call["out"]:
             dtype = call["in"][0]["dtype"]
             flops[dtype] = flops.get(dtype, 0.0) + op_flops(call)
-            own = (Counter(_like(spec) for spec in call["in"]) & leaves).total() >= 2
+            first = 1 if len(call["in"]) > 2 and base_name(call["op"]).startswith(("add", "badd")) else 0  # a bias
+            own = (Counter(map(_like, call["in"][first : first + 2])) & leaves).total() == 2
             if own and sum(map(tensor_bytes, call["out"])) <= room:
                 sure[dtype] = max(sure.get(dtype, 0.0), float(op_flops(call)))
     shares = nonzero or {}
