@@ -170,9 +170,16 @@ class GpuCandidates:
         return self._session
 
     def load(
-        self, program: Program, build: Build | None, table: Tree, mode: Mode = "run", poison: int = POISON_A
+        self,
+        program: Program,
+        build: Build | None,
+        table: Tree,
+        mode: Mode = "run",
+        poison: int = POISON_A,
+        more: Mapping[str, Any] | None = None,
     ) -> Loaded:
-        """Make a program ready. build: its code object (None for the modes and lanes that need none).
+        """Make a program ready. build: its code object (None for the modes and lanes that need none). more: what else
+        modelnew_run.load wants to know (extensions, seed).
 
         Raises Rejected or CandidateError for what the program does wrong, infrastructure errors for the rest. A process
         that turns out to be dead is replaced once.
@@ -185,7 +192,7 @@ class GpuCandidates:
             for attempt in (True, False):
                 try:
                     self._alive()
-                    number = self._load(program, build, table, mode, poison)
+                    number = self._load(program, build, table, mode, poison, more or {})
                     break
                 except (WorkerError, DeviceError):
                     self.recycle()
@@ -194,7 +201,9 @@ class GpuCandidates:
             assert self._session is not None
             return Loaded(self, self._session, number, program, mode)
 
-    def _load(self, program: Program, build: Build | None, table: Tree, mode: Mode, poison: int) -> int:
+    def _load(
+        self, program: Program, build: Build | None, table: Tree, mode: Mode, poison: int, more: Mapping[str, Any]
+    ) -> int:
         held, key = self._tables.setdefault(id(table), (table, str(next(self._ids))))  # kept: an id stays one table's
         code, so = None, ""
         if build is not None and mode == "run" and program.lane == "program":
@@ -202,7 +211,7 @@ class GpuCandidates:
                 so = str(self.cache.path(build.blob))
             else:
                 code = HostTensor.of(np.frombuffer(self.cache.get(build.blob), np.uint8))
-        header = {"lane": program.lane, "text": program.text, "knobs": program.knobs, "mode": mode, "state": key,
+        header = {**more, "lane": program.lane, "text": program.text, "knobs": program.knobs, "mode": mode, "state": key,
                   "so": so, "poison": poison, "device": self.device}  # fmt: skip
         for _ in range(2):
             bundle = {"code": code, "table": None if key in self._sent else held}

@@ -27,15 +27,19 @@ def start_gpu(device: str, limit_bytes: int) -> None:
 
 
 class Foreign:
-    """A `modelnew` candidate. inner: what modelnew_run.load gives: forward, params, buffers, launches.
+    """A `modelnew` candidate. inner: what modelnew_run.load gives, which is called and has params and buffers.
 
     Its own code runs in this process, so nothing it says of itself is evidence; its inputs lie between red zones.
+    Buffers of the reference that it does without count as left alone.
     """
 
-    def __init__(self, inner: Any, device: str, poison: int) -> None:
+    def __init__(self, inner: Any, table: Any, device: str, poison: int) -> None:
         self.inner = inner
         self.params: dict[str, Tensor] = dict(inner.params)
-        self.buffers: dict[str, Tensor] = dict(inner.buffers)
+        self.buffers: dict[str, Tensor] = {
+            path: inner.buffers[path] if path in inner.buffers else given.clone()
+            for path, given in table["buffers"].items()
+        }
         self.broken = False
         self._device = torch.device(device)
         self._memory = GuardedDevice(device)
@@ -44,7 +48,7 @@ class Foreign:
     def forward(self, *inputs: Any) -> Any:
         """The outputs. Raises CandidateError for whatever it raises."""
         try:
-            return self.inner.forward(*inputs)
+            return self.inner(*inputs)
         except HipwrightError:
             raise
         except Exception as error:

@@ -32,7 +32,6 @@ from hipwright.verify.live import (
     ProgramSubject,
     Setting,
     Subject,
-    differing,
     map_torch,
     on_device,
     tensors_of,
@@ -88,7 +87,8 @@ class GpuWorker:
     def load(self, header: dict[str, Any], bundle: Tree) -> Answer:
         """Make a candidate ready -> {"program"}, or {"stale": True} where the state table must be sent again.
 
-        header: lane, text, knobs, mode ("run", "noop"), state (the table's key), so (path, driver "cpu").
+        header: lane, text, knobs, mode ("run", "noop"), state (the table's key), so (path, driver "cpu"), and what
+        modelnew_run.load wants for that lane.
         bundle: {"code": uint8 tensor or None, "table": state table, None when the key is known}.
         """
         with self._faults(None):
@@ -285,7 +285,7 @@ class GpuWorker:
             outputs = timer.outputs(int(header["slot"]))
             slot = self._sets.slot(str(header["set"]), int(header["slot"]))
             info = {"stats": [], "aliases": [], "inputs_changed": slot.changed()}
-            info["params_changed"] = differing(timer.subject.params, loaded.live.table["params"])
+            info["params_changed"] = loaded.live.params_changed(timer.subject)
             return self._keep(loaded, info, {"outputs": outputs, "buffers": {}})
 
     # ---------------------------------------------------------------- inside
@@ -293,7 +293,7 @@ class GpuWorker:
     def _subject(self, loaded: Loaded, setting: Setting, table: Tree) -> Subject:
         if loaded.parsed is None:
             module = importlib.import_module("hipwright.program.modelnew_run")
-            subject = Foreign(module.load(loaded.init, table, self.device), self.device, setting.poison)
+            subject = Foreign(module.load(loaded.init, table, self.device), table, self.device, setting.poison)
             loaded.launchers.append(subject)
             return subject
         return self._program(loaded, table, self._launcher(loaded, setting))

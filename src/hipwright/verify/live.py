@@ -123,19 +123,22 @@ class Live:
         }
         return info, outputs
 
-    def params_changed(self) -> list[int]:
-        """Numbers of the parameters that no longer hold what they were given."""
-        return differing(self.subject.params, self.table["params"])
+    def params_changed(self, subject: Subject | None = None) -> list[int]:
+        """Numbers of the parameters that no longer hold what they were given; of another subject of the same table."""
+        params = (subject or self.subject).params
+        return differing(params, {path: self.table["params"][path] for path in params})
 
     def reset(self) -> None:
         """Buffers as the table has them: an earlier call may have written them."""
-        refill(self.subject.buffers, self.table["buffers"])
+        buffers = self.subject.buffers
+        refill(buffers, {path: self.table["buffers"][path] for path in buffers})
 
     def mutate(self, table: Tree) -> None:
         """Give every parameter and buffer new values at its old address."""
         self.table = on_device(table, self.device)
-        refill(self.subject.params, self.table["params"])
-        refill(self.subject.buffers, self.table["buffers"])
+        params = self.subject.params
+        refill(params, {path: self.table["params"][path] for path in params})
+        self.reset()
 
     def kept(self, name: str) -> Tree:
         """The outputs of an earlier call as they are now."""
@@ -319,8 +322,10 @@ def guarded(tree: Any, guard: Callable[[Tensor], Tensor]) -> Any:
 def differing(live: Any, originals: Any) -> list[int]:
     """Which tensor leaves differ in a bit from what was given (NaN equals itself). Synchronises once."""
     pairs = list(zip(tensors_of(live), tensors_of(originals), strict=True))
-    flags = [(bits(a) != bits(b)).any() for a, b in pairs]
-    return [index for index, flag in enumerate(torch.stack(flags).tolist()) if flag] if flags else []
+    alike = [a.shape == b.shape and a.dtype == b.dtype and a.device == b.device for a, b in pairs]
+    flags = [(bits(a) != bits(b)).any() for (a, b), same in zip(pairs, alike, strict=True) if same]
+    told = iter(torch.stack(flags).tolist() if flags else [])
+    return [index for index, same in enumerate(alike) if not same or next(told)]
 
 
 def bits(tensor: Tensor) -> Tensor:
