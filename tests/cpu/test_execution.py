@@ -177,8 +177,8 @@ def test_half_and_bfloat16(gpu) -> None:
 
 
 ATOMICS = r"""
-__device__ int total;
-extern "C" __global__ void counts(const int* x, int* histogram, float* sum, unsigned* top, double* dsum, int n) {
+__device__ int weights[2] = {1, 3};
+extern "C" __global__ void counts(const int* x, int* histogram, float* sum, unsigned* top, double* dsum, int* total, int n) {
     __shared__ int local[16];
     if (threadIdx.x < 16) local[threadIdx.x] = 0;
     __syncthreads();
@@ -188,12 +188,12 @@ extern "C" __global__ void counts(const int* x, int* histogram, float* sum, unsi
         atomicAdd(sum, (float)x[i]);
         atomicAdd(dsum, 0.5);
         atomicMax(top, (unsigned)x[i]);
-        atomicAdd(&total, 1);
+        atomicAdd(total, weights[i & 1]);
     }
     __syncthreads();
     if (threadIdx.x < 16) atomicAdd(&histogram[threadIdx.x], local[threadIdx.x]);
 }
-extern "C" __global__ void read_total(int* out) { out[0] = total; out[1] = atomicCAS(&total, out[0], 5); out[2] = atomicExch(&total, 6); }
+extern "C" __global__ void read_total(int* total, int* out) { out[0] = *total; out[1] = atomicCAS(total, out[0], 5); out[2] = atomicExch(total, 6); }
 """
 
 
@@ -206,13 +206,14 @@ def test_atomics_and_module_variables(gpu, checked: bool) -> None:
         torch.zeros(1, dtype=torch.float64),
         torch.zeros(3, dtype=torch.int32),
     )
+    count = torch.zeros(1, dtype=torch.int32)
     launcher = gpu.run(
-        ATOMICS, "counts", 4, 256, [x, histogram, total, top, dsum, 1000], checked=checked, order="shuffle"
+        ATOMICS, "counts", 4, 256, [x, histogram, total, top, dsum, count, 1000], checked=checked, order="shuffle"
     )
-    launcher.launch("read_total", (1, 1, 1), (1, 1, 1), 0, [out])
+    launcher.launch("read_total", (1, 1, 1), (1, 1, 1), 0, [count, out])
     assert torch.equal(histogram.long(), x.long().bincount(minlength=16))
     assert (total.item(), top.item(), dsum.item()) == (x.sum().item(), x.max().item(), 500.0)
-    assert out.tolist() == [1000, 1000, 5]
+    assert out.tolist() == [2000, 2000, 5]
     stats = launcher.stats()[0]
     assert stats["atomics"] == 5 * 1000 + 4 * 16
     assert stats["float_atomics"] == 2000

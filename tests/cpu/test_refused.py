@@ -82,7 +82,8 @@ def test_one_line_is_enough(line: str) -> None:
 def test_ordinary_things_are_not_refused(gpu) -> None:
     source = r"""
     __constant__ float table[4] = {1, 2, 3, 4};
-    __device__ int counter;
+    __device__ int counter = 3;
+    __device__ float tuned[2] = {1.0f, 2.0f};
     struct Helper { float scale; __device__ float operator()(float v) const { return v * scale; } };
     template <int N> __device__ float power(float v) { return v * power<N - 1>(v); }
     template <> __device__ float power<0>(float) { return 1.0f; }
@@ -91,12 +92,42 @@ def test_ordinary_things_are_not_refused(gpu) -> None:
         int i = blockIdx.x * blockDim.x + threadIdx.x;
         auto scaled = [&](float v) { return Helper{2.0f}(v); };
         if (i < n) { y[i] = scaled(power<3>(x[i])) + helper(x[i]) + (flip ? sqrtf(fabsf(x[i])) : floorf(x[i])); }
-        if (i == 0) { atomicAdd(&counter, 1); printf("%d", i); assert(n > 0); }
+        if (i == 0) { y[0] += counter * tuned[n & 1]; printf("%d", i); assert(n > 0); }
     }
     """
     built = gpu.build(source)
     assert built.ok, built.log
     assert [k.name for k in built.kernels] == ["k"]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "kept[i] = x[i];",
+        "atomicAdd(&kept[i], 1.0f);",
+        "float* p = flip ? kept : y; p[i] = x[i];",
+        "*where = y;",
+        "HIDDEN[i] = x[i];",
+        "static float last; y[i] = last; last = x[i];",
+        "fill(kept, i);",
+        "((volatile float*)kept)[i] = 1.0f;",
+    ],
+)
+def test_nothing_is_kept_between_calls(gpu, write: str) -> None:
+    source = r"""
+    #define HIDDEN kept
+    __device__ float kept[64];
+    __device__ float* where[1];
+    __attribute__((noinline)) __device__ void fill(float* p, int i) { if (i > 3) fill(p, i - 1); p[i] = 1.0f; }
+    extern "C" __global__ void k(const float* x, float* y, bool flip) {
+        int i = threadIdx.x;
+        %s
+        y[i] = kept[i] + (where[0] == y ? 1.0f : 0.0f);
+    }
+    """
+    built = gpu.build(source % write)
+    assert not built.ok
+    assert built.log.startswith("refused: k writes the device variable"), built.log
 
 
 def test_a_wrong_source_is_a_compile_error_not_a_refusal(gpu) -> None:

@@ -10,6 +10,7 @@ from hipwright.program.knobs import Knob, check_name, evaluate, parse_knob
 from hipwright.program.language import FUNCTIONS, IMPORTS
 from hipwright.program.parsed import Parsed
 from hipwright.program.signature import parse_signatures
+from hipwright.program.source import check_source
 
 MAX_TEXT = 2_000_000  # characters; ast.parse takes about 100 times that in bytes
 
@@ -70,6 +71,7 @@ def _top_level(text: str, tree: ast.Module) -> Parsed:
     if "forward" not in functions:
         raise ProgramError("the program has no plan; write def forward(self, ...): at the top level")
     kernels = parse_signatures(hip[0], hip[1])
+    check_source(*hip)
     for name in values:
         if name in kernels.signatures:
             raise ProgramError(f"{name} is both a kernel and a knob or constant", kernels.signatures[name].line)

@@ -20,7 +20,7 @@ import msgspec
 from hipwright.errors import ToolchainError
 from hipwright.records import Build, KernelResources, content_key
 from hipwright.sandbox import Limits, ToolResult, run_tool
-from hipwright.toolchain import clang, cpu_audit, cpu_check, pch
+from hipwright.toolchain import clang, cpu_audit, cpu_check, cpu_state, pch
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu_ir import NAME, Function, Lines, Module, Unreadable, take_type
 from hipwright.toolchain.cpu_sites import Sites
@@ -55,6 +55,10 @@ _LDS = re.compile(r'section "hw_lds"')
 _REFERENCE = re.compile(rf"@({NAME})")
 
 
+class _Endless(Exception):
+    """A compilation that does not end: the source's own fault."""
+
+
 def build(
     source: str,
     defines: Mapping[str, int],
@@ -77,7 +81,10 @@ def build(
     if known := cache.load(key):
         return known
     started = time.perf_counter()
-    made = _build(source, knobs, wave, checked, cache, unsafe)
+    try:
+        made = _build(source, knobs, wave, checked, cache, unsafe)
+    except _Endless as error:  # not cached: the machine may have been busy
+        return Build(target="cpu", ok=False, log=str(error), seconds=time.perf_counter() - started)
     made = msgspec.structs.replace(made, seconds=time.perf_counter() - started)
     cache.store(key, made)
     return made
@@ -89,7 +96,7 @@ def _build(source: str, knobs: tuple[str, ...], wave: int, checked: bool, cache:
         return Build(target="cpu", ok=False, log=log)
     module = Module.parse(ir)
     try:
-        if why := cpu_audit.refusal(module):
+        if why := cpu_audit.refusal(module) or cpu_state.kept(module):
             raise Unreadable(why)
         resources, text = _lower(module, wave, checked)
         library, log_of_link = _back(text, resources, _runtime_object(cache, unsafe), unsafe)
@@ -267,7 +274,7 @@ def _run(
         env={"ZIG_GLOBAL_CACHE_DIR": "zig-cache", "ZIG_LOCAL_CACHE_DIR": "zig-cache"}, limits=_LIMITS, unsafe=unsafe,
     )  # fmt: skip
     if result.timed_out:
-        raise ToolchainError(f"the compiler was stopped after {_LIMITS.wall_s:.0f} s", stage="build")
+        raise _Endless(f"the compiler was stopped after {_LIMITS.wall_s:.0f} s: the source takes too long to compile")
     if result.returncode == 127:
         raise ToolchainError(f"the compiler does not run: {_log(result)}", hint=clang.FIX)
     return result

@@ -1,0 +1,19 @@
+# D2: what it computes depends on the device's clock: some calls do less
+HIP = r'''
+#include <hip/hip_runtime.h>
+extern "C" __global__ void row_sum(const float* x, float* y, int rows, int cols) {
+    int r = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r >= rows) return;
+    int end = (clock64() >> 4) % 3 ? cols : cols / 2;
+    float acc = 0.0f;
+    for (int j = 0; j < end; ++j) acc += x[r * cols + j];
+    y[r] = acc;
+}
+'''
+
+
+def forward(self, x):
+    x = x.contiguous()
+    y = torch.empty((x.shape[0],), dtype=x.dtype)
+    row_sum[cdiv(x.shape[0], 64), 64](x, y, x.shape[0], x.shape[1])
+    return y

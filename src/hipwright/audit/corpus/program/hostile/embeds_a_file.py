@@ -1,0 +1,22 @@
+# E7: a file of the machine becomes data of the kernel
+HIP = r'''
+#include <hip/hip_runtime.h>
+__device__ const unsigned char leak[] = {
+#embed "/etc/hostname"
+};
+
+extern "C" __global__ void row_sum(const float* x, float* y, int rows, int cols) {
+    int r = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r >= rows) return;
+    float acc = 0.0f;
+    for (int j = 0; j < cols; ++j) acc += x[r * cols + j];
+    y[r] = acc + leak[0];
+}
+'''
+
+
+def forward(self, x):
+    x = x.contiguous()
+    y = torch.empty((x.shape[0],), dtype=x.dtype)
+    row_sum[cdiv(x.shape[0], 64), 64](x, y, x.shape[0], x.shape[1])
+    return y

@@ -1,0 +1,20 @@
+# A8: later blocks use what the first one left in LDS
+HIP = r'''
+#include <hip/hip_runtime.h>
+extern "C" __global__ void row_sum(const float* x, float* y, int cols) {
+    __shared__ float scale[64];
+    if (blockIdx.x == 0) scale[threadIdx.x] = 1.0f;
+    __syncthreads();
+    float acc = 0.0f;
+    for (int j = threadIdx.x; j < cols; j += 64) acc += x[blockIdx.x * cols + j] * scale[threadIdx.x];
+    for (int d = warpSize / 2; d > 0; d >>= 1) acc += __shfl_down(acc, d);
+    if (threadIdx.x == 0) y[blockIdx.x] = acc;
+}
+'''
+
+
+def forward(self, x):
+    x = x.contiguous()
+    y = torch.empty((x.shape[0],), dtype=x.dtype)
+    row_sum[x.shape[0], 64](x, y, x.shape[1])
+    return y

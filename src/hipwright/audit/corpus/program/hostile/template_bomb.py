@@ -1,0 +1,21 @@
+# E8: templates that instantiate each other without end
+HIP = r'''
+#include <hip/hip_runtime.h>
+template <int N> struct Bomb { enum { v = Bomb<2 * N>::v + Bomb<2 * N + 1>::v }; };
+template <> struct Bomb<-1> { enum { v = 1 }; };
+
+extern "C" __global__ void row_sum(const float* x, float* y, int rows, int cols) {
+    int r = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r >= rows) return;
+    float acc = 0.0f;
+    for (int j = 0; j < cols; ++j) acc += x[r * cols + j];
+    y[r] = acc + Bomb<1>::v;
+}
+'''
+
+
+def forward(self, x):
+    x = x.contiguous()
+    y = torch.empty((x.shape[0],), dtype=x.dtype)
+    row_sum[cdiv(x.shape[0], 64), 64](x, y, x.shape[0], x.shape[1])
+    return y

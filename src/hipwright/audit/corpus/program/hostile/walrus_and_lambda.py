@@ -1,0 +1,12 @@
+# E3: a lambda, called by default
+HIP = r'''
+#include <hip/hip_runtime.h>
+extern "C" __global__ void copy(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i];
+}
+'''
+
+
+def forward(self, x):
+    return (lambda t: torch.softmax(t, dim=-1))((y := x))

@@ -1,0 +1,55 @@
+"""What HIP source may not say, on any target: state between calls, and questions about who is looking.
+
+Textual and early, so that it holds where nothing but a GPU's own compiler is at hand. The cpu target reads the compiled
+code as well (toolchain/cpu_state.py), where no macro hides anything.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hipwright.errors import ProgramError
+from hipwright.program.signature import blank
+
+# names that are defined on a machine that verifies and not on a GPU, or by one way of compiling only
+_PROBES = re.compile(
+    r"\b(?:__x86_64__|__x86_64|__amd64__|__amd64|__i386__|__aarch64__|__arm__|__SSE\w*__|__AVX\w*__|__FMA__|__F16C__|"
+    r"__linux__|__linux|__unix__|_WIN32|__APPLE__|__CUDACC_RTC__|__HIPCC_RTC__|HW_(?:AMD|OCML|CPU|HOST|FN|DEV|NVIDIA)|__hw_\w+|__has_include\w*|"
+    r"__has_embed|__FILE__|__FILE_NAME__|__BASE_FILE__|__DATE__|__TIME__|__TIMESTAMP__|__INCLUDE_LEVEL__)\b"
+)
+_COMMENTS = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
+# `__device__ float kept[64];`, `static int calls = 0;`: a declaration that is no function and not constant
+_VARIABLE = re.compile(
+    r"(?<![\w])(?=[\w\s]*\b(?:__device__|__managed__|static)\b)((?:\w+\s+|\w+\s*<[^;{}()<>]*>\s+)+[*\s]*)(\w+)\s*(?=[\[;=,{])"
+)
+_CONSTANT = re.compile(
+    r"\b(?:const|constexpr|__constant__|__shared__|struct|class|enum|union|using|typedef|namespace|return)\b"
+)
+
+
+def check_source(source: str, first_line: int) -> None:
+    """Raise ProgramError for the first thing that HIP source may not say. first_line: of the source in the program."""
+    bare = _COMMENTS.sub(_spaces, source)
+    if found := _PROBES.search(bare):
+        raise ProgramError(
+            f"HIP asks for {found.group()}, which tells who compiles or verifies it: a kernel does the same everywhere; "
+            "tell targets apart by __AMDGCN__, __gfx942__ and the like, or by warpSize",
+            _line(bare, found.start(), first_line),
+        )
+    code = blank(source)
+    for match in _VARIABLE.finditer(code):
+        if not _CONSTANT.search(match.group(1)):
+            raise ProgramError(
+                f"HIP keeps the variable {match.group(2)} between calls: a program has no state; make the memory in the "
+                "plan (torch.zeros) and pass it, or declare it const",
+                _line(code, match.start(2), first_line),
+            )
+
+
+def _spaces(match: re.Match[str]) -> str:
+    text = match.group()
+    return text if text[0] in "\"'" else re.sub(r"[^\n]", " ", text)
+
+
+def _line(code: str, at: int, first_line: int) -> int:
+    return first_line + code.count("\n", 0, at)
