@@ -99,8 +99,8 @@ def test_an_endless_task_is_stopped(tmp_path: Path) -> None:
     ("args", "says"),
     [
         (("optimize", TASK, "--target", "gfx000"), "gfx000"),
-        (("optimize", TASK, "--target", "rocm"), "not built yet"),
-        (("eval", TASK, FILES / "good.py", "--target", "cuda"), "not built yet"),
+        (("optimize", TASK, "--target", "rocm"), "no AMD GPU here"),
+        (("eval", TASK, FILES / "good.py", "--target", "cuda"), "no NVIDIA GPU here"),
         (("optimize", TASK, "--budget", "0"), "budget"),
         (("optimize", TASK, "--policy", "luck"), "luck"),
         (("optimize", TASK, "--no-such-option"), "no-such-option"),

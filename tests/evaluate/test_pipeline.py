@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hipwright.evaluate.features import features
-from hipwright.evaluate.pipeline import library_shares
+from hipwright.evaluate.results import library_shares
 from hipwright.measure.cost import coverage
 from hipwright.records import Build, KernelResources
 

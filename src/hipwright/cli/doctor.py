@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hipwright import config
 from hipwright.cli.options import Json
@@ -138,16 +138,25 @@ def _cpu() -> Look:
 
 
 def _amd_gpu() -> Look:
-    nodes = sorted(Path("/sys/class/kfd/kfd/topology/nodes").glob("*/gpu_id"))
-    count = sum(node.read_text().strip() not in ("", "0") for node in nodes)
-    fix = "none needed: AMD targets compile without one, and running on one is not built yet"
-    return count > 0, f"{count} found; not used yet" if count else "none here: no speed is measured", fix
+    return _gpus(
+        "rocm", "AMD", "install AMD's driver and ROCm, and the torch build for it; without one nothing is timed"
+    )
 
 
 def _nvidia_gpu() -> Look:
-    found = sorted(Path("/dev").glob("nvidia[0-9]*"))
-    fix = "none needed: running HIP on one is not built yet"
-    return bool(found), f"{len(found)} found; not used yet" if found else "none here", fix
+    return _gpus(
+        "cuda", "NVIDIA", "install NVIDIA's driver, and the torch build for CUDA; without one nothing is timed"
+    )
+
+
+def _gpus(kind: Literal["rocm", "cuda"], maker: str, fix: str) -> Look:
+    from hipwright.sandbox.gpu import gpu_count
+
+    count = gpu_count(kind)
+    if not count:
+        return False, f"no {maker} GPU here: no speed is measured on one", fix
+    proves = "numerics and real timing" if kind == "rocm" else "numerics and timing as HIP on NVIDIA"
+    return True, f"{count} found: --target {kind} gives {proves}", ""
 
 
 _LOOKS: dict[str, Callable[[], Look]] = {

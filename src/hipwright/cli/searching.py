@@ -59,7 +59,7 @@ def optimize(face: Face, wanted: Wanted) -> int:
         known = archive.run(wanted.resume) if wanted.resume else None
         if known is not None:
             _must_agree(wanted, known)
-        chosen = known.targets if known else wanted.targets or targets.DEFAULT
+        chosen = known.targets if known else wanted.targets or targets.default()
         seed = known.seed if known else wanted.seed if wanted.seed is not None else SEED
         budget = known.budget if known else wanted.budget or BUDGET
         with (

@@ -1,28 +1,36 @@
 """task x program x targets -> Evaluation.
 
-Stages, cheap first: parse, lint, builds for every AMD target and the CPU at once, verification on the CPU, then the
-trace that coverage and the static estimate need. The first stage that rejects decides; what was not run says why.
+Stages, cheap first: parse, builds for every target at once, verification on the CPU and on the GPUs, the trace that
+coverage and the static estimate need, and timing. The first stage that rejects decides; what was not run says why.
 """
 
 from __future__ import annotations
 
-import platform
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from math import exp, log
-from typing import Any
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
 import hipwright
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.evaluate.features import features
-from hipwright.measure.cost import OpCall, coverage, tensor_bytes, total_seconds
+from hipwright.evaluate.gpu import GpuTask
+from hipwright.evaluate.results import (
+    NOT_ASKED,
+    Findings,
+    build_verdict,
+    compiler,
+    environment,
+    library_shares,
+    rejected,
+)
+from hipwright.measure.cost import coverage, tensor_bytes
 from hipwright.measure.estimate import estimate
 from hipwright.program import Parsed, parse
-from hipwright.records import Build, Estimate, Evaluation, Program, TargetResult, Verdict, content_key
+from hipwright.records import Evaluation, Program, content_key
 from hipwright.sandbox import Limits, Zygote
 from hipwright.task import Outline, TaskHandle
 from hipwright.toolchain import amdgpu, cpu
@@ -32,11 +40,7 @@ from hipwright.verify import WORKER, Oracle, checked_trace, verify_cpu
 from hipwright.verify.static import Warning as LintWarning
 from hipwright.verify.static import lint
 
-NOT_RUN = "no AMD GPU was used: this target was compiled, not run"
-NOT_TIMED_CPU = "the cpu target proves numerics; its speed says nothing about a GPU"
-NOT_PASSED = "the program was rejected before this stage"
-
-CpuBuilds = dict[tuple[int, bool], Build]
+Gate = Literal["full", "fast"]
 
 
 @dataclass
@@ -44,6 +48,7 @@ class Evaluator:
     """Evaluates programs of one task on the given targets. Safe to call from several threads.
 
     seed draws the verification inputs. Callers that confirm a winner pass a seed drawn after the program was fixed.
+    gpus: the opened GPU of each target that has one ("cuda", "rocm").
     """
 
     handle: TaskHandle
@@ -53,18 +58,22 @@ class Evaluator:
     targets: tuple[str, ...]
     unsafe: bool = False
     limits: Limits = field(default_factory=Limits)
+    gpus: Mapping[str, GpuTask] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.targets if name != "cpu" and name not in TARGETS]
-        if unknown:
-            known = ", ".join([*TARGETS, "cpu"])
-            raise BadInput(f"unknown target {unknown[0]!r}", hint=f"this build knows {known}")
+        for name in self.targets:
+            if name not in TARGETS and name != "cpu" and name not in self.gpus:
+                known = ", ".join([*TARGETS, "cpu", *self.gpus])
+                raise BadInput(f"unknown target {name!r}", hint=f"this evaluator knows {known}")
         self._outlined: Outline | None = None
 
     @property
     def fingerprint(self) -> str:
         """What an Evaluation depends on besides task and program."""
-        return content_key(hipwright.__version__, ",".join(self.targets), amdgpu.compiler_id(), str(self.oracle.seed))
+        devices = [gpu.fingerprint for gpu in self.gpus.values()]
+        return content_key(
+            hipwright.__version__, ",".join(self.targets), compiler(), str(self.oracle.seed), ",".join(devices)
+        )
 
     @property
     def amd(self) -> tuple[str, ...]:
@@ -76,17 +85,30 @@ class Evaluator:
         """The wave sizes that the CPU must prove: those of the AMD targets, widest first; 64 without any."""
         return tuple(sorted({TARGETS[name].wave for name in self.amd} or {64}, reverse=True))
 
-    def evaluate(self, program: Program, oracle: Oracle | None = None, *, thorough: bool = False) -> Evaluation:
+    def evaluate(
+        self,
+        program: Program,
+        oracle: Oracle | None = None,
+        *,
+        thorough: bool = False,
+        gate: Gate = "full",
+        timed: bool = True,
+    ) -> Evaluation:
         """Run every stage; a fault of the candidate or the machine comes back inside the Evaluation.
 
-        oracle: other inputs than the evaluator's own. thorough: also say whether the other wave size would pass.
+        oracle: other inputs than the evaluator's own. thorough: also say whether the other wave size would pass, and
+        measure what was timed once more in fresh processes. gate: "fast" verifies less, for rewards (docs/score.md).
         """
         start = time.perf_counter()
+        found = Findings(self.targets, self.waves[0])
         try:
-            result = self._evaluate(program, oracle or self.oracle, thorough)
+            if program.lane == "modelnew":
+                result = self._modelnew(program, oracle or self.oracle, found, gate, timed)
+            else:
+                result = self._evaluate(program, oracle or self.oracle, found, thorough, gate, timed)
         except HipwrightError as error:
-            result = self._rejected(program, error.verdict())
-        return _with_seconds(result, time.perf_counter() - start)
+            result = rejected(self.handle.task.key, program, error.verdict(), found)
+        return replace(result, seconds=round(time.perf_counter() - start, 4))
 
     def lint(self, program: Program) -> list[LintWarning]:
         """Static warnings about the HIP source; never a verdict."""
@@ -94,32 +116,55 @@ class Evaluator:
 
     # ---------------------------------------------------------------- stages
 
-    def _evaluate(self, program: Program, oracle: Oracle, thorough: bool) -> Evaluation:
+    def _evaluate(
+        self, program: Program, oracle: Oracle, found: Findings, thorough: bool, gate: Gate, timed: bool
+    ) -> Evaluation:
         parsed = parse(program.text)
         defines = parsed.defines(program.knobs)
-        amd, cpu_builds = self._build(parsed, defines, {*self.waves, 32, 64} if thorough else {*self.waves})
-        failed = next((b for b in (*amd.values(), *cpu_builds.values()) if not b.ok), None)
+        self._build(parsed, defines, {*self.waves, 32, 64} if thorough else {*self.waves}, found)
+        failed = next((b for b in found.builds() if not b.ok), None)
         if failed is not None:
-            return self._rejected(program, _build_verdict(failed), amd, cpu_builds)
-        if "cpu" not in self.targets:
-            return self._finish(program, parsed, defines, amd, cpu_builds, None)
-        verdict = verify_cpu(
-            parsed,
-            program,
-            cpu_builds,
-            oracle,
-            self.candidates,
-            waves=self.waves,
-            limits=self.limits,
-            cache=self.cache,
-        )
-        if not verdict.passed:
-            return self._rejected(program, verdict, amd, cpu_builds)
-        return self._finish(program, parsed, defines, amd, cpu_builds, verdict)
+            return rejected(self.handle.task.key, program, build_verdict(failed), found)
+        for name, verify in self._verifiers(parsed, program, oracle, found, gate):
+            verdict = verify()
+            if not verdict.passed:
+                return rejected(self.handle.task.key, program, verdict, found, where=name)
+            found.verdicts[name] = verdict
+        trace = self._trace(parsed, program)
+        for name, gpu in self.gpus.items():
+            if not timed:
+                found.untimed[name] = NOT_ASKED
+                continue
+            result = gpu.time(parsed, program, found.gpu[name], gate=gate, outline=self._outline(), again=thorough)
+            if result.timing is not None:
+                found.timings[name] = result.timing
+            if result.verdict is not None:
+                return rejected(self.handle.task.key, program, result.verdict, found, where=name)
+        return self._finish(program, trace, found)
 
-    def _build(self, parsed: Parsed, defines: Mapping[str, int], waves: Set[int]) -> tuple[dict[str, Build], CpuBuilds]:
-        """All compilations at once; two run at a time on two cores. A wave nobody asked for is only built checked."""
-        with ThreadPoolExecutor(max_workers=2) as pool:
+    def _verifiers(
+        self, parsed: Parsed, program: Program, oracle: Oracle, found: Findings, gate: Gate
+    ) -> list[tuple[str, Callable[[], Any]]]:
+        """(target, verification) in order: the CPU sees races and bounds, so it comes first."""
+        todo: list[tuple[str, Callable[[], Any]]] = []
+        if "cpu" in self.targets:
+            todo.append(
+                (
+                    "cpu",
+                    lambda: verify_cpu(
+                        parsed, program, found.cpu, oracle, self.candidates,
+                        waves=self.waves, limits=self.limits, cache=self.cache,
+                    ),
+                )
+            )  # fmt: skip
+        for name, gpu in self.gpus.items():
+            todo.append((name, lambda n=name, g=gpu: g.verify(parsed, program, found.gpu[n], oracle, gate=gate)))  # type: ignore[misc]
+        return todo
+
+    def _build(self, parsed: Parsed, defines: Mapping[str, int], waves: Set[int], found: Findings) -> None:
+        """All compilations at once; a wave nobody asked for is only built checked."""
+        with ThreadPoolExecutor(max_workers=2 + len(self.gpus)) as pool:
+            gpu = {name: pool.submit(one.build, parsed, defines) for name, one in self.gpus.items()}
             amd = {
                 name: pool.submit(amdgpu.build, parsed.hip, name, defines, cache=self.cache, unsafe=self.unsafe)
                 for name in self.amd
@@ -134,40 +179,35 @@ class Evaluator:
                     )
                     for wave, checked in kinds
                 }
-            return {n: f.result() for n, f in amd.items()}, {k: f.result() for k, f in host.items()}
+            found.gpu = {n: f.result() for n, f in gpu.items()}
+            found.amd = {n: f.result() for n, f in amd.items()}
+            found.cpu = {k: f.result() for k, f in host.items()}
 
-    def _finish(
-        self,
-        program: Program,
-        parsed: Parsed,
-        defines: Mapping[str, int],
-        amd: dict[str, Build],
-        cpu_builds: CpuBuilds,
-        verdict: Verdict | None,
-    ) -> Evaluation:
-        trace = self._trace(parsed, program)
+    def _finish(self, program: Program, trace: Mapping[str, Any], found: Findings) -> Evaluation:
         reference = self._outline().ops
         share = coverage(trace["ops"], reference)
-        if verdict is not None:
-            share = 0.0 if verdict.checks.get("noop_right") else share
-            verdict = replace(verdict, checks={**verdict.checks, "traced_shapes": self._traced_shapes()})
-        traffic = (verdict.checks.get("traffic") if verdict else None) or {}
+        if any(verdict.checks.get("noop_right") for verdict in found.verdicts.values()):
+            share = 0.0
+        for name, verdict in found.verdicts.items():
+            found.verdicts[name] = replace(verdict, checks={**verdict.checks, "traced_shapes": self._traced_shapes()})
+        on_cpu = found.verdicts.get("cpu")
+        traffic = (on_cpu.checks.get("traffic") if on_cpu else None) or {}
         floor = self._floor_bytes()
-        estimates = {
+        found.estimates = {
             name: estimate(TARGETS[name], build, trace["launches"], trace["ops"], floor, traffic)
-            for name, build in amd.items()
+            for name, build in found.amd.items()
         }
-        score = exp(sum(log(e.microseconds) for e in estimates.values()) / len(estimates)) if estimates else None
+        own = next((t.own_time for t in found.timings.values() if t.own_time is not None), None)
         return Evaluation(
             task=self.handle.task.key,
             program=program.key,
             status="pass",
-            targets=self._targets(amd, cpu_builds, verdict, estimates),
+            targets=found.results(),
             coverage=round(share, 4),
             library=library_shares(trace["calls"], reference),
-            score=round(score, 4) if score is not None else None,
-            score_kind="estimate" if score is not None else "none",
-            features=features(list(amd.values()), trace["launches"], estimates.values()),
+            own_time=own,
+            **found.score(),
+            features=features(list(found.amd.values()), trace["launches"], found.estimates.values()),
             environment=environment(),
         )
 
@@ -193,75 +233,3 @@ class Evaluator:
     def _floor_bytes(self) -> float:
         """Bytes the task itself must move at the traced shapes: inputs, parameters and outputs once each."""
         return float(sum(tensor_bytes(spec.to_dict()) for spec in self._outline().specs()))
-
-    # ---------------------------------------------------------------- records
-
-    def _rejected(
-        self, program: Program, verdict: Verdict, amd: dict[str, Build] | None = None, host: CpuBuilds | None = None
-    ) -> Evaluation:
-        return Evaluation(
-            task=self.handle.task.key,
-            program=program.key,
-            status=verdict.status,
-            fault=verdict.fault,
-            message=verdict.message,
-            targets=self._targets(amd or {}, host or {}, verdict, {}),
-            features=features(list((amd or {}).values()), [], []),
-            environment=environment(),
-        )
-
-    def _targets(
-        self, amd: dict[str, Build], host: CpuBuilds, verdict: Verdict | None, estimates: Mapping[str, Estimate]
-    ) -> dict[str, TargetResult]:
-        results = {}
-        for name in self.targets:
-            if name == "cpu":
-                build = host.get((self.waves[0], False))
-                why = {"timing": NOT_TIMED_CPU, "estimate": NOT_TIMED_CPU}
-                results[name] = TargetResult(target=name, build=build, verdict=verdict, why_none=why)
-                continue
-            mine = verdict if verdict and verdict.stage in ("parse", "lint") else None
-            if (built := amd.get(name)) is not None and not built.ok:
-                mine = _build_verdict(built)
-            why = {"timing": NOT_RUN, **({} if mine else {"verdict": NOT_RUN})}
-            if name not in estimates:
-                why["estimate"] = NOT_PASSED
-            if built is None:
-                why["build"] = NOT_PASSED
-            results[name] = TargetResult(
-                target=name, build=built, verdict=mine, estimate=estimates.get(name), why_none=why
-            )
-        return results
-
-
-def library_shares(calls: Sequence[Mapping[str, Any]], reference: Sequence[OpCall]) -> dict[str, float]:
-    """{operator the plan calls: its modelled cost / the reference's}, views and allocations left out."""
-    whole = total_seconds(reference)
-    shares: dict[str, float] = {}
-    for call in calls:
-        if (cost := total_seconds(call["ops"])) > 0.0 and whole > 0.0:
-            shares[call["name"]] = shares.get(call["name"], 0.0) + cost / whole
-    return {name: round(share, 4) for name, share in shares.items()}
-
-
-def environment() -> str:
-    """One line that names what the figures came from."""
-    return (
-        f"hipwright {hipwright.__version__}, clang {amdgpu.compiler_id()}, Python {platform.python_version()}, "
-        f"{platform.system()} {platform.machine()}"
-    )
-
-
-def _build_verdict(build: Build) -> Verdict:
-    first = next((line for line in build.log.splitlines() if "error" in line or "refused" in line), build.log[:200])
-    return Verdict(
-        status="compile_error",
-        fault="candidate",
-        stage="build",
-        message=f"{build.target}: {first.strip()}",
-        evidence={"target": build.target, "log": build.log[:4000]},
-    )
-
-
-def _with_seconds(evaluation: Evaluation, seconds: float) -> Evaluation:
-    return replace(evaluation, seconds=round(seconds, 4))

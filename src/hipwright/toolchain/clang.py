@@ -42,6 +42,15 @@ def find() -> Clang:
     raise ToolchainError(f"no compiler for AMD GPUs: the ziglang wheel {why}", hint=FIX)
 
 
+def present() -> bool:
+    """Whether `find` would succeed."""
+    try:
+        find()
+    except ToolchainError:
+        return False
+    return True
+
+
 def _version(program: Path) -> str:
     try:
         return metadata.version("ziglang")

@@ -1,0 +1,137 @@
+"""Stages' findings put together as one Evaluation: what each target has, and why it lacks what it lacks."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import exp, log
+from typing import Any
+
+import hipwright
+from hipwright.evaluate.features import features
+from hipwright.measure.cost import OpCall, total_seconds
+from hipwright.records import Build, Estimate, Evaluation, Program, TargetResult, Timing, Verdict
+from hipwright.toolchain import amdgpu, clang
+
+NOT_RUN = "no AMD GPU was used: this target was compiled, not run"
+NOT_TIMED_CPU = "the cpu target proves numerics; its speed says nothing about a GPU"
+NOT_PASSED = "the program was rejected before this stage"
+RUNNING = ("cpu", "cuda", "rocm")
+NOT_ASKED = "timing was not asked for"
+NO_ESTIMATE = "the estimate is for AMD's offline targets"
+
+CpuBuilds = Mapping[tuple[int, bool], Build]
+
+
+@dataclass
+class Findings:
+    """What is known of one program so far. gpu: builds of the GPU targets; verdicts and timings by target."""
+
+    targets: tuple[str, ...]
+    wave: int = 64
+    amd: dict[str, Build] = field(default_factory=dict)
+    cpu: dict[tuple[int, bool], Build] = field(default_factory=dict)
+    gpu: dict[str, Build] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    timings: dict[str, Timing] = field(default_factory=dict)
+    untimed: dict[str, str] = field(default_factory=dict)
+    estimates: dict[str, Estimate] = field(default_factory=dict)
+
+    def builds(self) -> list[Build]:
+        """All of them."""
+        return [*self.amd.values(), *self.cpu.values(), *self.gpu.values()]
+
+    def results(self, everywhere: Verdict | None = None) -> dict[str, TargetResult]:
+        """A result for each target. everywhere: a verdict that was reached before any target was looked at."""
+        return {name: self._result(name, everywhere) for name in self.targets}
+
+    def _result(self, name: str, everywhere: Verdict | None) -> TargetResult:
+        verdict = self.verdicts.get(name, everywhere)
+        if name == "cpu":
+            why = {"timing": NOT_TIMED_CPU, "estimate": NOT_TIMED_CPU}
+            return self._with_why(name, self.cpu.get((self.wave, False)), verdict, why)
+        if name in ("cuda", "rocm"):
+            why = {"estimate": NO_ESTIMATE}
+            if name not in self.timings:
+                why["timing"] = self.untimed.get(name, NOT_PASSED)
+            return self._with_why(name, self.gpu.get(name), verdict, why)
+        built = self.amd.get(name)
+        if built is not None and not built.ok:
+            verdict = build_verdict(built)
+        why = {"timing": NOT_RUN, **({} if verdict else {"verdict": NOT_RUN})}
+        if name not in self.estimates:
+            why["estimate"] = NOT_PASSED
+        return self._with_why(name, built, verdict, why)
+
+    def _with_why(self, name: str, build: Build | None, verdict: Verdict | None, why: dict[str, str]) -> TargetResult:
+        if build is None:
+            why["build"] = NOT_PASSED
+        if verdict is None:
+            why.setdefault("verdict", NOT_PASSED)
+        return TargetResult(
+            target=name, build=build, verdict=verdict, estimate=self.estimates.get(name),
+            timing=self.timings.get(name), why_none=why,
+        )  # fmt: skip
+
+    def score(self) -> dict[str, Any]:
+        """score and score_kind: measured microseconds where a GPU timed it, else the geometric mean of estimates."""
+        if self.timings:
+            timing = next(iter(self.timings.values()))
+            return {"score": round(1e3 * timing.median_ms, 4), "score_kind": "measured"}
+        if self.estimates:
+            times = [log(e.microseconds) for e in self.estimates.values()]
+            return {"score": round(exp(sum(times) / len(times)), 4), "score_kind": "estimate"}
+        return {"score": None, "score_kind": "none"}
+
+
+def rejected(task: str, program: Program, verdict: Verdict, found: Findings, where: str = "") -> Evaluation:
+    """The evaluation of a program that failed. where: the target that found it; "" for every target that runs."""
+    early = verdict.stage in ("parse", "lint")  # then AMD's offline targets have the same verdict
+    for name in [where] if where else [n for n in found.targets if n in RUNNING]:
+        found.verdicts[name] = verdict
+    return Evaluation(
+        task=task,
+        program=program.key,
+        status=verdict.status,
+        fault=verdict.fault,
+        message=verdict.message,
+        targets=found.results(verdict if early else None),
+        features=features(list(found.amd.values()), [], []),
+        environment=environment(),
+    )
+
+
+def build_verdict(build: Build) -> Verdict:
+    """The verdict on a program that does not compile."""
+    first = next((line for line in build.log.splitlines() if "error" in line or "refused" in line), build.log[:200])
+    return Verdict(
+        status="compile_error",
+        fault="candidate",
+        stage="build",
+        message=f"{build.target}: {first.strip()}",
+        evidence={"target": build.target, "log": build.log[:4000]},
+    )
+
+
+def library_shares(calls: Sequence[Mapping[str, Any]], reference: Sequence[OpCall]) -> dict[str, float]:
+    """{operator the plan calls: its modelled cost / the reference's}, views and allocations left out."""
+    whole = total_seconds(reference)
+    shares: dict[str, float] = {}
+    for call in calls:
+        if (cost := total_seconds(call["ops"])) > 0.0 and whole > 0.0:
+            shares[call["name"]] = shares.get(call["name"], 0.0) + cost / whole
+    return {name: round(share, 4) for name, share in shares.items()}
+
+
+def compiler() -> str:
+    """The compiler for AMD targets in a line, or that there is none."""
+    return amdgpu.compiler_id() if clang.present() else "none"
+
+
+def environment() -> str:
+    """One line that names what the figures came from."""
+    return (
+        f"hipwright {hipwright.__version__}, clang {compiler()}, Python {platform.python_version()}, "
+        f"{platform.system()} {platform.machine()}"
+    )
