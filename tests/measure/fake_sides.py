@@ -54,6 +54,7 @@ class FakeSide:
     can_capture: bool = True
     latency_ms: float = 0.0
     jitter_ms: float = 0.01
+    busy_ms: float = 0.0
     cache_bytes: int = 0
     slot_bytes: int = 1
     slots: int = 1
@@ -78,7 +79,7 @@ class FakeSide:
         device, host = 0.0015 + work - shift, 0.012 + work + self._jitter() / 5
         if self.lie == "empties" and not calls:
             host += 0.5
-        wall = host + 0.07 + self._jitter()
+        wall = host + 0.07 + self._jitter() + float(self.machine.rng.exponential(self.busy_ms)) * self.machine.pace()
         if self.lie in ("clock", "both"):
             device, host = device - self.share * work, host - self.share * work
         if self.lie in ("early", "both"):

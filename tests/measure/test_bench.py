@@ -231,10 +231,16 @@ def test_a_doubt_that_does_not_come_back_is_forgotten_and_noted() -> None:
     assert any("measured twice" in note and "untrusted" in note for note in found.notes)
 
 
-def test_long_messages_and_busy_hosts_are_no_lies() -> None:
-    for seed in range(30):
-        compare_result = compare(seed=seed, settings=SCORE, jitter_ms=0.02, spikes=0.05, machine=Machine(seed, 0.04))
-        assert compare_result.verdict is None, compare_result.verdict
+@pytest.mark.parametrize("settings", [QUICK, SCORE], ids=["full", "score"])
+def test_long_messages_and_busy_hosts_are_no_lies(settings: BenchSettings) -> None:
+    """Compilers keep the host busy while the GPU is timed: messages are late, by tens of microseconds."""
+    doubts = 0
+    for seed in range(60):
+        machine = Machine(seed, drift=0.04)
+        sides = [FakeSide(machine, name, 0.05, noise=0.003, spikes=0.05, busy_ms=0.04) for name in ("c", "eager")]
+        found = time_pairs(sides[0], sides[1:], settings=replace(settings, latency_rounds=0), seed=seed)
+        doubts += found.verdict is not None
+    assert doubts == 0
 
 
 def test_nothing_tells_which_blocks_count() -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from msgspec import structs
 
 from hipwright.device.side import Policy, Prepared, Side
-from hipwright.measure.clocks import Doubt, believed, doubt, gap, slowed
+from hipwright.measure.clocks import Doubt, believed, forged, gap, hidden, slowed
 from hipwright.measure.roofline import Floor
 from hipwright.measure.rounds import Rounds, UnsoundClock, grow, latencies
 from hipwright.measure.stats import Ratio, paired_ratio
@@ -230,9 +230,12 @@ def _first_doubt(rounds: Rounds, alone: int) -> tuple[int, Doubt] | None:
     overheads = list(rounds.overheads)
     overheads[0] = believed(overheads[0], overheads[1:])
     for index in (*range(1, count), 0):
-        found = doubt(rounds.blocks[index], overheads[index])
+        found = hidden(rounds.blocks[index], overheads[index])
         if found is not None:
             return index, found
+    found = forged(rounds.blocks[0], overheads[0], rounds.blocks[1], overheads[1])
+    if found is not None:
+        return 0, found
     for index in range(1, count):
         after = rounds.after[index]
         found = slowed(after[-max(6, len(after) // 3) :], rounds.alone(index, alone)) if after else None

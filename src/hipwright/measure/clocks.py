@@ -6,7 +6,9 @@ overhead that empty blocks have:
 1. device against host. Work hidden on another stream ends before the device-wide synchronize but after the events, so
    the host's clock sees it and the events do not. They may differ by max(3 %, 3 us) of a block.
 2. host against the parent. A worker that runs hostile code can patch its own clocks and reply early or late, but not
-   the parent's clock: the request must take as long as the block is said to, with WAKE_MS for waking the parent.
+   the parent's clock. What a request takes beside the block that the worker tells of is compared pair by pair with the
+   same of a baseline, so a busy host delays both. Beyond rule 1's allowance they may differ by WAKE_MS and SIGMAS
+   standard errors, by the scatter of the baseline's messages.
 3. the neighbours. Work that goes on after a forged reply runs into the next side's block. A baseline's blocks right
    after one of the candidate's may not have been longer than when it runs alone, right after the last round, by more
    than SLOWED of a block plus COLD_MS (another process has just used the cache).
@@ -19,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, sqrt
 from statistics import median
 
 from hipwright.device.side import Block
@@ -29,6 +31,7 @@ ABSOLUTE_MS = 0.003
 WAKE_MS = 0.02
 SLOWED = 0.15
 COLD_MS = 0.03
+SIGMAS = 3.0
 SHARE, SLACK_MS = 1.5, 0.003
 
 
@@ -39,6 +42,7 @@ class Overhead:
     device_ms: float
     host_ms: float
     message_ms: float
+    count: int = 1
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,8 @@ def overhead_of(empty: Sequence[Block]) -> Overhead:
     return Overhead(
         median(block.device_ms for block in empty),
         median(block.host_ms for block in empty),
-        _low(block.wall_ms - block.host_ms for block in empty),
+        median(map(_message, empty)),
+        len(empty),
     )
 
 
@@ -67,7 +72,7 @@ def believed(own: Overhead, trusted: Sequence[Overhead]) -> Overhead:
     def most(name: str) -> float:
         return min(getattr(own, name), SHARE * min(getattr(other, name) for other in trusted) + SLACK_MS)
 
-    return Overhead(most("device_ms"), most("host_ms"), most("message_ms"))
+    return Overhead(most("device_ms"), most("host_ms"), most("message_ms"), own.count)
 
 
 def sound(block: Block) -> bool:
@@ -80,32 +85,47 @@ def gap(blocks: Sequence[Block], overhead: Overhead) -> float:
     return median(_hidden(block, overhead) / block.device_ms for block in blocks)
 
 
-def doubt(blocks: Sequence[Block], overhead: Overhead) -> Doubt | None:
-    """Rules 1 and 2 over the timed blocks of one side."""
+def hidden(blocks: Sequence[Block], overhead: Overhead) -> Doubt | None:
+    """Rule 1 over the timed blocks of one side."""
     block_ms = median(block.device_ms for block in blocks)
     allowed = max(RELATIVE * block_ms, ABSOLUTE_MS)
-    hidden = median(_hidden(block, overhead) for block in blocks)
+    found = median(_hidden(block, overhead) for block in blocks)
+    if abs(found) <= allowed:
+        return None
+    which = "work outside the device events" if found > 0 else "device events longer than the time that passed"
     numbers = {
         "block_ms": block_ms,
         "host_ms": median(block.host_ms for block in blocks),
         "wall_ms": median(block.wall_ms for block in blocks),
         "empty_host_ms": overhead.host_ms,
         "empty_device_ms": overhead.device_ms,
-        "disagree_ms": hidden,
+        "disagree_ms": found,
         "allowed_ms": allowed,
     }
-    if abs(hidden) > allowed:
-        which = "work outside the device events" if hidden > 0 else "device events longer than the time that passed"
-        return Doubt("device and host", f"{which}: {1e3 * abs(hidden):.0f} us of a block of {block_ms:.3g} ms", numbers)
-    late = _low(block.wall_ms - block.host_ms for block in blocks) - overhead.message_ms
-    numbers = {**numbers, "message_ms": overhead.message_ms, "late_ms": late, "allowed_ms": allowed + WAKE_MS}
-    if late < -allowed - WAKE_MS:
+    return Doubt("device and host", f"{which}: {1e3 * abs(found):.0f} us of a block of {block_ms:.3g} ms", numbers)
+
+
+def forged(blocks: Sequence[Block], own: Overhead, base: Sequence[Block], its: Overhead) -> Doubt | None:
+    """Rule 2: the candidate's blocks against those of a baseline taken in turn with them."""
+    block_ms = median(block.device_ms for block in blocks)
+    error = _scatter(list(map(_message, base))) * sqrt(2 / len(base) + 2 / its.count)
+    allowed = max(RELATIVE * block_ms, ABSOLUTE_MS) + WAKE_MS + SIGMAS * error
+    beside = median(_message(mine) - _message(other) for mine, other in zip(blocks, base, strict=True))
+    late = beside - (own.message_ms - its.message_ms)
+    if abs(late) <= allowed:
+        return None
+    numbers = {
+        "host_ms": median(block.host_ms for block in blocks),
+        "wall_ms": median(block.wall_ms for block in blocks),
+        "message_ms": own.message_ms,
+        "late_ms": late,
+        "allowed_ms": allowed,
+    }
+    if late < 0:
         why = f"the reply came {-1e3 * late:.0f} us before the worker's own clock says that the block ended"
-        return Doubt("host and parent", why, numbers)
-    if late > allowed + WAKE_MS:
+    else:
         why = f"the request took {1e3 * late:.0f} us longer than the worker's clock says"
-        return Doubt("host and parent", why, numbers)
-    return None
+    return Doubt("host and parent", why, numbers)
 
 
 def slowed(after: Sequence[Block], alone: Sequence[Block]) -> Doubt | None:
@@ -118,11 +138,15 @@ def slowed(after: Sequence[Block], alone: Sequence[Block]) -> Doubt | None:
     return Doubt("neighbours", why, {"after_candidate_ms": shared, "alone_ms": single, "allowed_ms": allowed})
 
 
+def _message(block: Block) -> float:
+    return block.wall_ms - block.host_ms
+
+
 def _hidden(block: Block, overhead: Overhead) -> float:
     return (block.host_ms - overhead.host_ms) - (block.device_ms - overhead.device_ms)
 
 
-def _low(values: object) -> float:
-    """The lower quartile: messages are only ever delayed."""
-    ordered = sorted(values)  # type: ignore[call-overload]
-    return float(ordered[len(ordered) // 4])
+def _scatter(values: Sequence[float]) -> float:
+    """Standard error of a median times the square root of the count, from the median absolute deviation."""
+    middle = median(values)
+    return 1.25 * 1.48 * median(abs(value - middle) for value in values)
