@@ -7,11 +7,15 @@ and run alike. The name is left out of the key: candidates make it unique in way
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+from hipwright.program.language import MATH
 from hipwright.program.modelnew_check import dotted_path, imports
 from hipwright.records import Record, content_key
 
@@ -83,8 +87,8 @@ def flags(value: Any) -> tuple[str, ...]:
 
 
 def key(extension: Extension) -> str:
-    """What names it in discovery, build and run."""
-    return content_key("extension", extension.to_json())
+    """What names it in discovery, build and run. Whether torch's headers come first may hang on torch's version."""
+    return content_key("extension", msgspec.structs.replace(extension, bare=False).to_json())
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -111,7 +115,9 @@ def static_extensions(tree: ast.Module) -> tuple[tuple[ast.Call, Extension], ...
         if path == LOADERS[0]:
             env = _environment(tree, scope, names)
             args = [evaluate(a, env, names) for a in call.args]
-            found.append((call, inline(args, _keywords(call, env, names))))
+            made = inline(args, _keywords(call, env, names))
+            told = any(isinstance(n, ast.Constant) and n.value == "no_implicit_headers" for n in ast.walk(tree))
+            found.append((call, msgspec.structs.replace(made, bare=made.bare or told)))
     return tuple(found)
 
 
@@ -127,7 +133,8 @@ def _keywords(call: ast.Call, env: Mapping[str, Any], names: dict[str, str]) -> 
     found: dict[str, Any] = {}
     for keyword in call.keywords:
         if keyword.arg is None:
-            found |= evaluate(keyword.value, env, names)
+            with contextlib.suppress(Unknown):  # options that depend on torch's version change no source
+                found |= evaluate(keyword.value, env, names)
         elif keyword.arg not in ("verbose", "name", "build_directory", "extra_include_paths", "with_cuda"):
             found[keyword.arg] = evaluate(keyword.value, env, names)
     return found
@@ -185,6 +192,11 @@ _STRING_METHODS = ("replace", "strip", "lstrip", "rstrip", "format", "join", "lo
                    "removesuffix", "splitlines", "split", "expandtabs")  # fmt: skip
 
 
+_PLAIN: dict[str, Callable[..., Any]] = {
+    "str": str, "int": int, "float": float, "list": list, "tuple": tuple, "len": len, "min": min, "max": max,
+}  # fmt: skip
+
+
 def evaluate(node: ast.expr, env: Mapping[str, Any], names: Mapping[str, str] | None = None) -> Any:
     """The value of an expression of constants, lists, dicts, f-strings and string methods. Raises Unknown."""
     match node:
@@ -231,12 +243,12 @@ def _call(node: ast.Call, env: Mapping[str, Any], names: Mapping[str, str] | Non
     func = node.func
     path = dotted_path(func, dict(names or {}))
     try:
+        if path.startswith("math.") and path[5:] in MATH:
+            return MATH[path[5:]](*args)
         if path == "textwrap.dedent":
             return textwrap.dedent(*args)
-        if path in ("str", "int", "float", "list", "tuple", "len", "min", "max"):
-            plain: dict[str, Callable[..., Any]] = {"str": str, "int": int, "float": float, "list": list, "tuple": tuple,
-                                                   "len": len, "min": min, "max": max}  # fmt: skip
-            return plain[path](*args)
+        if path in _PLAIN:
+            return _PLAIN[path](*args)
         if isinstance(func, ast.Attribute) and func.attr in _STRING_METHODS:
             owner = evaluate(func.value, env, names)
             if isinstance(owner, str) and not re.search(r"\{[^{}]*[.\[]", owner if func.attr == "format" else ""):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections.abc import Iterable
 
 from hipwright.errors import BadInput, ProgramError
@@ -111,18 +112,25 @@ def _stream():
 _LAUNCH_PARAMS = "void** args, const unsigned int* dims, unsigned int lds, void* stream"
 
 
+_UNDO = (
+    "// torch's build switches these operators off\n#undef __HIP_NO_HALF_OPERATORS__\n"
+    "#undef __HIP_NO_HALF_CONVERSIONS__\n#undef __HIP_NO_HALF2_OPERATORS__\n"
+)
+_HALF = ("#include <hip/hip_runtime.h>\n", "\n\n#if !defined(__HIP_DEVICE_COMPILE__)\n", "\n#endif\n")
+HALVES = re.compile(
+    rf"\n?{re.escape(_UNDO + _HALF[0])}(?P<hip>.*){re.escape(_HALF[1])}(?P<launchers>.*){re.escape(_HALF[2])}",
+    re.DOTALL,
+)
+"""What `hip_half` writes; export_back reads it."""
+
+
 def hip_half(hip: str, kernels: Iterable[Signature]) -> str:
     """The program's HIP source and a C launcher for each kernel; it has no torch headers.
 
     The launchers are host code, so the device pass (`__HIP_DEVICE_COMPILE__`) does not see them.
     """
-    undo = "// torch's build switches these operators off\n#undef __HIP_NO_HALF_OPERATORS__\n" \
-           "#undef __HIP_NO_HALF_CONVERSIONS__\n#undef __HIP_NO_HALF2_OPERATORS__\n"  # fmt: skip
     launchers = "\n".join(map(_hip_launcher, kernels))
-    return (
-        f"{undo}#include <hip/hip_runtime.h>\n{hip.strip(chr(10))}\n\n"
-        f"#if !defined(__HIP_DEVICE_COMPILE__)\n{launchers}\n#endif\n"
-    )
+    return f"{_UNDO}{_HALF[0]}{hip.strip(chr(10))}{_HALF[1]}{launchers}{_HALF[2]}"
 
 
 def _hip_launcher(kernel: Signature) -> str:
