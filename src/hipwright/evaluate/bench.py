@@ -1,0 +1,237 @@
+"""A benchmark's rows: one judged candidate of one task each, kept in an append-only file.
+
+A row's key hashes all that decides it: the task, the program, the targets, the settings and hipwright's version. So a
+killed benchmark goes on where it stopped, and a changed file is judged anew.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from hipwright.errors import HipwrightError, InfrastructureError
+from hipwright.records import Evaluation, Record, Timing
+
+ROWS = "rows.jsonl"
+GPU_TARGETS = ("rocm", "cuda")
+MACHINE_FAULTS = ("toolchain", "device", "provider", "service")
+
+
+class Speedup(Record, frozen=True, kw_only=True):
+    """Against one baseline: baseline / candidate with its 95 % interval; at_roofline: what the roofline would give."""
+
+    speedup: float
+    interval: tuple[float, float]
+    baseline_ms: float | None = None
+    at_roofline: float | None = None
+
+
+class BenchRow(Record, frozen=True, kw_only=True):
+    """One candidate of one task. status "missing": the task has no candidate.
+
+    correct: by the rule of the benchmark's mode; strict: the strict rule's status beside KernelBench's. targets: a word
+    each. timed_on: the target that `speedups` come from, "" where nothing was timed, then `not_timed` says why.
+    """
+
+    key: str
+    task: str
+    candidate: str
+    level: int | None = None
+    sample: int = 0
+    program: str = ""
+    lane: str = ""
+    status: str
+    fault: str | None = None
+    stage: str = ""
+    message: str = ""
+    compiled: bool = False
+    correct: bool = False
+    strict: str | None = None
+    coverage: float | None = None
+    own_time: float | None = None
+    targets: dict[str, str] = msgspec.field(default_factory=dict)
+    estimates_us: dict[str, float] = msgspec.field(default_factory=dict)
+    timed_on: str = ""
+    device: str = ""
+    median_ms: float | None = None
+    floor_ms: float | None = None
+    roofline_fraction: float | None = None
+    bound: str = ""
+    speedups: dict[str, Speedup] = msgspec.field(default_factory=dict)
+    not_timed: str = ""
+    evaluations: int = 0
+    attempts: int = 1
+    seconds: float = 0.0
+
+    @property
+    def judged(self) -> bool:
+        """False where the machine or the task itself failed: nothing was learnt about the candidate."""
+        return self.fault not in MACHINE_FAULTS and self.fault != "task"
+
+
+def row_of(evaluation: Evaluation, *, strict: Evaluation | None = None, **names: Any) -> BenchRow:
+    """The row of an evaluation. strict: the strict rule's, beside an evaluation by KernelBench's rule."""
+    timed = next((name for name in GPU_TARGETS if (r := evaluation.targets.get(name)) and r.timing), "")
+    timing = evaluation.targets[timed].timing if timed else None
+    results = evaluation.targets.values()
+    verdicts = [result.verdict for result in results if result.verdict is not None]
+    failed = next((verdict for verdict in verdicts if not verdict.passed), None)
+    return BenchRow(
+        status=evaluation.status,
+        fault=evaluation.fault,
+        stage=failed.stage if failed else "",
+        message=evaluation.message[:500],
+        compiled=compiled(evaluation),
+        correct=evaluation.passed,
+        strict=strict.status if strict is not None else None,
+        coverage=evaluation.coverage if evaluation.passed else None,
+        own_time=evaluation.own_time,
+        targets={name: _word(evaluation, name) for name in evaluation.targets},
+        estimates_us={name: r.estimate.microseconds for name, r in evaluation.targets.items() if r.estimate},
+        timed_on=timed,
+        not_timed="" if timed else _why_not_timed(evaluation),
+        seconds=evaluation.seconds,
+        **(_timed(timing) if timing else {}),
+        **names,
+    )
+
+
+def failed_row(error: Exception, **names: Any) -> BenchRow:
+    """The row of a candidate that an error ended: a task that does not load, a machine that failed."""
+    known = error if isinstance(error, HipwrightError) else InfrastructureError(f"{type(error).__name__}: {error}")
+    return BenchRow(
+        status=known.status, fault=known.fault, stage=known.stage, message=known.message[:500],
+        not_timed="nothing was evaluated", **names,
+    )  # fmt: skip
+
+
+def missing_row(**names: Any) -> BenchRow:
+    """The row of a task without a candidate: it counts in every denominator."""
+    return BenchRow(
+        status="missing", candidate="", message="no candidate for this task", not_timed="there is no candidate", **names
+    )
+
+
+def compiled(evaluation: Evaluation) -> bool:
+    """Every target that was built was built well, and there was one; a program that does not parse never is."""
+    builds = [result.build for result in evaluation.targets.values() if result.build is not None]
+    if evaluation.status in ("parse_error", "compile_error"):
+        return False
+    return evaluation.passed or (bool(builds) and all(build.ok for build in builds))
+
+
+def _timed(timing: Timing) -> dict[str, Any]:
+    speedups = {}
+    for name, versus in timing.versus.items():
+        base = median(versus.baseline_ms) if versus.baseline_ms else None
+        roof = base / timing.floor_ms if base and timing.floor_ms else None
+        speedups[name] = Speedup(speedup=versus.speedup, interval=versus.interval, baseline_ms=base, at_roofline=roof)
+    return {
+        "device": timing.device, "median_ms": timing.median_ms, "floor_ms": timing.floor_ms, "speedups": speedups,
+        "roofline_fraction": timing.roofline_fraction, "bound": timing.bound,
+    }  # fmt: skip
+
+
+def _word(evaluation: Evaluation, name: str) -> str:
+    result = evaluation.targets[name]
+    if result.verdict is not None:
+        return result.verdict.status
+    return "not built" if result.build is None else "compiles" if result.build.ok else "compile_error"
+
+
+def _why_not_timed(evaluation: Evaluation) -> str:
+    if not evaluation.passed:
+        return "it was rejected before timing"
+    reasons = [r.why_none["timing"] for r in evaluation.targets.values() if "timing" in r.why_none]
+    ran = [r.why_none["timing"] for name, r in evaluation.targets.items() if name == "cpu" and "timing" in r.why_none]
+    return next(iter(ran + reasons), "no target of this benchmark is timed")
+
+
+# ---------------------------------------------------------------- kept on disk
+
+
+class RowStore:
+    """The rows of a benchmark in `folder`; without one they are only remembered. One process writes at a time."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._path = folder / ROWS if folder is not None else None
+        self._rows: dict[str, BenchRow] = {}
+        if self._path is not None and self._path.exists():
+            self._read(self._path)
+
+    @property
+    def rows(self) -> dict[str, BenchRow]:
+        """By key; the latest of each."""
+        return dict(self._rows)
+
+    def done(self, key: str) -> BenchRow | None:
+        """A row that need not be made again; one that the machine failed is."""
+        row = self._rows.get(key)
+        return row if row is not None and row.fault not in MACHINE_FAULTS else None
+
+    def add(self, row: BenchRow) -> None:
+        """Durable when this returns."""
+        self._rows[row.key] = row
+        if self._path is None:
+            return
+        with self._path.open("ab") as stream:
+            stream.write(row.to_json().encode() + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def _read(self, path: Path) -> None:
+        """Every whole line. A torn last one, of a process that was killed, is cut off, or the next would be lost."""
+        data = path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        if whole < len(data):
+            with path.open("r+b") as stream:
+                stream.truncate(whole)
+        for line in data[:whole].splitlines():
+            try:
+                row = BenchRow.from_json(line)
+            except msgspec.DecodeError:  # a row of another version: judged anew
+                continue
+            self._rows[row.key] = row
+
+
+CSV_COLUMNS = (
+    "task", "level", "candidate", "sample", "status", "fault", "compiled", "correct", "strict", "coverage", "own_time",
+    "timed_on", "device", "median_ms", "floor_ms", "roofline_fraction", "evaluations", "attempts", "seconds", "message",
+)  # fmt: skip
+
+
+def to_csv(rows: Iterable[BenchRow]) -> str:
+    """The rows as CSV, with four columns a baseline."""
+    rows = list(rows)
+    baselines = sorted({name for row in rows for name in row.speedups})
+    heads = [*CSV_COLUMNS]
+    for name in baselines:
+        heads += [f"{name}_speedup", f"{name}_low", f"{name}_high", f"{name}_ms"]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(heads)
+    for row in rows:
+        plain = row.to_dict()
+        cells = [_cell(plain.get(column)) for column in CSV_COLUMNS]
+        for name in baselines:
+            one = row.speedups.get(name)
+            cells += [one.speedup, *one.interval, one.baseline_ms] if one else [""] * 4
+        writer.writerow(cells)
+    return out.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """No cell may be taken for a formula by a spreadsheet: names and messages are not ours."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return json.dumps(value)
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

@@ -1,0 +1,127 @@
+"""What a benchmark found, in figures with their denominators: compiled, correct, fast_p, means, coverage, the worst.
+
+Denominators: every (task, sample) that was judged, failures and missing candidates included. Rows that the machine or a
+broken task file ended were not judged and are counted apart. fast_p counts a row only when the lower bound of its
+interval exceeds p; in KernelBench's mode its own rule, the plain speedup, stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hipwright.evaluate.bench import BenchRow
+from hipwright.measure.fastp import FAILED, LEVELS, Mean, Result, Share, capped, fast_p, geometric_mean, over_tasks
+
+BASELINES = ("eager", "compile")
+WORST = 10
+
+
+def figures(rows: Sequence[BenchRow], *, kernelbench: bool = False) -> dict[str, Any]:
+    """All figures as plain JSON types; what was not measured is null, with the reason in `why_none`."""
+    judged = [row for row in rows if row.judged]
+    timed = [row for row in judged if row.timed_on]
+    coverages = [row.coverage for row in judged if row.correct and row.coverage is not None]
+    found: dict[str, Any] = {
+        "tasks": len({row.task for row in rows}),
+        "rows": len(rows),
+        "judged": len(judged),
+        "not_judged": dict(Counter(row.fault or "" for row in rows if not row.judged)),
+        "denominator": "judged rows: every task and sample, failures and missing candidates included",
+        "compiled": _share(share_of(row.compiled for row in judged)),
+        "correct": _share(share_of(row.correct for row in judged)),
+        "statuses": dict(Counter(row.status for row in rows).most_common()),
+        "coverage": {"mean": float(np.mean(coverages)) if coverages else None, "rows": len(coverages)},
+        "timed": len(timed),
+        "fast_p": None,
+        "geometric_mean": None,
+        "roofline_fraction": _roofline(timed),
+        "worst": [row.key for row in worst(rows)],
+        "why_none": {},
+    }
+    if kernelbench:
+        found["strict_correct"] = _share(share_of(row.strict == "pass" for row in judged))
+    if not timed:
+        why = why_not_timed(rows)
+        return found | {"why_none": {"fast_p": why, "geometric_mean": why, "roofline_fraction": why}}
+    names = [name for name in BASELINES if any(name in row.speedups for row in timed)]
+    names += sorted({name for row in timed for name in row.speedups} - set(BASELINES))
+    found["fast_p"] = {name: _fast(judged, name) for name in names}
+    found["geometric_mean"] = {name: _means(judged, name) for name in names}
+    if kernelbench:
+        found["fast_p_point"] = {name: _fast_point(judged, name) for name in names}
+    return found
+
+
+def results(rows: Iterable[BenchRow], baseline: str) -> list[Result]:
+    """The rows as measure.fastp takes them: an incorrect or untimed one has no speedup."""
+    found = []
+    for row in rows:
+        one = row.speedups.get(baseline) if row.correct else None
+        found.append(Result(one.speedup, one.interval, one.at_roofline) if one else Result())
+    return found
+
+
+def share_of(flags: Iterable[bool]) -> Share:
+    """How many are true, with a 95 % interval over the rows."""
+    values = np.array([float(flag) for flag in flags])
+    low, high = over_tasks(values, lambda sampled: sampled.mean(axis=1)) if values.size else (0.0, 0.0)
+    return Share(int(values.sum()), values.size, (low, high))
+
+
+def worst(rows: Sequence[BenchRow], count: int = WORST) -> list[BenchRow]:
+    """What to look at first: judged failures, then the slowest against eager, or where nothing was timed the programs
+    with the smallest coverage."""
+    failures = [row for row in rows if row.judged and not row.correct]
+    right = [row for row in rows if row.judged and row.correct]
+    return (failures + sorted(right, key=_slowness))[:count]
+
+
+def why_not_timed(rows: Sequence[BenchRow]) -> str:
+    """The commonest reason among the rows that passed, or among all."""
+    reasons = [row.not_timed for row in rows if row.correct] or [row.not_timed for row in rows]
+    return Counter(reasons).most_common(1)[0][0] if reasons else "there are no tasks"
+
+
+def _slowness(row: BenchRow) -> tuple[int, float]:
+    if "eager" in row.speedups:
+        one = row.speedups["eager"]
+        return 0, capped(Result(one.speedup, one.interval, one.at_roofline)) or 0.0
+    return 1, row.coverage if row.coverage is not None else 1.0
+
+
+def _fast(rows: Sequence[BenchRow], baseline: str) -> dict[str, Any]:
+    found = results(rows, baseline)
+    return {f"{p:g}": _share(fast_p(found, p)) for p in LEVELS}
+
+
+def _fast_point(rows: Sequence[BenchRow], baseline: str) -> dict[str, Any]:
+    found = results(rows, baseline)
+    return {f"{p:g}": _share(share_of((one.speedup or 0.0) > p for one in found)) for p in LEVELS}
+
+
+def _means(rows: Sequence[BenchRow], baseline: str) -> dict[str, Any]:
+    found = results(rows, baseline)
+    return {
+        "of_correct": _mean(geometric_mean(found)),
+        "of_all": _mean(geometric_mean(found, failed=FAILED)),
+        "failures_count_as": FAILED,
+    }
+
+
+def _roofline(rows: Sequence[BenchRow]) -> dict[str, Any] | None:
+    known = [row.roofline_fraction for row in rows if row.correct and row.roofline_fraction is not None]
+    return {"median": float(np.median(known)), "rows": len(known)} if known else None
+
+
+def _share(share: Share) -> dict[str, Any]:
+    return {"count": share.count, "total": share.total, "share": share.share, "interval": list(share.interval)}
+
+
+def _mean(mean: Mean | None) -> dict[str, Any] | None:
+    if mean is None:
+        return None
+    return {"value": mean.value, "interval": list(mean.interval), "rows": mean.tasks, "capped": mean.capped}

@@ -1,0 +1,123 @@
+"""A folder of tasks in the KernelBench form, and the candidates that belong to them.
+
+Tasks: DIR/*.py and DIR/levelN/*.py, in order of name (numbers by value). Names that begin with "_" or "." are no tasks.
+Candidates: <task stem>.py, beside each other or in the same levelN folders, or KernelBench's sample names
+level_1_problem_3_sample_0_kernel.py, where 3 is the number that begins the task's name (3_Some_name.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hipwright.errors import BadInput
+
+_LEVEL = re.compile(r"level_?(\d+)", re.IGNORECASE)
+_NUMBER = re.compile(r"(\d+)_")
+_SAMPLE = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel")
+
+
+@dataclass(frozen=True)
+class TaskFile:
+    """One task. name: its path below the suite without ".py"; level, number: from KernelBench's names, if it has one."""
+
+    name: str
+    path: Path
+    level: int | None
+    number: int | None
+
+
+@dataclass(frozen=True)
+class CandidateFile:
+    """One candidate of a task. sample: which of several."""
+
+    task: str
+    path: Path
+    sample: int = 0
+
+
+@dataclass
+class Matched:
+    """candidates: by task, in order of sample. strangers: files that belong to no task."""
+
+    candidates: dict[str, list[CandidateFile]] = field(default_factory=dict)
+    strangers: list[Path] = field(default_factory=list)
+
+
+def find_tasks(folder: Path, level: int | None = None) -> list[TaskFile]:
+    """The tasks of a folder; level: only those of folder/levelN. BadInput where there are none."""
+    if not folder.is_dir():
+        raise BadInput(f"no such folder of tasks: {folder}")
+    levels = {number: path for path in folder.iterdir() if path.is_dir() and (number := _level(path.name)) is not None}
+    if level is not None and level not in levels:
+        known = ", ".join(f"level{n}" for n in sorted(levels)) or "no levelN folders"
+        raise BadInput(f"{folder} has no level {level}", hint=f"it has {known}")
+    chosen = {level: levels[level]} if level is not None else levels
+    found = [] if level is not None else [_task(folder, path, _level(folder.name)) for path in _files(folder)]
+    for number in sorted(chosen):
+        found += [_task(folder, path, number) for path in _files(chosen[number])]
+    if not found:
+        raise BadInput(
+            f"no tasks in {folder}", hint="tasks are files *.py, in the folder itself or in level1, level2, ..."
+        )
+    return found
+
+
+def match_candidates(folder: Path, tasks: Sequence[TaskFile]) -> Matched:
+    """The files of a folder that are candidates of `tasks`. BadInput where the folder is missing or none belongs."""
+    if not folder.is_dir():
+        raise BadInput(f"no such folder of candidates: {folder}")
+    levels = [path for path in folder.iterdir() if path.is_dir() and _level(path.name) is not None]
+    files: list[tuple[Path, int | None]] = [(path, None) for path in _files(folder)]
+    files += [
+        (path, _level(sub.name)) for sub in sorted(levels, key=lambda p: _natural(p.name)) for path in _files(sub)
+    ]
+    matched = Matched()
+    for path, level in files:
+        candidate = _match(path, level, tasks)
+        if candidate is None:
+            matched.strangers.append(path)
+        else:
+            matched.candidates.setdefault(candidate.task, []).append(candidate)
+    for found in matched.candidates.values():
+        found.sort(key=lambda candidate: (candidate.sample, _natural(candidate.path.name)))
+    if not matched.candidates:
+        raise BadInput(
+            f"no file of {folder} belongs to a task",
+            hint="name candidates like their task, or level_1_problem_3_sample_0_kernel.py",
+        )
+    return matched
+
+
+def _match(path: Path, level: int | None, tasks: Sequence[TaskFile]) -> CandidateFile | None:
+    if sample := _SAMPLE.fullmatch(path.stem):
+        of_level, number, index = map(int, sample.groups())
+        mine = [task for task in tasks if task.number == number and task.level in (None, of_level)]
+        return CandidateFile(mine[0].name, path, index) if mine else None
+    mine = [task for task in tasks if task.path.stem == path.stem and (level is None or task.level in (None, level))]
+    if len(mine) > 1:
+        raise BadInput(f"{path} could belong to {mine[0].name} or {mine[1].name}", hint="put it in a folder levelN")
+    return CandidateFile(mine[0].name, path) if mine else None
+
+
+def _task(root: Path, path: Path, level: int | None) -> TaskFile:
+    number = _NUMBER.match(path.stem)
+    name = path.relative_to(root).with_suffix("").as_posix()
+    return TaskFile(name, path, level, int(number[1]) if number else None)
+
+
+def _files(folder: Path) -> list[Path]:
+    found = [path for path in folder.glob("*.py") if path.is_file() and not path.name.startswith(("_", "."))]
+    return sorted(found, key=lambda path: _natural(path.stem))
+
+
+def _level(name: str) -> int | None:
+    found = _LEVEL.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """A sort key by which 2_x comes before 10_x."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text) if part]
