@@ -32,9 +32,13 @@ def pattern(poison: int) -> int:
 
     From 0x80 on it is a NaN as float64, float32, float16 and bfloat16; below, a huge finite number (1e38 and more as
     float32 and bfloat16, 1e304 as float64) except as float16, where it is a NaN too. As an integer it is out of any
-    index range.
+    index range. `NOISE` changes what tensors hold, not this word (red zones, LDS).
     """
-    return 0x7FF0 | (poison & 0x0F) if poison & 0x80 else 0x7F00 | poison
+    return 0x7FF0 | (poison & 0x0F) if poison & 0x80 else 0x7F00 | (poison & 0xFF)
+
+
+NOISE = 0x100
+"""Added to a poison byte: fresh tensors hold numbers that could be results, drawn from the byte as a seed."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,8 @@ class Guarded:
         flat = self.allocate(prod(shape) * dtype.itemsize, poison)
         if dtype == torch.bool:
             flat[: prod(shape)].fill_(poison & 1)
-        return as_dtype(flat, dtype, shape, contiguous(shape), 0)
+        made = as_dtype(flat, dtype, shape, contiguous(shape), 0)
+        return plausible(made, poison) if poison & NOISE else made
 
     def copy(self, tensor: torch.Tensor, poison: int) -> torch.Tensor:
         """A copy of the tensor's whole storage with the same strides and offset."""
@@ -125,6 +130,14 @@ def as_dtype(
     """A strided view of a uint8 buffer as another dtype."""
     typed = torch.empty(0, dtype=dtype)
     return typed.set_(flat.untyped_storage(), offset, shape, stride)
+
+
+def plausible(tensor: torch.Tensor, seed: int) -> torch.Tensor:
+    """Fill a tensor with numbers that nobody can tell from results: (-1, 1), or small integers."""
+    generator = torch.Generator(device=tensor.device).manual_seed(seed)
+    if tensor.is_floating_point():
+        return tensor.uniform_(-1.0, 1.0, generator=generator)
+    return tensor.random_(0, 2 if tensor.dtype == torch.bool else 100, generator=generator)
 
 
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:

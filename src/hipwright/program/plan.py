@@ -44,6 +44,11 @@ class Plan:
         self._has_prepare = "prepare" in functions
         self._has_backward = "backward" in functions
 
+    @property
+    def prepared(self) -> dict[str, Any]:
+        """What `prepare` returned last, by name."""
+        return self._prepared
+
     def prepare(self) -> bool:
         """Pack weights when a parameter changed since the last time (by version or address); True if it ran."""
         if not self._has_prepare:

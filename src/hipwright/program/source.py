@@ -32,16 +32,16 @@ def check_source(source: str, first_line: int) -> None:
     bare = _COMMENTS.sub(_spaces, source)
     if found := _PROBES.search(bare):
         raise ProgramError(
-            f"HIP asks for {found.group()}, which tells who compiles or verifies it: a kernel does the same everywhere; "
-            "tell targets apart by __AMDGCN__, __gfx942__ and the like, or by warpSize",
+            f"HIP asks for {found.group()}, which tells who compiles or verifies it; a kernel does the same "
+            "everywhere: tell targets apart by __AMDGCN__, __gfx942__ and the like, or by warpSize",
             _line(bare, found.start(), first_line),
         )
     code = blank(source)
     for match in _VARIABLE.finditer(code):
         if not _CONSTANT.search(match.group(1)):
             raise ProgramError(
-                f"HIP keeps the variable {match.group(2)} between calls: a program has no state; make the memory in the "
-                "plan (torch.zeros) and pass it, or declare it const",
+                f"HIP keeps the variable {match.group(2)} between calls; a program has no state: make the memory in "
+                "the plan (torch.zeros) and pass it, or declare it const",
                 _line(code, match.start(2), first_line),
             )
 

@@ -1,7 +1,7 @@
-"""Module variables that kernels write: state between calls, which a program may not have (read from the optimised IR).
+"""Module variables that kernels write: state between calls, which a program may not have (read from optimised IR).
 
-Followed are the addresses of a function's own variables through pointer arithmetic, selections and phis; an address that
-is stored or handed to a call counts as written. LDS is not a module variable in this sense.
+Followed are the addresses of variables through pointer arithmetic, selections and phis; an address that is
+stored or handed to a call counts as written. LDS is not a module variable in this sense.
 """
 
 from __future__ import annotations

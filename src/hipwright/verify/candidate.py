@@ -23,7 +23,9 @@ WORKER = "hipwright.verify.worker:CpuWorker"
 """The service that candidate sessions run; a zygote for candidates preloads its module."""
 
 POISON_A, POISON_B = 0xA5, 0x5A  # a NaN, and a huge number but for float16, where it is a NaN too
-POISON_WORDS = {POISON_A: 0x7FF5, POISON_B: 0x7F5A}  # what memory then holds (device.memory.pattern, which needs torch)
+POISON_C = 0x1A5  # numbers that could be results (device.memory.NOISE): who looks for poison finds none
+# the word that memory then repeats (device.memory.pattern, which needs torch)
+POISON_WORDS = {POISON_A: 0x7FF5, POISON_B: 0x7F5A, POISON_C: 0x7FF5}
 LAUNCH_LIMIT_S = 2.0  # processor seconds of one launch at verified shapes
 CALL_MARGIN_S = 20.0  # a call's wall limit beyond its launches: the machine may be busy
 

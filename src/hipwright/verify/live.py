@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
+from hipwright.digest import digest
 from hipwright.errors import CandidateError
 from hipwright.program import Parsed
 from hipwright.program.lower import lower
@@ -115,6 +116,8 @@ class Live:
                     raise too_much_memory() from error
                 raise
         self.subject.settle()
+        if isinstance(self.subject, ProgramSubject):
+            self.subject.check_prepared()
         info = {
             "stats": self.subject.stats()[before:],
             "aliases": self._aliases(outputs, given),
@@ -191,6 +194,7 @@ class ProgramSubject:
         state = {**table, "params": self.params, "buffers": self.buffers}
         self.plan = lower(parsed, knobs, state, self.recorder or launcher, device=device)
         self.forward = self.plan.forward
+        self._packed: tuple[int, list[int]] = (-1, [])  # runs of prepare, and what the packed tensors held after a call
 
     def guard(self, tensor: Tensor) -> Tensor:
         """A copy that the launcher watches, where it watches at all."""
@@ -201,6 +205,19 @@ class ProgramSubject:
         for name in ("sync", "check_zones"):
             if hasattr(self.inner, name):
                 getattr(self.inner, name)()
+
+    def check_prepared(self) -> None:
+        """Raise CandidateError when a call changed what prepare packed: that would be state between calls."""
+        held = [digest(tensor, 1) for tensor in tensors_of(self.plan.prepared)]
+        runs, before = self._packed
+        self._packed = self.plan.prepare_runs, held
+        if runs == self.plan.prepare_runs and held != before:
+            name = next(n for n, (a, b) in enumerate(zip(before, held, strict=True)) if a != b)
+            raise CandidateError(
+                f"tensor {name} of what prepare returns was written by a call: that would be state between "
+                "calls; make memory for kernels to write in forward",
+                status="input_mutated",
+            )
 
     def stats(self) -> list[dict[str, Any]]:
         """The recorder's; nothing without one."""

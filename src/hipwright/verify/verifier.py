@@ -1,7 +1,7 @@
 """The verdict on one program on the `cpu` target: stages, cheap first; the first failure decides.
 
 1. checked build, smallest claimed workload: bounds, races, barriers, and the values
-2. three launch orders and two poisons: equal bits, or within tolerance where float atomics leave the order open
+2. three launch orders and three poisons: equal bits, or within tolerance where float atomics leave the order open
 3. every input family, unseen shapes, and the task's own shapes where the cpu can carry them
 4. a second call with new inputs and parameters at the old addresses; the first call's outputs must stay
 5. kernels replaced by no-ops: if the outputs are still right, the program's kernels do none of the work
@@ -21,7 +21,7 @@ from hipwright.program import Parsed
 from hipwright.records import Build, Program, Verdict
 from hipwright.sandbox import Limits, Zygote
 from hipwright.toolchain.cache import BuildCache
-from hipwright.verify.candidate import POISON_A, POISON_B, Answer, Candidate, Rejected, judge, judge_again
+from hipwright.verify.candidate import POISON_A, POISON_B, POISON_C, Answer, Candidate, Rejected, judge, judge_again
 from hipwright.verify.ledger import Ledger, elements, first_difference, unstable
 from hipwright.verify.oracle import MUTATED, Oracle
 from hipwright.verify.reply import believable
@@ -34,7 +34,7 @@ FULL_SECONDS = 1.5  # predicted kernel seconds over which the task's own shapes 
 COSTS = {"read_bytes": 1e-9, "write_bytes": 1e-9, "lds_bytes_moved": 1e-9, "barriers": 1e-5, "wave_ops": 5e-6,
          "atomics": 5e-8}  # fmt: skip
 THREAD_SECONDS = 2e-8
-ORDERS = (("forward", 0, POISON_A), ("reverse", 0, POISON_B), ("shuffle", 1, POISON_A))
+ORDERS = (("forward", 0, POISON_A), ("reverse", 0, POISON_B), ("shuffle", 1, POISON_C))
 
 Builds = Mapping[tuple[int, bool], Build]
 
@@ -129,7 +129,7 @@ class _Verification(Ledger):
             answer = self._claimed(session)
             self.judge(self.main_case("given"), answer)
             case = self.main_case("normal")
-            self.judge(case, session.run(case, order="reverse", poison=POISON_B), poison=POISON_B)
+            self.judge(case, session.run(case, order="reverse", poison=POISON_C), poison=POISON_C)
             for case in self.quick_cases():
                 self.attempt(session, case)
             if not self.oracle.kernelbench:
@@ -178,7 +178,7 @@ class _Verification(Ledger):
             self.own_shapes(wave)
 
     def orders(self, session: Candidate) -> None:
-        """Three orders, two poisons."""
+        """Three orders, three poisons: the third cannot be told from results."""
         case = self.main_case("normal")
         answers = []
         for order, seed, poison in ORDERS:
