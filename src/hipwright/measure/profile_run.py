@@ -1,0 +1,89 @@
+"""The process under the profiler: runs one program's `forward` on a GPU, warm, then once more to be looked at.
+
+`python -m hipwright.measure.profile_run FOLDER`, where FOLDER holds what `profiler.write_job` wrote: the program's text
+(parsed, never executed), its code object, inputs and state. It runs no host code but ours. The last line of its stdout
+is `MARK` and one JSON object: the launches of the program's own kernels in one call. Imports torch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hipwright.device.gpu import GpuDriver, GpuLauncher
+from hipwright.device.open import open_driver
+from hipwright.device.rocm import check_signatures
+from hipwright.errors import HipwrightError
+from hipwright.measure.profiler import CODE, DATA, JOB, MARK, WARM_CALLS, Job
+from hipwright.program import parse
+from hipwright.program.lower import lower
+from hipwright.program.table import to_device
+from hipwright.sandbox import protocol
+from hipwright.tensors import Tree, read_bundle
+
+
+def run(folder: Path, driver: GpuDriver, device: str) -> list[dict[str, Any]]:
+    """One profiled call; the launches it made. Raises CandidateError for what the program does wrong."""
+    job, code = Job.from_json((folder / JOB).read_bytes()), (folder / CODE).read_bytes()
+    parsed = parse(job.text)
+    if job.target == "rocm":
+        check_signatures(code, parsed.signatures)
+    launcher = GpuLauncher(driver, code, parsed.signatures, device=device, poison=None, zones=False)
+    data = _read(folder / DATA)
+    plan = lower(parsed, job.knobs, data["state"], launcher, device=device)
+    inputs = to_device(data["inputs"], device)
+    with torch.no_grad():
+        for _ in range(WARM_CALLS):
+            plan.forward(*inputs)
+        launcher.sync()
+        before = len(launcher.stats())
+        with _watched(device):
+            plan.forward(*inputs)
+            launcher.sync()
+    return launcher.stats()[before:]
+
+
+@contextmanager
+def _watched(device: str) -> Iterator[None]:
+    """What ncu is told to look at (rocprofv3 looks at every launch)."""
+    if device == "cpu" or torch.version.hip:
+        yield
+        return
+    torch.cuda.profiler.start()
+    try:
+        yield
+    finally:
+        torch.cuda.profiler.stop()
+
+
+def _read(path: Path) -> Tree:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        return read_bundle(handle)
+    finally:
+        os.close(handle)
+
+
+def main(folder: str) -> int:
+    """Run the job on the first visible GPU. Errors become a JSON object too, and exit code 1."""
+    try:
+        target = Job.from_json((Path(folder) / JOB).read_bytes()).target
+        torch.cuda.init()
+        told: dict[str, Any] = {"launches": run(Path(folder), open_driver(target), "cuda:0")}
+    except HipwrightError as error:
+        told = {"error": {**error.verdict().to_dict(), "evidence": protocol.plain(error.evidence)}}
+    except Exception as error:
+        told = {"error": {"status": "unscorable", "fault": "service", "message": f"{type(error).__name__}: {error}"}}
+    print(f"\n{MARK}{json.dumps(told)}", flush=True)
+    return 1 if "error" in told else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

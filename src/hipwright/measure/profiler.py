@@ -1,0 +1,178 @@
+"""Run a program under the vendor's profiler and say what holds each kernel back (docs/profile.md). No torch here.
+
+What is profiled runs no host code but ours: the plan is parsed, never executed, and its kernels come as a code object.
+It runs in a sandbox where the driver lets a contained process read the counters; where it does not, it runs outside,
+and the report says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from hipwright.errors import CandidateError, DeviceError, InfrastructureError, ToolchainError
+from hipwright.measure import profile_amd, profile_nvidia
+from hipwright.measure.profile import Profile, diagnose
+from hipwright.measure.profile_exec import Done, Place
+from hipwright.records import Build, Record
+from hipwright.sandbox import GpuAccess
+from hipwright.tensors import Tree, write_bundle
+from hipwright.toolchain import rocm_paths
+
+JOB, CODE, DATA = "job.json", "kernels.bin", "data.bundle"
+MARK = "hipwright-profile:"
+WARM_CALLS = 3
+NCU_PLACES = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu", "/usr/local/NVIDIA-Nsight-Compute*/ncu")
+
+
+class Job(Record, frozen=True, kw_only=True):
+    """What the process under the profiler reads beside its data."""
+
+    target: Literal["cuda", "rocm"]
+    text: str
+    knobs: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class Report(Record, frozen=True, kw_only=True):
+    """One profiled call: its launches in order. contained: whether the profiler ran in the sandbox."""
+
+    target: Literal["cuda", "rocm"]
+    profiles: tuple[Profile, ...]
+    tool: str
+    contained: bool
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A program, built for `arch` ("sm_90", "gfx942"), with the inputs and state table (HostTensors) of a workload."""
+
+    job: Job
+    arch: str
+    build: Build
+    code: bytes
+    inputs: Tree
+    state: Tree
+
+
+def profile_program(
+    subject: Subject, *, index: int = 0, unsafe: bool = False, bandwidth: float | None = None, limit_s: float = 300.0
+) -> Report:
+    """Profile every launch of one call of the program on GPU `index`, with what holds each back.
+
+    bandwidth: measured bytes/s of device memory, where it is known. Raises ToolchainError without ncu or rocprofv3,
+    DeviceError where the counters may not be read, CandidateError for what the program does wrong, SandboxMissing
+    without a sandbox (unless unsafe).
+    """
+    tool = find_tool(subject.job.target)
+    with tempfile.TemporaryDirectory(prefix="hipwright-profile-") as name:
+        folder = Path(name)
+        write_job(folder, subject)
+        place = Place(folder, tool, GpuAccess(subject.job.target, index), contained=not unsafe, limit_s=limit_s)
+        try:
+            profiles, notes = _measure(subject, place)
+        except DeviceError as error:
+            if not place.contained:
+                raise
+            place = place.outside()
+            profiles, notes = _measure(subject, place)
+            notes.append(f"profiled outside the sandbox, where the counters may be read ({error.message})")
+    own = {kernel.name for kernel in subject.build.kernels}
+    finished = tuple(_finish(profile, subject.build, own, bandwidth) for profile in profiles)
+    return Report(
+        target=subject.job.target, profiles=finished, tool=str(tool), contained=place.contained, notes=tuple(notes)
+    )
+
+
+def find_tool(target: str) -> Path:
+    """Where ncu or rocprofv3 is. Raises ToolchainError with what to install."""
+    if target == "rocm":
+        found = [root / "bin/rocprofv3" for root in rocm_paths.roots()] + [Path(shutil.which("rocprofv3") or "/-")]
+        hint = "install rocprofiler-sdk (part of ROCm 6.2 and later)"
+    else:
+        patterns = [sorted(Path("/").glob(place.lstrip("/")), reverse=True) for place in NCU_PLACES]
+        found = [Path(shutil.which("ncu") or "/-"), *(path for group in patterns for path in group)]
+        hint = "install Nsight Compute (part of the CUDA toolkit), or put ncu on PATH"
+    for path in found:
+        if os.access(path, os.X_OK) and path.is_file():
+            return path
+    name = "rocprofv3" if target == "rocm" else "ncu"
+    raise ToolchainError(f"no {name} on this machine", hint=hint)
+
+
+def write_job(folder: Path, subject: Subject) -> None:
+    """What `profile_run` reads."""
+    (folder / JOB).write_text(subject.job.to_json())
+    (folder / CODE).write_bytes(subject.code)
+    handle = os.open(folder / DATA, os.O_CREAT | os.O_RDWR, 0o644)
+    try:
+        write_bundle(handle, {"inputs": subject.inputs, "state": subject.state})
+    finally:
+        os.close(handle)
+
+
+def runner(folder: Path) -> list[str]:
+    """The command line of the process under the profiler."""
+    return [os.path.realpath(sys.executable), "-B", "-m", "hipwright.measure.profile_run", str(folder)]
+
+
+# ---------------------------------------------------------------- one vendor each
+
+
+def _measure(subject: Subject, place: Place) -> tuple[list[Profile], list[str]]:
+    if subject.job.target == "cuda":
+        done = place.run(profile_nvidia.command(runner(place.inside), ncu=str(place.tool)))
+        _launches(done)
+        return profile_nvidia.parse(done.stdout + done.stderr), []
+    return _measure_amd(subject, place)
+
+
+def _measure_amd(subject: Subject, place: Place) -> tuple[list[Profile], list[str]]:
+    """One run for each group of counters that fit the hardware together."""
+    arch = subject.arch.partition(":")[0]
+    notes: list[str] = []
+    passes: list[profile_amd.Pass] = []
+    launches: list[dict[str, Any]] = []
+    for group in profile_amd.groups(arch):
+        done = place.run(profile_amd.command(runner(place.inside), group, str(place.inside), tool=str(place.tool)))
+        launches = _launches(done)
+        found = profile_amd.read_pass(place.output("counter_collection.csv"), place.output("kernel_trace.csv"))
+        missing = set(group) - found.counters
+        if missing:
+            notes.append(f"not counted by this GPU or this rocprofv3: {', '.join(sorted(missing))}")
+        passes.append(found)
+    return profile_amd.profiles(passes, launches, arch), notes
+
+
+def _launches(done: Done) -> list[dict[str, Any]]:
+    """The program's own launches, by the runner's last line. Raises the error that it tells."""
+    line = next((text for text in reversed(done.stdout.splitlines()) if MARK in text), "")
+    if not line:
+        said = (done.stderr.strip() or done.stdout.strip())[-600:]
+        if profile_nvidia.NO_PERMISSION.search(done.stdout + done.stderr):
+            profile_nvidia.parse(done.stdout + done.stderr)
+        raise InfrastructureError(f"the profiled process ended with {done.returncode} before its work: {said}")
+    told: dict[str, Any] = json.loads(line.partition(MARK)[2])
+    if "error" in told:
+        error = told["error"]
+        kind = CandidateError if error.get("fault") == "candidate" else DeviceError
+        raise kind(str(error["message"]), status=error["status"], stage="measure")
+    launches: list[dict[str, Any]] = told["launches"]
+    return launches
+
+
+def _finish(profile: Profile, build: Build, own: set[str], bandwidth: float | None) -> Profile:
+    """Add what the build knows, and the bottleneck."""
+    known = next((kernel for kernel in build.kernels if kernel.name == profile.kernel), None)
+    if known is not None and profile.scratch_bytes is None:
+        profile = msgspec.structs.replace(profile, scratch_bytes=float(known.scratch_bytes))
+    profile = msgspec.structs.replace(profile, own=profile.kernel in own)
+    return msgspec.structs.replace(profile, bottleneck=diagnose(profile, bandwidth=bandwidth))
