@@ -14,7 +14,9 @@ from hipwright.events import Listener
 
 if TYPE_CHECKING:
     from hipwright.evaluate import Evaluator
+    from hipwright.sandbox import Zygote
     from hipwright.task import TaskHandle
+    from hipwright.toolchain.cache import BuildCache
 
 
 @dataclass
@@ -25,25 +27,52 @@ class Workbench:
     evaluator: Evaluator
 
 
+@dataclass
+class Machine:
+    """The contained processes that judge programs, warm for any number of tasks, one after the other."""
+
+    host: Zygote
+    candidates: Zygote
+    cache: BuildCache
+    targets: tuple[str, ...]
+    unsafe: bool
+
+    @contextmanager
+    def open(
+        self,
+        task: Path,
+        *,
+        seed: int | None,
+        listener: Listener,
+    ) -> Iterator[Workbench]:
+        """Open a task. seed: draws the verification inputs; None draws a secret one. BadInput and TaskError for the
+        task file, SandboxMissing and ToolchainError for this machine."""
+        from hipwright.evaluate import Evaluator
+        from hipwright.task import open_task
+        from hipwright.verify import Oracle
+
+        path = existing_file(task, "task")
+        listener("stage", {"text": f"opening the task {path.name} in its sandbox"})
+        with open_task(path, self.host) as handle:
+            oracle = Oracle(handle, seed=seed, listener=listener)
+            evaluator = Evaluator(handle, oracle, self.candidates, self.cache, self.targets, unsafe=self.unsafe)
+            yield Workbench(handle, evaluator)
+
+    def close(self) -> None:
+        """End every process; what runs in them raises. From any thread."""
+        self.host.close()
+        self.candidates.close()
+
+
 @contextmanager
-def workbench(
-    task: Path, targets: tuple[str, ...], *, seed: int | None, unsafe: bool, listener: Listener
-) -> Iterator[Workbench]:
-    """Open a task for evaluation; every process that this starts ends with the block.
-
-    seed: draws the verification inputs; None draws a secret one. Raises BadInput and TaskError for the task file,
-    SandboxMissing and ToolchainError for this machine.
-    """
-    from hipwright.evaluate import Evaluator
+def machine(targets: tuple[str, ...], *, unsafe: bool) -> Iterator[Machine]:
+    """A Machine; every process that it starts ends with the block."""
     from hipwright.sandbox import Zygote
-    from hipwright.task import open_task
     from hipwright.toolchain.cache import BuildCache
-    from hipwright.verify import WORKER, Oracle
+    from hipwright.verify import WORKER
 
-    path = existing_file(task, "task")
     cache_folder = config.cache_dir()
     cache_folder.mkdir(parents=True, exist_ok=True)
-    listener("stage", {"text": f"opening the task {path.name} in its sandbox"})
     with (
         Zygote(("torch", "hipwright.task.warm"), unsafe=unsafe, name="task host") as host,
         Zygote(
@@ -52,10 +81,17 @@ def workbench(
         ) as candidates,
     ):  # fmt: skip
         candidates.start()  # imports torch while the task opens
-        with open_task(path, host) as handle:
-            oracle = Oracle(handle, seed=seed, listener=listener)
-            cache = BuildCache(cache_folder)
-            yield Workbench(handle, Evaluator(handle, oracle, candidates, cache, targets, unsafe=unsafe))
+        yield Machine(host, candidates, BuildCache(cache_folder), targets, unsafe)
+
+
+@contextmanager
+def workbench(
+    task: Path, targets: tuple[str, ...], *, seed: int | None, unsafe: bool, listener: Listener
+) -> Iterator[Workbench]:
+    """One task on a machine of its own; see `Machine.open`."""
+    existing_file(task, "task")
+    with machine(targets, unsafe=unsafe) as made, made.open(task, seed=seed, listener=listener) as bench:
+        yield bench
 
 
 def existing_file(path: Path, what: str) -> Path:

@@ -21,7 +21,7 @@ _SAMPLE = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel")
 
 @dataclass(frozen=True)
 class TaskFile:
-    """One task. name: its path below the suite without ".py"; level, number: from KernelBench's names, if it has one."""
+    """One task. name: its path below the suite without ".py"; level, number: from KernelBench's names, if any."""
 
     name: str
     path: Path
