@@ -6,29 +6,269 @@ baselines, in a process of their own, and lends an evaluator its three verbs. A 
 
 from __future__ import annotations
 
+import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from msgspec import structs
+
+from hipwright.device.side import Side
 from hipwright.errors import InfrastructureError
+from hipwright.evaluate.baselines import Baselines, open_baselines
 from hipwright.evaluate.gate import Gate as Door
+from hipwright.measure import bench
+from hipwright.measure.bench import BenchResult
+from hipwright.measure.ceilings import Ceilings, ceilings_of
+from hipwright.measure.roofline import Floor, count_work, floor_of, rotation
 from hipwright.program import Parsed
-from hipwright.records import Build, Program, Verdict, content_key
+from hipwright.records import Build, Program, TensorSpec, Verdict, content_key
+from hipwright.sandbox import GpuAccess, Zygote
 from hipwright.task import Outline, TaskHandle
+from hipwright.tensors import Tree, leaves
 from hipwright.toolchain.cache import BuildCache
-
-if TYPE_CHECKING:
-    from hipwright.measure.bench import BenchResult
-    from hipwright.sandbox import Zygote
-    from hipwright.toolchain.pool import CompilePool
-    from hipwright.verify import Oracle
+from hipwright.toolchain.pool import CompilePool
+from hipwright.verify import Oracle
+from hipwright.verify.candidate import Rejected
+from hipwright.verify.gpu import judge_on_device, verify_gpu
+from hipwright.verify.gpu_client import GPU_WORKER, GpuCandidates, GpuSide, Loaded
+from hipwright.verify.reference import DeviceReference, open_reference
 
 Kind = Literal["cuda", "rocm"]
 Gate = Literal["full", "fast"]
+DEVICE = "cuda:0"
+"""Torch's name of the only GPU that a contained process sees, on ROCm too."""
+SCORE_SLOTS = 4
+SHARE = 4  # of the device's memory: inputs in rotation may take a quarter in each of the processes
+
+
+@dataclass
+class Gpu:
+    """What all tasks on one GPU share. architecture: as the compiler names it ("sm_90", "gfx942")."""
+
+    kind: Kind
+    index: int
+    architecture: str
+    cache: BuildCache
+    pool: CompilePool
+    hosts: Zygote
+    worker: GpuCandidates
+    door: Door = field(default_factory=Door)
+
+    def build(self, hip: str, defines: dict[str, int]) -> Build:
+        """Compile for this GPU."""
+        if self.kind == "cuda":
+            from hipwright.toolchain import nvrtc as toolchain
+        else:
+            from hipwright.toolchain import hiprtc as toolchain  # type: ignore[no-redef]
+        return toolchain.build(hip, defines, arch=self.architecture, pool=self.pool, cache=self.cache)
+
+
+@contextmanager
+def open_gpu(kind: Kind, index: int, cache: BuildCache, *, unsafe: bool = False, compilers: int = 0) -> Iterator[Gpu]:
+    """Start what a GPU needs; all of it ends with the block. Raises DeviceError where the GPU does not work.
+
+    compilers: warm compile sessions; 0 for half the processors.
+    """
+    from hipwright.device.topology import gpus
+
+    found = next((gpu for gpu in gpus() if gpu.kind == kind and gpu.index == index), None)
+    if found is None:
+        raise InfrastructureError(f"no {kind} GPU {index} here", hint="see `hipwright doctor`")
+    access = GpuAccess(kind, index)
+    with ExitStack() as stack:
+        opened = stack.enter_context
+        compiler = opened(Zygote(("numpy",), unsafe=unsafe, name="compiler", ro=compiler_files(kind)))
+        hosts = opened(Zygote(("torch", "hipwright.task.device_host"), unsafe=unsafe, name="device host", gpu=access))
+        workers = opened(Zygote(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
+        hosts.start(), workers.start()
+        pool = opened(CompilePool(compiler, compilers or max(2, (os.cpu_count() or 2) // 2)))
+        worker = opened(GpuCandidates(workers, DEVICE, kind, cache))
+        yield Gpu(kind, index, found.architecture, cache, pool, hosts, worker)
+
+
+def compiler_files(kind: Kind) -> tuple[Any, ...]:
+    """What the compile sessions may read."""
+    if kind == "cuda":
+        from hipwright.toolchain import nvrtc
+
+        return tuple(nvrtc.readable())
+    from hipwright.toolchain import rocm_paths
+
+    return tuple(rocm_paths.readable())
 
 
 class GpuTask:
-    """Placeholder until the worker's client is there."""
+    """One task on one GPU. A context manager; safe to use from several threads."""
+
+    def __init__(self, gpu: Gpu, handle: TaskHandle) -> None:
+        self.gpu = gpu
+        self.handle = handle
+        self._seed = secrets.randbits(31)
+
+    def __enter__(self) -> GpuTask:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if "reference" in self.__dict__:
+            self.reference.close()
+
+    @cached_property
+    def reference(self) -> DeviceReference:
+        """The task's own code on the device."""
+        return open_reference(self.handle, self.gpu.hosts, DEVICE)
+
+    @property
+    def fingerprint(self) -> str:
+        """What a measurement depends on besides program and task."""
+        return content_key(self.gpu.kind, self.gpu.architecture, str(self.gpu.index))
+
+    # ---------------------------------------------------------------- the three verbs
+
+    def build(self, parsed: Parsed, defines: Any) -> Build:
+        """Compile for this GPU; needs only the processor."""
+        return self.gpu.build(parsed.hip, dict(defines))
+
+    def verify(
+        self, parsed: Parsed | None, program: Program, build: Build | None, oracle: Oracle, *, gate: Gate = "full"
+    ) -> Verdict:
+        """Is it right, on this GPU?"""
+        with self.gpu.door.shared():
+            reference = self.reference if gate == "full" else None
+            return verify_gpu(parsed, program, build, oracle, reference, self.gpu.worker, gate=gate)
+
+    def time(
+        self, parsed: Parsed | None, program: Program, build: Build | None, *, gate: Gate, outline: Outline, again: bool
+    ) -> BenchResult:
+        """Is it fast? Against every baseline, alone on the GPU. again: once more in fresh processes."""
+        with self.gpu.door.exclusive():
+            first = self._timed(program, build, gate, outline, self.gpu.worker, self._measured(gate))
+            if not again or first.verdict is not None or first.timing is None:
+                return first
+            return self._remeasured(first, program, build, outline)
+
+    # ---------------------------------------------------------------- timing
+
+    @cached_property
+    def ceilings(self) -> Ceilings:
+        """What this GPU reaches; measured once and remembered beside the build cache."""
+        return ceilings_of(self.reference, self.gpu.cache.folder)
+
+    @cached_property
+    def workload(self) -> str:
+        """The workload that is timed: the task's first own one."""
+        return self.handle.task.workloads[0].name
+
+    def _measured(self, gate: Gate) -> _Measured:
+        key = f"_measured_{gate}"
+        if key not in self.__dict__:
+            self.__dict__[key] = self._open_measured(self.reference, self._seed, gate)
+        found: _Measured = self.__dict__[key]
+        return found
+
+    def _open_measured(self, reference: DeviceReference, seed: int, gate: Gate) -> _Measured:
+        state = self.handle.init_state(seed)
+        source = reference.inputs(self.workload, seed)
+        inputs = sum(source.sizes)
+        outputs = _spec_bytes(self.handle.outline(self.workload).outputs)
+        room = int(reference.info["memory_bytes"]) // SHARE
+        slots = rotation(inputs + outputs, int(reference.info["llc_bytes"]), max(room, 1))
+        if gate == "fast":
+            slots = min(slots, SCORE_SLOTS)
+        baselines = open_baselines(reference, self.workload, state, seed, slots)
+        return _Measured(reference, state, seed, slots, f"timed/{seed}/{gate}", baselines)
+
+    def _timed(
+        self, program: Program, build: Build | None, gate: Gate, outline: Outline, worker: GpuCandidates, at: _Measured
+    ) -> BenchResult:
+        with worker.load(program, build, at.state) as loaded:
+            loaded.place(at.set_name, at.reference.inputs(self.workload, at.seed), at.slots)
+            side = loaded.side(at.set_name, graph=True)
+            result = bench.time_pairs(
+                side,
+                at.baselines.sides,
+                settings=bench.FULL if gate == "full" else bench.SCORE,
+                **self._terms(program, outline, at.slots),
+            )
+            if result.verdict is not None or gate == "fast":
+                return self._noted(result, at)
+            try:
+                self._revealed(side, loaded, at)
+            except Rejected as rejected:
+                return BenchResult(None, rejected.verdict)
+        return self._noted(result, at)
+
+    def _revealed(self, side: GpuSide, loaded: Loaded, at: _Measured) -> None:
+        """Values that nobody could know before, in a random slot of the timed calls: their outputs must be right."""
+        slot, late = secrets.randbelow(at.slots), at.seed + 1
+        policy = self.handle.task.tolerance
+        expected = at.reference.expect(self.workload, late, at.state, policy)
+        side.reveal(slot, at.reference.inputs(self.workload, late))
+        side.block(at.slots)
+        run = side.timed_output(slot)
+        judge_on_device(loaded, run, at.reference, expected, "in a timed call, ")
+        loaded.drop(run)
+
+    def _remeasured(self, first: BenchResult, program: Program, build: Build | None, outline: Outline) -> BenchResult:
+        """The figures of a winner: fresh processes, fresh inputs."""
+        seed = secrets.randbits(31)
+
+        @contextmanager
+        def fresh() -> Iterator[tuple[Side, Sequence[Side]]]:
+            with (
+                open_reference(self.handle, self.gpu.hosts, DEVICE) as reference,
+                GpuCandidates(self.gpu.worker.zygote, DEVICE, self.gpu.kind, self.gpu.cache) as worker,
+            ):
+                at = self._open_measured(reference, seed, "full")
+                with worker.load(program, build, at.state) as loaded:
+                    loaded.place(at.set_name, reference.inputs(self.workload, seed), at.slots)
+                    yield loaded.side(at.set_name, graph=True), at.baselines.sides
+
+        return bench.remeasure(first, fresh, **self._terms(program, outline, self._measured("full").slots))
+
+    def _terms(self, program: Program, outline: Outline, slots: int) -> dict[str, Any]:
+        return {
+            "floor": self._floor(outline, slots),
+            "device": str(self.reference.info["name"]),
+            "architecture": self.gpu.architecture,
+            "lane": program.lane,
+        }
+
+    def _noted(self, result: BenchResult, at: _Measured) -> BenchResult:
+        """With why a baseline is missing."""
+        if result.timing is None or not at.baselines.missing:
+            return result
+        notes = tuple(f"no {name} baseline: {why}" for name, why in at.baselines.missing.items())
+        return replace(result, timing=structs.replace(result.timing, notes=(*result.timing.notes, *notes)))
+
+    def _floor(self, outline: Outline, slots: int) -> Floor | None:
+        """The least time of this workload; None where the reference could only be traced at other shapes."""
+        if outline.workload.name != self.workload:
+            return None
+        plain = lambda tree: [leaf.to_dict() for leaf in leaves(tree) if isinstance(leaf, TensorSpec)]  # noqa: E731
+        work = count_work(
+            outline.ops, plain(outline.inputs), plain([outline.state["params"], outline.state["buffers"]]),
+            plain(list(outline.outputs)),
+        )  # fmt: skip
+        return floor_of(work, self.ceilings, cache_bytes=int(self.reference.info["llc_bytes"]), slots=slots)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What a timing stands on: the reference, the model's state, the slots of inputs, the baselines."""
+
+    reference: DeviceReference
+    state: Tree
+    seed: int
+    slots: int
+    set_name: str
+    baselines: Baselines
+
+
+def _spec_bytes(specs: Any) -> int:
+    from hipwright.measure.cost import tensor_bytes
+
+    return sum(tensor_bytes(spec.to_dict()) for spec in specs)

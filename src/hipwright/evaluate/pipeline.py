@@ -10,14 +10,13 @@ import time
 from collections.abc import Callable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
 import hipwright
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.evaluate.features import features
-from hipwright.evaluate.gpu import GpuTask
 from hipwright.evaluate.results import (
     NOT_ASKED,
     Findings,
@@ -39,6 +38,9 @@ from hipwright.toolchain.targets import TARGETS
 from hipwright.verify import WORKER, Oracle, checked_trace, verify_cpu
 from hipwright.verify.static import Warning as LintWarning
 from hipwright.verify.static import lint
+
+if TYPE_CHECKING:
+    from hipwright.evaluate.gpu import GpuTask
 
 Gate = Literal["full", "fast"]
 

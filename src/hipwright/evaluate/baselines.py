@@ -1,0 +1,95 @@
+"""The baselines of one task on one GPU, opened once and kept warm for all candidates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from hipwright.device.side import Block, Prepared, Side
+from hipwright.errors import WorkerError
+from hipwright.tensors import Tree
+from hipwright.verify.reference import BASELINES, BaselineMissing, DeviceReference, ReferenceSide
+
+
+@dataclass
+class Kept:
+    """A baseline that is prepared once for each policy. A comparison that must use the stream leaves the graphs be."""
+
+    reference: DeviceReference
+    name: str
+    workload: str
+    state: Tree
+    seed: int
+    slots: int
+    _open: dict[bool, tuple[ReferenceSide, Prepared | None]] = field(default_factory=dict)
+    _graph: bool = True
+
+    def prepare(self, iterations_hint: int) -> Prepared:
+        """Captured where it can be; at once when an earlier comparison did the work."""
+        self._graph = True
+        return self._prepared(iterations_hint)
+
+    def stream(self, why: str) -> None:
+        """The stream, for this comparison alone."""
+        self._graph = False
+        self._prepared(10)
+
+    def block(self, calls: int) -> Block:
+        """As the host's."""
+        return self._side().block(calls)
+
+    def latency(self, calls: int) -> tuple[float, ...]:
+        """As the host's."""
+        return self._side().latency(calls)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How it runs."""
+        return self._side().notes
+
+    def _side(self) -> ReferenceSide:
+        if self._graph not in self._open:
+            opened = self.reference.side(
+                self.name, self.workload, state=self.state, seed=self.seed, slots=self.slots, graph=self._graph
+            )
+            self._open[self._graph] = opened, None
+        return self._open[self._graph][0]
+
+    def _prepared(self, hint: int) -> Prepared:
+        try:
+            return self._prepare(hint)
+        except WorkerError:  # the host was replaced since: so were its sides
+            self._open.clear()
+            return self._prepare(hint)
+
+    def _prepare(self, hint: int) -> Prepared:
+        side = self._side()
+        known = self._open[self._graph][1]
+        if known is None:
+            known = side.prepare(hint)
+            self._open[self._graph] = side, known
+        else:
+            side.block(0)  # still there?
+        return replace(known)
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """What a candidate is compared with, the ranking one first. missing: {name: why} of those that cannot be had."""
+
+    sides: tuple[Side, ...]
+    missing: dict[str, str]
+
+
+def open_baselines(reference: DeviceReference, workload: str, state: Tree, seed: int, slots: int) -> Baselines:
+    """Every baseline on the same slots of the same inputs. torch.compile is compiled here."""
+    sides: list[Side] = []
+    missing: dict[str, str] = {}
+    for name in BASELINES:
+        kept = Kept(reference, name, workload, state, seed, slots)
+        try:
+            kept.prepare(10)
+        except BaselineMissing as error:
+            missing[name] = error.message
+            continue
+        sides.append(kept)
+    return Baselines(tuple(sides), missing)
