@@ -72,7 +72,11 @@ _TIMES_US = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, 
 _COLUMNS = ("Kernel Name", "Block Size", "Grid Size")
 _MISSING = ("n/a", "nan", "-nan", "inf", "")
 
-NO_PERMISSION = re.compile(r"ERR_NVGPUCTRPERM|does not have permission to access NVIDIA GPU Performance Counters")
+_NO_PERMISSION = re.compile(r"ERR_NVGPUCTRPERM|does not have permission to access NVIDIA GPU Performance Counters")
+
+
+class CountersDenied(DeviceError):
+    """The driver lets this process read no counters."""
 
 
 def command(program: Sequence[str], *, ncu: str) -> list[str]:
@@ -86,14 +90,9 @@ def command(program: Sequence[str], *, ncu: str) -> list[str]:
 def parse(text: str) -> list[Profile]:
     """The launches in what ncu printed, in order, without bottlenecks.
 
-    Raises InfrastructureError for a text without a table of launches, DeviceError when the counters are not permitted.
+    Raises InfrastructureError for a text without a table of launches, and CountersDenied.
     """
-    if NO_PERMISSION.search(text):
-        raise DeviceError(
-            "this user may not read the GPU's performance counters",
-            hint="run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0 "
-            "(https://developer.nvidia.com/ERR_NVGPUCTRPERM)",
-        )
+    check_permission(text)
     rows = _rows(text)
     if not rows:
         raise InfrastructureError(f"ncu printed no table of launches: {_last_words(text)}")
@@ -104,6 +103,16 @@ def parse(text: str) -> list[Profile]:
     whole = [row for row in launches if len(row) == len(header)]  # a shorter one was cut off
     profiles = [_profile(dict(zip(header, row, strict=True)), named) for row in whole]
     return [msgspec.structs.replace(profile, number=number) for number, profile in enumerate(profiles)]
+
+
+def check_permission(text: str) -> None:
+    """Raise CountersDenied where ncu says so."""
+    if _NO_PERMISSION.search(text):
+        raise CountersDenied(
+            "this user may not read the GPU's performance counters",
+            hint="run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0 "
+            "(https://developer.nvidia.com/ERR_NVGPUCTRPERM)",
+        )
 
 
 def _rows(text: str) -> list[list[str]]:

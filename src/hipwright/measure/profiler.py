@@ -1,7 +1,7 @@
 """Run a program under the vendor's profiler and say what holds each kernel back (docs/profile.md). No torch here.
 
 What is profiled runs no host code but ours: the plan is parsed, never executed, and its kernels come as a code object.
-It runs in a sandbox where the driver lets a contained process read the counters; where it does not, it runs outside,
+It runs in a sandbox where the driver lets a contained process read the counters; where it denies them, it runs outside,
 and the report says so.
 """
 
@@ -79,7 +79,7 @@ def profile_program(
         place = Place(folder, tool, GpuAccess(subject.job.target, index), contained=not unsafe, limit_s=limit_s)
         try:
             profiles, notes = _measure(subject, place)
-        except DeviceError as error:
+        except profile_nvidia.CountersDenied as error:
             if not place.contained:
                 raise
             place = place.outside()
@@ -157,8 +157,7 @@ def _launches(done: Done) -> list[dict[str, Any]]:
     line = next((text for text in reversed(done.stdout.splitlines()) if MARK in text), "")
     if not line:
         said = (done.stderr.strip() or done.stdout.strip())[-600:]
-        if profile_nvidia.NO_PERMISSION.search(done.stdout + done.stderr):
-            profile_nvidia.parse(done.stdout + done.stderr)
+        profile_nvidia.check_permission(done.stdout + done.stderr)
         raise InfrastructureError(f"the profiled process ended with {done.returncode} before its work: {said}")
     told: dict[str, Any] = json.loads(line.partition(MARK)[2])
     if "error" in told:
