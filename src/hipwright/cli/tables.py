@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hipwright.cli.output import WHOSE, clean
-from hipwright.records import Evaluation, Verdict
-from hipwright.report.views import byte_count, in_order, number, percent, seconds, tone, verdict_of
+from hipwright.records import Evaluation, Timing, Verdict
+from hipwright.report.views import byte_count, in_order, number, percent, seconds, timing_view, tone, verdict_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,6 +33,9 @@ def print_evaluation(out: Console, name: str, evaluation: Evaluation, notes: Seq
         print_rejection(out, evaluation)
     if any(result.build and result.build.ok for result in evaluation.targets.values()):
         out.print(resource_table(evaluation))
+    for result in in_order(evaluation):
+        if result.timing is not None:
+            print_timing(out, result.target, result.timing)
     if evaluation.passed:
         print_notes(out, notes)
 
@@ -96,6 +99,24 @@ def resource_table(evaluation: Evaluation) -> Table:
             )
             table.add_row(shown[0], clean(kernel.name), *figures, str(kernel.occupancy), *shown[1:])
     return table
+
+
+def print_timing(out: Console, target: str, timing: Timing) -> None:
+    """A measured target: whose machine, the facts in one line, a row for each baseline, and the notes."""
+    view = timing_view(target, timing)
+    out.print(
+        Text.assemble(("MEASURED", "bold"), f"  {target}: {clean(view['where'])} ({clean(view['architecture'])})")
+    )
+    out.print("; ".join(f"{name} {clean(text)}" for name, text in view["facts"]))
+    heads = ("against", "speedup (95 % interval)", "baseline ms", "latency speedup", "pairs", "sampling ended")
+    rows = [
+        (row["baseline"], row["speedup"], row["base_ms"], row["latency"], row["pairs"], row["stopped"])
+        for row in view["rows"]
+    ]
+    if rows:
+        out.print(plain_table(heads, rows, right=heads[2:5]))
+    for note in view["notes"]:
+        out.print(clean(note), style="dim")
 
 
 def print_notes(out: Console, notes: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ smallest baseline's plus SLACK_MS: baselines run in trusted processes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite, sqrt
 from statistics import median
@@ -69,10 +69,15 @@ def believed(own: Overhead, trusted: Sequence[Overhead]) -> Overhead:
     if not trusted:
         return own
 
-    def most(name: str) -> float:
-        return min(getattr(own, name), SHARE * min(getattr(other, name) for other in trusted) + SLACK_MS)
+    def most(mine: float, theirs: Iterable[float]) -> float:
+        return min(mine, SHARE * min(theirs) + SLACK_MS)
 
-    return Overhead(most("device_ms"), most("host_ms"), most("message_ms"), own.count)
+    return Overhead(
+        most(own.device_ms, (other.device_ms for other in trusted)),
+        most(own.host_ms, (other.host_ms for other in trusted)),
+        most(own.message_ms, (other.message_ms for other in trusted)),
+        own.count,
+    )
 
 
 def sound(block: Block) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, isfinite, log
+from math import ceil, exp, floor, isfinite, log, log10
 
 from hipwright.records import Versus
 from hipwright.report.plots import BOTTOM, LEFT, RIGHT, TOP, WIDTH, Tick
@@ -75,10 +75,13 @@ class _Axis:
         return round(TOP + (1 - share) * (HEIGHT - TOP - BOTTOM), 1)
 
     def ticks(self) -> list[Tick]:
-        values = [self.low + (self.high - self.low) * i / 4 for i in range(5)]
-        step = exp(values[1]) - exp(values[0])
-        digits = 3 if step < 0.01 else (2 if step < 1 else 1)
-        return [Tick(self(v), f"{exp(v):.{digits}f}×") for v in values]
+        """Round speedups, three to seven of them."""
+        low, high = exp(self.low), exp(self.high)
+        size = 10.0 ** floor(log10((high - low) / 4))
+        step = next(k * size for k in (1, 2, 5, 10) if (high - low) / (k * size) <= 6)
+        digits = max(0, -floor(log10(step) + 1e-9))
+        values = [step * n for n in range(ceil(low / step), floor(high / step) + 1)]
+        return [Tick(self(log(v)), f"{v:.{digits}f}×") for v in values if v > 0]
 
 
 def _point(place: int, count: int, value: float, axis: _Axis) -> PairPoint:

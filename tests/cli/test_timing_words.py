@@ -1,0 +1,62 @@
+"""What the command line says of a measured target, and of what it does not know after one."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from msgspec import structs
+from rich.console import Console
+
+from hipwright.cli.outcome import not_measured, result_object
+from hipwright.cli.tables import print_evaluation
+from hipwright.records import Build, Evaluation, TargetResult, Timing, Verdict, Versus
+
+VERSUS = Versus(
+    baseline="eager", speedup=1.5, interval=(1.45, 1.55), samples_ms=(1.0, 1.0), baseline_ms=(1.5, 1.5), pairs=2,
+    stopped="precise", latency_speedup=1.2,
+)  # fmt: skip
+
+
+def timed(target: str, device: str, architecture: str) -> Evaluation:
+    timing = Timing(
+        device=device, architecture=architecture, median_ms=1.0, versus={"eager": VERSUS}, floor_ms=0.7, bound="memory",
+        roofline_fraction=0.7, clock_gap=0.002,
+    )  # fmt: skip
+    result = TargetResult(
+        target=target, build=Build(target=target, ok=True), verdict=Verdict(status="pass"), timing=timing
+    )
+    return Evaluation(task="t", program="p", status="pass", coverage=1.0, targets={target: result})
+
+
+def printed(evaluation: Evaluation) -> str:
+    out = Console(file=io.StringIO(), width=160)
+    print_evaluation(out, "task", evaluation, ())
+    assert isinstance(out.file, io.StringIO)
+    return out.file.getvalue()
+
+
+def test_the_table_tells_whose_speed_it_is() -> None:
+    text = printed(timed("cuda", "NVIDIA H200", "sm_90"))
+    for fact in ("MEASURED", "HIP on NVIDIA H200", "1.50× (1.45 to 1.55)", "70 % of 0.7 ms", "eager", "precise enough"):
+        assert fact in text, fact
+    assert "MI300X" in printed(timed("rocm", "AMD Instinct MI300X", "gfx942"))
+    bare = structs.replace(timed("cuda", "NVIDIA H200", "sm_90"), targets={})
+    assert "MEASURED" not in printed(bare)
+
+
+def test_json_carries_the_whole_record() -> None:
+    evaluation = timed("cuda", "NVIDIA H200", "sm_90")
+    told = json.loads(json.dumps(result_object(evaluation, ["cuda"])))["targets"]["cuda"]["timing"]
+    assert Timing.from_dict(told) == evaluation.targets["cuda"].timing
+
+
+def test_an_nvidia_gpu_leaves_amds_speed_unknown() -> None:
+    lines = not_measured(["gfx942", "cuda", "cpu"], timed("cuda", "NVIDIA H200", "sm_90"))
+    assert any("no AMD GPU was used" in line and "gfx942" in line for line in lines)
+    assert any("HIP on NVIDIA H200" in line and "no AMD GPU's speed" in line for line in lines)
+
+
+def test_an_amd_gpu_leaves_the_other_ones_unknown() -> None:
+    lines = not_measured(["gfx942", "gfx950", "rocm"], timed("rocm", "AMD Instinct MI300X", "gfx942"))
+    assert len(lines) == 1 and "the AMD GPU here is gfx942" in lines[0] and "gfx950" in lines[0]
