@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from hipwright.events import Listener
 
 if TYPE_CHECKING:
     from hipwright.evaluate import Evaluator
+    from hipwright.evaluate.gpu import Gpu
     from hipwright.sandbox import Zygote
     from hipwright.task import TaskHandle
     from hipwright.toolchain.cache import BuildCache
@@ -36,6 +37,7 @@ class Machine:
     cache: BuildCache
     targets: tuple[str, ...]
     unsafe: bool
+    gpus: dict[str, Gpu] = field(default_factory=dict)
 
     @contextmanager
     def open(
@@ -53,35 +55,45 @@ class Machine:
 
         path = existing_file(task, "task")
         listener("stage", {"text": f"opening the task {path.name} in its sandbox"})
-        with open_task(path, self.host) as handle:
+        with ExitStack() as stack:
+            handle = stack.enter_context(open_task(path, self.host))
             oracle = Oracle(handle, seed=seed, listener=listener)
-            evaluator = Evaluator(handle, oracle, self.candidates, self.cache, self.targets, unsafe=self.unsafe)
+            gpus = {kind: stack.enter_context(gpu.task(handle)) for kind, gpu in self.gpus.items()}
+            evaluator = Evaluator(
+                handle, oracle, self.candidates, self.cache, self.targets, unsafe=self.unsafe, gpus=gpus
+            )
             yield Workbench(handle, evaluator)
 
     def close(self) -> None:
         """End every process; what runs in them raises. From any thread."""
         self.host.close()
         self.candidates.close()
+        for gpu in self.gpus.values():
+            gpu.abort()
 
 
 @contextmanager
-def machine(targets: tuple[str, ...], *, unsafe: bool) -> Iterator[Machine]:
-    """A Machine; every process that it starts ends with the block."""
+def machine(targets: tuple[str, ...], *, unsafe: bool, gpu: int = 0) -> Iterator[Machine]:
+    """A Machine; every process that it starts ends with the block. gpu: the number of the one that GPU targets use."""
+    from hipwright.cli.targets import GPUS
     from hipwright.sandbox import Zygote
     from hipwright.toolchain.cache import BuildCache
     from hipwright.verify import WORKER
 
     cache_folder = config.cache_dir()
     cache_folder.mkdir(parents=True, exist_ok=True)
-    with (
-        Zygote(("torch", "hipwright.task.warm"), unsafe=unsafe, name="task host") as host,
-        Zygote(
-            ("torch", WORKER.partition(":")[0], "hipwright.verify.warm"),
-            unsafe=unsafe, name="candidate worker", ro=(cache_folder,),
-        ) as candidates,
-    ):  # fmt: skip
+    preload = ("torch", WORKER.partition(":")[0], "hipwright.verify.warm")
+    with ExitStack() as stack:
+        opened = stack.enter_context
+        host = opened(Zygote(("torch", "hipwright.task.warm"), unsafe=unsafe, name="task host"))
+        candidates = opened(Zygote(preload, unsafe=unsafe, name="candidate worker", ro=(cache_folder,)))
         candidates.start()  # imports torch while the task opens
-        yield Machine(host, candidates, BuildCache(cache_folder), targets, unsafe)
+        found = Machine(host, candidates, BuildCache(cache_folder), targets, unsafe)
+        for kind in (name for name in targets if name in GPUS):
+            from hipwright.evaluate.gpu import open_gpu
+
+            found.gpus[kind] = opened(open_gpu(kind, gpu, found.cache, unsafe=unsafe))  # type: ignore[arg-type]
+        yield found
 
 
 @contextmanager

@@ -58,6 +58,15 @@ class Gpu:
     worker: GpuCandidates
     door: Door = field(default_factory=Door)
 
+    def task(self, handle: TaskHandle) -> GpuTask:
+        """A task on this GPU; close it when done."""
+        return GpuTask(self, handle)
+
+    def abort(self) -> None:
+        """End the processes that use the GPU: what runs in them raises, and the next call starts new ones."""
+        self.worker.zygote.close()
+        self.hosts.close()
+
     def build(self, hip: str, defines: dict[str, int]) -> Build:
         """Compile for this GPU."""
         if self.kind == "cuda":
@@ -73,9 +82,9 @@ def open_gpu(kind: Kind, index: int, cache: BuildCache, *, unsafe: bool = False,
 
     compilers: warm compile sessions; 0 for half the processors.
     """
-    from hipwright.device.topology import gpus
+    from hipwright.device import topology
 
-    found = next((gpu for gpu in gpus() if gpu.kind == kind and gpu.index == index), None)
+    found = next((gpu for gpu in topology.find(kind) if gpu.index == index), None)
     if found is None:
         raise InfrastructureError(f"no {kind} GPU {index} here", hint="see `hipwright doctor`")
     access = GpuAccess(kind, index)
