@@ -272,6 +272,9 @@ class Host(Values):
                 self.env[name] = OK if "Error" in ctype else STREAM
                 continue
             if not args and form != "{":
+                if ctype == "dim3":
+                    self.env[name] = Val("dim3", "(1, 1, 1)", parts=("1", "1", "1"))
+                    continue
                 self.env[name] = Val("unset " + kind_of(ctype, self.types), "")
                 continue
             typed = ctype != "auto" and form in ("(", "{")

@@ -2,8 +2,8 @@
 
 Kernels go over unchanged but for their head: an entry kernel becomes extern "C"; a template becomes a device function
 with one thin extern "C" kernel for each set of arguments that host code launches it with. CUDA's own spellings are
-mapped by a preamble that a CUDA compiler skips: there they exist. Lane groups of CUDA have 32 lanes, so shuffles get a
-width of 32 and votes are cut to a half wave where a wave has 64.
+mapped by a preamble. Lane groups of CUDA have 32 lanes, so shuffles get a width of 32, and votes are cut to half a wave
+where a wave has 64.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ _NAMES = {"at::Half": "__half", "c10::Half": "__half", "at::BFloat16": "__hip_bf
           "nv_bfloat162": "__hip_bfloat162", "__nv_bfloat16": "__hip_bfloat16", "nv_bfloat16": "__hip_bfloat16",
           "CUDART_INF_F": "INFINITY", "CUDART_NAN_F": "NAN", "C10_RESTRICT": "__restrict__"}  # fmt: skip
 
-PREAMBLE = """#if !defined(__CUDACC__) && !defined(__CUDACC_RTC__)
-// CUDA's lane groups have 32 lanes, whatever the wave
-#define HW_SHFL3(op, v, a, w, ...) op(v, a, w)
-#define __shfl_sync(mask, ...) HW_SHFL3(__shfl, __VA_ARGS__, 32, 0)
-#define __shfl_up_sync(mask, ...) HW_SHFL3(__shfl_up, __VA_ARGS__, 32, 0)
-#define __shfl_down_sync(mask, ...) HW_SHFL3(__shfl_down, __VA_ARGS__, 32, 0)
-#define __shfl_xor_sync(mask, ...) HW_SHFL3(__shfl_xor, __VA_ARGS__, 32, 0)
+PREAMBLE = """// CUDA's lane groups have 32 lanes, whatever the wave
+#undef __activemask
+#undef warpSize
+#define CU_SHUFFLE(op, v, a, w, ...) op(v, a, w)
+#define __shfl_sync(mask, ...) CU_SHUFFLE(__shfl, __VA_ARGS__, 32, 0)
+#define __shfl_up_sync(mask, ...) CU_SHUFFLE(__shfl_up, __VA_ARGS__, 32, 0)
+#define __shfl_down_sync(mask, ...) CU_SHUFFLE(__shfl_down, __VA_ARGS__, 32, 0)
+#define __shfl_xor_sync(mask, ...) CU_SHUFFLE(__shfl_xor, __VA_ARGS__, 32, 0)
 #define __ballot_sync(mask, p) ((unsigned)(__ballot(p) >> (__lane_id() & 32u)) & (unsigned)(mask))
 #define __any_sync(mask, p) (__ballot_sync(mask, p) != 0)
 #define __all_sync(mask, p) (__ballot_sync(mask, !(p)) == 0)
@@ -47,7 +48,6 @@ PREAMBLE = """#if !defined(__CUDACC__) && !defined(__CUDACC_RTC__)
 #define __syncwarp(...) __syncwarp()
 #define warpSize 32
 #define __grid_constant__
-#endif
 """
 
 
@@ -147,11 +147,14 @@ class Device:
         if re.search(r"bfloat16|BFloat16|scalar_t", code):
             parts.append("#include <hip/hip_bf16.h>")
         parts += [f"#include <{name}>" for name in ("cmath", "cfloat", "limits", "cstdint")]
-        parts.append(PREAMBLE)
+        if re.search(r"_sync\b|__activemask|__syncwarp|warpSize|__grid_constant__", code):
+            parts.append(PREAMBLE)
         for item in self.source.items:
             if (piece := self.piece(item)) is not None:
                 parts.append(piece)
-        return "\n".join([*parts, *self.wrappers.values()])
+        lines = dict.fromkeys(p for p in parts if p.startswith("#include"))
+        rest = [p for p in parts if not p.startswith("#include")]
+        return "\n".join([*lines, *rest, *self.wrappers.values()])
 
     def piece(self, item: Item) -> str | None:
         """One item as it goes over, None for what stays behind."""

@@ -72,7 +72,7 @@ def check(text: str) -> tuple[Finding, ...]:
     """Every finding, refusals first, each group in the order of lines. Raises ProgramError for what is no candidate."""
     tree = parse_model_new(text)
     walk = _Rules(tree)
-    found = {f: None for f in (*walk.findings(), *_native(tree))}
+    found = dict.fromkeys((*walk.findings(), *_native(tree)))
     return tuple(sorted(found, key=lambda f: (not f.refused, f.line, f.rule)))
 
 
@@ -231,8 +231,7 @@ class _Rules:
                 if (
                     owner.startswith("sys.")
                     or owner in ("__builtins__", "builtins.__dict__")
-                    or owner.endswith("__dict__")
-                    and self.outside(target.value)
+                    or (owner.endswith("__dict__") and self.outside(target.value))
                 ):
                     yield Finding("D5", node.lineno, f"changes {owner}")
 
