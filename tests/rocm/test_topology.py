@@ -60,7 +60,7 @@ def test_nvidia_gpus_through_nvml(tmp_path: Path) -> None:
 def four(monkeypatch: pytest.MonkeyPatch) -> None:
     made = [Gpu(index=i, kind="cuda", name="H200", architecture="sm_90", uuid=f"GPU-{i}aaaa") for i in range(4)]
     monkeypatch.setattr(topology, "nvidia", lambda: made)
-    monkeypatch.setattr(topology, "amd", lambda: [])
+    monkeypatch.setattr(topology, "amd", list)
     for name in (*topology.VISIBLE["cuda"], *topology.VISIBLE["rocm"]):
         monkeypatch.delenv(name, raising=False)
 

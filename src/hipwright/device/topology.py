@@ -39,10 +39,7 @@ def find(kind: str | None = None) -> list[Gpu]:
 
     kind: only "cuda" or only "rocm". A driver that does not answer counts as none.
     """
-    found = [*nvidia(), *amd()]
-    return [
-        gpu for gpu in found if kind in (None, gpu.kind) and _allowed(gpu, [g for g in found if g.kind == gpu.kind])
-    ]
+    return [gpu for gpu in (*nvidia(), *amd()) if kind in (None, gpu.kind) and _allowed(gpu)]
 
 
 def choose(wish: str, kind: str | None = None) -> list[Gpu]:
