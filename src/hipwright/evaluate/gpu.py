@@ -55,16 +55,20 @@ class Gpu:
     cache: BuildCache
     pool: CompilePool
     hosts: Zygote
-    worker: GpuCandidates
+    workers: Zygote
     door: Door = field(default_factory=Door)
 
     def task(self, handle: TaskHandle) -> GpuTask:
         """A task on this GPU; close it when done."""
         return GpuTask(self, handle)
 
+    def candidates(self) -> GpuCandidates:
+        """A candidate worker of its own; it starts with its first program."""
+        return GpuCandidates(self.workers, DEVICE, self.kind, self.cache)
+
     def abort(self) -> None:
         """End the processes that use the GPU: what runs in them raises, and the next call starts new ones."""
-        self.worker.zygote.close()
+        self.workers.close()
         self.hosts.close()
 
     def build(self, hip: str, defines: dict[str, int]) -> Build:
@@ -95,8 +99,7 @@ def open_gpu(kind: Kind, index: int, cache: BuildCache, *, unsafe: bool = False,
         workers = opened(Zygote(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
         hosts.start(), workers.start()
         pool = opened(CompilePool(compiler, compilers or max(2, (os.cpu_count() or 2) // 2)))
-        worker = opened(GpuCandidates(workers, DEVICE, kind, cache))
-        yield Gpu(kind, index, found.architecture, cache, pool, hosts, worker)
+        yield Gpu(kind, index, found.architecture, cache, pool, hosts, workers)
 
 
 def compiler_files(kind: Kind) -> tuple[Any, ...]:
@@ -116,12 +119,14 @@ class GpuTask:
     def __init__(self, gpu: Gpu, handle: TaskHandle) -> None:
         self.gpu = gpu
         self.handle = handle
+        self.worker = gpu.candidates()
         self._seed = secrets.randbits(31)
 
     def __enter__(self) -> GpuTask:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.worker.close()
         if "reference" in self.__dict__:
             self.reference.close()
 
@@ -147,14 +152,14 @@ class GpuTask:
         """Is it right, on this GPU?"""
         with self.gpu.door.shared():
             reference = self.reference if gate == "full" else None
-            return verify_gpu(parsed, program, build, oracle, reference, self.gpu.worker, gate=gate)
+            return verify_gpu(parsed, program, build, oracle, reference, self.worker, gate=gate)
 
     def time(
         self, parsed: Parsed | None, program: Program, build: Build | None, *, gate: Gate, outline: Outline, again: bool
     ) -> BenchResult:
         """Is it fast? Against every baseline, alone on the GPU. again: once more in fresh processes."""
         with self.gpu.door.exclusive():
-            first = self._timed(program, build, gate, outline, self.gpu.worker, self._measured(gate))
+            first = self._timed(program, build, gate, outline, self.worker, self._measured(gate))
             if not again or first.verdict is not None or first.timing is None:
                 return first
             return self._remeasured(first, program, build, outline)
@@ -229,7 +234,7 @@ class GpuTask:
         def fresh() -> Iterator[tuple[Side, Sequence[Side]]]:
             with (
                 open_reference(self.handle, self.gpu.hosts, DEVICE) as reference,
-                GpuCandidates(self.gpu.worker.zygote, DEVICE, self.gpu.kind, self.gpu.cache) as worker,
+                self.gpu.candidates() as worker,
             ):
                 at = self._open_measured(reference, seed, "full")
                 with worker.load(program, build, at.state) as loaded:
