@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -89,7 +88,7 @@ REASONS = {
     "unknown kernel": ("GGL(gelu_kernel,", "GGL(other_kernel,", "other_kernel is launched and not defined"),
     "while": ("long n = x.numel();", "long n = x.numel(); while (n > 5) n -= 1;", "`while` in host code"),
     "in place": ("auto y = torch::empty_like(x);", "auto y = torch::empty_like(x); x.mul_(2);", "works in place"),
-    "arithmetic on a pointer": ("x.data_ptr<float>(), y", "x.data_ptr<float>() + 1, y", "passed as a pointer|kind"),
+    "arithmetic on a pointer": ("x.data_ptr<float>(), y", "x.data_ptr<float>() + 1, y", "pointer + int"),
     "assembly": ("if (i < n) y", 'asm("nop;"); if (i < n) y', "inline assembly"),
     "python loop": ("return ext.gelu(x.contiguous())", "while True: pass", "While in forward"),
     "computed flags": ('extra_cuda_cflags=["-O3"]', "extra_cuda_cflags=[str(id(1))]", "not constants"),
@@ -103,7 +102,7 @@ def test_what_cannot_be_converted_says_why(name: str) -> None:
     assert old in text
     with pytest.raises(ProgramError) as raised:
         from_modelnew(text.replace(old, new), task("hip_source"))
-    assert re.search(why.replace("()", r"\(\)"), raised.value.message), raised.value.message
+    assert why in raised.value.message, raised.value.message
 
 
 def test_a_file_without_kernels_is_not_a_program() -> None:

@@ -84,7 +84,9 @@ def parameters(head: str) -> list[tuple[str, str]]:
 def kind_of(ctype: str, types: dict[str, str]) -> str:
     """The kind of a value of a C++ type."""
     name = re.sub(r"^(?:c10|std|at|torch)::optional<(.*)>$", r"\1", ctype.replace("const ", "").strip())
-    if re.fullmatch(r"(?:(?:torch|at)::)?Tensor", name) or name.endswith("*"):
+    if name.endswith("*"):
+        return "pointer"
+    if re.fullmatch(r"(?:(?:torch|at)::)?Tensor", name):
         return "tensor"
     if re.fullmatch(r"(?:std::vector<(?:(?:torch|at)::)?Tensor>|(?:torch|at)::TensorList)", name):
         return "tensors"
@@ -469,7 +471,7 @@ class Host(Values):
 def _argument(kind: str, value: Val) -> str:
     """One kernel argument: a tensor for a pointer, a number otherwise."""
     if kind == "pointer":
-        if value.kind not in ("tensor", "none", "any"):
+        if value.kind not in ("pointer", "none"):
             raise Inconvertible(f"a {value.kind} is passed as a pointer")
         return value.text
     if value.kind not in ("int", "float", "bool", "any"):

@@ -1,6 +1,6 @@
 """Expressions of C++ host code -> expressions of a plan. Each value has a kind, so that `/` means what it means in C++.
 
-Kinds: "int" "float" "bool" "tensor" "tensors" "shape" "dtype" "options" "device" "stream" "ok" (an error code: no
+Kinds: "int" "float" "bool" "tensor" "pointer" "tensors" "shape" "dtype" "options" "device" "stream" "ok" (an error code: no
 error) "none" "str" "dim3" "any".
 """
 
@@ -190,7 +190,7 @@ class Values:
         value = self.value(inner)
         name = of_type(target.rstrip("*& "), self.types)
         if target.rstrip("& ").endswith("*"):
-            if value.kind not in ("tensor", "none", "any"):
+            if value.kind not in ("pointer", "none"):
                 raise Inconvertible(f"a pointer made of a {value.kind}")
             return replace(value, ctype=name if name != "void" else value.ctype)
         return self.number_as(value, name)
@@ -288,7 +288,7 @@ class Values:
         """Methods of at::Tensor, and of an optional that holds one."""
         t = value.text
         if name in ("data_ptr", "data", "const_data_ptr", "mutable_data_ptr"):
-            return Val("tensor", t, ctype=of_type(targs[0], self.types) if targs else "")
+            return Val("pointer", t, ctype=of_type(targs[0], self.types) if targs else "")
         if name in ("defined", "has_value"):
             return _bool(f"{t} is not None") if value.kind != "none" else FALSE
         if name in ("value", "get", "detach"):

@@ -1,4 +1,3 @@
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 
@@ -23,8 +22,13 @@ torch::Tensor gelu(torch::Tensor x) {
 }
 """
 
-ext = load_inline(name="gelu_hip", cpp_sources="torch::Tensor gelu(torch::Tensor x);", cuda_sources=hip_source,
-                  functions=["gelu"], extra_cuda_cflags=["-O3"])
+ext = load_inline(
+    name="gelu_hip",
+    cpp_sources="torch::Tensor gelu(torch::Tensor x);",
+    cuda_sources=hip_source,
+    functions=["gelu"],
+    extra_cuda_cflags=["-O3"],
+)
 
 
 class ModelNew(nn.Module):

@@ -1,8 +1,7 @@
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 
-source = r'''
+source = r"""
 #include <torch/extension.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
@@ -46,12 +45,12 @@ torch::Tensor rms(const torch::Tensor& x, double eps) {
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return out;
 }
-'''
+"""
 
 
 class ModelNew(nn.Module):
     def __init__(self, eps=1e-6):
-        super(ModelNew, self).__init__()
+        super().__init__()
         self.eps = eps
         self.op = load_inline(
             name="rms_op",

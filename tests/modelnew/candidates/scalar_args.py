@@ -1,4 +1,3 @@
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 
@@ -32,8 +31,12 @@ torch::Tensor power(torch::Tensor x, double limit, int64_t power, bool clip) {
     return y;
 }
 """
-module = load_inline(name="power_ext", cpp_sources=["torch::Tensor power(torch::Tensor x, double limit, int64_t power, bool clip);"],
-                     cuda_sources=[source], functions=["power"])
+module = load_inline(
+    name="power_ext",
+    cpp_sources=["torch::Tensor power(torch::Tensor x, double limit, int64_t power, bool clip);"],
+    cuda_sources=[source],
+    functions=["power"],
+)
 
 
 class ModelNew(nn.Module):

@@ -1,4 +1,3 @@
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 
@@ -54,8 +53,12 @@ std::vector<torch::Tensor> extrema(torch::Tensor x) {
 }
 """
 
-ext = load_inline(name="extrema_ext", cpp_sources="std::vector<torch::Tensor> extrema(torch::Tensor x);",
-                  cuda_sources=SOURCE, functions=["extrema"])
+ext = load_inline(
+    name="extrema_ext",
+    cpp_sources="std::vector<torch::Tensor> extrema(torch::Tensor x);",
+    cuda_sources=SOURCE,
+    functions=["extrema"],
+)
 
 
 class ModelNew(nn.Module):

@@ -1,4 +1,5 @@
 """x + alpha * y."""
+
 import torch
 import torch.nn as nn
 

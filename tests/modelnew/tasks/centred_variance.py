@@ -1,4 +1,5 @@
 """Columns centred and scaled, in two passes."""
+
 import torch
 import torch.nn as nn
 

@@ -1,4 +1,5 @@
 """Clamp, or a signed root, by a switch."""
+
 import torch
 import torch.nn as nn
 

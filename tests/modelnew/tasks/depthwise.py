@@ -1,4 +1,5 @@
 """A depthwise 3x3 convolution, then a hard swish."""
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

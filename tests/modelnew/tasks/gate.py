@@ -1,4 +1,5 @@
 """A gate with a scale and a shift."""
+
 import torch
 import torch.nn as nn
 

@@ -1,4 +1,5 @@
 """A residual with a relu, in half precision."""
+
 import torch
 import torch.nn as nn
 

@@ -1,4 +1,5 @@
 """Layer normalisation with weights, then a residual."""
+
 import torch
 import torch.nn as nn
 

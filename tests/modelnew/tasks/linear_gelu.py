@@ -1,4 +1,5 @@
 """A linear layer and an exact GELU."""
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F

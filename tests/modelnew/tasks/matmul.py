@@ -1,4 +1,5 @@
 """A plain matrix product."""
+
 import torch
 import torch.nn as nn
 

@@ -1,4 +1,5 @@
 """The largest element of each row, its place, and the smallest."""
+
 import torch
 import torch.nn as nn
 

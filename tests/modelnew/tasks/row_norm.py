@@ -1,4 +1,5 @@
 """The root of the mean square of each row."""
+
 import torch
 import torch.nn as nn
 

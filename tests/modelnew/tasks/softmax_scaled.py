@@ -1,4 +1,5 @@
 """Softmax of the last dimension at a temperature."""
+
 import torch
 import torch.nn as nn
 
