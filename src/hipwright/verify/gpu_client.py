@@ -300,7 +300,7 @@ class Loaded:
         return outcome
 
     def run_many(self, items: Sequence[tuple[Case, Mapping[str, Any]]]) -> list[Outcome]:
-        """`run` for each, in one message. After a fault of the device the list ends early, with its verdict."""
+        """`run` for each, in one message. The list ends early with the first Verdict."""
         if not items:
             return []
         header = {"runs": [dict(settings) for _, settings in items]}

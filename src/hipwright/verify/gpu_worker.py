@@ -123,12 +123,14 @@ class GpuWorker:
         with self._faults(loaded):
             if header.get("noise"):
                 self._make_noise()
-            return loaded.live.run(header, inputs)
+            # a GPU's order of blocks cannot be chosen
+            plain = {k: v for k, v in header.items() if k not in ("order", "seed")} if self.on_gpu else header
+            return loaded.live.run(plain, inputs)
 
     def run_many(self, header: dict[str, Any], cases: Tree) -> Answer:
         """`run` for each of header["runs"] on its entry of `cases` -> one entry each in {"runs"} and in the tree.
 
-        An entry is what `run` tells, or {"guard", "line"} for a refused shape, or {"verdict"}. Ends early once broken.
+        An entry is what `run` tells, or {"guard", "line"} for a refused shape, or {"verdict"}, after which it ends.
         """
         told: list[dict[str, Any]] = []
         trees: list[Tree] = []
@@ -142,7 +144,7 @@ class GpuWorker:
                 info = {"verdict": error.verdict().to_dict()}
             told.append(info)
             trees.append(tree)
-            if info.get("verdict", {}).get("evidence", {}).get("broken"):
+            if "verdict" in info:
                 break
         return {"runs": told}, trees
 
@@ -161,7 +163,7 @@ class GpuWorker:
             original = loaded.live.table
             loaded.live.mutate(state)
             more, others = self.run_many({"program": program, "runs": [{"reuse": True}]}, [second])
-            if more["runs"][0].get("verdict", {}).get("evidence", {}).get("broken"):
+            if "verdict" in more["runs"][0]:
                 return {"runs": told["runs"] + more["runs"]}, trees + others
             kept = {"outputs": loaded.live.kept("first")}
             loaded.live.mutate(original)

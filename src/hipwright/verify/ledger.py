@@ -18,7 +18,7 @@ from hipwright.verify.oracle import MUTATED, TRIALS, Case, Oracle, Planned
 
 MANY_ELEMENTS = 1 << 16  # a main workload above this runs the short list of families
 SHORT_LIST = ("given", "normal", "shifted", "outliers", "zeros90", "strided", *TRIALS)
-FAST_LIST = ("outliers", "shifted", "mantissa", "strided", "tiny")
+FAST_LIST = ("outliers", "shifted", "mantissa", "strided", "tiny", "large")
 """The families of the fast gate beside given and normal: each catches what no other does."""
 QUICK_ELEMENTS = 1 << 16  # of inputs of the task's own that the fast gate still runs
 

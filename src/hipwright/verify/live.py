@@ -6,6 +6,7 @@ memory comes from, and how one learns that it misbehaved.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -23,6 +24,7 @@ from hipwright.torchio import to_torch, tree_from_torch
 Tensor = Any  # torch.Tensor, untyped here
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 POISON = 0xA5
+MANY_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -84,10 +86,17 @@ class Live:
     def prepare(self, setting: Setting) -> Subject:
         """Subject and state for this setting; kept while it stays the same."""
         if setting != self._setting:
+            if self._setting is not None and self.device != "cpu" and self._held() > MANY_BYTES:
+                del self.subject
+                gc.collect()  # a lowered plan holds itself, and with it its copy of the state
             self._setting = self._inputs = None
             self.subject = self._make(setting, self.table)
             self._setting = setting
         return self.subject
+
+    def _held(self) -> int:
+        """Bytes of the state."""
+        return sum(tensor.nbytes for tensor in tensors_of([self.table["params"], self.table["buffers"]]))
 
     def run(self, header: Mapping[str, Any], inputs: Tree) -> tuple[dict[str, Any], Tree]:
         """One call on host tensors -> (info, outputs and buffers on the host).

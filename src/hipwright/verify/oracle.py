@@ -207,6 +207,16 @@ class Oracle:
                 self._seen = bool(info.get("random")), tuple(map(str, info.get("mutated_inputs") or ()))
             return self._seen
 
+    @property
+    def state(self) -> Tree:
+        """The state table of every case but `MUTATED`."""
+        with self._lock:
+            return self._state(0)
+
+    def seed_of(self, *parts: object) -> int:
+        """A seed that nobody could know before this oracle's own, one for each name."""
+        return self._seed(*parts)
+
     def _seed(self, *parts: object) -> int:
         return int(draws.generator(self.seed or 0, *parts).integers(0, 2**31))
 

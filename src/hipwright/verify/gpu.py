@@ -1,0 +1,339 @@
+"""The verdict on one program on a GPU: the cpu target's stages in as few messages as they need.
+
+1. the main workload: given values, then normal ones three times: other poison each time, once beside other work
+2. every input family, unseen shapes, and the task's own shapes where the oracle holds them
+3. a second call with new inputs and parameters at the old addresses; the first call's outputs must stay
+4. the task's own shapes that only the device can hold, judged there by its reference
+5. kernels replaced by no-ops: if the outputs are still right, the program's kernels do none of the work
+
+A GPU shows no race and no read outside a buffer as such: they show as values that are wrong or not the same twice, or
+not at all. The cpu target shows them (docs/verification.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hipwright.errors import CandidateError, DeviceError, GuardFailed
+from hipwright.program import Parsed
+from hipwright.records import Build, Program, TensorSpec, Verdict
+from hipwright.tensors import leaves, tensor_leaves
+from hipwright.verify.atomics import adds_floats
+from hipwright.verify.candidate import (
+    POISON_A,
+    POISON_B,
+    POISON_C,
+    Answer,
+    Rejected,
+    judge,
+    judge_again,
+    launches,
+)
+from hipwright.verify.compare import Comparison
+from hipwright.verify.gpu_client import GpuCandidates, GpuSide, Loaded, Outcome, RunInfo, span_bytes
+from hipwright.verify.ledger import Ledger, first_difference, unstable
+from hipwright.verify.oracle import MUTATED, Case, Oracle
+from hipwright.verify.reply import believable
+from hipwright.verify.verifier import Gate
+
+if TYPE_CHECKING:
+    from hipwright.verify.reference import DeviceReference, ExpectInfo
+
+BATCH_BYTES = 64 << 20  # of inputs in one message
+BIG_BYTES = 4 << 30  # inputs above this are verified with given values alone
+# the settings of the runs that must agree; a GPU ignores the orders, which the driver "cpu" can choose
+REPEATS: tuple[dict[str, Any], ...] = (
+    {},
+    {"poison": POISON_B, "noise": True, "order": "shuffle", "seed": 1},
+    {"poison": POISON_C, "order": "reverse"},
+)
+
+Item = tuple[Case, Mapping[str, Any]]
+
+
+def verify_gpu(
+    parsed: Parsed | None,
+    program: Program,
+    build: Build | None,
+    oracle: Oracle,
+    reference: DeviceReference | None,
+    worker: GpuCandidates,
+    *,
+    gate: Gate = "full",
+    more: Mapping[str, Any] | None = None,
+) -> Verdict:
+    """Verify one built program on the worker's device.
+
+    parsed: None for the modelnew lane, whose float atomics are unknown. reference: judges what the oracle calls too
+    large; without one that is skipped. gate: "fast" runs few families, one unseen shape and no no-ops. more: as
+    `GpuCandidates.load` takes it. Raises infrastructure errors; all else is in the Verdict.
+    """
+    problem = oracle.status()
+    if problem is not None:
+        status, why = problem
+        return Verdict(status=status, fault="task", stage="lint", message=why)
+    run = _Verification(
+        oracle=oracle, parsed=parsed, program=program, build=build, reference=reference, worker=worker, more=more
+    )
+    try:
+        run.everything(gate)
+    except Rejected as rejected:
+        return run.verdict(rejected.verdict)
+    except CandidateError as error:
+        return run.verdict(believable(error.verdict()))
+    return run.verdict(Verdict(status="pass"))
+
+
+@dataclass(kw_only=True)
+class _Verification(Ledger):
+    parsed: Parsed | None
+    program: Program
+    build: Build | None
+    reference: DeviceReference | None
+    worker: GpuCandidates
+    more: Mapping[str, Any] | None
+
+    def everything(self, gate: Gate) -> None:
+        """All stages in order."""
+        self.skipped |= self.oracle.skipped
+        self.checks |= {"device": self.worker.device, "gate": gate}
+        with self.timed("load"):
+            session = self.worker.load(self.program, self.build, self.oracle.state, more=self.more)
+        with session:
+            with self.timed("main workload"):
+                self.main_workload(session, REPEATS if gate == "full" else REPEATS[2:])
+            with self.timed("families and shapes"):
+                self.cases(session, gate)
+            if not self.oracle.kernelbench:
+                with self.timed("second call"):
+                    self.second_call(session)
+            if gate == "full" and self.reference is not None:
+                with self.timed("large"):
+                    self.large(session, self.reference)
+        if gate == "full" and self.program.lane == "program":
+            with self.timed("no-op"):
+                self.noop()
+
+    # ---------------------------------------------------------------- stages
+
+    def main_workload(self, session: Loaded, repeats: Sequence[Mapping[str, Any]]) -> None:
+        """Given values and normal ones, on the first workload that the program claims."""
+        for planned in self.candidates():
+            name = planned.workload.name
+            self.main = planned
+            first = (self.oracle.case(name, self.first_family(name)), {})
+            normal = self.main_case("normal")
+            answers = session.run_many([first, *((normal, settings) for settings in repeats)])
+            if isinstance(answers[0], GuardFailed):
+                self.main = None
+                self.unclaimed(planned, answers[0])
+                continue
+            self.settle(first, answers[0])
+            found = [self.settle((normal, settings), a) for settings, a in zip(repeats, answers[1:], strict=False)]
+            self.repeated(normal, [answer for answer in found if answer is not None], repeats)
+            return
+        raise self.nothing_claimed()
+
+    def repeated(self, case: Case, answers: Sequence[Answer], repeats: Sequence[Mapping[str, Any]]) -> None:
+        """The same inputs give the same bits, whatever memory held and whatever else ran."""
+        if len(answers) < 2:
+            return
+        counted = any(entry.get("float_atomics") for entry in answers[0].stats)
+        open_order = self.parsed is None or counted or adds_floats(self.parsed.hip)
+        for other, settings in zip(answers[1:], repeats[1:], strict=True):
+            place = first_difference(answers[0], other)
+            if place is not None and not open_order:
+                how = str(settings.get("order"))
+                raise Rejected(unstable(case, place, how, answers[0]))
+        self.checks["repeats"] = "within tolerance (float atomics)" if open_order else "bit-equal"
+
+    def cases(self, session: Loaded, gate: Gate) -> None:
+        """Families, unseen shapes, and the task's own shapes that the oracle holds."""
+        if gate == "fast":
+            todo = self.quick_cases()
+        else:
+            assert self.main is not None
+            own = [p.workload.name for p in self.oracle.planned() if p.role == "full"]
+            todo = [*self.family_cases(), *self.unseen_cases()]
+            names = [name for name in own if name != self.main.workload.name]
+            todo += [self.oracle.case(name, self.first_family(name)) for name in names]
+        ran = []
+        for batch in _batches([(case, {}) for case in todo if self.usable(case)]):
+            for item, outcome in zip(batch, session.run_many(batch), strict=False):
+                if self.settle(item, outcome) is not None:
+                    ran.append(item[0])
+        assert self.main is not None
+        self.checks["families"] = [case.family for case in ran if case.workload == self.main.workload.name]
+
+    def second_call(self, session: Loaded) -> None:
+        """New values at the old addresses; then the first call's outputs are read again."""
+        first, second = self.main_case("normal"), self.main_case(MUTATED)
+        if second.rejected:
+            return
+        outcomes = session.again(first, second)
+        self.settle((first, {"keep": "first"}), outcomes[0])
+        if len(outcomes) < 2 or isinstance(outcomes[1], GuardFailed):
+            return
+        prefix = "in a second call with new values at the same addresses, "
+        self.settle((second, {"reuse": True}), outcomes[1], prefix)
+        kept = outcomes[2]
+        if not first.expected.aliases and isinstance(kept, Answer):
+            judge_again(first, kept.tree["outputs"], "an earlier call's result changed with the next call: ")
+        self.checks["second_call"] = "pass"
+
+    def large(self, session: Loaded, reference: DeviceReference) -> None:
+        """The task's own shapes that are too large for the oracle, judged on the device."""
+        own = [w.name for w in self.oracle.handle.task.workloads if w.origin != "derived"]
+        for name in (name for name in own if name in self.oracle.skipped):
+            for family in ("given", "normal"):
+                source = reference.inputs(name, self.oracle.seed_of("device", name), family)
+                if family != "given" and _bytes(source.arguments) > BIG_BYTES:
+                    continue
+                self.on_device(session, reference, name, family)
+            self.skipped.pop(name, None)
+        changed = session.audit()
+        if changed:
+            raise Rejected(_wild(changed[0]))
+
+    def on_device(self, session: Loaded, reference: DeviceReference, name: str, family: str) -> None:
+        """One case whose inputs and outputs never leave the device but in chunks."""
+        seed = self.oracle.seed_of("device", name)
+        assert self.oracle.policy is not None
+        expected = reference.expect(name, seed, self.oracle.state, self.oracle.policy, family=family)
+        label = f"{name}/{family}"
+        if expected.rejected:
+            self.skipped[label] = expected.rejected
+            return
+        session.place(label, reference.inputs(name, seed, family))
+        try:
+            run = session.run_set(label)
+        except GuardFailed as error:
+            raise Rejected(_large("launch_error", name, family, f"an assert refuses it: {error.message}")) from error
+        except Rejected as rejected:
+            raise Rejected(_named(rejected.verdict, name, family)) from rejected
+        found = judge_on_device(session, run, reference, expected)
+        session.drop(run)
+        if expected.degenerate:
+            self.skipped[label] = expected.degenerate
+            return
+        self.evidence[name] = None
+        self.worst = max(self.worst or 0.0, found.worst_error)
+        self.checks.setdefault("errors", {}).setdefault(name, {})[family] = round(found.worst_error, 4)
+        self.checks.setdefault("large", {})[label] = expected.reference
+
+    def noop(self) -> None:
+        """Whether the outputs stay right without the program's kernels."""
+        cases = [case for case in map(self.main_case, ("normal", "given")) if case.counts]
+        try:
+            with self.worker.load(self.program, None, self.oracle.state, mode="noop") as session:
+                outcomes = session.run_many([(case, {}) for case in cases])
+                right = len(outcomes) == len(cases)
+                for case, outcome in zip(cases, outcomes, strict=False):
+                    right = right and isinstance(outcome, Answer)
+                    if isinstance(outcome, Answer):
+                        judge(case, outcome)
+        except (Rejected, CandidateError, DeviceError):  # an operator may not survive what no kernel wrote
+            right = False
+        self.checks["noop_right"] = right
+
+    # ---------------------------------------------------------------- small parts
+
+    def settle(self, item: Item, outcome: Outcome, prefix: str = "") -> Answer | None:
+        """Judge one outcome; None for a shape that the program declines."""
+        case, settings = item
+        if isinstance(outcome, Verdict):
+            raise Rejected(outcome)
+        if isinstance(outcome, GuardFailed):
+            self.declined(case, outcome)
+            return None
+        self.judge(case, outcome, prefix, int(settings.get("poison", POISON_A)))
+        return outcome
+
+    def _shapes(self) -> dict[str, list[str]]:
+        """The input shapes of the workloads that stood as evidence; the large ones' too."""
+        workloads = {w.name: w for w in self.oracle.handle.task.workloads}
+        large = set(self.oracle.skipped)
+        small = dict.fromkeys(name for name in self.evidence if name not in large)
+        shapes = {name: _shown(self.oracle.case(name, self.first_family(name)).inputs) for name in small}
+        for name in self.evidence:
+            if name in large:
+                shapes[name] = [f"{spec.dtype}{list(spec.shape)}" for spec in workloads[name].specs]
+        return shapes
+
+
+def judge_on_device(
+    session: Loaded, run: RunInfo, reference: DeviceReference, expected: ExpectInfo, prefix: str = ""
+) -> Comparison:
+    """Raise Rejected unless a result that lies on the device is right. Buffers are judged where the result has them."""
+    name, family = expected.drawn.workload, expected.drawn.family
+    for key, what in (("inputs_changed", "input"), ("params_changed", "parameter")):
+        if run.info[key]:
+            message = f"{prefix}{what} {run.info[key][0]} was written to"
+            raise Rejected(_large("input_mutated", name, family, message, changed=run.info[key]))
+    for leaf, holder in run.info["aliases"]:
+        if (leaf, holder) not in expected.aliases:
+            message = f"{prefix}{leaf} shares memory with {holder}, which the reference's does not"
+            raise Rejected(_large("bad_output_spec", name, family, message, output=leaf))
+    found = reference.compare(expected, run.specs, session.chunks(run))
+    if not found.ok:
+        evidence = {**found.evidence(), "launches": launches(run.info["stats"])}
+        raise Rejected(_large(found.status, name, family, prefix + found.message, **evidence))
+    return found
+
+
+def judge_timed(side: GpuSide, loaded: Loaded, slot: int, case: Case) -> None:
+    """Raise Rejected unless what the last timed call on a slot returned is right for the case revealed to it."""
+    run = side.timed_output(slot)
+    if run.info["inputs_changed"] or run.info["params_changed"]:
+        raise Rejected(
+            _large("input_mutated", case.workload, case.family, "a timed call wrote to inputs or parameters")
+        )
+    judge_again(case, loaded.read(run)["outputs"], "in a timed call, ")
+    loaded.drop(run)
+
+
+def _batches(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """In order, each with at most BATCH_BYTES of inputs (or one case)."""
+    batch: list[Item] = []
+    held = 0
+    for item in items:
+        size = sum(tensor.storage.nbytes for tensor in tensor_leaves(item[0].inputs))
+        if batch and held + size > BATCH_BYTES:
+            yield batch
+            batch, held = [], 0
+        batch.append(item)
+        held += size
+    if batch:
+        yield batch
+
+
+def _bytes(arguments: Any) -> int:
+    return sum(span_bytes(leaf) for leaf in leaves(arguments) if isinstance(leaf, TensorSpec))
+
+
+def _shown(inputs: Any) -> list[str]:
+    return [f"{tensor.dtype}{list(tensor.shape)}" for tensor in tensor_leaves(inputs)]
+
+
+def _large(status: Any, workload: str, family: str, message: str, **evidence: Any) -> Verdict:
+    return Verdict(
+        status=status, fault="candidate", workload=workload, family=family,
+        message=f"{message} (on {workload}/{family})",
+        evidence={"workload": workload, "family": family, **evidence},
+    )  # fmt: skip
+
+
+def _named(verdict: Verdict, workload: str, family: str) -> Verdict:
+    return _large(verdict.status, workload, family, verdict.message, **verdict.evidence)
+
+
+def _wild(changed: tuple[str, int, int, str]) -> Verdict:
+    name, slot, leaf, what = changed
+    where = "beside" if what == "zone" else "to"
+    return Verdict(
+        status="out_of_bounds", fault="candidate", stage="launch",
+        message=f"something was written {where} input {leaf} of {name}, slot {slot}, which no call was given",
+        evidence={"set": name, "slot": slot, "argument": leaf, "kind": "write"},
+    )  # fmt: skip
