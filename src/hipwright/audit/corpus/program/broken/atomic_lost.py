@@ -8,14 +8,6 @@ extern "C" __global__ void add_rows(const float* x, const long* index, float* y,
 '''
 
 
-#include <hip/hip_runtime.h>
-extern "C" __global__ void add_rows(const float* x, const long* index, float* y, int n, int cols) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) atomicAdd(&y[index[i / cols] * cols + i % cols], x[i]);
-}
-'''
-
-
 def forward(self, x, index):
     x = x.contiguous()
     index = index.contiguous()

@@ -13,6 +13,7 @@ extern "C" __global__ void row_sum(const float* x, float* y, int cols) {
             part[t] += part[t + d];
         }
     }
+    __syncthreads();
     if (t == 0) y[blockIdx.x] = part[0];
 }
 '''

@@ -12,24 +12,6 @@ extern "C" __global__ void scan(const float* x, float* y, int cols) {
             if (lane >= d) v += left;
         }
         if (j < cols) y[(long)blockIdx.x * cols + j] = v;
-        carry = __shfl(v, warpSize - 1);
-    }
-}
-'''
-
-
-#include <hip/hip_runtime.h>
-extern "C" __global__ void scan(const float* x, float* y, int cols) {
-    int lane = threadIdx.x;
-    float carry = 0.0f;
-    for (int base = 0; base < cols; base += warpSize) {
-        int j = base + lane;
-        float v = j < cols ? x[(long)blockIdx.x * cols + j] : 0.0f;
-        for (int d = 1; d < warpSize; d <<= 1) {
-            float left = __shfl_up(v, d);
-            if (lane >= d) v += left;
-        }
-        if (j < cols) y[(long)blockIdx.x * cols + j] = carry + v;
         carry += __shfl(v, warpSize - 1);
     }
 }

@@ -10,16 +10,6 @@ extern "C" __global__ void clamp_diff(const int* x, const int* y, unsigned char*
 '''
 
 
-#include <hip/hip_runtime.h>
-extern "C" __global__ void clamp_diff(const int* x, const int* y, unsigned char* z, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n) return;
-    int d = x[i] - y[i];
-    z[i] = (unsigned char)(d < 0 ? 0 : d > 255 ? 255 : d);
-}
-'''
-
-
 def forward(self, x, y):
     x = x.contiguous()
     y = y.contiguous()

@@ -1,0 +1,3 @@
+# wrong: it is not Python
+class ModelNew(nn.Module:
+    pass
