@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from hipwright.device.memory import contiguous, pattern
+from hipwright.device.memory import NOISE, contiguous, pattern, plausible
 
 ALIGN = 512  # bytes, torch's own alignment of device memory
 MOST = 1 << 20  # bytes of a zone
@@ -86,7 +86,8 @@ class GuardedDevice:
         flat = self._allocate(prod(shape) * dtype.itemsize, poison)
         if dtype == torch.bool:
             flat.fill_(poison & 1)
-        return self._typed(flat, dtype, shape, contiguous(shape), 0)
+        made = self._typed(flat, dtype, shape, contiguous(shape), 0)
+        return plausible(made, poison) if poison & NOISE else made
 
     def copy(self, tensor: Any, poison: int) -> Any:
         """A copy of the tensor's whole storage on this device, with the same strides and offset."""
