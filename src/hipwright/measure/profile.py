@@ -189,19 +189,25 @@ def _main(p: Profile, bandwidth: float | None) -> tuple[Kind, str]:
         return "memory", f"memory bound: {share:.0f} % of {of} bandwidth"
     if p.blocks is not None and p.units and p.blocks < p.units:
         return "latency", f"latency: {p.blocks} blocks cannot fill {p.units} {_units(p)}"
-    compute = max((value, name) for value, name in ((p.matrix_pct or 0.0, "matrix units"), (p.valu_pct or 0.0, "ALUs"),
-                  (p.compute_throughput_pct or 0.0, "busiest pipe")))  # fmt: skip
+    compute = _compute(p)
     cache = p.cache_throughput_pct or 0.0
     if (p.lds_conflict_pct or 0.0) >= 2 * LDS_CONFLICT_PCT and max(cache, compute[0]) >= BUSY_PCT:
         return "lds", f"LDS bound: {p.lds_conflict_pct:.0f} % of its work is bank conflicts"
     if cache >= BUSY_PCT and cache >= compute[0]:
         return "cache", f"cache bound: {cache:.0f} % of the peak of L1 or L2{_hits(p)}"
     if compute[0] >= BUSY_PCT:
-        return "compute", f"compute bound: the {compute[1]} are busy {compute[0]:.0f} % of the time"
+        return "compute", f"compute bound: {compute[1]} are busy {compute[0]:.0f} % of the time"
     if share is None and not compute[0] and not p.stalls:
         return "unknown", "not enough counters to tell"
     shown = "" if share is None else f"{share:.0f} % of {of} bandwidth and "
-    return "latency", f"latency: only {shown}{compute[0]:.0f} % of the {compute[1]}"
+    return "latency", f"latency: only {shown}{compute[0]:.0f} % of what {compute[1]} can do"
+
+
+def _compute(p: Profile) -> tuple[float, str]:
+    """The busiest arithmetic, and its name. NVIDIA's "compute throughput" has other pipes too, and goes last."""
+    named = max((p.matrix_pct or 0.0, "the matrix units"), (p.valu_pct or 0.0, "the vector ALUs"))
+    overall = p.compute_throughput_pct or 0.0
+    return named if named[0] >= BUSY_PCT or overall <= named[0] else (overall, "the SMs' pipes")
 
 
 def _memory_share(p: Profile, bandwidth: float | None) -> tuple[float | None, str]:
@@ -266,3 +272,8 @@ def share_of(parts: Mapping[str, float]) -> dict[str, float]:
     total = sum(parts.values())
     ordered = sorted(parts.items(), key=lambda item: -item[1])
     return {name: round(100.0 * value / total, 2) for name, value in ordered if value > 0} if total > 0 else {}
+
+
+def plain_name(kernel: str) -> str:
+    """A kernel's name as the source has it: profilers add the parameter list, older ones ".kd"."""
+    return kernel.partition("(")[0].removesuffix(".kd").strip()

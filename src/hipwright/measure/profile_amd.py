@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hipwright.errors import InfrastructureError
-from hipwright.measure.profile import Profile, share_of
+from hipwright.measure.profile import Profile, plain_name, share_of
 from hipwright.toolchain import isa
 from hipwright.toolchain.targets import TARGETS, Target
 
@@ -152,18 +152,13 @@ def profiles(
 
 
 def _last(run: Pass, names: Sequence[str]) -> list[Dispatch]:
-    mine = [dispatch for dispatch in run.dispatches if _plain(dispatch.kernel) in set(names)]
+    mine = [dispatch for dispatch in run.dispatches if plain_name(dispatch.kernel) in set(names)]
     tail = mine[len(mine) - len(names) :] if len(mine) >= len(names) else []
-    if [_plain(dispatch.kernel) for dispatch in tail] != list(names):
+    if [plain_name(dispatch.kernel) for dispatch in tail] != list(names):
         raise InfrastructureError(
             f"rocprofv3 saw {len(mine)} launches of the program's kernels, not {len(names)} a call"
         )
     return tail
-
-
-def _plain(kernel: str) -> str:
-    """A kernel's name as the source has it: older versions add ".kd" or the parameter list."""
-    return kernel.partition("(")[0].removesuffix(".kd").strip()
 
 
 def _profile(

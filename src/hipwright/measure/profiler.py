@@ -20,7 +20,7 @@ import msgspec
 
 from hipwright.errors import CandidateError, DeviceError, InfrastructureError, ToolchainError
 from hipwright.measure import profile_amd, profile_nvidia
-from hipwright.measure.profile import Profile, diagnose
+from hipwright.measure.profile import Profile, diagnose, plain_name
 from hipwright.measure.profile_exec import Done, Place
 from hipwright.records import Build, Record
 from hipwright.sandbox import GpuAccess
@@ -170,8 +170,10 @@ def _launches(done: Done) -> list[dict[str, Any]]:
 
 def _finish(profile: Profile, build: Build, own: set[str], bandwidth: float | None) -> Profile:
     """Add what the build knows, and the bottleneck."""
-    known = next((kernel for kernel in build.kernels if kernel.name == profile.kernel), None)
-    if known is not None and profile.scratch_bytes is None:
-        profile = msgspec.structs.replace(profile, scratch_bytes=float(known.scratch_bytes))
-    profile = msgspec.structs.replace(profile, own=profile.kernel in own)
+    name = plain_name(profile.kernel)
+    if name in own:
+        known = next(kernel for kernel in build.kernels if kernel.name == name)
+        scratch = profile.scratch_bytes if profile.scratch_bytes is not None else float(known.scratch_bytes)
+        profile = msgspec.structs.replace(profile, kernel=name, scratch_bytes=scratch)
+    profile = msgspec.structs.replace(profile, own=name in own)
     return msgspec.structs.replace(profile, bottleneck=diagnose(profile, bandwidth=bandwidth))
