@@ -174,7 +174,7 @@ class Expecting:
         moved: list[torch.Tensor] | None = None
         try:
             self._spoil()
-            moved = self._values(self._moved_model(), self._nudged(self.args, self.args), exact=False)
+            moved = self._values(self._moved_model(), self._nudged(self.args), exact=False)
         except (TaskError, torch.OutOfMemoryError) as error:
             self._note("moved", error)
         for index, sink in enumerate(sinks):
@@ -196,7 +196,7 @@ class Expecting:
         try:
             model = self._moved_model()
             states.to_double(model)
-            moved = self._values(model, self._nudged(wide, args), exact=True)
+            moved = self._values(model, self._nudged(wide), exact=True)
         except TaskError as error:
             if _is_memory(error):
                 raise
@@ -213,13 +213,13 @@ class Expecting:
         model = self.file.model(self.state)
         held = [*states.parameters(model), *states.buffers(model)]
         with torch.no_grad():
-            nudge(((tensor.detach(), tensor.dtype) for _, tensor in held), self._generator)
+            nudge(((tensor.detach(), tensor) for _, tensor in held), self._generator)
         return model
 
-    def _nudged(self, args: list[Any], like: list[Any]) -> list[Any]:
-        """`args` nudged in place, by units of the dtypes of `like`."""
-        pairs = zip(named_leaves("", args), named_leaves("", like), strict=True)
-        nudge(((tensor, twin.dtype) for (_, tensor), (_, twin) in pairs), self._generator)
+    def _nudged(self, args: list[Any]) -> list[Any]:
+        """`args`, which are the task's own or a part of them in float64, nudged in place."""
+        pairs = zip(named_leaves("", args), named_leaves("", self.args), strict=True)
+        nudge(((tensor, own) for (_, tensor), (_, own) in pairs), self._generator)
         return args
 
     def _need(self) -> int:
@@ -228,7 +228,7 @@ class Expecting:
         outputs = [tensor for _, tensor in self.native.leaves()]
         size = min((t.element_size() for t in outputs if t.is_floating_point()), default=4)
         own = max(self._peak - sum(t.numel() * t.element_size() for t in outputs), 0)
-        held = sum(8 * t.numel() for t in states_of(self.state))
+        held = sum(8 * t.numel for t in states_of(self.state))
         kept = sum(_kept(t) for t in outputs)
         return int(wide + 16 * sum(t.numel() for t in outputs) + own * 8 // size + 2 * held + kept)
 

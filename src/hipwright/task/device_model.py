@@ -161,19 +161,19 @@ def widened(args: list[Any]) -> list[Any]:
     return map_torch(args, one)  # type: ignore[no-any-return]
 
 
-def nudge(tensors: Iterator[tuple[torch.Tensor, torch.dtype]], generator: torch.Generator) -> None:
+def nudge(tensors: Iterator[tuple[torch.Tensor, torch.Tensor]], generator: torch.Generator) -> None:
     """Move every float element, in place, by what the rounding of an honest kernel amounts to.
 
-    By the rule of `verify.inputs.nudge`, whose units are those of the dtype beside each tensor.
+    By the rule of `verify.inputs.nudge`, in units of the tensor beside each: what it is in the task's own dtype, whole.
     """
     seen: set[tuple[int, int]] = set()
-    for tensor, dtype in tensors:
+    for tensor, like in tensors:
         key = (memory(tensor), tensor.storage_offset())
         if not tensor.is_floating_point() or not tensor.numel() or key in seen:
             continue
         seen.add(key)
-        terms = min(max(tensor.shape, default=1), 1024) if dtype in (torch.float32, torch.float64) else 1
-        size = torch.finfo(dtype).eps / 2 * max(1.0, sqrt(terms) / 3)
+        terms = min(max(like.shape, default=1), 1024) if like.dtype in (torch.float32, torch.float64) else 1
+        size = torch.finfo(like.dtype).eps / 2 * max(1.0, sqrt(terms) / 3)
         flat = span(tensor).view(tensor.dtype)
         for start in range(0, flat.numel(), _BLOCK):
             values = flat[start : start + _BLOCK].double()

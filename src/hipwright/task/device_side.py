@@ -38,7 +38,7 @@ class ModelSide:
         self._pool = pool
         self._why = "" if graph and self._gpu else "not asked for" if self._gpu else "the cpu has no graphs"
         if compiled:
-            self._run = torch.compile(self._run, dynamic=False)
+            self._run = file.file.guarded(lambda: torch.compile(self._run, dynamic=False), "torch.compile")
         self._first_call()
 
     def _first_call(self) -> None:

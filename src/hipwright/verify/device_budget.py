@@ -1,4 +1,4 @@
-"""Between the device's host and the parent's rules: numbers for budgets down, comparisons and lint back up. No torch."""
+"""Between the device's host and the parent's rules: numbers for budgets down, comparisons and lint up. No torch."""
 
 from __future__ import annotations
 
@@ -101,6 +101,20 @@ def _map_specs(tree: Tree, fn: Any, path: str) -> Tree:
     if isinstance(tree, Mapping):
         return {key: _map_specs(item, fn, f"{path}[{key!r}]") for key, item in tree.items()}
     return tree
+
+
+def pairing(got: Tree, tree: Tree) -> list[int]:
+    """For each leaf of `tree` in order, the number of the leaf of `got` that stands there (structures agree)."""
+    numbers = iter(range(1 << 30))
+    return _pair(_map_specs(got, lambda spec, path: next(numbers), ""), tree)
+
+
+def _pair(got: Tree, tree: Tree) -> list[int]:
+    if isinstance(tree, TensorSpec):
+        return [got]
+    if isinstance(tree, (tuple, list)):
+        return [number for a, b in zip(got, tree, strict=True) for number in _pair(a, b)]
+    return [n for key, item in tree.items() for n in _pair(got[key], item)] if isinstance(tree, Mapping) else []
 
 
 def comparison(told: Mapping[str, Any], spec: TensorSpec) -> Comparison:

@@ -242,10 +242,13 @@ class DeviceReference:
         wrong = check_structure(rules.hollow(got), rules.hollow_rules(expected.tree))
         if wrong is not None:
             return wrong
-        specs = [leaf for leaf in leaves(got) if isinstance(leaf, TensorSpec)]
+        given = [leaf for leaf in leaves(got) if isinstance(leaf, TensorSpec)]
+        order = rules.pairing(got, expected.tree)  # a dict may name its parts in another order
+        place = {number: index for index, number in enumerate(order)}
+        specs = [given[number] for number in order]
         self._ask("compare_begin", {"case": expected.case, "strides": [list(spec.stride) for spec in specs]})
         for leaf, offset, chunk in rules.ahead(stream):
-            self._ask("compare_chunk", {"case": expected.case, "leaf": leaf, "offset": offset}, chunk)
+            self._ask("compare_chunk", {"case": expected.case, "leaf": place[leaf], "offset": offset}, chunk)
         found = self._ask("compare_end", {"case": expected.case})[1]["leaves"]
         worst = Comparison()
         for told, spec in zip(found, specs, strict=True):
