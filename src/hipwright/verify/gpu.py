@@ -13,7 +13,7 @@ not at all. The cpu target shows them (docs/verification.md).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hipwright.errors import CandidateError, DeviceError, GuardFailed
@@ -276,6 +276,8 @@ def judge_on_device(
         if (leaf, holder) not in expected.aliases:
             message = f"{prefix}{leaf} shares memory with {holder}, which the reference's does not"
             raise Rejected(_large("bad_output_spec", name, family, message, output=leaf))
+    if not run.specs["buffers"]:  # after many timed calls they are not what one call leaves
+        expected = replace(expected, tree={**expected.tree, "buffers": {}})
     found = reference.compare(expected, run.specs, session.chunks(run))
     if not found.ok:
         evidence = {**found.evidence(), "launches": launches(run.info["stats"])}
