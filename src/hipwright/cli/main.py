@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from hipwright import __version__
-from hipwright.cli import doctor, evaluate, optimize, runs
+from hipwright.cli import bench, doctor, evaluate, optimize, runs
 from hipwright.cli.output import error_object, print_error, print_json, whose
 from hipwright.errors import HipwrightError
 
@@ -32,6 +32,7 @@ app = typer.Typer(
 app.command("doctor")(doctor.doctor)
 app.command("optimize")(optimize.optimize)
 app.command("eval")(evaluate.evaluate)
+app.command("bench")(bench.bench)
 app.command("runs")(runs.runs)
 app.command("show")(runs.show)
 app.command("compare")(runs.compare)

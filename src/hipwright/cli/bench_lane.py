@@ -1,0 +1,155 @@
+"""One lane of a benchmark: it opens a task, lets the engine write a program where none is given, and judges it."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from hipwright import search
+from hipwright.archive import Archive
+from hipwright.cli.session import Machine, Workbench
+from hipwright.cli.settle import settled
+from hipwright.engine.graph import Graph
+from hipwright.engine.write import space, write
+from hipwright.errors import DeviceError, InfrastructureError, ToolchainError, WorkerError
+from hipwright.evaluate.bench import MACHINE_FAULTS, BenchRow, row_of
+from hipwright.evaluate.gate import Gate
+from hipwright.evaluate.pool import Step
+from hipwright.evaluate.schedule import Job
+from hipwright.events import silent
+from hipwright.records import Evaluation, Program, TolerancePolicy
+from hipwright.verify import Oracle
+
+if TYPE_CHECKING:
+    from hipwright.cli.benching import Entry, Wanted
+
+POLICY = "islands"
+
+
+_ERRORS = {"toolchain": ToolchainError, "device": DeviceError}
+
+
+class Lane:
+    """A Device of the dispatcher. One task is open at a time; it stays open while its candidates last."""
+
+    def __init__(self, name: str, machine: Machine, archive: Archive, wanted: Wanted) -> None:
+        self.name = name
+        self.gate = Gate()  # this lane's own: whoever times on a GPU enters that GPU's
+        self._machine = machine
+        self._archive = archive
+        self._wanted = wanted
+        self._task = ""
+        self._stack = ExitStack()
+        self._bench: Workbench | None = None
+        self._kernelbench: Oracle | None = None
+        self._stopping = threading.Event()
+
+    def prepare(self, job: Job) -> None:
+        """Open the job's task, unless it is open."""
+        self._stopping.clear()
+        if self._bench is not None and self._task == job.group:
+            return
+        self.close()
+        entry: Entry = job.payload
+        opened = self._machine.open(entry.task.path, seed=self._wanted.seed, listener=silent)
+        self._bench, self._task = self._stack.enter_context(opened), job.group
+        if self._wanted.mode == "kernelbench":
+            policy = TolerancePolicy(mode="kernelbench")
+            self._kernelbench = Oracle(self._bench.handle, seed=self._wanted.seed, policy=policy)
+
+    def verify(self, job: Job, built: Any) -> Step:
+        """The finished row. An evaluator times what it verified, behind the GPU's own gate."""
+        entry: Entry = job.payload
+        program, evaluations = (built, 0) if built is not None else self._engine(entry)
+        if isinstance(program, Evaluation):  # nothing the engine wrote passed
+            return Step(self._row(entry, program, None, None, evaluations), final=True)
+        judged = self._bench_now.evaluator.evaluate(program, self._kernelbench or self._fresh(entry), thorough=True)
+        strict = None
+        if self._kernelbench is not None:
+            strict = self._bench_now.evaluator.evaluate(program, self._fresh(entry))
+        return Step(self._row(entry, judged, strict, program, evaluations + 1), final=True)
+
+    def time(self, job: Job, verified: Any) -> Any:
+        """Never asked for: every Step of `verify` is final."""
+        return verified
+
+    def abort(self) -> None:
+        """Kill what runs: the evaluation that waits for it raises. The processes start again with the next job."""
+        self._stopping.set()
+        self._machine.close()
+
+    def close(self) -> None:
+        """Leave the task."""
+        self._bench, self._kernelbench, self._task = None, None, ""
+        self._stack.close()
+        self._stack = ExitStack()
+
+    # ---------------------------------------------------------------- one row
+
+    @property
+    def _bench_now(self) -> Workbench:
+        assert self._bench is not None
+        return self._bench
+
+    def _fresh(self, entry: Entry) -> Oracle | None:
+        """Inputs drawn after the program was fixed: the engine searched with the evaluator's own; a file was there."""
+        if entry.program is not None:
+            return None
+        return Oracle(self._bench_now.handle, seed=self._wanted.seed)
+
+    def _engine(self, entry: Entry) -> tuple[Program | Evaluation, int]:
+        """The best program that the engine finds within the budget, or its last rejection; and evaluations spent."""
+        handle, evaluator = self._bench_now.handle, self._bench_now.evaluator
+        graph = Graph.from_dict(handle.capture(handle.task.workloads[0].name))
+        seed = self._wanted.seed or 0
+        run = search.new_run(
+            handle.task, self._wanted.targets, budget=self._wanted.budget, policy_name=POLICY, seed=seed
+        )
+        rejections: list[str] = []
+
+        def listen(kind: str, data: dict[str, Any]) -> None:
+            if kind == "evaluated" and data.get("status") != "pass":
+                rejections.append(str(data.get("message") or data.get("status")))
+
+        source = search.EngineSource(space(graph), partial(write, graph))
+        options: dict[str, Any] = {"listener": listen, "stop_requested": self._stopping.is_set}
+        found = search.run(self._archive, run, handle.task, evaluator=evaluator, source=source, **options)
+        if found.interrupted:
+            raise WorkerError(f"the search for {entry.task.name} was stopped")
+        if found.program is None:
+            why = rejections[-1] if rejections else "the engine wrote nothing for this task"
+            rejected = Evaluation(task=handle.task.key, program="", status="unscorable", fault="candidate", message=why)
+            return rejected, found.evaluations
+        self._write(entry, found.program)
+        return found.program, found.evaluations
+
+    def _write(self, entry: Entry, program: Program) -> None:
+        """The engine's program as a file, named like its task."""
+        from hipwright.cli.outdir import write_file
+
+        if self._wanted.out is not None:
+            path = self._wanted.out / "programs" / f"{entry.task.name}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, settled(program))
+
+    def _row(
+        self, entry: Entry, judged: Evaluation, strict: Evaluation | None, program: Program | None, evaluations: int
+    ) -> BenchRow:
+        for one in (judged, strict):
+            if one is not None and one.fault in MACHINE_FAULTS:
+                raise _as_fault(one)
+        names = entry.names
+        if program is not None:
+            names |= {"lane": program.lane, "program": program.key}
+        row = row_of(judged, strict=strict, **names)
+        return replace(row, evaluations=evaluations)
+
+
+def _as_fault(evaluation: Evaluation) -> InfrastructureError:
+    """The machine's fault as the error it was, so that the dispatcher tries again."""
+    kind = _ERRORS.get(evaluation.fault or "", WorkerError)
+    return kind(evaluation.message or f"{evaluation.fault} at fault", status=evaluation.status)

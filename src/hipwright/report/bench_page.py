@@ -1,0 +1,123 @@
+"""bench.html: a benchmark on one page that needs nothing else. No script, no request, everything escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hipwright import __version__
+from hipwright.evaluate.bench import BenchRow
+from hipwright.evaluate.figures import worst
+from hipwright.report import bench_plots, html, views
+
+
+@dataclass(frozen=True)
+class BenchPage:
+    """What the page shows. figures: of hipwright.evaluate.figures; expected: how many rows there would be in all."""
+
+    title: str
+    mode: str
+    source: str
+    targets: tuple[str, ...]
+    complete: bool
+    expected: int
+    figures: Mapping[str, Any]
+    rows: tuple[BenchRow, ...]
+    not_measured: tuple[str, ...]
+    command: str
+
+
+def render_bench(page: BenchPage) -> str:
+    """The whole page."""
+    baselines = list(page.figures["fast_p"] or {})
+    text: str = (
+        html._environment()
+        .get_template("bench.html.j2")
+        .render(
+            page=page,
+            version=__version__,
+            devices=sorted({f"{row.device} ({row.timed_on})" for row in page.rows if row.timed_on}),
+            tiles=_tiles(page.figures),
+            fast=_fast_table(page.figures),
+            means=_means(page.figures),
+            statuses=_statuses(page.rows),
+            worst=worst(page.rows),
+            baselines=baselines,
+            curve=bench_plots.fast_curve(page.rows, baselines),
+            bars_of={name: bench_plots.speedup_bars(page.rows, name) for name in baselines},
+            roofline=bench_plots.roofline_bars(page.rows),
+            tone=row_tone,
+        )
+    )
+    return text
+
+
+def row_tone(row: BenchRow) -> str:
+    """The colour of a row's status."""
+    return views.UNSURE if not row.judged else views.tone(row.status)
+
+
+def _tiles(figures: Mapping[str, Any]) -> list[dict[str, str]]:
+    tiles = [_share_tile("compiled", figures["compiled"]), _share_tile("correct", figures["correct"])]
+    if "strict_correct" in figures:
+        tiles.append(_share_tile("correct, strict rule", figures["strict_correct"]))
+    for name, levels in (figures["fast_p"] or {}).items():
+        tiles.append(_share_tile(f"fast_1 against {name}", levels["1"]))
+    for name, means in (figures["geometric_mean"] or {}).items():
+        if (mean := means["of_correct"]) is not None:
+            low, high = mean["interval"]
+            note = f"geometric mean of {mean['rows']} correct, 95 % interval {low:.2f} to {high:.2f}"
+            tiles.append({"label": f"speedup over {name}", "value": f"{mean['value']:.2f}×", "note": note})
+    if figures["coverage"]["rows"]:
+        note = f"mean of {figures['coverage']['rows']} correct"
+        tiles.append({"label": "coverage", "value": views.percent(figures["coverage"]["mean"]), "note": note})
+    return tiles
+
+
+def _share_tile(label: str, share: Mapping[str, Any]) -> dict[str, str]:
+    return {"label": label, "value": views.percent(share["share"]), "note": _share_words(share)}
+
+
+def _share_words(share: Mapping[str, Any]) -> str:
+    low, high = share["interval"]
+    return f"{share['count']} of {share['total']}, 95 % interval {100 * low:.0f} to {100 * high:.0f} %"
+
+
+def _fast_table(figures: Mapping[str, Any]) -> dict[str, list[dict[str, str]]]:
+    """{baseline: a cell for each p}, KernelBench's own rule in rows of its own."""
+    table = {}
+    for key, suffix in (("fast_p", ""), ("fast_p_point", ", KernelBench's rule")):
+        for name, levels in (figures.get(key) or {}).items():
+            table[name + suffix] = [
+                {"p": p, "value": views.percent(share["share"]), "note": _share_words(share)}
+                for p, share in levels.items()
+            ]
+    return table
+
+
+def _means(figures: Mapping[str, Any]) -> list[dict[str, str]]:
+    found = []
+    for name, means in (figures["geometric_mean"] or {}).items():
+        for key, what in (
+            ("of_correct", "correct programs"),
+            ("of_all", f"all, a failure counted as {means['failures_count_as']}×"),
+        ):
+            if (mean := means[key]) is not None:
+                low, high = mean["interval"]
+                found.append(
+                    {"baseline": name, "over": f"{mean['rows']} {what}", "value": f"{mean['value']:.3f}×",
+                     "interval": f"{low:.3f} to {high:.3f}", "capped": str(mean["capped"])}
+                )  # fmt: skip
+    return found
+
+
+def _statuses(rows: Sequence[BenchRow]) -> list[dict[str, Any]]:
+    counts: dict[tuple[str, str], int] = {}
+    for row in rows:
+        name = row.status if row.judged else f"{row.status} ({row.fault} at fault)"
+        counts[name, row_tone(row)] = counts.get((name, row_tone(row)), 0) + 1
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
+    return [
+        {"status": name, "tone": tone, "count": count, "share": count / len(rows)} for (name, tone), count in ordered
+    ]
