@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from hipwright.device.side import Block, Prepared
-from hipwright.errors import DeviceError, HipwrightError, TaskError
+from hipwright.errors import DeviceError, HipwrightError, TaskError, WorkerError
 from hipwright.records import TensorSpec, TolerancePolicy
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
 from hipwright.task import TaskHandle
@@ -426,5 +426,5 @@ class ReferenceSide:
 
     def _ask(self, method: str, header: dict[str, Any]) -> dict[str, Any]:
         if self._generation != self._reference._generation:
-            raise DeviceError(f"the process of the {self.name} baseline was replaced", hint="open the side again")
+            raise WorkerError(f"the process of the {self.name} baseline was replaced", hint="open the side again")
         return self._reference._ask(method, {**header, "side": self._side})[0]
