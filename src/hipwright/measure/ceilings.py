@@ -1,8 +1,8 @@
 """What a device really reaches, measured once and remembered beside the build cache (docs/measurement.md).
 
-The figures are of torch's own kernels, run by the task host of `hipwright.task.device_host`: a copy over memory (4 times
-the last-level cache or more), a sum that only reads, a fill that only writes, and square products per dtype. They depend on
-device, driver and torch, so those are the key under which they are kept.
+The figures are of torch's own kernels, run by the host of a task (`hipwright.task.device_ceilings`): a copy over memory
+(4 times the last-level cache or more), a sum that only reads, a fill that only writes, and square products per dtype.
+They depend on device, driver and torch, so those are the key under which they are kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from hipwright.errors import DeviceError
 from hipwright.records import Record, content_key
 
-_VERSION = 1  # of how they are measured
+_VERSION = "1"  # of how they are measured
 
 
 class Ceilings(Record, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ def ceilings_of(reference: Measuring, folder: Path) -> Ceilings:
         write=float(told["write"]),
         flops={str(name): float(rate) for name, rate in told["flops"].items()},
     )
-    if not 0 < min(found.copy, found.read, found.write) or not found.flops:
+    if min(found.copy, found.read, found.write) <= 0 or not found.flops:
         raise DeviceError(f"the ceilings of {found.device} cannot be measured: {found.to_json()[:300]}")
     with contextlib.suppress(OSError):  # a cache that cannot be written is measured again
         folder.mkdir(parents=True, exist_ok=True)
