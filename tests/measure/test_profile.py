@@ -279,8 +279,8 @@ def test_latency_names_the_stall_and_the_limit() -> None:
                       occupancy_limit_pct=25.0, stalls={"barrier": 55.0, "memory": 20.0})  # fmt: skip
     found = words(profile)
     assert found.kind == "latency" and found.text == (
-        "latency: only 20 % of peak bandwidth and 15 % of what the vector ALUs can do; waves wait 55 % of their time at barriers; "
-        "registers or LDS allow only 25 % of the waves a unit can hold"
+        "latency: only 20 % of peak bandwidth and 15 % of what the vector ALUs can do; waves wait 55 % of their time at "
+        "barriers; registers or LDS allow only 25 % of the waves a unit can hold"
     )
 
 

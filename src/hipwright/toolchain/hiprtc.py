@@ -126,12 +126,6 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
 # ---------------------------------------------------------------- the parent's side
 
 
-def visible() -> list[Path]:
-    """What a compile pool's zygote must be shown (`ro`) for hipRTC: ROCm, or the libraries in torch's wheel."""
-    library = rocm_paths.library("hiprtc")
-    return [*rocm_paths.roots(), *([library.resolve().parent] if library else [])]
-
-
 def build(
     hip: str, defines: Mapping[str, int], *, arch: str, pool: CompilePool, cache: BuildCache, unsafe: bool = False
 ) -> Build:

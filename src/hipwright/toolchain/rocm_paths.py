@@ -47,6 +47,12 @@ def hipcc() -> Path | None:
     return next((place for place in places if os.access(place, os.X_OK)), None)
 
 
+def readable() -> list[Path]:
+    """What a compile pool's zygote must be shown for hipRTC: ROCm's folders, or the libraries in torch's wheel."""
+    found = library("hiprtc")
+    return [*roots(), *([found.resolve().parent] if found else [])]
+
+
 def _package(name: str) -> list[Path]:
     spec = find_spec(name)
     return [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
