@@ -150,13 +150,29 @@ def _nvidia_gpu() -> Look:
 
 
 def _gpus(kind: Literal["rocm", "cuda"], maker: str, fix: str) -> Look:
-    from hipwright.sandbox.gpu import gpu_count
+    from hipwright.device import topology
 
-    count = gpu_count(kind)
-    if not count:
+    found = topology.find(kind)
+    if not found:
         return False, f"no {maker} GPU here: no speed is measured on one", fix
+    named = {(gpu.name, gpu.architecture, gpu.memory_bytes >> 30) for gpu in found}
+    models = ", ".join(f"{name} ({architecture}, {memory} GiB)" for name, architecture, memory in sorted(named))
     proves = "numerics and real timing" if kind == "rocm" else "numerics and timing as HIP on NVIDIA"
-    return True, f"{count} found: --target {kind} gives {proves}", ""
+    return True, f"{len(found)} found, {models}: --target {kind} gives {proves}", ""
+
+
+def _profiler() -> Look:
+    """The profiler of the GPUs that are here."""
+    from hipwright.device import topology
+    from hipwright.errors import HipwrightError
+    from hipwright.measure.profiler import find_tool
+
+    kinds = sorted({gpu.kind for gpu in topology.find()})
+    try:
+        tools = [str(find_tool(kind)) for kind in kinds]
+    except HipwrightError as error:
+        return False, f"{error.message}: `hipwright profile` cannot count", error.hint
+    return bool(tools), ", ".join(tools) or "none needed without a GPU", "none needed without a GPU"
 
 
 _LOOKS: dict[str, Callable[[], Look]] = {
@@ -169,4 +185,5 @@ _LOOKS: dict[str, Callable[[], Look]] = {
     "cpu": _cpu,
     "amd gpu": _amd_gpu,
     "nvidia gpu": _nvidia_gpu,
+    "profiler": _profiler,
 }
