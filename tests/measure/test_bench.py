@@ -14,6 +14,7 @@ from fake_sides import FakeSide, Machine
 
 from hipwright.measure.bench import FULL, PLACEMENT, SCORE, BenchResult, BenchSettings, remeasure, time_pairs
 from hipwright.measure.roofline import Floor, rotation
+from hipwright.measure.rounds import Kept
 from hipwright.records import Timing, Verdict
 
 QUICK = replace(FULL, budget_ms=200.0, resamples=500)
@@ -146,6 +147,20 @@ def test_time_spent_stays_near_the_budget() -> None:
     slow = Machine(2)
     assert timing(compare(90.0, 100.0, machine=slow, settings=FULL)).versus["eager"].pairs == 8
     assert slow.now_ms < 3500
+
+
+def test_a_kept_baseline_is_prepared_and_warmed_once() -> None:
+    machine = Machine(2)
+    kept, used, found = Kept(FakeSide(machine, "eager", 0.05, noise=0.003)), [], []
+    for n in range(3):
+        before = sum(entry.startswith("eager") for entry in machine.log)
+        candidate = FakeSide(machine, "candidate", 0.04, noise=0.003)
+        found.append(timing(time_pairs(candidate, [kept], settings=SCORE, seed=n)).versus["eager"])
+        used.append(sum(entry.startswith("eager") for entry in machine.log) - before - found[-1].pairs)
+    assert used[1] < used[0] - 2 and used[2] < used[0] - 2
+    assert all(one.speedup == pytest.approx(1.25, rel=0.02) for one in found) and not kept.spoiled
+    loose = FakeSide(machine, "candidate", 0.04, can_capture=False)
+    assert timing(time_pairs(loose, [kept], settings=SCORE)).policy == "stream" and kept.spoiled
 
 
 # ---------------------------------------------------------------- losers

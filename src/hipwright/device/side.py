@@ -53,7 +53,10 @@ class Block:
 class Side(Protocol):
     """One thing that can be timed; see the module for what an implementation must do."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """ "candidate", "eager", "compile": as it is called in the records."""
+        ...
 
     def prepare(self, iterations_hint: int) -> Prepared:
         """Warm up with about this many calls, and capture graphs if asked to at opening. Called before any block."""

@@ -62,9 +62,18 @@ class BenchSettings:
 
 FULL = BenchSettings()
 SCORE = BenchSettings(
-    block_ms=0.3, warm_ms=1.5, budget_ms=20.0, half_width=0.02, empties=5, alone=3, latency_rounds=0, resamples=500
+    block_ms=0.3,
+    warm_ms=1.0,
+    quads=4,
+    budget_ms=20.0,
+    half_width=0.02,
+    empties=5,
+    alone=3,
+    latency_rounds=0,
+    resamples=500,
 )
 MOST_QUADS = 400
+WARM_CALLS = 3
 
 
 @dataclass(frozen=True)
@@ -109,7 +118,8 @@ def time_pairs(
 ) -> BenchResult:
     """Time the candidate against every baseline in turn. The first baseline ranks: a clear loser to it is dropped.
 
-    seed: None draws a secret one; give it only to repeat a simulation. Errors are the sides' own.
+    seed: None draws a secret one; give it only to repeat a simulation. Baselines that serve many candidates are given
+    as `Kept`. Errors are the sides' own.
     """
     if not baselines:
         raise ValueError("a candidate is timed against at least one baseline")
@@ -168,7 +178,7 @@ def remeasure(
 def _prepare(candidate: Side, baselines: Sequence[Side]) -> tuple[Policy, Prepared, tuple[str, ...]]:
     """Prepare all sides, baselines first; where one cannot be captured, all launch on the stream, and it is said."""
     sides = [*baselines, candidate]
-    prepared = [side.prepare(10) for side in sides]
+    prepared = [side.prepare(WARM_CALLS) for side in sides]
     loose = [(side, done) for side, done in zip(sides, prepared, strict=True) if done.policy != "graph"]
     if not loose:
         return "graph", prepared[-1], ()

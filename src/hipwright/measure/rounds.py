@@ -16,7 +16,7 @@ from statistics import median
 
 import numpy as np
 
-from hipwright.device.side import Block, Side
+from hipwright.device.side import Block, Prepared, Side
 from hipwright.measure.clocks import Overhead, overhead_of, sound
 
 MOST_CALLS = 4096
@@ -30,6 +30,44 @@ class UnsoundClock(Exception):
     def __init__(self, side: int, block: Block) -> None:
         super().__init__(f"{block.device_ms}, {block.host_ms}, {block.wall_ms} ms")
         self.side, self.block = side, block
+
+
+@dataclass
+class Kept:
+    """A baseline that stays open and warm for many candidates: prepared, calibrated and warmed up once. A `Side`.
+
+    spoiled: a candidate that could not be captured put it on the stream; open a fresh one for the next.
+    """
+
+    side: Side
+    prepared: Prepared | None = None
+    overhead: Overhead | None = None
+    calls: int = 0
+    spoiled: bool = False
+
+    @property
+    def name(self) -> str:
+        """The baseline's name."""
+        return self.side.name
+
+    def prepare(self, iterations_hint: int) -> Prepared:
+        """Prepare it, the first time."""
+        if self.prepared is None:
+            self.prepared = self.side.prepare(iterations_hint)
+        return self.prepared
+
+    def stream(self, why: str) -> None:
+        """Launch on the stream from now on."""
+        self.side.stream(why)
+        self.calls, self.spoiled = 0, True
+
+    def block(self, calls: int) -> Block:
+        """Its blocks."""
+        return self.side.block(calls)
+
+    def latency(self, calls: int) -> tuple[float, ...]:
+        """Its latencies."""
+        return self.side.latency(calls)
 
 
 @dataclass
@@ -50,27 +88,38 @@ class Rounds:
     def warm(self, block_ms: float, warm_ms: float, empties: int) -> None:
         """Calibrate the empty block and warm up every side, baselines first; fixes the calls of a block."""
         count = len(self.sides)
-        self.overheads = [overhead_of([side.block(0) for _ in range(empties)]) for side in self.sides]
+        self.overheads = [_overhead(side, empties) for side in self.sides]
         self.calls = [0] * count
-        self.blocks, self.after = ([[] for _ in self.sides] for _ in range(2))
+        self._forget()
         for index in (*range(1, count), 0):
             self.calls[index] = self._warm_side(index, block_ms, warm_ms)
         quick = sum(self.calls) > count  # long calls are not run just to be thrown away
         for _ in range(int(self.rng.integers(1, 3)) if quick else 0):
             self.quad()
-        self.blocks, self.after = ([[] for _ in self.sides] for _ in range(2))
+        self._forget()
         self.spent_ms = 0.0
 
     def _warm_side(self, index: int, block_ms: float, warm_ms: float) -> int:
         """Run blocks until the side is warm and their length settled; a secret number of them."""
-        calls, blocks, spent, fewest = 1, 0, 0.0, int(self.rng.integers(4, 8))
+        side = self.sides[index]
+        calls, fewest = 1, int(self.rng.integers(4, 8))
+        if isinstance(side, Kept) and side.calls:
+            calls, fewest, warm_ms = side.calls, 1, 0.0
+        blocks, spent = 0, 0.0
         while True:
             took = self._took(index, self._block(index, calls))
             spent, blocks = spent + took, blocks + 1
             wanted = min(max(round(block_ms * calls / took), 1), MOST_CALLS)
             if wanted <= GROWTH * calls and spent >= warm_ms and (blocks >= fewest or (blocks > 1 and wanted == 1)):
-                return wanted
+                break
             calls = min(wanted, GROWTH * calls)
+        if isinstance(side, Kept):
+            side.calls = wanted
+        return wanted
+
+    def _forget(self) -> None:
+        self.blocks = [[] for _ in self.sides]
+        self.after = [[] for _ in self.sides]
 
     def quad(self) -> None:
         """One more quad: two more pairs for each baseline."""
@@ -134,3 +183,12 @@ def latencies(sides: Sequence[Side], rounds: int, calls: int, rng: np.random.Gen
             if turn:
                 found[int(index)] += got
     return [median(values) for values in found]
+
+
+def _overhead(side: Side, empties: int) -> Overhead:
+    if isinstance(side, Kept) and side.overhead is not None:
+        return side.overhead
+    found = overhead_of([side.block(0) for _ in range(empties)])
+    if isinstance(side, Kept):
+        side.overhead = found
+    return found
