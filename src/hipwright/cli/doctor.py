@@ -172,7 +172,7 @@ def _profiler() -> Look:
         tools = [str(find_tool(kind)) for kind in kinds]
     except HipwrightError as error:
         return False, f"{error.message}: `hipwright profile` cannot count", error.hint
-    return bool(tools), ", ".join(tools) or "none needed without a GPU", "none needed without a GPU"
+    return bool(tools), ", ".join(tools) or "no GPU here whose counters it could read", "none needed without a GPU"
 
 
 _LOOKS: dict[str, Callable[[], Look]] = {
