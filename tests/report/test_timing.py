@@ -8,10 +8,11 @@ from math import exp, isfinite
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from report_sample import measured, sample
 
 from hipwright.measure.words import device_words
-from hipwright.records import Timing, Versus
+from hipwright.records import TargetResult, Timing, Verdict, Versus
 from hipwright.report import render
 from hipwright.report.pairs import HEIGHT, pair_plot
 from hipwright.report.plots import LEFT, RIGHT, WIDTH
@@ -90,3 +91,14 @@ def test_a_spike_is_drawn_at_the_edge_and_counted() -> None:
 def test_what_cannot_be_drawn_is_left_out() -> None:
     versus = Versus(baseline="x", speedup=1.0, interval=(0.9, 1.1), samples_ms=(1.0,), baseline_ms=(1.0,), pairs=1)
     assert pair_plot(versus) is None
+
+
+def test_the_verdict_shown_is_the_one_that_decided() -> None:
+    right = TargetResult(target="cpu", verdict=Verdict(status="pass", workloads=("given",)))
+    gap = {"rule": "device and host", "disagree_ms": 0.75}
+    doubted = TargetResult(target="cuda", verdict=Verdict(status="untrusted", stage="measure", evidence=gap))
+    data = sample()
+    assert data.evaluation is not None
+    found = structs.replace(data.evaluation, status="untrusted", targets={"cpu": right, "cuda": doubted})
+    html = render(structs.replace(data, evaluation=found))
+    assert "device and host" in html and "0.75" in html and "badge unsure" in html

@@ -76,18 +76,15 @@ def headline(data: ReportData) -> dict[str, str]:
 
 def _proof(evaluation: Evaluation) -> str:
     parts = []
-    verdict = verdict_of(evaluation)
-    if verdict is not None:
-        where = next(_ran_on(name) for name, result in evaluation.targets.items() if result.verdict is not None)
-        parts.append(f"Right on {len(verdict.workloads)} workload(s) against an fp64 reference on the {where}")
+    found = _deciding(evaluation)
+    if found is not None and found.verdict is not None:
+        where = "CPU" if found.target == "cpu" else found.target
+        count = len(found.verdict.workloads)
+        parts.append(f"Right on {count} workload(s) against an fp64 reference on the {where} target")
     built = [name for name, result in evaluation.targets.items() if name != "cpu" and result.build and result.build.ok]
     if built:
         parts.append(f"compiled to machine code for {', '.join(built)}")
     return "; ".join(parts) + "." if parts else "Passed."
-
-
-def _ran_on(target: str) -> str:
-    return "CPU target" if target == "cpu" else f"{target} target"
 
 
 def tiles(data: ReportData) -> list[dict[str, str]]:
@@ -119,9 +116,15 @@ def tiles(data: ReportData) -> list[dict[str, str]]:
 
 
 def verdict_of(evaluation: Evaluation | None) -> Verdict | None:
-    """The verdict that a run on some target gave (the first one found)."""
-    results = evaluation.targets.values() if evaluation else ()
-    return next((r.verdict for r in results if r.verdict is not None), None)
+    """The verdict that decided: of a run whose status is the evaluation's, else the first one found."""
+    found = _deciding(evaluation)
+    return found.verdict if found else None
+
+
+def _deciding(evaluation: Evaluation | None) -> TargetResult | None:
+    judged = [result for result in evaluation.targets.values() if result.verdict] if evaluation else []
+    same = (r for r in judged if evaluation and r.verdict and r.verdict.status == evaluation.status)
+    return next(same, judged[0] if judged else None)
 
 
 # ---------------------------------------------------------------- resources
