@@ -103,7 +103,7 @@ class _Verification(Ledger):
             session = self.worker.load(self.program, self.build, self.oracle.state, more=self.more)
         with session:
             with self.timed("main workload"):
-                self.main_workload(session, REPEATS if gate == "full" else REPEATS[2:])
+                self.main_workload(session, REPEATS if gate == "full" else REPEATS[::2])
             with self.timed("families and shapes"):
                 self.cases(session, gate)
             if not self.oracle.kernelbench:
@@ -123,7 +123,7 @@ class _Verification(Ledger):
         for planned in self.candidates():
             name = planned.workload.name
             self.main = planned
-            first = (self.oracle.case(name, self.first_family(name)), {})
+            first: Item = (self.oracle.case(name, self.first_family(name)), {})
             normal = self.main_case("normal")
             answers = session.run_many([first, *((normal, settings) for settings in repeats)])
             if isinstance(answers[0], GuardFailed):
