@@ -14,7 +14,6 @@ from fake_sides import FakeSide, Machine
 
 from hipwright.measure.bench import FULL, PLACEMENT, SCORE, BenchResult, BenchSettings, remeasure, time_pairs
 from hipwright.measure.roofline import Floor, rotation
-from hipwright.measure.rounds import Kept
 from hipwright.records import Timing, Verdict
 
 QUICK = replace(FULL, budget_ms=200.0, resamples=500)
@@ -149,18 +148,18 @@ def test_time_spent_stays_near_the_budget() -> None:
     assert slow.now_ms < 3500
 
 
-def test_a_kept_baseline_is_prepared_and_warmed_once() -> None:
-    machine = Machine(2)
-    kept, used, found = Kept(FakeSide(machine, "eager", 0.05, noise=0.003)), [], []
-    for n in range(3):
+def test_a_baseline_that_stays_warm_is_warmed_once_for_each_policy() -> None:
+    machine, memory = Machine(2), {}
+    eager, used, found = FakeSide(machine, "eager", 0.05, noise=0.003), [], []
+    for n, can_capture in enumerate((True, True, True, False)):
         before = sum(entry.startswith("eager") for entry in machine.log)
-        candidate = FakeSide(machine, "candidate", 0.04, noise=0.003)
-        found.append(timing(time_pairs(candidate, [kept], settings=SCORE, seed=n)).versus["eager"])
+        candidate = FakeSide(machine, "candidate", 0.04, noise=0.003, can_capture=can_capture)
+        done = timing(time_pairs(candidate, [eager], settings=SCORE, seed=n, memory=memory))
+        found.append(done.versus["eager"])
         used.append(sum(entry.startswith("eager") for entry in machine.log) - before - found[-1].pairs)
-    assert used[1] < used[0] - 2 and used[2] < used[0] - 2
-    assert all(one.speedup == pytest.approx(1.25, rel=0.02) for one in found) and not kept.spoiled
-    loose = FakeSide(machine, "candidate", 0.04, can_capture=False)
-    assert timing(time_pairs(loose, [kept], settings=SCORE)).policy == "stream" and kept.spoiled
+    assert max(used[1:3]) < min(used[0], used[3]) - 1
+    assert all(one.speedup == pytest.approx(1.25, rel=0.02) for one in found)
+    assert set(memory) == {("eager", "graph"), ("eager", "stream")}
 
 
 # ---------------------------------------------------------------- losers

@@ -64,6 +64,12 @@ def test_a_view_alone_reads_nothing_and_zeros_need_not_be_read() -> None:
     assert half.need_inputs == N // 2 and half.inputs == N
 
 
+def test_an_output_that_is_a_view_need_not_be_written() -> None:
+    turned, small = spec(256, 1 << 10, stride=(1, 256)), spec(8)
+    calls = [op("t", [BIG], [turned]), op("relu", [small], [small])]
+    assert count_work(calls, [BIG, small], [], [turned, small]).need_outputs == 32
+
+
 def product(m: int, k: int, n: int, out: dict[str, Any], *more: dict[str, Any], own: bool = True) -> Any:
     left, right, result = spec(m, k), spec(k, n), spec(m, n)
     first = op("mm", [left, right], [result])

@@ -22,7 +22,7 @@ from msgspec import structs
 from hipwright.device.side import Policy, Prepared, Side
 from hipwright.measure.clocks import Doubt, believed, forged, gap, hidden, slowed
 from hipwright.measure.roofline import Floor
-from hipwright.measure.rounds import Rounds, UnsoundClock, grow, latencies
+from hipwright.measure.rounds import Memory, Rounds, UnsoundClock, grow, latencies
 from hipwright.measure.stats import Ratio, paired_ratio
 from hipwright.measure.words import interval_words
 from hipwright.records import Timing, Verdict, Versus
@@ -98,6 +98,7 @@ class Bench:
     policy: Policy
     prepared: Prepared
     notes: tuple[str, ...]
+    memory: Memory | None = None
 
     @property
     def sides(self) -> tuple[Side, ...]:
@@ -114,22 +115,23 @@ def time_pairs(
     device: str = "",
     architecture: str = "",
     lane: Lane = "program",
+    memory: Memory | None = None,
     seed: int | None = None,
 ) -> BenchResult:
     """Time the candidate against every baseline in turn. The first baseline ranks: a clear loser to it is dropped.
 
-    seed: None draws a secret one; give it only to repeat a simulation. Baselines that serve many candidates are given
-    as `Kept`. Errors are the sides' own.
+    memory: what is known of baselines that stay open and warm for many candidates; kept by the caller, filled here.
+    seed: None draws a secret one; give it only to repeat a simulation. Errors are the sides' own.
     """
     if not baselines:
         raise ValueError("a candidate is timed against at least one baseline")
     rng = np.random.default_rng(secrets.randbits(64) if seed is None else seed)
     started = time.monotonic()
     policy, prepared, notes = _prepare(candidate, baselines)
-    bench = Bench(candidate, baselines, settings, device, architecture, lane, floor, policy, prepared, notes)
+    bench = Bench(candidate, baselines, settings, device, architecture, lane, floor, policy, prepared, notes, memory)
     result = _measure(bench, rng)
     if result.verdict is not None:
-        first, result = result.verdict, _measure(bench, rng)
+        first, result = result.verdict, _measure(replace(bench, memory=None), rng)
         if result.timing is not None:
             said = f"measured twice: the first time was {first.status} ({first.message})"
             result = replace(result, timing=_noted(result.timing, said))
@@ -194,7 +196,7 @@ def _measure(bench: Bench, rng: np.random.Generator) -> BenchResult:
     settings = bench.settings
     rounds = Rounds(bench.sides, rng)
     try:
-        rounds.warm(settings.block_ms, settings.warm_ms, settings.empties)
+        rounds.warm(settings.block_ms, settings.warm_ms, settings.empties, bench.memory, bench.policy)
         stopped = grow(
             rounds, settings.quads, settings.budget_ms, lambda pairs: _enough(rounds, settings, pairs), most=MOST_QUADS
         )

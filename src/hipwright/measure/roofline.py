@@ -59,8 +59,8 @@ class Rates(Protocol):
 class Work:
     """What a task must move and compute in one call, whatever the program.
 
-    inputs, params, outputs: bytes once each; need_inputs, need_params: those of them that must be read. flops: counted
-    operations of products by dtype; sure_flops: those that no rewriting avoids.
+    inputs, params, outputs: bytes once each; need_inputs, need_params, need_outputs: those of them that must be read or
+    written. flops: counted operations of products by dtype; sure_flops: those that no rewriting avoids.
     """
 
     inputs: int
@@ -68,6 +68,7 @@ class Work:
     outputs: int
     need_inputs: int
     need_params: int
+    need_outputs: int
     flops: Mapping[str, float]
     sure_flops: Mapping[str, float]
 
@@ -99,6 +100,7 @@ def count_work(
     picked = {_like(spec) for call in ops if base_name(call["op"]) in _PARTS for spec in call["in"]}
     read = {_like(spec) for call in ops if base_name(call["op"]) not in _PARTS for spec in call["in"]}
     leaves = Counter(_like(spec) for spec in (*inputs, *params) if _like(spec) not in picked)
+    made = {_like(spec) for call in ops for spec in call["out"]}  # other outputs are views of what came in
     room = sum(map(tensor_bytes, outputs))
 
     def needed(spec: Spec, share: float = 1.0) -> int:
@@ -121,6 +123,7 @@ def count_work(
         room,
         sum(needed(spec, shares.get(place, 1.0)) for place, spec in enumerate(inputs)),
         sum(needed(spec) for spec in params),
+        sum(tensor_bytes(spec) for spec in outputs if _like(spec) in made),
         flops,
         sure,
     )
@@ -131,7 +134,7 @@ def floor_of(work: Work, rates: Rates, *, cache_bytes: int, slots: int = 1) -> F
     moved = work.inputs + work.params + work.outputs
     memory = 1e3 * moved / rates.bytes_per_s
     compute = 1e3 * sum(_seconds(count, dtype, rates) for dtype, count in work.flops.items())
-    touched = work.need_inputs + work.need_params + work.outputs - cache_bytes
+    touched = work.need_inputs + work.need_params + work.need_outputs - cache_bytes
     rotated = work.need_inputs - cache_bytes / slots if slots > 1 else 0.0
     least = max(0, int(max(touched, rotated)))
     sure = max((_seconds(count, dtype, rates) for dtype, count in work.sure_flops.items()), default=0.0)

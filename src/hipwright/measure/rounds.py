@@ -16,7 +16,7 @@ from statistics import median
 
 import numpy as np
 
-from hipwright.device.side import Block, Prepared, Side
+from hipwright.device.side import Block, Side
 from hipwright.measure.clocks import Overhead, overhead_of, sound
 
 MOST_CALLS = 4096
@@ -32,42 +32,16 @@ class UnsoundClock(Exception):
         self.side, self.block = side, block
 
 
-@dataclass
-class Kept:
-    """A baseline that stays open and warm for many candidates: prepared, calibrated and warmed up once. A `Side`.
+@dataclass(frozen=True)
+class Warm:
+    """What is known of a baseline that an earlier comparison warmed up: its calls a block and its overhead."""
 
-    spoiled: a candidate that could not be captured put it on the stream; open a fresh one for the next.
-    """
+    calls: int
+    overhead: Overhead
 
-    side: Side
-    prepared: Prepared | None = None
-    overhead: Overhead | None = None
-    calls: int = 0
-    spoiled: bool = False
 
-    @property
-    def name(self) -> str:
-        """The baseline's name."""
-        return self.side.name
-
-    def prepare(self, iterations_hint: int) -> Prepared:
-        """Prepare it, the first time."""
-        if self.prepared is None:
-            self.prepared = self.side.prepare(iterations_hint)
-        return self.prepared
-
-    def stream(self, why: str) -> None:
-        """Launch on the stream from now on."""
-        self.side.stream(why)
-        self.calls, self.spoiled = 0, True
-
-    def block(self, calls: int) -> Block:
-        """Its blocks."""
-        return self.side.block(calls)
-
-    def latency(self, calls: int) -> tuple[float, ...]:
-        """Its latencies."""
-        return self.side.latency(calls)
+Memory = dict[tuple[str, str], Warm]
+"""Baselines by (name, policy). Whoever keeps the same sides open for many candidates keeps one of these for them."""
 
 
 @dataclass
@@ -85,37 +59,45 @@ class Rounds:
     after: list[list[Block]] = field(default_factory=list)
     spent_ms: float = 0.0
 
-    def warm(self, block_ms: float, warm_ms: float, empties: int) -> None:
-        """Calibrate the empty block and warm up every side, baselines first; fixes the calls of a block."""
+    def warm(
+        self, block_ms: float, warm_ms: float, empties: int, memory: Memory | None = None, policy: str = ""
+    ) -> None:
+        """Calibrate the empty block and warm up every side, baselines first; fixes the calls of a block.
+
+        A baseline that `memory` knows needs one block; what is learnt of the others is put there.
+        """
         count = len(self.sides)
-        self.overheads = [_overhead(side, empties) for side in self.sides]
+        known = [memory.get((side.name, policy)) if memory and n else None for n, side in enumerate(self.sides)]
+        self.overheads = [
+            warm.overhead if warm else overhead_of([side.block(0) for _ in range(empties)])
+            for side, warm in zip(self.sides, known, strict=True)
+        ]
         self.calls = [0] * count
         self._forget()
         for index in (*range(1, count), 0):
-            self.calls[index] = self._warm_side(index, block_ms, warm_ms)
+            warm = known[index]
+            self.calls[index] = self._warm_side(index, block_ms, warm_ms, warm.calls if warm else 0)
+            if memory is not None and index:
+                memory[self.sides[index].name, policy] = Warm(self.calls[index], self.overheads[index])
         quick = sum(self.calls) > count  # long calls are not run just to be thrown away
         for _ in range(int(self.rng.integers(1, 3)) if quick else 0):
             self.quad()
         self._forget()
         self.spent_ms = 0.0
 
-    def _warm_side(self, index: int, block_ms: float, warm_ms: float) -> int:
-        """Run blocks until the side is warm and their length settled; a secret number of them."""
-        side = self.sides[index]
+    def _warm_side(self, index: int, block_ms: float, warm_ms: float, known: int) -> int:
+        """Run blocks until the side is warm and their length settled: a secret number of them, one if it was known."""
         calls, fewest = 1, int(self.rng.integers(4, 8))
-        if isinstance(side, Kept) and side.calls:
-            calls, fewest, warm_ms = side.calls, 1, 0.0
+        if known:
+            calls, fewest, warm_ms = known, 1, 0.0
         blocks, spent = 0, 0.0
         while True:
             took = self._took(index, self._block(index, calls))
             spent, blocks = spent + took, blocks + 1
             wanted = min(max(round(block_ms * calls / took), 1), MOST_CALLS)
             if wanted <= GROWTH * calls and spent >= warm_ms and (blocks >= fewest or (blocks > 1 and wanted == 1)):
-                break
+                return wanted
             calls = min(wanted, GROWTH * calls)
-        if isinstance(side, Kept):
-            side.calls = wanted
-        return wanted
 
     def _forget(self) -> None:
         self.blocks = [[] for _ in self.sides]
@@ -183,12 +165,3 @@ def latencies(sides: Sequence[Side], rounds: int, calls: int, rng: np.random.Gen
             if turn:
                 found[int(index)] += got
     return [median(values) for values in found]
-
-
-def _overhead(side: Side, empties: int) -> Overhead:
-    if isinstance(side, Kept) and side.overhead is not None:
-        return side.overhead
-    found = overhead_of([side.block(0) for _ in range(empties)])
-    if isinstance(side, Kept):
-        side.overhead = found
-    return found
