@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 import hipwright
 from hipwright import config
 from hipwright.archive import Archive
@@ -19,12 +21,13 @@ from hipwright.cli.bench_lane import Lane
 from hipwright.cli.bench_results import hand_over
 from hipwright.cli.output import Face, clean
 from hipwright.errors import BadInput
-from hipwright.evaluate.bench import BenchRow, RowStore, failed_row, missing_row
+from hipwright.evaluate.bench import GPU_TARGETS, BenchRow, RowStore, failed_row, missing_row
 from hipwright.evaluate.pool import Dispatcher, Outcome, Step
 from hipwright.evaluate.schedule import Job
 from hipwright.evaluate.suite import CandidateFile, TaskFile, find_tasks, match_candidates
 from hipwright.program.modelnew_check import lane_of
 from hipwright.records import Program, content_key
+from hipwright.sandbox import gpu_count
 
 INTERRUPTED = 130
 HANG_S = 600.0  # one evaluation takes less: each of its steps has a limit of its own
@@ -109,6 +112,7 @@ def run(face: Face, wanted: Wanted) -> int:
 
 
 def _plan(wanted: Wanted) -> Bench:
+    gpu_numbers(wanted.gpus, wanted.targets)
     tasks = find_tasks(wanted.suite, wanted.level)
     matched = match_candidates(wanted.candidates, tasks) if wanted.candidates is not None else None
     entries = []
@@ -169,8 +173,26 @@ def _judge(face: Face, bench: Bench, todo: list[Entry]) -> None:
 def _keep(bench: Bench, outcome: Outcome) -> BenchRow:
     entry: Entry = outcome.job.payload
     row: BenchRow = outcome.value if outcome.error is None else failed_row(outcome.error, **entry.names)
+    row = replace(row, seconds=round(sum(outcome.seconds.values()), 3), attempts=outcome.attempts)
     bench.store.add(row)
     return row
+
+
+def gpu_numbers(given: str, targets: Sequence[str]) -> tuple[int, ...]:
+    """Which GPUs to use; none where no target runs on one. BadInput for numbers that make no sense or are not here."""
+    kind: Literal["cuda", "rocm"] | None = next((name for name in GPU_TARGETS if name in targets), None)
+    count = gpu_count(kind) if kind is not None else 0
+    if given == "all":
+        return tuple(range(count))
+    words = [word.strip() for word in given.split(",")]
+    if not all(word.isdecimal() for word in words):
+        raise BadInput(f"--gpus {given}: not `all` or numbers like 0,1")
+    if kind is None:
+        raise BadInput(f"--gpus {given}: no target that runs on a GPU is chosen", hint="--target cuda or --target rocm")
+    numbers = tuple(dict.fromkeys(map(int, words)))
+    if bad := [number for number in numbers if number >= count]:
+        raise BadInput(f"--gpus {given}: there is no {kind} GPU {bad[0]}", hint=f"this machine has {count}")
+    return numbers
 
 
 def _workers(wanted: Wanted) -> int:

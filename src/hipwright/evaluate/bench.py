@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,7 +21,7 @@ from hipwright.errors import HipwrightError, InfrastructureError
 from hipwright.records import Evaluation, Record, Timing
 
 ROWS = "rows.jsonl"
-GPU_TARGETS = ("rocm", "cuda")
+GPU_TARGETS: tuple[Literal["rocm", "cuda"], ...] = ("rocm", "cuda")
 MACHINE_FAULTS = ("toolchain", "device", "provider", "service")
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from math import sqrt
 from typing import Any
 
 import numpy as np
 
 from hipwright.evaluate.bench import BenchRow
-from hipwright.measure.fastp import FAILED, LEVELS, Mean, Result, Share, capped, fast_p, geometric_mean, over_tasks
+from hipwright.measure.fastp import FAILED, LEVELS, Mean, Result, Share, capped, fast_p, geometric_mean
 
 BASELINES = ("eager", "compile")
 WORST = 10
@@ -66,10 +67,21 @@ def results(rows: Iterable[BenchRow], baseline: str) -> list[Result]:
 
 
 def share_of(flags: Iterable[bool]) -> Share:
-    """How many are true, with a 95 % interval over the rows."""
-    values = np.array([float(flag) for flag in flags])
-    low, high = over_tasks(values, lambda sampled: sampled.mean(axis=1)) if values.size else (0.0, 0.0)
-    return Share(int(values.sum()), values.size, (low, high))
+    """How many are true, with Wilson's 95 % interval: one that does not shrink to a point where all or none are."""
+    values = list(flags)
+    return Share(sum(values), len(values), wilson(sum(values), len(values)))
+
+
+def wilson(count: int, total: int) -> tuple[float, float]:
+    """Wilson's 95 % score interval of a share (E. B. Wilson, 1927); (0, 1) for no rows."""
+    if not total:
+        return 0.0, 1.0
+    z = 1.959964
+    share = count / total
+    middle = share + z * z / (2 * total)
+    half = z * sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    scale = 1 + z * z / total
+    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
 
 
 def worst(rows: Sequence[BenchRow], count: int = WORST) -> list[BenchRow]:
@@ -95,7 +107,8 @@ def _slowness(row: BenchRow) -> tuple[int, float]:
 
 def _fast(rows: Sequence[BenchRow], baseline: str) -> dict[str, Any]:
     found = results(rows, baseline)
-    return {f"{p:g}": _share(fast_p(found, p)) for p in LEVELS}
+    counts = {p: fast_p(found, p).count for p in LEVELS}
+    return {f"{p:g}": _share(Share(count, len(found), wilson(count, len(found)))) for p, count in counts.items()}
 
 
 def _fast_point(rows: Sequence[BenchRow], baseline: str) -> dict[str, Any]:
