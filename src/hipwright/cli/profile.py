@@ -93,13 +93,15 @@ def _build(parsed: Parsed, kind: Any, arch: str, cache: Any, unsafe: bool) -> Bu
     from hipwright.errors import CompileError
     from hipwright.evaluate.gpu import compiler_files
     from hipwright.sandbox import Zygote
-    from hipwright.toolchain import hiprtc, nvrtc
     from hipwright.toolchain.pool import CompilePool
 
-    compile_ = hiprtc.build if kind == "rocm" else nvrtc.build
+    if kind == "cuda":
+        from hipwright.toolchain import nvrtc as toolchain
+    else:
+        from hipwright.toolchain import hiprtc as toolchain  # type: ignore[no-redef]
     compiler = Zygote(("numpy",), ro=compiler_files(kind), unsafe=unsafe, name="compiler")
     with compiler as zygote, CompilePool(zygote, 1) as pool:
-        build: Build = compile_(parsed.hip, parsed.defines(), arch=arch, pool=pool, cache=cache)
+        build: Build = toolchain.build(parsed.hip, parsed.defines(), arch=arch, pool=pool, cache=cache)
     if not build.ok:
         raise CompileError(
             f"the program does not compile for {arch}: {build.log.splitlines()[0]}", hint=build.log[:2000]

@@ -57,7 +57,7 @@ STALL_CAUSES = {
     "long_scoreboard": "memory", "lg_throttle": "memory", "tex_throttle": "memory", "drain": "memory",
     "membar": "memory", "short_scoreboard": "lds", "mio_throttle": "lds", "barrier": "barrier", "wait": "dependency",
     "math_pipe_throttle": "pipe", "gmma": "pipe", "not_selected": "issue", "dispatch_stall": "issue",
-    "no_instruction": "instruction", "imc_miss": "instruction", "branch_resolve": "branch", "sleeping": "other",
+    "no_instruction": "instruction", "imc_miss": "instruction", "branch_resolving": "branch", "sleeping": "other",
     "misc": "other",
 }  # fmt: skip
 """Nsight Compute's stall reasons, by the cause that a Profile tells."""
