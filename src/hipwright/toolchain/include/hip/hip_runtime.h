@@ -7,6 +7,9 @@
 #include "../limits.h"
 #include "../float.h"
 #include "../hw/types.h"
+#ifdef __CUDACC_RTC__
+#include "../hw/nvidia.h"
+#else
 #include "../hw/math.h"
 #include "../hw/half.h"
 #include "../hw/bf16.h"
@@ -15,4 +18,5 @@
 #include "../hw/amdgcn.h"
 #else
 #include "../hw/cpu.h"
+#endif
 #endif

@@ -1,4 +1,4 @@
-// Attributes and words that every header here uses. AMD device code and host code (the cpu target) share them.
+// Attributes and words that every header here uses: AMD device code, host code (the cpu target) and NVRTC share them.
 #pragma once
 
 #define HIPWRIGHT_HEADERS 1
@@ -14,6 +14,12 @@
 #define HW_BOUNDS_PICK(a, b, chosen, ...) chosen
 #define __launch_bounds__(...) HW_BOUNDS_PICK(__VA_ARGS__, HW_BOUNDS2, HW_BOUNDS1, )(__VA_ARGS__)
 #define HW_AMD 1
+#elif defined(__CUDACC_RTC__) // NVRTC has the words; hw/nvidia_base.h comes before all else
+#undef __launch_bounds__
+// the second argument counts waves a SIMD, which says nothing about blocks a multiprocessor
+#define HW_BOUNDS_FIRST(threads, ...) threads
+#define __launch_bounds__(...) __attribute__((launch_bounds(HW_BOUNDS_FIRST(__VA_ARGS__, ))))
+#define HW_AMD 0
 #else // hw/cpu.h gives __global__, __shared__ and __constant__
 #define __host__
 #define __device__
@@ -24,12 +30,14 @@
 #endif
 #endif
 
+#ifndef __CUDACC_RTC__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #ifndef __restrict__
 #define __restrict__ __restrict
 #endif
 #define __align__(n) __attribute__((aligned(n)))
+#endif
 #define HW_FN static inline __host__ __device__ __attribute__((always_inline, unused))
 #define HW_CFN static constexpr inline __host__ __device__ __attribute__((always_inline, unused))
 #define HW_METHOD inline __host__ __device__ __attribute__((always_inline))

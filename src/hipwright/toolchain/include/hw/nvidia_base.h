@@ -1,0 +1,324 @@
+// NVRTC: what clang predefines and NVRTC does not, so that the other headers here read the same under both.
+// toolchain/nvrtc.py includes this file before anything else.
+#pragma once
+#define HW_NVIDIA 1
+
+#define __HIP__ 1
+#define __HIPCC__ 1
+#define __HIP_DEVICE_COMPILE__ 1
+#define __HIP_PLATFORM_NVIDIA__ 1
+
+#define __INT8_TYPE__ signed char
+#define __INT16_TYPE__ short
+#define __INT32_TYPE__ int
+#define __INT64_TYPE__ long
+#define __UINT8_TYPE__ unsigned char
+#define __UINT16_TYPE__ unsigned short
+#define __UINT32_TYPE__ unsigned
+#define __UINT64_TYPE__ unsigned long
+#define __INTPTR_TYPE__ long
+#define __UINTPTR_TYPE__ unsigned long
+#define __INTMAX_TYPE__ long
+#define __UINTMAX_TYPE__ unsigned long
+#define __SIZE_TYPE__ unsigned long
+#define __PTRDIFF_TYPE__ long
+#define __SIZE_MAX__ 18446744073709551615UL
+#define __INT_MAX__ 2147483647
+#define __LONG_MAX__ 9223372036854775807L
+#define __LONG_LONG_MAX__ 9223372036854775807LL
+#define __FLT_MAX__ 3.40282346638528859812e+38F
+#define __FLT_MIN__ 1.17549435082228750797e-38F
+#define __FLT_EPSILON__ 1.19209289550781250000e-7F
+#define __FLT_DENORM_MIN__ 1.40129846432481707092e-45F
+#define __FLT_DIG__ 6
+#define __FLT_MANT_DIG__ 24
+#define __FLT_MAX_EXP__ 128
+#define __FLT_MIN_EXP__ (-125)
+#define __DBL_MAX__ 1.79769313486231570815e+308
+#define __DBL_MIN__ 2.22507385850720138309e-308
+#define __DBL_EPSILON__ 2.22044604925031308085e-16
+#define __DBL_DENORM_MIN__ 4.94065645841246544177e-324
+#define __DBL_DIG__ 15
+#define __DBL_MANT_DIG__ 53
+#define __DBL_MAX_EXP__ 1024
+#define __DBL_MIN_EXP__ (-1021)
+
+#define __ATOMIC_RELAXED 0
+#define __ATOMIC_CONSUME 1
+#define __ATOMIC_ACQUIRE 2
+#define __ATOMIC_RELEASE 3
+#define __ATOMIC_ACQ_REL 4
+#define __ATOMIC_SEQ_CST 5
+
+#define __builtin_huge_valf() __builtin_bit_cast(float, 0x7f800000)
+#define __builtin_huge_val() __builtin_bit_cast(double, 0x7ff0000000000000LL)
+#define __builtin_inff() __builtin_huge_valf()
+#define __builtin_inf() __builtin_huge_val()
+#define __builtin_nanf(text) __builtin_bit_cast(float, 0x7fc00000)
+#define __builtin_nan(text) __builtin_bit_cast(double, 0x7ff8000000000000LL)
+#define __builtin_trap() __trap()
+#define __builtin_offsetof(type, member) ((unsigned long)__INTADDR__(&(((type *)0)->member)))
+
+// ---------------------------------------------------------------- clang's type traits
+
+template <class HwT> struct hw_plain {
+    typedef HwT type;
+};
+template <class HwT> struct hw_plain<const HwT> : hw_plain<HwT> {};
+template <class HwT> struct hw_plain<volatile HwT> : hw_plain<HwT> {};
+template <class HwT> struct hw_plain<const volatile HwT> : hw_plain<HwT> {};
+template <class HwA, class HwB> struct hw_same_type {
+    static constexpr bool value = false;
+};
+template <class HwT> struct hw_same_type<HwT, HwT> {
+    static constexpr bool value = true;
+};
+template <class HwT> struct hw_kind { // of a type without const and volatile
+    static constexpr bool integral = false, floating = false;
+};
+#define HW_KIND(HwT, INTEGRAL, FLOATING)                                                                               \
+    template <> struct hw_kind<HwT> {                                                                                  \
+        static constexpr bool integral = INTEGRAL, floating = FLOATING;                                                \
+    };
+HW_KIND(bool, true, false)
+HW_KIND(char, true, false)
+HW_KIND(signed char, true, false)
+HW_KIND(unsigned char, true, false)
+HW_KIND(short, true, false)
+HW_KIND(unsigned short, true, false)
+HW_KIND(int, true, false)
+HW_KIND(unsigned, true, false)
+HW_KIND(long, true, false)
+HW_KIND(unsigned long, true, false)
+HW_KIND(long long, true, false)
+HW_KIND(unsigned long long, true, false)
+HW_KIND(wchar_t, true, false)
+HW_KIND(char16_t, true, false)
+HW_KIND(char32_t, true, false)
+HW_KIND(float, false, true)
+HW_KIND(double, false, true)
+#undef HW_KIND
+template <class HwT, bool arithmetic> struct hw_sign {
+    static constexpr bool negative = false;
+};
+template <class HwT> struct hw_sign<HwT, true> {
+    static constexpr bool negative = HwT(-1) < HwT(0);
+};
+template <class HwT> struct hw_traits {
+    typedef typename hw_plain<HwT>::type plain;
+    static constexpr bool integral = hw_kind<plain>::integral, floating = hw_kind<plain>::floating;
+    static constexpr bool arithmetic = integral || floating, negative = hw_sign<plain, arithmetic>::negative;
+    static constexpr bool nothing = hw_same_type<plain, void>::value;
+};
+template <class HwT> struct hw_is_const {
+    static constexpr bool value = false;
+};
+template <class HwT> struct hw_is_const<const HwT> {
+    static constexpr bool value = true;
+};
+template <class HwT> struct hw_is_pointer {
+    static constexpr bool value = false;
+};
+template <class HwT> struct hw_is_pointer<HwT *> {
+    static constexpr bool value = true;
+};
+#define __is_same(...) (hw_same_type<__VA_ARGS__>::value)
+#define __is_integral(...) (hw_traits<__VA_ARGS__>::integral)
+#define __is_floating_point(...) (hw_traits<__VA_ARGS__>::floating)
+#define __is_arithmetic(...) (hw_traits<__VA_ARGS__>::arithmetic)
+#define __is_signed(...) (hw_traits<__VA_ARGS__>::negative)
+#define __is_unsigned(...) (hw_traits<__VA_ARGS__>::arithmetic && !hw_traits<__VA_ARGS__>::negative)
+#define __is_void(...) (hw_traits<__VA_ARGS__>::nothing)
+#define __is_const(...) (hw_is_const<__VA_ARGS__>::value)
+#define __is_pointer(...) (hw_is_pointer<typename hw_plain<__VA_ARGS__>::type>::value)
+#define __is_convertible(...) __is_convertible_to(__VA_ARGS__)
+
+template <class HwT> struct hw_no_reference {
+    typedef HwT type;
+};
+template <class HwT> struct hw_no_reference<HwT &> {
+    typedef HwT type;
+};
+template <class HwT> struct hw_no_reference<HwT &&> {
+    typedef HwT type;
+};
+template <class HwT> struct hw_no_const {
+    typedef HwT type;
+};
+template <class HwT> struct hw_no_const<const HwT> {
+    typedef HwT type;
+};
+template <class HwT, class HwPlain> struct hw_pointee {
+    typedef HwT type;
+};
+template <class HwT, class HwTo> struct hw_pointee<HwT, HwTo *> {
+    typedef HwTo type;
+};
+template <class HwT> struct hw_decayed { // as an argument passed by value
+    typedef typename hw_plain<HwT>::type type;
+};
+template <class HwT> struct hw_decayed<HwT &> : hw_decayed<HwT> {};
+template <class HwT> struct hw_decayed<HwT &&> : hw_decayed<HwT> {};
+template <class HwT, unsigned long n> struct hw_decayed<HwT[n]> {
+    typedef HwT *type;
+};
+template <class HwT> struct hw_decayed<HwT[]> {
+    typedef HwT *type;
+};
+template <class HwR, class... HwA> struct hw_decayed<HwR(HwA...)> {
+    typedef HwR (*type)(HwA...);
+};
+template <class HwT> struct hw_integers {
+    typedef HwT with_sign, without_sign;
+};
+#define HW_INTEGERS(SIGNED, UNSIGNED)                                                                                  \
+    template <> struct hw_integers<SIGNED> {                                                                           \
+        typedef SIGNED with_sign;                                                                                      \
+        typedef UNSIGNED without_sign;                                                                                 \
+    };                                                                                                                 \
+    template <> struct hw_integers<UNSIGNED> : hw_integers<SIGNED> {};
+HW_INTEGERS(signed char, unsigned char)
+HW_INTEGERS(short, unsigned short)
+HW_INTEGERS(int, unsigned)
+HW_INTEGERS(long, unsigned long)
+HW_INTEGERS(long long, unsigned long long)
+#undef HW_INTEGERS
+template <> struct hw_integers<char> : hw_integers<signed char> {};
+#define __remove_reference_t(...) typename hw_no_reference<__VA_ARGS__>::type
+#define __remove_cv(...) typename hw_plain<__VA_ARGS__>::type
+#define __remove_const(...) typename hw_no_const<__VA_ARGS__>::type
+#define __remove_pointer(...) typename hw_pointee<__VA_ARGS__, typename hw_plain<__VA_ARGS__>::type>::type
+#define __decay(...) typename hw_decayed<__VA_ARGS__>::type
+#define __make_unsigned(...) typename hw_integers<__VA_ARGS__>::without_sign
+#define __make_signed(...) typename hw_integers<__VA_ARGS__>::with_sign
+
+// 0 ... n - 1 by doubling
+template <unsigned long... hw_i> struct hw_indices {
+    template <template <class HwE, HwE...> class HwS, class HwT> using as = HwS<HwT, (HwT)hw_i...>;
+    typedef hw_indices<hw_i..., sizeof...(hw_i) + hw_i...> twice;
+    typedef hw_indices<hw_i..., sizeof...(hw_i) + hw_i..., 2 * sizeof...(hw_i)> twice_and_one;
+};
+template <unsigned long n, bool odd = n % 2> struct hw_count;
+template <> struct hw_count<0, false> {
+    typedef hw_indices<> type;
+};
+template <unsigned long n> struct hw_count<n, false> {
+    typedef typename hw_count<n / 2>::type::twice type;
+};
+template <unsigned long n> struct hw_count<n, true> {
+    typedef typename hw_count<n / 2>::type::twice_and_one type;
+};
+template <template <class HwE, HwE...> class HwS, class HwT, HwT n>
+using __make_integer_seq = typename hw_count<(unsigned long)n>::type::template as<HwS, HwT>;
+
+// Half and bfloat16 are CUDA's; their bodies are compiled into NVRTC with CUDA's own vector types, so they come first.
+#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+
+// ---------------------------------------------------------------- HIP's min, max and vector types beside CUDA's own
+
+// CUDA's min and max are no constant expressions. (A kernel of that name is found again by device/cuda.py.)
+#define min hw_min
+#define max hw_max
+
+// CUDA's float4 has no operators and no constructors and cannot get them: HIP's is another type under the same name.
+typedef uint2 hw_cuda_uint2;
+typedef uint4 hw_cuda_uint4;
+#define char1 hw_char1
+#define make_char1 hw_make_char1
+#define char2 hw_char2
+#define make_char2 hw_make_char2
+#define char3 hw_char3
+#define make_char3 hw_make_char3
+#define char4 hw_char4
+#define make_char4 hw_make_char4
+#define uchar1 hw_uchar1
+#define make_uchar1 hw_make_uchar1
+#define uchar2 hw_uchar2
+#define make_uchar2 hw_make_uchar2
+#define uchar3 hw_uchar3
+#define make_uchar3 hw_make_uchar3
+#define uchar4 hw_uchar4
+#define make_uchar4 hw_make_uchar4
+#define short1 hw_short1
+#define make_short1 hw_make_short1
+#define short2 hw_short2
+#define make_short2 hw_make_short2
+#define short3 hw_short3
+#define make_short3 hw_make_short3
+#define short4 hw_short4
+#define make_short4 hw_make_short4
+#define ushort1 hw_ushort1
+#define make_ushort1 hw_make_ushort1
+#define ushort2 hw_ushort2
+#define make_ushort2 hw_make_ushort2
+#define ushort3 hw_ushort3
+#define make_ushort3 hw_make_ushort3
+#define ushort4 hw_ushort4
+#define make_ushort4 hw_make_ushort4
+#define int1 hw_int1
+#define make_int1 hw_make_int1
+#define int2 hw_int2
+#define make_int2 hw_make_int2
+#define int3 hw_int3
+#define make_int3 hw_make_int3
+#define int4 hw_int4
+#define make_int4 hw_make_int4
+#define uint1 hw_uint1
+#define make_uint1 hw_make_uint1
+#define uint2 hw_uint2
+#define make_uint2 hw_make_uint2
+#define uint3 hw_uint3
+#define make_uint3 hw_make_uint3
+#define uint4 hw_uint4
+#define make_uint4 hw_make_uint4
+#define long1 hw_long1
+#define make_long1 hw_make_long1
+#define long2 hw_long2
+#define make_long2 hw_make_long2
+#define long3 hw_long3
+#define make_long3 hw_make_long3
+#define long4 hw_long4
+#define make_long4 hw_make_long4
+#define ulong1 hw_ulong1
+#define make_ulong1 hw_make_ulong1
+#define ulong2 hw_ulong2
+#define make_ulong2 hw_make_ulong2
+#define ulong3 hw_ulong3
+#define make_ulong3 hw_make_ulong3
+#define ulong4 hw_ulong4
+#define make_ulong4 hw_make_ulong4
+#define longlong1 hw_longlong1
+#define make_longlong1 hw_make_longlong1
+#define longlong2 hw_longlong2
+#define make_longlong2 hw_make_longlong2
+#define longlong3 hw_longlong3
+#define make_longlong3 hw_make_longlong3
+#define longlong4 hw_longlong4
+#define make_longlong4 hw_make_longlong4
+#define ulonglong1 hw_ulonglong1
+#define make_ulonglong1 hw_make_ulonglong1
+#define ulonglong2 hw_ulonglong2
+#define make_ulonglong2 hw_make_ulonglong2
+#define ulonglong3 hw_ulonglong3
+#define make_ulonglong3 hw_make_ulonglong3
+#define ulonglong4 hw_ulonglong4
+#define make_ulonglong4 hw_make_ulonglong4
+#define float1 hw_float1
+#define make_float1 hw_make_float1
+#define float2 hw_float2
+#define make_float2 hw_make_float2
+#define float3 hw_float3
+#define make_float3 hw_make_float3
+#define float4 hw_float4
+#define make_float4 hw_make_float4
+#define double1 hw_double1
+#define make_double1 hw_make_double1
+#define double2 hw_double2
+#define make_double2 hw_make_double2
+#define double3 hw_double3
+#define make_double3 hw_make_double3
+#define double4 hw_double4
+#define make_double4 hw_make_double4
+typedef dim3 hw_cuda_dim3;
+#define dim3 hw_dim3
