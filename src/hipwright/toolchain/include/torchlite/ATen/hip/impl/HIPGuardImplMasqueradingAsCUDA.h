@@ -1,0 +1,2 @@
+#pragma once
+#include <hw_hip.h>

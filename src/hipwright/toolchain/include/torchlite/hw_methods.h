@@ -1,0 +1,13 @@
+// Methods of a tensor that are Python's own, by name.
+HW_METHOD(view) HW_METHOD(reshape) HW_METHOD(permute) HW_METHOD(transpose) HW_METHOD(t) HW_METHOD(expand) HW_METHOD(repeat)
+HW_METHOD(clone) HW_METHOD(copy_) HW_METHOD(zero_) HW_METHOD(fill_) HW_METHOD(add_) HW_METHOD(sub_) HW_METHOD(mul_) HW_METHOD(div_)
+HW_METHOD(clamp_) HW_METHOD(relu_) HW_METHOD(sigmoid_) HW_METHOD(tanh_) HW_METHOD(resize_) HW_METHOD(index_put_) HW_METHOD(scatter_)
+HW_METHOD(add) HW_METHOD(sub) HW_METHOD(mul) HW_METHOD(div) HW_METHOD(matmul) HW_METHOD(mm) HW_METHOD(bmm) HW_METHOD(dot)
+HW_METHOD(sum) HW_METHOD(mean) HW_METHOD(var) HW_METHOD(amax) HW_METHOD(amin) HW_METHOD(argmax) HW_METHOD(argmin) HW_METHOD(prod)
+HW_METHOD(exp) HW_METHOD(log) HW_METHOD(sqrt) HW_METHOD(rsqrt) HW_METHOD(abs) HW_METHOD(neg) HW_METHOD(pow) HW_METHOD(clamp)
+HW_METHOD(relu) HW_METHOD(sigmoid) HW_METHOD(tanh) HW_METHOD(softmax) HW_METHOD(unsqueeze) HW_METHOD(squeeze) HW_METHOD(flatten)
+HW_METHOD(narrow) HW_METHOD(select) HW_METHOD(slice) HW_METHOD(index_select) HW_METHOD(gather) HW_METHOD(cumsum) HW_METHOD(flip)
+HW_METHOD(contiguous_) HW_METHOD(type_as) HW_METHOD(expand_as) HW_METHOD(view_as) HW_METHOD(reshape_as) HW_METHOD(masked_fill)
+HW_METHOD(new_empty) HW_METHOD(new_zeros) HW_METHOD(max) HW_METHOD(min) HW_METHOD(norm) HW_METHOD(unfold) HW_METHOD(diagonal)
+HW_METHOD(eq) HW_METHOD(ne) HW_METHOD(lt) HW_METHOD(le) HW_METHOD(gt) HW_METHOD(ge) HW_METHOD(any) HW_METHOD(all) HW_METHOD(floor)
+HW_METHOD(cpu) HW_METHOD(cuda) HW_METHOD(half) HW_METHOD(bfloat16) HW_METHOD(set_) HW_METHOD(as_strided) HW_METHOD(requires_grad_)
