@@ -59,12 +59,12 @@ def load(init: Mapping[str, Any], table: Tree, device: str) -> Running:
     """Execute a ModelNew file and give it the task's state.
 
     init: text; seed; extensions: what `modelnew_build.prepare` made. table: the state table, with "init_inputs": the
-    arguments of ModelNew. Raises CandidateError: what the file raises (launch_error), or parameters that do not match
+    arguments of ModelNew (plain ones may be in init). Raises CandidateError: what the file raises (launch_error), or parameters that do not match
     the task's (bad_output_spec).
     """
     serve = Prebuilt(init.get("extensions", ()))
     names = execute(str(init["text"]), serve)
-    given = table.get("init_inputs", ())
+    given = table.get("init_inputs", init.get("init_inputs", ()))
     with guarded("load"):
         torch.manual_seed(int(init.get("seed", 0)))
         arguments = to_device(list(given), "cpu")
@@ -138,9 +138,18 @@ def set_state(model: Any, table: Tree, device: str) -> tuple[dict[str, Any], dic
         for path, live in (*params.items(), *buffers.items()):
             source = table["params"] if path in params else table["buffers"]
             live.data.copy_(to_device(source[path], device))
-    missing = sorted(set(table.get("params", {})) - set(params))
+    missing = sorted(path for path, t in table.get("params", {}).items() if t is not None and path not in params)
+    params, buffers = (
+        _all_of(table.get("params", {}), params, device),
+        _all_of(table.get("buffers", {}), buffers, device),
+    )
     how = "by order" if by_order else "by name" if params or buffers else "none"
     return params, buffers, how + (f"; the task's {', '.join(missing[:4])} not used" if missing else "")
+
+
+def _all_of(given: Mapping[str, Any], found: dict[str, Any], device: str) -> dict[str, Any]:
+    """Every path of the task in its order; what the candidate does without is a copy that nothing touches."""
+    return {p: found[p] if p in found else to_device(t, device).clone() for p, t in given.items() if t is not None}
 
 
 def _match(own: dict[str, Any], given: dict[str, Any], what: str, *, strict: bool) -> tuple[dict[str, Any], bool]:
