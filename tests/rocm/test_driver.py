@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import signal
 import struct
 from collections.abc import Callable
 
@@ -12,10 +13,13 @@ import torch
 
 from hipwright.device import hip_api, hip_check
 from hipwright.device.gpu import GpuLauncher, fault_status
+from hipwright.device.hip_faults import from_last_words
 from hipwright.device.pack import pack
-from hipwright.device.rocm import RocmDriver, from_last_words, made_for
+from hipwright.device.rocm import RocmDriver, made_for
 from hipwright.errors import CandidateError, DeviceError, ToolchainError
 from hipwright.program.signature import parse_signatures
+from hipwright.sandbox import WorkerDied
+from hipwright.verify.candidate import whose_fault
 
 from .conftest import Stub
 
@@ -272,6 +276,15 @@ def test_last_words_of_a_process(stderr: str, kind: type[Exception], status: str
     assert type(found) is kind and found.status == status
 
 
+def test_a_worker_that_the_runtime_ended_has_its_verdict() -> None:
+    said = "Memory access fault by GPU node-1 (Agent handle: 0x1) on address 0x7000. Reason: Page not present."
+    found = whose_fault(WorkerDied(signal.SIGABRT, None, said))
+    assert found is not None and (found.status, found.fault) == ("out_of_bounds", "candidate")
+    words = "HSA_STATUS_ERROR_OUT_OF_RESOURCES"  # a candidate that prints this does not acquit itself
+    acquitted = whose_fault(WorkerDied(signal.SIGABRT, None, words))
+    assert acquitted is not None and (acquitted.status, acquitted.fault) == ("launch_error", "candidate")
+
+
 def test_other_last_words_say_nothing() -> None:
     assert from_last_words("Segmentation fault (core dumped)") is None
 
@@ -279,3 +292,9 @@ def test_other_last_words_say_nothing() -> None:
 def test_what_a_code_object_is_for(code: Callable[..., bytes]) -> None:
     assert made_for(code(SOURCE, "gfx1100")) == "gfx1100"
     assert made_for(b"\x7fELF").startswith("no AMD GPU")
+
+
+def test_the_runtime_that_is_already_loaded_is_taken(stub: Stub) -> None:
+    """Two HIP runtimes in one process would each think that they own the GPU."""
+    stub.driver()
+    assert hip_api.find_library.__wrapped__() == str(stub.path)
