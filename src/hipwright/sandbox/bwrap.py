@@ -48,8 +48,8 @@ def command(
 ) -> list[str]:
     """argv wrapped in bwrap: `ro` paths visible at their own places, `rw` (if any) writable at `cwd`, nothing else.
 
-    devices: further arguments of bwrap that show device nodes. tmp_mb: size of /tmp; 0 leaves it to the kernel (half of
-    the memory).
+    devices: further arguments of bwrap that show device nodes; with any, processes may write to their own folders in
+    /proc. tmp_mb: size of /tmp; 0 leaves it to the kernel (half of the memory).
 
     Raises SandboxMissing where bwrap is missing or refused by the system.
     """
@@ -82,9 +82,22 @@ def _system_mounts(devices: Sequence[str] = (), tmp_mb: int = 0) -> list[str]:
             mounts += ["--ro-bind", name, name]
     for name in _LOADER:
         mounts += ["--ro-bind-try", name, name]
-    # /proc read-only: started by root, the owner of /proc/sys would be the real one
-    mounts += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", *devices, "--remount-ro", "/dev"]
+    # /proc read-only: started by root, the owner of /proc/sys would be the real one, and bwrap covers it for others only
+    proc = ["--proc", "/proc", *(_proc_covers() if devices else ["--remount-ro", "/proc"])]
+    mounts += [*proc, "--dev", "/dev", *devices, "--remount-ro", "/dev"]
     return [*mounts, *(["--size", str(tmp_mb << 20)] if tmp_mb else []), "--tmpfs", "/tmp"]
+
+
+def _proc_covers() -> list[str]:
+    """All of /proc but the processes' own folders read-only: CUDA does not start (error 304) unless a process may write
+    to its own."""
+    covered: list[str] = []
+    for path in sorted(Path("/proc").iterdir()):
+        if path.name.isdigit() or path.is_symlink():
+            continue
+        if path.is_dir() or path.stat().st_mode & 0o222:
+            covered += ["--ro-bind", str(path), str(path)]
+    return covered
 
 
 def _outermost(paths: Iterable[Path]) -> list[Path]:

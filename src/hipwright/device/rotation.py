@@ -1,0 +1,196 @@
+"""Calls over rotating inputs, timed by two clocks: what every side of a comparison runs. Imports torch.
+
+One call is too short to be launched and timed by itself, so where it can be captured all slots are captured together,
+and a block replays that graph: a launch from Python costs more than a small kernel. Each block starts with an untimed
+call, because the first work after another process used the GPU waits about 150 µs for the switch (measured on an H200).
+What the numbers mean is decided in the parent (hipwright.measure.bench).
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+WARM_CALLS = 3
+TOUR_MS = 10.0
+"""All slots are captured in one graph where a tour through them takes no longer than this, launched one by one."""
+
+
+class Rotation:
+    """call(slot) on slots 0, 1, ... in turn.
+
+    graph: whether graphs may be tried. around: what every batch of calls runs in. stream: the stream of captures and
+    calls (None: the current one). pool: of the graphs' memory. settle: raises what went wrong on the device.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[int], Any],
+        slots: int,
+        device: torch.device,
+        *,
+        graph: bool,
+        around: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        stream: Any = None,
+        pool: Any = None,
+        settle: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.outputs: list[Any] = [None] * slots
+        self.keep = False
+        self.why = "" if graph else "not asked for"
+        self._call, self._slots, self._device = call, slots, device
+        self._on_gpu = device.type == "cuda"
+        self._around, self._stream, self._pool, self._settle = around, stream, pool, settle
+        self._graphs: list[Any] = []
+        self._tour: Any = None
+        self._next = 0
+
+    @property
+    def policy(self) -> str:
+        """How calls are launched."""
+        return "graph" if self._graphs or self._tour else "stream"
+
+    def prepare(self, calls: int) -> dict[str, Any]:
+        """Warm up every slot, capture if asked to, run about `calls` calls: {"policy", "why", "call_ms"}."""
+        tour_ms = self._warm()
+        if not self.why and self.policy == "stream":
+            self._capture(tour_ms <= TOUR_MS)
+        count = max(1, min(calls, 1000))
+        call_ms = self.block(count)["device_ms"] / count
+        return {"policy": self.policy, "why": self.why, "call_ms": call_ms}
+
+    def launch_on_stream(self, why: str) -> None:
+        """No graphs from now on."""
+        self._graphs, self._tour, self.why = [], None, why
+        self.outputs = [None] * self._slots
+
+    def block(self, calls: int) -> dict[str, float]:
+        """{"device_ms", "host_ms"} of `calls` calls back to back. Tours are whole: then the time of the calls asked
+        for is its share of theirs."""
+        made = -(-calls // self._slots) * self._slots if self._tour else calls
+        with torch.no_grad(), self._around():
+            begin, end = self._event(), self._event()
+            self._wake()
+            start = time.perf_counter()
+            begin.record()
+            self._run(made)
+            end.record()
+            self._wait()
+            host = (time.perf_counter() - start) * 1e3
+        self._settle()
+        share = calls / made if made else 1.0
+        return {"device_ms": begin.elapsed_time(end) * share, "host_ms": host * share}
+
+    def latency(self, calls: int) -> list[float]:
+        """Milliseconds of single calls, each waited for, never from a graph."""
+        spent = []
+        with torch.no_grad(), self._around():
+            self._call(self._turn())
+            for _ in range(calls):
+                slot = self._turn()
+                self._wait()
+                start = time.perf_counter()
+                self._call(slot)
+                self._wait()
+                spent.append((time.perf_counter() - start) * 1e3)
+        self._settle()
+        return spent
+
+    # ---------------------------------------------------------------- inside
+
+    def _warm(self) -> float:
+        """Milliseconds of the last tour through all slots, launched one by one."""
+        start = 0.0
+        with torch.no_grad(), self._around():
+            for tour in range(-(-WARM_CALLS // self._slots) + 1):
+                self._wait()
+                start = time.perf_counter()
+                for slot in range(self._slots):
+                    self._call(slot)
+                self._wait()
+                if tour == 0:
+                    self._settle()
+        return (time.perf_counter() - start) * 1e3
+
+    def _capture(self, together: bool) -> None:
+        """One graph for all slots, or one for each. Outputs are kept, so that every slot's lie elsewhere."""
+        if not self._on_gpu:
+            self.why = "the cpu has no graphs"
+            return
+        outputs: list[Any] = []
+        graphs = []
+        groups = [range(self._slots)] if together else [range(n, n + 1) for n in range(self._slots)]
+        try:
+            with torch.no_grad(), self._around(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a plan without kernels makes an empty graph
+                for group in groups:
+                    graph = torch.cuda.CUDAGraph()
+                    with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+                        outputs += [self._call(slot) for slot in group]
+                    graphs.append(graph)
+                for graph in graphs:
+                    graph.replay()
+                self._wait()
+        except Exception as error:  # whatever cannot be captured
+            self._settle()
+            lines = str(error).strip().splitlines()
+            self.why = f"it cannot be captured: {type(error).__name__}: {lines[0][:200] if lines else ''}"
+            return
+        self.outputs = outputs
+        self._graphs, self._tour = ([], graphs[0]) if together else (graphs, None)
+
+    def _wake(self) -> None:
+        """One call that is not timed, and nothing left to do after it."""
+        if self._graphs:
+            self._graphs[self._next].replay()
+        elif self._tour is not None:
+            self._tour.replay()
+        else:
+            self._call(self._next)
+        self._wait()
+
+    def _run(self, calls: int) -> None:
+        if self._tour is not None:
+            for _ in range(calls // self._slots):
+                self._tour.replay()
+            return
+        for _ in range(calls):
+            slot = self._turn()
+            if self._graphs:
+                self._graphs[slot].replay()
+            elif self.keep:
+                self.outputs[slot] = self._call(slot)
+            else:
+                self._call(slot)
+
+    def _turn(self) -> int:
+        slot = self._next
+        self._next = (slot + 1) % self._slots
+        return slot
+
+    def _wait(self) -> None:
+        if self._on_gpu:
+            torch.cuda.synchronize(self._device)
+
+    def _event(self) -> Any:
+        return torch.cuda.Event(enable_timing=True) if self._on_gpu else _HostEvent()
+
+
+class _HostEvent:
+    """The host's clock in the role of a device event."""
+
+    def __init__(self) -> None:
+        self._at = 0.0
+
+    def record(self) -> None:
+        """Read the clock."""
+        self._at = time.perf_counter()
+
+    def elapsed_time(self, end: _HostEvent) -> float:
+        """Milliseconds until another."""
+        return (end._at - self._at) * 1e3
