@@ -121,6 +121,14 @@ def test_ncu_to_profiles_with_words(tool: Path) -> None:
     assert text is not None and text.text.startswith("memory bound: 82 % of measured bandwidth")
 
 
+def test_a_kernel_that_cuda_has_a_function_of_the_same_name_for(tool: Path) -> None:
+    text = (DATA / "ncu_raw.csv").read_text().replace('"tiny"', '"hw_fma"')
+    (tool.parent / "sample.csv").write_text(text)
+    script(tool, f"{said({'launches': []})}; cat {tool.parent}/sample.csv")
+    report = profile_program(subject("cuda", kernels=("fma",)), unsafe=True)
+    assert [p.kernel for p in report.profiles if p.own] == ["fma"]
+
+
 def test_a_librarys_kernel_is_not_the_programs(tool: Path) -> None:
     script(tool, f"{said({'launches': []})}; cat {DATA}/ncu_raw.csv")
     report = profile_program(subject("cuda", kernels=("tiny",)), unsafe=True)

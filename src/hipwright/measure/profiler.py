@@ -26,6 +26,7 @@ from hipwright.records import Build, Record
 from hipwright.sandbox import GpuAccess
 from hipwright.tensors import Tree, write_bundle
 from hipwright.toolchain import rocm_paths
+from hipwright.toolchain.nvrtc import OWN
 
 JOB, CODE, DATA = "job.json", "kernels.bin", "data.bundle"
 MARK = "hipwright-profile:"
@@ -171,6 +172,7 @@ def _launches(done: Done) -> list[dict[str, Any]]:
 def _finish(profile: Profile, build: Build, own: set[str], bandwidth: float | None) -> Profile:
     """Add what the build knows, and the bottleneck."""
     name = plain_name(profile.kernel)
+    name = name if name in own else name.removeprefix(OWN)
     if name in own:
         known = next(kernel for kernel in build.kernels if kernel.name == name)
         scratch = profile.scratch_bytes if profile.scratch_bytes is not None else float(known.scratch_bytes)
