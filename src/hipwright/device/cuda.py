@@ -12,7 +12,8 @@ from typing import Any
 
 from hipwright.errors import CandidateError, DeviceError
 
-_NOT_READY, _INVALID_CONTEXT = 600, 201
+RENAMED = "hw_"  # what toolchain/nvrtc.py puts before the name of a kernel that CUDA has a function of that name for
+_NOT_READY, _INVALID_CONTEXT, _NOT_FOUND = 600, 201, 500
 # CUresult values that an image or a launch of the candidate's causes by itself; the context stays whole
 _IMAGE = {200: "invalid image", 209: "no code for this GPU", 218: "invalid PTX", 300: "invalid source",
           500: "not found", 222: "PTX of a newer CUDA", 2: "out of memory", 1: "invalid value"}  # fmt: skip
@@ -67,6 +68,8 @@ class CudaDriver:
         """A kernel's handle."""
         function = c_void_p()
         status = self._cuda.cuModuleGetFunction(byref(function), module, kernel.encode())
+        if status == _NOT_FOUND:
+            status = self._cuda.cuModuleGetFunction(byref(function), module, f"{RENAMED}{kernel}".encode())
         self._candidate(status, _IMAGE, f"the code object has no kernel {kernel}")
         return int(function.value or 0)
 

@@ -80,8 +80,8 @@ def build(source: str, target: str, defines: Mapping[str, int], *, cache: BuildC
 
 def _build(source: str, target: Target, knobs: tuple[str, ...], cache: BuildCache, unsafe: bool) -> tuple[Build, bool]:
     """The build, and whether the same source would give the same again (a timeout might not)."""
-    if outside := _outside(source):
-        return Build(target=target.name, ok=False, log=outside), True
+    if refused := outside(source):
+        return Build(target=target.name, ok=False, log=refused), True
     bitcode = ocml.find()
     result = _compile(source, target, knobs, bitcode, cache, unsafe)
     if bitcode and result.returncode and _OCML_TROUBLE.search(result.stderr):
@@ -153,7 +153,7 @@ def _failure(result: ToolResult) -> tuple[str, bool]:
     return log, True
 
 
-def _outside(source: str) -> str:
+def outside(source: str) -> str:
     """Why an #include is refused, "" if none is. What this misses, the sandbox stops."""
     text = _COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else "\n" * found[0].count("\n"), source)
     for found in _INCLUDE.finditer(text):

@@ -1,0 +1,109 @@
+"""Inside a compile session: NVRTC, loaded once, asked many times. It sees hostile source, no GPU and no network.
+
+ctypes and not cuda.bindings: NVRTC's whole interface is a dozen plain C calls, and the library alone is then enough.
+Source: NVRTC User Guide, "Basic Usage" and "Precompiled Headers".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+import time
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hipwright.errors import ToolchainError
+from hipwright.sandbox import lockdown
+from hipwright.tensors import HostTensor, Tree
+
+NAME = "kernel.hip"
+_COMPILATION = 6  # nvrtcResult: the source is at fault
+_BUILTINS = 7  # nvrtcResult: libnvrtc-builtins is missing or of another version
+_STOP = "#pragma nv_hdrstop\n"
+
+
+class Nvrtc:
+    """Service of a compile session for one architecture.
+
+    init: library, builtins (paths, "" where there is no second library), options, prefix (the text that a precompiled
+    header is made of).
+    """
+
+    def __init__(self, init: dict[str, Any], _: Tree) -> None:
+        self._options = [str(option) for option in init["options"]]
+        self._prefix = str(init["prefix"]) + _STOP
+        try:
+            if init["builtins"]:
+                ctypes.CDLL(init["builtins"], mode=ctypes.RTLD_GLOBAL)  # NVRTC opens it by its bare name
+            self._nvrtc = ctypes.CDLL(init["library"])
+        except OSError as error:
+            raise ToolchainError(f"NVRTC does not load: {error}", hint="pip install nvidia-cuda-nvrtc") from None
+        for name, types in _ARGUMENTS.items():
+            getattr(self._nvrtc, name).argtypes = types
+        self._pch = self._precompile()
+        lockdown("task")  # not "candidate": NVRTC keeps temporary files, in the private /tmp
+
+    def compile(self, header: dict[str, Any], _: Tree) -> tuple[dict[str, Any], Tree]:
+        """header: body (what follows the prefix), prefix (whether the body may stand on it).
+
+        ({ok, log, seconds}, the cubin as uint8). Raises ToolchainError when NVRTC itself fails.
+        """
+        started = time.perf_counter()
+        if header["prefix"] and self._pch:
+            status, log, code = self._run(self._prefix + header["body"], [*self._options, f"--use-pch={self._pch}"])
+        else:
+            status, log, code = self._run(header["body"], self._options)
+        if status not in (0, _COMPILATION) or "cannot open temporary file" in log:
+            raise ToolchainError(f"NVRTC failed (result {status}): {log[-500:]}", hint=_hint(status))
+        said = {"ok": status == 0, "log": log, "seconds": time.perf_counter() - started}
+        raw = np.frombuffer(code, dtype=np.uint8)
+        return said, HostTensor.of(raw)
+
+    def _precompile(self) -> str:
+        """The path of this session's precompiled header. Its own: NVRTC's hold addresses of the process."""
+        folder = tempfile.mkdtemp(prefix="hipwright-pch-")
+        path = str(Path(folder) / "hip.pch")
+        status, log, _ = self._run(self._prefix, [*self._options, f"--create-pch={path}"])
+        if status:
+            raise ToolchainError(f"our headers do not compile with this NVRTC: {log[-2000:]}", hint=_hint(status))
+        return path if Path(path).is_file() else ""
+
+    def _run(self, source: str, options: list[str]) -> tuple[int, str, bytes]:
+        """(nvrtcResult, log, cubin)."""
+        program = c_void_p()
+        status = self._nvrtc.nvrtcCreateProgram(byref(program), source.encode(), NAME.encode(), 0, None, None)
+        if status:
+            return status, "the program cannot be created", b""
+        try:
+            words = (c_char_p * len(options))(*(option.encode() for option in options))
+            status = self._nvrtc.nvrtcCompileProgram(program, len(options), words)
+            log = self._read(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+            return status, log, b"" if status else self._read(program, "CUBIN")
+        finally:
+            self._nvrtc.nvrtcDestroyProgram(byref(program))
+
+    def _read(self, program: c_void_p, what: str) -> bytes:
+        size = c_size_t()
+        getattr(self._nvrtc, f"nvrtcGet{what}Size")(program, byref(size))
+        data = ctypes.create_string_buffer(max(size.value, 1))
+        getattr(self._nvrtc, f"nvrtcGet{what}")(program, data)
+        return data.raw[: size.value]
+
+
+def _hint(status: int) -> str:
+    return "libnvrtc and libnvrtc-builtins must be of one version" if status == _BUILTINS else "reinstall NVRTC"
+
+
+_HANDLE = POINTER(c_void_p)
+_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "nvrtcCreateProgram": (_HANDLE, c_char_p, c_char_p, c_int, c_void_p, c_void_p),
+    "nvrtcCompileProgram": (c_void_p, c_int, POINTER(c_char_p)),
+    "nvrtcDestroyProgram": (_HANDLE,),
+    "nvrtcGetProgramLogSize": (c_void_p, POINTER(c_size_t)),
+    "nvrtcGetProgramLog": (c_void_p, c_char_p),
+    "nvrtcGetCUBINSize": (c_void_p, POINTER(c_size_t)),
+    "nvrtcGetCUBIN": (c_void_p, c_char_p),
+}
