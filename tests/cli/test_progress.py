@@ -22,6 +22,8 @@ def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines) <= 4, "the lines in between are held back"
     assert "\\x1b" in lines[0] and "\x1b" not in "".join(lines)
     assert any("new best #0: 9.50 µs (ESTIMATE)" in line for line in lines)
+    progress("decided", {"number": 9, "best": True, "score": 4.0, "score_kind": "measured"})
+    assert "new best #9: 4.00 µs (MEASURED)" in capsys.readouterr().err
     assert progress.statuses == {"pass": 1, "wrong_value": 8}
 
 

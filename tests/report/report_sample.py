@@ -204,6 +204,7 @@ def history(count: int, text: str = "") -> tuple[Trial, ...]:
                 action={"BLOCK" + text: 128 * rng.randint(1, 8)},
                 status=status,
                 score=score,
+                score_kind="none" if score is None else "estimate",
                 kept=kept,
                 best=better,
                 reason=("faster than the best" if better else "kept for its cell" if kept else "slower") + text,

@@ -6,6 +6,7 @@ import re
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from report_sample import history
 
 from hipwright.archive import Trial
@@ -55,6 +56,15 @@ def test_the_best_line_only_falls(proposals: tuple[Trial, ...]) -> None:
     assert heights == sorted(heights), "lower scores lie lower on the page"
     assert all(0 <= point.y <= plot.height for point in plot.points)
     assert len(plot.points) == len(proposals)
+
+
+def test_measured_and_estimated_figures_share_no_axis() -> None:
+    estimated = history(40)
+    timed = [structs.replace(p, score_kind="measured") if p.number % 4 == 0 and p.score else p for p in estimated]
+    plain, mixed = score_plot(estimated), score_plot(timed)
+    assert plain is not None and plain.kind == "estimate" and mixed is not None and mixed.kind == "measured"
+    assert all("(measured)" in point.label for point in mixed.points if point.kind != "failed")
+    assert len(mixed.points) < len(plain.points)
 
 
 def test_long_searches_draw_what_was_kept() -> None:

@@ -27,6 +27,7 @@ class Trial(Record, frozen=True, kw_only=True):
     choices: dict[str, Any] = msgspec.field(default_factory=dict)
     status: str = "pending"
     score: float | None = None
+    score_kind: str = "none"
     coverage: float = 0.0
     kept: bool = False
     best: bool = False
@@ -154,6 +155,7 @@ def _trial(log: RunLog, number: int) -> Trial:
     if evaluated is not None:
         e = evaluated.evaluation
         trial = {"status": e.status, "message": e.message, "score": e.score, "coverage": e.coverage}
+        trial["score_kind"] = e.score_kind
         trial |= {"seconds": e.seconds, "cached": evaluated.cached, "attempts": evaluated.attempts}
     if decision is not None:
         trial |= {"kept": decision.kept, "best": decision.best, "reason": decision.reason}

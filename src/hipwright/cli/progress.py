@@ -17,7 +17,7 @@ class Progress:
     """A listener for `search.run` and the pipeline that shows the latest state on stderr; a context manager.
 
     It understands the kinds "stage" {text}, "proposed", "evaluated" {number, status, message, score, evaluations} and
-    "decided" {number, best, score}; others are ignored.
+    "decided" {number, best, score, score_kind}; others are ignored.
     """
 
     def __init__(self, title: str, budget: int) -> None:
@@ -25,6 +25,7 @@ class Progress:
         self.done = 0
         self.best: float | None = None
         self.best_number = -1
+        self.kind = "estimate"
         self.statuses: Counter[str] = Counter()
         self.last = "starting"
         self.started = time.monotonic()
@@ -71,6 +72,7 @@ class Progress:
         if not data.get("best"):
             return
         self.best, self.best_number = data.get("score"), int(data.get("number", -1))
+        self.kind = str(data.get("score_kind") or self.kind)
         self._line(f"new best #{self.best_number}: {self._score()}", always=True)
 
     # ---------------------------------------------------------------- showing
@@ -82,7 +84,7 @@ class Progress:
             print(f"[{now - self.started:5.1f}s {self.done}/{self.budget}] {text}", file=sys.stderr, flush=True)
 
     def _score(self) -> str:
-        return "passed" if self.best is None else f"{self.best:.2f} µs (ESTIMATE)"
+        return "passed" if self.best is None else f"{self.best:.2f} µs ({self.kind.upper()})"
 
     def _panel(self) -> Any:
         from rich.console import Group

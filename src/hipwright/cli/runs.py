@@ -62,8 +62,8 @@ def show(run: RunName, json_mode: Json = False) -> int:
     if detail.best is not None:
         print_evaluation(out, detail.summary.task, detail.best, not_measured(detail.run.targets, detail.best))
         out.print()
-    heads = ("#", "operator", "program", "status", "µs (ESTIMATE)", "decision", "reason")
-    out.print(plain_table(heads, [_trial_row(trial) for trial in detail.trials], right=("#", "µs (ESTIMATE)")))
+    heads = ("#", "operator", "program", "status", "µs", "", "decision", "reason")
+    out.print(plain_table(heads, [_trial_row(trial) for trial in detail.trials], right=("#", "µs")))
     out.print()
     out.print("  ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in detail.costs.items()), style="dim")
     return 0
@@ -148,4 +148,5 @@ def _trial_row(trial: Trial) -> tuple[object, ...]:
 
     decision = "best" if trial.best else "kept" if trial.kept else "-"
     why = trial.reason or trial.message
-    return (trial.number, trial.operator, trial.program[:8], trial.status, number(trial.score), decision, why)
+    kind = "" if trial.score is None else trial.score_kind.upper()
+    return (trial.number, trial.operator, trial.program[:8], trial.status, number(trial.score), kind, decision, why)

@@ -42,6 +42,7 @@ class ScorePlot:
     best_path: str
     x_ticks: list[Tick]
     y_ticks: list[Tick]
+    kind: str
     width: int = WIDTH
     height: int = SCORE_HEIGHT
 
@@ -79,14 +80,20 @@ def kind_of(proposal: Trial) -> str:
 
 def label_of(proposal: Trial) -> str:
     """A proposal's tooltip."""
-    score = f", {proposal.score:.2f} µs (estimate)" if proposal.score is not None else ""
+    score = f", {proposal.score:.2f} µs ({proposal.score_kind})" if proposal.score is not None else ""
     why = proposal.reason or proposal.message
     return f"#{proposal.number} {proposal.operator}: {proposal.status}{score}{' — ' + why if why else ''}"
 
 
 def score_plot(proposals: Sequence[Trial]) -> ScorePlot | None:
-    """Score over proposals, logarithmic when it spans more than a decade; None when nothing was scored."""
+    """Score over proposals, logarithmic when it spans more than a decade; None when nothing was scored.
+
+    Measured and estimated figures are never on one axis: where anything was measured, only what was is drawn.
+    """
     scored = [p for p in proposals if p.score is not None and p.score > 0 and p.status == "pass"]
+    kind = "measured" if any(p.score_kind == "measured" for p in scored) else "estimate"
+    if kind == "measured":
+        scored = [p for p in scored if p.score_kind == "measured"]
     if not scored:
         return None
     last = max(p.number for p in proposals)
@@ -95,7 +102,7 @@ def score_plot(proposals: Sequence[Trial]) -> ScorePlot | None:
     points = [Point(_x(p.number, last), y_of(p.score or low), kind_of(p), label_of(p)) for p in scored]
     floor_y = SCORE_HEIGHT - BOTTOM
     points += [Point(_x(p.number, last), floor_y, "failed", label_of(p)) for p in proposals if kind_of(p) == "failed"]
-    return ScorePlot(points, _best_path(scored, last, y_of), _number_ticks(last), y_ticks)
+    return ScorePlot(points, _best_path(scored, last, y_of), _number_ticks(last), y_ticks, kind)
 
 
 def _best_path(scored: Sequence[Trial], last: int, y_of: _Scale) -> str:

@@ -270,6 +270,7 @@ class Search:
         if evaluated is not None:
             evaluation = evaluated.evaluation
             news |= {"status": evaluation.status, "message": evaluation.message, "score": evaluation.score}
+            news["score_kind"] = evaluation.score_kind
         if event.kind == "decided":
             decision = self.log.decided[event.number]
             news |= {"kept": decision.kept, "best": decision.best, "reason": decision.reason}
