@@ -35,7 +35,6 @@ from hipwright.verify.compare import Comparison
 from hipwright.verify.gpu_client import GpuCandidates, GpuSide, Loaded, Outcome, RunInfo, span_bytes
 from hipwright.verify.ledger import Ledger, first_difference, unstable
 from hipwright.verify.oracle import MUTATED, Case, Oracle
-from hipwright.verify.reply import believable
 from hipwright.verify.verifier import Gate
 
 if TYPE_CHECKING:
@@ -81,8 +80,8 @@ def verify_gpu(
         run.everything(gate)
     except Rejected as rejected:
         return run.verdict(rejected.verdict)
-    except CandidateError as error:
-        return run.verdict(believable(error.verdict()))
+    except CandidateError as error:  # from `load`, where its verdict has been looked at
+        return run.verdict(error.verdict())
     return run.verdict(Verdict(status="pass"))
 
 

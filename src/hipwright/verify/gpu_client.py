@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
@@ -181,8 +182,8 @@ class GpuCandidates:
         """Make a program ready. build: its code object (None for the modes and lanes that need none). more: what else
         modelnew_run.load wants to know (extensions, seed).
 
-        Raises Rejected or CandidateError for what the program does wrong, infrastructure errors for the rest. A process
-        that turns out to be dead is replaced once.
+        Raises CandidateError for what the program does wrong, infrastructure errors for the rest. A process that turns
+        out to be dead is replaced once.
         """
         with self._lock:
             own = self.fresh if self.fresh is not None else self.driver == "cpu" or program.lane == "modelnew"
@@ -192,7 +193,8 @@ class GpuCandidates:
             for attempt in (True, False):
                 try:
                     self._alive()
-                    number = self._load(program, build, table, mode, poison, more or {})
+                    with as_candidate_error():
+                        number = self._load(program, build, table, mode, poison, more or {})
                     break
                 except (WorkerError, DeviceError):
                     self.recycle()
@@ -211,8 +213,10 @@ class GpuCandidates:
                 so = str(self.cache.path(build.blob))
             else:
                 code = HostTensor.of(np.frombuffer(self.cache.get(build.blob), np.uint8))
-        header = {**more, "lane": program.lane, "text": program.text, "knobs": program.knobs, "mode": mode, "state": key,
-                  "so": so, "poison": poison, "device": self.device}  # fmt: skip
+        header = {
+            **more, "lane": program.lane, "text": program.text, "knobs": program.knobs, "mode": mode, "state": key,
+            "so": so, "poison": poison, "device": self.device,
+        }  # fmt: skip
         for _ in range(2):
             bundle = {"code": code, "table": None if key in self._sent else held}
             self._sent.add(key)
@@ -250,7 +254,7 @@ class GpuCandidates:
             except GuardFailed:
                 raise
             except Rejected as rejected:
-                if rejected.verdict.evidence.get("broken") or not self._session.alive:
+                if rejected.verdict.evidence.get("broken") or isinstance(rejected.__cause__, WorkerError):
                     self.recycle()
                 raise
             except Exception:
@@ -375,10 +379,13 @@ class Loaded:
         """(set, slot, leaf, "value" or "zone") of what was written to in all resident sets; those are filled anew."""
         told, _ = self._call("set_audit", {}, bulk=True)
         found = []
-        for entry in told.get("changed") or []:
-            name, slot, leaf, what = entry
-            found.append((str(name), int(slot), int(leaf), str(what)))
-            self._owner.placed.get(str(name), {}).pop(int(slot), None)
+        try:
+            for name, slot, leaf, what in told["changed"]:
+                found.append((str(name), int(slot), int(leaf), str(what)))
+        except (KeyError, TypeError, ValueError) as error:
+            raise WorkerError("the worker's reply is malformed: what was written to") from error
+        for set_name, number, _, _ in found:
+            self._owner.placed.get(set_name, {}).pop(number, None)
         return found
 
     def run_set(self, set_name: str, slot: int = 0, poison: int = POISON_A, case: Case | None = None) -> RunInfo:
@@ -446,7 +453,10 @@ class Loaded:
 
 
 class GpuSide:
-    """A loaded program as `hipwright.device.side.Side`, and what shows that the timed calls did the work."""
+    """A loaded program as `hipwright.device.side.Side`, and what shows that the timed calls did the work.
+
+    Raises CandidateError where the program fails, as every side does.
+    """
 
     def __init__(self, loaded: Loaded, set_name: str, graph: bool, name: str) -> None:
         self.name = name
@@ -487,8 +497,10 @@ class GpuSide:
 
     def timed_output(self, slot: int) -> RunInfo:
         """What the last timed call on a slot returned."""
-        told, specs = self._loaded._call("time_output", {"timer": self._timer, "set": self.set_name, "slot": slot})
-        return self._loaded._result(told, specs, self.set_name, slot)
+        header = {"timer": self._timer, "set": self.set_name, "slot": slot}
+        with as_candidate_error():
+            told, specs = self._loaded._call("time_output", header)
+            return self._loaded._result(told, specs, self.set_name, slot)
 
     def _own_time(self, call_ms: float, hint: int) -> float | None:
         """1 - time without the program's kernels / time with them; None where kernels cannot be left out."""
@@ -499,12 +511,26 @@ class GpuSide:
 
     def _open(self, mode: Mode) -> int:
         header = {"set": self.set_name, "slots": self._slots, "graph": self._graph, "mode": mode}
-        told, _ = self._loaded._call("time_open", header)
+        with as_candidate_error():
+            told, _ = self._loaded._call("time_open", header)
         return whole_numbers(told, "timer")[0]
 
     def _ask(self, method: str, header: Mapping[str, Any], timer: int | None = None) -> dict[str, Any]:
-        told, _ = self._loaded._call(method, {**header, "timer": timer or self._timer})
+        with as_candidate_error():
+            told, _ = self._loaded._call(method, {**header, "timer": timer or self._timer})
         return told
+
+
+@contextmanager
+def as_candidate_error() -> Iterator[None]:
+    """A Rejected as the error that evaluators expect outside a verification."""
+    try:
+        yield
+    except Rejected as rejected:
+        told = rejected.verdict
+        raise CandidateError(
+            told.message, status=told.status, stage=told.stage, evidence=dict(told.evidence)
+        ) from rejected
 
 
 def span_bytes(spec: TensorSpec) -> int:
