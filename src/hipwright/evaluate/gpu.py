@@ -73,11 +73,14 @@ class Gpu:
 
     def build(self, hip: str, defines: dict[str, int]) -> Build:
         """Compile for this GPU."""
+        where: dict[str, Any] = {"arch": self.architecture, "pool": self.pool, "cache": self.cache}
         if self.kind == "cuda":
-            from hipwright.toolchain import nvrtc as toolchain
-        else:
-            from hipwright.toolchain import hiprtc as toolchain  # type: ignore[no-redef]
-        return toolchain.build(hip, defines, arch=self.architecture, pool=self.pool, cache=self.cache)
+            from hipwright.toolchain import nvrtc
+
+            return nvrtc.build(hip, defines, **where)
+        from hipwright.toolchain import hiprtc
+
+        return hiprtc.build(hip, defines, **where)
 
 
 @contextmanager
@@ -94,7 +97,7 @@ def open_gpu(kind: Kind, index: int, cache: BuildCache, *, unsafe: bool = False,
     access = GpuAccess(kind, index)
     with ExitStack() as stack:
         opened = stack.enter_context
-        compiler = opened(Zygote(("numpy",), unsafe=unsafe, name="compiler", ro=compiler_files(kind)))
+        compiler = opened(_compiler(kind, unsafe))
         hosts = opened(Zygote(("torch", "hipwright.task.device_host"), unsafe=unsafe, name="device host", gpu=access))
         workers = opened(Zygote(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
         hosts.start(), workers.start()
@@ -102,15 +105,16 @@ def open_gpu(kind: Kind, index: int, cache: BuildCache, *, unsafe: bool = False,
         yield Gpu(kind, index, found.architecture, cache, pool, hosts, workers)
 
 
-def compiler_files(kind: Kind) -> tuple[Any, ...]:
-    """What the compile sessions may read."""
+def _compiler(kind: Kind, unsafe: bool) -> Zygote:
+    """A contained process for compile sessions."""
     if kind == "cuda":
         from hipwright.toolchain import nvrtc
 
-        return tuple(nvrtc.readable())
+        return nvrtc.zygote(unsafe=unsafe)
     from hipwright.toolchain import rocm_paths
 
-    return tuple(rocm_paths.readable())
+    preload = ("hipwright.toolchain.hiprtc",)
+    return Zygote(preload, ro=tuple(rocm_paths.readable()), unsafe=unsafe, name="hipRTC host")
 
 
 class GpuTask:
