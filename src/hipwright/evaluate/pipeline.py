@@ -155,7 +155,7 @@ class Evaluator:
                     "cpu",
                     lambda: verify_cpu(
                         parsed, program, found.cpu, oracle, self.candidates,
-                        waves=self.waves, limits=self.limits, cache=self.cache,
+                        waves=self.waves, limits=self.limits, cache=self.cache, gate=gate,
                     ),
                 )
             )  # fmt: skip
