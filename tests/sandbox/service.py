@@ -177,6 +177,16 @@ class Service:
         targets = [os.getppid(), 1, -1, *(int(p) for p in os.listdir("/proc") if p.isdigit() and int(p) != os.getpid())]
         return {"done": [pid for pid in targets if _outcome(lambda h, pid=pid: os.kill(pid, 9), {}) == "done"]}, None
 
+    def writable_proc(self, header, bundle):
+        """Files in /proc that can be opened for writing: in its own folder, and outside all processes' folders."""
+        own = [name for name in os.listdir("/proc/self") if _opens(f"/proc/self/{name}", "r+")]
+        others = []
+        for folder, folders, files in os.walk("/proc"):
+            if folder == "/proc":
+                folders[:] = [name for name in folders if not name.isdigit()]
+            others += [path for name in files if _opens(path := f"{folder}/{name}", "r+")]
+        return {"own": own, "others": others}, None
+
     def leave_mark(self, header, bundle):
         """Whether an earlier candidate's file is there; leaves one."""
         mark = Path("/tmp/mark")
@@ -276,6 +286,8 @@ _ATTEMPTS = {
     "write": lambda header: open("/tmp/x", "w").close(),
     "read": lambda header: open("/proc/cpuinfo").close(),
     "socket": lambda header: socket.socket().close(),
+    "unix": lambda header: socket.socket(socket.AF_UNIX).close(),
+    "netlink": lambda header: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close(),
     "fork": lambda header: os._exit(0) if os.fork() == 0 else None,
     "exec": _exec,
     "kill": lambda header: os.kill(header["pid"], signal.SIGKILL),

@@ -66,6 +66,13 @@ def test_the_chosen_node_and_settings_are_inside_and_nothing_else(gpu_zygote, mo
     assert "API_KEY" not in env and seen["network"] != "connected"
 
 
+def test_of_proc_only_a_process_own_folder_is_writable(gpu_zygote):
+    with gpu_zygote.session(SERVICE, {}) as session:
+        found = session.call("writable_proc", timeout_s=60)[0]
+    assert found["others"] == [], "started by root, these would be the machine's own settings"
+    assert "comm" in found["own"], "NVIDIA's driver writes there"
+
+
 @needs_node
 def test_the_node_can_be_used_as_a_device(gpu_zygote):
     command = gpu_zygote._command(3)
@@ -118,10 +125,10 @@ def test_outside_a_sandbox_the_number_itself_chooses():
 def test_gpu_profile_has_threads_and_files_but_no_processes_or_sockets(gpu_zygote):
     with gpu_zygote.session(SERVICE, {}) as neighbour, gpu_zygote.session(SERVICE, {}) as session:
         session.call("lock", {"profile": "gpu"}, timeout_s=20)
-        names = ["socket", "fork", "exec", "kill", "memory", "environ", "compile", "namespace", "move_pages"]
+        names = ["socket", "netlink", "fork", "exec", "kill", "memory", "environ", "compile", "namespace", "move_pages"]
         got = session.call("attempts", {"names": names, "pid": neighbour._pid}, timeout_s=60)[0]
         assert {name: said for name, said in got.items() if said in ("done", "True")} == {}
-        fine = session.call("attempts", {"names": ["write", "thread", "memfd"]}, timeout_s=60)[0]
+        fine = session.call("attempts", {"names": ["write", "thread", "memfd", "unix"]}, timeout_s=60)[0]
         assert set(fine.values()) == {"done"}
         assert neighbour.call("echo", timeout_s=20)
 
@@ -131,7 +138,7 @@ def test_tools_profile_compiles_and_runs_but_has_no_socket_or_namespace(gpu_zygo
         session.call("lock", {"profile": "tools"}, timeout_s=20)
         got = session.call("attempts", {"names": ["compile", "thread", "write"]}, timeout_s=120)[0]
         assert got == {"compile": "True", "thread": "done", "write": "done"}
-        refused = session.call("attempts", {"names": ["socket", "namespace", "move_pages"]}, timeout_s=20)[0]
+        refused = session.call("attempts", {"names": ["socket", "netlink", "namespace", "move_pages"]}, timeout_s=20)[0]
         assert set(refused.values()) == {"PermissionError"}
 
 

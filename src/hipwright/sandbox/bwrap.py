@@ -82,7 +82,7 @@ def _system_mounts(devices: Sequence[str] = (), tmp_mb: int = 0) -> list[str]:
             mounts += ["--ro-bind", name, name]
     for name in _LOADER:
         mounts += ["--ro-bind-try", name, name]
-    # /proc read-only: started by root, the owner of /proc/sys would be the real one, and bwrap covers it for others only
+    # /proc read-only: started by root, the owner of /proc/sys would be the real one (bwrap covers it for others only)
     proc = ["--proc", "/proc", *(_proc_covers() if devices else ["--remount-ro", "/proc"])]
     mounts += [*proc, "--dev", "/dev", *devices, "--remount-ro", "/dev"]
     return [*mounts, *(["--size", str(tmp_mb << 20)] if tmp_mb else []), "--tmpfs", "/tmp"]

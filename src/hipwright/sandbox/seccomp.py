@@ -5,7 +5,8 @@ threads or processes, no writable opens, no sockets, no signals to others. "task
 the task's Python: threads and files in the private /tmp stay possible. "gpu" is "task" for a process that drives a GPU:
 libraries may also probe memory nodes and performance counters, and are refused instead of killed. "tools" is "gpu" plus
 child processes and signals among them, for torch.compile, Triton and their compilers. All kill the process on calls
-that only an attack makes (ptrace, other processes' memory, mounts, bpf, keys), and none opens a socket.
+that only an attack makes (ptrace, other processes' memory, mounts, bpf, keys), and none opens a socket, but for local
+ones under "gpu" and "tools".
 Numbers: the kernel's x86-64 table and asm-generic/unistd.h.
 """
 
@@ -89,6 +90,7 @@ _OPEN_WRITES = (
     0o1 | 0o2 | 0o100 | 0o1000 | 0o2000 | 0o20000 | 0o20000000
 )  # WRONLY RDWR CREAT TRUNC APPEND ASYNC TMPFILE
 _SHARED_ANONYMOUS = 0x01 | 0x20  # shared anonymous memory would escape RLIMIT_DATA
+_AF_UNIX = 1
 _CLONE_THREAD = 0x10000
 _CLONE_NAMESPACES = 0x7E020000  # NEWNS NEWCGROUP NEWUTS NEWIPC NEWUSER NEWPID NEWNET
 _FCNTL_SAFE = (0, 1, 2, 3, 1030, 1034)  # DUPFD GETFD SETFD GETFL DUPFD_CLOEXEC GET_SEALS; F_SETOWN would send signals
@@ -158,6 +160,8 @@ def _deny_list(profile: Profile, pid: int) -> dict[str, list[Instruction]]:
     }
     if profile in ("gpu", "tools"):
         rules |= {name: _ret(_DENY) for name in _PROBED.split()}
+        # CUDA binds a local socket when it starts (@cuda-uvmfd-..., in our own network namespace) and fails without
+        rules["socket"] = _if_one_of(0, (_AF_UNIX,), _ALLOW, _DENY)
     if profile == "tools":
         rules |= {name: _ret(_ALLOW) for name in _TOOLS_ALLOWED.split()}
         rules |= {"clone": _if_bits(0, _CLONE_NAMESPACES, _DENY, _ALLOW), "prlimit64": _ret(_ALLOW)}

@@ -32,7 +32,8 @@ _BOOT = (
     "from hipwright.sandbox.child import zygote_main; zygote_main(fd, preload)"
 )
 _PACKAGES = ("site-packages", "dist-packages")
-_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8",
+# USER: without an /etc/passwd torch asks the environment who it is, already when it makes a meta tensor
+_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp", "USER": "sandbox", "LANG": "C.UTF-8",
                 "PYTHONHASHSEED": "0"}  # fmt: skip
 _FILES, _GPU_FILES = 256, 1024  # open files of a session; a GPU runtime holds a hundred by itself
 _TASKS = 1000  # threads of a zygote and all its sessions; a CUDA process has about thirty
