@@ -15,6 +15,7 @@ from hipwright.errors import CandidateError, DeviceError, InfrastructureError, T
 from hipwright.measure import profile_run, profiler
 from hipwright.measure.profiler import MARK, Job, Subject, profile_program, write_job
 from hipwright.records import Build, KernelResources
+from hipwright.sandbox import GpuAccess
 from hipwright.tensors import HostTensor
 from hipwright.toolchain import amdgpu
 from hipwright.toolchain.cache import BuildCache
@@ -194,6 +195,17 @@ def test_without_a_gpu_a_contained_run_is_refused_not_done_uncontained(tool: Pat
     with pytest.raises(DeviceError, match="no cuda GPU 0 here"):
         profile_program(subject("cuda"))
     assert not (tmp_path / "ran").exists()
+
+
+def test_the_contained_runner_finds_all_it_needs_but_a_gpu(tool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in that runs its program as ncu would, in the sandbox: it gets as far as asking torch for a GPU."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    monkeypatch.setattr(GpuAccess, "nodes", lambda self: [Path("/dev/null")])
+    script(tool, 'while [ "$1" != "-B" ]; do program="$1"; shift; done; exec "$program" "$@"')
+    with pytest.raises(DeviceError, match="CUDA") as caught:
+        profile_program(subject("cuda"))
+    assert "ModuleNotFound" not in caught.value.message and "No such file" not in caught.value.message
 
 
 def test_where_the_profilers_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
