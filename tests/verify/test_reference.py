@@ -370,3 +370,18 @@ def test_ceilings_are_positive_numbers(open_on_cpu) -> None:
     told = reference.measure_ceilings()
     assert min(told["copy"], told["read"], told["write"], *told["flops"].values()) > 1e6
     assert {"float32", "float64"} <= set(told["flops"])
+
+
+def test_expectations_make_room_for_one_another_and_are_made_again(open_on_cpu, tmp_path: Path) -> None:
+    path = tmp_path / "tight.py"
+    path.write_text(ROWS.format("torch.softmax(x, 1)"))
+    handle, reference = open_on_cpu(path, INPUT_BYTES * 4)  # on the CPU nothing counts what is taken: all is dropped
+    state = handle.init_state(0)
+    first = reference.expect("given", 1, state, STRICT)
+    second = reference.expect("given", 2, state, STRICT)
+    for info, seed in ((first, 1), (second, 2), (first, 1)):
+        outputs, _, _ = handle.reference(handle.inputs("given", seed), state, dtype="native")
+        got = {"outputs": outputs, "buffers": {}}
+        assert reference.compare(info, specs(got), stream(got)).ok
+        to_torch(outputs)[300, 200] *= 1.01
+        assert reference.compare(info, specs(got), stream(got)).where == (300, 200)

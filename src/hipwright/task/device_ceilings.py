@@ -80,4 +80,4 @@ def _seconds(device: torch.device, launch: Callable[[int], Any]) -> float:
             start = time.perf_counter()
             launch(repeat % _ROTATION)
             found.append(time.perf_counter() - start)
-    return statistics.median(found[3:])
+    return float(statistics.median(found[3:]))

@@ -17,15 +17,13 @@ import torch
 from hipwright.digest import digest
 from hipwright.errors import TaskError
 from hipwright.task import state as states
-from hipwright.task.device_leaf import BLOCK, Leaf, find_gather, honest_errors
+from hipwright.task.device_leaf import Leaf, find_gather
 from hipwright.task.device_model import Call, DeviceFile, memory, nudge, widened
-from hipwright.task.reference import RUN_SEED, map_torch, named_leaves
+from hipwright.task.device_parts import Cut, Sink, cut, kept, leaf_of, same_rows
+from hipwright.task.reference import RUN_SEED, named_leaves
 from hipwright.tensors import Tree
 
-COMPACT = 1 << 24  # elements from which a leaf is kept in the compact form
 _MAX_PARTS = 256
-# relative rms by which a part may differ from the whole, in units in the last place: less than any budget
-_SAME = {torch.float64: 8.0, torch.float32: 8.0, torch.float16: 2.0, torch.bfloat16: 2.0}
 
 
 @dataclass
@@ -88,7 +86,7 @@ class Expecting:
         if strict:
             case.reference, case.moved = self._strict(case, named)
         else:
-            case.leaves = [_leaf(path, tensor, tensor.reshape(-1)) for path, tensor in named]
+            case.leaves = [leaf_of(path, tensor, tensor.reshape(-1)) for path, tensor in named]
             case.reference, case.moved = "native", False
         case.notes = self.notes
         return case
@@ -134,7 +132,7 @@ class Expecting:
         if need > room:
             self.notes.append(f"float64 at once needs {need >> 20} MiB of device memory, {room >> 20} MiB may be used")
             return None
-        sinks = [_Sink(path, tensor, self) for path, tensor in named]
+        sinks = self._sinks(named)
         exact, moved = self._exact_runs(self.args)
         for index, sink in enumerate(sinks):
             sink.put(0, sink.native, exact[index], None if moved is None else moved[index])
@@ -144,33 +142,33 @@ class Expecting:
         """float64 on parts of the batch; None where that would not be the same thing."""
         if any(not path.startswith("output") and path.removeprefix("buffer ") not in self._same for path, _ in named):
             return None
-        kept = sum(_kept(tensor) for _, tensor in named)
-        room = self._room() - kept
+        room = self._room() - sum(kept(tensor) for _, tensor in named)
         count = max(2, -(-self._need() // room)) if room > 0 else _MAX_PARTS + 1
-        cut = _cut(self.args, self.native.leaves())
-        if cut is None or count > min(_MAX_PARTS, cut.size):
+        batch = cut(self.args, self.native.leaves())
+        if batch is None or count > min(_MAX_PARTS, batch.size):
             return None
-        bounds = [cut.size * i // count for i in range(count + 1)]
+        bounds = [batch.size * i // count for i in range(count + 1)]
         spans = list(pairwise(bounds))
-        if not all(self._holds(cut, start, stop) for start, stop in spans):
+        if not all(self._holds(batch, start, stop) for start, stop in spans):
             self.notes.append("rows of the batch depend on each other, so the reference has no parts")
             return None
-        sinks = [_Sink(path, tensor, self) for path, tensor in named]
+        sinks = self._sinks(named)
         all_moved = True
         for start, stop in spans:
-            exact, moved = self._exact_runs(cut.args(self.args, start, stop))
+            exact, moved = self._exact_runs(batch.args(self.args, start, stop))
             all_moved &= moved is not None
             for index, sink in enumerate(sinks[: len(self.native.leaves())]):
                 tensor = sink.native
                 shifted = None if moved is None else moved[index]
-                sink.put(start * (tensor.numel() // cut.size), tensor[start:stop], exact[index], shifted)
+                sink.put(start * (tensor.numel() // batch.size), tensor[start:stop], exact[index], shifted)
+            del exact, moved
         for sink in sinks[len(self.native.leaves()) :]:
             sink.put(0, sink.native, sink.native, None)
         return [sink.leaf() for sink in sinks], f"float64 in {count} parts", all_moved
 
     def _native(self, named: list[tuple[str, torch.Tensor]]) -> tuple[list[Leaf], str, bool]:
         """The baseline as its own expectation, and once more on nudged inputs."""
-        sinks = [_Sink(path, tensor, self) for path, tensor in named]
+        sinks = self._sinks(named)
         moved: list[torch.Tensor] | None = None
         try:
             self._spoil()
@@ -180,6 +178,10 @@ class Expecting:
         for index, sink in enumerate(sinks):
             sink.put(0, sink.native, sink.native, None if moved is None else moved[index])
         return [sink.leaf() for sink in sinks], "native", moved is not None
+
+    def _sinks(self, named: list[tuple[str, torch.Tensor]]) -> list[Sink]:
+        same = {f"buffer {path}" for path in self._same}
+        return [Sink(path, tensor, unchanged=path in same, held=self._held) for path, tensor in named]
 
     # ---------------------------------------------------------------- runs
 
@@ -229,21 +231,19 @@ class Expecting:
         size = min((t.element_size() for t in outputs if t.is_floating_point()), default=4)
         own = max(self._peak - sum(t.numel() * t.element_size() for t in outputs), 0)
         held = sum(8 * t.numel for t in states_of(self.state))
-        kept = sum(_kept(t) for t in outputs)
-        return int(wide + 16 * sum(t.numel() for t in outputs) + own * 8 // size + 2 * held + kept)
+        stays = sum(kept(t) for t in outputs)
+        return int(wide + 16 * sum(t.numel() for t in outputs) + own * 8 // size + 2 * held + stays)
 
-    def _holds(self, cut: _Cut, start: int, stop: int) -> bool:
+    def _holds(self, batch: Cut, start: int, stop: int) -> bool:
         """Whether the native reference on a part is that part of the whole."""
         try:
-            call = Call(self.file, self.file.model(self.state), cut.args(self.args, start, stop))
+            call = Call(self.file, self.file.model(self.state), batch.args(self.args, start, stop))
         except TaskError:
             return False
         pairs = list(zip(self.native.leaves(), call.leaves(), strict=False))
         if len(pairs) != len(self.native.leaves()):
             return False
-        return all(
-            part.shape == whole[start:stop].shape and _close(part, whole[start:stop]) for (_, whole), (_, part) in pairs
-        )
+        return all(same_rows(part, whole[start:stop]) for (_, whole), (_, part) in pairs)
 
     def _gathers(self, leaves: list[Leaf]) -> None:
         """Index leaves learn how they select, from the inputs and the float outputs."""
@@ -259,111 +259,6 @@ class Expecting:
 def states_of(state: Tree) -> list[Any]:
     """The tensors of a state table."""
     return [*state["params"].values(), *state["buffers"].values()]
-
-
-class _Sink:
-    """Collects one leaf's expectation, part by part."""
-
-    def __init__(self, path: str, native: torch.Tensor, making: Expecting) -> None:
-        self.path, self.native = path, native
-        self.unchanged = path.startswith("buffer ") and path.removeprefix("buffer ") in making._same
-        self.exact = self.unchanged or not native.is_floating_point()
-        self._judged: torch.Tensor | None = None
-        count, device = native.numel(), native.device
-        compact = count >= COMPACT and native.dtype != torch.float64
-        if self.exact:
-            self._want = torch.empty(count, dtype=native.dtype, device=device)
-        elif (
-            compact and native.dtype == torch.float32 and native.is_contiguous() and memory(native) not in making._held
-        ):
-            self._want = native.view(-1)  # the baseline's values are read before they are replaced
-        else:
-            self._want = torch.empty(count, dtype=torch.float32 if compact else torch.float64, device=device)
-        kind = torch.bfloat16 if compact else torch.float64
-        self._honest = None if self.exact else torch.empty(count, dtype=kind, device=device)
-
-    def put(self, start: int, native: torch.Tensor, exact: torch.Tensor, moved: torch.Tensor | None) -> None:
-        """Values from the logical element `start` on."""
-        stop = start + native.numel()
-        base, true = native.detach().reshape(-1), exact.detach().reshape(-1)
-        shifted = None if moved is None else moved.detach().reshape(-1)
-        want = self._want[start:stop]
-        if self.unchanged:
-            want.copy_(base)
-            return
-        if self.exact:
-            want.copy_(true.to(want.dtype))
-            fair = (want == base) if shifted is None else (want == base) & (want == shifted.to(want.dtype))
-            judged = None if bool(fair.all()) else fair
-        else:
-            assert self._honest is not None
-            judged = honest_errors(base, true, shifted, want=want, honest=self._honest[start:stop])
-        if judged is not None:
-            if self._judged is None:
-                self._judged = torch.ones(self._want.numel(), dtype=torch.bool, device=want.device)
-            self._judged[start:stop] = judged
-
-    def leaf(self) -> Leaf:
-        """The finished leaf."""
-        found = _leaf(self.path, self.native, self._want)
-        found.exact, found.honest, found.judged = self.exact, self._honest, self._judged
-        found.evidence = not self.unchanged
-        return found
-
-
-@dataclass(frozen=True)
-class _Cut:
-    """How arguments are cut along dimension 0: which leaves, by number, and the batch's size."""
-
-    size: int
-    which: frozenset[int]
-
-    def args(self, args: list[Any], start: int, stop: int) -> list[Any]:
-        """The arguments of one part."""
-        index = iter(range(1 << 30))
-        return map_torch(args, lambda t: t[start:stop] if next(index) in self.which else t)  # type: ignore[no-any-return]
-
-
-def _cut(args: list[Any], outputs: list[tuple[str, torch.Tensor]]) -> _Cut | None:
-    """By the batch of the largest input; of square arguments that one alone, for the others are no batches."""
-    tensors = [tensor for _, tensor in named_leaves("", args)]
-    if not tensors or not outputs:
-        return None
-    main = max(range(len(tensors)), key=lambda i: tensors[i].numel())
-    size = tensors[main].shape[0] if tensors[main].dim() else 0
-    if size < 2 or any(not tensor.dim() or tensor.shape[0] != size for _, tensor in outputs):
-        return None
-    alike = [i for i, t in enumerate(tensors) if t.dim() == tensors[main].dim() and t.shape[0] == size]
-    square = len(tensors[main].shape) == 2 and tensors[main].shape[1] == size
-    return _Cut(size, frozenset([main] if square else alike))
-
-
-def _close(part: torch.Tensor, whole: torch.Tensor) -> bool:
-    a, b = part.reshape(-1), whole.reshape(-1)
-    if not part.is_floating_point():
-        return bool(torch.equal(a, b))
-    squares = wrong = torch.zeros((), dtype=torch.float64, device=a.device)
-    for start in range(0, a.numel(), BLOCK):
-        x, y = a[start : start + BLOCK].double(), b[start : start + BLOCK].double()
-        error = torch.where(x.isfinite() & y.isfinite(), x - y, 0.0)
-        wrong = wrong + (error * error).sum() + torch.where(x.isfinite() == y.isfinite(), 0.0, torch.inf).sum()
-        squares = squares + torch.where(y.isfinite(), y * y, 0.0).sum()
-    allowed = (_SAME[part.dtype] * torch.finfo(part.dtype).eps / 2) ** 2
-    return bool(wrong <= allowed * squares)
-
-
-def _kept(tensor: torch.Tensor) -> int:
-    """Bytes that stay of a leaf, besides the baseline's own output."""
-    count = int(tensor.numel())
-    if not tensor.is_floating_point():
-        return count * int(tensor.element_size())
-    if count < COMPACT or tensor.dtype == torch.float64:
-        return 16 * count
-    return (2 if tensor.dtype == torch.float32 else 6) * count
-
-
-def _leaf(path: str, native: torch.Tensor, want: torch.Tensor) -> Leaf:
-    return Leaf(path, native.dtype, tuple(native.shape), want, exact=not native.is_floating_point())
 
 
 def _is_memory(error: BaseException | None) -> bool:

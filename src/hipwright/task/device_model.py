@@ -20,13 +20,13 @@ import torch
 from hipwright.digest import digest, span
 from hipwright.errors import TaskError
 from hipwright.task import state as states
+from hipwright.task.device_leaf import pieces
 from hipwright.task.double import float64, widen
 from hipwright.task.load import SUPPORTED, TaskFile, seed_everything
 from hipwright.task.reference import RUN_SEED, map_torch, named_leaves
 from hipwright.tensors import Tree
 from hipwright.torchio import NAMES
 
-_BLOCK = 1 << 22  # elements
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -174,12 +174,15 @@ def nudge(tensors: Iterator[tuple[torch.Tensor, torch.Tensor]], generator: torch
         seen.add(key)
         terms = min(max(like.shape, default=1), 1024) if like.dtype in (torch.float32, torch.float64) else 1
         size = torch.finfo(like.dtype).eps / 2 * max(1.0, sqrt(terms) / 3)
+        equal = torch.finfo(like.dtype).eps / 2 * terms / 8  # of rows of one value
         flat = span(tensor).view(tensor.dtype)
-        for start in range(0, flat.numel(), _BLOCK):
-            values = flat[start : start + _BLOCK].double()
+        row = tensor.shape[-1] if tensor.dim() and tensor.is_contiguous() else flat.numel()
+        for start, stop in pieces(0, flat.numel(), row):
+            values = flat[start:stop].double().view(-1, min(row, stop - start))
             way = torch.empty_like(values).uniform_(-1.0, 1.0, generator=generator)
-            moved = values * (1.0 + size * (way + 0.5 * values.sign()))
-            flat[start : start + _BLOCK] = torch.where(values.isfinite(), moved, values)
+            way += 0.5 * values.sign()
+            way *= torch.where((values == values[:, :1]).all(1, keepdim=True), max(size, equal), size)
+            flat[start:stop] = torch.where(values.isfinite(), values * (1.0 + way), values).view(-1)
 
 
 def synchronize(device: torch.device) -> None:
