@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hipwright.audit.cases import CORPUS, select
 from hipwright.errors import ProgramError
 from hipwright.program import parse
 from hipwright.program.from_modelnew import from_modelnew
@@ -20,8 +20,8 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import verify_cpu
 from tests.modelnew.samples import PAIRS, ROOT, candidate, task
 
-PROGRAMS = ROOT.parent / "programs"
-HONEST: dict[str, dict[str, Any]] = tomllib.loads((PROGRAMS / "expected.toml").read_text())["honest"]
+PROGRAMS = CORPUS / "program"
+HONEST = {case.name: {"task": case.task} for case in select(lane="program", kind="honest")}
 QUICK = ("row_reduce", "layernorm", "half_dispatch", "out_parameter")
 
 
@@ -50,7 +50,7 @@ def test_candidates_become_programs_that_verify(name: str, tasks: Any, candidate
 @pytest.mark.parametrize("name", HONEST)
 def test_exports_convert_back_to_the_program_they_came_from(name: str) -> None:
     text = (PROGRAMS / "honest" / f"{name}.py").read_text()
-    source = (PROGRAMS / "tasks" / f"{HONEST[name]['task']}.py").read_text()
+    source = (CORPUS / "tasks" / f"{HONEST[name]['task']}.py").read_text()
     parsed = parse(text)
     back = from_modelnew(export(Program(text=text), parsed, source), source)
     again = parse(back.text)
@@ -69,7 +69,7 @@ def _body(text: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HONEST)
 def test_exports_that_were_converted_back_verify(name: str, tasks: Any, candidates: Zygote, cache: BuildCache) -> None:
-    path = PROGRAMS / "tasks" / f"{HONEST[name]['task']}.py"
+    path = CORPUS / "tasks" / f"{HONEST[name]['task']}.py"
     text = (PROGRAMS / "honest" / f"{name}.py").read_text()
     back = from_modelnew(export(Program(text=text), parse(text), path.read_text()), path.read_text())
     verdict = verified(back, path, tasks, candidates, cache)

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from hipwright.audit.cases import CORPUS
 from hipwright.sandbox import Zygote
 from hipwright.task import TaskHandle, open_task
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import Oracle
 
-TASKS = Path(__file__).parents[1] / "programs" / "tasks"
+TASKS = CORPUS / "tasks"
 
 
 @pytest.fixture(scope="session")

@@ -1,18 +1,14 @@
-"""Fifty-odd programs through the whole pipeline: each wrong one is refused for its own reason, no honest one is.
-
-Programs, tasks and what must be said of them are files of hipwright.audit's corpus; they are read as data.
-"""
+"""Verdicts on programs of the audit's corpus and their evidence; tests/audit runs the whole corpus."""
 
 from __future__ import annotations
 
 import time
-import tomllib
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hipwright.audit.cases import CORPUS, select
 from hipwright.program import parse
 from hipwright.records import Build, Program, TolerancePolicy, Verdict
 from hipwright.sandbox import Zygote
@@ -20,16 +16,10 @@ from hipwright.toolchain import cpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import Oracle, verify_cpu
 
-ROOT = Path(__file__).parents[1] / "programs"
-TABLE: dict[str, dict[str, dict[str, Any]]] = tomllib.loads((ROOT / "expected.toml").read_text())
-QUICK = ("row_sum_wave", "batch_norm_columns", "mean_square_atomic", "missing_barrier", "tail_read", "decoy", "wave32")
-
-
-def cases(kind: str) -> list[Any]:
-    return [
-        pytest.param(name, id=name, marks=() if name in QUICK else pytest.mark.slow)
-        for name in TABLE[kind]
-    ]  # fmt: skip
+ROOT = CORPUS / "program"
+CASES = {case.name: case for case in select(lane="program")}
+HONEST = ("row_sum_wave", "batch_norm_columns", "mean_square_atomic")
+BROKEN = ("missing_barrier", "tail_read", "decoy", "wave32")
 
 
 def build(text: str, cache: BuildCache, *, other_wave: bool = False) -> dict[tuple[int, bool], Build]:
@@ -44,17 +34,11 @@ def verify(kind: str, name: str, tasks: Any, candidates: Zygote, cache: BuildCac
     text = (ROOT / kind / f"{name}.py").read_text()
     builds = build(text, cache, other_wave=kind == "honest")
     assert all(b.ok for b in builds.values()), [b.log for b in builds.values()]
-    oracle = tasks.oracle(TABLE[kind][name]["task"])
+    oracle = tasks.oracle(CASES[name].task)
     return verify_cpu(parse(text), Program(text=text), builds, oracle, candidates, waves=(64,), cache=cache)
 
 
-def test_the_table_lists_every_file() -> None:
-    for kind, rows in TABLE.items():
-        assert {p.stem for p in (ROOT / kind).glob("*.py")} == set(rows)
-        assert {row["task"] for row in rows.values()} <= {p.stem for p in (ROOT / "tasks").glob("*.py")}
-
-
-@pytest.mark.parametrize("name", cases("honest"))
+@pytest.mark.parametrize("name", HONEST)
 def test_honest_programs_pass(name: str, tasks: Any, candidates: Zygote, cache: BuildCache) -> None:
     verdict = verify("honest", name, tasks, candidates, cache)
     assert verdict.passed, verdict.message
@@ -63,14 +47,13 @@ def test_honest_programs_pass(name: str, tasks: Any, candidates: Zygote, cache: 
     assert verdict.checks["noop_right"] is False and verdict.checks["second_call"] == "pass"
 
 
-@pytest.mark.parametrize("name", cases("wrong"))
+@pytest.mark.parametrize("name", BROKEN)
 def test_wrong_programs_are_refused(name: str, tasks: Any, candidates: Zygote, cache: BuildCache) -> None:
-    row = TABLE["wrong"][name]
-    verdict = verify("wrong", name, tasks, candidates, cache)
-    assert verdict.status == row["status"], verdict.message
-    assert row.get("message", "") in verdict.message
+    verdict = verify("broken", name, tasks, candidates, cache)
+    assert verdict.status in CASES[name].statuses, verdict.message
+    assert CASES[name].says in verdict.message
     if verdict.passed:
-        assert verdict.checks["noop_right"] is row["noop_right"]
+        assert verdict.checks["noop_right"] is True
         return
     assert verdict.fault == "candidate" and verdict.evidence
     assert verdict.evidence["workload"] and verdict.evidence["family"]
@@ -91,10 +74,10 @@ def honest(name: str) -> str:
 def test_evidence_names_the_element_the_kernel_and_the_thread(
     tasks: Any, candidates: Zygote, cache: BuildCache
 ) -> None:
-    wrong = verify("wrong", "wave32", tasks, candidates, cache).evidence
+    wrong = verify("broken", "wave32", tasks, candidates, cache).evidence
     assert {"output", "index", "expected", "got", "tolerance", "workload", "family", "seed", "launches"} <= set(wrong)
     assert wrong["launches"][0]["kernel"] == "row_sum"
-    bounds = verify("wrong", "tail_read", tasks, candidates, cache).evidence
+    bounds = verify("broken", "tail_read", tasks, candidates, cache).evidence
     assert (bounds["kernel"], bounds["argument"], bounds["kind"]) == ("row_sum", "x", "read")
     assert bounds["element"] == bounds["elements"][0] * bounds["elements"][1]
 
@@ -110,7 +93,7 @@ def test_a_program_may_decline_shapes_but_not_its_own(tasks: Any, candidates: Zy
 
 
 def test_a_program_may_decline_strided_inputs(tasks: Any, candidates: Zygote, cache: BuildCache) -> None:
-    text = (ROOT / "wrong" / "assumes_contiguous.py").read_text()
+    text = (ROOT / "broken" / "assumes_contiguous.py").read_text()
     verdict = run(text.replace("    y =", "    assert x.is_contiguous()\n    y ="), "row_sum", tasks, candidates, cache)
     assert verdict.passed and any("strided" in name for name in verdict.skipped)
 
@@ -133,7 +116,7 @@ def test_both_waves_can_be_required(tasks: Any, candidates: Zygote, cache: Build
 
 
 def test_kernelbench_mode_lets_through_what_strict_refuses(tasks: Any, candidates: Zygote, cache: BuildCache) -> None:
-    text = (ROOT / "wrong" / "skips_parameters.py").read_text()
+    text = (ROOT / "broken" / "skips_parameters.py").read_text()
     loose = Oracle(tasks.oracle("scale_bias").handle, seed=1, policy=TolerancePolicy(mode="kernelbench"))
     assert run(text, "scale_bias", tasks, candidates, cache, oracle=loose).passed
     assert not run(text, "scale_bias", tasks, candidates, cache).passed

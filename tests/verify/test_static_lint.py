@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hipwright.audit.cases import CORPUS
 from hipwright.program import parse
 from hipwright.verify.static import lint
 
@@ -25,7 +26,7 @@ def forward(self, x):
     k[1, 64](x, y, x.numel())
     return y
 """
-HONEST = sorted((Path(__file__).parents[1] / "programs" / "honest").glob("*.py"))
+HONEST = sorted((CORPUS / "program" / "honest").glob("*.py"))
 
 
 def warnings(body: str = "if (i < n) y[i] = x[i];", top: str = "", targets=("gfx942",)):

@@ -6,102 +6,147 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
 from hipwright import config
-from hipwright.audit.cases import Case, task_path
+from hipwright.audit.cases import Case
 from hipwright.audit.found import Found, found_in
-from hipwright.errors import HipwrightError
+from hipwright.errors import CandidateError, HipwrightError, ProgramError
 from hipwright.evaluate import Evaluator
+from hipwright.evaluate.gpu import Gpu, open_gpu
+from hipwright.program.from_modelnew import from_modelnew
+from hipwright.program.modelnew_check import vet
 from hipwright.records import Program
-from hipwright.sandbox import Zygote
+from hipwright.sandbox import Limits, Zygote
 from hipwright.task import TaskHandle, open_task
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import WORKER, Oracle
 
 Gate = Literal["full", "fast"]
+LIMITS = Limits(wall_s=20.0, cpu_s=60.0, memory_mb=4096)  # of one call: the corpus holds candidates that never end
 
 
 class Verifier(Protocol):
     """Anything that judges candidates; the suite and the matrix ask no more of it."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """For tables."""
 
     def judge(self, case: Case) -> Found:
         """The verdict on one candidate. Safe to call from several threads."""
-        ...
 
 
+@dataclass
+class _Opened:
+    handle: TaskHandle
+    evaluator: Evaluator
+    stack: ExitStack
+
+
+@dataclass
 class Bench:
-    """The processes, tasks and expectations that all verifiers of one audit share."""
+    """The processes, tasks and expectations that all verifiers of one audit share. seed None draws secret ones."""
 
-    def __init__(self, host: Zygote, candidates: Zygote, cache: BuildCache, *, seed: int | None, unsafe: bool) -> None:
-        self.host = host
-        self.candidates = candidates
-        self.cache = cache
-        self.seed = seed
-        self.unsafe = unsafe
-        self._lock = threading.Lock()
-        self._locks: dict[Path, threading.Lock] = {}
-        self._tasks: dict[Path, tuple[TaskHandle, Oracle]] = {}
+    host: Zygote
+    candidates: Zygote
+    cache: BuildCache
+    target: str
+    gpus: dict[str, Gpu]
+    seed: int | None = None
+    unsafe: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _locks: dict[Path, threading.Lock] = field(default_factory=dict)
+    _tasks: dict[Path, _Opened] = field(default_factory=dict)
 
-    def opened(self, path: Path) -> tuple[TaskHandle, Oracle]:
-        """The task's handle and its expectations, made on first use."""
+    def evaluator(self, task: Path) -> Evaluator:
+        """The evaluator of a task, opened on first use. Raises TaskError and the infrastructure's errors."""
         with self._lock:
-            lock = self._locks.setdefault(path, threading.Lock())
+            lock = self._locks.setdefault(task, threading.Lock())
         with lock:
-            if path not in self._tasks:
-                handle = open_task(path, self.host)
-                self._tasks[path] = handle, Oracle(handle, seed=self.seed)
-            return self._tasks[path]
+            if task not in self._tasks:
+                self._tasks[task] = self._open(task)
+            return self._tasks[task].evaluator
 
-    def close(self, path: Path | None = None) -> None:
-        """End the host of one task, or of all."""
-        for known in [path] if path else list(self._tasks):
-            if known in self._tasks:
-                self._tasks.pop(known)[0].close()
+    def _open(self, task: Path) -> _Opened:
+        with ExitStack() as stack:
+            handle = stack.enter_context(open_task(task, self.host))
+            gpus = {kind: stack.enter_context(gpu.task(handle)) for kind, gpu in self.gpus.items()}
+            evaluator = Evaluator(
+                handle, Oracle(handle, seed=self.seed), self.candidates, self.cache, (self.target,),
+                unsafe=self.unsafe, limits=LIMITS, gpus=gpus,
+            )  # fmt: skip
+            return _Opened(handle, evaluator, stack.pop_all())
 
-    def evaluator(self, path: Path, target: str) -> Evaluator:
-        """An evaluator of one task on one target."""
-        handle, oracle = self.opened(path)
-        return Evaluator(handle, oracle, self.candidates, self.cache, (target,), unsafe=self.unsafe)
+    def close(self, task: Path | None = None) -> None:
+        """End what serves one task, or all."""
+        for path in [task] if task else list(self._tasks):
+            with self._lock:
+                opened = self._tasks.pop(path, None)
+            if opened:
+                opened.stack.close()
 
 
 @contextmanager
-def open_bench(*, seed: int | None = None, unsafe: bool = False, cache_folder: Path | None = None) -> Iterator[Bench]:
-    """Start the task host and the candidates' process; both end with the block. seed None draws a secret one."""
+def open_bench(
+    target: str = "cpu", *, seed: int | None = None, unsafe: bool = False, cache_folder: Path | None = None
+) -> Iterator[Bench]:
+    """Start the processes of a target ("cpu", "cuda", "rocm"); all end with the block."""
     folder = cache_folder or config.cache_dir()
     folder.mkdir(parents=True, exist_ok=True)
+    cache = BuildCache(folder)
     with ExitStack() as stack:
         host = stack.enter_context(Zygote(("torch", "hipwright.task.warm"), unsafe=unsafe, name="task host"))
         warm = ("torch", WORKER.partition(":")[0], "hipwright.verify.warm")
         candidates = stack.enter_context(Zygote(warm, unsafe=unsafe, name="candidates", ro=(folder,)))
-        bench = Bench(host, candidates, BuildCache(folder), seed=seed, unsafe=unsafe)
+        gpus: dict[str, Gpu] = {}
+        if target != "cpu":
+            gpus[target] = stack.enter_context(open_gpu(target, 0, cache, unsafe=unsafe))  # type: ignore[arg-type]
+        bench = Bench(host, candidates, cache, target, gpus, seed, unsafe)
         stack.callback(bench.close)
         yield bench
 
 
+@dataclass(frozen=True)
 class TargetVerifier:
-    """hipwright's own verifier on one target behind one gate."""
+    """hipwright's own verifier on the bench's target, behind one gate. timed: also through the clock's checks."""
 
-    def __init__(self, bench: Bench, target: str = "cpu", gate: Gate = "full") -> None:
-        self.bench = bench
-        self.target = target
-        self.gate = gate
-        self.name = f"{target} {gate}"
+    bench: Bench
+    gate: Gate = "full"
+    timed: bool = False
+
+    @property
+    def name(self) -> str:
+        """Target and gate."""
+        return f"{self.bench.target} {self.gate}"
 
     def judge(self, case: Case) -> Found:
         """Evaluate the candidate on its task."""
-        if self.target not in case.targets:
-            return Found(not_run=f"the {self.target} target cannot see this ({', '.join(case.targets)} can)")
+        if self.bench.target not in case.targets:
+            return Found(not_run=f"only {', '.join(case.targets)} can see this")
         start = time.perf_counter()
         try:
-            program = Program(lane=case.lane, text=case.text)
-            evaluation = self.bench.evaluator(task_path(case.task), self.target).evaluate(program)
+            program = self._program(case)
+            if isinstance(program, Found):
+                return program
+            evaluator = self.bench.evaluator(case.task_path)
+            return found_in(evaluator.evaluate(program, gate=self.gate, timed=self.timed), self.bench.target)
         except HipwrightError as error:
             verdict = error.verdict()
             return Found(
-                status=verdict.status, fault=verdict.fault, message=verdict.message, seconds=time.perf_counter() - start
-            )
-        return found_in(evaluation, self.target)
+                status=verdict.status, fault=verdict.fault, stage=verdict.stage, message=verdict.message,
+                seconds=time.perf_counter() - start,
+            )  # fmt: skip
+
+    def _program(self, case: Case) -> Program | Found:
+        """What is evaluated. On the cpu target a ModelNew file that passes the static rules is converted to a program:
+        its CUDA cannot run there; a file that cannot be converted is not run."""
+        if case.lane == "program" or self.bench.target != "cpu":
+            return Program(lane=case.lane, text=case.text)
+        vet(case.text)
+        try:
+            return from_modelnew(case.text, case.task_path.read_text(encoding="utf-8"))
+        except (ProgramError, CandidateError) as error:
+            return Found(not_run=f"lane not run here: {error.message}")

@@ -48,8 +48,8 @@ ROWS = (
     "C1", "C2", "C3", "C4", "C5", "C6", "D1", "D2", "D3", "D4", "D5", "D6", "D8", "D9", "E1", "E2", "E3", "E4", "E5",
     "E6", "E7", "E8",
 )  # fmt: skip
-"""Rows of the taxonomy (docs/audit.md) that a verdict can answer; D7 and D10 (warm caches, one absurd shape) concern the clock and the
-score."""
+"""Rows of the taxonomy (docs/audit.md) that a verdict can answer; D7 and D10 (warm caches, one absurd shape) concern
+the clock and the score."""
 
 
 class Case(Record, frozen=True, kw_only=True):

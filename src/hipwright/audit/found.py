@@ -127,7 +127,7 @@ def _check(found: Found) -> Check | Literal[""]:
 def _launch(said: str) -> Check:
     if "barrier" in said:
         return "barriers"
-    return "memory limit" if "memory" in said else "launch"
+    return "memory limit" if "more memory" in said or "allocate memory" in said else "launch"
 
 
 def summary(found: Found) -> dict[str, Any]:

@@ -283,7 +283,8 @@ def nudge(tree: Tree, seed: int, *, rounded: bool = False) -> Tree:
     That is half an ulp of its dtype; for float32 and float64, where kernels also accumulate in that dtype, a third of
     sqrt(K) units: the random walk of a serial sum over the longest dimension K (at most 1024 terms in one thread).
     Half of it goes one way for all elements, away from zero: independent nudges would average out in a sum, whose own
-    rounding does not.
+    rounding does not. Where a row holds one value, a serial sum rounds the same way step after step, and its error grows
+    with K, up to K / 2 units (Higham, section 4.2): there elements move by up to a quarter of that.
     """
     rng = generator(seed, "nudge")
 
@@ -291,8 +292,11 @@ def nudge(tree: Tree, seed: int, *, rounded: bool = False) -> Tree:
         if not tensor.is_float or not tensor.numel:
             return tensor
         terms = min(max(tensor.shape, default=1), 1024) if tensor.dtype in ("float32", "float64") else 1
-        size = UNIT[tensor.dtype] * max(1.0, sqrt(terms) / 3)
+        size: Any = UNIT[tensor.dtype] * max(1.0, sqrt(terms) / 3)
         values = tensor.to_f64()
+        if terms > 1:
+            equal = np.all(values == values[..., :1], axis=-1, keepdims=True)
+            size = np.where(equal, np.maximum(size, UNIT[tensor.dtype] * terms / 8), size)
         relative = size * (rng.uniform(-1.0, 1.0, tensor.shape) + 0.5 * np.sign(values))
         moved = np.where(np.isfinite(values), values * (1.0 + relative), values)
         return with_values(tensor, moved) if rounded else HostTensor.of(moved)

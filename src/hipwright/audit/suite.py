@@ -1,0 +1,49 @@
+"""The corpus as a test suite for any verifier.
+
+    import pytest
+    from hipwright.audit import suite
+
+    @pytest.mark.parametrize("case", suite.params(target="cuda"))
+    def test_my_verifier(case):
+        status = my_verifier(case.text, case.task_path.read_text())      # "pass", "wrong_value", ...
+        suite.check(case, status)
+
+`check` asks only what every verifier owes: an honest candidate passes, no other earns anything. `strictly=True` also
+asks for the status that the corpus names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hipwright.audit.cases import Case, select
+from hipwright.audit.found import Found, compare
+from hipwright.records import Status
+
+cases = select
+
+
+def params(
+    patterns: Sequence[str] = (), *, marks: Callable[[Case], Sequence[Any]] = lambda _: (), **chosen: str | None
+) -> list[Any]:
+    """`pytest.param` objects for parametrize, with ids. patterns, lane, kind, target: as `cases.select`."""
+    import pytest
+
+    return [pytest.param(case, id=case.id, marks=marks(case)) for case in select(patterns, **chosen)]
+
+
+def check(
+    case: Case, status: Status | Found, *, coverage: float | None = None, message: str = "", strictly: bool = False
+) -> None:
+    """AssertionError when the verifier was wrong about the case.
+
+    coverage: the share of the work that is the candidate's own, where the verifier says so: a right result of which
+    nothing is its own earns nothing, and is no acceptance.
+    """
+    found = status if isinstance(status, Found) else Found(status=status, coverage=coverage, message=message)
+    judged = compare(case, "the verifier", found)
+    if judged.outcome in ("accepted", "rejected", "void"):
+        raise AssertionError(f"{case.id} is {judged.outcome}: {judged.why}")
+    if strictly and found.status not in case.statuses:
+        raise AssertionError(f"{case.id}: {judged.why}")

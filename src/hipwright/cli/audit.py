@@ -1,0 +1,137 @@
+"""`hipwright audit`: the verifiers against candidates that are known to be honest, broken or hostile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from hipwright.cli import targets
+from hipwright.cli.options import Json, Unsafe
+from hipwright.cli.output import Face
+from hipwright.errors import BadInput
+
+if TYPE_CHECKING:
+    from hipwright.audit.mutate import Report
+    from hipwright.audit.run import Matrix
+
+GATES = {"full": ("full",), "fast": ("fast",), "both": ("full", "fast")}
+
+
+def audit(
+    target: Annotated[str, typer.Option(help="Where candidates run: cpu, cuda or rocm.", metavar="T")] = "cpu",
+    gate: Annotated[str, typer.Option(help="Which verifier: full, fast or both.", metavar="G")] = "both",
+    lane: Annotated[str | None, typer.Option(help="Only one lane: program or modelnew.", metavar="L")] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Only candidates whose lane, kind or name matches, e.g. 'cache_*'.", metavar="PATTERN"),
+    ] = None,
+    mutants: Annotated[
+        int, typer.Option(help="Judge N mutants of the honest programs instead of the corpus (cpu).", metavar="N", min=0)
+    ] = 0,
+    seed: Annotated[int | None, typer.Option(help="Draws inputs and mutants; a secret one without it.")] = None,
+    workers: Annotated[int, typer.Option(help="Candidates judged at a time.", min=1)] = 2,
+    timed: Annotated[bool, typer.Option("--timed", help="On a GPU: also through the checks of the clock.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write audit.json into this folder.", metavar="DIR")] = None,
+    unsafe: Unsafe = False,
+    json_mode: Json = False,
+) -> int:
+    """Judge the corpus and print the confusion matrices. Exit 1 when a verifier is wrong about anybody."""
+    face = Face(json_mode=json_mode)
+    if gate not in GATES:
+        raise BadInput(f"unknown gate {gate!r}", hint="--gate full, fast or both")
+    if lane not in (None, "program", "modelnew"):
+        raise BadInput(f"unknown lane {lane!r}", hint="--lane program or modelnew")
+    if target not in ("cpu", *targets.GPUS):
+        raise BadInput(f"candidates cannot run on {target!r}", hint="--target cpu, cuda or rocm")
+    targets.choose([target])
+    if mutants:
+        if target != "cpu":
+            raise BadInput("mutants are judged on the cpu target", hint="leave --target out")
+        return _mutants(face, mutants, seed or 0, only or [], workers, out, unsafe)
+    return _corpus(face, target, gate, lane, only or [], seed, workers, timed, out, unsafe)
+
+
+def _corpus(
+    face: Face, target: str, gate: str, lane: str | None, only: list[str], seed: int | None, workers: int,
+    timed: bool, out: Path | None, unsafe: bool,
+) -> int:  # fmt: skip
+    from hipwright.audit.bench import TargetVerifier, open_bench
+    from hipwright.audit.cases import select
+    from hipwright.audit.run import matrix, run
+
+    chosen = select(only, lane=lane)
+    if not chosen:
+        raise BadInput("no candidate matches", hint="--only takes shell patterns over lane, kind and name")
+    results = []
+    for one in GATES[gate]:
+        face.say(f"{len(chosen)} candidates through the {one} gate on {target}")
+        with open_bench(target, seed=seed, unsafe=unsafe) as bench:
+            verifier = TargetVerifier(bench, one, timed)  # type: ignore[arg-type]
+            results += run(verifier, chosen, workers=workers, listener=_teller(face),
+                           done=lambda case, b=bench: b.close(case.task_path))  # type: ignore[misc]  # fmt: skip
+    found = matrix(results)
+    _leave(face, {"verifiers": [m.to_dict() for m in found.values()]}, out)
+    if not face.json_mode:
+        _print(face, found)
+    if any(m.fooled for m in found.values()):
+        return 1
+    return 3 if any(m.void for m in found.values()) else 0
+
+
+def _mutants(
+    face: Face, count: int, seed: int, only: list[str], workers: int, out: Path | None, unsafe: bool
+) -> int:
+    from hipwright.audit.bench import open_bench
+    from hipwright.audit.mutate import run_mutants
+
+    with open_bench("cpu", seed=seed, unsafe=unsafe) as bench:
+        report = run_mutants(bench, count, seed, only, workers=workers, say=face.say)
+    _leave(face, report.to_dict(), out)
+    if not face.json_mode:
+        _print_mutants(face, report)
+    return 0 if report.good else 1
+
+
+def _teller(face: Face) -> Any:
+    def listener(judged: Any) -> None:
+        if judged.outcome not in ("right", "not run"):
+            face.say(f"{judged.verifier}: {judged.case.id} {judged.outcome}: {judged.why}")
+
+    return listener
+
+
+def _leave(face: Face, result: dict[str, Any], out: Path | None) -> None:
+    from hipwright.cli.output import print_json
+
+    if out is not None:
+        import json
+
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "audit.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if face.json_mode:
+        print_json(result)
+
+
+def _print(face: Face, found: dict[str, Matrix]) -> None:
+    from rich.table import Table
+
+    from hipwright.audit.run import OUTCOMES
+
+    console = face.tables()
+    for name, one in found.items():
+        table = Table("", *OUTCOMES, "all", title=f"{name} gate", title_justify="left")
+        for kind, counts in one.counts.items():
+            table.add_row(kind, *(str(counts[o]) for o in OUTCOMES), str(sum(counts.values())))
+        console.print(table)
+        for judged in one.but_right():
+            console.print(f"  {judged.outcome}: {judged.case.id}: {judged.why}", markup=False, highlight=False)
+
+
+def _print_mutants(face: Face, report: Report) -> None:
+    console = face.tables()
+    console.print(report.summary(), markup=False, highlight=False)
+    for mutant in report.survivors():
+        console.print(f"  survived: {mutant.said()}", markup=False, highlight=False)
+
