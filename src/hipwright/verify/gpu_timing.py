@@ -15,7 +15,7 @@ import torch
 from hipwright.device.memory import pattern
 from hipwright.device.rotation import Rotation
 from hipwright.errors import CandidateError
-from hipwright.verify.live import Subject, tensors_of
+from hipwright.verify.live import Subject, address, tensors_of
 
 
 class Timer:
@@ -23,6 +23,7 @@ class Timer:
 
     def __init__(self, subject: Subject, slots: Sequence[Sequence[Any]], device: str, *, graph: bool) -> None:
         self.subject = subject
+        self._slots = slots
         self._rotation = Rotation(
             lambda slot: subject.forward(*slots[slot]), len(slots), torch.device(device), graph=graph,
             settle=subject.settle,
@@ -52,9 +53,11 @@ class Timer:
     def poison(self, byte: int) -> None:
         """Fill what the outputs lie in, and keep every slot's outputs from now on."""
         self._rotation.keep = True
+        given = {address(t) for t in tensors_of([list(self._slots), self.subject.params, self.subject.buffers])}
         for outputs in self._rotation.outputs:
             for tensor in tensors_of(outputs):
-                _poison(tensor, byte)
+                if address(tensor) not in given:  # else it is no memory of the program's own
+                    _poison(tensor, byte)
 
     def outputs(self, slot: int) -> Any:
         """What the last call on a slot returned. CandidateError if none was kept."""

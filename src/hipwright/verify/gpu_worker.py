@@ -38,7 +38,7 @@ from hipwright.verify.live import (
     to_host,
     too_much_memory,
 )
-from hipwright.verify.sets import Sets
+from hipwright.verify.sets import Sets, Slot
 
 Answer = tuple[dict[str, Any], Tree]
 STATE_SEED = 0x5EED
@@ -212,12 +212,7 @@ class GpuWorker:
         with self._faults(loaded):
             loaded.live.prepare(Setting.of(header))
             info, outputs = loaded.live.call(slot.arguments)
-            if strays := slot.strays():
-                raise CandidateError(
-                    f"a write outside input {strays[0]}", status="out_of_bounds", stage="launch",
-                    evidence={"argument": strays[0], "kind": "write"},
-                )  # fmt: skip
-            info["inputs_changed"] = slot.changed()
+            info["inputs_changed"] = _looked_at(slot)
             buffers = map_torch(loaded.live.subject.buffers, lambda tensor: tensor.clone())
             return self._keep(loaded, info, {"outputs": outputs, "buffers": buffers})
 
@@ -286,7 +281,7 @@ class GpuWorker:
         with self._timing(header) as timer:
             outputs = timer.outputs(int(header["slot"]))
             slot = self._sets.slot(str(header["set"]), int(header["slot"]))
-            info = {"stats": [], "aliases": [], "inputs_changed": slot.changed()}
+            info = {"stats": [], "aliases": [], "inputs_changed": _looked_at(slot)}
             info["params_changed"] = loaded.live.params_changed(timer.subject)
             return self._keep(loaded, info, {"outputs": outputs, "buffers": {}})
 
@@ -385,6 +380,10 @@ class GpuWorker:
                 error.evidence["broken"] = True
             raise
         except (torch.OutOfMemoryError, MemoryError) as error:
+            if self.on_gpu:
+                torch.cuda.empty_cache()
+            if loaded is None:
+                raise DeviceError("the device has no room for the task's inputs or parameters") from error
             raise too_much_memory() from error
         except RuntimeError as error:
             if not (self.on_gpu and DEVICE_FAULT.search(str(error))):
@@ -395,6 +394,16 @@ class GpuWorker:
                     found = launcher.explain(error)
             found.evidence["broken"] = True
             raise found from error
+
+
+def _looked_at(slot: Slot) -> list[int]:
+    """Leaves of a slot that were written to. CandidateError for a write beside one."""
+    if strays := slot.strays():
+        raise CandidateError(
+            f"a write outside input {strays[0]}", status="out_of_bounds", stage="launch",
+            evidence={"argument": strays[0], "kind": "write"},
+        )  # fmt: skip
+    return slot.changed()
 
 
 def _digests(table: Tree) -> list[int]:
