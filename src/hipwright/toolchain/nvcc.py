@@ -142,12 +142,13 @@ class _Job:
         """(object, log) of one unit."""
         output = f"{name}.o"
         shared = [f"-I{path}" for path in self.headers.include] + list(self.headers.defines)
+        own = ["-fvisibility=hidden", "-fno-gnu-unique"]  # two extensions in one process share no variables
         if name == torchlite.DEVICE:
             assert self.nvcc is not None
-            command = [str(self.nvcc), "-std=c++17", "-Xcompiler", "-fPIC", f"-arch={self.arch or 'native'}", "-O3",
+            command = [str(self.nvcc), "-std=c++17", "-Xcompiler", ",".join(["-fPIC", *own]), f"-arch={self.arch or 'native'}", "-O3",
                        "--expt-relaxed-constexpr", "--expt-extended-lambda", "-w", *shared, *self.cuda_cflags]  # fmt: skip
         else:
-            command = ["g++", "-std=c++17", "-fPIC", "-w", self.headers.optimise, *shared, *self.cuda_include(),
+            command = ["g++", "-std=c++17", "-fPIC", *own, "-w", self.headers.optimise, *shared, *self.cuda_include(),
                        *self.cflags]  # fmt: skip
         return self.tool([*command, "-c", name, "-o", output], {name: self.units[name].encode()}, output)
 

@@ -124,12 +124,12 @@ inline std::string word(const std::string &v) { return v; }
 inline std::string word(c10::ScalarType v) { return c10::toString(v); }
 inline std::string word(const c10::Device &v) { return v.str(); }
 inline std::string word(bool v) { return v ? "1" : "0"; }
+template <class T> auto word(const T &v) -> decltype(std::to_string(v)) { return std::to_string(v); }
 template <class T> std::string word(const c10::ArrayRef<T> &v) {
     std::string out = "[";
     for (size_t i = 0; i < v.size(); ++i) out += (i ? ", " : "") + word(v[i]);
     return out + "]";
 }
-template <class T> auto word(const T &v) -> decltype(std::to_string(v)) { return std::to_string(v); }
 inline std::string words() { return ""; }
 template <class A, class... Rest> std::string words(const A &a, const Rest &...rest) { return word(a) + words(rest...); }
 

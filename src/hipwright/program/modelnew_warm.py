@@ -1,0 +1,13 @@
+"""Import what ModelNew workers need late, once, in their zygote: nothing can be written once a process is confined, and
+torch's dispatch modes look for a temporary folder when they are first used. Imports torch.
+"""
+
+import torch
+
+from hipwright.program import modelnew_run, torchlite_bind
+from hipwright.program.trace import OpTrace
+
+__all__ = ["modelnew_run", "torchlite_bind"]
+
+with OpTrace(), torch.no_grad():
+    torch.nn.functional.linear(torch.ones(2, 2), torch.ones(2, 2))
