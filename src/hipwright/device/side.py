@@ -8,8 +8,9 @@ Rules for an implementation:
 - `block(calls)` runs the calls one after another on the current stream, each on the next of the rotating input slots
   (the rotation continues from block to block), with nothing between them but the launch; outputs are not read back.
 - device_ms: two device events, one right before the first call and one right after the last, on that stream.
-- host_ms: the worker's monotonic clock around the calls AND a synchronize of the whole device after them; a
-  synchronize of the whole device before the clock starts, so that nothing older is counted.
+- host_ms: the worker's monotonic clock around the calls AND a synchronize of the whole device after them. Before the
+  clock starts: a trivial kernel and a synchronize of the whole device, so that nothing older is counted, and the GPU
+  has already changed to this process (about 140 us on an H200).
 - wall_ms: the parent's monotonic clock around the request, filled in by the parent's side of the endpoint, so it
   holds the messages too.
 - Warm-up goes through the same `block`: nothing tells a side whether a block counts.
@@ -42,7 +43,10 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Block:
-    """One block of `calls` calls, milliseconds for the whole block by three clocks (see the module)."""
+    """One block, milliseconds for the whole of it by three clocks (see the module).
+
+    calls: those that were run, at least those asked for; a side whose graph holds several calls runs whole graphs.
+    """
 
     calls: int
     device_ms: float

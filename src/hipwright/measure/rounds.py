@@ -68,10 +68,7 @@ class Rounds:
         """
         count = len(self.sides)
         known = [memory.get((side.name, policy)) if memory and n else None for n, side in enumerate(self.sides)]
-        self.overheads = [
-            warm.overhead if warm else overhead_of([side.block(0) for _ in range(empties)])
-            for side, warm in zip(self.sides, known, strict=True)
-        ]
+        self._calibrate(empties, known)
         self.calls = [0] * count
         self._forget()
         for index in (*range(1, count), 0):
@@ -85,6 +82,15 @@ class Rounds:
         self._forget()
         self.spent_ms = 0.0
 
+    def _calibrate(self, empties: int, known: Sequence[Warm | None]) -> None:
+        """Empty blocks of all sides in turn, as the timed ones: each then starts with the same change of process."""
+        found: list[list[Block]] = [[] for _ in self.sides]
+        for _ in range(empties + 1):
+            for index in self.rng.permutation(len(self.sides)):
+                found[int(index)].append(self.sides[int(index)].block(0))
+        fresh = [overhead_of(blocks[1:]) for blocks in found]
+        self.overheads = [warm.overhead if warm else new for warm, new in zip(known, fresh, strict=True)]
+
     def _warm_side(self, index: int, block_ms: float, warm_ms: float, known: int) -> int:
         """Run blocks until the side is warm and their length settled: a secret number of them, one if it was known."""
         calls, fewest = 1, int(self.rng.integers(4, 8))
@@ -92,9 +98,10 @@ class Rounds:
             calls, fewest, warm_ms = known, 1, 0.0
         blocks, spent = 0, 0.0
         while True:
-            took = self._took(index, self._block(index, calls))
+            block = self._block(index, calls)
+            took = self._took(index, block)
             spent, blocks = spent + took, blocks + 1
-            wanted = min(max(round(block_ms * calls / took), 1), MOST_CALLS)
+            wanted = min(max(round(block_ms * block.calls / took), 1), MOST_CALLS)
             if wanted <= GROWTH * calls and spent >= warm_ms and (blocks >= fewest or (blocks > 1 and wanted == 1)):
                 return wanted
             calls = min(wanted, GROWTH * calls)
