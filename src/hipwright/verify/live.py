@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 
 from hipwright.digest import digest
-from hipwright.errors import CandidateError
+from hipwright.errors import CandidateError, DeviceError
 from hipwright.program import Parsed
 from hipwright.program.lower import lower
 from hipwright.tensors import HostTensor, Tree, map_tensors
@@ -119,7 +119,7 @@ class Live:
         with torch.no_grad():
             try:
                 outputs = self.subject.forward(*given)
-            except CandidateError as error:
+            except (CandidateError, DeviceError) as error:
                 self.subject.settle()  # a fault on the device shows first in whatever is called next
                 if isinstance(error.__cause__, (MemoryError, torch.OutOfMemoryError)):
                     raise too_much_memory() from error
