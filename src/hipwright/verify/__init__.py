@@ -1,7 +1,8 @@
 """Is it right? (docs/verification.md)
 
 Oracle      what is right: cases of a task, made once
-verify_cpu  the verdict on one built program
+verify_cpu  the verdict on one built program on the `cpu` target
+verify_gpu  the same on a GPU, in a warm worker (hipwright.verify.gpu)
 static.lint warnings about HIP source, never a verdict
 """
 
