@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from math import ceil
 from types import TracebackType
 from typing import Any, Self
 
-from hipwright.device.side import Block, Prepared
-from hipwright.errors import DeviceError, HipwrightError, TaskError, WorkerError
+from hipwright.errors import DeviceError, HipwrightError, TaskError
 from hipwright.records import TensorSpec, TolerancePolicy
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
 from hipwright.task import TaskHandle
@@ -25,28 +23,17 @@ from hipwright.tensors import HostTensor, Tree, leaves
 from hipwright.verify import device_budget as rules
 from hipwright.verify.compare import Comparison, check_structure
 from hipwright.verify.oracle import NATIVE_SLACK, alias_pairs
+from hipwright.verify.reference_ends import BaselineMissing, Drawn, InputSource, ReferenceSide
 
-CHUNK_BYTES = 64 << 20
+__all__ = ["BASELINES", "BaselineMissing", "DeviceReference", "Drawn", "ExpectInfo", "InputSource", "ReferenceSide",
+           "open_reference"]  # fmt: skip
+
 BASELINES = ("eager", "compile")
 ROTATION = 3  # times the last-level cache that the slots of a timing fill
 MAX_SLOTS = 64
 _SERVICE = "hipwright.task.device_host:DeviceHost"
 # RLIMIT_DATA counts what the CUDA driver maps for itself too: 1.5 GB before the first tensor
 LIMITS = Limits(wall_s=600.0, cpu_s=24 * 3600.0, memory_mb=16384)
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """Names one set of inputs; the host makes it again from this alone whenever it needs it.
-
-    family: "given", or "normal" and "outliers" made on the device. restricted: those keep to the given values' range.
-    """
-
-    workload: str
-    seed: int
-    family: str = "given"
-    restricted: bool = False
-    slot: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,16 +97,16 @@ class DeviceReference:
         self._init: dict[str, Any] = {"name": f"{handle.task.name}.py", "source": handle.task.source}
         self._init |= {"device": device, "memory_limit_bytes": memory}
         self._session: Session | None = None
-        self._generation = 0
+        self.generation = 0
         self._lock = threading.RLock()
         self._ids = itertools.count(1)
-        self._told: dict[tuple[Any, ...], Any] = {}
+        self._known: dict[tuple[Any, ...], Any] = {}
         self._states: dict[int, tuple[Tree, int]] = {}
         self._sent: set[int] = set()
         self._expected: dict[tuple[Any, ...], ExpectInfo] = {}
         self._keys: dict[int, tuple[tuple[Any, ...], tuple[Tree, TolerancePolicy]]] = {}  # of every case ever made
         try:
-            self.info: dict[str, Any] = self._ask("describe")[0]
+            self.info: dict[str, Any] = self.ask("describe")[0]
         except BaseException:
             self.close()
             raise
@@ -142,7 +129,7 @@ class DeviceReference:
         if what in ("expectations", "all"):
             self._expected.clear()
         if self._session is not None and self._session.alive:
-            self._ask("free", {"what": what})
+            self.ask("free", {"what": what})
 
     # ---------------------------------------------------------------- inputs
 
@@ -157,13 +144,14 @@ class DeviceReference:
     def _restricted(self, workload: str) -> bool:
         """Whether signed values break a reference that the given ones do not (`Domain.restricted`)."""
         key = ("restricted", workload)
-        if key not in self._told:
-            drawn = [self._header(Drawn(workload, 0, family)) for family in ("given", "normal")]
-            given, signed = self._ask("nonfinite", {"drawn": drawn})[0]["shares"]
-            self._told[key] = signed > given
-        return bool(self._told[key])
+        if key not in self._known:
+            drawn = [self.header(Drawn(workload, 0, family)) for family in ("given", "normal")]
+            given, signed = self.ask("nonfinite", {"drawn": drawn})[0]["shares"]
+            self._known[key] = signed > given
+        return bool(self._known[key])
 
-    def _header(self, drawn: Drawn) -> dict[str, Any]:
+    def header(self, drawn: Drawn) -> dict[str, Any]:
+        """A draw as the host knows it."""
         first = self.handle.task.workloads[0]
         return {
             "workload": self.handle.workload(drawn.workload).to_dict(),
@@ -174,12 +162,12 @@ class DeviceReference:
             "slot": drawn.slot,
         }
 
-    def _cached(self, method: str, drawn: Drawn) -> tuple[dict[str, Any], Tree]:
+    def told(self, method: str, drawn: Drawn) -> tuple[dict[str, Any], Tree]:
         """A question about inputs whose answer cannot change."""
         with self._lock:
-            if (method, drawn) not in self._told:
-                self._told[method, drawn] = self._ask(method, self._header(drawn))
-            told: tuple[dict[str, Any], Tree] = self._told[method, drawn]
+            if (method, drawn) not in self._known:
+                self._known[method, drawn] = self.ask(method, self.header(drawn))
+            told: tuple[dict[str, Any], Tree] = self._known[method, drawn]
             return told
 
     # ---------------------------------------------------------------- what is right
@@ -207,12 +195,12 @@ class DeviceReference:
 
     def _make(self, drawn: Drawn, state: Tree, policy: TolerancePolicy) -> ExpectInfo:
         case, strict = next(self._ids), policy.mode == "strict"
-        header = {"case": case, "drawn": self._header(drawn), "state": self._state(state), "strict": strict}
-        told, tree = self._ask("run", header)
-        arguments = self._cached("arguments", drawn)[1]
+        header = {"case": case, "drawn": self.header(drawn), "state": self._state(state), "strict": strict}
+        told, tree = self.ask("run", header)
+        arguments = self.told("arguments", drawn)[1]
         c = policy.c * (NATIVE_SLACK if told["reference"] == "native" else 1.0)
         budgets = [rules.budget(leaf, arguments, state, c) for leaf in told["leaves"]]
-        shares = self._ask("budgets", {"case": case, "strict": strict, "budgets": budgets})[0]["shares"]
+        shares = self.ask("budgets", {"case": case, "strict": strict, "budgets": budgets})[0]["shares"]
         info = ExpectInfo(
             case=case,
             drawn=drawn,
@@ -230,8 +218,8 @@ class DeviceReference:
         )
         if not strict or info.rejected or info.random or info.mutated:
             return info
-        other = self._header(Drawn(drawn.workload, drawn.seed + 1, drawn.family, drawn.restricted, drawn.slot))
-        found = self._ask("lint", {**header, "other": other})[0]["passes"]
+        other = self.header(Drawn(drawn.workload, drawn.seed + 1, drawn.family, drawn.restricted, drawn.slot))
+        found = self.ask("lint", {**header, "other": other})[0]["passes"]
         return replace(info, degenerate=rules.degenerate(found))
 
     def compare(self, expected: ExpectInfo, got: Tree, stream: Iterable[tuple[int, int, HostTensor]]) -> Comparison:
@@ -250,8 +238,8 @@ class DeviceReference:
         specs = [given[number] for number in order]
         case = self._begin(expected, [list(spec.stride) for spec in specs])
         for leaf, offset, chunk in rules.ahead(stream):
-            self._ask("compare_chunk", {"case": case, "leaf": place[leaf], "offset": offset}, chunk)
-        found = self._ask("compare_end", {"case": case})[1]["leaves"]
+            self.ask("compare_chunk", {"case": case, "leaf": place[leaf], "offset": offset}, chunk)
+        found = self.ask("compare_end", {"case": case})[1]["leaves"]
         worst = Comparison()
         for told, spec in zip(found, specs, strict=True):
             one = rules.comparison(told, spec)
@@ -262,7 +250,7 @@ class DeviceReference:
     def _begin(self, expected: ExpectInfo, strides: list[list[int]]) -> int:
         """The case to compare with: made again, from the same draws, where the host had to make room."""
         for _ in range(2):
-            if not self._ask("compare_begin", {"case": expected.case, "strides": strides})[0].get("gone"):
+            if not self.ask("compare_begin", {"case": expected.case, "strides": strides})[0].get("gone"):
                 return expected.case
             with self._lock:
                 key, (state, policy) = self._keys[expected.case]
@@ -289,17 +277,17 @@ class DeviceReference:
 
         Raises BaselineMissing where torch.compile fails, TaskError where the model itself does.
         """
-        drawn = [self._header(self._drawn(workload, seed, "given", slot)) for slot in range(slots)]
+        drawn = [self.header(self._drawn(workload, seed, "given", slot)) for slot in range(slots)]
         side = next(self._ids)
         header = {"side": side, "name": name, "drawn": drawn, "state": self._state(state), "graph": graph}
-        told = self._ask("side", header)[0]
+        told = self.ask("side", header)[0]
         if told.get("missing"):
             raise BaselineMissing(f"no {name} baseline: {told['missing']}", evidence={"baseline": name})
-        return ReferenceSide(self, name, side, self._generation, tuple(told["notes"]))
+        return ReferenceSide(self, name, side, self.generation, tuple(told["notes"]))
 
     def measure_ceilings(self) -> dict[str, Any]:
         """What the device reaches, measured now: see `hipwright.measure.ceilings`, which keeps it."""
-        return self._ask("ceilings")[0]
+        return self.ask("ceilings")[0]
 
     # ---------------------------------------------------------------- the host
 
@@ -311,7 +299,7 @@ class DeviceReference:
             number = self._states[id(state)][1]
             self._alive()
             if number not in self._sent:
-                self._ask("state", {"state": number}, state)
+                self.ask("state", {"state": number}, state)
                 self._sent.add(number)
             return number
 
@@ -319,13 +307,14 @@ class DeviceReference:
         if self._session is None or not self._session.alive:
             self._sent.clear()
             self._expected.clear()
-            self._generation += 1
+            self.generation += 1
             self._session = self._zygote.session(_SERVICE, self._init, limits=self._limits)
         return self._session
 
-    def _ask(
+    def ask(
         self, method: str, header: dict[str, Any] | None = None, bundle: Tree = None
     ) -> tuple[dict[str, Any], Tree]:
+        """A request to the host, started where it is not running. Raises TaskError, DeviceError."""
         with self._lock:
             try:
                 return self._alive().call(method, header, bundle, timeout_s=self._limits.wall_s)
@@ -342,103 +331,3 @@ class DeviceReference:
             return TaskError(f"{name}: on {self.device}: {error.message}", evidence=error.evidence)
         phase = error.note.get("phase", "running") if isinstance(error.note, dict) else "running"
         return TaskError(f"{name}: {phase} on {self.device}: {error.message}", evidence=error.evidence)
-
-
-class BaselineMissing(TaskError):
-    """torch.compile does not compile this model: there is no such baseline, and nobody is at fault."""
-
-
-class InputSource:
-    """One set of inputs in the host. `slot` gives the same set with other values."""
-
-    def __init__(self, reference: DeviceReference, drawn: Drawn) -> None:
-        self._reference = reference
-        self.drawn = drawn
-
-    def slot(self, index: int) -> InputSource:
-        """The set of another slot of the same seed."""
-        return InputSource(self._reference, replace(self.drawn, slot=index))
-
-    @property
-    def arguments(self) -> list[Any]:
-        """forward's arguments, with a TensorSpec for each tensor."""
-        found: list[Any] = self._reference._cached("arguments", self.drawn)[1]
-        return found
-
-    @property
-    def specs(self) -> tuple[TensorSpec, ...]:
-        """The tensor leaves in order: leaf numbers count these."""
-        return tuple(leaf for leaf in leaves(self.arguments) if isinstance(leaf, TensorSpec))
-
-    @property
-    def digest_seed(self) -> int:
-        """The seed of `digests`."""
-        return self.drawn.seed
-
-    def digests(self) -> tuple[int, ...]:
-        """`hipwright.digest.digest` of each tensor leaf under `digest_seed`."""
-        told = self._reference._cached("digests", self.drawn)[0]
-        return tuple(int(text) for text in told["digests"])
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Bytes of each tensor leaf's span."""
-        return tuple(self._reference._cached("arguments", self.drawn)[0]["sizes"])
-
-    def chunks(self, bytes_: int = CHUNK_BYTES) -> Iterator[tuple[int, int, HostTensor]]:
-        """(leaf, offset, uint8 tensor) for the span (`hipwright.digest.span`) of every tensor leaf in order."""
-        return rules.ahead(self._chunks(bytes_))
-
-    def fetch(self, leaf: int, offset: int, bytes_: int) -> HostTensor:
-        """Some bytes of a leaf's span."""
-        header = {**self._reference._header(self.drawn), "leaf": leaf, "offset": offset, "bytes": bytes_}
-        chunk: HostTensor = self._reference._ask("fetch", header)[1]
-        return chunk
-
-    def _chunks(self, bytes_: int) -> Iterator[tuple[int, int, HostTensor]]:
-        for leaf, size in enumerate(self.sizes):
-            for offset in range(0, size, bytes_):
-                yield leaf, offset, self.fetch(leaf, offset, min(bytes_, size - offset))
-
-
-class ReferenceSide:
-    """A baseline as `hipwright.device.side.Side`. notes: how it runs, such as flags that the file set."""
-
-    def __init__(
-        self, reference: DeviceReference, name: str, side: int, generation: int, notes: tuple[str, ...]
-    ) -> None:
-        self.name = name
-        self.notes = notes
-        self._reference = reference
-        self._side = side
-        self._generation = generation
-
-    def prepare(self, iterations_hint: int) -> Prepared:
-        """Warm up, and capture the graphs where asked to and possible."""
-        told = self._ask("side_prepare", {"calls": iterations_hint})
-        return Prepared(policy=told["policy"], why=told["why"], call_ms=told["call_ms"])
-
-    def stream(self, why: str) -> None:
-        """No graphs from now on."""
-        self._ask("side_stream", {"why": why})
-
-    def block(self, calls: int) -> Block:
-        """`calls` calls over the rotating slots."""
-        start = time.perf_counter()
-        told = self._ask("side_block", {"calls": calls})
-        wall = (time.perf_counter() - start) * 1e3
-        return Block(calls=calls, device_ms=told["device_ms"], host_ms=told["host_ms"], wall_ms=wall)
-
-    def latency(self, calls: int) -> tuple[float, ...]:
-        """Milliseconds of single synchronised calls."""
-        return tuple(self._ask("side_latency", {"calls": calls})["ms"])
-
-    def close(self) -> None:
-        """Give its graphs and inputs back."""
-        if self._generation == self._reference._generation:
-            self._ask("side_close", {})
-
-    def _ask(self, method: str, header: dict[str, Any]) -> dict[str, Any]:
-        if self._generation != self._reference._generation:
-            raise WorkerError(f"the process of the {self.name} baseline was replaced", hint="open the side again")
-        return self._reference._ask(method, {**header, "side": self._side})[0]
