@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hipwright.audit.cases import CORPUS, select
+from hipwright.audit.cases import Case, select
 from hipwright.errors import ProgramError
 from hipwright.program import parse
 from hipwright.program.from_modelnew import from_modelnew
@@ -20,8 +20,8 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import verify_cpu
 from tests.modelnew.samples import PAIRS, ROOT, candidate, task
 
-PROGRAMS = CORPUS / "program"
-HONEST = {case.name: {"task": case.task} for case in select(lane="program", kind="honest")}
+HONEST = {case.name: case for case in select(lane="program", kind="honest")}
+INLINE = [case for case in select(lane="modelnew", kind="honest") if "load_inline" in case.text]
 QUICK = ("row_reduce", "layernorm", "half_dispatch", "out_parameter")
 
 
@@ -49,8 +49,7 @@ def test_candidates_become_programs_that_verify(name: str, tasks: Any, candidate
 
 @pytest.mark.parametrize("name", HONEST)
 def test_exports_convert_back_to_the_program_they_came_from(name: str) -> None:
-    text = (PROGRAMS / "honest" / f"{name}.py").read_text()
-    source = (CORPUS / "tasks" / f"{HONEST[name]['task']}.py").read_text()
+    text, source = HONEST[name].text, HONEST[name].task_path.read_text()
     parsed = parse(text)
     back = from_modelnew(export(Program(text=text), parsed, source), source)
     again = parse(back.text)
@@ -69,11 +68,19 @@ def _body(text: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HONEST)
 def test_exports_that_were_converted_back_verify(name: str, tasks: Any, candidates: Zygote, cache: BuildCache) -> None:
-    path = CORPUS / "tasks" / f"{HONEST[name]['task']}.py"
-    text = (PROGRAMS / "honest" / f"{name}.py").read_text()
+    text, path = HONEST[name].text, HONEST[name].task_path
     back = from_modelnew(export(Program(text=text), parse(text), path.read_text()), path.read_text())
     verdict = verified(back, path, tasks, candidates, cache)
     assert verdict.passed, f"{verdict.message}\n{back.text}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", INLINE, ids=lambda case: case.name)
+def test_the_corpus_converts_and_verifies(case: Case, tasks: Any, candidates: Zygote, cache: BuildCache) -> None:
+    """Files that somebody else wrote."""
+    program = from_modelnew(case.text, case.task_path.read_text())
+    verdict = verified(program, case.task_path, tasks, candidates, cache)
+    assert verdict.passed, f"{verdict.message}\n{program.text}"
 
 
 def test_a_conversion_that_is_wrong_is_caught(tasks: Any, candidates: Zygote, cache: BuildCache) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from hipwright.audit.cases import select
 from hipwright.errors import CandidateError, CompileError, InfrastructureError
 from hipwright.program.modelnew import export
 from hipwright.program.modelnew_build import arguments, check_target, kind_of, prepare
@@ -305,12 +306,8 @@ def test_cuda_candidates_compile_against_the_lean_headers(name: str, cache: Buil
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["softmax_online", "half_residual_half2", "mean_square_atomic"])
 def test_our_own_exports_compile_against_the_lean_headers(name: str, cache: BuildCache) -> None:
-    folder = Path(__file__).parents[1] / "programs"
-    import tomllib
-
-    row = tomllib.loads((folder / "expected.toml").read_text())["honest"][name]
-    text = (folder / "honest" / f"{name}.py").read_text()
-    exported = export(Program(text=text), parse(text), (folder / "tasks" / f"{row['task']}.py").read_text())
+    (case,) = select([name], lane="program", kind="honest")
+    exported = export(Program(text=case.text), parse(case.text), case.task_path.read_text())
     made = prepare(exported, target="cuda", arch="sm_90", cache=cache, ways=("lean",))
     assert [e["how"] for e in made.checks["extensions"]] == ["lean"]
 
