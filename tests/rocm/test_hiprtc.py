@@ -223,3 +223,22 @@ def test_where_rocm_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert rocm_paths.headers() == tmp_path / "include"
     monkeypatch.setenv("ROCM_PATH", str(tmp_path / "absent"))
     assert tmp_path not in rocm_paths.roots()
+
+
+ACCUMULATORS = """#include <hip/hip_runtime.h>
+extern "C" __global__ void __launch_bounds__(256) hold(float* x) {
+    float a, b;
+    asm volatile("v_accvgpr_write_b32 %0, %1" : "=a"(a) : "v"(x[threadIdx.x]));
+    asm volatile("v_accvgpr_read_b32 %0, %1" : "=v"(b) : "a"(a));
+    x[threadIdx.x] = b;
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
+def test_accumulators_are_counted_apart(cache: BuildCache, target: str) -> None:
+    made = amdgpu.build(ACCUMULATORS, target, {}, cache=cache)
+    assert made.ok, made.log
+    (found,), (wanted,) = bundle.resources(cache.get(made.blob), target), made.kernels
+    assert found.agpr == wanted.agpr > 0
+    assert (found.vgpr, found.occupancy, found.max_workgroup) == (wanted.vgpr, wanted.occupancy, 256)
