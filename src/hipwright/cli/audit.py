@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,7 +28,8 @@ def audit(
         typer.Option(help="Only candidates whose lane, kind or name matches, e.g. 'cache_*'.", metavar="PATTERN"),
     ] = None,
     mutants: Annotated[
-        int, typer.Option(help="Judge N mutants of the honest programs instead of the corpus (cpu).", metavar="N", min=0)
+        int,
+        typer.Option(help="Judge N mutants of the honest programs instead (cpu).", metavar="N", min=0),
     ] = 0,
     seed: Annotated[int | None, typer.Option(help="Draws inputs and mutants; a secret one without it.")] = None,
     workers: Annotated[int, typer.Option(help="Candidates judged at a time.", min=1)] = 2,
@@ -80,9 +81,7 @@ def _corpus(
     return 3 if any(m.void for m in found.values()) else 0
 
 
-def _mutants(
-    face: Face, count: int, seed: int, only: list[str], workers: int, out: Path | None, unsafe: bool
-) -> int:
+def _mutants(face: Face, count: int, seed: int, only: list[str], workers: int, out: Path | None, unsafe: bool) -> int:
     from hipwright.audit.bench import open_bench
     from hipwright.audit.mutate import run_mutants
 
@@ -134,4 +133,3 @@ def _print_mutants(face: Face, report: Report) -> None:
     console.print(report.summary(), markup=False, highlight=False)
     for mutant in report.survivors():
         console.print(f"  survived: {mutant.said()}", markup=False, highlight=False)
-

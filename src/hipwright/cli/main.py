@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from hipwright import __version__
-from hipwright.cli import bench, doctor, evaluate, optimize, profile, runs
+from hipwright.cli import audit, bench, doctor, evaluate, optimize, profile, runs
 from hipwright.cli.output import error_object, print_error, print_json, whose
 from hipwright.errors import HipwrightError
 
@@ -34,6 +34,7 @@ app.command("optimize")(optimize.optimize)
 app.command("eval")(evaluate.evaluate)
 app.command("bench")(bench.bench)
 app.command("profile")(profile.profile)
+app.command("audit")(audit.audit)
 app.command("runs")(runs.runs)
 app.command("show")(runs.show)
 app.command("compare")(runs.compare)
