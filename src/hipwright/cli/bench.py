@@ -45,7 +45,10 @@ def bench(
         typer.Option(help="Seed of the verification inputs; drawn after the candidates were read without it."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, max=64, help="Tasks at a time where no GPU is used. [default: cores / 2]")
+        int | None,
+        typer.Option(
+            min=1, max=64, help="Tasks at a time: on each GPU [default: 2], or where none is used [default: cores / 2]."
+        ),
     ] = None,
     unsafe: Unsafe = False,
     json_mode: Json = False,

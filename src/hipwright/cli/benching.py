@@ -20,6 +20,8 @@ from hipwright.cli import session
 from hipwright.cli.bench_lane import Lane
 from hipwright.cli.bench_results import hand_over
 from hipwright.cli.output import Face, clean
+from hipwright.device import topology
+from hipwright.device.topology import Gpu
 from hipwright.errors import BadInput
 from hipwright.evaluate.bench import GPU_TARGETS, BenchRow, RowStore, failed_row, missing_row
 from hipwright.evaluate.pool import Dispatcher, Outcome, Step
@@ -27,9 +29,9 @@ from hipwright.evaluate.schedule import Job
 from hipwright.evaluate.suite import CandidateFile, TaskFile, find_tasks, match_candidates
 from hipwright.program.modelnew_check import lane_of
 from hipwright.records import Program, content_key
-from hipwright.sandbox import gpu_count
 
 INTERRUPTED = 130
+GPU_LANES = 2  # tasks at a time on one GPU
 HANG_S = 600.0  # one evaluation takes less: each of its steps has a limit of its own
 
 
@@ -72,11 +74,12 @@ class Entry:
 
 @dataclass
 class Bench:
-    """One benchmark: its entries in order, its rows so far, and files that belong to no task."""
+    """One benchmark: its entries in order, its rows so far, the GPUs it runs on, files of no task."""
 
     wanted: Wanted
     entries: list[Entry]
     store: RowStore
+    gpus: list[Gpu]
     strangers: list[Path] = field(default_factory=list)
     interrupted: bool = False
 
@@ -112,41 +115,48 @@ def run(face: Face, wanted: Wanted) -> int:
 
 
 def _plan(wanted: Wanted) -> Bench:
-    gpu_numbers(wanted.gpus, wanted.targets)
+    gpus = gpus_of(wanted)
+    where = ",".join(sorted({gpu.name for gpu in gpus}))
     tasks = find_tasks(wanted.suite, wanted.level)
     matched = match_candidates(wanted.candidates, tasks) if wanted.candidates is not None else None
     entries = []
     for task in tasks:
         text = session.read_text(task.path, "task")
         if matched is None:
-            key = _key(wanted, task, text, f"engine budget {wanted.budget} seed {wanted.seed}")
+            key = _key(wanted, where, task, text, f"engine budget {wanted.budget} seed {wanted.seed}")
             entries.append(Entry(task, "engine", 0, key))
         else:
-            entries += _candidates(wanted, task, text, matched.candidates.get(task.name, []))
+            entries += _candidates(wanted, where, task, text, matched.candidates.get(task.name, []))
     store = RowStore(wanted.out)
     if store.rows and not wanted.resume:
         raise BadInput(
             f"{wanted.out} already holds a benchmark", hint="--resume goes on with it, or choose another --out"
         )
-    return Bench(wanted, entries, store, matched.strangers if matched else [])
+    return Bench(wanted, entries, store, gpus, matched.strangers if matched else [])
 
 
-def _candidates(wanted: Wanted, task: TaskFile, text: str, files: Sequence[CandidateFile]) -> list[Entry]:
+def _candidates(wanted: Wanted, where: str, task: TaskFile, text: str, files: Sequence[CandidateFile]) -> list[Entry]:
     if not files:
-        return [Entry(task, "", 0, _key(wanted, task, text, "no candidate"))]
+        return [Entry(task, "", 0, _key(wanted, where, task, text, "no candidate"))]
     entries = []
     for file in files:
         source = session.read_text(file.path, "candidate")
         program = Program(lane="modelnew" if lane_of(source) == "modelnew" else "program", text=source)
         entries.append(
-            Entry(task, file.path.name, file.sample, _key(wanted, task, text, program.key, str(file.sample)), program)
+            Entry(
+                task,
+                file.path.name,
+                file.sample,
+                _key(wanted, where, task, text, program.key, str(file.sample)),
+                program,
+            )
         )
     return entries
 
 
-def _key(wanted: Wanted, task: TaskFile, text: str, *program: str) -> str:
-    """Names all that decides a row, but the machine's own luck."""
-    settings = (hipwright.__version__, wanted.mode, ",".join(wanted.targets), str(wanted.seed))
+def _key(wanted: Wanted, where: str, task: TaskFile, text: str, *program: str) -> str:
+    """Names all that decides a row: also the GPUs, since a time on another model is another figure."""
+    settings = (hipwright.__version__, wanted.mode, ",".join(wanted.targets), str(wanted.seed), where)
     return content_key("bench", *settings, task.name, text, *program)
 
 
@@ -164,7 +174,7 @@ def _judge(face: Face, bench: Bench, todo: list[Entry]) -> None:
     progress = _Progress(face, len(bench.entries), len(bench.entries) - len(todo))
     with ExitStack() as stack:
         archive = stack.enter_context(Archive(bench.wanted.out / "archive" if bench.wanted.out else config.home()))
-        lanes = _lanes(bench.wanted, archive, stack, min(len(jobs), _workers(bench.wanted)))
+        lanes = _lanes(bench, archive, stack, len(jobs))
         hang_s = HANG_S * (1 if bench.wanted.candidates is not None else bench.wanted.budget + 1)
         dispatcher = Dispatcher(lanes, lambda job: Step(job.payload.program), hang_s=hang_s, listener=progress.event)
         dispatcher.run(jobs, on_done=lambda outcome: progress.row(_keep(bench, outcome)))
@@ -178,34 +188,32 @@ def _keep(bench: Bench, outcome: Outcome) -> BenchRow:
     return row
 
 
-def gpu_numbers(given: str, targets: Sequence[str]) -> tuple[int, ...]:
-    """Which GPUs to use; none where no target runs on one. BadInput for numbers that make no sense or are not here."""
-    kind: Literal["cuda", "rocm"] | None = next((name for name in GPU_TARGETS if name in targets), None)
-    count = gpu_count(kind) if kind is not None else 0
-    if given == "all":
-        return tuple(range(count))
-    words = [word.strip() for word in given.split(",")]
-    if not all(word.isdecimal() for word in words):
-        raise BadInput(f"--gpus {given}: not `all` or numbers like 0,1")
-    if kind is None:
-        raise BadInput(f"--gpus {given}: no target that runs on a GPU is chosen", hint="--target cuda or --target rocm")
-    numbers = tuple(dict.fromkeys(map(int, words)))
-    if bad := [number for number in numbers if number >= count]:
-        raise BadInput(f"--gpus {given}: there is no {kind} GPU {bad[0]}", hint=f"this machine has {count}")
-    return numbers
+def gpus_of(wanted: Wanted) -> list[Gpu]:
+    """The GPUs to use; none where no target runs on one. BadInput for a --gpus that makes no sense or is not here."""
+    kind = next((name for name in GPU_TARGETS if name in wanted.targets), None)
+    if kind is not None:
+        return topology.choose(wanted.gpus, kind)
+    if wanted.gpus != "all":
+        hint = "--target cuda or --target rocm"
+        raise BadInput(f"--gpus {wanted.gpus}: no target that runs on a GPU is chosen", hint=hint)
+    return []
 
 
-def _workers(wanted: Wanted) -> int:
-    return wanted.workers or max(1, (os.cpu_count() or 2) // 2)
-
-
-def _lanes(wanted: Wanted, archive: Archive, stack: ExitStack, count: int) -> list[Lane]:
-    lanes = []
-    for number in range(count):
-        machine = stack.enter_context(session.machine(wanted.targets, unsafe=wanted.unsafe))
-        lane = Lane(f"cpu lane {number}", machine, archive, wanted)
+def _lanes(bench: Bench, archive: Archive, stack: ExitStack, jobs: int) -> list[Lane]:
+    """Lanes of one GPU share its processes and its gate: while one times, the others open tasks and compile."""
+    wanted, gpus = bench.wanted, bench.gpus
+    each = wanted.workers or (GPU_LANES if gpus else max(1, (os.cpu_count() or 2) // 2))
+    lanes: list[Lane] = []
+    for gpu in gpus:
+        machine = stack.enter_context(session.machine(wanted.targets, unsafe=wanted.unsafe, gpu=gpu.index))
+        names = [f"{gpu.kind} {gpu.index} lane {number}" for number in range(each)]
+        lanes += [Lane(name, machine, archive, wanted) for name in names]
+    if not gpus:
+        for number in range(min(each, jobs)):
+            machine = stack.enter_context(session.machine(wanted.targets, unsafe=wanted.unsafe))
+            lanes.append(Lane(f"cpu lane {number}", machine, archive, wanted))
+    for lane in lanes:
         stack.callback(lane.close)
-        lanes.append(lane)
     return lanes
 
 
