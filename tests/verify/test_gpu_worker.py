@@ -16,10 +16,11 @@ from hipwright.sandbox import WorkerDied, WorkerTimeout
 from hipwright.tensors import HostTensor
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify.atomics import adds_floats
-from hipwright.verify.candidate import Rejected, judge
-from hipwright.verify.gpu_client import GpuCandidates, GpuSide, HostSource, Loaded
+from hipwright.verify.candidate import Answer, Rejected, judge
+from hipwright.verify.gpu_client import GpuCandidates, GpuSide, HostSource, Loaded, RunInfo
 from hipwright.verify.gpu_subjects import Foreign
 from hipwright.verify.gpu_timing import Timer
+from hipwright.verify.ledger import first_difference
 from hipwright.verify.live import Live, Setting, differing
 from hipwright.verify.sets import Sets
 from tests.verify.test_reply import CASE, INFO, TREE, X, junk, trees
@@ -151,6 +152,20 @@ def test_a_list_that_ends_early_needs_a_verdict() -> None:
     assert isinstance(outcomes[0], GuardFailed) and outcomes[0].line == 3
 
 
+@pytest.mark.parametrize("kept", [None, X, {}, {"outputs": X, "more": X}, [X]])
+def test_what_was_kept_is_looked_at(kept: Any) -> None:
+    with pytest.raises(Rejected) as caught:
+        loaded(({"runs": [INFO, INFO, {}]}, [TREE, TREE, kept])).again(CASE, CASE)
+    assert caught.value.verdict.status == "hack"
+
+
+def test_a_reply_in_another_order_is_a_difference_and_no_crash() -> None:
+    y = HostTensor.of(np.zeros(3, np.float32))
+    tree = {"outputs": X, "buffers": {"b": y}}
+    assert first_difference(Answer({}, tree), Answer({}, dict(tree))) is None
+    assert first_difference(Answer({}, tree), Answer({}, dict(reversed(tree.items())))) == (0, ())
+
+
 @settings(max_examples=100, deadline=None)
 @given(junk, junk)
 def test_junk_about_results_and_times_never_crashes_the_parent(info: Any, tree: Any) -> None:
@@ -161,6 +176,7 @@ def test_junk_about_results_and_times_never_crashes_the_parent(info: Any, tree: 
     run(lambda one: one.run_set("a"))
     run(lambda one: one.place("a", HostSource([[X]])))
     run(lambda one: one.audit())
+    run(lambda one: one.read(RunInfo(1, {}, {})))
     run(lambda one: GpuSide(one, "a", False, "c").prepare(3))
 
 

@@ -319,7 +319,7 @@ class Loaded:
         kept: list[Outcome] = []
         runs = told.get("runs")
         if isinstance(runs, list) and len(runs) == 3 and isinstance(trees, list) and len(trees) == 3:
-            if not isinstance(trees[2], dict):
+            if not isinstance(trees[2], dict) or set(trees[2]) != {"outputs"}:
                 raise Rejected(placed(forged("the worker's reply is not our code's"), first, {}))
             kept = [Answer({}, trees[2])]
             told, trees = {"runs": runs[:2]}, trees[:2]
@@ -412,6 +412,8 @@ class Loaded:
     def read(self, run: RunInfo) -> Tree:
         """A whole result as host tensors."""
         _, tree = self._call("read", {"handle": run.handle})
+        if not isinstance(tree, dict) or set(tree) != {"outputs", "buffers"}:
+            raise Rejected(forged("the worker's reply is not our code's: not a result"))
         return tree
 
     def drop(self, run: RunInfo) -> None:
@@ -480,11 +482,12 @@ class GpuSide:
         self._ask("time_stream", {"why": why})
 
     def block(self, calls: int) -> Block:
-        """`calls` calls back to back."""
+        """At least `calls` calls back to back."""
         start = time.perf_counter()
         told = self._ask("time_block", {"calls": calls})
         wall = (time.perf_counter() - start) * 1e3
-        return Block(calls, numbers(told, "device_ms")[0], numbers(told, "host_ms")[0], wall)
+        made = max(calls, whole_numbers(told, "calls")[0])
+        return Block(made, numbers(told, "device_ms")[0], numbers(told, "host_ms")[0], wall)
 
     def latency(self, calls: int) -> tuple[float, ...]:
         """Milliseconds of single calls."""
