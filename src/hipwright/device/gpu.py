@@ -261,7 +261,7 @@ DEVICE_FAULT = re.compile(
 def fault_status(said: str) -> Status:
     """The status that a sticky device error in words amounts to."""
     text = said.lower().replace("_", " ")
-    if re.search(r"illegal (memory|address)|misaligned|invalid address|memory access fault", text):
+    if re.search(r"illegal ?(memory|address)|misaligned|invalid address|memory access fault", text):
         return "out_of_bounds"
     return "timeout" if re.search(r"timed out|timeout", text) else "launch_error"
 

@@ -21,6 +21,7 @@ _FORMATS = {
     "uint64": "Q", "float16": "e", "bfloat16": "H", "float32": "f", "float64": "d",
 }  # fmt: skip
 _POINTER = "P"
+_FLOAT32_MOST = 3.4028235677973366e38  # what rounds to more than this is no float32
 
 
 class Param(Protocol):
@@ -122,7 +123,17 @@ def _convert(param: Param) -> Callable[[Argument], Any]:
         return _address
     if param.kind == "bfloat16":
         return bfloat16_bits
+    if param.kind == "float32":
+        return _float32
     return {"float": float, "bool": bool}.get(param.kind.rstrip("0123456789"), int)
+
+
+def _float32(arg: Argument) -> float:
+    """The number, if float32 can hold it: struct's native format would make an infinity of it."""
+    number = float(arg)
+    if abs(number) > _FLOAT32_MOST and not math.isinf(number):
+        raise OverflowError
+    return number
 
 
 def _address(arg: Argument) -> int:

@@ -1,0 +1,296 @@
+"""The GPU launcher against a fake driver: packing, checks, memory, faults (docs/cuda-target.md)."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import time
+
+import pytest
+import torch
+
+from hipwright.device.gpu import GpuLauncher, fault_status
+from hipwright.device.gpu_memory import zone_bytes
+from hipwright.device.memory import pattern
+from hipwright.errors import CandidateError
+from hipwright.program import parse
+from hipwright.program.lower import lower
+from hipwright.program.signature import parse_signatures
+
+from .fake_driver import FakeDriver, pointer
+
+HIP = """
+extern "C" __global__ void copy(const float* x, float* y, int n) {}
+extern "C" __global__ void poke(char* y, long at) {}
+extern "C" __global__ void absent(float* y) {}
+"""
+SIZES = {"copy": (8, 8, 4), "poke": (8, 8)}
+GRID, BLOCK = (1, 1, 1), (32, 1, 1)
+
+
+def poke(values: list[bytes]) -> None:
+    ctypes.memset(pointer(values[0]) + int.from_bytes(values[1], "little", signed=True), 0, 1)
+
+
+def copy(values: list[bytes]) -> None:
+    ctypes.memmove(pointer(values[1]), pointer(values[0]), 4 * int.from_bytes(values[2], "little"))
+
+
+@pytest.fixture
+def driver() -> FakeDriver:
+    return FakeDriver(SIZES, {"poke": poke, "copy": copy})
+
+
+@pytest.fixture
+def launcher(driver: FakeDriver) -> GpuLauncher:
+    return GpuLauncher(driver, b"code", parse_signatures(HIP).signatures, device="cpu")
+
+
+def test_a_launch_reaches_the_driver(driver: FakeDriver, launcher: GpuLauncher) -> None:
+    x, y = torch.arange(8.0), launcher.empty((8,), torch.float32)
+    launcher.launch("copy", (3, 2, 1), (64, 1, 1), 128, [x, y, 8])
+    launcher.launch("copy", (3, 2, 1), (64, 1, 1), 128, [x, y, 8])
+    told = driver.launches[0]
+    assert (told.kernel, told.grid, told.block, told.lds_bytes, told.stream) == ("copy", (3, 2, 1), (64, 1, 1), 128, 0)
+    assert [pointer(told.values[0]), pointer(told.values[1])] == [x.data_ptr(), y.data_ptr()]
+    assert torch.equal(x, y)
+    assert driver.asked == 1  # the handle is looked up once
+    assert launcher.stats()[0] == {"kernel": "copy", "grid": [3, 2, 1], "block": [64, 1, 1], "argument_bytes": 64}
+
+
+def test_bytes_of_the_same_tensor_count_once(launcher: GpuLauncher) -> None:
+    x = torch.zeros(8)
+    launcher.launch("copy", GRID, BLOCK, 0, [x, x, 8])
+    assert launcher.stats()[0]["argument_bytes"] == 32
+
+
+def test_recording_can_be_turned_off(launcher: GpuLauncher) -> None:
+    launcher.record = False
+    launcher.launch("copy", GRID, BLOCK, 0, [None, None, 0])
+    assert launcher.stats() == []
+
+
+def test_a_plan_runs_through_it(driver: FakeDriver) -> None:
+    text = f"HIP = r'''{HIP}'''\n" + (
+        "def forward(self, x):\n    y = torch.empty_like(x)\n"
+        "    copy[cdiv(x.numel(), 256), 256](x, y, x.numel())\n    return y\n"
+    )
+    parsed = parse(text)
+    run = GpuLauncher(driver, b"code", parsed.signatures, device="cpu")
+    table = {"params": {}, "buffers": {}, "attrs": {}, "modules": {}, "training": False}
+    x = torch.randn(3, 5)
+    assert torch.equal(lower(parsed, {}, table, run).forward(x), x)
+    run.sync()
+    run.check_zones()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "grid", "block", "lds", "says"),
+    [
+        ("copy", (0, 1, 1), BLOCK, 0, "at least 1"),
+        ("copy", (1, 70000, 1), BLOCK, 0, "over the limit"),
+        ("copy", GRID, (1024, 2, 1), 0, "2048 threads; the most for this kernel is 1024"),
+        ("copy", GRID, BLOCK, 228 << 10, "the limit is 232448"),
+        ("copy", GRID, BLOCK, -1, "LDS"),
+        ("absent", GRID, BLOCK, 0, "no kernel absent"),
+        ("other", GRID, BLOCK, 0, "declares no kernel of this name"),
+    ],
+)
+def test_what_cannot_be_launched(
+    driver: FakeDriver, launcher: GpuLauncher, kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int],
+    lds: int, says: str,
+) -> None:  # fmt: skip
+    with pytest.raises(CandidateError, match=says) as caught:
+        launcher.launch(kernel, grid, block, lds, [None, None, 0])
+    assert caught.value.status == "launch_error"
+    assert driver.launches == []
+
+
+def test_the_kernel_s_own_limits_count(driver: FakeDriver, launcher: GpuLauncher) -> None:
+    driver.max_threads, driver.static_lds = 256, 200 << 10
+    with pytest.raises(CandidateError, match="the most for this kernel is 256"):
+        launcher.launch("copy", GRID, (512, 1, 1), 0, [None, None, 0])
+    with pytest.raises(CandidateError, match="204800 static \\+ 40960 dynamic"):
+        launcher.launch("copy", GRID, (256, 1, 1), 40 << 10, [None, None, 0])
+
+
+def test_much_dynamic_lds_is_opted_in_to(driver: FakeDriver, launcher: GpuLauncher) -> None:
+    launcher.launch("copy", GRID, BLOCK, 48 << 10, [None, None, 0])
+    assert driver.allowed == {}
+    launcher.launch("copy", GRID, BLOCK, 100 << 10, [None, None, 0])
+    launcher.launch("copy", GRID, BLOCK, 90 << 10, [None, None, 0])
+    assert driver.allowed == {"copy": 100 << 10}
+
+
+def test_a_tensor_of_another_device_is_refused(driver: FakeDriver, launcher: GpuLauncher) -> None:
+    with pytest.raises(CandidateError, match="a tensor on meta"):
+        launcher.launch("copy", GRID, BLOCK, 0, [torch.empty(3, device="meta"), None, 0])
+    assert driver.launches == []
+
+
+def test_a_bad_image_is_the_candidate_s(driver: FakeDriver) -> None:
+    with pytest.raises(CandidateError, match="does not load"):
+        GpuLauncher(driver, b"junk", {}, device="cpu")
+
+
+def test_close_unloads_unless_the_context_is_gone(driver: FakeDriver, launcher: GpuLauncher) -> None:
+    launcher.close()
+    assert driver.modules == {}
+
+
+# ---------------------------------------------------------------- faults
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ("CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered)", "out_of_bounds"),
+        ("CUDA_ERROR_MISALIGNED_ADDRESS (misaligned address)", "out_of_bounds"),
+        ("CUDA_ERROR_LAUNCH_TIMEOUT (the launch timed out and was terminated)", "timeout"),
+        ("CUDA_ERROR_LAUNCH_FAILED (unspecified launch failure)", "launch_error"),
+        ("hipErrorIllegalAddress", "out_of_bounds"),
+    ],
+)
+def test_a_sticky_error_is_typed_and_breaks_the_launcher(
+    driver: FakeDriver, launcher: GpuLauncher, said: str, status: str
+) -> None:
+    launcher.launch("copy", GRID, BLOCK, 0, [None, None, 0])
+    launcher.sync()
+    assert not launcher.broken
+    driver.error = said
+    with pytest.raises(CandidateError, match="kernels launched: copy") as caught:
+        launcher.sync()
+    assert caught.value.status == status == fault_status(said)
+    assert launcher.broken
+    launcher.close()
+    assert driver.modules  # nothing is asked of a broken context
+
+
+def test_an_exception_of_torch_is_explained(driver: FakeDriver, launcher: GpuLauncher) -> None:
+    own = CandidateError("mine")
+    assert launcher.explain(own) is own
+    plain = launcher.explain(RuntimeError("shapes cannot be multiplied\nmore"))
+    assert plain.message == "the plan raised RuntimeError: shapes cannot be multiplied"
+    assert not launcher.broken
+    fault = launcher.explain(RuntimeError("CUDA error: an illegal memory access was encountered\nlong text"))
+    assert fault.status == "out_of_bounds"
+    assert launcher.broken
+
+
+# ---------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+def test_fresh_memory_is_nan(launcher: GpuLauncher, dtype: torch.dtype) -> None:
+    out = launcher.empty((3, 5), dtype)
+    assert torch.isnan(out).all()
+    assert out.untyped_storage().nbytes() == 15 * dtype.itemsize
+    assert out.storage_offset() == 0
+    assert out.data_ptr() % 16 == 0
+
+
+@pytest.mark.parametrize("zones", [True, False])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.uint8, torch.int64])
+def test_two_poisons_differ_everywhere(driver: FakeDriver, dtype: torch.dtype, zones: bool) -> None:
+    first, second = (
+        GpuLauncher(driver, b"code", {}, device="cpu", poison=poison, zones=zones).empty((7,), dtype)
+        for poison in (0xA5, 0x42)
+    )
+    if dtype == torch.bool:
+        assert set(first.view(torch.uint8).tolist()) | set(second.view(torch.uint8).tolist()) == {0, 1}
+    else:
+        words = [int.from_bytes(bytes(t.view(torch.uint8).tolist()[:6])[:2], "little") for t in (first, second)]
+        assert words == [pattern(0xA5), pattern(0x42)]
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,)])
+def test_empty_and_tiny_shapes(launcher: GpuLauncher, shape: tuple[int, ...]) -> None:
+    assert launcher.empty(shape, torch.float32).shape == shape
+    launcher.check_zones()
+
+
+@pytest.mark.parametrize("size", [1, 7, 15, 16, 1000, 100_000])
+@pytest.mark.parametrize("far", [0, 1, 2, 7, 400])
+@pytest.mark.parametrize("behind", [True, False])
+def test_every_stray_byte_is_found(launcher: GpuLauncher, size: int, far: int, behind: bool) -> None:
+    y = launcher.empty((size,), torch.int8)
+    at = size + far if behind else -1 - far
+    launcher.launch("poke", GRID, BLOCK, 0, [y, at])
+    with pytest.raises(CandidateError, match="kernel poke: a write outside y") as caught:
+        launcher.check_zones()
+    assert caught.value.status == "out_of_bounds"
+    assert caught.value.evidence["argument"] == "y"
+    assert abs(caught.value.evidence["element"] - at) <= 1  # zones are compared in words of two bytes
+    launcher.check_zones()  # told once
+
+
+def test_writes_inside_are_fine(launcher: GpuLauncher) -> None:
+    y = launcher.empty((15,), torch.int8)
+    for at in range(15):
+        launcher.launch("poke", GRID, BLOCK, 0, [y, at])
+    launcher.check_zones()
+
+
+def test_a_stray_write_is_found_after_the_buffer_is_gone(launcher: GpuLauncher) -> None:
+    y = launcher.empty((64,), torch.float32)
+    launcher.launch("poke", GRID, BLOCK, 0, [y, 256])
+    del y
+    gc.collect()
+    with pytest.raises(CandidateError, match="outside y"):
+        launcher.check_zones()
+
+
+def test_memory_goes_back_with_its_last_view(launcher: GpuLauncher) -> None:
+    y = launcher.empty((64, 4), torch.float32)
+    view = y[3:5].t()
+    del y
+    assert len(launcher._memory._alive) == 1
+    del view
+    assert len(launcher._memory._alive) == 0
+    launcher.check_zones()
+
+
+def test_a_guarded_copy_keeps_strides_offset_and_is_watched(launcher: GpuLauncher) -> None:
+    base = torch.arange(24.0)
+    x = base[2:].as_strided((3, 4), (5, 1), 2)
+    copy = launcher.guard(x)
+    assert torch.equal(copy, x)
+    assert (copy.stride(), copy.storage_offset()) == (x.stride(), 2)
+    assert copy.untyped_storage().nbytes() == base.untyped_storage().nbytes()
+    launcher.launch("poke", GRID, BLOCK, 0, [copy, -8])  # its storage begins there: not outside
+    launcher.check_zones()
+    launcher.launch("poke", GRID, BLOCK, 0, [copy, -9])
+    with pytest.raises(CandidateError) as caught:
+        launcher.check_zones()
+    assert caught.value.evidence["element"] == -3
+
+
+def test_without_zones_there_is_no_overhead(driver: FakeDriver) -> None:
+    plain = GpuLauncher(driver, b"code", {}, device="cpu", poison=None, zones=False)
+    out = plain.empty((5,), torch.float32)
+    assert out.untyped_storage().nbytes() == 20
+    x = torch.arange(6.0)[1:]
+    assert torch.equal(plain.guard(x), x)
+    assert plain.guard(x).storage_offset() == 1
+    plain.check_zones()
+
+
+def test_zones_are_proportional_and_bounded() -> None:
+    assert zone_bytes(0) == zone_bytes(1000) == 512
+    assert zone_bytes(1 << 20) == 32 << 10
+    assert zone_bytes(17 << 30) == 1 << 20
+    assert all(zone_bytes(n) % 512 == 0 for n in (1, 12345, 999_999, 123_456_789))
+
+
+def test_a_launch_costs_little(launcher: GpuLauncher) -> None:
+    """The budget is 10 us on a quiet machine; a tenfold margin for a busy one still catches a wrong design."""
+    launcher.record = False
+    launcher._driver.launch = lambda *args: None  # type: ignore[method-assign]
+    args = [torch.zeros(8), torch.zeros(8), 8]
+    best = 1.0
+    for _ in range(20):
+        began = time.perf_counter()
+        for _ in range(100):
+            launcher.launch("copy", GRID, BLOCK, 0, args)
+        best = min(best, (time.perf_counter() - began) / 100)
+    assert best < 100e-6
