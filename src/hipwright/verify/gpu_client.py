@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
-from hipwright.device.side import Block, Prepared
 from hipwright.errors import CandidateError, DeviceError, GuardFailed, WorkerError
 from hipwright.records import Build, Program, TensorSpec, Verdict
 from hipwright.sandbox import Limits, Session, Zygote
-from hipwright.tensors import BITS, HostTensor, Tree, leaves, map_tensors, tensor_leaves
+from hipwright.tensors import HostTensor, Tree, leaves
 from hipwright.toolchain.cache import BuildCache
-from hipwright.verify.candidate import LAUNCH_LIMIT_S, POISON_A, POISON_B, Answer, Rejected, attributed, placed
+from hipwright.verify.candidate import LAUNCH_LIMIT_S, POISON_A, Answer, Rejected, attributed, placed
+from hipwright.verify.gpu_side import GpuSide, Mode, RunInfo, as_candidate_error
+from hipwright.verify.gpu_source import CHUNK_BYTES, HostSource, Source, span_bytes
 from hipwright.verify.oracle import Case
 from hipwright.verify.reply import (
     Malformed,
@@ -28,7 +27,6 @@ from hipwright.verify.reply import (
     check_result,
     check_run,
     forged,
-    numbers,
     whole_numbers,
 )
 
@@ -40,74 +38,10 @@ LIMITS = Limits(wall_s=120.0, cpu_s=24 * 3600.0, memory_mb=16384)
 LIMIT_S = 10.0  # wall seconds of a call on a GPU
 CPU_LIMIT_S = 40.0  # of one on the driver "cpu", whose launches are bounded by their processor time
 BULK_LIMIT_S = 600.0  # of moving and checking large inputs, where no candidate runs
-CHUNK_BYTES = 64 << 20
 
-Mode = Literal["run", "noop"]
+__all__ = ["GPU_WORKER", "GpuCandidates", "GpuSide", "HostSource", "Loaded", "RunInfo", "Source", "span_bytes"]
+
 Outcome = Answer | GuardFailed | Verdict
-
-
-class Source(Protocol):
-    """Inputs that are placed on the device chunk by chunk (verify.reference.InputSource, or `HostSource`)."""
-
-    @property
-    def arguments(self) -> list[Any]:
-        """forward's arguments, a TensorSpec for each tensor."""
-
-    @property
-    def drawn(self) -> Hashable:
-        """Names the values: equal names, equal values."""
-
-    @property
-    def digest_seed(self) -> int:
-        """The seed of `digests`."""
-
-    def digests(self) -> tuple[int, ...] | None:
-        """hipwright.digest.digest of each tensor leaf; None where nobody has worked it out."""
-
-    def chunks(self) -> Iterator[tuple[int, int, HostTensor]]:
-        """(leaf, offset, bytes) for the span of every tensor leaf."""
-
-    def slot(self, index: int) -> Source:
-        """The inputs of another slot."""
-
-
-class HostSource:
-    """Inputs that the parent holds. trees: the arguments of each slot, as HostTensors."""
-
-    def __init__(self, trees: Sequence[Tree], index: int = 0) -> None:
-        self._trees, self._index = trees, index
-        self._tree = trees[index]
-        self.digest_seed = 1
-        self.drawn: Hashable = (HostSource, id(trees), index)
-
-    @property
-    def arguments(self) -> list[Any]:
-        """With a TensorSpec for each tensor."""
-        return list(map_tensors(self._tree, lambda tensor: tensor.spec))
-
-    def digests(self) -> None:
-        """The worker's own, right after placing."""
-
-    def chunks(self) -> Iterator[tuple[int, int, HostTensor]]:
-        """The span of each leaf."""
-        for leaf, tensor in enumerate(tensor_leaves(self._tree)):
-            raw = _span(tensor)
-            for offset in range(0, raw.size, CHUNK_BYTES):
-                part = raw[offset : offset + CHUNK_BYTES]
-                yield leaf, offset, HostTensor("uint8", (part.size,), (1,), 0, part)
-
-    def slot(self, index: int) -> HostSource:
-        """The tree of that slot."""
-        return HostSource(self._trees, index)
-
-
-@dataclass(frozen=True)
-class RunInfo:
-    """One call whose results stayed on the device. specs: {"outputs", "buffers"} with a TensorSpec for each tensor."""
-
-    handle: int
-    specs: Tree
-    info: dict[str, Any]
 
 
 @dataclass
@@ -452,98 +386,3 @@ class Loaded:
     @property
     def _slots(self) -> dict[str, dict[int, Hashable]]:
         return self._owner.placed
-
-
-class GpuSide:
-    """A loaded program as `hipwright.device.side.Side`, and what shows that the timed calls did the work.
-
-    Raises CandidateError where the program fails, as every side does.
-    """
-
-    def __init__(self, loaded: Loaded, set_name: str, graph: bool, name: str) -> None:
-        self.name = name
-        self.set_name = set_name
-        self._loaded = loaded
-        self._slots = len(loaded._slots.get(set_name, {}))
-        self._graph = graph
-        self._timer = self._open("run")
-
-    def prepare(self, iterations_hint: int) -> Prepared:
-        """Warm up, capture where asked to and possible, and find the share of the program's own kernels."""
-        told = self._ask("time_prepare", {"hint": iterations_hint})
-        policy = "graph" if told.get("policy") == "graph" else "stream"
-        call_ms = numbers(told, "call_ms")[0]
-        prepare = None if told.get("prepare_ms") is None else numbers(told, "prepare_ms")[0]
-        own = self._own_time(call_ms, iterations_hint)
-        return Prepared(policy, str(told.get("why", ""))[:300], call_ms, prepare, own)  # type: ignore[arg-type]
-
-    def stream(self, why: str) -> None:
-        """Launch on the stream from now on."""
-        self._ask("time_stream", {"why": why})
-
-    def block(self, calls: int) -> Block:
-        """At least `calls` calls back to back."""
-        start = time.perf_counter()
-        told = self._ask("time_block", {"calls": calls})
-        wall = (time.perf_counter() - start) * 1e3
-        made = max(calls, whole_numbers(told, "calls")[0])
-        return Block(made, numbers(told, "device_ms")[0], numbers(told, "host_ms")[0], wall)
-
-    def latency(self, calls: int) -> tuple[float, ...]:
-        """Milliseconds of single calls."""
-        return numbers(self._ask("time_latency", {"calls": calls}), "ms")
-
-    def reveal(self, slot: int, source: Source, poison: int = POISON_B) -> None:
-        """Late values at the addresses of a slot, and poison where outputs lie; the next block's are kept."""
-        self._loaded.fill(self.set_name, slot, source)
-        self._ask("time_reveal", {"poison": poison})
-
-    def timed_output(self, slot: int) -> RunInfo:
-        """What the last timed call on a slot returned."""
-        header = {"timer": self._timer, "set": self.set_name, "slot": slot}
-        with as_candidate_error():
-            told, specs = self._loaded._call("time_output", header)
-            return self._loaded._result(told, specs, self.set_name, slot)
-
-    def _own_time(self, call_ms: float, hint: int) -> float | None:
-        """1 - time without the program's kernels / time with them; None where kernels cannot be left out."""
-        if self._loaded.program.lane != "program" or call_ms <= 0.0:
-            return None
-        told = self._ask("time_prepare", {"hint": hint}, self._open("noop"))
-        return min(1.0, max(0.0, 1.0 - numbers(told, "call_ms")[0] / call_ms))
-
-    def _open(self, mode: Mode) -> int:
-        header = {"set": self.set_name, "slots": self._slots, "graph": self._graph, "mode": mode}
-        with as_candidate_error():
-            told, _ = self._loaded._call("time_open", header)
-        return whole_numbers(told, "timer")[0]
-
-    def _ask(self, method: str, header: Mapping[str, Any], timer: int | None = None) -> dict[str, Any]:
-        with as_candidate_error():
-            told, _ = self._loaded._call(method, {**header, "timer": timer or self._timer})
-        return told
-
-
-@contextmanager
-def as_candidate_error() -> Iterator[None]:
-    """A Rejected as the error that evaluators expect outside a verification."""
-    try:
-        yield
-    except Rejected as rejected:
-        told = rejected.verdict
-        raise CandidateError(
-            told.message, status=told.status, stage=told.stage, evidence=dict(told.evidence)
-        ) from rejected
-
-
-def span_bytes(spec: TensorSpec) -> int:
-    """Bytes from the first element to the last."""
-    if 0 in spec.shape:
-        return 0
-    extent = 1 + sum((n - 1) * s for n, s in zip(spec.shape, spec.stride, strict=True))
-    return int(extent * BITS[spec.dtype].itemsize)
-
-
-def _span(tensor: HostTensor) -> Any:
-    start = tensor.offset * BITS[tensor.dtype].itemsize
-    return tensor.storage[start : start + span_bytes(tensor.spec)]
