@@ -1,8 +1,8 @@
 """Calls over rotating inputs, timed by two clocks: what every side of a comparison runs. Imports torch.
 
 One call is too short to be launched and timed by itself, so where it can be captured all slots are captured together,
-and a block replays that graph: a launch from Python costs more than a small kernel. Each block starts with an untimed
-call, because the first work after another process used the GPU waits about 150 µs for the switch (measured on an H200).
+and a block replays that graph: a launch from Python costs more than a small kernel. Before its clocks start each block
+wakes the GPU: the first work after another process used it waits about 150 µs for the switch (measured on an H200).
 What the numbers mean is decided in the parent (hipwright.measure.bench).
 """
 
@@ -24,8 +24,8 @@ TOUR_MS = 10.0
 class Rotation:
     """call(slot) on slots 0, 1, ... in turn.
 
-    graph: whether graphs may be tried. around: what every batch of calls runs in. stream: the stream of captures and
-    calls (None: the current one). pool: of the graphs' memory. settle: raises what went wrong on the device.
+    graph: whether graphs may be tried; tours: whether one may hold all slots. around: what every batch of calls runs
+    in. stream: the stream of captures and calls (None: the current one). pool: of the graphs' memory. settle: raises what went wrong on the device.
     """
 
     def __init__(
@@ -35,6 +35,7 @@ class Rotation:
         device: torch.device,
         *,
         graph: bool,
+        tours: bool = True,
         around: Callable[[], AbstractContextManager[Any]] = nullcontext,
         stream: Any = None,
         pool: Any = None,
@@ -45,7 +46,9 @@ class Rotation:
         self.why = "" if graph else "not asked for"
         self._call, self._slots, self._device = call, slots, device
         self._on_gpu = device.type == "cuda"
+        self._pulse = torch.zeros(1, device=device) if self._on_gpu else None
         self._around, self._stream, self._pool, self._settle = around, stream, pool, settle
+        self._tours = tours
         self._graphs: list[Any] = []
         self._tour: Any = None
         self._next = 0
@@ -59,10 +62,9 @@ class Rotation:
         """Warm up every slot, capture if asked to, run about `calls` calls: {"policy", "why", "call_ms"}."""
         tour_ms = self._warm()
         if not self.why and self.policy == "stream":
-            self._capture(tour_ms <= TOUR_MS)
-        count = max(1, min(calls, 1000))
-        call_ms = self.block(count)["device_ms"] / count
-        return {"policy": self.policy, "why": self.why, "call_ms": call_ms}
+            self._capture(self._tours and tour_ms <= TOUR_MS)
+        told = self.block(max(1, min(calls, 1000)))
+        return {"policy": self.policy, "why": self.why, "call_ms": told["device_ms"] / told["calls"]}
 
     def launch_on_stream(self, why: str) -> None:
         """No graphs from now on."""
@@ -70,8 +72,7 @@ class Rotation:
         self.outputs = [None] * self._slots
 
     def block(self, calls: int) -> dict[str, float]:
-        """{"device_ms", "host_ms"} of `calls` calls back to back. Tours are whole: then the time of the calls asked
-        for is its share of theirs."""
+        """{"calls", "device_ms", "host_ms"} of at least `calls` calls back to back: tours are whole."""
         made = -(-calls // self._slots) * self._slots if self._tour else calls
         with torch.no_grad(), self._around():
             begin, end = self._event(), self._event()
@@ -83,8 +84,7 @@ class Rotation:
             self._wait()
             host = (time.perf_counter() - start) * 1e3
         self._settle()
-        share = calls / made if made else 1.0
-        return {"device_ms": begin.elapsed_time(end) * share, "host_ms": host * share}
+        return {"calls": made, "device_ms": begin.elapsed_time(end), "host_ms": host}
 
     def latency(self, calls: int) -> list[float]:
         """Milliseconds of single calls, each waited for, never from a graph."""
@@ -145,13 +145,9 @@ class Rotation:
         self._graphs, self._tour = ([], graphs[0]) if together else (graphs, None)
 
     def _wake(self) -> None:
-        """One call that is not timed, and nothing left to do after it."""
-        if self._graphs:
-            self._graphs[self._next].replay()
-        elif self._tour is not None:
-            self._tour.replay()
-        else:
-            self._call(self._next)
+        """A trivial kernel: the GPU changes to this process now. Then nothing is left to do."""
+        if self._pulse is not None:
+            self._pulse.add_(1.0)
         self._wait()
 
     def _run(self, calls: int) -> None:

@@ -19,13 +19,16 @@ from hipwright.verify.live import Subject, address, tensors_of
 
 
 class Timer:
-    """One subject over its slots. slots: the arguments of each. graph: whether graphs may be tried."""
+    """One subject over its slots. slots: the arguments of each. graph: whether graphs may be tried; tours: of all slots
+    at once."""
 
-    def __init__(self, subject: Subject, slots: Sequence[Sequence[Any]], device: str, *, graph: bool) -> None:
+    def __init__(
+        self, subject: Subject, slots: Sequence[Sequence[Any]], device: str, *, graph: bool, tours: bool = True
+    ) -> None:
         self.subject = subject
         self._slots = slots
         self._rotation = Rotation(
-            lambda slot: subject.forward(*slots[slot]), len(slots), torch.device(device), graph=graph,
+            lambda slot: subject.forward(*slots[slot]), len(slots), torch.device(device), graph=graph, tours=tours,
             settle=subject.settle,
         )  # fmt: skip
 

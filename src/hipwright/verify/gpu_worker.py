@@ -245,7 +245,9 @@ class GpuWorker:
         with self._faults(loaded):
             subject = self._timed(loaded, header["mode"])
             self._count += 1
-            loaded.timers[self._count] = Timer(subject, slots, self.device, graph=bool(header["graph"]))
+            loaded.timers[self._count] = Timer(
+                subject, slots, self.device, graph=bool(header["graph"]), tours=loaded.parsed is not None
+            )
         return {"timer": self._count}, None
 
     def time_prepare(self, header: dict[str, Any], _: Tree) -> Answer:

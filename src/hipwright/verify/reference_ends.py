@@ -129,7 +129,7 @@ class ReferenceSide:
         start = time.perf_counter()
         told = self._ask("side_block", {"calls": calls})
         wall = (time.perf_counter() - start) * 1e3
-        return Block(calls=calls, device_ms=told["device_ms"], host_ms=told["host_ms"], wall_ms=wall)
+        return Block(calls=told["calls"], device_ms=told["device_ms"], host_ms=told["host_ms"], wall_ms=wall)
 
     def latency(self, calls: int) -> tuple[float, ...]:
         """Milliseconds of single synchronised calls."""

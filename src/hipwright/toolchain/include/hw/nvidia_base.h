@@ -56,6 +56,8 @@
 #define __builtin_inf() __builtin_huge_val()
 #define __builtin_nanf(text) __builtin_bit_cast(float, 0x7fc00000)
 #define __builtin_nan(text) __builtin_bit_cast(double, 0x7ff8000000000000LL)
+#define __builtin_memcpy memcpy
+#define __builtin_memset memset
 #define __builtin_trap() __trap()
 #define __builtin_offsetof(type, member) ((unsigned long)__INTADDR__(&(((type *)0)->member)))
 
