@@ -25,7 +25,8 @@ class Rotation:
     """call(slot) on slots 0, 1, ... in turn.
 
     graph: whether graphs may be tried; tours: whether one may hold all slots. around: what every batch of calls runs
-    in. stream: the stream of captures and calls (None: the current one). pool: of the graphs' memory. settle: raises what went wrong on the device.
+    in. stream: of captures and calls (None: the current one). pool: of the graphs' memory. settle: raises what went
+    wrong on the device.
     """
 
     def __init__(
