@@ -1,7 +1,7 @@
 """Automatic mutants of HIP source: one small change at one place, the mistakes that people and models make.
 
-Token-level, on purpose: a mutant need not compile (then it is no mutant and another takes its place). Changes stay inside
-function bodies; declarations of LDS, preprocessor lines and comments are left alone.
+Token-level, on purpose: a mutant need not compile (then it is no mutant and another takes its place). Changes stay
+inside function bodies; declarations of LDS, preprocessor lines and comments are left alone.
 """
 
 from __future__ import annotations

@@ -1,0 +1,99 @@
+"""Mutants: what is changed, that the same seed draws the same ones, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hipwright.audit.bench import Bench, open_bench
+from hipwright.audit.cases import select
+from hipwright.audit.mutants import Mutant, mutants, sample
+from hipwright.audit.mutate import Report, equivalent, examine, run_mutants
+from hipwright.errors import ProgramError
+from hipwright.program import parse
+
+HONEST = {case.name: case for case in select(lane="program", kind="honest")}
+
+
+def drawn(seed: int) -> list[Mutant]:
+    return sample([mutants(name, parse(case.text)) for name, case in HONEST.items()], seed)
+
+
+def test_every_kind_of_change_occurs_and_changes_one_place() -> None:
+    found = drawn(0)
+    assert len(found) > 1000 and len({m.text for m in found}) == len(found)
+    assert {m.operator for m in found} >= {
+        "dropped barrier", "changed bound", "swapped operator", "off by one", "changed constant", "negated condition",
+        "shuffle distance", "lost atomic", "swapped function", "dropped statement", "wrong index", "removed cast",
+    }  # fmt: skip
+    for mutant in found[::29]:
+        before, after = HONEST[mutant.program].text.splitlines(), mutant.text.splitlines()
+        changed_line = next(a for a, b in zip(before, after, strict=False) if a != b)
+        assert changed_line == before[mutant.line - 1] == mutant.before
+        assert after[mutant.line - 1] == mutant.after != mutant.before
+
+
+def test_a_seed_draws_the_same_and_programs_take_turns() -> None:
+    first = drawn(3)
+    assert first == drawn(3) and first != drawn(4)
+    assert {m.program for m in first[: len(HONEST)]} == set(HONEST)
+
+
+def test_the_plan_and_declarations_are_left_alone() -> None:
+    for mutant in drawn(1):
+        assert "__shared__" not in mutant.before or mutant.operator not in ("off by one", "changed constant")
+        try:
+            assert parse(mutant.text).functions.keys() == parse(HONEST[mutant.program].text).functions.keys()
+        except ProgramError:
+            continue  # a mutant need not be a program
+
+
+@pytest.fixture(scope="module")
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    folder = Path(request.config.cache.mkdir("hipwright-builds"))  # type: ignore[union-attr]
+    with open_bench("cpu", seed=20, cache_folder=folder) as opened:
+        yield opened
+
+
+def changed(program: str, before: str, after: str) -> Mutant:
+    text = HONEST[program].text
+    assert text.count(before) == 1
+    return Mutant(program, "test", 1, before, after, text.replace(before, after))
+
+
+@pytest.mark.parametrize(
+    ("mutant", "fate", "why"),
+    [
+        (("row_sum_tree", "+ d];\n        __syncthreads();", "+ d];"), "killed", "race"),
+        (("relu_signed", "if (i < n)", "if (i <= n)"), "killed", "out_of_bounds"),
+        (("relu_signed", "x[i] < 0.0f ?", "x[i] < 0.0f; ?"), "stillborn", "expected"),
+        (("relu_signed", "if (i < n)", "if (n > i)"), "equivalent", "code objects"),
+        (("row_max_wave", "where > at", "where >= at"), "equivalent", "identical"),
+    ],
+)  # fmt: skip
+@pytest.mark.slow
+def test_fates(bench: Bench, mutant: tuple[str, str, str], fate: str, why: str) -> None:
+    examined = examine(bench, HONEST[mutant[0]], changed(*mutant))
+    assert (examined.fate, why in examined.why) == (fate, True), examined
+
+
+@pytest.mark.slow
+def test_rounding_is_no_equivalence(bench: Bench) -> None:
+    """A change that only a bit shows: the verifier may pass it, but it is another program."""
+    case = HONEST["relu_signed"]
+    evaluator = bench.evaluator(case.task_path)
+    other = case.text.replace(": x[i];", ": x[i] * 1.0000002f;")
+    assert equivalent(evaluator, case.text, other, tries=20) == ""
+
+
+@pytest.mark.slow
+def test_a_sample_is_killed(bench: Bench) -> None:
+    report = run_mutants(bench, 24, seed=2)
+    assert report.total == 24 and report.good, (report.summary(), [m.said() for m in report.survivors()])
+
+
+def test_a_report_counts() -> None:
+    report = Report(0)
+    assert not report.good and report.killed_share == 0.0
