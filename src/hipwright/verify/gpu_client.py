@@ -37,6 +37,7 @@ GPU_WORKER = "hipwright.verify.gpu_worker:GpuWorker"
 LIMITS = Limits(wall_s=120.0, cpu_s=24 * 3600.0, memory_mb=16384)
 LIMIT_S = 10.0  # wall seconds of a call on a GPU
 CPU_LIMIT_S = 40.0  # of one on the driver "cpu", whose launches are bounded by their processor time
+FOREIGN_LIMIT_S = 30.0  # of a modelnew candidate's: its libraries compile kernels when they are first called
 BULK_LIMIT_S = 600.0  # of moving and checking large inputs, where no candidate runs
 
 __all__ = ["GPU_WORKER", "GpuCandidates", "GpuSide", "HostSource", "Loaded", "RunInfo", "Source", "span_bytes"]
@@ -50,8 +51,9 @@ class GpuCandidates:
 
     zygote: one that preloads GPU_WORKER's module and may use the GPU. driver: "cuda", "rocm", or "cpu" for builds of
     the cpu target on device "cpu". limit_s: wall seconds of one call of a candidate (None: as the driver needs).
-    memory_limit_bytes: device memory that candidates may use, 0 for all. Host code of candidates (the driver "cpu", the
-    modelnew lane) gets a process for each program; fresh=False keeps one all the same.
+    memory_limit_bytes: device memory that candidates may use, 0 for a GPU's usual share (gpu_subjects.SHARE). Host code
+    of candidates (the driver "cpu", the modelnew lane) gets a process for each program; fresh=False keeps one all the
+    same.
     """
 
     zygote: Zygote
@@ -74,6 +76,7 @@ class GpuCandidates:
         self._sent: set[str] = set()
         self.placed: dict[str, dict[int, Hashable]] = {}
         self.call_limit_s = self.limit_s or (CPU_LIMIT_S if self.driver == "cpu" else LIMIT_S)
+        self.foreign_limit_s = self.limit_s or max(self.call_limit_s, FOREIGN_LIMIT_S)
 
     def __enter__(self) -> Self:
         return self
@@ -154,11 +157,15 @@ class GpuCandidates:
         for _ in range(2):
             bundle = {"code": code, "table": None if key in self._sent else held}
             self._sent.add(key)
-            told, _tree = self.call("load", header, bundle)
+            told, _tree = self.call("load", header, bundle, limit_s=self.limit_for(program))
             if not told.get("stale"):
                 return whole_numbers(told, "program")[0]
             self._sent.discard(key)  # forgotten there, or somebody wrote to it
         raise WorkerError("the candidate worker does not keep a state table")
+
+    def limit_for(self, program: Program) -> float:
+        """Wall seconds of one call of a program."""
+        return self.foreign_limit_s if program.lane == "modelnew" else self.call_limit_s
 
     def _alive(self) -> Session:
         if self._session is None or not self._session.alive:
@@ -380,7 +387,7 @@ class Loaded:
     ) -> tuple[dict[str, Any], Tree]:
         if not self.alive:
             raise WorkerError("the candidate's process has been replaced")
-        limit = BULK_LIMIT_S if bulk else None
+        limit = BULK_LIMIT_S if bulk else self._owner.limit_for(self.program)
         return self._owner.call(method, {**header, "program": self._number}, bundle, case=case, limit_s=limit)
 
     @property

@@ -13,17 +13,29 @@ from hipwright.records import TensorSpec
 from hipwright.torchio import NAMES
 
 Tensor = Any
+SHARE = 0.6  # of the device's memory, for candidates
+IDLE_BYTES = 4 << 30  # that torch may keep between two programs
 
 
-def start_gpu(device: str, limit_bytes: int) -> None:
-    """Make torch's context, load what a first call would load late, and set the byte limit (0 for none)."""
+def start_gpu(device: str, limit_bytes: int) -> int:
+    """Make torch's context, load what a first call would load late, limit torch's memory; the limit in bytes.
+
+    limit_bytes: 0 for `SHARE` of the device, so that the reference has room whatever a candidate asks for.
+    """
     torch.cuda.set_device(device)
     _, total = torch.cuda.mem_get_info(device)
-    if limit_bytes:
-        torch.cuda.set_per_process_memory_fraction(min(1.0, limit_bytes / total), device)
+    limit = limit_bytes or int(total * SHARE)
+    torch.cuda.set_per_process_memory_fraction(min(1.0, limit / total), device)
     probe = torch.arange(16, dtype=torch.int32, device=device)
     torch.stack([(probe != probe.flip(0)).any(), (probe.view(torch.uint8) != 0).any()]).tolist()
     torch.cuda.synchronize(device)
+    return limit
+
+
+def tidy_gpu(device: str) -> None:
+    """Give memory that nobody uses back to the device: other processes need it."""
+    if torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) > IDLE_BYTES:
+        torch.cuda.empty_cache()
 
 
 class Foreign:

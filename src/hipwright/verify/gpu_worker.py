@@ -25,7 +25,7 @@ from hipwright.program import Parsed, parse
 from hipwright.program.trace import NoopLauncher
 from hipwright.sandbox import lockdown
 from hipwright.tensors import HostTensor, Tree
-from hipwright.verify.gpu_subjects import Foreign, PlainNothing, spec_of, start_gpu
+from hipwright.verify.gpu_subjects import Foreign, PlainNothing, spec_of, start_gpu, tidy_gpu
 from hipwright.verify.gpu_timing import Timer
 from hipwright.verify.live import (
     Live,
@@ -63,8 +63,8 @@ class Loaded:
 class GpuWorker:
     """Service of a worker session.
 
-    init: device ("cuda:0", "cpu"), driver ("cuda", "rocm", "cpu"), memory_limit_bytes (0 for none), wave and
-    launch_limit_s (of the driver "cpu").
+    init: device ("cuda:0", "cpu"), driver ("cuda", "rocm", "cpu"), memory_limit_bytes (0: a GPU's usual share), and of
+    the driver "cpu" wave and launch_limit_s.
     """
 
     def __init__(self, init: dict[str, Any], _: Tree) -> None:
@@ -79,7 +79,7 @@ class GpuWorker:
         self._count = 0
         self._noise: Any = None
         if self.on_gpu:
-            start_gpu(self.device, self._limit)
+            self._limit = start_gpu(self.device, self._limit)
         lockdown("gpu" if self.on_gpu else "candidate")
 
     # ---------------------------------------------------------------- programs
@@ -115,6 +115,9 @@ class GpuWorker:
         for launcher in launchers:
             if hasattr(launcher, "close"):
                 launcher.close()
+        if self.on_gpu:
+            launchers.clear()
+            tidy_gpu(self.device)
         return {}, None
 
     def run(self, header: dict[str, Any], inputs: Tree) -> Answer:
