@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from contextlib import ExitStack
 from functools import partial
@@ -15,12 +16,13 @@ from hipwright.cli.session import Machine, Workbench
 from hipwright.cli.settle import settled
 from hipwright.engine.graph import Graph
 from hipwright.engine.write import space, write
-from hipwright.errors import DeviceError, InfrastructureError, ToolchainError, WorkerError
+from hipwright.errors import DeviceError, HipwrightError, InfrastructureError, ToolchainError, WorkerError
 from hipwright.evaluate.bench import MACHINE_FAULTS, BenchRow, row_of
 from hipwright.evaluate.gate import Gate
 from hipwright.evaluate.pool import Step
 from hipwright.evaluate.schedule import Job
 from hipwright.events import silent
+from hipwright.program import parse
 from hipwright.records import Evaluation, Program, TolerancePolicy
 from hipwright.verify import Oracle
 
@@ -48,6 +50,15 @@ class Lane:
         self._kernelbench: Oracle | None = None
         self._stopping = threading.Event()
 
+    def build_ahead(self, program: Program) -> None:
+        """Compile for this lane's GPU, so that the evaluation finds it in the cache. What fails, fails there again and
+        is told there."""
+        if program.lane == "program" and self._machine.gpus:
+            with contextlib.suppress(HipwrightError):
+                parsed = parse(program.text)
+                for gpu in self._machine.gpus.values():
+                    gpu.build(parsed.hip, parsed.defines(program.knobs))
+
     def prepare(self, job: Job) -> None:
         """Open the job's task, unless it is open."""
         self._stopping.clear()
@@ -67,7 +78,8 @@ class Lane:
         program, evaluations = (built, 0) if built is not None else self._engine(entry)
         if isinstance(program, Evaluation):  # nothing the engine wrote passed
             return Step(self._row(entry, program, None, None, evaluations), final=True)
-        judged = self._bench_now.evaluator.evaluate(program, self._kernelbench or self._fresh(entry), thorough=True)
+        winner = entry.program is None  # of a search: judged again, and measured again in fresh processes
+        judged = self._bench_now.evaluator.evaluate(program, self._kernelbench or self._fresh(entry), thorough=winner)
         strict = None
         if self._kernelbench is not None:
             strict = self._bench_now.evaluator.evaluate(program, self._fresh(entry))

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -176,8 +177,19 @@ def _judge(face: Face, bench: Bench, todo: list[Entry]) -> None:
         archive = stack.enter_context(Archive(bench.wanted.out / "archive" if bench.wanted.out else config.home()))
         lanes = _lanes(bench, archive, stack, len(jobs))
         hang_s = HANG_S * (1 if bench.wanted.candidates is not None else bench.wanted.budget + 1)
-        dispatcher = Dispatcher(lanes, lambda job: Step(job.payload.program), hang_s=hang_s, listener=progress.event)
+        builders = max(2, (os.cpu_count() or 2) // 2)
+        dispatcher = Dispatcher(
+            lanes, partial(_build, lanes[0]), build_workers=builders, hang_s=hang_s, listener=progress.event
+        )
         dispatcher.run(jobs, on_done=lambda outcome: progress.row(_keep(bench, outcome)))
+
+
+def _build(lane: Lane, job: Job) -> Step:
+    """The GPUs of a benchmark are alike: what one lane compiled, all find in the cache."""
+    program: Program | None = job.payload.program
+    if program is not None:
+        lane.build_ahead(program)
+    return Step(program)
 
 
 def _keep(bench: Bench, outcome: Outcome) -> BenchRow:
