@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from msgspec import structs
@@ -20,13 +21,14 @@ from hipwright.device.side import Side
 from hipwright.errors import InfrastructureError
 from hipwright.evaluate.baselines import Baselines, open_baselines
 from hipwright.evaluate.gate import Gate as Door
+from hipwright.evaluate.modelnew import PRELOAD
 from hipwright.measure import bench
 from hipwright.measure.bench import BenchResult
 from hipwright.measure.ceilings import Ceilings, ceilings_of
 from hipwright.measure.roofline import Floor, count_work, floor_of, rotation
 from hipwright.program import Parsed
 from hipwright.records import Build, Program, TensorSpec, Verdict, content_key
-from hipwright.sandbox import GpuAccess, Zygote
+from hipwright.sandbox import GpuAccess, OneShotPool, Zygote
 from hipwright.task import Outline, TaskHandle
 from hipwright.tensors import Tree, leaves
 from hipwright.toolchain.cache import BuildCache
@@ -56,7 +58,10 @@ class Gpu:
     pool: CompilePool
     hosts: Zygote
     workers: Zygote
+    unsafe: bool = False
     door: Door = field(default_factory=Door)
+    spares: OneShotPool | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def task(self, handle: TaskHandle) -> GpuTask:
         """A task on this GPU; close it when done."""
@@ -65,6 +70,22 @@ class Gpu:
     def candidates(self) -> GpuCandidates:
         """A candidate worker of its own; it starts with its first program."""
         return GpuCandidates(self.workers, DEVICE, self.kind, self.cache)
+
+    @contextmanager
+    def foreign(self) -> Iterator[GpuCandidates]:
+        """A worker for one candidate with host code: its processes are used once."""
+        with self._lock:
+            if self.spares is None:
+                access = GpuAccess(self.kind, self.index)
+                make = partial(Zygote, PRELOAD, unsafe=self.unsafe, name="ModelNew worker", gpu=access)
+                self.spares = OneShotPool(make)
+        with self.spares.take() as zygote, GpuCandidates(zygote, DEVICE, self.kind, self.cache) as worker:
+            yield worker
+
+    def close(self) -> None:
+        """End what waits for candidates with host code."""
+        if self.spares is not None:
+            self.spares.close()
 
     def abort(self) -> None:
         """End the processes that use the GPU: what runs in them raises, and the next call starts new ones."""
@@ -102,7 +123,9 @@ def open_gpu(kind: Kind, index: int, cache: BuildCache, *, unsafe: bool = False,
         workers = opened(Zygote(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
         hosts.start(), workers.start()
         pool = opened(CompilePool(compiler, compilers or max(2, (os.cpu_count() or 2) // 2)))
-        yield Gpu(kind, index, found.architecture, cache, pool, hosts, workers)
+        gpu = Gpu(kind, index, found.architecture, cache, pool, hosts, workers, unsafe)
+        stack.callback(gpu.close)
+        yield gpu
 
 
 def _compiler(kind: Kind, unsafe: bool) -> Zygote:
@@ -159,11 +182,23 @@ class GpuTask:
             return verify_gpu(parsed, program, build, oracle, reference, self.worker, gate=gate)
 
     def time(
-        self, parsed: Parsed | None, program: Program, build: Build | None, *, gate: Gate, outline: Outline, again: bool
+        self,
+        program: Program,
+        build: Build | None,
+        *,
+        gate: Gate,
+        outline: Outline,
+        again: bool,
+        worker: GpuCandidates | None = None,
+        more: Mapping[str, Any] | None = None,
     ) -> BenchResult:
-        """Is it fast? Against every baseline, alone on the GPU. again: once more in fresh processes."""
+        """Is it fast? Against every baseline, alone on the GPU. again: once more in fresh processes.
+
+        worker, more: the process of a modelnew candidate, and what loading it takes.
+        """
+        at = self._measured(gate)
         with self.gpu.door.exclusive():
-            first = self._timed(program, build, gate, outline, self.worker, self._measured(gate))
+            first = self._timed(program, build, gate, outline, worker or self.worker, at, more)
             if not again or first.verdict is not None or first.timing is None:
                 return first
             return self._remeasured(first, program, build, outline)
@@ -200,9 +235,16 @@ class GpuTask:
         return _Measured(reference, state, seed, slots, f"timed/{seed}/{gate}", baselines)
 
     def _timed(
-        self, program: Program, build: Build | None, gate: Gate, outline: Outline, worker: GpuCandidates, at: _Measured
+        self,
+        program: Program,
+        build: Build | None,
+        gate: Gate,
+        outline: Outline,
+        worker: GpuCandidates,
+        at: _Measured,
+        more: Mapping[str, Any] | None,
     ) -> BenchResult:
-        with worker.load(program, build, at.state) as loaded:
+        with worker.load(program, build, at.state, more=more) as loaded:
             loaded.place(at.set_name, at.reference.inputs(self.workload, at.seed), at.slots)
             side = loaded.side(at.set_name, graph=True)
             result = bench.time_pairs(

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 import hipwright
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.evaluate.features import features
+from hipwright.evaluate.modelnew import ModelNewLane
 from hipwright.evaluate.results import (
     NOT_ASKED,
     Findings,
@@ -105,7 +106,7 @@ class Evaluator:
         found = Findings(self.targets, self.waves[0])
         try:
             if program.lane == "modelnew":
-                result = self._modelnew(program, oracle or self.oracle, found, gate, timed)
+                result = ModelNewLane(self).evaluate(program, oracle or self.oracle, found, gate, timed)
             else:
                 result = self._evaluate(program, oracle or self.oracle, found, thorough, gate, timed)
         except HipwrightError as error:
@@ -137,7 +138,7 @@ class Evaluator:
             if not timed:
                 found.untimed[name] = NOT_ASKED
                 continue
-            result = gpu.time(parsed, program, found.gpu[name], gate=gate, outline=self._outline(), again=thorough)
+            result = gpu.time(program, found.gpu[name], gate=gate, outline=self._outline(), again=thorough)
             if result.timing is not None:
                 found.timings[name] = result.timing
             if result.verdict is not None:

@@ -121,6 +121,11 @@ class TaskHandle:
         """The state table (hipwright.task.state) of a Model constructed under `seed`."""
         return self._ask("init_state", {"seed": seed})[1]
 
+    def init_inputs(self, seed: int) -> list[Any]:
+        """What Model is constructed with. Raises TaskError where that is more than plain values."""
+        found: list[Any] = self._ask("init_inputs", {"seed": seed})[0]["arguments"]
+        return found
+
     def derive(self, limit_elements: int) -> Workload | None:
         """A workload whose inputs and outputs have at most that many elements together: ranks and stride patterns
         kept, sizes odd where the reference allows. None if there is none. `inputs` knows its name from then on."""

@@ -218,6 +218,17 @@ class TaskHost:
         _phase("Model(...)")
         return {}, states.build(self.file.model(header["seed"]))
 
+    def init_inputs(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
+        """{"arguments"}: what Model is constructed with, plain values only."""
+        arguments = self.file.init_inputs(header["seed"])
+        try:
+            return {"arguments": json.loads(json.dumps(arguments))}, None
+        except (TypeError, ValueError):
+            raise TaskError(
+                f"{self.file.name}: get_init_inputs() gives more than numbers, strings and lists of them, which a "
+                "ModelNew file cannot be given"
+            ) from None
+
     def run(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
         """The reference on bundle = [inputs, state] in header["dtype"]; bundle back: [outputs, buffers, info]."""
         _phase("forward")

@@ -83,13 +83,16 @@ class TaskFile:
 
     def model(self, seed: int) -> torch.nn.Module:
         """A freshly constructed Model, in the mode its constructor left it."""
-        seed_everything(seed)
-        arguments = self._call("get_init_inputs") if "get_init_inputs" in self._names else []
-        args, kwargs = _init_arguments(arguments)
+        args, kwargs = _init_arguments(self.init_inputs(seed))
         with torch.no_grad():  # tensors derived from parameters then stay leaves that can be copied
             model = self.guarded(lambda: self.model_class(*args, **kwargs), "Model(...)")
         assert isinstance(model, torch.nn.Module)
         return model
+
+    def init_inputs(self, seed: int) -> Any:
+        """get_init_inputs() under a seed; [] where the file has none."""
+        seed_everything(seed)
+        return self._call("get_init_inputs") if "get_init_inputs" in self._names else []
 
     @property
     def groups(self) -> int:

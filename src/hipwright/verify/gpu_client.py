@@ -267,6 +267,11 @@ class Loaded:
         items: list[tuple[Case, Mapping[str, Any]]] = [(first, {"keep": "first"}), (second, {"reuse": True})]
         return self._outcomes(told, trees, items) + kept
 
+    def operators(self, case: Case) -> Any:
+        """The library's operators in one call of a modelnew candidate; what a hostile process says of itself."""
+        told, _ = self._call("operators", {}, case.inputs, case=case)
+        return told.get("ops")
+
     def _outcomes(self, told: Any, trees: Any, items: Sequence[tuple[Case, Mapping[str, Any]]]) -> list[Outcome]:
         found: list[Outcome] = []
         try:

@@ -151,6 +151,14 @@ class GpuWorker:
                 break
         return {"runs": told}, trees
 
+    def operators(self, header: dict[str, Any], inputs: Tree) -> Answer:
+        """{"ops"}: the library's operators in one call of a modelnew candidate, as OpTrace records them."""
+        loaded = self._programs[int(header["program"])]
+        with self._faults(loaded):
+            _, ops = loaded.live.subject.inner.trace(*on_device(list(inputs), self.device))  # type: ignore[attr-defined]
+            loaded.live.subject.settle()
+        return {"ops": ops}, None
+
     def again(self, header: dict[str, Any], bundle: Tree) -> Answer:
         """Two calls at the same addresses, new values and parameters in between; then the first outputs once more.
 
