@@ -42,7 +42,7 @@ _FLAGS = (
 )  # fmt: skip
 _PREFIX = ("hw/nvidia_base.h", "hip/hip_runtime.h", "hip/hip_fp16.h", "hip/hip_bf16.h", "hip/hip_bfloat16.h")
 _CLASH = re.compile(r'more than one instance of overloaded function "(\w+)" has "C" linkage')
-_AMD_NAME = re.compile(r'identifier "(__builtin_(?:amdgcn|nontemporal)_\w+|__ockl_\w+|__ocml_\w+|__llvm_amdgcn_\w+)"')
+_AMD_NAME = re.compile(r'identifier "(__builtin_amdgcn_\w+|__ockl_\w+|__ocml_\w+|__llvm_amdgcn_\w+)"')
 _AMD_TYPE = re.compile(r'unknown attribute "(ext_vector_type|amdgpu_\w+|address_space)"')
 _NOISE = re.compile(r'ptxas (info|\s+\.)|Remark: The warnings can|"kernel.hip": using precompiled header')
 _OUR_NAME = re.compile(r"\bhw_((?:u?(?:char|short|int|long|longlong)|float|double)[1-4]|dim3|min|max|ballot|any|all)\b")

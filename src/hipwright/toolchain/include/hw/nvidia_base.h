@@ -61,6 +61,67 @@
 #define __builtin_trap() __trap()
 #define __builtin_offsetof(type, member) ((unsigned long)__INTADDR__(&(((type *)0)->member)))
 
+// clang's builtins that kernels use by themselves
+#define __builtin_memcpy memcpy
+#define __builtin_memset memset
+#define __builtin_popcount __popc
+#define __builtin_popcountll __popcll
+#define __builtin_clz(x) __clz((int)(x))
+#define __builtin_clzll(x) __clzll((long long)(x))
+#define __builtin_ctz(x) (__ffs((int)(x)) - 1)
+#define __builtin_ctzll(x) (__ffsll((long long)(x)) - 1)
+#define __builtin_bitreverse32 __brev
+#define __builtin_bitreverse64 __brevll
+#define __builtin_isnan(x) isnan(x)
+#define __builtin_isinf(x) isinf(x)
+#define __builtin_isfinite(x) isfinite(x)
+#define __builtin_nontemporal_load(p) (*(p))
+#define __builtin_nontemporal_store(value, p) ((void)(*(p) = (value)))
+#define __builtin_fma fma
+#define __builtin_fmaf fmaf
+#define __builtin_sqrt sqrt
+#define __builtin_sqrtf sqrtf
+#define __builtin_fabs fabs
+#define __builtin_fabsf fabsf
+#define __builtin_exp exp
+#define __builtin_expf expf
+#define __builtin_exp2 exp2
+#define __builtin_exp2f exp2f
+#define __builtin_log log
+#define __builtin_logf logf
+#define __builtin_log2 log2
+#define __builtin_log2f log2f
+#define __builtin_log10 log10
+#define __builtin_log10f log10f
+#define __builtin_sin sin
+#define __builtin_sinf sinf
+#define __builtin_cos cos
+#define __builtin_cosf cosf
+#define __builtin_tanh tanh
+#define __builtin_tanhf tanhf
+#define __builtin_rint rint
+#define __builtin_rintf rintf
+#define __builtin_floor floor
+#define __builtin_floorf floorf
+#define __builtin_ceil ceil
+#define __builtin_ceilf ceilf
+#define __builtin_trunc trunc
+#define __builtin_truncf truncf
+#define __builtin_round round
+#define __builtin_roundf roundf
+#define __builtin_nearbyint nearbyint
+#define __builtin_nearbyintf nearbyintf
+#define __builtin_fmax fmax
+#define __builtin_fmaxf fmaxf
+#define __builtin_fmin fmin
+#define __builtin_fminf fminf
+#define __builtin_copysign copysign
+#define __builtin_copysignf copysignf
+#define __builtin_pow pow
+#define __builtin_powf powf
+#define __builtin_fmod fmod
+#define __builtin_fmodf fmodf
+
 // ---------------------------------------------------------------- clang's type traits
 
 template <class HwT> struct hw_plain {

@@ -35,16 +35,22 @@ public:
     void set_index(int index) { if (index >= 0) cudaSetDevice(index); }
 };
 class OptionalCUDAGuard {
-    std::optional<CUDAGuard> guard_;
+    int before_ = -1;
 
 public:
     OptionalCUDAGuard() = default;
-    explicit OptionalCUDAGuard(std::optional<c10::Device> d) { if (d && d->is_cuda()) guard_.emplace(d->index()); }
-    explicit OptionalCUDAGuard(int index) { guard_.emplace(index); }
-    void set_index(int index) { guard_.emplace(index); }
+    explicit OptionalCUDAGuard(const at::MaybeDevice &d) { if (d.known && d.device.is_cuda()) set_index(d.device.index()); }
+    explicit OptionalCUDAGuard(c10::Device d) { if (d.is_cuda()) set_index(d.index()); }
+    explicit OptionalCUDAGuard(int index) { set_index(index); }
+    OptionalCUDAGuard(const OptionalCUDAGuard &) = delete;
+    ~OptionalCUDAGuard() { if (before_ >= 0) cudaSetDevice(before_); }
+    void set_index(int index) {
+        if (before_ < 0) cudaGetDevice(&before_);
+        if (index >= 0 && index != before_) cudaSetDevice(index);
+    }
 };
 inline void check(cudaError_t error, const char *file, int line) {
-    if (error != cudaSuccess) hw::fail(std::string("CUDA error: ") + cudaGetErrorString(error) + " (" + file + ":" + std::to_string(line) + ")");
+    if (error != cudaSuccess) hw::fail(hw::words("CUDA error: ", cudaGetErrorString(error), " (", file, ":", line, ")"));
 }
 } // namespace cuda
 using DeviceGuard = cuda::CUDAGuard;

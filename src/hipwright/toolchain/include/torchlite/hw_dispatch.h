@@ -15,7 +15,7 @@
         const c10::ScalarType hw_type = hw::as_scalar_type(type);                                                      \
         switch (hw_type) {                                                                                             \
             __VA_ARGS__                                                                                                \
-        default: hw::fail(std::string("\"") + name + "\" not implemented for '" + c10::toString(hw_type) + "'");       \
+        default: hw::fail(hw::words("\"", name, "\" not implemented for '", hw_type, "'"));       \
         }                                                                                                              \
     }()
 #define HW_FLOATS(...) HW_CASE(Double, double, __VA_ARGS__) HW_CASE(Float, float, __VA_ARGS__)

@@ -1,17 +1,24 @@
 // A lean stand-in of torch's C++ API for extensions: a tensor is a handle of Python's, its shape and its address; every
 // operator is Python's own, reached through a table of functions. Our own code, none of torch's.
+// HW_SLIM: a device unit whose needs are known (toolchain/torchlite.py names them); nvcc reads every line three times.
 #pragma once
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <exception>
 #include <initializer_list>
 #include <limits>
+#include <vector>
+#ifndef HW_SLIM
+#include <algorithm>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
-#include <vector>
+#define HW_OPTIONAL
+#define HW_TUPLE
+#endif
 #if defined(__CUDACC__)
 #define HW_BOTH __host__ __device__
 #else
@@ -40,9 +47,10 @@ enum class DeviceType : int8_t { CPU, CUDA, HIP = CUDA };
 using DeviceIndex = int8_t;
 enum class Layout : int8_t { Strided };
 enum class MemoryFormat : int8_t { Contiguous, Preserve, ChannelsLast, ChannelsLast3d };
-struct nullopt_like {};
+#ifdef HW_OPTIONAL
 constexpr std::nullopt_t nullopt = std::nullopt;
 template <class T> using optional = std::optional<T>;
+#endif
 
 inline const char *toString(ScalarType t) {
     static const char *names[] = {"Byte", "Char", "Short", "Int", "Long", "Half", "Float", "Double", "ComplexHalf",
@@ -60,9 +68,12 @@ inline bool isIntegralType(ScalarType t, bool with_bool = false) {
     return (int)t <= (int)ScalarType::Long || (with_bool && t == ScalarType::Bool);
 }
 
-class Error : public std::runtime_error {
+class Error : public std::exception {
+    char text_[1024];
+
 public:
-    using std::runtime_error::runtime_error;
+    explicit Error(const char *text) { snprintf(text_, sizeof text_, "%s", text); }
+    const char *what() const noexcept override { return text_; }
 };
 
 template <class T> class ArrayRef {
@@ -89,7 +100,12 @@ public:
     std::vector<T> vec() const { return std::vector<T>(begin(), end()); }
     ArrayRef slice(size_t from, size_t n) const { return ArrayRef(data_ + from, n); }
     ArrayRef slice(size_t from) const { return ArrayRef(data_ + from, size_ - from); }
-    bool equals(ArrayRef o) const { return size_ == o.size_ && std::equal(begin(), end(), o.begin()); }
+    bool equals(ArrayRef o) const {
+        if (size_ != o.size_) return false;
+        for (size_t i = 0; i < size_; ++i)
+            if (!(data_[i] == o.data_[i])) return false;
+        return true;
+    }
     friend bool operator==(ArrayRef a, ArrayRef b) { return a.equals(b); }
     friend bool operator!=(ArrayRef a, ArrayRef b) { return !a.equals(b); }
 };
@@ -107,11 +123,11 @@ struct Device {
     bool has_index() const { return index_ >= 0; }
     bool operator==(const Device &o) const { return type_ == o.type_ && (index_ == o.index_ || index_ < 0 || o.index_ < 0); }
     bool operator!=(const Device &o) const { return !(*this == o); }
-    std::string str() const { return is_cuda() ? "cuda:" + std::to_string(index_ < 0 ? 0 : index_) : "cpu"; }
 };
 } // namespace c10
 
 #include "hw_half.h"
+#include "hw_names.h"
 
 namespace hw {
 inline const HwHost *&host() {
@@ -119,21 +135,42 @@ inline const HwHost *&host() {
     return table;
 }
 
-inline std::string word(const char *v) { return v ? v : ""; }
-inline std::string word(const std::string &v) { return v; }
-inline std::string word(c10::ScalarType v) { return c10::toString(v); }
-inline std::string word(const c10::Device &v) { return v.str(); }
-inline std::string word(bool v) { return v ? "1" : "0"; }
-template <class T> auto word(const T &v) -> decltype(std::to_string(v)) { return std::to_string(v); }
-template <class T> std::string word(const c10::ArrayRef<T> &v) {
-    std::string out = "[";
-    for (size_t i = 0; i < v.size(); ++i) out += (i ? ", " : "") + word(v[i]);
-    return out + "]";
+// The text of an error: what <string> would cost three passes of nvcc to read.
+struct Text {
+    char data[1024];
+    size_t size = 0;
+    Text() { data[0] = 0; }
+    void put(const char *v) {
+        for (v = v ? v : ""; *v && size + 1 < sizeof data; ++v) data[size++] = *v;
+        data[size] = 0;
+    }
+    void put(char v) { const char one[] = {v, 0}; put(one); }
+    void put(bool v) { put(v ? "1" : "0"); }
+    void put(c10::ScalarType v) { put(c10::toString(v)); }
+    void put(const c10::Device &v) { put(v.is_cuda() ? "cuda" : "cpu"); if (v.index_ >= 0) put(":"), put(v.index_); }
+    template <class T, std::enable_if_t<std::is_integral<T>::value, int> = 0> void put(T v) { number("%lld", (long long)v); }
+    template <class T, std::enable_if_t<std::is_floating_point<T>::value, int> = 0> void put(T v) { number("%g", (double)v); }
+    template <class T> auto put(const T &v) -> decltype(v.c_str(), void()) { put(v.c_str()); }
+    template <class T> void put(const c10::ArrayRef<T> &v) {
+        put("[");
+        for (size_t i = 0; i < v.size(); ++i) put(i ? ", " : ""), put(v[i]);
+        put("]");
+    }
+    template <class T> void put(const std::vector<T> &v) { put(c10::ArrayRef<T>(v)); }
+    template <class T> void number(const char *form, T v) {
+        char digits[40];
+        snprintf(digits, sizeof digits, form, v);
+        put(digits);
+    }
+};
+template <class... A> Text words(const A &...a) {
+    Text text;
+    (text.put(a), ...);
+    return text;
 }
-inline std::string words() { return ""; }
-template <class A, class... Rest> std::string words(const A &a, const Rest &...rest) { return word(a) + words(rest...); }
 
-[[noreturn]] inline void fail(const std::string &message) { throw c10::Error(message); }
+[[noreturn]] inline void fail(const char *message) { throw c10::Error(message); }
+[[noreturn]] inline void fail(const Text &message) { throw c10::Error(message.data); }
 
 struct Impl {
     HwInfo info;
@@ -213,7 +250,7 @@ public:
     int64_t size(int64_t i) const { return info().sizes[place(i)]; }
     int64_t stride(int64_t i) const { return info().strides[place(i)]; }
     int64_t place(int64_t i) const {
-        if (i < -dim() || i >= dim()) hw::fail("Dimension out of range: " + std::to_string(i));
+        if (i < -dim() || i >= dim()) hw::fail(hw::words("Dimension out of range: ", i));
         return i < 0 ? i + dim() : i;
     }
     int64_t storage_offset() const { return info().offset; }
@@ -258,7 +295,7 @@ public:
     template <class T> T *data_ptr() const {
         using Bare = std::remove_const_t<T>;
         if (scalar_type() != hw::scalar_of<Bare>())
-            hw::fail(std::string("expected scalar type ") + toString(hw::scalar_of<Bare>()) + " but found " + toString(scalar_type()));
+            hw::fail(hw::words("expected scalar type ", hw::scalar_of<Bare>(), " but found ", scalar_type()));
         return (T *)info().data;
     }
     template <class T> T *data() const { return data_ptr<T>(); }
@@ -282,7 +319,7 @@ public:
 #define HW_METHOD(name)                                                                                                \
     template <class... A> Tensor name(A &&...a) const;                                                                 \
     Tensor name(IntArrayRef a) const;
-#include "hw_methods.h"
+    HW_METHODS
 #undef HW_METHOD
 };
 using TensorList = ArrayRef<Tensor>;
@@ -304,9 +341,12 @@ struct Args {
     template <class T> std::enable_if_t<std::is_floating_point<T>::value> add(T d) { auto v = blank(HW_DOUBLE); v.d = d; values.push_back(v); }
     void add(const c10::Scalar &s) { s.floating ? add(s.d) : add(s.i); }
     void add(c10::ScalarType t) { auto v = blank(HW_DTYPE); v.i = (int64_t)t; values.push_back(v); }
+#ifdef HW_OPTIONAL
     void add(std::nullopt_t) { values.push_back(blank(HW_NONE)); }
+    template <class T> void add(const std::optional<T> &o) { if (o) add(*o); else values.push_back(blank(HW_NONE)); }
+#endif
     void add(const char *s) { auto v = blank(HW_STRING); v.p = (void *)s; v.n = (int64_t)std::strlen(s); values.push_back(v); }
-    void add(const std::string &s) { add(s.c_str()); }
+    template <class T> auto add(const T &s) -> decltype(s.c_str(), void()) { add(s.c_str()); }
     void add(c10::IntArrayRef a) { auto v = blank(HW_INTS); v.p = (void *)a.data(); v.n = (int64_t)a.size(); values.push_back(v); }
     void add(const std::vector<int64_t> &a) { add(c10::IntArrayRef(a)); }
     void add(at::TensorList a) {
@@ -319,7 +359,6 @@ struct Args {
         values.push_back(v);
     }
     void add(const std::vector<at::Tensor> &a) { add(at::TensorList(a)); }
-    template <class T> void add(const std::optional<T> &o) { if (o) add(*o); else values.push_back(blank(HW_NONE)); }
     void keyword(const char *name) { auto v = blank(HW_KEYWORD); v.p = (void *)name; v.n = (int64_t)std::strlen(name); values.push_back(v); }
     void add(c10::MemoryFormat) {}
     void add(const c10::Device &d) {
@@ -362,7 +401,7 @@ namespace at {
 #define HW_METHOD(name)                                                                                                \
     template <class... A> Tensor Tensor::name(A &&...a) const { return hw::call1("." #name, *this, a...); }            \
     inline Tensor Tensor::name(IntArrayRef a) const { return hw::call1("." #name, *this, a); }
-#include "hw_methods.h"
+HW_METHODS
 #undef HW_METHOD
 inline Tensor Tensor::operator[](int64_t i) const { return hw::call1(".select", *this, (int64_t)0, i); }
 inline Tensor Tensor::contiguous(MemoryFormat format) const {
@@ -396,7 +435,7 @@ HW_OPERATOR(+, "add") HW_OPERATOR(-, "sub") HW_OPERATOR(*, "mul") HW_OPERATOR(/,
 
 // factories
 #define HW_FACTORY(name)                                                                                               \
-    inline Tensor name(IntArrayRef sizes, const TensorOptions &o = {}, std::optional<MemoryFormat> = {}) { return hw::call1(#name, sizes, o); }
+    inline Tensor name(IntArrayRef sizes, const TensorOptions &o = {}, MemoryFormat = MemoryFormat::Contiguous) { return hw::call1(#name, sizes, o); }
 HW_FACTORY(empty) HW_FACTORY(zeros) HW_FACTORY(ones) HW_FACTORY(rand) HW_FACTORY(randn)
 #undef HW_FACTORY
 inline Tensor full(IntArrayRef sizes, Scalar value, const TensorOptions &o = {}) { return hw::call1("full", sizes, value, o); }
@@ -406,7 +445,7 @@ inline Tensor arange(Scalar from, Scalar end, const TensorOptions &o = {}) { ret
 inline Tensor eye(int64_t n, const TensorOptions &o = {}) { return hw::call1("eye", n, o); }
 inline Tensor tensor(std::initializer_list<int64_t> v, const TensorOptions &o = {}) { return hw::call1("tensor", IntArrayRef(v), o); }
 #define HW_LIKE(name)                                                                                                  \
-    inline Tensor name(const Tensor &x, const TensorOptions &o = {}, std::optional<MemoryFormat> = {}) { return hw::call1(#name, x, o); }
+    inline Tensor name(const Tensor &x, const TensorOptions &o = {}, MemoryFormat = MemoryFormat::Contiguous) { return hw::call1(#name, x, o); }
 HW_LIKE(empty_like) HW_LIKE(zeros_like) HW_LIKE(ones_like) HW_LIKE(rand_like) HW_LIKE(randn_like)
 #undef HW_LIKE
 inline Tensor full_like(const Tensor &x, Scalar v, const TensorOptions &o = {}) { return hw::call1("full_like", x, v, o); }
@@ -414,6 +453,7 @@ inline Tensor cat(TensorList a, int64_t dim = 0) { return hw::call1("cat", a, di
 inline Tensor stack(TensorList a, int64_t dim = 0) { return hw::call1("stack", a, dim); }
 inline Tensor permute(const Tensor &x, IntArrayRef dims) { return hw::call1("permute", x, dims); }
 inline Tensor reshape(const Tensor &x, IntArrayRef sizes) { return hw::call1("reshape", x, sizes); }
+#ifdef HW_TUPLE
 #define HW_PAIR(name)                                                                                                  \
     inline std::tuple<Tensor, Tensor> name(const Tensor &x, int64_t dim, bool keep = false) {                          \
         auto r = hw::call(#name, x, dim, keep);                                                                        \
@@ -423,22 +463,18 @@ inline Tensor reshape(const Tensor &x, IntArrayRef sizes) { return hw::call1("re
     inline Tensor name(const Tensor &x, const Tensor &y) { return hw::call1(#name, x, y); }
 HW_PAIR(max) HW_PAIR(min) HW_PAIR(median)
 #undef HW_PAIR
+#endif
 #define HW_FUNCTION(name) template <class... A> Tensor name(const Tensor &x, const A &...a) { return hw::call1(#name, x, a...); }
-HW_FUNCTION(matmul) HW_FUNCTION(mm) HW_FUNCTION(bmm) HW_FUNCTION(addmm) HW_FUNCTION(baddbmm) HW_FUNCTION(mv) HW_FUNCTION(dot)
-HW_FUNCTION(add) HW_FUNCTION(sub) HW_FUNCTION(mul) HW_FUNCTION(div) HW_FUNCTION(sum) HW_FUNCTION(mean) HW_FUNCTION(var)
-HW_FUNCTION(softmax) HW_FUNCTION(log_softmax) HW_FUNCTION(relu) HW_FUNCTION(sigmoid) HW_FUNCTION(tanh) HW_FUNCTION(exp)
-HW_FUNCTION(log) HW_FUNCTION(sqrt) HW_FUNCTION(rsqrt) HW_FUNCTION(abs) HW_FUNCTION(neg) HW_FUNCTION(pow) HW_FUNCTION(clamp)
-HW_FUNCTION(linear) HW_FUNCTION(conv1d) HW_FUNCTION(conv2d) HW_FUNCTION(conv3d) HW_FUNCTION(gelu) HW_FUNCTION(silu)
-HW_FUNCTION(layer_norm) HW_FUNCTION(transpose) HW_FUNCTION(where) HW_FUNCTION(maximum) HW_FUNCTION(minimum) HW_FUNCTION(argmax)
-HW_FUNCTION(argmin) HW_FUNCTION(cumsum) HW_FUNCTION(flatten) HW_FUNCTION(squeeze) HW_FUNCTION(unsqueeze) HW_FUNCTION(norm)
-HW_FUNCTION(sin) HW_FUNCTION(cos) HW_FUNCTION(erf) HW_FUNCTION(floor) HW_FUNCTION(ceil) HW_FUNCTION(round) HW_FUNCTION(prod)
-HW_FUNCTION(logsumexp) HW_FUNCTION(einsum_of) HW_FUNCTION(tril) HW_FUNCTION(triu) HW_FUNCTION(flip) HW_FUNCTION(index_select)
-HW_FUNCTION(conv_transpose1d) HW_FUNCTION(conv_transpose2d) HW_FUNCTION(conv_transpose3d) HW_FUNCTION(max_pool2d) HW_FUNCTION(avg_pool2d)
+HW_FUNCTIONS
 #undef HW_FUNCTION
 inline bool allclose(const Tensor &a, const Tensor &b) { return hw::call1("allclose", a, b).item<bool>(); }
 inline TensorOptions dtype(ScalarType t) { return TensorOptions(t); }
 inline TensorOptions device(Device d) { return TensorOptions(d); }
-inline std::optional<Device> device_of(const Tensor &t) { return t.defined() ? std::optional<Device>(t.device()) : std::nullopt; }
+struct MaybeDevice {
+    bool known = false;
+    Device device{DeviceType::CPU};
+};
+inline MaybeDevice device_of(const Tensor &t) { return t.defined() ? MaybeDevice{true, t.device()} : MaybeDevice{}; }
 constexpr auto kByte = ScalarType::Byte, kChar = ScalarType::Char, kShort = ScalarType::Short, kInt = ScalarType::Int, kLong = ScalarType::Long,
     kHalf = ScalarType::Half, kFloat = ScalarType::Float, kDouble = ScalarType::Double, kBool = ScalarType::Bool, kBFloat16 = ScalarType::BFloat16,
     kUInt8 = kByte, kInt8 = kChar, kInt16 = kShort, kInt32 = kInt, kInt64 = kLong, kFloat16 = kHalf, kFloat32 = kFloat, kFloat64 = kDouble;
@@ -459,7 +495,9 @@ struct AutoDispatchBelowADInplaceOrView { AutoDispatchBelowADInplaceOrView() {} 
 
 namespace torch {
 using namespace at;
+#ifdef HW_OPTIONAL
 using c10::optional;
+#endif
 template <class F> F *wrap_pybind_function(F *f) { return f; }
 namespace nn { namespace functional {} }
 namespace cuda {
@@ -469,16 +507,13 @@ inline void synchronize(int = -1) { hw::call1("synchronize"); }
 } // namespace torch
 namespace c10 { using at::Tensor; using at::TensorOptions; }
 
-#define HW_WHERE " (" __FILE__ ":" HW_TEXT(__LINE__) ")"
-#define HW_TEXT2(x) #x
-#define HW_TEXT(x) HW_TEXT2(x)
 #define TORCH_CHECK(condition, ...)                                                                                    \
     do {                                                                                                               \
         if (!(condition)) hw::fail(hw::message("Expected " #condition " to be true", ##__VA_ARGS__));                  \
     } while (0)
 namespace hw {
-inline std::string message(const char *plain) { return plain; }
-template <class... A> std::string message(const char *, const A &...a) { return words(a...); }
+inline Text message(const char *plain) { return words(plain); }
+template <class... A> Text message(const char *, const A &...a) { return words(a...); }
 } // namespace hw
 #define TORCH_INTERNAL_ASSERT TORCH_CHECK
 #define TORCH_CHECK_EQ(a, b) TORCH_CHECK((a) == (b), #a " == " #b)
@@ -503,4 +538,6 @@ template <class... A> std::string message(const char *, const A &...a) { return 
 #define TORCH_API
 
 #include "hw_dispatch.h"
+#ifndef HW_SLIM
 #include "hw_module.h"
+#endif
