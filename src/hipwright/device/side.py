@@ -45,7 +45,8 @@ class Prepared:
 class Block:
     """One block, milliseconds for the whole of it by three clocks (see the module).
 
-    calls: those that were run, at least those asked for; a side whose graph holds several calls runs whole graphs.
+    calls: those that were run, at least those asked for: where one graph holds a tour through all slots, whole tours
+    are run. Only the word of a worker without host code is taken for it.
     """
 
     calls: int

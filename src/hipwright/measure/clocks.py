@@ -1,6 +1,6 @@
 """Can the clocks be believed? Device events, the worker's host clock and the parent's clock must tell one story.
 
-Three rules, each over all blocks of a side (medians: one interrupted block proves nothing), after taking off the
+Rules over all blocks of a side (medians: one interrupted block proves nothing), after taking off the
 overhead that empty blocks have:
 
 1. device against host. Work hidden on another stream ends before the device-wide synchronize but after the events, so
@@ -13,6 +13,7 @@ overhead that empty blocks have:
    after one of the candidate's may not have been longer than when it runs alone, right after the last round, by more
    than SLOWED of a block plus COLD_MS (another process has just used the cache).
 
+Rules 2 and 3 hold where host code of the candidate runs, the modelnew lane; elsewhere none could break them.
 A worker could stretch its empty blocks to have more taken off, so no overhead is believed beyond SHARE times the
 smallest baseline's plus SLACK_MS: baselines run in trusted processes.
 """
@@ -28,7 +29,7 @@ from hipwright.device.side import Block
 
 RELATIVE = 0.03
 ABSOLUTE_MS = 0.003
-WAKE_MS = 0.02
+WAKE_MS = 0.3
 SLOWED = 0.15
 COLD_MS = 0.03
 SIGMAS = 3.0

@@ -20,6 +20,8 @@ from hipwright.device.side import Block, Side
 from hipwright.measure.clocks import Overhead, overhead_of, sound
 
 MOST_CALLS = 4096
+GRACE_MS = 1.0
+"""A message may be this late before its delay counts as time on the device."""
 GROWTH = 8
 """Calls of the next warm-up block over those of the last, at most: a first estimate may be far off."""
 
@@ -93,7 +95,7 @@ class Rounds:
 
     def _warm_side(self, index: int, block_ms: float, warm_ms: float, known: int) -> int:
         """Run blocks until the side is warm and their length settled: a secret number of them, one if it was known."""
-        calls, fewest = 1, int(self.rng.integers(4, 8))
+        calls, fewest = 1, int(self.rng.integers(3, 7))
         if known:
             calls, fewest, warm_ms = known, 1, 0.0
         blocks, spent = 0, 0.0
@@ -102,9 +104,10 @@ class Rounds:
             took = self._took(index, block)
             spent, blocks = spent + took, blocks + 1
             wanted = min(max(round(block_ms * block.calls / took), 1), MOST_CALLS)
-            if wanted <= GROWTH * calls and spent >= warm_ms and (blocks >= fewest or (blocks > 1 and wanted == 1)):
+            settled = wanted <= GROWTH * block.calls and spent >= warm_ms
+            if settled and (blocks >= fewest or (blocks > 1 and wanted <= block.calls)):
                 return wanted
-            calls = min(wanted, GROWTH * calls)
+            calls = min(wanted, GROWTH * block.calls)
 
     def _forget(self) -> None:
         self.blocks = [[] for _ in self.sides]
@@ -137,9 +140,9 @@ class Rounds:
         return block
 
     def _took(self, index: int, block: Block) -> float:
-        """How long a block kept the device, by whichever clock says more: the parent's cannot be forged."""
+        """How long a block kept the device; by the parent's clock, which cannot be forged, where that says far more."""
         overhead = self.overheads[index]
-        return max(block.device_ms, block.wall_ms - overhead.host_ms - overhead.message_ms, 1e-6)
+        return max(block.device_ms, block.wall_ms - overhead.host_ms - overhead.message_ms - GRACE_MS, 1e-6)
 
 
 def grow(
