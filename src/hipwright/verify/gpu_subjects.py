@@ -11,8 +11,10 @@ from hipwright.device.gpu_memory import GuardedDevice
 from hipwright.errors import CandidateError, HipwrightError
 from hipwright.records import TensorSpec
 from hipwright.torchio import NAMES
+from hipwright.verify.live import tensors_of
 
 Tensor = Any
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 SHARE = 0.6  # of the device's memory, for candidates
 IDLE_BYTES = 4 << 30  # that torch may keep between two programs
 
@@ -47,7 +49,8 @@ class Foreign:
 
     def __init__(self, inner: Any, table: Any, device: str, poison: int) -> None:
         self.inner = inner
-        self.params: dict[str, Tensor] = dict(inner.params)
+        # detached: the same memory, written to by us between calls
+        self.params: dict[str, Tensor] = {path: tensor.detach() for path, tensor in inner.params.items()}
         self.buffers: dict[str, Tensor] = {
             path: inner.buffers[path] if path in inner.buffers else given.clone()
             for path, given in table["buffers"].items()
@@ -58,13 +61,19 @@ class Foreign:
         self._poison = poison
 
     def forward(self, *inputs: Any) -> Any:
-        """The outputs. Raises CandidateError for whatever it raises."""
+        """The outputs. Raises CandidateError for whatever it raises, and for tensors of a kind of its own."""
         try:
-            return self.inner(*inputs)
+            outputs = self.inner(*inputs)
+            odd = next((t for t in tensors_of(outputs) if type(t) not in PLAIN), None)
         except HipwrightError:
             raise
         except Exception as error:
             raise self.explain(error) from error
+        if odd is not None:
+            raise CandidateError(
+                f"an output is a {type(odd).__name__}, not a plain tensor", status="bad_output_spec", stage="launch"
+            )
+        return outputs
 
     def guard(self, tensor: Tensor) -> Tensor:
         """A copy between red zones."""
