@@ -76,6 +76,11 @@ class LogAxis:
         return [Tick(self(step), f"{step:g}×") for step in inside]
 
 
+def label_of(row: BenchRow) -> str:
+    """The task, and which sample if it is not the first."""
+    return f"{row.task} #{row.sample}" if row.sample else row.task
+
+
 def speedup_bars(rows: Sequence[BenchRow], baseline: str) -> Bars | None:
     """Judged rows by speedup, the fastest first, failures last; None when nothing was timed against the baseline."""
     timed = [row for row in rows if row.judged and row.correct and baseline in row.speedups]
@@ -92,7 +97,7 @@ def speedup_bars(rows: Sequence[BenchRow], baseline: str) -> Bars | None:
 
 
 def _speedup_bar(row: BenchRow, baseline: str, axis: LogAxis, y: float) -> Bar:
-    label, one = row.task, row.speedups.get(baseline)
+    label, one = label_of(row), row.speedups.get(baseline)
     if not row.correct or one is None:
         return Bar(y, label, row.status, f"{label}: {row.status} {row.message}", "failed", text_x=axis(1.0) + 6)
     (low, high), even = one.interval, axis(1.0)
@@ -117,8 +122,10 @@ def roofline_bars(rows: Sequence[BenchRow]) -> Bars | None:
         share = row.roofline_fraction or 0.0
         x = NAMES + span * min(share, 1.0)
         text = f"{100 * share:.0f} %" + (f" {row.bound}" if row.bound else "")
-        tip = f"{row.task}: {100 * share:.1f} % of the roofline"
-        bars.append(Bar(TOP + LANE * place, row.task, text, tip, "plain", NAMES, round(x, 1), text_x=round(x, 1) + 6))
+        tip = f"{label_of(row)}: {100 * share:.1f} % of the roofline"
+        bars.append(
+            Bar(TOP + LANE * place, label_of(row), text, tip, "plain", NAMES, round(x, 1), text_x=round(x, 1) + 6)
+        )
     ticks = [Tick(NAMES + span * i / 4, f"{25 * i} %") for i in range(5)]
     return Bars(bars, ticks, NAMES, TOP + LANE * len(shown) + BOTTOM, len(known) - len(shown))
 
