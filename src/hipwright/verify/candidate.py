@@ -146,6 +146,8 @@ def whose_fault(error: WorkerError) -> Verdict | None:
             return _crash("timeout", "the candidate used up its processor time", error)
         if error.signal == signal.SIGSYS:
             return _crash("hack", "the candidate made a system call that kernels have no use for", error)
+    if type(error) is WorkerError and "malformed reply" in error.message:
+        return forged(f"the candidate's process breaks the protocol: {error.message}")
     if isinstance(error, RemoteFailure) and error.type_name in ("MemoryError", "OutOfMemoryError"):
         return _crash("launch_error", "the candidate asks for more memory than there is", error)
     return None

@@ -398,9 +398,14 @@ class GpuWorker:
             if loaded is None:
                 raise DeviceError("the device has no room for the task's inputs or parameters") from error
             raise too_much_memory() from error
-        except RuntimeError as error:
-            if not (self.on_gpu and DEVICE_FAULT.search(str(error))):
-                raise
+        except Exception as error:
+            if not (self.on_gpu and isinstance(error, RuntimeError) and DEVICE_FAULT.search(str(error))):
+                if loaded is None or loaded.parsed is not None:
+                    raise
+                raise CandidateError(  # foreign outputs and parameters may be anything
+                    f"what the candidate leaves cannot be looked at: {type(error).__name__}: {str(error)[:300]}",
+                    status="bad_output_spec", stage="launch",
+                ) from error  # fmt: skip
             found: HipwrightError = DeviceError(f"the device reports {str(error).splitlines()[0]}")
             for launcher in loaded.launchers if loaded is not None else []:
                 if hasattr(launcher, "explain"):

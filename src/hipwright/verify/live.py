@@ -158,7 +158,7 @@ class Live:
 
     def _place(self, originals: Any, *, reuse: bool) -> Any:
         if reuse and self._inputs is not None:
-            refill(self._inputs, originals)
+            refill(self._inputs, originals, quietly=True)
         else:
             self._inputs = guarded(originals, self.subject.guard)
         return self._inputs
@@ -359,13 +359,16 @@ def bits(tensor: Tensor) -> Tensor:
     return tensor.view(INTEGERS[tensor.element_size()])
 
 
-def refill(live: Any, originals: Any) -> None:
-    """Write values into tensors at their addresses; those that hold them already are left alone (no version bump)."""
+def refill(live: Any, originals: Any, *, quietly: bool = False) -> None:
+    """Write values into tensors at their addresses; those that hold them already are left alone (no version bump).
+
+    quietly: without a version bump for any, as kernels write: who remembers results by version shall be caught.
+    """
     pairs = list(zip(tensors_of(live), tensors_of(originals), strict=True))
     if any(tensor.shape != value.shape for tensor, value in pairs):
         raise CandidateError("the shapes changed between two calls at the same address", stage="verify")
     for index in differing(live, originals):
-        pairs[index][0].copy_(pairs[index][1])
+        (pairs[index][0].data if quietly else pairs[index][0]).copy_(pairs[index][1])
 
 
 def to_host(value: Any, device: str) -> Tree:

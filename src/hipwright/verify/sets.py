@@ -77,7 +77,7 @@ class Sets:
     def fill(self, name: str, number: int, leaf: int, offset: int, chunk: HostTensor) -> None:
         """Bytes of a leaf's span (hipwright.digest.span)."""
         body = span(self.slot(name, number).tensors()[leaf])
-        body[offset : offset + chunk.numel].copy_(torch.from_numpy(chunk.storage[: chunk.numel]))
+        body[offset : offset + chunk.numel].data.copy_(torch.from_numpy(chunk.storage[: chunk.numel]))
 
     def done(self, name: str, number: int, digests: tuple[int, ...] | None) -> bool:
         """Whether what arrived is what was sent; without digests to compare with, what is there now counts as right."""
