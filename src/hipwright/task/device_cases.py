@@ -89,6 +89,9 @@ class Cases(Inputs):
             other = strangers.get(leaf.path)
             same = other is not None and tuple(other.shape) == leaf.shape and other.dtype == leaf.dtype
             found["stranger"] = same and passes(leaf, blocks_of(other))
+            del other
+        strangers.clear()
+        self._empty()  # what is only reserved would be missing in the candidate's process
         return {"passes": told}, None
 
     def _blind(self, leaf: Leaf, sources: list[torch.Tensor]) -> dict[str, Any]:
@@ -134,7 +137,9 @@ class Cases(Inputs):
 
     def compare_end(self, header: dict[str, Any], bundle: Tree) -> Told:
         """Bundle back: {"leaves": results}."""
-        return {}, {"leaves": [incoming.result() for incoming in self._checks.pop(header["case"])]}
+        told = {"leaves": [incoming.result() for incoming in self._checks.pop(header["case"])]}
+        self._empty()
+        return {}, told
 
 
 def _describe(leaf: Leaf) -> dict[str, Any]:

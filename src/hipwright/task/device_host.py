@@ -49,7 +49,7 @@ class DeviceHost(Cases):
             told |= {
                 "name": properties.name,
                 "uuid": str(getattr(properties, "uuid", "")),
-                "driver": f"{torch.version.cuda or torch.version.hip}",
+                "driver": _driver(),
                 "llc_bytes": int(getattr(properties, "L2_cache_size", 0)) or _CPU_CACHE,
                 "memory_bytes": properties.total_memory,
             }
@@ -126,6 +126,12 @@ class DeviceHost(Cases):
         self._sides.pop(header["side"], None)
         self._empty()
         return {}, None
+
+
+def _driver() -> str:
+    """The kernel module's version where it is told, and the runtime's."""
+    found = [path for name in ("nvidia", "amdgpu") if (path := Path(f"/sys/module/{name}/version")).is_file()]
+    return " ".join([*(path.read_text().strip() for path in found[:1]), str(torch.version.cuda or torch.version.hip)])
 
 
 def _host_peak() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class Inputs:
     def __getattribute__(self, name: str) -> Any:
         """Public methods with the device's failures told as such."""
         found = object.__getattribute__(self, name)
-        if name.startswith("_") or not callable(found):
+        if name.startswith("_") or not isinstance(found, MethodType):
             return found
         return lambda header, bundle: self._guard(lambda: found(header, bundle))
 

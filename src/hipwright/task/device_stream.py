@@ -18,8 +18,9 @@ class Staging:
         self._buffer = torch.empty(0, dtype=torch.uint8)
 
     def out(self, raw: torch.Tensor) -> HostTensor:
-        """Bytes on the device as a HostTensor."""
-        return HostTensor.of(self._room(raw.numel()).copy_(raw).numpy())
+        """Bytes on the device as a HostTensor, in the buffer: to be sent before the next call."""
+        staged = self._room(raw.numel()).copy_(raw).numpy()
+        return HostTensor("uint8", (raw.numel(),), (1,), 0, staged)
 
     def into(self, chunk: HostTensor) -> torch.Tensor:
         """A uint8 HostTensor as bytes on the device."""
