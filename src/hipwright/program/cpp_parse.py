@@ -2,8 +2,9 @@
 
 Expressions: ("num", text) ("str", text) ("name", "a::b", targs) ("call", fn, args) ("member", obj, name, targs)
 ("index", obj, i) ("unary", op, x) ("binary", op, a, b) ("cond", c, a, b) ("cast", type, x) ("brace", items)
-("make", type, args) ("lambda", body). Statements: ("decl", type, [(name, pointer, form, args)]) ("unpack", names, x)
-("expr", x) ("assign", target, op, x) ("launch", kernel, config, args) ("if", c, yes, no) ("for", init, cond, step, body)
+("make", type, args) ("lambda", body). Statements: ("decl", type, [(name, pointer, form, args)])
+("unpack", names, x) ("expr", x) ("assign", target, op, x) ("launch", kernel, config, args)
+("if", c, yes, no) ("for", init, cond, step, body)
 ("return", x) ("block", items).
 """
 
@@ -452,5 +453,5 @@ class Parser:
 
 
 _KNOWN = {"dim3", "size_t", "int64_t", "int32_t", "uint32_t", "uint64_t", "int8_t", "uint8_t", "int16_t", "scalar_t",
-          "half", "__half", "float4", "float2", "half2", "__half2", "std::size_t", "at::Half", "c10::Half", "nv_bfloat16",
-          "__nv_bfloat16", "at::BFloat16", "unsigned", "T"}  # fmt: skip
+          "half", "__half", "float4", "float2", "half2", "__half2", "std::size_t", "at::Half", "c10::Half",
+          "nv_bfloat16", "__nv_bfloat16", "at::BFloat16", "unsigned", "T"}  # fmt: skip

@@ -1,7 +1,7 @@
 """Expressions of C++ host code -> expressions of a plan. Each value has a kind, so that `/` means what it means in C++.
 
-Kinds: "int" "float" "bool" "tensor" "pointer" "tensors" "shape" "dtype" "options" "device" "stream" "ok" (an error code: no
-error) "none" "str" "dim3" "any".
+Kinds: "int" "float" "bool" "tensor" "pointer" "tensors" "shape" "dtype" "options" "device" "stream" "ok" (an error
+code: no error) "none" "str" "dim3" "any".
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ DTYPES = {
     "Float16": "float16", "Int32": "int32", "Int64": "int64", "Int16": "int16", "Int8": "int8", "UInt8": "uint8",
 }  # fmt: skip
 CTYPES = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__hip_bfloat16", "int32": "int",
-          "int64": "int64_t", "int16": "short", "int8": "signed char", "uint8": "unsigned char", "bool": "bool"}  # fmt: skip
+          "int64": "int64_t", "int16": "short", "int8": "signed char", "uint8": "unsigned char",
+          "bool": "bool"}  # fmt: skip
 ALIASES: dict[str, str | None] = {
     "at::Half": "__half", "c10::Half": "__half", "torch::Half": "__half", "at::BFloat16": "__hip_bfloat16",
     "c10::BFloat16": "__hip_bfloat16", "torch::BFloat16": "__hip_bfloat16", "nv_bfloat16": "__hip_bfloat16",
@@ -145,7 +146,7 @@ class Values:
                 raise Inconvertible("arithmetic on an error code")
             return TRUE if op == "==" else FALSE
         if op in ("==", "!=", "<", ">", "<=", ">="):
-            if a.kind in ("device",) or b.kind == "device":
+            if a.kind == "device" or b.kind == "device":
                 return TRUE if op == "==" else FALSE
             if NONE in (a, b):
                 other = a if b == NONE else b
@@ -334,7 +335,7 @@ class Values:
             return Val("options", "")
         if name == "dtype":
             return Val("options", "", dtype=self.value(args[0]).text)
-        if name in ("elementSize",):
+        if name == "elementSize":
             return Val("int", f"torch.empty(1, dtype={self.value(args[0]).text}).element_size()")
         if name in ("device_of", "Scalar", "optional"):
             return self.value(args[0])

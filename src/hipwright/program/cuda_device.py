@@ -24,11 +24,13 @@ _KEPT_HEADERS = ("cmath", "math.h", "cfloat", "float.h", "limits", "climits", "l
                  "type_traits", "utility", "cstdio", "stdio.h", "cassert", "assert.h")  # fmt: skip
 _UNPORTABLE = {
     r"\bcooperative_groups\b": "cooperative groups", r"\bcurand": "cuRAND", r"\bcub::": "CUB", r"\bthrust::": "Thrust",
-    r"\bwmma::": "WMMA", r"\basm\b": "inline assembly", r"\bcute::": "CuTe", r"PackedTensorAccessor": "tensor accessors",
+    r"\bwmma::": "WMMA", r"\basm\b": "inline assembly", r"\bcute::": "CuTe",
+    r"PackedTensorAccessor": "tensor accessors",
     r"\btexture<": "textures", r"__constant__": "constant memory that the host fills", r"\bmma_sync\b": "WMMA",
     r"__pipeline_|cuda::pipeline|cuda::barrier|__nv_fp8|cuda_fp8": "CUDA-only features",
 }  # fmt: skip
-_NAMES = {"at::Half": "__half", "c10::Half": "__half", "at::BFloat16": "__hip_bfloat16", "c10::BFloat16": "__hip_bfloat16",
+_NAMES = {"at::Half": "__half", "c10::Half": "__half", "at::BFloat16": "__hip_bfloat16",
+          "c10::BFloat16": "__hip_bfloat16",
           "torch::Half": "__half", "torch::BFloat16": "__hip_bfloat16", "__nv_bfloat162": "__hip_bfloat162",
           "nv_bfloat162": "__hip_bfloat162", "__nv_bfloat16": "__hip_bfloat16", "nv_bfloat16": "__hip_bfloat16",
           "CUDART_INF_F": "INFINITY", "CUDART_NAN_F": "NAN", "C10_RESTRICT": "__restrict__"}  # fmt: skip

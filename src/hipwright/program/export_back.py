@@ -45,9 +45,9 @@ def _program(tree: ast.Module, hip: str, extension: Extension) -> str:
         found = method(owner, name)
         if found is not None:
             back = _Back()
-            text, head = back.function(found)
+            text, constants = back.function(found)
             functions.append(text)
-            values = {**head, **values}
+            values = {**constants, **values}
     lines = []
     for name, value in values.items():
         lines.append(f"{name} = knob({value}, choices=[{value}])" if name in defines else f"{name} = {value}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import operator
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,7 +70,8 @@ def inline(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Extension:
 
 def from_files(kwargs: Mapping[str, Any], read: Callable[[str], str]) -> Extension:
     """The Extension that load(**kwargs) asks for; `read` gives a source file's text."""
-    cpp, cuda = [], []
+    cpp: list[str] = []
+    cuda: list[str] = []
     for path in _texts(kwargs.get("sources")):
         (cuda if path.endswith((".cu", ".hip")) else cpp).append(read(path))
     return Extension(
@@ -206,7 +208,8 @@ def evaluate(node: ast.expr, env: Mapping[str, Any], names: Mapping[str, str] | 
             if node.id in env:
                 return env[node.id]
         case ast.List() | ast.Tuple():
-            return type([] if isinstance(node, ast.List) else ())(evaluate(e, env, names) for e in node.elts)
+            items = [evaluate(e, env, names) for e in node.elts]
+            return items if isinstance(node, ast.List) else tuple(items)
         case ast.Dict():
             return {
                 evaluate(k, env, names): evaluate(v, env, names)
@@ -258,6 +261,12 @@ def _call(node: ast.Call, env: Mapping[str, Any], names: Mapping[str, str] | Non
     raise Unknown(f"not a constant: {ast.unparse(node)[:80]}")
 
 
+_ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
+}  # fmt: skip
+
+
 def _binary(op: ast.operator, a: Any, b: Any) -> Any:
     try:
         if isinstance(op, ast.Add):
@@ -265,10 +274,8 @@ def _binary(op: ast.operator, a: Any, b: Any) -> Any:
         if isinstance(op, ast.Mod) and isinstance(a, str):
             return _small(a % b)
         numbers = isinstance(a, (int, float)) and isinstance(b, (int, float))
-        if numbers and isinstance(op, (ast.Sub, ast.Mult, ast.FloorDiv, ast.Div, ast.Mod)):
-            made = {ast.Sub: lambda: a - b, ast.Mult: lambda: a * b, ast.FloorDiv: lambda: a // b,
-                    ast.Div: lambda: a / b, ast.Mod: lambda: a % b}  # fmt: skip
-            return made[type(op)]()
+        if numbers and type(op) in _ARITHMETIC:
+            return _ARITHMETIC[type(op)](a, b)
         if numbers and isinstance(op, (ast.Pow, ast.LShift)) and abs(b) <= 64 and abs(a) < 2**32:
             return a**b if isinstance(op, ast.Pow) else a << b
     except (TypeError, ValueError, ArithmeticError) as error:
@@ -281,7 +288,7 @@ def _added(a: Any, b: Any) -> Any:
         raise Unknown("different kinds are added")
     if not isinstance(a, (int, float, str, list, tuple)):
         raise Unknown("not a constant sum")
-    return _small(a + b)  # type: ignore[operator]
+    return _small(a + b)
 
 
 def _small(value: Any) -> Any:

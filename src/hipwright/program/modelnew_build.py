@@ -52,7 +52,7 @@ def check_target(text: str, target: str) -> str:
     """The file's kind; raises InfrastructureError (fault "service") where the target cannot run such a file."""
     kind = kind_of(text)
     if target == "cpu" and kind == "triton":
-        raise InfrastructureError("Triton kernels run on GPUs only, so nothing was learnt of this one on the cpu target",
+        raise InfrastructureError("Triton kernels run on GPUs only, so nothing was learnt of this one here",
                                   hint="evaluate it with --target cuda or rocm on a machine with a GPU")  # fmt: skip
     if target == "cpu" and kind == "extension" and any(e.cuda for e in _static(text)):
         raise InfrastructureError("CUDA and HIP extensions run on GPUs only; on the cpu target this one would have to "

@@ -208,11 +208,12 @@ class _Rules:
             ("torch._dynamo.", "torch._inductor.")
         ):
             rule = "E1" if path.startswith("sys") else "B5"
-            yield Finding(
-                rule,
-                node.lineno,
-                f"uses {path}: {'the stack and the modules are not the candidate’s' if rule == 'E1' else 'the compiler would do the work'}",
+            why = (
+                "the stack and the modules are not the candidate's"
+                if rule == "E1"
+                else "the compiler would do the work"
             )
+            yield Finding(rule, node.lineno, f"uses {path}: {why}")
 
     def assigned(self, node: ast.stmt) -> Iterator[Finding]:
         """Assignments to what belongs to torch, the timers or Python."""
@@ -279,7 +280,7 @@ class _Rules:
 
     def variable(self, name: ast.expr, node: ast.expr, *, write: bool) -> Iterator[Finding]:
         """One environment variable."""
-        known = name.value if isinstance(name, ast.Constant) else ""
+        known = str(name.value) if isinstance(name, ast.Constant) else ""
         if known in BUILD_VARIABLES:
             return
         if write:

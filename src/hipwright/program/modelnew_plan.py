@@ -14,7 +14,10 @@ from hipwright.program.cpp_values import Val
 from hipwright.program.language import RESERVED
 from hipwright.program.modelnew_state import Attributes
 
-_CONV = "F.{name}({{x}}, self.{{n}}.weight, self.{{n}}.bias, self.{{n}}.stride, self.{{n}}.padding, self.{{n}}.dilation, self.{{n}}.groups)"
+_CONV = (
+    "F.{name}({{x}}, self.{{n}}.weight, self.{{n}}.bias, self.{{n}}.stride, self.{{n}}.padding, self.{{n}}.dilation, "
+    "self.{{n}}.groups)"
+)
 _FUNCTIONAL = {
     "Linear": "F.linear({x}, self.{n}.weight, self.{n}.bias)",
     **{f"Conv{d}d": _CONV.format(name=f"conv{d}d") for d in (1, 2, 3)},
@@ -189,7 +192,7 @@ class Forward:
         given = [Val("any", self.local(a)) for a in args]
         for param in order[len(args) :]:
             if param in keywords:
-                given.append(Val("any", self.local(keywords[param])))
+                given += [Val("any", self.local(keywords[param]))]
         host = self.extensions.hosts[index]
         value = host.run(item, [_literal_kind(v) for v in given])
         return value.text
@@ -245,8 +248,9 @@ class _Expression(ast.NodeTransformer):
         if node.attr in ("is_cuda", "is_hip"):
             return ast.Constant(True)
         if node.attr == "data":
-            return self.visit(node.value)
-        return self.generic_visit(node)
+            return self.visited(node.value)
+        visited: ast.AST = self.generic_visit(node)
+        return visited
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         """Both sides must be expressions: nothing may be written before the choice."""
@@ -301,18 +305,23 @@ class _Expression(ast.NodeTransformer):
         if owner == "self" and last in f.attributes.modules:
             return self.module(last, node)
         if isinstance(func, ast.Attribute) and last in _DROPPED_METHODS:
-            return self.visit(func.value)
+            return self.visited(func.value)
         if (
             isinstance(func, ast.Attribute)
             and last == "to"
             and len(node.args) == 1
             and "device" in ast.unparse(node.args[0])
         ):
-            return self.visit(func.value)
+            return self.visited(func.value)
         made = self.generic_visit(node)
         assert isinstance(made, ast.Call)
         made.keywords = [k for k in made.keywords if k.arg != "device"]
         return made
+
+    def visited(self, node: ast.expr) -> ast.AST:
+        """The expression in place of what is dropped around it."""
+        found: ast.AST = self.visit(node)
+        return found
 
     def given(self, node: ast.Call) -> tuple[list[str], dict[str, str]]:
         """The arguments as text."""

@@ -59,8 +59,8 @@ def load(init: Mapping[str, Any], table: Tree, device: str) -> Running:
     """Execute a ModelNew file and give it the task's state.
 
     init: text; seed; extensions: what `modelnew_build.prepare` made. table: the state table, with "init_inputs": the
-    arguments of ModelNew (plain ones may be in init). Raises CandidateError: what the file raises (launch_error), or parameters that do not match
-    the task's (bad_output_spec).
+    arguments of ModelNew (plain ones may be in init). Raises CandidateError: what the file raises (launch_error), or
+    parameters that do not match the task's (bad_output_spec).
     """
     serve = Prebuilt(init.get("extensions", ()))
     names = execute(str(init["text"]), serve)

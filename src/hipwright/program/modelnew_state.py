@@ -15,8 +15,10 @@ from hipwright.program.cpp_text import Inconvertible
 from hipwright.program.extensions import Unknown, constants, evaluate
 from hipwright.program.modelnew_check import dotted_path, imports
 
-_WEIGHTED = ("Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LayerNorm",
-             "GroupNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d", "Bilinear")  # fmt: skip
+_WEIGHTED = (
+    "Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LayerNorm",
+    "GroupNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d", "Bilinear",
+)  # fmt: skip
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -128,15 +130,12 @@ def _assignments(owner: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
     """(name, value) of every self.name = value in __init__, in order."""
     init = method(owner, "__init__")
     for node in ast.walk(init) if init else ():
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        )
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         for target in targets:
-            is_self = (
-                isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
-            )
-            if is_self and isinstance(target, ast.Attribute) and node.value is not None:  # type: ignore[union-attr]
-                yield target.attr, node.value  # type: ignore[union-attr]
+            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+                yield target.attr, node.value
 
 
 def _stored(model: ast.ClassDef) -> set[str]:

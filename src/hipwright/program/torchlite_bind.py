@@ -159,7 +159,8 @@ class Handles:
 
 def _operator(name: str, args: Sequence[Any]) -> Any:
     """What an operator's name means: ".view" a method, "radd" a reflected operation, else a function of torch."""
-    special = {"radd": lambda a, b: b + a, "rsub": lambda a, b: b - a, "rmul": lambda a, b: b * a, "rdiv": lambda a, b: b / a,
+    special = {"radd": lambda a, b: b + a, "rsub": lambda a, b: b - a, "rmul": lambda a, b: b * a,
+               "rdiv": lambda a, b: b / a,
                "channels_last": lambda a: a.contiguous(memory_format=torch.channels_last),
                "synchronize": torch.cuda.synchronize}  # fmt: skip
     if name in special:

@@ -1,4 +1,4 @@
-"""Builds of native extensions into a shared library, every compiler contained: nvcc for device sources, g++ for the rest.
+"""Builds of native extensions into a shared library, every compiler contained: nvcc for device sources, else g++.
 
 `build` compiles the two translation units side by side and links them. Which headers they meet is the caller's choice
 (`Headers`): the lean ones, or torch's own.
@@ -84,7 +84,7 @@ def build(
     cache: BuildCache,
     unsafe: bool = False,
 ) -> Build:
-    """Compile and link; the blob is a shared library. A source that does not compile gives Build(ok=False) with the log.
+    """Compile and link; the blob is a shared library. What does not compile gives Build(ok=False) with the log.
 
     arch: "sm_90" style, for a unit cuda.cu. Raises ToolchainError without a compiler, SandboxMissing.
     """
@@ -145,8 +145,11 @@ class _Job:
         own = ["-fvisibility=hidden", "-fno-gnu-unique"]  # two extensions in one process share no variables
         if name == torchlite.DEVICE:
             assert self.nvcc is not None
-            command = [str(self.nvcc), "-std=c++17", "-Xcompiler", ",".join(["-fPIC", *own]), f"-arch={self.arch or 'native'}", "-O3",
-                       "--expt-relaxed-constexpr", "--expt-extended-lambda", "-w", *shared, *self.cuda_cflags]  # fmt: skip
+            # host code at -O1: it launches; device code is at ptxas' own default, -O3
+            level = "-O1" if self.headers.name == "lean" else "-O2"
+            command = [str(self.nvcc), "-std=c++17", "-Xcompiler", ",".join(["-fPIC", level, *own]), "-w",
+                       f"-arch={self.arch or 'native'}", "--expt-relaxed-constexpr", "--expt-extended-lambda",
+                       *shared, *self.cuda_cflags]  # fmt: skip
         else:
             command = ["g++", "-std=c++17", "-fPIC", *own, "-w", self.headers.optimise, *shared, *self.cuda_include(),
                        *self.cflags]  # fmt: skip
