@@ -82,23 +82,36 @@ class Ledger:
         large = elements(self.main_case("given")) > MANY_ELEMENTS
         return [self.oracle.case(name, f) for f in self.oracle.families(name) if not large or f in SHORT_LIST]
 
-    def unseen_cases(self, most: int | None = None) -> list[Case]:
+    def unseen_cases(self) -> list[Case]:
         """Shapes that the program could not have been written for, each with two families."""
+        return [self._unseen(planned, family) for planned in self._unseen_shapes() for family in ("normal", "given")]
+
+    def _unseen_shapes(self) -> list[Planned]:
         assert self.main is not None
         known = (self.main.workload.name, *self.skipped)
-        names = [p.workload.name for p in self.oracle.planned() if p.role == "unseen" and p.workload.name not in known]
-        found = []
-        for name in names[:most]:
-            families = self.oracle.families(name)
-            found += [self.oracle.case(name, f if f in families else families[0]) for f in ("normal", "given")]
-        return found
+        return [p for p in self.oracle.planned() if p.role == "unseen" and p.workload.name not in known]
+
+    def _unseen(self, planned: Planned, family: str) -> Case:
+        families = self.oracle.families(planned.workload.name)
+        return self.oracle.case(planned.workload.name, family if family in families else families[0])
+
+    def _strangest(self) -> list[Planned]:
+        """The unseen shape with the fewest sizes of the main one, the largest of these; none where there is none."""
+        assert self.main is not None
+        mine = [size for shape in self.main.workload.shapes or () for size in shape]
+
+        def shared(planned: Planned) -> tuple[int, int]:
+            sizes = [size for shape in planned.workload.shapes or () for size in shape]
+            return sum(a == b for a, b in zip(sizes, mine, strict=False)), -sum(sizes)
+
+        return sorted(self._unseen_shapes(), key=shared)[:1]
 
     def quick_cases(self) -> list[Case]:
         """The fast gate's: few families, one unseen shape, the task's own where they are small."""
         assert self.main is not None
         name = self.main.workload.name
         found = [self.oracle.case(name, f) for f in self.oracle.families(name) if f in (*FAST_LIST, *TRIALS[1:])]
-        found += self.unseen_cases(1)[:1]
+        found += [self._unseen(planned, "normal") for planned in self._strangest()]
         for planned in self.oracle.planned():
             if planned.role == "full" and planned.workload.name != name:
                 case = self.oracle.case(planned.workload.name, self.first_family(planned.workload.name))
