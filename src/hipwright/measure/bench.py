@@ -23,6 +23,7 @@ from hipwright.device.side import Policy, Prepared, Side
 from hipwright.measure.clocks import Doubt, believed, forged, gap, hidden, slowed
 from hipwright.measure.roofline import Floor
 from hipwright.measure.rounds import Memory, Rounds, UnsoundClock, grow, latencies
+from hipwright.measure.settings import FULL, SCORE, BenchSettings
 from hipwright.measure.stats import Ratio, paired_ratio
 from hipwright.measure.words import interval_words
 from hipwright.records import Timing, Verdict, Versus
@@ -34,44 +35,11 @@ code differs from process to process, and no number of samples shows it. Every i
 LOOK_LEVEL = 0.97
 """Confidence of the sampled part: looking again and again makes a 95 % interval miss more often than 5 %."""
 
+__all__ = ["FULL", "SCORE", "BenchResult", "BenchSettings", "remeasure", "time_pairs"]
+
 Lane = Literal["program", "modelnew"]
 
 
-@dataclass(frozen=True)
-class BenchSettings:
-    """How long and how exactly. Milliseconds.
-
-    block_ms: length of a block, on every side. warm_ms: least warm-up of a side. quads: before the first look at the
-    precision; budget_ms: device time of all timed blocks together. Sampling ends when the sampled half width is at most
-    max(half_width, effect_share * |log speedup|) against every baseline. drop_below: a candidate slower than this
-    speedup against the first baseline in all of the first 8 pairs is dropped. latency_rounds: 0 measures no latency.
-    """
-
-    block_ms: float = 1.5
-    warm_ms: float = 20.0
-    quads: int = 8
-    budget_ms: float = 1000.0
-    half_width: float = 0.004
-    effect_share: float = 0.1
-    drop_below: float = 0.8
-    empties: int = 12
-    alone: int = 6
-    latency_rounds: int = 8
-    resamples: int = 2000
-
-
-FULL = BenchSettings()
-SCORE = BenchSettings(
-    block_ms=0.3,
-    warm_ms=1.0,
-    quads=4,
-    budget_ms=20.0,
-    half_width=0.02,
-    empties=5,
-    alone=3,
-    latency_rounds=0,
-    resamples=500,
-)
 MOST_QUADS = 400
 WARM_CALLS = 3
 HOSTILE_BLOCK = 4
@@ -203,7 +171,7 @@ def _measure(bench: Bench, rng: np.random.Generator) -> BenchResult:
     settings = bench.settings
     rounds = Rounds(bench.sides, rng)
     try:
-        rounds.warm(settings.block_ms, settings.warm_ms, settings.empties, bench.memory, bench.policy)
+        rounds.warm(settings, bench.memory, bench.policy)
         stopped = grow(
             rounds, settings.quads, settings.budget_ms, lambda pairs: _enough(rounds, settings, pairs), most=MOST_QUADS
         )

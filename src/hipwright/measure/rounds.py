@@ -18,6 +18,7 @@ import numpy as np
 
 from hipwright.device.side import Block, Side
 from hipwright.measure.clocks import Overhead, overhead_of, sound
+from hipwright.measure.settings import BenchSettings
 
 MOST_CALLS = 4096
 GRACE_MS = 1.0
@@ -61,25 +62,23 @@ class Rounds:
     after: list[list[Block]] = field(default_factory=list)
     spent_ms: float = 0.0
 
-    def warm(
-        self, block_ms: float, warm_ms: float, empties: int, memory: Memory | None = None, policy: str = ""
-    ) -> None:
+    def warm(self, settings: BenchSettings, memory: Memory | None = None, policy: str = "") -> None:
         """Calibrate the empty block and warm up every side, baselines first; fixes the calls of a block.
 
         A baseline that `memory` knows needs one block; what is learnt of the others is put there.
         """
         count = len(self.sides)
         known = [memory.get((side.name, policy)) if memory and n else None for n, side in enumerate(self.sides)]
-        self._calibrate(empties, known)
+        self._calibrate(settings.empties, known)
         self.calls = [0] * count
         self._forget()
         for index in (*range(1, count), 0):
             warm = known[index]
-            self.calls[index] = self._warm_side(index, block_ms, warm_ms, warm.calls if warm else 0)
+            self.calls[index] = self._warm_side(index, settings, warm.calls if warm else 0)
             if memory is not None and index:
                 memory[self.sides[index].name, policy] = Warm(self.calls[index], self.overheads[index])
         quick = sum(self.calls) > count  # long calls are not run just to be thrown away
-        for _ in range(int(self.rng.integers(1, 3)) if quick else 0):
+        for _ in range(int(self.rng.integers(settings.discard // 2, settings.discard + 1)) if quick else 0):
             self.quad()
         self._forget()
         self.spent_ms = 0.0
@@ -93,9 +92,9 @@ class Rounds:
         fresh = [overhead_of(blocks[1:]) for blocks in found]
         self.overheads = [warm.overhead if warm else new for warm, new in zip(known, fresh, strict=True)]
 
-    def _warm_side(self, index: int, block_ms: float, warm_ms: float, known: int) -> int:
+    def _warm_side(self, index: int, settings: BenchSettings, known: int) -> int:
         """Run blocks until the side is warm and their length settled: a secret number of them, one if it was known."""
-        calls, fewest = 1, int(self.rng.integers(3, 7))
+        calls, fewest, warm_ms = 1, int(self.rng.integers(3, 7)), settings.warm_ms
         if known:
             calls, fewest, warm_ms = known, 1, 0.0
         blocks, spent = 0, 0.0
@@ -103,7 +102,7 @@ class Rounds:
             block = self._block(index, calls)
             took = self._took(index, block)
             spent, blocks = spent + took, blocks + 1
-            wanted = min(max(round(block_ms * block.calls / took), 1), MOST_CALLS)
+            wanted = min(max(round(settings.block_ms * block.calls / took), 1), MOST_CALLS)
             settled = wanted <= GROWTH * block.calls and spent >= warm_ms
             if settled and (blocks >= fewest or (blocks > 1 and wanted <= block.calls)):
                 return wanted
