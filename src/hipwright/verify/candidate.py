@@ -28,6 +28,7 @@ POISON_C = 0x1A5  # numbers that could be results (device.memory.NOISE): who loo
 # the word that memory then repeats (device.memory.pattern, which needs torch)
 POISON_WORDS = {POISON_A: 0x7FF5, POISON_B: 0x7F5A, POISON_C: 0x7FF5}
 LAUNCH_LIMIT_S = 2.0  # processor seconds of one launch at verified shapes
+SERVICE_FAILED = 70  # how a session's own loop exits when it fails (sandbox.child)
 CALL_MARGIN_S = 20.0  # a call's wall limit beyond its launches: the machine may be busy
 
 
@@ -146,6 +147,8 @@ def whose_fault(error: WorkerError) -> Verdict | None:
             return _crash("timeout", "the candidate used up its processor time", error)
         if error.signal == signal.SIGSYS:
             return _crash("hack", "the candidate made a system call that kernels have no use for", error)
+        if error.returncode not in (None, SERVICE_FAILED):
+            return _crash("hack", "the candidate ended its own process", error)
     if type(error) is WorkerError and "malformed reply" in error.message:
         return forged(f"the candidate's process breaks the protocol: {error.message}")
     if isinstance(error, RemoteFailure) and error.type_name in ("MemoryError", "OutOfMemoryError"):
