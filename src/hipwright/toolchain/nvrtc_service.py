@@ -7,6 +7,8 @@ Source: NVRTC User Guide, "Basic Usage" and "Precompiled Headers".
 from __future__ import annotations
 
 import ctypes
+import os
+import re
 import tempfile
 import time
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
@@ -22,6 +24,7 @@ from hipwright.tensors import HostTensor, Tree
 NAME = "kernel.hip"
 _COMPILATION = 6  # nvrtcResult: the source is at fault
 _BUILTINS = 7  # nvrtcResult: libnvrtc-builtins is missing or of another version
+_OUR_TROUBLE = re.compile(r"cannot open temporary file|No space left on device")  # told as errors of the source
 _STOP = "#pragma nv_hdrstop\n"
 
 
@@ -56,7 +59,7 @@ class Nvrtc:
             status, log, code = self._run(self._prefix + header["body"], [*self._options, f"--use-pch={self._pch}"])
         else:
             status, log, code = self._run(header["body"], self._options)
-        if status not in (0, _COMPILATION) or "cannot open temporary file" in log:
+        if status not in (0, _COMPILATION) or _OUR_TROUBLE.search(log):
             raise ToolchainError(f"NVRTC failed (result {status}): {log[-500:]}", hint=_hint(status))
         said = {"ok": status == 0, "log": log, "seconds": time.perf_counter() - started}
         raw = np.frombuffer(code, dtype=np.uint8)
@@ -64,12 +67,16 @@ class Nvrtc:
 
     def _precompile(self) -> str:
         """The path of this session's precompiled header. Its own: NVRTC's hold addresses of the process."""
-        folder = tempfile.mkdtemp(prefix="hipwright-pch-")
-        path = str(Path(folder) / "hip.pch")
-        status, log, _ = self._run(self._prefix, [*self._options, f"--create-pch={path}"])
-        if status:
-            raise ToolchainError(f"our headers do not compile with this NVRTC: {log[-2000:]}", hint=_hint(status))
-        return path if Path(path).is_file() else ""
+        with tempfile.TemporaryDirectory(prefix="hipwright-pch-") as folder:
+            file = Path(folder) / "hip.pch"
+            status, log, _ = self._run(self._prefix, [*self._options, f"--create-pch={file}"])
+            if status:
+                raise ToolchainError(f"our headers do not compile with this NVRTC: {log[-2000:]}", hint=_hint(status))
+            if not file.is_file():
+                return ""
+            self._memory = os.memfd_create("hip.pch")  # goes with the process, however it ends; a file would stay
+            os.write(self._memory, file.read_bytes())
+        return f"/proc/self/fd/{self._memory}"
 
     def _run(self, source: str, options: list[str]) -> tuple[int, str, bytes]:
         """(nvrtcResult, log, cubin)."""
