@@ -18,7 +18,6 @@ from hipwright.program.modelnew_build import arguments, check_target, kind_of, p
 from hipwright.program.parse import parse
 from hipwright.records import Program
 from hipwright.sandbox import Limits, Zygote
-from hipwright.tensors import HostTensor
 from hipwright.toolchain import nvcc
 from hipwright.toolchain.cache import BuildCache
 from hipwright.torchio import from_torch, to_torch
@@ -324,4 +323,11 @@ def test_what_the_cpu_target_cannot_run_is_nobodys_fault() -> None:
         verdict = raised.value.verdict()
         assert (verdict.status, verdict.fault) == ("unscorable", "service") and "GPU" in verdict.message
         assert check_target(text, "cuda") in ("triton", "extension")
-    assert isinstance(from_torch(torch.ones(1)), HostTensor)
+    with pytest.raises(InfrastructureError, match="converted"):
+        check_target(candidate("softmax"), "rocm")
+
+
+def test_triton_may_start_its_assembler_and_nothing_else_may(cache: BuildCache) -> None:
+    triton = "import triton\nimport torch\nclass ModelNew(torch.nn.Module): pass\n"
+    assert prepare(triton, target="cuda", arch="sm_90", cache=cache).profile == "tools"
+    assert prepare(PURE, target="cuda", arch="sm_90", cache=cache).profile == "gpu"

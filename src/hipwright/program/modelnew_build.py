@@ -32,12 +32,21 @@ MODULE = "hipwright_extension"
 
 @dataclass(frozen=True)
 class Prepared:
-    """A file that can be run. extensions: for `modelnew_run.load`; checks: for the verdict."""
+    """A file that can be run. extensions: for `modelnew_run.load`; checks: for the verdict.
+
+    profile: what its worker must be confined to: "gpu", or "tools" for Triton, which starts ptxas and keeps its results
+    in the private /tmp (TRITON_CACHE_DIR).
+    """
 
     kind: str
     extensions: tuple[dict[str, Any], ...] = ()
     checks: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+
+    @property
+    def profile(self) -> str:
+        """The seccomp profile (sandbox.lockdown) of the process that runs it."""
+        return "tools" if self.kind == "triton" else "gpu"
 
 
 def kind_of(text: str) -> str:
@@ -58,6 +67,9 @@ def check_target(text: str, target: str) -> str:
         raise InfrastructureError("CUDA and HIP extensions run on GPUs only; on the cpu target this one would have to "
                                   "be converted to a program, and it cannot be",
                                   hint="evaluate it on a machine with a GPU")  # fmt: skip
+    if target == "rocm" and kind == "extension":
+        raise InfrastructureError("extensions are built with nvcc here; on ROCm they run converted to a program only",
+                                  hint="hipwright tries the conversion first and says why it failed")  # fmt: skip
     return kind
 
 
