@@ -30,7 +30,7 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.pool import CompilePool
 
 SERVICE = "hipwright.toolchain.nvrtc_service:Nvrtc"
-FIX = "pip install nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cuda-crt, or install torch for CUDA"
+FIX = "pip install nvidia-cuda-nvrtc nvidia-cuda-runtime, or install torch for CUDA"
 COMPILE_LIMIT_S = 60.0
 LOG_LIMIT = 6000  # characters
 OWN = "hw_"  # before the name of a kernel that CUDA has a function of the same name for

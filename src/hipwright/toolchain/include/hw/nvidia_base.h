@@ -272,7 +272,8 @@ template <unsigned long n> struct hw_count<n, true> {
     typedef typename hw_count<n / 2>::type::twice_and_one type;
 };
 template <template <class HwE, HwE...> class HwS, class HwT, HwT n>
-using __make_integer_seq = typename hw_count<(unsigned long)n>::type::template as<HwS, HwT>;
+using hw_make_integer_seq = typename hw_count<(unsigned long)n>::type::template as<HwS, HwT>;
+#define __make_integer_seq hw_make_integer_seq // newer versions have one themselves
 
 // Half and bfloat16 are CUDA's; their bodies are compiled into NVRTC with CUDA's own vector types, so they come first.
 #include <cuda_fp16.h>
