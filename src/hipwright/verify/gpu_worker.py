@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+import hipwright.verify.warm  # noqa: F401  # what plans import late is imported once, in the zygote
 from hipwright.device.cpu import CpuLauncher
 from hipwright.device.gpu import DEVICE_FAULT, GpuLauncher
 from hipwright.device.open import open_driver
