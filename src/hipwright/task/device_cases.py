@@ -77,14 +77,19 @@ class Cases(Inputs):
         return {"shares": [leaf.settle(n) for leaf, n in zip(leaves, header["budgets"], strict=True)]}, None
 
     def lint(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """{"passes": what undeserving outputs pass each leaf that is evidence} (`verify.device_budget.degenerate`)."""
+        """{"passes": what undeserving outputs pass each leaf that is evidence (`verify.device_budget.degenerate`),
+        "skipped": those not tried for want of memory}."""
         phase("forward")
         self._current = header["case"]
-        evidence = [leaf for leaf in self._cases[header["case"]].leaves if leaf.evidence and leaf.numel]
+        case = self._cases[header["case"]]
+        evidence = [leaf for leaf in case.leaves if leaf.evidence and leaf.numel]
         sources = self._leaf(header["drawn"])
         told = [self._blind(leaf, sources) for leaf in evidence]
+        wanted = case.bytes_out + sum(span(tensor).numel() for tensor in sources)
         del sources
-        strangers = self._strangers(header) if evidence else {}
+        self._make_room(wanted)
+        skipped = bool(evidence) and self._room() < wanted
+        strangers = {} if skipped or not evidence else self._strangers(header)
         for leaf, found in zip(evidence, told, strict=True):
             other = strangers.get(leaf.path)
             same = other is not None and tuple(other.shape) == leaf.shape and other.dtype == leaf.dtype
@@ -92,7 +97,7 @@ class Cases(Inputs):
             del other
         strangers.clear()
         self._empty()  # what is only reserved would be missing in the candidate's process
-        return {"passes": told}, None
+        return {"passes": told, "skipped": ["the outputs for other inputs"] if skipped else []}, None
 
     def _blind(self, leaf: Leaf, sources: list[torch.Tensor]) -> dict[str, Any]:
         alike = [s for s in sources if s.numel() == leaf.numel and s.is_floating_point() != leaf.exact]

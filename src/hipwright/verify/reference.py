@@ -219,8 +219,9 @@ class DeviceReference:
         if not strict or info.rejected or info.random or info.mutated:
             return info
         other = self.header(Drawn(drawn.workload, drawn.seed + 1, drawn.family, drawn.restricted, drawn.slot))
-        found = self.ask("lint", {**header, "other": other})[0]["passes"]
-        return replace(info, degenerate=rules.degenerate(found))
+        found = self.ask("lint", {**header, "other": other})[0]
+        notes = tuple(f"not linted for want of device memory: {what}" for what in found["skipped"])
+        return replace(info, degenerate=rules.degenerate(found["passes"]), notes=(*info.notes, *notes))
 
     def compare(self, expected: ExpectInfo, got: Tree, stream: Iterable[tuple[int, int, HostTensor]]) -> Comparison:
         """What `verify.compare.compare` says, worked out on the device.

@@ -1,0 +1,110 @@
+"""Single calls on a device: the nudge is that of verify.inputs, layouts survive, calls tell what they did."""
+
+import numpy as np
+import pytest
+import torch
+
+from hipwright.task.device_expect import Expecting
+from hipwright.task.device_model import Call, DeviceFile, moved_to, nudge, widened
+from hipwright.task.device_parts import cut, same_rows
+from hipwright.task.device_side import ModelSide
+from hipwright.task.state import build
+from hipwright.torchio import from_torch
+from hipwright.verify import inputs as draws
+
+CPU, META = torch.device("cpu"), torch.device("meta")
+
+
+def _file(body: str, get: str = "[torch.ones(4)]") -> DeviceFile:
+    text = f"import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        {body}\n"
+    return DeviceFile("task.py", f"{text}def get_inputs():\n    return {get}\n", CPU)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(4000,), (40, 300), (7, 5, 50)])
+@pytest.mark.parametrize("equal", [False, True])
+def test_the_nudge_moves_as_far_as_the_oracles(dtype, shape, equal):
+    like = (torch.full(shape, 1.5) if equal else torch.randn(shape)).to(dtype)
+    theirs = np.abs(draws.nudge(from_torch(like), 1).to_f64() / like.double().numpy() - 1)
+    ours = like.double()
+    nudge(iter([(ours, like)]), torch.Generator().manual_seed(1))
+    ours = np.abs(ours.numpy() / like.double().numpy() - 1)
+    for statistic in (np.mean, np.std, np.max):
+        assert statistic(ours) == pytest.approx(statistic(theirs), rel=0.15)
+
+
+def test_the_nudge_leaves_integers_and_special_values_and_moves_shared_memory_once():
+    values = torch.tensor([float("inf"), float("nan"), 0.0, 1.0])
+    whole, index = values.double(), torch.arange(4)
+    nudge(iter([(whole, values), (whole[:], values), (index, index)]), torch.Generator().manual_seed(0))
+    assert whole[0] == float("inf") and whole[1].isnan() and whole[2] == 0 and torch.equal(index, torch.arange(4))
+    assert 0 < abs(float(whole[3]) - 1) < 1.6 * 2**-24  # twice would go further
+
+
+def test_a_tensor_moves_with_its_strides():
+    for tensor in (torch.randn(4, 6).t(), torch.randn(3, 1).expand(3, 5), torch.randn(40)[3:30:4]):
+        moved = moved_to(tensor, META)
+        assert moved.stride() == tensor.stride() and moved.shape == tensor.shape and moved.device.type == "meta"
+
+
+def test_widened_arguments_are_never_the_tasks_own():
+    args = [torch.randn(3), torch.randn(3, dtype=torch.float64), torch.arange(3)]
+    wide = widened(args)
+    assert [t.dtype for t in wide] == [torch.float64, torch.float64, torch.int64]
+    assert all(a.data_ptr() != b.data_ptr() for a, b in zip(args[:2], wide[:2], strict=True))
+
+
+def test_a_call_tells_what_it_did():
+    x = torch.randn(8)
+    call = Call(_file("return x, x[:4], x + 1"), _file("return x, x[:4], x + 1").model(), [x])
+    assert call.aliases() == [["output[0]", "inputs[0]"], ["output[1]", "inputs[0]"], ["output[1]", "output[0]"]]
+    assert not call.mutated and not call.drew
+    file = _file("x.add_(1); return torch.rand(3) + x.sum()")
+    call = Call(file, file.model(), [torch.zeros(3)])
+    assert call.mutated == ["inputs[0]"] and call.drew
+
+
+def test_a_batch_is_cut_only_where_its_outputs_are():
+    x, y, table = torch.randn(8, 3), torch.randn(8, 5), torch.randn(100, 3)
+    assert cut([x, y], [("output", x)]).which == frozenset({0, 1})
+    assert cut([table, x], [("output", x)]) is None  # the largest input is no batch of the output
+    assert cut([torch.randn(9, 9), torch.randn(9, 9)], [("output", torch.randn(9, 9))]).which == frozenset({0})
+    assert cut([x], [("output", torch.randn(()))]) is None
+    assert same_rows(x[:4], x[:4] * (1 + 2**-24)) and not same_rows(x[:4], x[:4] * (1 + 1e-5))
+    assert not same_rows(x[:4], x[:3])
+    broken = x[:4].clone()
+    broken[1, 1] = torch.nan
+    assert not same_rows(x[:4], broken)
+
+
+@pytest.mark.parametrize(
+    ("formula", "room"),
+    [("x @ x.t()", 130_000), ("x.sum(0)", 30_000), ("x.cumsum(0)", 130_000), ("x - x.mean(0)", 130_000)],
+)
+def test_what_mixes_rows_has_no_parts(formula, room):
+    file = _file(f"return {formula}")
+    x = torch.randn(64, 64)
+    making = Expecting(file, [x], build(file.model()), seed=1, room=lambda: room, spoil=lambda: None)
+    case = making.make(strict=True)
+    assert case.reference == "native" and case.moved
+    assert "rows of the batch depend on each other, so the reference has no parts" in case.notes
+
+
+def test_a_model_that_names_no_device_is_run_under_the_default_one():
+    file = _file("if torch.get_default_device().type != 'meta': raise ValueError('not the default')\n        return x")
+    file.device = META
+    side = ModelSide(file, {"params": {}, "buffers": {}}, [[torch.ones(2)]], compiled=False, graph=False, pool=None)
+    assert side.notes and "default-device" in side.notes[0]
+
+
+def test_slots_take_turns_across_blocks():
+    seen = []
+    file = _file("return x.log_it()")
+    file.file.model_class.forward = lambda self, x: seen.append(int(x))
+    slots = [[torch.full((1,), float(i))] for i in range(3)]
+    side = ModelSide(file, {"params": {}, "buffers": {}}, slots, compiled=False, graph=True, pool=None)
+    seen.clear()
+    side.block(4)
+    side.block(3)
+    assert seen == [0, 1, 2, 0, 1, 2, 0]
+    assert side.prepare(1)["why"] == "the cpu has no graphs"
