@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from hipwright.audit.cases import Case, select
-from hipwright.errors import ProgramError
+from hipwright.errors import ProgramError, ToolchainError
 from hipwright.program import parse
 from hipwright.program.from_modelnew import from_modelnew
 from hipwright.program.modelnew import export
 from hipwright.records import Build, Program, Verdict
 from hipwright.sandbox import Zygote
-from hipwright.toolchain import cpu
+from hipwright.toolchain import amdgpu, cpu, nvrtc
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.pool import CompilePool
 from hipwright.verify import verify_cpu
 from tests.modelnew.samples import PAIRS, ROOT, candidate, task
 
@@ -88,6 +89,28 @@ def test_a_conversion_that_is_wrong_is_caught(tasks: Any, candidates: Zygote, ca
     program = from_modelnew(wrong, task("row_reduce"))
     verdict = verified(program, ROOT / "tasks" / "row_norm.py", tasks, candidates, cache)
     assert verdict.status == "wrong_value"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAIRS)
+def test_converted_kernels_compile_for_amd(name: str, cache: BuildCache) -> None:
+    parsed = parse(from_modelnew(candidate(name), task(name)).text)
+    for arch in ("gfx942", "gfx1100"):
+        made = amdgpu.build(parsed.hip, arch, parsed.defines(), cache=cache)
+        assert made.ok, made.log
+
+
+@pytest.mark.slow
+def test_converted_kernels_compile_for_nvidia(cache: BuildCache) -> None:
+    try:
+        nvrtc.find()
+    except ToolchainError as error:
+        pytest.skip(error.message)
+    with CompilePool(nvrtc.zygote(), 1) as pool:
+        for name in PAIRS:
+            parsed = parse(from_modelnew(candidate(name), task(name)).text)
+            made = nvrtc.build(parsed.hip, parsed.defines(), arch="sm_90", pool=pool, cache=cache)
+            assert made.ok, f"{name}: {made.log}"
 
 
 REASONS = {

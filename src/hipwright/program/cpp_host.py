@@ -112,6 +112,7 @@ class Host(Values):
         self.env: dict[str, Val] = {}
         self.types: dict[str, str] = {}
         self.depth = 0
+        self.literals: dict[str, str] = {}  # locals that are a number and were not assigned again
         self.own: set[str] = set()  # locals of the call being written, which it may assign again
         self.globals = self.constants()
 
@@ -280,6 +281,9 @@ class Host(Values):
                     continue
                 self.env[name] = Val("unset " + kind_of(ctype, self.types), "")
                 continue
+            if args and args[0][0] == "lambda":
+                self.functions[name] = Item("host", "", name, f"auto {name}{args[0][2]}", args[0][3])
+                continue
             typed = ctype != "auto" and form in ("(", "{")
             value = self.on_make(ctype, args) if typed else self.value(args[0])
             kind = kind_of(ctype, self.types)
@@ -297,6 +301,8 @@ class Host(Values):
         local = self.local(name)
         self.writer.line(f"{local} = {value.text}")
         self.env[name] = Val(value.kind, local, ctype=value.ctype)
+        if value.kind == "int" and value.text.isdigit():
+            self.literals[local] = value.text
 
     def local(self, name: str) -> str:
         """A new local that this call may assign again."""
@@ -327,6 +333,7 @@ class Host(Values):
         elif kind == "int" and value.kind == "float":
             value = Val("int", f"int({value.text})")
         local = old.text if old.text in self.own else self.local(target[1])
+        self.literals.pop(local, None)
         self.writer.line(f"{local} = {value.text}")
         self.env[target[1]] = Val(value.kind if kind == "any" else kind, local, ctype=old.ctype)
 
@@ -425,13 +432,25 @@ class Host(Values):
         if kernel[0] != "name":
             raise Inconvertible("a kernel that is not launched by its name")
         given = [self.value(a) for a in args]
-        entry, kinds = self.launched(kernel[1].split("::")[-1], kernel[2], given, self.types)
+        targs = None if kernel[2] is None else [self.constant_names(t) for t in kernel[2]]
+        entry, kinds = self.launched(kernel[1].split("::")[-1], targs, given, self.types)
         shape = [self.value(c) for c in config[:3]]
         dims = [v.text if v.kind == "dim3" else f"{v.text}" for v in shape[:2]]
         lds = shape[2].text if len(shape) > 2 else "0"
         spelled = ", ".join(dims) + (f", {lds}" if lds != "0" else "")
         passed = [_argument(kind, value) for kind, value in zip(kinds, given, strict=True)]
         self.writer.line(f"{entry}[{spelled}]({', '.join(passed)})")
+
+    def constant_names(self, text: str) -> str:
+        """A template argument, locals that are plain numbers filled in."""
+
+        def number(match: re.Match[str]) -> str:
+            known = self.env.get(match.group())
+            if known is None or known.kind != "int":
+                return match.group()
+            return known.text if known.text.isdigit() else self.literals.get(known.text, match.group())
+
+        return re.sub(r"[A-Za-z_]\w*", number, text)
 
     def dispatch(self, macro: str, args: Sequence[Node]) -> None:
         """AT_DISPATCH_...(dtype, "name", [&] { ... }): one branch a dtype, scalar_t bound in each."""

@@ -2,7 +2,8 @@
 
 Expressions: ("num", text) ("str", text) ("name", "a::b", targs) ("call", fn, args) ("member", obj, name, targs)
 ("index", obj, i) ("unary", op, x) ("binary", op, a, b) ("cond", c, a, b) ("cast", type, x) ("brace", items)
-("make", type, args) ("lambda", body). Statements: ("decl", type, [(name, pointer, form, args)])
+("make", type, args) ("lambda", body, text of its parameters, text of its body).
+Statements: ("decl", type, [(name, pointer, form, args)])
 ("unpack", names, x) ("expr", x) ("assign", target, op, x) ("launch", kernel, config, args)
 ("if", c, yes, no) ("for", init, cond, step, body)
 ("return", x) ("block", items).
@@ -291,14 +292,22 @@ class Parser:
         return items
 
     def lambda_body(self) -> Node:
-        """[&] { ... } or [&]() { ... }."""
+        """[&] { ... }, or [](int a) { ... }: with its parameters and body as text."""
         while self.take() != "]":
             pass
+        start = self.at
         if self.skip("("):
-            self.take(")")
+            while self.take() != ")":
+                pass
+        params, start = self.between(start), self.at
         if self.skip("->"):
             self.type_name()
-        return ("lambda", self.block())
+        start = self.at
+        return ("lambda", self.block(), params, self.between(start))
+
+    def between(self, start: int) -> str:
+        """The text from a place up to here."""
+        return " ".join(token.text for token in self.given[start : self.at])
 
     # ------------------------------------------------------------ statements
 

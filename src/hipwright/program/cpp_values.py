@@ -305,6 +305,7 @@ class Values:
         given = [self.value(a) for a in args]
         simple = {"sizes": ("shape", f"{t}.shape"), "strides": ("shape", f"{t}.stride()"), "dim": ("int", f"{t}.ndim"),
                   "ndimension": ("int", f"{t}.ndim"), "scalar_type": ("dtype", f"{t}.dtype"),
+                  "type": ("dtype", f"{t}.dtype"),
                   "dtype": ("dtype", f"{t}.dtype"), "numel": ("int", f"{t}.numel()"),
                   "is_contiguous": ("bool", f"{t}.is_contiguous()"), "element_size": ("int", f"{t}.element_size()"),
                   "itemsize": ("int", f"{t}.element_size()"), "storage_offset": ("int", f"{t}.storage_offset()"),

@@ -95,7 +95,8 @@ class Forward:
                     self.block([*node.body, *body[index + 1 :]], names, on_return)
                     return
                 case ast.If():
-                    self.branch(node, names, on_return)
+                    if self.branch(node, names, on_return):
+                        return
                 case ast.For(orelse=[]):
                     self.loop(node, names, on_return)
                 case _:
@@ -137,14 +138,13 @@ class Forward:
             return ", ".join(self.target(item, names) for item in node.elts)
         raise Inconvertible(f"line {node.lineno}: an assignment to {ast.unparse(node)}")
 
-    def branch(self, node: ast.If, names: dict[str, str], on_return: Callable[[str], None]) -> None:
-        """An if on shapes, dtypes and scalars; decided now where it is known."""
+    def branch(self, node: ast.If, names: dict[str, str], on_return: Callable[[str], None]) -> bool:
+        """An if on shapes, dtypes and scalars; decided now where it is known. True when that branch returns."""
         test = self.text(node.test, names)
         if test in ("True", "False"):
-            self.block(node.body if test == "True" else node.orelse, names, on_return)
-            if test == "True" and node.body and isinstance(node.body[-1], ast.Return):
-                raise Inconvertible(f"line {node.lineno}: code after a branch that is always taken")
-            return
+            taken = node.body if test == "True" else node.orelse
+            self.block(taken, names, on_return)
+            return bool(taken) and isinstance(taken[-1], ast.Return)
         if self.depth and any(isinstance(n, ast.Return) for n in ast.walk(node)):
             raise Inconvertible(f"line {node.lineno}: a return inside an if of a helper")
         for lead, body in ((f"if {test}:", node.body), ("else:", node.orelse)):
@@ -152,6 +152,7 @@ class Forward:
                 continue
             self.writer.line(lead)
             self.indented(lambda part=body: self.block(part, names, on_return))  # type: ignore[misc]
+        return False
 
     def loop(self, node: ast.For, names: dict[str, str], on_return: Callable[[str], None]) -> None:
         """A for over host values."""
