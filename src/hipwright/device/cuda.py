@@ -12,6 +12,7 @@ from typing import Any
 
 from hipwright.errors import CandidateError, DeviceError
 
+LIBRARY = "libcuda.so.1"
 RENAMED = "hw_"  # what toolchain/nvrtc.py puts before the name of a kernel that CUDA has a function of that name for
 _NOT_READY, _INVALID_CONTEXT, _NOT_FOUND = 600, 201, 500
 # CUresult values that an image or a launch of the candidate's causes by itself; the context stays whole
@@ -151,7 +152,7 @@ def _check_device(cuda: Any, status: int, what: str) -> None:
 
 def _library() -> Any:
     try:
-        cuda = ctypes.CDLL("libcuda.so.1")
+        cuda = ctypes.CDLL(LIBRARY)
     except OSError as error:
         raise DeviceError(f"no NVIDIA driver: {error}", hint="install the NVIDIA driver, or use --target cpu") from None
     _declare(cuda)

@@ -137,7 +137,11 @@ class GpuLauncher:
         for arg in args:
             if isinstance(arg, torch.Tensor) and arg.device != self.device:
                 raise _refusal(kernel, f"a tensor on {arg.device} was passed; the kernel runs on {self.device}")
-        self._driver.launch(known.function, grid, block, lds_bytes, self._stream(), params)
+        try:
+            self._driver.launch(known.function, grid, block, lds_bytes, self._stream(), params)
+        except HipwrightError:  # an earlier kernel may have ended the context
+            self.broken = self.broken or bool(self._driver.peek_error())
+            raise
         if self.record:
             self._note(kernel, known, grid, block, args)
 
