@@ -7,6 +7,7 @@ the record's type name, `VERSION` and canonical JSON, so equal content has an eq
 from __future__ import annotations
 
 import hashlib
+import threading
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -56,12 +57,27 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def from_json(cls: type[R], text: str | bytes) -> R:
         """Read back `to_json`; raises msgspec.ValidationError on a bad document."""
+        _know(cls)
         return msgspec.json.decode(text, type=cls)
 
     @classmethod
     def from_dict(cls: type[R], plain: dict[str, Any]) -> R:
         """Read back `to_dict`; raises msgspec.ValidationError on a bad document."""
+        _know(cls)
         return msgspec.convert(plain, type=cls)
+
+
+_known: set[type] = set()
+_knowing = threading.Lock()
+
+
+def _know(cls: type[Record]) -> None:
+    """Have msgspec look at a type in one thread: two that decode it for the first time at once crash the process
+    (seen with 0.22: the half-made description of a nested type is used)."""
+    if cls not in _known:
+        with _knowing:
+            msgspec.json.Decoder(cls)
+            _known.add(cls)
 
 
 def content_key(*parts: str | bytes) -> str:

@@ -23,13 +23,14 @@ from hipwright.cli.bench_results import hand_over
 from hipwright.cli.output import Face, clean
 from hipwright.device import topology
 from hipwright.device.topology import Gpu
-from hipwright.errors import BadInput
+from hipwright.errors import BadInput, SandboxMissing
 from hipwright.evaluate.bench import GPU_TARGETS, BenchRow, RowStore, failed_row, missing_row
 from hipwright.evaluate.pool import Dispatcher, Outcome, Step
 from hipwright.evaluate.schedule import Job
 from hipwright.evaluate.suite import CandidateFile, TaskFile, find_tasks, match_candidates
 from hipwright.program.modelnew_check import lane_of
 from hipwright.records import Program, content_key
+from hipwright.sandbox import SANDBOX_HINT, available
 
 INTERRUPTED = 130
 GPU_LANES = 2  # tasks at a time on one GPU
@@ -94,6 +95,9 @@ class Bench:
 def run(face: Face, wanted: Wanted) -> int:
     """Judge what is missing, hand over everything, return the exit code."""
     bench = _plan(wanted)
+    works, why = available()
+    if not (works or wanted.unsafe):  # said once, not once a row
+        raise SandboxMissing(f"no sandbox: {why}", hint=SANDBOX_HINT)
     if bench.strangers:
         names = ", ".join(path.name for path in bench.strangers[:5])
         face.say(f"{len(bench.strangers)} files belong to no task and are left out: {names}")
