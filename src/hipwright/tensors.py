@@ -142,6 +142,9 @@ def map_tensors(tree: Tree, fn: Any) -> Tree:
 _ALIGN = 64
 
 
+SMALL_BYTES = 1 << 18  # of a bundle that is read instead of mapped
+
+
 def write_bundle(fd: int, tree: Tree) -> int:
     """Write a tree to a file descriptor (usually a memfd); returns the byte count. Shared storages are written once."""
     storages: dict[int, int] = {}
@@ -183,7 +186,13 @@ def read_bundle(fd: int, *, writable: bool = False) -> Tree:
     size = os.fstat(fd).st_size
     if size < 8:
         raise ValueError("bundle too short")
-    mapped = mmap.mmap(fd, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_COPY)
+    mapped: mmap.mmap | bytearray
+    if size <= SMALL_BYTES and not writable:  # unmapping is slow in a process that drives a GPU
+        mapped = bytearray(size)
+        if os.preadv(fd, [mapped], 0) != size:
+            raise ValueError("bundle shrank while it was read")
+    else:
+        mapped = mmap.mmap(fd, size, access=mmap.ACCESS_WRITE if writable else mmap.ACCESS_COPY)
     raw: npt.NDArray[np.uint8] = np.frombuffer(mapped, dtype=np.uint8)
     length = int.from_bytes(raw[:8].tobytes(), "little")
     if not 0 < length <= size - 8:
