@@ -4,7 +4,8 @@ Rules over all blocks of a side (medians: one interrupted block proves nothing),
 overhead that empty blocks have:
 
 1. device against host. Work hidden on another stream ends before the device-wide synchronize but after the events, so
-   the host's clock sees it and the events do not. They may differ by max(3 %, 3 us) of a block.
+   the host's clock sees it and the events do not. They may differ by max(3 %, 3 us) of a block and two
+   standard errors of the (trusted) overhead.
 2. host against the parent. A worker that runs hostile code can patch its own clocks and reply early or late, but not
    the parent's clock. What a request takes beside the block that the worker tells of is compared pair by pair with the
    same of a baseline, so a busy host delays both. Beyond rule 1's allowance they may differ by WAKE_MS and SIGMAS
@@ -38,11 +39,15 @@ SHARE, SLACK_MS = 1.5, 0.003
 
 @dataclass(frozen=True)
 class Overhead:
-    """What an empty block takes by each clock, milliseconds; message_ms is the parent's time less the worker's."""
+    """What an empty block takes by each clock, milliseconds; message_ms is the parent's time less the worker's.
+
+    host_error_ms: standard error of host_ms. count: empty blocks.
+    """
 
     device_ms: float
     host_ms: float
     message_ms: float
+    host_error_ms: float = 0.0
     count: int = 1
 
 
@@ -61,6 +66,7 @@ def overhead_of(empty: Sequence[Block]) -> Overhead:
         median(block.device_ms for block in empty),
         median(block.host_ms for block in empty),
         median(map(_message, empty)),
+        _scatter([block.host_ms for block in empty]) / sqrt(len(empty)),
         len(empty),
     )
 
@@ -77,6 +83,7 @@ def believed(own: Overhead, trusted: Sequence[Overhead]) -> Overhead:
         most(own.device_ms, (other.device_ms for other in trusted)),
         most(own.host_ms, (other.host_ms for other in trusted)),
         most(own.message_ms, (other.message_ms for other in trusted)),
+        max(other.host_error_ms for other in trusted),
         own.count,
     )
 
@@ -94,7 +101,7 @@ def gap(blocks: Sequence[Block], overhead: Overhead) -> float:
 def hidden(blocks: Sequence[Block], overhead: Overhead) -> Doubt | None:
     """Rule 1 over the timed blocks of one side."""
     block_ms = median(block.device_ms for block in blocks)
-    allowed = max(RELATIVE * block_ms, ABSOLUTE_MS)
+    allowed = max(RELATIVE * block_ms, ABSOLUTE_MS) + 2 * overhead.host_error_ms
     found = median(_hidden(block, overhead) for block in blocks)
     if abs(found) <= allowed:
         return None
