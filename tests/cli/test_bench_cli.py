@@ -40,7 +40,7 @@ def test_the_engines_own_programs(folder, engine):
     assert engine["fast_p"] is None and "cpu target" in engine["why_none"]["fast_p"]
     assert engine["coverage"]["mean"] == 1.0
     assert any("nothing was timed" in line for line in engine["not_measured"])
-    assert [row["task"] for row in engine["rows_by_task"]] == ["level1/1_bias_gelu", "level1/2_transposed_add"]
+    assert [row["task"] for row in engine["rows"]] == ["level1/1_bias_gelu", "level1/2_transposed_add"]
     left = {path.relative_to(folder / "engine").as_posix() for path in (folder / "engine").rglob("*.*")}
     assert {"bench.html", "result.json", "rows.csv", "rows.jsonl", "programs/level1/1_bias_gelu.py"} <= left
     assert json.loads((folder / "engine" / "result.json").read_text()) == engine
@@ -56,7 +56,7 @@ def test_a_second_run_needs_resume_and_then_does_nothing(folder, engine):
     more = ("--budget", 1, "--out", folder / "engine", "--resume")
     resumed = hipwright(folder / "home", "bench", folder / "suite", *BASE, *more)
     assert resumed.returncode == 0 and "2 of 2 rows are there already" in resumed.stderr
-    assert one_object(resumed.stdout)["rows_by_task"] == engine["rows_by_task"]
+    assert one_object(resumed.stdout)["rows"] == engine["rows"]
     assert time.monotonic() - begin < 20
 
 
@@ -74,7 +74,7 @@ def test_candidates_right_wrong_broken_and_missing(folder, engine):
     assert done.returncode == 0, done.stderr
     found = one_object(done.stdout)
     assert "1 files belong to no task" in done.stderr and found["left_out"] == [str(given / "notes.py")]
-    statuses = [(row["task"], row["sample"], row["status"]) for row in found["rows_by_task"]]
+    statuses = [(row["task"], row["sample"], row["status"]) for row in found["rows"]]
     assert statuses == [
         ("level1/1_bias_gelu", 0, "pass"),
         ("level1/1_bias_gelu", 1, "parse_error"),
@@ -92,7 +92,7 @@ def test_kernelbench_mode_has_both_verdicts(folder, engine):
     assert done.returncode == 0, done.stderr
     found = one_object(done.stdout)
     assert found["mode"] == "kernelbench" and found["correct"]["count"] == found["strict_correct"]["count"] == 2
-    assert {row["strict"] for row in found["rows_by_task"]} == {"pass"}
+    assert {row["strict"] for row in found["rows"]} == {"pass"}
 
 
 def test_a_broken_task_is_not_judged_and_the_others_are(folder, engine, tmp_path):
@@ -103,7 +103,7 @@ def test_a_broken_task_is_not_judged_and_the_others_are(folder, engine, tmp_path
     done = hipwright(tmp_path / "home", "bench", mixed, *BASE, "--budget", 1)
     found = one_object(done.stdout)
     assert done.returncode == 0 and found["not_judged"] == {"task": 1}
-    assert found["rows_by_task"][0]["fault"] == "task" and found["rows_by_task"][0]["status"] == "unscorable"
+    assert found["rows"][0]["fault"] == "task" and found["rows"][0]["status"] == "unscorable"
     assert found["correct"]["total"] == 1, "a broken task is in no denominator"
 
 
@@ -131,7 +131,7 @@ def test_killed_and_resumed_nothing_is_lost_or_done_twice(folder, engine, tmp_pa
     resumed = hipwright(home, *words, "--resume")
     assert resumed.returncode == 0, resumed.stderr
     found = one_object(resumed.stdout)
-    assert found["complete"] and [row["status"] for row in found["rows_by_task"]] == ["pass"] * 3
+    assert found["complete"] and [row["status"] for row in found["rows"]] == ["pass"] * 3
     assert rows.read_bytes().startswith(first)
     keys = [json.loads(line)["key"] for line in rows.read_text().splitlines()]
     assert len(keys) == len(set(keys)) == 3

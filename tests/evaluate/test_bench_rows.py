@@ -159,7 +159,7 @@ def rows_of(*speedups):
 def test_fast_p_counts_lower_bounds_over_every_judged_row():
     rows = [*rows_of(2.5, 1.05, 0.7, None), missing_row(key="m", task="tm"), failed_row(DeviceError("x"), **names(9))]
     found = figures(rows)
-    assert (found["rows"], found["judged"], found["not_judged"]) == (6, 5, {"device": 1})
+    assert (found["row_count"], found["judged"], found["not_judged"]) == (6, 5, {"device": 1})
     eager = found["fast_p"]["eager"]
     assert {p: (share["count"], share["total"]) for p, share in eager.items()} == {
         "0.5": (3, 5), "0.8": (2, 5), "1": (1, 5), "1.2": (1, 5), "1.5": (1, 5), "2": (1, 5),

@@ -64,7 +64,7 @@ def _object(bench: Bench, found: Mapping[str, Any]) -> dict[str, Any]:
         **found,
         "worst": [_brief(row) for row in worst(rows)],
         "not_measured": not_measured(wanted.targets, rows),
-        "rows_by_task": [row.to_dict() for row in rows],
+        "rows": [row.to_dict() for row in rows],
     }
 
 

@@ -28,7 +28,7 @@ def figures(rows: Sequence[BenchRow], *, kernelbench: bool = False) -> dict[str,
     coverages = [row.coverage for row in judged if row.correct and row.coverage is not None]
     found: dict[str, Any] = {
         "tasks": len({row.task for row in rows}),
-        "rows": len(rows),
+        "row_count": len(rows),
         "judged": len(judged),
         "not_judged": dict(Counter(row.fault or "" for row in rows if not row.judged)),
         "denominator": "judged rows: every task and sample, failures and missing candidates included",
