@@ -12,7 +12,8 @@ from hipwright.audit.cases import select
 from hipwright.audit.run import Matrix, matrix, run
 from tests.cli.cli_tools import hipwright, one_object
 
-SLOWEST = ("macro_bomb",)  # a minute in the compiler: the full gate alone meets it
+# up to a minute each, whatever the gate: the full one alone meets them
+SLOWEST = ("macro_bomb", "sleeps_for_ever", "floods_stdout", "exhausts_memory", "endless_plan", "power_in_the_plan")
 
 
 def audited(gate: Gate, cache: Path, patterns: tuple[str, ...] = ()) -> Matrix:
@@ -37,7 +38,7 @@ def test_nobody_fools_the_verifier(gate: Gate, cache: Path) -> None:
     if gate == "full":
         assert not said, "every candidate is stopped by the check that is to stop it"
     ran = sum(sum(counts.values()) - counts["not run"] for counts in found.counts.values())
-    assert ran >= 230
+    assert ran >= 260
 
 
 def test_a_handful_is_quick(cache: Path) -> None:

@@ -13,11 +13,9 @@ from typing import Literal, Protocol
 from hipwright import config
 from hipwright.audit.cases import Case
 from hipwright.audit.found import Found, found_in
-from hipwright.errors import CandidateError, HipwrightError, ProgramError
+from hipwright.errors import HipwrightError
 from hipwright.evaluate import Evaluator
 from hipwright.evaluate.gpu import Gpu, open_gpu
-from hipwright.program.from_modelnew import from_modelnew
-from hipwright.program.modelnew_check import vet
 from hipwright.records import Program
 from hipwright.sandbox import Limits, Zygote
 from hipwright.task import TaskHandle, open_task
@@ -128,9 +126,7 @@ class TargetVerifier:
             return Found(not_run=f"only {', '.join(case.targets)} can see this")
         start = time.perf_counter()
         try:
-            program = self._program(case)
-            if isinstance(program, Found):
-                return program
+            program = Program(lane=case.lane, text=case.text)
             evaluator = self.bench.evaluator(case.task_path)
             return found_in(evaluator.evaluate(program, gate=self.gate, timed=self.timed), self.bench.target)
         except HipwrightError as error:
@@ -139,14 +135,3 @@ class TargetVerifier:
                 status=verdict.status, fault=verdict.fault, stage=verdict.stage, message=verdict.message,
                 seconds=time.perf_counter() - start,
             )  # fmt: skip
-
-    def _program(self, case: Case) -> Program | Found:
-        """What is evaluated. On the cpu target a ModelNew file that passes the static rules is converted to a program:
-        its CUDA cannot run there; a file that cannot be converted is not run."""
-        if case.lane == "program" or self.bench.target != "cpu":
-            return Program(lane=case.lane, text=case.text)
-        vet(case.text)
-        try:
-            return from_modelnew(case.text, case.task_path.read_text(encoding="utf-8"))
-        except (ProgramError, CandidateError) as error:
-            return Found(not_run=f"lane not run here: {error.message}")

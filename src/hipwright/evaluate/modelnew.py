@@ -84,10 +84,10 @@ class ModelNewLane:
 
     @contextmanager
     def _on_cpu(self) -> Iterator[GpuCandidates]:
-        unsafe, cache = self._evaluator.unsafe, self._evaluator.cache
+        unsafe, cache, limits = self._evaluator.unsafe, self._evaluator.cache, self._evaluator.limits
         with (
             Zygote(PRELOAD, unsafe=unsafe, name="ModelNew worker") as zygote,
-            GpuCandidates(zygote, "cpu", "cpu", cache) as worker,
+            GpuCandidates(zygote, "cpu", "cpu", cache, limit_s=limits.wall_s) as worker,
         ):
             yield worker
 
