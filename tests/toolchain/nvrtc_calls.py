@@ -122,7 +122,8 @@ def _shuffles() -> list[str]:
 _OTHERS = [
     "__builtin_memcpy(q, &d, sizeof d); i = __builtin_popcount(3u) + __builtin_clz(8u) + __builtin_ctzll(8ull);",
     "f = __builtin_fmaxf(f, __builtin_sqrtf(f)) + __builtin_nontemporal_load((float*)q); if (i > 5) __builtin_trap();",
-    '__builtin_nontemporal_store(f, (float*)q); if (__builtin_expect(i > 3, 0)) f = __builtin_inff(); f += __builtin_nanf("");',
+    "__builtin_nontemporal_store(f, (float*)q); if (__builtin_expect(i > 3, 0)) f = __builtin_inff();",
+    'f += __builtin_nanf("");',
     "static_assert(__builtin_huge_valf() > 1.f && __builtin_bit_cast(int, 1.0f) == 0x3f800000);",
     "static_assert(sizeof(__ballot(1)) == 8 && sizeof(__activemask()) == 8 && warpSize == 32);",
     "i = __popcll(__ballot(i > 0)) + __any(i) + __all(i); __shared__ float s[warpSize]; s[i] = f;",

@@ -6,12 +6,13 @@ import re
 import runpy
 import struct
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import hipwright
-from hipwright.errors import BadInput, ProgramError, ToolchainError
+from hipwright.errors import BadInput, ProgramError, ToolchainError, WorkerError
 from hipwright.program import parse
 from hipwright.records import Build
 from hipwright.toolchain import nvrtc, pool
@@ -262,6 +263,21 @@ def test_a_session_survives_wrong_sources_and_is_replaced_in_time(
         wrong = nvrtc.build(f"{HEAD}// {i}\nnonsense;\n", {}, arch="sm_90", pool=compilers, cache=cache)
         right = nvrtc.build(SIMPLE, {"SCALE": 100 + i}, arch="sm_90", pool=compilers, cache=cache)
         assert (wrong.ok, right.ok) == (False, True)
+
+
+def test_compiles_run_side_by_side_and_a_closed_pool_refuses(cache: BuildCache) -> None:
+    with nvrtc.zygote() as zygote:
+        with CompilePool(zygote, 2) as two, ThreadPoolExecutor(4) as threads:
+            jobs = [
+                threads.submit(nvrtc.build, SIMPLE, {"SCALE": 1000 + i}, arch="sm_90", pool=two, cache=cache)
+                for i in range(6)
+            ]
+            assert all(job.result().ok for job in jobs)
+            assert len(two._idle) == 2
+        with pytest.raises(WorkerError, match="closed"):
+            nvrtc.build(SIMPLE, {"SCALE": 2000}, arch="sm_90", pool=two, cache=cache)
+        with pytest.raises(ValueError, match="at least one"):
+            CompilePool(zygote, 0)
 
 
 def test_an_endless_compile_is_stopped_and_not_remembered(
