@@ -66,3 +66,13 @@ def tree_from_torch(value: Any, seen: dict[int, Any] | None = None) -> Tree:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TypeError(f"a {type(value).__name__} cannot be passed between processes")
+
+
+def full_precision() -> None:
+    """float32 means float32 in this process: no TF32 in products, convolutions and recurrent layers.
+
+    torch allows cuDNN TF32 by default, whose 10-bit mantissas no verification of float32 lets pass. Candidates and
+    baselines run under the same setting; a task file may ask for more speed, for its baseline alone.
+    """
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False

@@ -33,7 +33,7 @@ from hipwright.records import Program, content_key
 from hipwright.sandbox import SANDBOX_HINT, available
 
 INTERRUPTED = 130
-GPU_LANES = 2  # tasks at a time on one GPU
+GPU_LANES = 4  # tasks at a time on one GPU, if there are four processors for each: opening one takes seconds
 HANG_S = 600.0  # one evaluation takes less: each of its steps has a limit of its own
 
 
@@ -218,7 +218,9 @@ def gpus_of(wanted: Wanted) -> list[Gpu]:
 def _lanes(bench: Bench, archive: Archive, stack: ExitStack, jobs: int) -> list[Lane]:
     """Lanes of one GPU share its processes and its gate: while one times, the others open tasks and compile."""
     wanted, gpus = bench.wanted, bench.gpus
-    each = wanted.workers or (GPU_LANES if gpus else max(1, (os.cpu_count() or 2) // 2))
+    cores = os.cpu_count() or 2
+    alone = max(1, cores // 2) if not gpus else max(2, min(GPU_LANES, cores // (4 * len(gpus))))
+    each = wanted.workers or alone
     lanes: list[Lane] = []
     for gpu in gpus:
         machine = stack.enter_context(session.machine(wanted.targets, unsafe=wanted.unsafe, gpu=gpu.index))

@@ -91,17 +91,15 @@ def _prepare(face: Face, task: Path, parsed: Parsed, kind: Any, arch: str, workl
 def _build(parsed: Parsed, kind: Any, arch: str, cache: Any, unsafe: bool) -> Build:
     """Compile for the GPU. CompileError when the source is wrong."""
     from hipwright.errors import CompileError
-    from hipwright.evaluate.gpu import compiler_files
-    from hipwright.sandbox import Zygote
+    from hipwright.toolchain import hiprtc, nvrtc
     from hipwright.toolchain.pool import CompilePool
 
-    if kind == "cuda":
-        from hipwright.toolchain import nvrtc as toolchain
-    else:
-        from hipwright.toolchain import hiprtc as toolchain  # type: ignore[no-redef]
-    compiler = Zygote(("numpy",), ro=compiler_files(kind), unsafe=unsafe, name="compiler")
+    compiler = (hiprtc if kind == "rocm" else nvrtc).zygote(unsafe=unsafe)
     with compiler as zygote, CompilePool(zygote, 1) as pool:
-        build: Build = toolchain.build(parsed.hip, parsed.defines(), arch=arch, pool=pool, cache=cache)
+        if kind == "rocm":
+            build = hiprtc.build(parsed.hip, parsed.defines(), arch=arch, pool=pool, cache=cache, unsafe=unsafe)
+        else:
+            build = nvrtc.build(parsed.hip, parsed.defines(), arch=arch, pool=pool, cache=cache)
     if not build.ok:
         raise CompileError(
             f"the program does not compile for {arch}: {build.log.splitlines()[0]}", hint=build.log[:2000]

@@ -26,6 +26,8 @@ from hipwright.measure import bench
 from hipwright.measure.bench import BenchResult
 from hipwright.measure.ceilings import Ceilings, ceilings_of
 from hipwright.measure.roofline import Floor, count_work, floor_of, rotation
+from hipwright.measure.rounds import Memory
+from hipwright.measure.settings import FULL, SCORE
 from hipwright.program import Parsed
 from hipwright.records import Build, Program, TensorSpec, Verdict, content_key
 from hipwright.sandbox import GpuAccess, OneShotPool, Zygote
@@ -118,17 +120,17 @@ def open_gpu(kind: Kind, index: int, cache: BuildCache, *, unsafe: bool = False,
     access = GpuAccess(kind, index)
     with ExitStack() as stack:
         opened = stack.enter_context
-        compiler = opened(_compiler(kind, unsafe))
+        compilers_host = opened(compiler(kind, unsafe))
         hosts = opened(Zygote(("torch", "hipwright.task.device_host"), unsafe=unsafe, name="device host", gpu=access))
         workers = opened(Zygote(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
         hosts.start(), workers.start()
-        pool = opened(CompilePool(compiler, compilers or max(2, (os.cpu_count() or 2) // 2)))
+        pool = opened(CompilePool(compilers_host, compilers or max(2, (os.cpu_count() or 2) // 2)))
         gpu = Gpu(kind, index, found.architecture, cache, pool, hosts, workers, unsafe)
         stack.callback(gpu.close)
         yield gpu
 
 
-def _compiler(kind: Kind, unsafe: bool) -> Zygote:
+def compiler(kind: Kind, unsafe: bool) -> Zygote:
     """A contained process for compile sessions."""
     if kind == "cuda":
         from hipwright.toolchain import nvrtc
@@ -174,12 +176,28 @@ class GpuTask:
         return self.gpu.build(parsed.hip, dict(defines))
 
     def verify(
-        self, parsed: Parsed | None, program: Program, build: Build | None, oracle: Oracle, *, gate: Gate = "full"
+        self,
+        parsed: Parsed | None,
+        program: Program,
+        build: Build | None,
+        oracle: Oracle,
+        *,
+        gate: Gate = "full",
+        worker: GpuCandidates | None = None,
     ) -> Verdict:
-        """Is it right, on this GPU?"""
+        """Is it right, on this GPU? worker: another than the task's own, to verify several at once."""
+        if oracle.status() is None:
+            oracle.prepare(every=gate == "full")  # what is right is worked out before the GPU is entered
+        reference = self.reference if gate == "full" else None
         with self.gpu.door.shared():
-            reference = self.reference if gate == "full" else None
-            return verify_gpu(parsed, program, build, oracle, reference, self.worker, gate=gate)
+            return verify_gpu(parsed, program, build, oracle, reference, worker or self.worker, gate=gate)
+
+    def trace(
+        self, program: Program, oracle: Oracle, outline: Outline, worker: GpuCandidates | None = None
+    ) -> dict[str, Any]:
+        """Library calls and launches at the reference's own shapes, on tensors without data."""
+        with (worker or self.worker).load(program, None, oracle.state, mode="noop") as loaded:
+            return loaded.trace(outline.state, outline.inputs)
 
     def time(
         self,
@@ -246,11 +264,12 @@ class GpuTask:
     ) -> BenchResult:
         with worker.load(program, build, at.state, more=more) as loaded:
             loaded.place(at.set_name, at.reference.inputs(self.workload, at.seed), at.slots)
-            side = loaded.side(at.set_name, graph=True)
+            side = loaded.side(at.set_name, graph=True, own_time=gate == "full")
             result = bench.time_pairs(
                 side,
-                at.baselines.sides,
-                settings=bench.FULL if gate == "full" else bench.SCORE,
+                at.baselines.sides if gate == "full" else at.baselines.sides[:1],
+                settings=FULL if gate == "full" else SCORE,
+                memory=at.memory,
                 **self._terms(program, outline, at.slots),
             )
             if result.verdict is not None or gate == "fast":
@@ -308,11 +327,8 @@ class GpuTask:
         """The least time of this workload; None where the reference could only be traced at other shapes."""
         if outline.workload.name != self.workload:
             return None
-        plain = lambda tree: [leaf.to_dict() for leaf in leaves(tree) if isinstance(leaf, TensorSpec)]  # noqa: E731
-        work = count_work(
-            outline.ops, plain(outline.inputs), plain([outline.state["params"], outline.state["buffers"]]),
-            plain(list(outline.outputs)),
-        )  # fmt: skip
+        held = [outline.state["params"], outline.state["buffers"]]
+        work = count_work(outline.ops, _plain(outline.inputs), _plain(held), _plain(list(outline.outputs)))
         return floor_of(work, self.ceilings, cache_bytes=int(self.reference.info["llc_bytes"]), slots=slots)
 
 
@@ -326,6 +342,11 @@ class _Measured:
     slots: int
     set_name: str
     baselines: Baselines
+    memory: Memory = field(default_factory=dict)
+
+
+def _plain(tree: Tree) -> list[dict[str, Any]]:
+    return [leaf.to_dict() for leaf in leaves(tree) if isinstance(leaf, TensorSpec)]
 
 
 def _spec_bytes(specs: Any) -> int:

@@ -133,17 +133,17 @@ class Evaluator:
             if not verdict.passed:
                 return rejected(self.handle.task.key, program, verdict, found, where=name)
             found.verdicts[name] = verdict
-        trace = self._trace(parsed, program)
+        trace = self._trace(program, oracle)
         for name, gpu in self.gpus.items():
             if not timed:
                 found.untimed[name] = NOT_ASKED
                 continue
-            result = gpu.time(program, found.gpu[name], gate=gate, outline=self._outline(), again=thorough)
+            result = gpu.time(program, found.gpu[name], gate=gate, outline=self.outline(), again=thorough)
             if result.timing is not None:
                 found.timings[name] = result.timing
             if result.verdict is not None:
                 return rejected(self.handle.task.key, program, result.verdict, found, where=name)
-        return self._finish(program, trace, found)
+        return self.finish(program, trace, found)
 
     def _verifiers(
         self, parsed: Parsed, program: Program, oracle: Oracle, found: Findings, gate: Gate
@@ -186,8 +186,9 @@ class Evaluator:
             found.amd = {n: f.result() for n, f in amd.items()}
             found.cpu = {k: f.result() for k, f in host.items()}
 
-    def _finish(self, program: Program, trace: Mapping[str, Any], found: Findings) -> Evaluation:
-        reference = self._outline().ops
+    def finish(self, program: Program, trace: Mapping[str, Any], found: Findings) -> Evaluation:
+        """The evaluation of a program that passed every stage. trace: as `program.trace` gives it."""
+        reference = self.outline().ops
         share = coverage(trace["ops"], reference)
         if any(verdict.checks.get("noop_right") for verdict in found.verdicts.values()):
             share = 0.0
@@ -214,15 +215,17 @@ class Evaluator:
             environment=environment(),
         )
 
-    def _outline(self) -> Outline:
+    def outline(self) -> Outline:
         """What the reference does at the task's own shapes, without data."""
         if self._outlined is None:
             self._outlined = self.handle.outline(self.handle.task.workloads[0].name)
         return self._outlined
 
-    def _trace(self, parsed: Parsed, program: Program) -> dict[str, Any]:
+    def _trace(self, program: Program, oracle: Oracle) -> dict[str, Any]:
         """Library calls and launches at the shapes of the reference's own trace, on tensors without data."""
-        outline = self._outline()
+        outline = self.outline()
+        for gpu in self.gpus.values():  # its worker is warm
+            return gpu.trace(program, oracle, outline)
         init = {"text": program.text, "knobs": program.knobs, "mode": "trace"}
         with self.candidates.session(WORKER, init, outline.state, limits=self.limits) as session:
             header, _ = session.call("trace", {"meta": True}, outline.inputs, timeout_s=self.limits.wall_s)
@@ -230,9 +233,9 @@ class Evaluator:
 
     def _traced_shapes(self) -> dict[str, list[str]]:
         """{workload: input shapes} that coverage and the estimate are for."""
-        workload = self._outline().workload
+        workload = self.outline().workload
         return {workload.name: [f"{spec.dtype}{list(spec.shape)}" for spec in workload.specs]}
 
     def _floor_bytes(self) -> float:
         """Bytes the task itself must move at the traced shapes: inputs, parameters and outputs once each."""
-        return float(sum(tensor_bytes(spec.to_dict()) for spec in self._outline().specs()))
+        return float(sum(tensor_bytes(spec.to_dict()) for spec in self.outline().specs()))

@@ -25,7 +25,7 @@ from hipwright.task.double import float64, widen
 from hipwright.task.load import SUPPORTED, TaskFile, seed_everything
 from hipwright.task.reference import RUN_SEED, map_torch, named_leaves
 from hipwright.tensors import Tree
-from hipwright.torchio import NAMES
+from hipwright.torchio import NAMES, full_precision
 
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -35,6 +35,7 @@ class DeviceFile:
 
     def __init__(self, name: str, source: str, device: torch.device) -> None:
         self.device = device
+        full_precision()
         with device:
             self.file = TaskFile(name, source)
             self._template = self.file.model(0)

@@ -26,6 +26,7 @@ from hipwright.verify.reply import (
     check_many,
     check_result,
     check_run,
+    checked_trace,
     forged,
     whole_numbers,
 )
@@ -267,6 +268,11 @@ class Loaded:
         items: list[tuple[Case, Mapping[str, Any]]] = [(first, {"keep": "first"}), (second, {"reuse": True})]
         return self._outcomes(told, trees, items) + kept
 
+    def trace(self, state: Tree, inputs: Tree) -> dict[str, Any]:
+        """What the plan asks of the library and launches, on tensors without data (TensorSpecs)."""
+        told, _ = self._call("trace", {}, [state, inputs])
+        return checked_trace(told)
+
     def operators(self, case: Case) -> Any:
         """The library's operators in one call of a modelnew candidate; what a hostile process says of itself."""
         told, _ = self._call("operators", {}, case.inputs, case=case)
@@ -366,9 +372,9 @@ class Loaded:
         """Give a result's memory back."""
         self._call("drop", {"handle": run.handle})
 
-    def side(self, set_name: str, *, graph: bool, name: str = "candidate") -> GpuSide:
+    def side(self, set_name: str, *, graph: bool, name: str = "candidate", own_time: bool = True) -> GpuSide:
         """The program as one side of a timed comparison, over all slots of a set that was placed."""
-        return GpuSide(self, set_name, graph, name)
+        return GpuSide(self, set_name, graph, name, own_time)
 
     # ---------------------------------------------------------------- inside
 

@@ -36,8 +36,9 @@ class GpuSide:
     Raises CandidateError where the program fails, as every side does.
     """
 
-    def __init__(self, loaded: Loaded, set_name: str, graph: bool, name: str) -> None:
+    def __init__(self, loaded: Loaded, set_name: str, graph: bool, name: str, own_time: bool = True) -> None:
         self.name = name
+        self._with_own_time = own_time
         self.set_name = set_name
         self._loaded = loaded
         self._slots = len(loaded._slots.get(set_name, {}))
@@ -62,7 +63,9 @@ class GpuSide:
         start = time.perf_counter()
         told = self._ask("time_block", {"calls": calls})
         wall = (time.perf_counter() - start) * 1e3
-        made = max(calls, whole_numbers(told, "calls")[0])
+        # a whole tour at most; host code of candidates runs none, and its word is not asked for
+        foreign = self._loaded.program.lane != "program"
+        made = calls if foreign else min(max(calls, whole_numbers(told, "calls")[0]), calls + self._slots)
         return Block(made, numbers(told, "device_ms")[0], numbers(told, "host_ms")[0], wall)
 
     def latency(self, calls: int) -> tuple[float, ...]:
@@ -83,7 +86,7 @@ class GpuSide:
 
     def _own_time(self, call_ms: float, hint: int) -> float | None:
         """1 - time without the program's kernels / time with them; None where kernels cannot be left out."""
-        if self._loaded.program.lane != "program" or call_ms <= 0.0:
+        if not self._with_own_time or self._loaded.program.lane != "program" or call_ms <= 0.0:
             return None
         told = self._ask("time_prepare", {"hint": hint}, self._open("noop"))
         return min(1.0, max(0.0, 1.0 - numbers(told, "call_ms")[0] / call_ms))

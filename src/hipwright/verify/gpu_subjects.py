@@ -10,7 +10,7 @@ from hipwright.device.gpu import DEVICE_FAULT, fault_status
 from hipwright.device.gpu_memory import GuardedDevice
 from hipwright.errors import CandidateError, HipwrightError
 from hipwright.records import TensorSpec
-from hipwright.torchio import NAMES
+from hipwright.torchio import NAMES, full_precision
 from hipwright.verify.live import tensors_of
 
 Tensor = Any
@@ -25,6 +25,7 @@ def start_gpu(device: str, limit_bytes: int) -> int:
     limit_bytes: 0 for `SHARE` of the device, so that the reference has room whatever a candidate asks for.
     """
     torch.cuda.set_device(device)
+    full_precision()
     _, total = torch.cuda.mem_get_info(device)
     limit = limit_bytes or int(total * SHARE)
     torch.cuda.set_per_process_memory_fraction(min(1.0, limit / total), device)

@@ -23,7 +23,7 @@ from hipwright.device.open import open_driver
 from hipwright.digest import digest, span
 from hipwright.errors import CandidateError, DeviceError, GuardFailed, HipwrightError
 from hipwright.program import Parsed, parse
-from hipwright.program.trace import NoopLauncher
+from hipwright.program.trace import NoopLauncher, trace
 from hipwright.sandbox import lockdown
 from hipwright.tensors import HostTensor, Tree
 from hipwright.verify.gpu_subjects import Foreign, PlainNothing, spec_of, start_gpu, tidy_gpu
@@ -159,6 +159,14 @@ class GpuWorker:
             _, ops = loaded.live.subject.inner.trace(*on_device(list(inputs), self.device))  # type: ignore[attr-defined]
             loaded.live.subject.settle()
         return {"ops": ops}, None
+
+    def trace(self, header: dict[str, Any], bundle: Tree) -> Answer:
+        """hipwright.program.trace of a plan. bundle: [state table, inputs] with TensorSpecs for tensors."""
+        loaded = self._programs[int(header["program"])]
+        assert loaded.parsed is not None
+        state, inputs = bundle
+        knobs = {str(k): int(v) for k, v in loaded.init["knobs"].items()}
+        return trace(loaded.parsed, knobs, state, inputs, meta=True), None
 
     def again(self, header: dict[str, Any], bundle: Tree) -> Answer:
         """Two calls at the same addresses, new values and parameters in between; then the first outputs once more.

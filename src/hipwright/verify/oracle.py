@@ -213,6 +213,15 @@ class Oracle:
         with self._lock:
             return self._state(0)
 
+    def prepare(self, *, every: bool = True) -> None:
+        """Make the cases that a verification asks for, now instead of on first use. every: those of the full gate."""
+        for planned in self.planned():
+            name = planned.workload.name
+            known = self.families(name)
+            wanted = known if every and planned.role == "families" else known[:2]
+            for family in (*wanted, MUTATED) if planned.role == "families" else wanted:
+                self.case(name, family)
+
     def seed_of(self, *parts: object) -> int:
         """A seed that nobody could know before this oracle's own, one for each name."""
         return self._seed(*parts)
