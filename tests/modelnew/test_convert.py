@@ -106,7 +106,7 @@ def test_converted_kernels_compile_for_nvidia(cache: BuildCache) -> None:
         nvrtc.find()
     except ToolchainError as error:
         pytest.skip(error.message)
-    with CompilePool(nvrtc.zygote(), 1) as pool:
+    with nvrtc.zygote() as zygote, CompilePool(zygote, 1) as pool:
         for name in PAIRS:
             parsed = parse(from_modelnew(candidate(name), task(name)).text)
             made = nvrtc.build(parsed.hip, parsed.defines(), arch="sm_90", pool=pool, cache=cache)
