@@ -13,8 +13,13 @@ from hipwright.device import topology
 from hipwright.device.topology import Gpu
 from hipwright.measure import profiler
 from hipwright.measure.profiler import MARK
+from hipwright.records import Build, KernelResources
+from hipwright.sandbox import Zygote
+from hipwright.toolchain import nvrtc
+from hipwright.toolchain.cache import BuildCache
 
 TASK, PROGRAM = str(FILES / "scale.py"), str(FILES / "good.py")
+SAMPLE = FILES.parent / "measure/data/ncu_raw.csv"
 LAUNCH = {"kernel": "scale", "grid": [3, 1, 1], "block": [256, 1, 1], "argument_bytes": 1}
 COLUMNS = ("Dispatch_Id", "Kernel_Name", "Counter_Name", "Counter_Value", "VGPR_Count", "Accum_VGPR_Count",
            "LDS_Block_Size", "Scratch_Size")  # fmt: skip
@@ -73,3 +78,32 @@ def test_from_files_to_words(machine: Path, capsys: pytest.CaptureFixture[str]) 
     assert main.main(["profile", TASK, PROGRAM, "--unsafe"]) == 0
     out = capsys.readouterr().out
     assert "0 scale: latency: 3 blocks cannot fill 304 CUs" in out and "3 x 256" in out
+
+
+@pytest.mark.slow
+def test_the_same_on_nvidia(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The compiler is a stand-in too: what it is asked is checked, and that its cubin reaches the profiled process."""
+    asked: list[dict[str, object]] = []
+
+    def build(hip: str, defines: dict[str, int], *, arch: str, pool: object, cache: BuildCache) -> Build:
+        asked.append({"defines": defines, "arch": arch})
+        kernels = (KernelResources(name="tiny", scratch_bytes=4),)
+        return Build(target="cuda", ok=True, blob=cache.put(b"cubin"), kernels=kernels)
+
+    tool = tmp_path / "ncu"
+    tool.write_text(f"""#!/bin/sh
+grep -q cubin kernels.bin && echo '{MARK}{json.dumps({"launches": []})}' && cat {SAMPLE}
+""")
+    tool.chmod(0o755)
+    gpu = Gpu(index=0, kind="cuda", name="H200", architecture="sm_90")
+    monkeypatch.setattr(topology, "find", lambda kind=None: [gpu])
+    monkeypatch.setattr(nvrtc, "build", build)
+    monkeypatch.setattr(nvrtc, "zygote", lambda *, unsafe: Zygote((), unsafe=unsafe, name="compiler"))
+    monkeypatch.setattr(profiler, "find_tool", lambda target: tool)
+    monkeypatch.setenv("HIPWRIGHT_CACHE", str(tmp_path / "cache"))
+    assert main.main(["profile", TASK, PROGRAM, "--target", "cuda", "--unsafe"]) == 0
+    assert asked == [{"defines": {"BLOCK": 256}, "arch": "sm_90"}]
+    out = capsys.readouterr().out
+    assert "2 tiny: latency: 12 blocks cannot fill 132 SMs" in out

@@ -27,7 +27,7 @@ import numpy as np
 
 from hipwright.errors import HipwrightError, ToolchainError
 from hipwright.records import Build, content_key
-from hipwright.sandbox import Limits, WorkerTimeout, run_tool
+from hipwright.sandbox import Limits, WorkerTimeout, Zygote, run_tool
 from hipwright.tensors import HostTensor, Tree
 from hipwright.toolchain import amdgpu, bundle, codeobject, rocm_paths
 from hipwright.toolchain.cache import BuildCache
@@ -124,6 +124,11 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
 
 
 # ---------------------------------------------------------------- the parent's side
+
+
+def zygote(*, unsafe: bool = False) -> Zygote:
+    """The contained process whose sessions a CompilePool uses for hipRTC; it sees ROCm. The caller closes it."""
+    return Zygote(("hipwright.toolchain.hiprtc",), ro=rocm_paths.readable(), unsafe=unsafe, name="hipRTC host")
 
 
 def build(
