@@ -44,25 +44,27 @@ _TABLE = """
     clock_nanosleep:230:115 exit_group:231:94 tgkill:234:131 kexec_load:246:104 add_key:248:217
     request_key:249:218 keyctl:250:219 migrate_pages:256:238 openat:257:56 newfstatat:262:79 readlinkat:267:78
     faccessat:269:48 pselect6:270:72 ppoll:271:73 unshare:272:97 set_robust_list:273:99 get_robust_list:274:100
-    move_pages:279:239 preadv:295:69 pwritev:296:70 rt_tgsigqueueinfo:297:240 perf_event_open:298:241 fanotify_init:300:262 prlimit64:302:261
+    move_pages:279:239 rt_tgsigqueueinfo:297:240 perf_event_open:298:241 fanotify_init:300:262 prlimit64:302:261
     open_by_handle_at:304:265 setns:308:268 getcpu:309:168 process_vm_readv:310:270 process_vm_writev:311:271
     kcmp:312:272 finit_module:313:273 seccomp:317:277 getrandom:318:278 kexec_file_load:320:294 bpf:321:280
     execveat:322:281 userfaultfd:323:282 membarrier:324:283 statx:332:291 rseq:334:293 pidfd_send_signal:424:424
     io_uring_setup:425:425 open_tree:428:428 move_mount:429:429 fsopen:430:430 fsconfig:431:431 fsmount:432:432
     fspick:433:433 pidfd_open:434:434 clone3:435:435 close_range:436:436 openat2:437:437 pidfd_getfd:438:438
     faccessat2:439:439 process_madvise:440:440 mount_setattr:442:442
+    preadv:295:69 preadv2:327:286
 """
 _NUMBERS = {name: (int(x86), int(arm)) for name, x86, arm in (entry.split(":") for entry in _TABLE.split())}
 _ARCH = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column, AUDIT_ARCH_*
 
 _COMPUTE = """
-read write readv writev pread64 pwrite64 preadv pwritev close close_range lseek fstat stat lstat newfstatat statx access faccessat
+read write readv writev pread64 pwrite64 close close_range lseek fstat stat lstat newfstatat statx access faccessat
 faccessat2 readlink readlinkat getdents64 getcwd dup ftruncate fadvise64 poll ppoll select pselect6 recvmsg recvfrom
 sendmsg sendto mprotect munmap mremap madvise brk mincore msync rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending
 rt_sigtimedwait sigaltstack setitimer getitimer alarm timer_create timer_settime timer_gettime timer_delete
 timer_getoverrun restart_syscall futex sched_yield sched_getaffinity set_robust_list get_robust_list rseq membarrier
 getcpu set_tid_address clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time times getrusage
 getrandom getpid getppid gettid getuid geteuid getgid getegid uname sysinfo arch_prctl getrlimit exit exit_group
+preadv preadv2
 """
 _ATTACK = """
 ptrace process_vm_readv process_vm_writev process_madvise pidfd_getfd kcmp bpf userfaultfd kexec_load kexec_file_load
