@@ -24,6 +24,9 @@ def evaluate(
         int | None,
         typer.Option(help="Seed of the verification inputs. Without it one is drawn after the program was read."),
     ] = None,
+    gpu_memory: Annotated[
+        float, typer.Option(help="Device memory for all processes together, in GB (10^9 bytes). 0: all.", metavar="GB")
+    ] = 0.0,
     unsafe: Unsafe = False,
     json_mode: Json = False,
 ) -> int:
@@ -34,7 +37,10 @@ def evaluate(
     chosen = targets.choose(target)
     session.existing_file(task, "task")
     candidate = Program(text=session.read_text(program, "program"))
-    with session.workbench(task, chosen, seed=seed, unsafe=unsafe, listener=_say_stages(face)) as bench:
+    listener = _say_stages(face)
+    with session.workbench(
+        task, chosen, seed=seed, unsafe=unsafe, listener=listener, gpu_memory_gb=gpu_memory
+    ) as bench:
         return _judge(face, bench, candidate, program, chosen)
 
 

@@ -73,8 +73,11 @@ class Machine:
 
 
 @contextmanager
-def machine(targets: tuple[str, ...], *, unsafe: bool, gpu: int = 0) -> Iterator[Machine]:
-    """A Machine; every process that it starts ends with the block. gpu: the number of the one that GPU targets use."""
+def machine(targets: tuple[str, ...], *, unsafe: bool, gpu: int = 0, gpu_memory_gb: float = 0.0) -> Iterator[Machine]:
+    """A Machine; every process that it starts ends with the block. gpu: the number of the one that GPU targets use.
+
+    gpu_memory_gb: 10^9 bytes of it that all processes together may use; 0 for all.
+    """
     from hipwright.cli.targets import GPUS
     from hipwright.sandbox import Zygote
     from hipwright.toolchain.cache import BuildCache
@@ -92,17 +95,28 @@ def machine(targets: tuple[str, ...], *, unsafe: bool, gpu: int = 0) -> Iterator
         for kind in (name for name in targets if name in GPUS):
             from hipwright.evaluate.gpu import open_gpu
 
-            found.gpus[kind] = opened(open_gpu(kind, gpu, found.cache, unsafe=unsafe))  # type: ignore[arg-type]
+            found.gpus[kind] = opened(
+                open_gpu(kind, gpu, found.cache, unsafe=unsafe, memory_bytes=int(gpu_memory_gb * 1e9))
+            )  # type: ignore[arg-type]
         yield found
 
 
 @contextmanager
 def workbench(
-    task: Path, targets: tuple[str, ...], *, seed: int | None, unsafe: bool, listener: Listener
+    task: Path,
+    targets: tuple[str, ...],
+    *,
+    seed: int | None,
+    unsafe: bool,
+    listener: Listener,
+    gpu_memory_gb: float = 0.0,
 ) -> Iterator[Workbench]:
-    """One task on a machine of its own; see `Machine.open`."""
+    """One task on a machine of its own; see `machine` and `Machine.open`."""
     existing_file(task, "task")
-    with machine(targets, unsafe=unsafe) as made, made.open(task, seed=seed, listener=listener) as bench:
+    with (
+        machine(targets, unsafe=unsafe, gpu_memory_gb=gpu_memory_gb) as made,
+        made.open(task, seed=seed, listener=listener) as bench,
+    ):
         yield bench
 
 

@@ -46,12 +46,17 @@ Gate = Literal["full", "fast"]
 DEVICE = "cuda:0"
 """Torch's name of the only GPU that a contained process sees, on ROCm too."""
 SCORE_SLOTS = 4
+CANDIDATES, REFERENCES = 0.45, 0.5
+"""Shares of a limit on device memory; what is left is for what the driver keeps for each process."""
 SHARE = 4  # of the device's memory: inputs in rotation may take a quarter in each of the processes
 
 
 @dataclass
 class Gpu:
-    """What all tasks on one GPU share. architecture: as the compiler names it ("sm_90", "gfx942")."""
+    """What all tasks on one GPU share. architecture: as the compiler names it ("sm_90", "gfx942").
+
+    memory_bytes: of the device, for all processes together; 0 for all there is.
+    """
 
     kind: Kind
     index: int
@@ -61,6 +66,7 @@ class Gpu:
     hosts: Zygote
     workers: Zygote
     unsafe: bool = False
+    memory_bytes: int = 0
     door: Door = field(default_factory=Door)
     spares: OneShotPool | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -69,19 +75,28 @@ class Gpu:
         """A task on this GPU; close it when done."""
         return GpuTask(self, handle)
 
-    def candidates(self) -> GpuCandidates:
+    def candidates(self, zygote: Zygote | None = None, profile: Literal["gpu", "tools"] = "gpu") -> GpuCandidates:
         """A candidate worker of its own; it starts with its first program."""
-        return GpuCandidates(self.workers, DEVICE, self.kind, self.cache)
+        limit = int(CANDIDATES * self.memory_bytes)
+        return GpuCandidates(
+            zygote or self.workers, DEVICE, self.kind, self.cache, memory_limit_bytes=limit, profile=profile
+        )
+
+    def reference(self, handle: TaskHandle) -> DeviceReference:
+        """A process that runs the task's own code on this GPU."""
+        limit = int(REFERENCES * self.memory_bytes)
+        return open_reference(handle, self.hosts, DEVICE, memory_limit_bytes=limit)
 
     @contextmanager
-    def foreign(self) -> Iterator[GpuCandidates]:
+    def foreign(self, profile: Literal["gpu", "tools"] = "gpu") -> Iterator[GpuCandidates]:
         """A worker for one candidate with host code: its processes are used once."""
         with self._lock:
             if self.spares is None:
                 access = GpuAccess(self.kind, self.index)
-                make = partial(Zygote, PRELOAD, unsafe=self.unsafe, name="ModelNew worker", gpu=access)
+                built = (self.cache.folder,)
+                make = partial(Zygote, PRELOAD, ro=built, unsafe=self.unsafe, name="ModelNew worker", gpu=access)
                 self.spares = OneShotPool(make)
-        with self.spares.take() as zygote, GpuCandidates(zygote, DEVICE, self.kind, self.cache) as worker:
+        with self.spares.take() as zygote, self.candidates(zygote, profile) as worker:
             yield worker
 
     def close(self) -> None:
@@ -103,14 +118,17 @@ class Gpu:
             return nvrtc.build(hip, defines, **where)
         from hipwright.toolchain import hiprtc
 
-        return hiprtc.build(hip, defines, **where)
+        return hiprtc.build(hip, defines, unsafe=self.unsafe, **where)
 
 
 @contextmanager
-def open_gpu(kind: Kind, index: int, cache: BuildCache, *, unsafe: bool = False, compilers: int = 0) -> Iterator[Gpu]:
+def open_gpu(
+    kind: Kind, index: int, cache: BuildCache, *, unsafe: bool = False, compilers: int = 0, memory_bytes: int = 0
+) -> Iterator[Gpu]:
     """Start what a GPU needs; all of it ends with the block. Raises DeviceError where the GPU does not work.
 
-    compilers: warm compile sessions; 0 for half the processors.
+    compilers: warm compile sessions; 0 for half the processors. memory_bytes: of the device that all processes together
+    may use; 0 for all.
     """
     from hipwright.device import topology
 
@@ -125,7 +143,7 @@ def open_gpu(kind: Kind, index: int, cache: BuildCache, *, unsafe: bool = False,
         workers = opened(Zygote(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
         hosts.start(), workers.start()
         pool = opened(CompilePool(compilers_host, compilers or max(2, (os.cpu_count() or 2) // 2)))
-        gpu = Gpu(kind, index, found.architecture, cache, pool, hosts, workers, unsafe)
+        gpu = Gpu(kind, index, found.architecture, cache, pool, hosts, workers, unsafe, memory_bytes)
         stack.callback(gpu.close)
         yield gpu
 
@@ -136,10 +154,9 @@ def compiler(kind: Kind, unsafe: bool) -> Zygote:
         from hipwright.toolchain import nvrtc
 
         return nvrtc.zygote(unsafe=unsafe)
-    from hipwright.toolchain import rocm_paths
+    from hipwright.toolchain import hiprtc
 
-    preload = ("hipwright.toolchain.hiprtc",)
-    return Zygote(preload, ro=tuple(rocm_paths.readable()), unsafe=unsafe, name="hipRTC host")
+    return hiprtc.zygote(unsafe=unsafe)
 
 
 class GpuTask:
@@ -162,7 +179,7 @@ class GpuTask:
     @cached_property
     def reference(self) -> DeviceReference:
         """The task's own code on the device."""
-        return open_reference(self.handle, self.gpu.hosts, DEVICE)
+        return self.gpu.reference(self.handle)
 
     @property
     def fingerprint(self) -> str:
@@ -298,7 +315,7 @@ class GpuTask:
         @contextmanager
         def fresh() -> Iterator[tuple[Side, Sequence[Side]]]:
             with (
-                open_reference(self.handle, self.gpu.hosts, DEVICE) as reference,
+                self.gpu.reference(self.handle) as reference,
                 self.gpu.candidates() as worker,
             ):
                 at = self._open_measured(reference, seed, "full")

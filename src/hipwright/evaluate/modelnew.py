@@ -86,7 +86,7 @@ class ModelNewLane:
     def _on_cpu(self) -> Iterator[GpuCandidates]:
         unsafe, cache, limits = self._evaluator.unsafe, self._evaluator.cache, self._evaluator.limits
         with (
-            Zygote(PRELOAD, unsafe=unsafe, name="ModelNew worker") as zygote,
+            Zygote(PRELOAD, ro=(cache.folder,), unsafe=unsafe, name="ModelNew worker") as zygote,
             GpuCandidates(zygote, "cpu", "cpu", cache, limit_s=limits.wall_s) as worker,
         ):
             yield worker
@@ -105,7 +105,7 @@ class ModelNewLane:
         """(the verdict that rejects, the library's operators)."""
         prepared = self._prepared(name, gpu.gpu.architecture, program)
         more = self._arguments(prepared, program)
-        with gpu.gpu.foreign() as worker:
+        with gpu.gpu.foreign(prepared.profile) as worker:
             with gpu.gpu.door.shared():
                 verdict, ops = self._judged(program, oracle, worker, more, gate, gpu)
             found.verdicts[name] = _warned(verdict, warnings, dict(prepared.checks))

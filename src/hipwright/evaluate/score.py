@@ -76,7 +76,7 @@ class Scorer:
                 future.result()
 
     def score(self, programs: Sequence[Program], *, timed: bool = True) -> list[Evaluation]:
-        """An evaluation for each, in order. A fault of the machine is told in its evaluation, never as a wrong kernel."""
+        """An evaluation for each, in order. A fault of the machine is told in it, never as a wrong kernel."""
         with ThreadPoolExecutor(2 * len(self._workers)) as pool:
             checked = list(pool.map(self._checked, programs))
         return [one if isinstance(one, Evaluation) else self._timed(one, timed) for one in checked]

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -44,7 +44,7 @@ class Prepared:
     seconds: float = 0.0
 
     @property
-    def profile(self) -> str:
+    def profile(self) -> Literal["gpu", "tools"]:
         """The seccomp profile (sandbox.lockdown) of the process that runs it."""
         return "tools" if self.kind == "triton" else "gpu"
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -66,6 +66,7 @@ class GpuCandidates:
     memory_limit_bytes: int = 0
     wave: int = 64
     fresh: bool | None = None
+    profile: Literal[gpu, tools] = "gpu"
     recycled: int = 0  # processes that were replaced after a fault
     _session: Session | None = field(default=None, repr=False)
     _program: str = ""
@@ -173,7 +174,8 @@ class GpuCandidates:
             self._sent.clear()
             self.placed.clear()
             init = {"device": self.device, "driver": self.driver, "wave": self.wave,
-                    "memory_limit_bytes": self.memory_limit_bytes, "launch_limit_s": LAUNCH_LIMIT_S}  # fmt: skip
+                    "memory_limit_bytes": self.memory_limit_bytes, "launch_limit_s": LAUNCH_LIMIT_S,
+                    "profile": self.profile}  # fmt: skip
             self._session = self.zygote.session(GPU_WORKER, init, limits=self.limits)
         return self._session
 

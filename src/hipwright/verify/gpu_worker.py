@@ -81,7 +81,7 @@ class GpuWorker:
         self._noise: Any = None
         if self.on_gpu:
             self._limit = start_gpu(self.device, self._limit)
-        lockdown("gpu" if self.on_gpu else "candidate")
+        lockdown(init.get("profile", "gpu") if self.on_gpu else "candidate")
 
     # ---------------------------------------------------------------- programs
 

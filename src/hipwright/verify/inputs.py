@@ -283,8 +283,8 @@ def nudge(tree: Tree, seed: int, *, rounded: bool = False) -> Tree:
     That is half an ulp of its dtype; for float32 and float64, where kernels also accumulate in that dtype, a third of
     sqrt(K) units: the random walk of a serial sum over the longest dimension K (at most 1024 terms in one thread).
     Half of it goes one way for all elements, away from zero: independent nudges would average out in a sum, whose own
-    rounding does not. Where a row holds one value, a serial sum rounds the same way step after step, and its error grows
-    with K, up to K / 2 units (Higham, section 4.2): there elements move by up to a quarter of that.
+    rounding does not. Where a row holds one value, a serial sum rounds the same way step after step, and its error
+    grows with K, up to K / 2 units (Higham, section 4.2): there elements move by up to a quarter of that.
     """
     rng = generator(seed, "nudge")
 
