@@ -147,30 +147,8 @@ SMALL_BYTES = 1 << 18  # of a bundle that is read instead of mapped
 
 def write_bundle(fd: int, tree: Tree) -> int:
     """Write a tree to a file descriptor (usually a memfd); returns the byte count. Shared storages are written once."""
-    storages: dict[int, int] = {}
     arrays: list[npt.NDArray[np.uint8]] = []
-
-    def encode(node: Tree) -> Any:
-        if isinstance(node, HostTensor):
-            slot = storages.setdefault(id(node.storage), len(arrays))
-            if slot == len(arrays):
-                arrays.append(node.storage)
-            return {"T": [node.dtype, list(node.shape), list(node.stride), node.offset, slot]}
-        if isinstance(node, TensorSpec):
-            return {"S": [node.dtype, list(node.shape), list(node.stride)]}
-        if isinstance(node, tuple):
-            return {"t": [encode(item) for item in node]}
-        if isinstance(node, list):
-            return {"l": [encode(item) for item in node]}
-        if isinstance(node, dict):
-            return {"d": [[str(key), encode(item)] for key, item in node.items()]}
-        if isinstance(node, float):
-            return {"f": node.hex()}
-        if node is None or isinstance(node, (bool, int, str)):
-            return {"v": node}
-        raise TypeError(f"a bundle cannot hold a {type(node).__name__}")
-
-    header = json.dumps({"tree": encode(tree), "sizes": [a.nbytes for a in arrays]}).encode()
+    header = json.dumps({"tree": _encode(tree, {}, arrays), "sizes": [a.nbytes for a in arrays]}).encode()
     offset = _round_up(8 + len(header))
     total = offset + sum(_round_up(a.nbytes) for a in arrays)
     os.ftruncate(fd, total)
@@ -179,6 +157,28 @@ def write_bundle(fd: int, tree: Tree) -> int:
         _pwrite_all(fd, array, offset)
         offset += _round_up(array.nbytes)
     return total
+
+
+def _encode(node: Tree, storages: dict[int, int], arrays: list[npt.NDArray[np.uint8]]) -> Any:
+    """The header's form of a tree. No closure: one that calls itself keeps the arrays until a collection."""
+    if isinstance(node, HostTensor):
+        slot = storages.setdefault(id(node.storage), len(arrays))
+        if slot == len(arrays):
+            arrays.append(node.storage)
+        return {"T": [node.dtype, list(node.shape), list(node.stride), node.offset, slot]}
+    if isinstance(node, TensorSpec):
+        return {"S": [node.dtype, list(node.shape), list(node.stride)]}
+    if isinstance(node, tuple):
+        return {"t": [_encode(item, storages, arrays) for item in node]}
+    if isinstance(node, list):
+        return {"l": [_encode(item, storages, arrays) for item in node]}
+    if isinstance(node, dict):
+        return {"d": [[str(key), _encode(item, storages, arrays)] for key, item in node.items()]}
+    if isinstance(node, float):
+        return {"f": node.hex()}
+    if node is None or isinstance(node, (bool, int, str)):
+        return {"v": node}
+    raise TypeError(f"a bundle cannot hold a {type(node).__name__}")
 
 
 def read_bundle(fd: int, *, writable: bool = False) -> Tree:
