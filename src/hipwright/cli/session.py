@@ -95,9 +95,9 @@ def machine(targets: tuple[str, ...], *, unsafe: bool, gpu: int = 0, gpu_memory_
         for kind in (name for name in targets if name in GPUS):
             from hipwright.evaluate.gpu import open_gpu
 
-            found.gpus[kind] = opened(
-                open_gpu(kind, gpu, found.cache, unsafe=unsafe, memory_bytes=int(gpu_memory_gb * 1e9))
-            )  # type: ignore[arg-type]
+            limit = int(gpu_memory_gb * 1e9)
+            opening = open_gpu(kind, gpu, found.cache, unsafe=unsafe, memory_bytes=limit)  # type: ignore[arg-type]
+            found.gpus[kind] = opened(opening)
         yield found
 
 

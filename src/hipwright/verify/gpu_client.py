@@ -66,7 +66,7 @@ class GpuCandidates:
     memory_limit_bytes: int = 0
     wave: int = 64
     fresh: bool | None = None
-    profile: Literal[gpu, tools] = "gpu"
+    profile: Literal["gpu", "tools"] = "gpu"
     recycled: int = 0  # processes that were replaced after a fault
     _session: Session | None = field(default=None, repr=False)
     _program: str = ""
