@@ -77,6 +77,7 @@ class GpuCandidates:
         self._tables: dict[int, tuple[Tree, str]] = {}
         self._sent: set[str] = set()
         self.placed: dict[str, dict[int, Hashable]] = {}
+        self.sizes: dict[str, int] = {}  # bytes of a slot, by set
         self.call_limit_s = self.limit_s or (CPU_LIMIT_S if self.driver == "cpu" else LIMIT_S)
         self.foreign_limit_s = self.limit_s or max(self.call_limit_s, FOREIGN_LIMIT_S)
 
@@ -319,6 +320,8 @@ class Loaded:
         where = {"set": set_name, "slot": slot}
         held = self._owner.placed.setdefault(set_name, {})
         held.pop(slot, None)
+        specs = [leaf for leaf in leaves(source.arguments) if isinstance(leaf, TensorSpec)]
+        self._owner.sizes[set_name] = sum(map(span_bytes, specs))
         self._call("set_open", {**where, "seed": source.digest_seed}, source.arguments, bulk=True)
         for leaf, offset, chunk in source.chunks():
             self._call("set_fill", {**where, "leaf": leaf, "offset": offset}, chunk, bulk=True)
@@ -328,6 +331,13 @@ class Loaded:
         if told.get("right") is not True:
             raise WorkerError(f"inputs did not arrive as they were sent: {set_name}, slot {slot}")
         held[slot] = source.drawn
+
+    def free_sets(self, above: int) -> None:
+        """Give the memory of sets back whose slots hold more than so many bytes each."""
+        for name in [name for name, size in self._owner.sizes.items() if size > above]:
+            self._call("set_free", {"set": name}, bulk=True)
+            self._owner.placed.pop(name, None)
+            self._owner.sizes.pop(name)
 
     def audit(self) -> list[tuple[str, int, int, str]]:
         """(set, slot, leaf, "value" or "zone") of what was written to in all resident sets; those are filled anew."""

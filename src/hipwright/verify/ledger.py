@@ -20,7 +20,7 @@ MANY_ELEMENTS = 1 << 16  # a main workload above this runs the short list of fam
 SHORT_LIST = ("given", "normal", "shifted", "outliers", "zeros90", "strided", *TRIALS)
 FAST_LIST = ("outliers", "shifted", "mantissa", "strided", "tiny", "large")
 """The families of the fast gate beside given and normal: each catches what no other does."""
-QUICK_ELEMENTS = 1 << 16  # of inputs of the task's own that the fast gate still runs
+QUICK_ELEMENTS = 1 << 18  # of inputs of the task's own that the fast gate still runs
 
 
 class Runner(Protocol):
@@ -95,23 +95,12 @@ class Ledger:
         families = self.oracle.families(planned.workload.name)
         return self.oracle.case(planned.workload.name, family if family in families else families[0])
 
-    def _strangest(self) -> list[Planned]:
-        """The unseen shape with the fewest sizes of the main one, the largest of these; none where there is none."""
-        assert self.main is not None
-        mine = [size for shape in self.main.workload.shapes or () for size in shape]
-
-        def shared(planned: Planned) -> tuple[int, int]:
-            sizes = [size for shape in planned.workload.shapes or () for size in shape]
-            return sum(a == b for a, b in zip(sizes, mine, strict=False)), -sum(sizes)
-
-        return sorted(self._unseen_shapes(), key=shared)[:1]
-
     def quick_cases(self) -> list[Case]:
-        """The fast gate's: few families, one unseen shape, the task's own where they are small."""
+        """The fast gate's: few families, every unseen shape once, the task's own where they are small."""
         assert self.main is not None
         name = self.main.workload.name
         found = [self.oracle.case(name, f) for f in self.oracle.families(name) if f in (*FAST_LIST, *TRIALS[1:])]
-        found += [self._unseen(planned, "normal") for planned in self._strangest()]
+        found += [self._unseen(planned, "normal") for planned in self._unseen_shapes()]
         for planned in self.oracle.planned():
             if planned.role == "full" and planned.workload.name != name:
                 case = self.oracle.case(planned.workload.name, self.first_family(planned.workload.name))
