@@ -166,7 +166,11 @@ def _limit(limits: dict[str, int | float]) -> None:
 def _serve(channel: socket.socket) -> None:
     service: Any = None
     while True:
-        message, fds, _, _ = socket.recv_fds(channel, 64, 2)
+        message, fds, _, _ = socket.recv_fds(channel, protocol.QUICK_BYTES, 2)
+        if message.startswith(protocol.QUICK) and service is not None and not fds:
+            if not _serve_quick(channel, service, message):
+                return
+            continue
         if message != protocol.CALL or len(fds) != 2:
             return
         request_fd, reply_fd = fds
@@ -185,6 +189,28 @@ def _serve(channel: socket.socket) -> None:
         os.close(request_fd)
         os.close(reply_fd)
         channel.send(protocol.DONE)
+
+
+def _serve_quick(channel: socket.socket, service: Any, message: bytes) -> bool:
+    """Answer a quick call; False when the parent has hung up."""
+    try:
+        method, given = json.loads(message.removeprefix(protocol.QUICK))
+        header, bundle = getattr(service, method)(given, None)
+        reply: Tree = {"header": header, "bundle": bundle}
+        answer = protocol.QUICK + json.dumps(header).encode()
+        if bundle is None and len(answer) <= protocol.QUICK_BYTES:
+            channel.send(answer)
+            return True
+    except Exception as error:
+        reply = protocol.describe(error)
+    channel.send(protocol.LARGE)
+    _, fds, _, _ = socket.recv_fds(channel, 64, 1)
+    if len(fds) != 1:
+        return False
+    write_bundle(fds[0], reply)
+    os.close(fds[0])
+    channel.send(protocol.DONE)
+    return True
 
 
 def _make(service: str, init: dict[str, Any], bundle: Tree) -> Any:

@@ -3,11 +3,15 @@
 A call is one socket message, b"call" with two memfds: the request, a bundle, and an empty one for the reply. The child
 answers b"done" when it has filled the second. The parent seals that memfd before it looks at it (a peer that shrinks a
 mapped file kills the reader) and believes nothing in it: whatever is malformed becomes a WorkerError.
+
+A quick call is one message each way, plain JSON without tensors: b"quick" and the call, b"quick" and the answer. What
+does not fit, errors too, is announced by b"large"; the parent then sends a memfd for it, which is answered as above.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import traceback
 from typing import Any, get_args
@@ -21,6 +25,8 @@ from hipwright.sandbox.failures import RemoteFailure
 from hipwright.tensors import BITS, HostTensor, Tree, map_tensors, read_bundle, tensor_leaves, write_bundle
 
 CALL, DONE, READY = b"call", b"done", b"ready"
+QUICK, LARGE = b"quick", b"large"
+QUICK_BYTES = 16 << 10
 TEXT_LIMIT = 20_000  # characters kept of each message of a failing child
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
@@ -43,6 +49,25 @@ def request(method: str, header: dict[str, Any], bundle: Tree) -> int:
         os.close(fd)
         raise
     return fd
+
+
+def quick(method: str, header: dict[str, Any]) -> bytes:
+    """A quick call's message. ValueError where the header is too long for one."""
+    message = QUICK + json.dumps([method, header]).encode()
+    if len(message) > QUICK_BYTES:
+        raise ValueError(f"{len(message)} bytes are too many for a quick call")
+    return message
+
+
+def read_quick(message: bytes) -> dict[str, Any]:
+    """The answer to a quick call. WorkerError for what no service answers."""
+    try:
+        header = json.loads(message.removeprefix(QUICK))
+        if not isinstance(header, dict):
+            raise ValueError("the reply's header is not a dict")
+    except (ValueError, RecursionError) as error:
+        raise WorkerError(f"malformed reply from a worker: {type(error).__name__}: {str(error)[:200]}") from None
+    return header
 
 
 def read_reply(fd: int, limit: int) -> tuple[dict[str, Any], Tree]:

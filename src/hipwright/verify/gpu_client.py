@@ -188,14 +188,21 @@ class GpuCandidates:
         *,
         case: Case | None = None,
         limit_s: float | None = None,
+        quick: bool = False,
     ) -> tuple[dict[str, Any], Tree]:
-        """One call of the service. Raises GuardFailed, Rejected, or infrastructure errors; ends a broken process."""
+        """One call of the service; quick: without tensors.
+
+        Raises GuardFailed, Rejected, or infrastructure errors; ends a broken process.
+        """
         with self._lock:
             if self._session is None:
                 raise WorkerError("the candidate's process has been replaced")
             try:
                 with attributed(case, header):
-                    told = self._session.call(method, dict(header), bundle, timeout_s=limit_s or self.call_limit_s)
+                    limit = limit_s or self.call_limit_s
+                    if quick:
+                        return self._session.quick(method, dict(header), timeout_s=limit), None
+                    told = self._session.call(method, dict(header), bundle, timeout_s=limit)
             except GuardFailed:
                 raise
             except Rejected as rejected:
@@ -407,11 +414,13 @@ class Loaded:
         *,
         case: Case | None = None,
         bulk: bool = False,
+        quick: bool = False,
     ) -> tuple[dict[str, Any], Tree]:
         if not self.alive:
             raise WorkerError("the candidate's process has been replaced")
         limit = BULK_LIMIT_S if bulk else self._owner.limit_for(self.program)
-        return self._owner.call(method, {**header, "program": self._number}, bundle, case=case, limit_s=limit)
+        named = {**header, "program": self._number}
+        return self._owner.call(method, named, bundle, case=case, limit_s=limit, quick=quick)
 
     @property
     def _slots(self) -> dict[str, dict[int, Hashable]]:

@@ -99,7 +99,7 @@ class GpuSide:
 
     def _ask(self, method: str, header: Mapping[str, Any], timer: int | None = None) -> dict[str, Any]:
         with as_candidate_error():
-            told, _ = self._loaded._call(method, {**header, "timer": timer or self._timer})
+            told, _ = self._loaded._call(method, {**header, "timer": timer or self._timer}, quick=True)
         return told
 
 

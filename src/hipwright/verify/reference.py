@@ -313,12 +313,16 @@ class DeviceReference:
         return self._session
 
     def ask(
-        self, method: str, header: dict[str, Any] | None = None, bundle: Tree = None
+        self, method: str, header: dict[str, Any] | None = None, bundle: Tree = None, *, quick: bool = False
     ) -> tuple[dict[str, Any], Tree]:
-        """A request to the host, started where it is not running. Raises TaskError, DeviceError."""
+        """A request to the host, started where it is not running; quick: without tensors. Raises TaskError,
+        DeviceError."""
         with self._lock:
             try:
-                return self._alive().call(method, header, bundle, timeout_s=self._limits.wall_s)
+                session = self._alive()
+                if quick:
+                    return session.quick(method, header or {}, timeout_s=self._limits.wall_s), None
+                return session.call(method, header, bundle, timeout_s=self._limits.wall_s)
             except (WorkerDied, WorkerTimeout, RemoteFailure) as error:
                 raise self._blame(error) from error
             except HipwrightError as error:

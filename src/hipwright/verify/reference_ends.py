@@ -35,8 +35,8 @@ class Host(Protocol):
 
     generation: int
 
-    def ask(self, method: str, header: dict[str, Any]) -> tuple[dict[str, Any], Tree]:
-        """A request to the host."""
+    def ask(self, method: str, header: dict[str, Any], *, quick: bool = False) -> tuple[dict[str, Any], Tree]:
+        """A request to the host; quick: without tensors."""
         ...
 
     def told(self, method: str, drawn: Drawn) -> tuple[dict[str, Any], Tree]:
@@ -143,4 +143,4 @@ class ReferenceSide:
     def _ask(self, method: str, header: dict[str, Any]) -> dict[str, Any]:
         if self._generation != self._reference.generation:
             raise WorkerError(f"the process of the {self.name} baseline was replaced", hint="open the side again")
-        return self._reference.ask(method, {**header, "side": self._side})[0]
+        return self._reference.ask(method, {**header, "side": self._side}, quick=True)[0]
