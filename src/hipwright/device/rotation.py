@@ -24,6 +24,7 @@ TOUR_MS = 10.0
 class Rotation:
     """call(slot) on slots 0, 1, ... in turn.
 
+    keep_outputs: False lets graphs that share a pool share memory for outputs too.
     graph: whether graphs may be tried; tours: whether one may hold all slots. around: what every batch of calls runs
     in. stream: of captures and calls (None: the current one). pool: of the graphs' memory. settle: raises what went
     wrong on the device.
@@ -37,6 +38,7 @@ class Rotation:
         *,
         graph: bool,
         tours: bool = True,
+        keep_outputs: bool = True,
         around: Callable[[], AbstractContextManager[Any]] = nullcontext,
         stream: Any = None,
         pool: Any = None,
@@ -49,7 +51,7 @@ class Rotation:
         self._on_gpu = device.type == "cuda"
         self._pulse = torch.zeros(1, device=device) if self._on_gpu else None
         self._around, self._stream, self._pool, self._settle = around, stream, pool, settle
-        self._tours = tours
+        self._tours, self._keep_outputs = tours, keep_outputs
         self._graphs: list[Any] = []
         self._tour: Any = None
         self._next = 0
@@ -142,7 +144,7 @@ class Rotation:
             lines = str(error).strip().splitlines()
             self.why = f"it cannot be captured: {type(error).__name__}: {lines[0][:200] if lines else ''}"
             return
-        self.outputs = outputs
+        self.outputs = outputs if self._keep_outputs else [None] * self._slots
         self._graphs, self._tour = ([], graphs[0]) if together else (graphs, None)
 
     def _wake(self) -> None:

@@ -10,7 +10,7 @@ import os
 import secrets
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -46,7 +46,7 @@ Gate = Literal["full", "fast"]
 DEVICE = "cuda:0"
 """Torch's name of the only GPU that a contained process sees, on ROCm too."""
 SCORE_SLOTS = 4
-CANDIDATES, REFERENCES = 0.45, 0.5
+CANDIDATES, REFERENCES = 0.45, 0.53
 """Shares of a limit on device memory; what is left is for what the driver keeps for each process."""
 SHARE = 4  # of the device's memory: inputs in rotation may take a quarter in each of the processes
 
@@ -127,8 +127,8 @@ def open_gpu(
 ) -> Iterator[Gpu]:
     """Start what a GPU needs; all of it ends with the block. Raises DeviceError where the GPU does not work.
 
-    compilers: warm compile sessions; 0 for half the processors. memory_bytes: of the device that all processes together
-    may use; 0 for all.
+    compilers: warm compile sessions; 0 for all but a few processors. memory_bytes: of the device that all processes
+    together may use; 0 for all.
     """
     from hipwright.device import topology
 
@@ -142,7 +142,7 @@ def open_gpu(
         hosts = opened(Zygote(("torch", "hipwright.task.device_host"), unsafe=unsafe, name="device host", gpu=access))
         workers = opened(Zygote(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
         hosts.start(), workers.start()
-        pool = opened(CompilePool(compilers_host, compilers or max(2, (os.cpu_count() or 2) // 2)))
+        pool = opened(CompilePool(compilers_host, compilers or max(2, (os.cpu_count() or 2) - 4)))
         gpu = Gpu(kind, index, found.architecture, cache, pool, hosts, workers, unsafe, memory_bytes)
         stack.callback(gpu.close)
         yield gpu
@@ -166,6 +166,9 @@ class GpuTask:
         self.gpu = gpu
         self.handle = handle
         self.worker = gpu.candidates()
+        self._turn = threading.RLock()  # the worker serves one candidate at a time: one that breaks it breaks no other
+        self._opening = threading.Lock()
+        self._known: dict[Gate, _Measured] = {}
         self._seed = secrets.randbits(31)
 
     def __enter__(self) -> GpuTask:
@@ -206,14 +209,18 @@ class GpuTask:
         if oracle.status() is None:
             oracle.prepare(every=gate == "full")  # what is right is worked out before the GPU is entered
         reference = self.reference if gate == "full" else None
-        with self.gpu.door.shared():
-            return verify_gpu(parsed, program, build, oracle, reference, worker or self.worker, gate=gate)
+        if worker is not None:
+            with self.gpu.door.shared():
+                return verify_gpu(parsed, program, build, oracle, reference, worker, gate=gate)
+        with self._turn, self.gpu.door.shared():
+            return verify_gpu(parsed, program, build, oracle, reference, self.worker, gate=gate)
 
     def trace(
         self, program: Program, oracle: Oracle, outline: Outline, worker: GpuCandidates | None = None
     ) -> dict[str, Any]:
         """Library calls and launches at the reference's own shapes, on tensors without data."""
-        with (worker or self.worker).load(program, None, oracle.state, mode="noop") as loaded:
+        turn = nullcontext() if worker is not None else self._turn
+        with turn, (worker or self.worker).load(program, None, oracle.state, mode="noop") as loaded:
             return loaded.trace(outline.state, outline.inputs)
 
     def time(
@@ -232,7 +239,7 @@ class GpuTask:
         worker, more: the process of a modelnew candidate, and what loading it takes.
         """
         at = self._measured(gate)
-        with self.gpu.door.exclusive():
+        with self._turn, self.gpu.door.exclusive():
             first = self._timed(program, build, gate, outline, worker or self.worker, at, more)
             if gate == "fast" and first.verdict is not None:  # short blocks give no ground to refuse anybody
                 at = self._measured("full")
@@ -254,11 +261,10 @@ class GpuTask:
         return self.handle.task.workloads[0].name
 
     def _measured(self, gate: Gate) -> _Measured:
-        key = f"_measured_{gate}"
-        if key not in self.__dict__:
-            self.__dict__[key] = self._open_measured(self.reference, self._seed, gate)
-        found: _Measured = self.__dict__[key]
-        return found
+        with self._opening:
+            if gate not in self._known:
+                self._known[gate] = self._open_measured(self.reference, self._seed, gate)
+            return self._known[gate]
 
     def _open_measured(self, reference: DeviceReference, seed: int, gate: Gate) -> _Measured:
         state = self.handle.init_state(seed)

@@ -16,6 +16,7 @@ from hipwright.errors import ProgramError
 from hipwright.evaluate.results import NOT_ASKED, Findings, environment, library_shares, rejected
 from hipwright.measure.cost import coverage
 from hipwright.program import modelnew_build as build
+from hipwright.program import parse
 from hipwright.program.from_modelnew import from_modelnew
 from hipwright.program.modelnew_check import vet
 from hipwright.records import Evaluation, Program, Verdict
@@ -103,6 +104,9 @@ class ModelNewLane:
         warnings: list[str],
     ) -> tuple[Verdict | None, list[dict[str, Any]]]:
         """(the verdict that rejects, the library's operators)."""
+        seen = self._as_program_on(gpu, program, oracle)
+        if seen is not None and seen.status == "out_of_bounds":
+            return _warned(seen, warnings, {"modelnew": "converted"}), []
         prepared = self._prepared(name, gpu.gpu.architecture, program)
         more = self._arguments(prepared, program)
         with gpu.gpu.foreign(prepared.profile) as worker:
@@ -119,6 +123,19 @@ class ModelNewLane:
         if result.timing is not None:
             found.timings[name] = result.timing
         return result.verdict, ops
+
+    def _as_program_on(self, gpu: GpuTask, program: Program, oracle: Oracle) -> Verdict | None:
+        """The fast gate on the file as a program, whose memory lies between red zones: what host code allocates for
+        itself does not. None where there is no such program. Only its strays count against the file."""
+        converted = self._converted(program)
+        if converted is None:
+            return None
+        parsed = parse(converted.text)
+        built = gpu.build(parsed, parsed.defines(converted.knobs))
+        if not built.ok:
+            return None
+        verdict = gpu.verify(parsed, converted, built, oracle, gate="fast")
+        return replace(verdict, message=f"converted to a program: {verdict.message}" if verdict.message else "")
 
     def _prepared(self, target: str, arch: str, program: Program) -> build.Prepared:
         with ExitStack() as stack:

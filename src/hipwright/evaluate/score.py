@@ -28,7 +28,7 @@ from hipwright.program import parse
 from hipwright.records import Evaluation, Program
 from hipwright.verify.gpu_client import GpuCandidates
 
-WORKERS = 6
+WORKERS = 10
 """Candidate processes that verify at once, if there are processors for them."""
 
 
@@ -54,7 +54,7 @@ class Scorer:
             raise BadInput("score mode needs a GPU target", hint="--target cuda or --target rocm, where there is a GPU")
         self._evaluator = evaluator
         self._gpu: GpuTask = evaluator.gpus[self._name]
-        count = workers or max(1, min(WORKERS, (os.cpu_count() or 2) // 2))
+        count = workers or max(1, min(WORKERS, (os.cpu_count() or 2) - 4))
         self._idle: queue.SimpleQueue[GpuCandidates] = queue.SimpleQueue()
         self._workers = [self._gpu.gpu.candidates() for _ in range(count)]
         for worker in self._workers:

@@ -32,6 +32,7 @@ class DeviceHost(Cases):
     def __init__(self, init: dict[str, Any], bundle: Tree) -> None:
         if init["device"] != "cpu":
             torch.zeros(1, device=init["device"])  # the driver's own start, before the file's code can be near it
+        _bound(init)
         # torch.compile starts compilers, which only a GPU's host is let do
         lockdown("task" if init["device"] == "cpu" else "tools")
         super().__init__(init)
@@ -138,3 +139,11 @@ def _host_peak() -> int:
     with Path(f"/proc/{os.getpid()}/status").open() as file:
         line = next((line for line in file if line.startswith("VmHWM")), "VmHWM 0 kB")
     return int(line.split()[1]) << 10
+
+
+def _bound(init: dict[str, Any]) -> None:
+    """Hold torch to the limit: it then gives cached memory back instead of taking more."""
+    limit = int(init.get("memory_limit_bytes") or 0)
+    if limit and init["device"] != "cpu":
+        total = torch.cuda.mem_get_info(init["device"])[1]
+        torch.cuda.set_per_process_memory_fraction(min(1.0, limit / total), init["device"])

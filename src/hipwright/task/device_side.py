@@ -37,7 +37,7 @@ class ModelSide:
         # the graphs' outputs share a memory pool with the other side's, for replays never overlap
         self._rotation = Rotation(
             lambda slot: run(*mine[slot]), len(slots), file.device, graph=graph,
-            around=self._around, stream=self._stream, pool=pool,
+            around=self._around, stream=self._stream, pool=pool, keep_outputs=len(slots) > 1,
         )  # fmt: skip
 
     def _first_call(self) -> None:

@@ -45,6 +45,9 @@ _CLASH = re.compile(r'more than one instance of overloaded function "(\w+)" has 
 _AMD_NAME = re.compile(r'identifier "(__builtin_amdgcn_\w+|__ockl_\w+|__ocml_\w+|__llvm_amdgcn_\w+)"')
 _AMD_TYPE = re.compile(r'unknown attribute "(ext_vector_type|amdgpu_\w+|address_space)"')
 _NOISE = re.compile(r'ptxas (info|\s+\.)|Remark: The warnings can|"kernel.hip": using precompiled header')
+_STARVED = re.compile(
+    r"unable to obtain mapped memory|No space left|out of memory|cannot create temporary", re.IGNORECASE
+)
 _OUR_NAME = re.compile(r"\bhw_((?:u?(?:char|short|int|long|longlong)|float|double)[1-4]|dim3|min|max|ballot|any|all)\b")
 
 
@@ -128,14 +131,15 @@ def _build(hip: str, knobs: str, arch: str, pool: CompilePool, cache: BuildCache
     if refused := outside(hip):
         return Build(target="cuda", ok=False, log=refused), True
     try:
-        ok, log, code = _compile(hip, knobs, arch, pool)
+        ok, log, code = _compile_twice(hip, knobs, arch, pool)
         while not ok and (clash := _CLASH.search(log)):
             renamed = _rename(hip, clash[1])
             if renamed == hip:
                 break
             hip = renamed
-            ok, log, code = _compile(hip, knobs, arch, pool)
+            ok, log, code = _compile_twice(hip, knobs, arch, pool)
     except WorkerTimeout:
+        pool.refresh()  # a compiler that was killed leaves its temporary files
         return Build(target="cuda", ok=False, log=f"the compiler was stopped after {COMPILE_LIMIT_S:.0f} s"), False
     except WorkerDied as error:
         return Build(target="cuda", ok=False, log=f"the compiler crashed: {error.message}"), False
@@ -143,6 +147,28 @@ def _build(hip: str, knobs: str, arch: str, pool: CompilePool, cache: BuildCache
         return Build(target="cuda", ok=False, log=_explain(log)), True
     return Build(target="cuda", ok=True, blob=cache.put(code), kernels=resources(log), device_math="host",
                  log=_clean(log)), True  # fmt: skip
+
+
+def _compile_twice(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[bool, str, bytes]:
+    """`_compile`, once more with nothing left of earlier compiles where the compiler crashed or lacked room.
+
+    Raises ToolchainError where it lacks room even then, WorkerDied where it crashes again: on this source.
+    """
+    for last in (False, True):
+        try:
+            found = _compile(hip, knobs, arch, pool)
+        except WorkerDied:
+            if last:
+                raise
+        else:
+            if found[0] or not _STARVED.search(found[1]):
+                return found
+            if last:
+                raise ToolchainError(
+                    f"NVRTC has no room to work: {found[1][:200]}", hint="give /tmp and memory more room"
+                )
+        pool.refresh()
+    raise AssertionError("unreachable")
 
 
 def _compile(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[bool, str, bytes]:

@@ -32,6 +32,7 @@ class CompilePool:
         self._zygote = zygote
         self._slots = threading.BoundedSemaphore(size)
         self._lock = threading.Lock()
+        self._lone = threading.Lock()
         self._idle: list[tuple[str, Session, int]] = []  # service and settings, session, compiles so far
         self._closed = False
 
@@ -55,6 +56,24 @@ class CompilePool:
                 return session.call(method, header, timeout_s=timeout_s)
             finally:
                 self._put(kind, session, used + 1)
+
+    def refresh(self) -> None:
+        """End all sessions, and with their zygote whatever killed ones left in the private /tmp that they share.
+
+        Waits for the compiles under way; the next one starts everything anew.
+        """
+        with self._lone:
+            for _ in range(self.size):
+                self._slots.acquire()
+            try:
+                with self._lock:
+                    idle, self._idle = self._idle, []
+                for _, session, _ in idle:
+                    session.close()
+                self._zygote.close()
+            finally:
+                for _ in range(self.size):
+                    self._slots.release()
 
     def warm(self, service: str, init: dict[str, Any]) -> threading.Thread:
         """Start every session in the background, so that the first compiles find them ready."""
