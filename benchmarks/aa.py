@@ -2,7 +2,7 @@
 
     python benchmarks/aa.py [--pairs N] [--target cuda]
 
-Sizes from a few microseconds to a millisecond. Prints how many 95 % intervals hold 1.00 and how far the medians are off.
+From a few microseconds to a millisecond a call. Prints how many 95 % intervals hold 1.00, and how far medians are off.
 """
 
 from __future__ import annotations

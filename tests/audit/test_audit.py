@@ -56,6 +56,8 @@ def test_the_command(tmp_path: Path) -> None:
         "identity*",
         "--only",
         "relu_*",
+        "--only",
+        "side_stream",
         "--gate",
         "full",
         "--out",

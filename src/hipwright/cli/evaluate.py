@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def evaluate(
     task: TaskFile,
-    program: Annotated[Path, typer.Argument(help="The program: HIP source and launch plan.", metavar="PROGRAM")],
+    program: Annotated[
+        Path, typer.Argument(help="A program (HIP source and launch plan) or a ModelNew file.", metavar="PROGRAM")
+    ],
     target: Targets = None,
     seed: Annotated[
         int | None,
@@ -31,12 +33,14 @@ def evaluate(
     json_mode: Json = False,
 ) -> int:
     """Compile, verify and estimate PROGRAM against TASK. Exit 1 when it is rejected."""
+    from hipwright.program.modelnew_check import lane_of
     from hipwright.records import Program
 
     face = Face(json_mode=json_mode)
     chosen = targets.choose(target)
     session.existing_file(task, "task")
-    candidate = Program(text=session.read_text(program, "program"))
+    text = session.read_text(program, "program")
+    candidate = Program(lane="modelnew" if lane_of(text) == "modelnew" else "program", text=text)
     listener = _say_stages(face)
     with session.workbench(
         task, chosen, seed=seed, unsafe=unsafe, listener=listener, gpu_memory_gb=gpu_memory

@@ -115,7 +115,9 @@ class Cases(Inputs):
         try:
             call = Call(self.file, self.file.model(self._states[header["state"]]), self._inputs(header["other"]))
         except TaskError as error:
-            if is_fault(error.__cause__):
+            if isinstance(error.__cause__, torch.OutOfMemoryError):
+                self._empty()
+            elif is_fault(error.__cause__):
                 raise
             return {}
         finally:

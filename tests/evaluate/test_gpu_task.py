@@ -1,0 +1,123 @@
+"""A task on a GPU, from build to timing, with the cpu in the GPU's place: the same processes, messages and rules.
+
+No speed here means anything; what is tested is that the verbs fit together and that faults stay where they belong.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hipwright.evaluate import Evaluator
+from hipwright.evaluate.gpu import Gpu, GpuTask
+from hipwright.evaluate.score import Scorer
+from hipwright.program import parse
+from hipwright.records import Build, Program
+from hipwright.sandbox import Zygote
+from hipwright.task import TaskHandle, open_task
+from hipwright.toolchain import cpu
+from hipwright.toolchain.cache import BuildCache
+from hipwright.verify import WORKER, Oracle
+from hipwright.verify.gpu_client import GPU_WORKER, GpuCandidates
+from hipwright.verify.reference import DeviceReference, open_reference
+
+CORPUS = Path(__file__).parents[2] / "src/hipwright/audit/corpus"
+pytestmark = pytest.mark.slow
+
+
+class Processor(Gpu):
+    """The cpu target's kernels and torch on the processor, behind a GPU's interface."""
+
+    def build(self, hip: str, defines: dict[str, int]) -> Build:
+        return cpu.build(hip, defines, wave=64, checked=False, cache=self.cache)
+
+    def candidates(self, zygote: Zygote | None = None, profile: Any = "gpu") -> GpuCandidates:
+        return GpuCandidates(zygote or self.workers, "cpu", "cpu", self.cache)
+
+    def reference(self, handle: TaskHandle) -> DeviceReference:
+        return open_reference(handle, self.hosts, "cpu")
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evaluator]:
+    cache = BuildCache(tmp_path_factory.mktemp("cache"))
+    warm = ("torch", WORKER.partition(":")[0], "hipwright.verify.warm")
+    with (
+        Zygote(("torch", "hipwright.task.warm"), name="task host") as host,
+        Zygote(("torch", "hipwright.task.device_host"), name="device host") as hosts,
+        Zygote(("torch", GPU_WORKER.partition(":")[0]), ro=(cache.folder,), name="worker") as workers,
+        Zygote(warm, ro=(cache.folder,), name="candidates") as candidates,
+        open_task(CORPUS / "tasks/row_sum.py", host) as handle,
+    ):
+        gpu = Processor("cuda", 0, "sm_90", cache, None, hosts, workers)  # type: ignore[arg-type]
+        with GpuTask(gpu, handle) as task:
+            yield Evaluator(handle, Oracle(handle, seed=3), candidates, cache, ("cuda",), gpus={"cuda": task})
+
+
+def program(name: str, kind: str = "honest") -> Program:
+    return Program(text=(CORPUS / "program" / kind / f"{name}.py").read_text())
+
+
+def test_a_program_is_built_verified_and_timed(bench: Evaluator) -> None:
+    found = bench.evaluate(program("row_sum_tree"))
+    assert found.passed, found.message
+    result = found.targets["cuda"]
+    assert result.build is not None and result.verdict is not None and result.timing is not None
+    assert "eager" in result.timing.versus and result.timing.policy == "stream"
+    assert 0 < result.timing.versus["eager"].interval[0] <= result.timing.versus["eager"].interval[1]
+    assert result.timing.median_ms > 0 and found.score_kind == "measured" and found.coverage == 1.0
+    assert result.verdict.checks["noop_right"] is False
+
+
+def test_a_wrong_program_is_never_timed(bench: Evaluator) -> None:
+    found = bench.evaluate(program("tail_read", "broken"))
+    assert found.fault == "candidate" and not found.passed
+    assert found.targets["cuda"].timing is None and "timing" in found.targets["cuda"].why_none
+
+
+def test_a_program_that_breaks_its_process_breaks_no_neighbour(bench: Evaluator) -> None:
+    hostile, honest = program("endless", "broken"), program("row_sum_wave")
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda one: bench.evaluate(one, timed=False), [honest, hostile, honest, hostile, honest]))
+    assert [one.status for one in found] == ["pass", "timeout", "pass", "timeout", "pass"]
+
+
+def test_timing_is_alone(bench: Evaluator) -> None:
+    """While one program is timed nobody verifies on the same GPU."""
+    gpu = bench.gpus["cuda"].gpu
+    inside = threading.Event()
+    with ThreadPoolExecutor(1) as pool, gpu.door.exclusive():
+        later = pool.submit(lambda: (bench.evaluate(program("row_sum_wave"), timed=False), inside.set()))
+        assert not inside.wait(1.0)
+    assert later.result()[0].passed
+
+
+def test_score_mode_agrees_and_keeps_the_order(bench: Evaluator) -> None:
+    names = [("row_sum_tree", "honest"), ("tail_write", "broken"), ("row_sum_wave", "honest"), ("lds_index", "broken")]
+    with Scorer(bench, workers=2) as scorer:
+        scorer.warm()
+        scored = scorer.score([program(*name) for name in names])
+    assert [one.passed for one in scored] == [True, False, True, False], [one.message for one in scored]
+    assert all(one.fault == "candidate" for one in scored if not one.passed)
+    assert all(set(one.targets["cuda"].timing.versus) == {"eager"} for one in scored if one.passed)  # type: ignore[union-attr]
+
+
+def test_score_mode_tells_what_it_cannot_take(bench: Evaluator) -> None:
+    with Scorer(bench, workers=1) as scorer:
+        (found,) = scorer.score([Program(lane="modelnew", text="class ModelNew: pass")])
+        (broken,) = scorer.score([Program(text="this is no program")])
+    assert not found.passed and "programs only" in found.message
+    assert broken.status == "parse_error" and broken.fault == "candidate"
+
+
+def test_what_is_timed_is_what_was_parsed(bench: Evaluator) -> None:
+    """Late values: a program that remembers its first result is caught by the outputs of timed calls at the latest."""
+    text = program("static_output", "broken").text
+    parse(text)
+    found = bench.evaluate(Program(text=text))
+    assert not found.passed and found.fault == "candidate"
