@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from hipwright import __version__
-from hipwright.cli import audit, bench, doctor, evaluate, optimize, profile, runs
+from hipwright.cli import audit, bench, doctor, evaluate, optimize, profile, runs, score
 from hipwright.cli.output import error_object, print_error, print_json, whose
 from hipwright.errors import HipwrightError
 
@@ -32,6 +32,7 @@ app = typer.Typer(
 app.command("doctor")(doctor.doctor)
 app.command("optimize")(optimize.optimize)
 app.command("eval")(evaluate.evaluate)
+app.command("score")(score.score)
 app.command("bench")(bench.bench)
 app.command("profile")(profile.profile)
 app.command("audit")(audit.audit)
