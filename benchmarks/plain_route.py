@@ -1,26 +1,27 @@
-"""What the usual route costs: ModelNew files built with load_inline's own headers. Needs a GPU machine with nvcc.
+"""What the usual route costs: the same kernels as a program, and as ModelNew files with lean and with torch's headers.
 
-    python benchmarks/plain_route.py PROGRAMS.jsonl [--count N]
+    python benchmarks/plain_route.py PROGRAMS.jsonl [--count N] [--arch sm_90]
 
-Exports programs as ModelNew files and builds each the three ways: as a program (NVRTC), with the lean headers, and with
-torch's headers as `load_inline` does. Prints seconds, every build cold.
+PROGRAMS.jsonl is what benchmarks/programs.py writes. Builds are cold and one after the other. Needs nvcc, no GPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from hipwright.evaluate.gpu import open_gpu
 from hipwright.program import modelnew, parse
 from hipwright.program.modelnew_build import prepare
 from hipwright.records import Program
+from hipwright.toolchain import nvrtc
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.pool import CompilePool
 
 ROOT = Path(__file__).parents[1]
+WAYS = ("program", "lean", "real")
 
 
 def main() -> None:
@@ -28,25 +29,29 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("programs", type=Path)
     options.add_argument("--count", type=int, default=3)
+    options.add_argument("--arch", default="sm_90")
     chosen = options.parse_args()
     rows = [json.loads(line) for line in chosen.programs.read_text().splitlines()]
     rows = rows[:: max(1, len(rows) // chosen.count)][: chosen.count]
-    with tempfile.TemporaryDirectory() as folder, open_gpu("cuda", 0, BuildCache(folder)) as gpu:
-
-        def built(row: dict[str, str]) -> str:
-            program = Program(text=row["text"], knobs=row["knobs"])  # type: ignore[arg-type]
+    found: dict[str, list[float]] = {way: [] for way in WAYS}
+    with tempfile.TemporaryDirectory() as folder, nvrtc.zygote() as zygote, CompilePool(zygote, 1) as pool:
+        cache = BuildCache(folder)
+        nvrtc.build(nvrtc_trial(), {}, arch=chosen.arch, pool=pool, cache=cache)  # the session's own start
+        for row in rows:
+            program = Program(text=row["text"], knobs=row["knobs"])
             parsed = parse(program.text)
             text = modelnew.export(program, parsed, (ROOT / row["task"]).read_text())
-            seconds = {"program": gpu.build(parsed.hip, parsed.defines(program.knobs)).seconds}
-            for way in ("lean", "real"):
-                made = prepare(text, target="cuda", arch=gpu.architecture, cache=gpu.cache, ways=(way,))
-                seconds[way] = made.seconds
-            told = ", ".join(f"{way} {spent:.2f} s" for way, spent in seconds.items())
-            return f"{row['task']}: {told}"
+            defines = parsed.defines(program.knobs)
+            found["program"].append(nvrtc.build(parsed.hip, defines, arch=chosen.arch, pool=pool, cache=cache).seconds)
+            for way in WAYS[1:]:
+                found[way].append(prepare(text, target="cuda", arch=chosen.arch, cache=cache, ways=(way,)).seconds)
+            print(row["task"], ", ".join(f"{way} {found[way][-1]:.2f} s" for way in WAYS), flush=True)
+    print("median", ", ".join(f"{way} {statistics.median(found[way]):.2f} s" for way in WAYS))
 
-        with ThreadPoolExecutor(chosen.count) as pool:
-            for line in pool.map(built, rows):
-                print(line, flush=True)
+
+def nvrtc_trial() -> str:
+    """A source that costs nothing."""
+    return '#include <hip/hip_runtime.h>\nextern "C" __global__ void trial(float* x) { x[0] = 1.0f; }\n'
 
 
 if __name__ == "__main__":

@@ -70,7 +70,9 @@ def torch_headers(root: Path, name: str, *, abi: int = 1) -> Headers:
     libraries = [lib for lib in ("c10", "torch_cpu", "torch", "torch_python", "c10_cuda", "torch_cuda")
                  if (root / "lib" / f"lib{lib}.so").is_file()]  # fmt: skip
     link = (f"-L{root / 'lib'}", *(f"-l{lib}" for lib in libraries))
-    return Headers("real", (root / "include", api, python), defines, link, (root, python))
+    # last: of our folder only hip/ is found, which NVIDIA's compiler has not
+    include = (root / "include", api, python, torchlite.INCLUDE)
+    return Headers("real", include, defines, link, (root, python, torchlite.INCLUDE))
 
 
 def build(
