@@ -43,6 +43,7 @@ class Warm:
     overhead: Overhead
 
 
+CANDIDATE = "the candidate's process"
 Memory = dict[tuple[str, str], Warm]
 """Baselines by (name, policy). Whoever keeps the same sides open for many candidates keeps one of these for them."""
 
@@ -69,14 +70,17 @@ class Rounds:
         """
         count = len(self.sides)
         known = [memory.get((side.name, policy)) if memory and n else None for n, side in enumerate(self.sides)]
+        if memory and settings.same_worker:
+            known[0] = memory.get((CANDIDATE, policy))
         self._calibrate(settings.empties, known)
         self.calls = [0] * count
         self._forget()
         for index in (*range(1, count), 0):
             warm = known[index]
-            self.calls[index] = self._warm_side(index, settings, warm.calls if warm else 0)
-            if memory is not None and index:
-                memory[self.sides[index].name, policy] = Warm(self.calls[index], self.overheads[index])
+            self.calls[index] = self._warm_side(index, settings, warm.calls if warm and index else 0)
+            if memory is not None and (index or settings.same_worker):
+                name = self.sides[index].name if index else CANDIDATE
+                memory[name, policy] = Warm(self.calls[index], self.overheads[index])
         quick = sum(self.calls) > count  # long calls are not run just to be thrown away
         for _ in range(int(self.rng.integers(settings.discard // 2, settings.discard + 1)) if quick else 0):
             self.quad()
@@ -85,6 +89,9 @@ class Rounds:
 
     def _calibrate(self, empties: int, known: Sequence[Warm | None]) -> None:
         """Empty blocks of all sides in turn, as the timed ones: each then starts with the same change of process."""
+        if all(known):
+            self.overheads = [warm.overhead for warm in known if warm]
+            return
         found: list[list[Block]] = [[] for _ in self.sides]
         for _ in range(empties + 1):
             for index in self.rng.permutation(len(self.sides)):

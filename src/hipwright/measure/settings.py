@@ -14,7 +14,8 @@ class BenchSettings:
     max(half_width, effect_share * |log speedup|) against every baseline. drop_below: a candidate slower than this
     speedup against the first baseline in all of the first 8 pairs is dropped. empties: empty blocks of each side;
     discard: most quads run before those that count; alone: blocks for the neighbours' rule. latency_rounds: 0 measures
-    no latency. resamples: of the bootstrap.
+    no latency. resamples: of the bootstrap. same_worker: candidates run one after another in one process, whose empty
+    block is measured for the first of them alone.
     """
 
     block_ms: float = 1.5
@@ -29,6 +30,7 @@ class BenchSettings:
     alone: int = 6
     latency_rounds: int = 8
     resamples: int = 2000
+    same_worker: bool = False
 
 
 FULL = BenchSettings()
@@ -43,4 +45,5 @@ SCORE = BenchSettings(
     alone=3,
     latency_rounds=0,
     resamples=500,
+    same_worker=True,
 )
