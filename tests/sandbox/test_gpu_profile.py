@@ -169,12 +169,13 @@ HOSTILE = {
 def test_hostile_code_ends_in_time_and_the_service_lives(gpu_zygote, method):
     header, failure = HOSTILE[method]
     limits = Limits(memory_mb=1024)
+    limit = LIMIT if failure is WorkerTimeout else 20.0  # what ends by itself may take its time on a busy machine
     with gpu_zygote.session(SERVICE, {}, limits=limits) as session:
         session.call("lock", {"profile": "gpu"}, timeout_s=20)
         begin = time.monotonic()
         with pytest.raises(failure) as caught:
-            session.call(method, header, timeout_s=LIMIT)
-        assert time.monotonic() - begin < LIMIT + GRACE
+            session.call(method, header, timeout_s=limit)
+        assert time.monotonic() - begin < limit + GRACE
         assert type(caught.value) is failure
     if method == "fill_tmp":
         assert "No space left" in str(caught.value)

@@ -102,6 +102,9 @@ class InProcess:
     def call(self, method: str, header: Any, bundle: Any = None, *, timeout_s: float) -> Any:
         return getattr(self.worker, method)(header, bundle)
 
+    def quick(self, method: str, header: Any, *, timeout_s: float) -> Any:
+        return getattr(self.worker, method)(header, None)[0]
+
     def close(self) -> None:
         self.worker, self.ended = None, self.ended + 1
 
