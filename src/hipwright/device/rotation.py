@@ -24,10 +24,9 @@ TOUR_MS = 10.0
 class Rotation:
     """call(slot) on slots 0, 1, ... in turn.
 
-    keep_outputs: False lets graphs that share a pool share memory for outputs too.
     graph: whether graphs may be tried; tours: whether one may hold all slots. around: what every batch of calls runs
     in. stream: of captures and calls (None: the current one). pool: of the graphs' memory. settle: raises what went
-    wrong on the device.
+    wrong on the device. keep_outputs: False lets graphs that share a pool share memory for outputs too.
     """
 
     def __init__(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from hipwright.device.side import Block, Prepared, Side
+from hipwright.device.side import Block, Prepared
 from hipwright.errors import WorkerError
 from hipwright.tensors import Tree
 from hipwright.verify.reference import BASELINES, BaselineMissing, DeviceReference, ReferenceSide
@@ -73,20 +73,20 @@ class Kept:
             self._open[self._graph] = side, known
         else:
             side.block(0)  # still there?
-        return replace(known)
+        return known
 
 
 @dataclass(frozen=True)
 class Baselines:
     """What a candidate is compared with, the ranking one first. missing: {name: why} of those that cannot be had."""
 
-    sides: tuple[Side, ...]
+    sides: tuple[Kept, ...]
     missing: dict[str, str]
 
 
 def open_baselines(reference: DeviceReference, workload: str, state: Tree, seed: int, slots: int) -> Baselines:
     """Every baseline on the same slots of the same inputs. torch.compile is compiled here."""
-    sides: list[Side] = []
+    sides: list[Kept] = []
     missing: dict[str, str] = {}
     for name in BASELINES:
         kept = Kept(reference, name, workload, state, seed, slots)

@@ -348,6 +348,7 @@ class GpuTask:
     def _noted(self, result: BenchResult, at: _Measured) -> BenchResult:
         """With why a baseline is missing."""
         notes = [f"no {name} baseline: {why}" for name, why in at.baselines.missing.items()]
+        notes += [f"{side.name}: {note}" for side in at.baselines.sides for note in side.notes]
         if at.large:
             notes.append("inputs this large leave no room for late values: outputs of timed calls were not verified")
         if result.timing is None or not notes:
