@@ -120,18 +120,31 @@ def test_strict_rule_and_comparison_agree(case, c, chunk):
     _same(_streamed(leaf, got, chunk), compare_leaf(from_torch(got), rule))
 
 
+def _near_a_rows_edge(got, rule) -> bool:
+    """A passing row's own ratio is not in `worst_error`."""
+    if rule.row is None or not got.numel():
+        return False
+    with np.errstate(invalid="ignore"):
+        error = np.abs(from_torch(got).to_f64() - rule.expected)
+    used = np.isfinite(error) if rule.judged is None else np.isfinite(error) & rule.judged
+    rows = np.where(used, error, 0.0).reshape(-1, rule.row_length)
+    ratio = np.sqrt(np.mean(rows * rows, axis=1)) / rule.row
+    return bool(((ratio > 0.9) & (ratio < 1.1)).any())
+
+
 @given(_cases(), st.integers(1, 300))
 def test_the_compact_form_says_the_same_but_at_the_very_edge(case, chunk):
     dtype, native, exact, moved, got = case
     assume(dtype != "float64")
     finite = exact[exact.isfinite()].abs()
     assume(not finite.numel() or 1e-35 < float(finite.max()) < 1e30)
-    theirs = compare_leaf(from_torch(got), _rule(native, exact, moved, 4.0))
-    assume(not 0.9 < theirs.worst_error < 1.1)
+    rule = _rule(native, exact, moved, 4.0)
+    theirs = compare_leaf(from_torch(got), rule)
+    assume(not 0.9 < theirs.worst_error < 1.1 and not _near_a_rows_edge(got, rule))
     ours = _streamed(_leaf(native, exact, moved, dtype, 4.0, compact=True), got, chunk)
     assert (ours.ok, ours.status) == (theirs.ok, theirs.status)
-    if isfinite(theirs.worst_error) and theirs.worst_error > 0.1:
-        assert ours.worst_error == pytest.approx(theirs.worst_error, rel=0.1)
+    if isfinite(theirs.worst_error):  # a thirtieth of a budget for the expectation's rounding, 2^-6 for the budget's own
+        assert abs(ours.worst_error - theirs.worst_error) <= 1 / 30 + 2**-6 * theirs.worst_error
 
 
 @given(_cases(), st.integers(1, 300))
