@@ -7,11 +7,13 @@
     │   ├── ProgramError    the plan does not parse or check; has a line
     │   │   └── GuardFailed an `assert` of the plan: it does not claim this shape
     │   └── CompileError    the HIP source does not compile
-    └── InfrastructureError not the candidate's fault; never a score; exit 3
-        ├── ToolchainError  a compiler is missing or broken
-        ├── SandboxMissing  no sandbox here, and --unsafe was not given
-        ├── DeviceError     a device failed
-        └── WorkerError     our own worker process died
+    ├── InfrastructureError not the candidate's fault; never a score; exit 3
+    │   ├── ToolchainError  a compiler is missing or broken
+    │   ├── SandboxMissing  no sandbox here, and --unsafe was not given
+    │   ├── DeviceError     a device failed
+    │   ├── ProviderError   a model's provider fails, refuses the key or stays away
+    │   └── WorkerError     our own worker process died
+    └── OutOfBudget         a limit in dollars or tokens would be passed; exit 1
 
 Each carries a fault, a status, one line for people, and a hint that says what to do next.
 """
@@ -128,3 +130,19 @@ class DeviceError(InfrastructureError):
 
 class WorkerError(InfrastructureError):
     """A worker process of ours died or broke its protocol."""
+
+
+class ProviderError(InfrastructureError):
+    """A model's provider failed. retryable: it may answer later, so the run can be resumed as it is."""
+
+    fault = "provider"
+
+    def __init__(self, message: str, *, retryable: bool = False, **kwargs: Any) -> None:
+        super().__init__(message, **kwargs)
+        self.retryable = retryable
+
+
+class OutOfBudget(HipwrightError):
+    """A limit in dollars or tokens would be passed; raised before anything is sent."""
+
+    exit_code = 1

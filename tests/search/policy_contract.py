@@ -9,7 +9,7 @@ from landscape import Judge, source
 
 from hipwright.archive import Proposed
 from hipwright.records import Decision, Evaluation, Expansion, Program
-from hipwright.search import Candidate, Trial, View, policy
+from hipwright.search import Ask, Candidate, Trial, View, policy
 
 
 def judged(view: View, expansion: Expansion, round: int, evaluation: Evaluation | None, name: str) -> Trial:
@@ -32,7 +32,7 @@ def history(name: str, seed: int, rounds: int, fail: float = 0.2, **settings: An
         trials: list[Trial] = []
         for expansion in policy(name).select(view, 4, random.Random(f"{seed}/{current}")):
             parents = [Candidate(program=Program(text=""), choices=choices[key]) for key in expansion.parents]
-            made = writer.propose(expansion, parents, rng)
+            made = writer.propose(Ask(expansion, tuple(parents), view), rng)
             choices[made.program.key] = made.choices
             evaluation = None if rng.random() < fail / 2 else judge.evaluate(made.program)
             if evaluation and rng.random() < fail:

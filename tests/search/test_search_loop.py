@@ -15,8 +15,8 @@ from landscape import BEST, SPACE, TASK, Choice, Judge, begin, go_on, plan, sour
 
 from hipwright.archive import Archive, export, read_log, show
 from hipwright.errors import BadInput, InfrastructureError
-from hipwright.records import Evaluation, Expansion, Program
-from hipwright.search import Candidate, EngineSource, new_run, run
+from hipwright.records import Evaluation, Program
+from hipwright.search import Ask, Candidate, EngineSource, new_run, run
 
 
 @pytest.fixture
@@ -350,9 +350,9 @@ def test_proposals_are_made_one_after_another(archive: Archive) -> None:
     threads = set()
 
     class Watching(EngineSource):
-        def propose(self, expansion: Expansion, parents: Any, rng: random.Random) -> Candidate:
+        def propose(self, ask: Ask, rng: random.Random) -> Candidate:
             threads.add(threading.current_thread())
-            return super().propose(expansion, parents, rng)
+            return super().propose(ask, rng)
 
     begin(archive, workers=3, source=Watching(SPACE, write))
     assert threads == {threading.current_thread()}

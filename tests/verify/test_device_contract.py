@@ -143,7 +143,7 @@ def test_the_compact_form_says_the_same_but_at_the_very_edge(case, chunk):
     assume(not 0.9 < theirs.worst_error < 1.1 and not _near_a_rows_edge(got, rule))
     ours = _streamed(_leaf(native, exact, moved, dtype, 4.0, compact=True), got, chunk)
     assert (ours.ok, ours.status) == (theirs.ok, theirs.status)
-    if isfinite(theirs.worst_error):  # a thirtieth of a budget for the expectation's rounding, 2^-6 for the budget's own
+    if isfinite(theirs.worst_error):  # a thirtieth of a budget for the expectation, 2^-6 for the budget
         assert abs(ours.worst_error - theirs.worst_error) <= 1 / 30 + 2**-6 * theirs.worst_error
 
 

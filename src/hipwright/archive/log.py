@@ -26,13 +26,15 @@ from hipwright.records import Decision, Evaluation, Event, Expansion, Record
 class Proposed(Record, frozen=True, kw_only=True):
     """One proposal. program: "" when the operator failed (`error` says how).
 
-    duplicate_of: the number of the earlier proposal with the same program, which is not evaluated again.
+    duplicate_of: the number of the earlier proposal with the same program, which is not evaluated again. notes: what
+    the source says of how it came about.
     """
 
     expansion: Expansion
     round: int
     program: str = ""
     choices: dict[str, Any] = msgspec.field(default_factory=dict)
+    notes: dict[str, Any] = msgspec.field(default_factory=dict)
     duplicate_of: int | None = None
     error: str = ""
 

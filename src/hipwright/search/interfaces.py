@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
@@ -16,10 +17,33 @@ INFRASTRUCTURE = ("device", "toolchain", "service", "provider")
 
 
 class Candidate(Record, frozen=True, kw_only=True):
-    """A program and the choices that it was written from; parents are handed to operators in this form."""
+    """A program and the choices that it was written from; parents are handed to operators in this form.
+
+    notes: how it came about, in plain JSON types, kept with the proposal. redraw: False where the source would give
+    the same again, so that a program that is already known is not asked for another time.
+    """
 
     program: Program
     choices: dict[str, Any] = msgspec.field(default_factory=dict)
+    notes: dict[str, Any] = msgspec.field(default_factory=dict)
+    redraw: bool = True
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a source is asked for: one expansion, its parents, and the trials so far (those of completed rounds)."""
+
+    expansion: Expansion
+    parents: tuple[Candidate, ...]
+    view: View
+
+
+class Declined(Exception):
+    """The source has no program for an ask, and asking again would not help. notes: as in Candidate."""
+
+    def __init__(self, message: str, notes: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.notes = dict(notes or {})
 
 
 class Policy(Protocol):
@@ -44,8 +68,16 @@ class ProposalSource(Protocol):
         """The actions to try first, as expansions with operator "default"; at least one."""
         ...
 
-    def propose(self, expansion: Expansion, parents: Sequence[Candidate], rng: random.Random) -> Candidate:
-        """A program for one expansion. The same arguments give the same program. May raise: a failed proposal."""
+    def prepare(self, asks: Sequence[Ask]) -> None:
+        """Called before the proposals of a round are made: slow work, such as asking models, runs here side by side.
+
+        Raises only what should end the run.
+        """
+        ...
+
+    def propose(self, ask: Ask, rng: random.Random) -> Candidate:
+        """A program for one ask. The same arguments give the same program. May raise: a failed proposal (Declined:
+        without another draw), or an InfrastructureError, which pauses the run."""
         ...
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,10 +18,10 @@ import msgspec
 from hipwright.archive import Archive, Entry, Evaluated, Finished, Proposed, RunLog
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.events import Listener, silent
-from hipwright.records import Decision, Evaluation, Event, Expansion, Program, Record, Run, content_key
+from hipwright.records import Decision, Evaluation, Event, Program, Record, Run, content_key
 from hipwright.search import stop
 from hipwright.search.confirm import Confirm, confirm_winner
-from hipwright.search.interfaces import INFRASTRUCTURE, Candidate, EvaluatorLike, Policy, ProposalSource
+from hipwright.search.interfaces import INFRASTRUCTURE, Ask, Candidate, Declined, EvaluatorLike, Policy, ProposalSource
 from hipwright.search.view import Trial, View
 
 ROUND = 4
@@ -112,10 +112,12 @@ class Search:
         current = self.view.next_round
         k = min(int(self.run.settings.get("round", ROUND)), self.run.budget - self.view.evaluations)
         expansions = self.policy.select(self.view, k, random.Random(f"{self.run.seed}/select/{current}"))
+        asks = [Ask(e, tuple(self._candidate(key) for key in e.parents), self.view) for e in expansions]
+        self.source.prepare(asks)
         proposals: list[Proposed] = []
         programs: dict[str, Program] = {}
-        for expansion in expansions:
-            proposed, program = self._propose(expansion, current, proposals)
+        for ask in asks:
+            proposed, program = self._propose(ask, current, proposals)
             proposals.append(proposed)
             if program is not None:
                 programs[proposed.program] = program
@@ -123,33 +125,43 @@ class Search:
         self._append(entries, list(programs.values()))
         return [self.log.proposed[p.number] for p in proposals]
 
-    def _propose(
-        self, expansion: Expansion, current: int, before: Sequence[Proposed]
-    ) -> tuple[Proposed, Program | None]:
+    def _propose(self, ask: Ask, current: int, before: Sequence[Proposed]) -> tuple[Proposed, Program | None]:
         """One proposal; drawn again while it repeats a known program, as far as TRIES go."""
         known = {t.proposed.program: t.number for t in self.view.trials if t.proposed.evaluable}
         known |= {p.program: p.number for p in before if p.evaluable}
-        parents = [self._candidate(key) for key in expansion.parents]
-        made: Candidate | None = None
-        key = error = ""
-        for attempt in range(TRIES):
-            rng = random.Random(f"{self.run.seed}/propose/{expansion.number}/{attempt}")
-            try:
-                made = self.source.propose(expansion, parents, rng)
-                key = made.program.key
-            except InfrastructureError:
-                raise
-            except Exception as problem:  # a source's failure is one bad proposal, not the end of the search
-                made, error = None, f"{type(problem).__name__}: {problem}"[:500]
-                continue
-            if key not in known:
-                break
+        made, failed = self._draw(ask, known)
         if made is None:
-            return Proposed(expansion=expansion, round=current, error=error), None
+            return msgspec.structs.replace(failed, round=current), None
+        key = made.program.key
         proposed = Proposed(
-            expansion=expansion, round=current, program=key, choices=made.choices, duplicate_of=known.get(key)
+            expansion=ask.expansion,
+            round=current,
+            program=key,
+            choices=made.choices,
+            notes=made.notes,
+            duplicate_of=known.get(key),
         )
         return proposed, made.program
+
+    def _draw(self, ask: Ask, known: Container[str]) -> tuple[Candidate | None, Proposed]:
+        """The last draw that brought a program, the first new one at best; else None, and what failed."""
+        made: Candidate | None = None
+        failed = Proposed(expansion=ask.expansion, round=0)
+        for attempt in range(TRIES):
+            rng = random.Random(f"{self.run.seed}/propose/{ask.expansion.number}/{attempt}")
+            try:
+                made = self.source.propose(ask, rng)
+                if made.program.key not in known or not made.redraw:
+                    break
+            except InfrastructureError:
+                raise
+            except Declined as problem:
+                failed = Proposed(expansion=ask.expansion, round=0, error=str(problem)[:500], notes=problem.notes)
+                return None, failed
+            except Exception as problem:  # a source's failure is one bad proposal, not the end of the search
+                made, error = None, f"{type(problem).__name__}: {problem}"[:500]
+                failed = Proposed(expansion=ask.expansion, round=0, error=error)
+        return made, failed
 
     def _candidate(self, key: str) -> Candidate:
         choices = next((t.proposed.choices for t in self.view.trials if t.proposed.program == key), {})

@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hipwright.records import Expansion, Program
-from hipwright.search.interfaces import Candidate
+from hipwright.records import Program
+from hipwright.search.interfaces import Ask, Candidate
 from hipwright.search.operators import Space, complete, operator
 
 Write = Callable[[Mapping[str, Any]], Program]
@@ -28,8 +28,12 @@ class EngineSource:
         """One action: the engine's own choices."""
         return [{}]
 
-    def propose(self, expansion: Expansion, parents: Sequence[Candidate], rng: random.Random) -> Candidate:
+    def prepare(self, asks: Sequence[Ask]) -> None:
+        """Nothing here takes long enough."""
+
+    def propose(self, ask: Ask, rng: random.Random) -> Candidate:
         """Apply the expansion's operator to the parents' choices and write the program."""
+        expansion, parents = ask.expansion, ask.parents
         drawn = operator(expansion.operator)(self.space, [parent.choices for parent in parents], rng)
         choices = complete(self.space, {**drawn, **expansion.action.get("choices", {})})
         return Candidate(program=self._write(choices), choices=choices)
