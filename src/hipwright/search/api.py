@@ -12,9 +12,10 @@ from hipwright.errors import BadInput
 from hipwright.events import Listener
 from hipwright.records import Evaluation, Program, Record, Run, Task
 from hipwright.search.confirm import Confirm
-from hipwright.search.interfaces import EvaluatorLike, ProposalSource
+from hipwright.search.interfaces import EvaluatorLike, Policy, ProposalSource
 from hipwright.search.loop import Search
 from hipwright.search.policies import policy
+from hipwright.search.policies.agents import WithAgents
 
 
 class SearchResult(Record, frozen=True, kw_only=True):
@@ -52,7 +53,7 @@ def new_run(
 ) -> Run:
     """A Run with a fresh id (the time in UTC and four hex digits). BadInput for a bad budget or policy.
 
-    settings, all optional: round, margin, patience, islands, migrate (docs/search.md). seed: drawn when None.
+    settings, all optional: round, margin, patience, islands, migrate, agents (docs/search.md). seed: drawn when None.
     """
     if budget < 1:
         raise BadInput(f"a budget of {budget} evaluations finds nothing", hint="--budget 1 or more")
@@ -97,7 +98,7 @@ def run(
     with archive.lock(run.id):
         started = {"task_name": task.name, "fingerprint": evaluator.fingerprint}
         log = read_log([archive.begin_run(run, started, [task])])
-        search = Search(archive, run, log, policy(run.policy), source, evaluator, **options)
+        search = Search(archive, run, log, _policy(run), source, evaluator, **options)
         search.listener("run_started", {"run": run.id, "budget": run.budget})
         return _result(search, *search.go())
 
@@ -119,12 +120,18 @@ def resume(
     with archive.lock(known.id):
         log = read_log(archive.events(known.id))
         _check_same(known, log, task, evaluator)
-        search = Search(archive, known, log, policy(known.policy), source, evaluator, **options)
+        search = Search(archive, known, log, _policy(known), source, evaluator, **options)
         if log.finished is None:
             done = {"evaluations": len(log.evaluated)}
             archive.append(known.id, "resumed", -1, done)
             search.listener("resumed", {"run": known.id, "budget": known.budget, **done})
         return _result(search, *search.go())
+
+
+def _policy(run: Run) -> Policy:
+    """The run's policy; with the setting "agents", a share of its expansions is the models'."""
+    named = policy(run.policy)
+    return WithAgents(named) if "agents" in run.settings else named
 
 
 def _check_same(known: Run, log: RunLog, task: Task, evaluator: EvaluatorLike) -> None:
