@@ -41,9 +41,7 @@ def test_it_grows_with_k_and_with_the_good_and_stays_a_share(total: int, data: s
     good = data.draw(st.integers(0, total))
     values = [pass_at_k(total, good, k) for k in range(1, total + 1)]
     assert values[0] == pytest.approx(good / total) and values[-1] == pytest.approx(float(good > 0))
-    assert (
-        all(a <= b + 1e-12 for a, b in zip(values, values[1:], strict=False)) and 0 <= min(values) <= max(values) <= 1
-    )
+    assert all(a <= b + 1e-12 for a, b in pairwise(values)) and min(values) >= 0 and max(values) <= 1
     if good < total:
         k = data.draw(st.integers(1, total))
         assert pass_at_k(total, good, k) <= pass_at_k(total, good + 1, k)

@@ -64,8 +64,8 @@ def curve(tasks: Sequence[Samples], samples: int, *, seed: int = 0) -> list[AtK]
 def interval(values: np.ndarray, *, seed: int = 0) -> tuple[float, float]:
     """95 % of the mean of one value in [0, 1] a task: a bootstrap over the tasks.
 
-    Where all tasks agree a bootstrap is a point, however few they are. The exact one-sided bound for n of n stands there
-    (Clopper and Pearson, 1934): n tasks that all failed say only that the share is below 1 - 0.05^(1/n).
+    Where all tasks agree a bootstrap is a point, however few they are. The exact one-sided bound for n of n stands
+    there (Clopper and Pearson, 1934): n tasks that all failed say only that the share is below 1 - 0.05^(1/n).
     """
     mean = float(values.mean())
     if values.min() == values.max():
