@@ -54,7 +54,7 @@ class PromptLimits:
     """How much is asked, and how often.
 
     prompt_tokens: what a prompt may hold, estimated (context.py). answer_tokens: what an answer may hold. format_tries:
-    extra calls for one proposal when answers cannot be used. exemplars, pages, kernels: how many a prompt shows at most.
+    extra calls for an answer that cannot be used. exemplars, pages, kernels, failures: how many a prompt shows at most.
     """
 
     prompt_tokens: int = 16_000
@@ -63,6 +63,7 @@ class PromptLimits:
     exemplars: int = 2
     pages: int = 3
     kernels: int = 2
+    failures: int = 6
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,252 @@
+"""What the verifier and the tools found, as short text for a prompt: why a program failed, or a good one's figures.
+
+Of the right outputs only the first wrong element is told, and never a seed. Nothing that differs from one machine to
+the next gets in: no path, no address, no time of this computer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hipwright.agents.base import fence
+from hipwright.measure.words import device_words, interval_words
+from hipwright.records import Evaluation, KernelResources, Program, TargetResult, Verdict
+
+FAMILIES = {
+    "given": "the task's own kind of inputs",
+    "shifted": "values with a large mean: sums of squares cancel",
+    "outliers": "a few values of 20 to 100 among normal ones",
+    "tiny": "very small values",
+    "large": "large values: exp and sums of squares overflow unless the maximum is taken out first",
+    "zeros90": "nine values of ten are zero",
+    "constant_rows": "every row holds one value: variances are zero",
+    "sorted": "rows in order",
+    "cancelling": "pairs that nearly cancel",
+    "mantissa": "values whose last bits count: a shorter format on the way loses them",
+    "ties": "many equal values",
+    "denormals": "half of the values are denormal",
+    "strided": "inputs that are not contiguous",
+    "masks_on": "masks that are all true",
+    "masks_off": "masks that are all false",
+}
+ADVICE = {
+    "parse_error": "The file does not follow the program form; nothing was compiled.",
+    "compile_error": "The HIP source does not compile.",
+    "launch_error": "A launch or the plan failed.",
+    "timeout": "A kernel did not end: look for a loop whose step is 0 or whose bound is never met.",
+    "out_of_bounds": "A thread touches memory outside its buffer: compare the index with the tensor's size there.",
+    "bad_output_spec": "The output's structure, dtype, shape or layout is not the reference's.",
+    "nondeterministic": "The result depends on the order of threads, or on memory that nobody wrote.",
+    "input_mutated": "An input or a parameter was written to; write to a tensor from torch.empty instead.",
+    "hack": "The verifier refuses this way of getting a result.",
+}
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
+_PATH = re.compile(r"(?<![\w.)])(?:/[\w.+@-]+){2,}")
+_LOCATED = re.compile(r"kernel\.hip:(\d+):(\d+): (fatal error|error|warning|note): (.*)")
+_MESSAGE, _ERRORS = 600, 4
+
+
+def clean(text: str, limit: int = _MESSAGE) -> str:
+    """One line without addresses and paths, cut at `limit`."""
+    line = " ".join(_PATH.sub(_last_part, _ADDRESS.sub("an address", text)).split())
+    return line if len(line) <= limit else line[: limit - 3] + "..."
+
+
+def evidence(evaluation: Evaluation, program: Program) -> str:
+    """Why a program failed, as a short list; of a program that passed, its figures."""
+    if evaluation.passed:
+        return figures(evaluation)
+    target, verdict = deciding(evaluation)
+    if verdict is None:
+        return f"- verdict: {evaluation.status}\n- {clean(evaluation.message)}"
+    where = f" on {target}" if target and verdict.stage not in ("parse", "lint") else ""
+    lines = [f"verdict: {verdict.status}, found at stage {verdict.stage}{where}"]
+    if verdict.status in ADVICE:
+        lines.append(ADVICE[verdict.status])
+    lines += _compiler(verdict, program) if verdict.status == "compile_error" else [_message(verdict, program)]
+    lines += _inputs(verdict)
+    lines += _element(verdict)
+    lines += _place(verdict, program)
+    if worst := verdict.worst_error:
+        lines.append(f"worst error: {worst:.3g} times the tolerance")
+    if done := verdict.checks.get("families"):
+        lines.append(f"input families that passed before: {', '.join(done)}")
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def reason(evaluation: Evaluation) -> str:
+    """A failure in one line: status, and the message without the inputs' name."""
+    _, verdict = deciding(evaluation)
+    message = verdict.message if verdict is not None else evaluation.message
+    return f"{evaluation.status}: {clean(re.sub(r' [(]on [^()]*[)]$', '', message), 200)}"
+
+
+def deciding(evaluation: Evaluation) -> tuple[str, Verdict | None]:
+    """The target and the verdict that decided; ("", None) where no target has one that failed."""
+    failed = {name: r.verdict for name, r in evaluation.targets.items() if r.verdict and not r.verdict.passed}
+    for name in sorted(failed):
+        if failed[name].message == evaluation.message:
+            return name, failed[name]
+    first = min(failed, default="")
+    return first, failed.get(first)
+
+
+# ---------------------------------------------------------------- parts of a failure
+
+
+def _compiler(verdict: Verdict, program: Program) -> list[str]:
+    """The compiler's errors, each with its line of the program file; notes and other files' lines are left out."""
+    found = _LOCATED.findall(str(verdict.evidence.get("log", "")))
+    errors = [(int(line), text) for line, _, kind, text in found if "error" in kind]
+    if not errors:
+        return [clean(verdict.message)]
+    shift, lines = _hip_line(program.text) - 1, program.text.splitlines()
+    told = []
+    for line, text in errors[:_ERRORS]:
+        number = line + shift
+        source = lines[number - 1].strip() if 0 < number <= len(lines) else ""
+        told.append(f"line {number}: {clean(text, 300)}" + (f": `{source}`" if source else ""))
+    if len(errors) > _ERRORS:
+        told.append(f"and {len(errors) - _ERRORS} more errors")
+    return told
+
+
+def _inputs(verdict: Verdict) -> list[str]:
+    if not verdict.workload:
+        return []
+    shapes = ", ".join(str(item) for item in verdict.evidence.get("inputs", []))
+    meaning = FAMILIES.get(verdict.family, "")
+    family = f", values of kind {verdict.family!r}" + (f" ({meaning})" if meaning else "") if verdict.family else ""
+    return [f"inputs: {shapes or verdict.workload}{family}"]
+
+
+def _element(verdict: Verdict) -> list[str]:
+    """What allows for more than the message says of the first wrong element: its tolerance, and the launches."""
+    told, lines = verdict.evidence, []
+    if told.get("tolerance") is not None:
+        lines.append(f"tolerance of that element: {told['tolerance']:.3g}")
+    if launched := told.get("launches"):
+        shapes = [f"{one['kernel']}[{_size(one.get('grid'))}, {_size(one.get('block'))}]" for one in launched]
+        lines.append(f"launched, with grid and block: {'; '.join(shapes[:6])}")
+    return lines
+
+
+def _place(verdict: Verdict, program: Program) -> list[str]:
+    """The access that went wrong, and the lines of the program that the evidence names."""
+    told, found = verdict.evidence, list[str]()
+    if told.get("argument") and told.get("element") is not None:
+        held = told.get("elements")
+        size = f"; the tensor has shape {list(held)}" if isinstance(held, (list, tuple)) else ""
+        found.append(f"element {told['element']} of argument {told['argument']} ({told.get('kind', 'access')}){size}")
+    other = told.get("other")
+    named = [told.get("line"), other.get("line") if isinstance(other, Mapping) else None]
+    shift = 0 if _of_the_plan(verdict) else _hip_line(program.text) - 1
+    numbers = [number + shift for number in dict.fromkeys(named) if isinstance(number, int) and number > 0]
+    lines = program.text.splitlines()
+    return found + [
+        f"line {n} is `{lines[n - 1].strip()}`" for n in numbers if n <= len(lines) and lines[n - 1].strip()
+    ]
+
+
+def _of_the_plan(verdict: Verdict) -> bool:
+    """Whether lines are the file's: what the plan or the parser says begins with one, a kernel's are its source's."""
+    return verdict.message.startswith("line ") or "kernel" not in verdict.evidence
+
+
+def _message(verdict: Verdict, program: Program) -> str:
+    """The message with lines of the program file, and without the inputs' name, which has a line of its own."""
+    text = re.sub(r" [(]on [^()]*[)]$", "", verdict.message)
+    if _of_the_plan(verdict):
+        return clean(text)
+    shift = _hip_line(program.text) - 1
+    return clean(re.sub(r"\bline (\d+)", lambda match: f"line {int(match[1]) + shift}", text))
+
+
+def _size(value: Any) -> str:
+    return "x".join(str(part) for part in value) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _hip_line(text: str) -> int:
+    """The line of the program file on which its HIP source starts."""
+    start = re.search(r"^HIP\s*=\s*[rR](?:'''|\"\"\")", text, re.MULTILINE)
+    return text.count("\n", 0, start.end()) + 1 if start else 1
+
+
+def _last_part(match: re.Match[str]) -> str:
+    return match.group().rsplit("/", 1)[-1]
+
+
+# ---------------------------------------------------------------- figures of a verified program
+
+
+def figures(evaluation: Evaluation) -> str:
+    """What is known of a program that passed: estimate or timing, resources, instruction mix, library share."""
+    lines = list(_score(evaluation))
+    for name in sorted(evaluation.targets):
+        lines += _target(name, evaluation.targets[name])
+    if evaluation.library:
+        parts = [f"{op} ({share:.0%})" for op, share in sorted(evaluation.library.items())]
+        lines.append(f"left to the library, with the share of the reference's modelled cost: {', '.join(parts)}")
+    worst = [r.verdict.worst_error for r in evaluation.targets.values() if r.verdict and r.verdict.worst_error]
+    if worst:
+        lines.append(f"verified; worst error {max(worst):.2g} of the tolerance")
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def score_words(evaluation: Evaluation) -> str:
+    """The score in a few words, always with its kind: "4.78 us by static estimate"."""
+    if evaluation.score is None:
+        return "no figure"
+    return f"{evaluation.score:.4g} us {'measured' if evaluation.score_kind == 'measured' else 'by static estimate'}"
+
+
+def _score(evaluation: Evaluation) -> Iterator[str]:
+    if evaluation.score is not None:
+        yield score_words(evaluation)
+    yield f"its own kernels do {evaluation.coverage:.0%} of the reference's modelled work"
+
+
+def _target(name: str, result: TargetResult) -> Iterator[str]:
+    if (found := result.estimate) is not None:
+        share = f"{found.roofline_fraction:.1%} of the roofline"
+        yield f"{name}, static estimate: {found.microseconds:.4g} us, {found.bound}-bound, {share}"
+        for row in sorted(found.detail, key=lambda row: (-row["seconds"], row["name"]))[:6]:
+            yield f"{name}: {_row(row)}"
+    if (timing := result.timing) is not None:
+        yield f"{device_words(name, timing)}: {timing.median_ms:.4g} ms" + "".join(
+            f", {interval_words(one.speedup, one.interval)} against {base}"
+            for base, one in sorted(timing.versus.items())
+        )
+    if result.build is not None and name != "cpu":
+        for kernel in result.build.kernels[:6]:
+            yield f"{name}: {resources(kernel)}"
+
+
+def _row(row: Mapping[str, Any]) -> str:
+    if row["kind"] == "library":
+        return f"library {row['name']}: {1e6 * row['seconds']:.4g} us, {row['bound']}-bound"
+    again = f", {row['reread_bytes']:.4g} bytes read again" if row.get("reread_bytes") else ""
+    return (
+        f"launch of {row['name']}: {1e6 * row['seconds']:.4g} us, {row['bound']}-bound; memory "
+        f"{1e6 * row['memory_seconds']:.4g} us at {row['bandwidth_efficiency']:.0%} of the bandwidth, issue "
+        f"{1e6 * row['issue_seconds']:.4g} us; {row['bytes']:.4g} bytes{again}"
+    )
+
+
+def resources(kernel: KernelResources) -> str:
+    """One kernel's registers, LDS, spills, occupancy and instruction mix in a line."""
+    mix = ", ".join(f"{count} {kind}" for kind, count in sorted(kernel.instructions.items()) if count)
+    return (
+        f"kernel {kernel.name}: {kernel.vgpr} VGPRs, {kernel.sgpr} SGPRs, {kernel.lds_bytes} bytes of LDS, "
+        f"{kernel.spills} spills, occupancy {kernel.occupancy} waves a SIMD, widest access {kernel.widest_vmem_bytes} "
+        f"bytes a lane" + (f"; instructions: {mix}" if mix else "")
+    )
+
+
+def shown(program: Program) -> str:
+    """A program as data in a prompt: a block that its text cannot close, and the knobs that it ran with."""
+    block = fence(program.text, "python")
+    knobs = ", ".join(f"{name} = {value}" for name, value in sorted(program.knobs.items()))
+    return f"{block}\nrun with {knobs}" if knobs else block
