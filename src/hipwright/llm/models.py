@@ -1,0 +1,138 @@
+"""A spec's model behind one interface (pydantic-ai), with the provider's own retries off: retries live in client.py."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from typing import TYPE_CHECKING, Any
+
+from hipwright.errors import BadInput
+from hipwright.llm.specs import KEYS, Spec, parse_spec
+
+if TYPE_CHECKING:
+    import httpx2
+    from pydantic_ai.models import Model
+
+CONNECT_SECONDS = 15.0
+"""To open a connection. Reading has no limit of its own: client.py watches the stream."""
+
+NO_KEY = "no-key"
+"""Sent to a server of one's own, which needs none; the SDK wants some text."""
+
+
+def open_model(spec: str | Spec) -> Model:
+    """The model that a spec names. Sends nothing.
+
+    Raises BadInput if the spec is wrong, the provider's package is missing, or no key is set."""
+    spec = parse_spec(spec) if isinstance(spec, str) else spec
+    try:
+        return _OPEN[spec.provider](spec)
+    except ImportError as error:
+        extra = spec.provider if spec.provider in ("google", "bedrock") else "llm"
+        raise BadInput(
+            f"{spec.provider} needs a Python package that is not installed ({error.name or 'pydantic-ai'})",
+            hint=f"pip install 'hipwright[{extra}]'",
+        ) from error
+
+
+async def close_model(model: Model) -> None:
+    """Close a model's connections; in the event loop that used them."""
+    client: Any = getattr(model, "client", None)
+    close = getattr(getattr(client, "aio", None), "aclose", None) or getattr(client, "close", None)
+    if close is not None and inspect.isawaitable(closing := close()):
+        await closing
+
+
+def key_of(spec: Spec) -> str:
+    """The key in the provider's environment variable; raises BadInput where a key is needed and none is set."""
+    for name in KEYS[spec.provider]:
+        if value := os.environ.get(name, "").strip():
+            return value
+    if spec.provider in ("openai", "anthropic", "google"):
+        hint = f"set {' or '.join(KEYS[spec.provider])}"
+        if spec.provider == "openai" and spec.base_url:
+            hint += f", or name the server compatible:{spec.model}@{spec.base_url}, which needs no key"
+        raise BadInput(f"no key for {spec.provider}", hint=hint)
+    return ""
+
+
+def _timeout() -> httpx2.Timeout:
+    import httpx2
+
+    return httpx2.Timeout(None, connect=CONNECT_SECONDS, write=60.0)
+
+
+def _openai(spec: Spec) -> Model:
+    """OpenAI's chat-completions wire, which servers of one's own speak too."""
+    from openai import AsyncOpenAI
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+    from pydantic_ai.providers.ollama import OllamaProvider
+    from pydantic_ai.providers.openai import OpenAIProvider
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+    from pydantic_ai.providers.vllm import VLLMProvider
+
+    client = AsyncOpenAI(
+        base_url=spec.address or None, api_key=key_of(spec) or NO_KEY, max_retries=0, timeout=_timeout()
+    )
+    if spec.provider == "openai":
+        return OpenAIChatModel(spec.model, provider=OpenAIProvider(openai_client=client))
+    provider: Any
+    if spec.provider == "vllm":
+        provider = VLLMProvider(openai_client=client)
+    elif spec.provider == "ollama":
+        provider = OllamaProvider(openai_client=client)
+    else:
+        provider = OpenAICompatibleProvider(spec.provider, openai_client=client)
+    # every such server knows `max_tokens`, only newer ones `max_completion_tokens`
+    older = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
+    return OpenAIChatModel(spec.model, provider=provider, profile=older)
+
+
+def _anthropic(spec: Spec) -> Model:
+    from anthropic import AsyncAnthropic
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    # the SDK appends /v1/messages itself
+    address = spec.base_url.removesuffix("/v1") or None
+    client = AsyncAnthropic(base_url=address, api_key=key_of(spec), max_retries=0, timeout=_timeout())
+    return AnthropicModel(spec.model, provider=AnthropicProvider(anthropic_client=client))
+
+
+def _google(spec: Spec) -> Model:
+    from google.genai.types import HttpRetryOptions
+    from pydantic_ai.models.google import GoogleModel
+    from pydantic_ai.providers.google import GoogleProvider
+
+    once = HttpRetryOptions(attempts=1)
+    provider = GoogleProvider(api_key=key_of(spec), base_url=spec.base_url or None, retry_options=once)
+    return GoogleModel(spec.model, provider=provider)
+
+
+def _bedrock(spec: Spec) -> Model:
+    """AWS finds keys and region in its usual places; an API key in AWS_BEARER_TOKEN_BEDROCK is used by boto3 itself."""
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import NoRegionError
+    from pydantic_ai.models.bedrock import BedrockConverseModel
+    from pydantic_ai.providers.bedrock import BedrockProvider
+
+    config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=900, retries={"total_max_attempts": 1})
+    try:
+        client = boto3.client("bedrock-runtime", endpoint_url=spec.base_url or None, config=config)
+    except NoRegionError as error:
+        raise BadInput("no AWS region for bedrock", hint="set AWS_DEFAULT_REGION") from error
+    return BedrockConverseModel(spec.model, provider=BedrockProvider(bedrock_client=client))
+
+
+_OPEN = {
+    "openai": _openai,
+    "vllm": _openai,
+    "sglang": _openai,
+    "ollama": _openai,
+    "compatible": _openai,
+    "anthropic": _anthropic,
+    "google": _google,
+    "bedrock": _bedrock,
+}

@@ -1,0 +1,67 @@
+"""How many calls a provider gets at once, and how long to wait before asking it again. No clock and no thread here."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass
+class Throttle:
+    """Additive increase, multiplicative decrease, as TCP's congestion window (Chiu and Jain, 1989).
+
+    `limit` calls may be open at once, between 1 and `most`. It grows by one after `limit` successes in a row, and
+    halves on trouble (429, 5xx). Calls that were open together fail together, which halves it once and not once each:
+    a call carries the epoch in which it began, and trouble from an earlier epoch is no news.
+    """
+
+    most: int
+    limit: int = 0
+    active: int = 0
+    epoch: int = 0
+    successes: int = 0
+
+    def __post_init__(self) -> None:
+        self.most = max(1, self.most)
+        self.limit = min(max(1, self.limit or self.most), self.most)
+
+    @property
+    def free(self) -> bool:
+        """Whether one more call may begin."""
+        return self.active < self.limit
+
+    def begin(self) -> int:
+        """One more call is open; returns the epoch to give back to `succeeded` or `troubled`."""
+        self.active += 1
+        return self.epoch
+
+    def end(self) -> None:
+        """An open call is over, however it went."""
+        self.active -= 1
+
+    def succeeded(self) -> None:
+        """A call was answered."""
+        self.successes += 1
+        if self.successes >= self.limit < self.most:
+            self.limit += 1
+            self.successes = 0
+
+    def troubled(self, epoch: int) -> None:
+        """The provider said that it is too much, to a call that began in `epoch`."""
+        self.successes = 0
+        if epoch == self.epoch:
+            self.limit = max(1, self.limit // 2)
+            self.epoch += 1
+
+
+def backoff(failures: int, rng: random.Random, *, base: float = 0.5, most: float = 60.0) -> float:
+    """Seconds to wait after so many failures in a row: full jitter, uniform in [0, base * 2**failures], at most `most`.
+
+    Full jitter spreads calls that failed together over the whole window (M. Brooker, "Exponential Backoff And Jitter").
+    """
+    return rng.uniform(0.0, min(most, base * 2.0 ** min(failures, 30)))
+
+
+def asked_wait(retry_after: float, rng: random.Random) -> float:
+    """Seconds to wait when the provider named a time: never less than it, up to a tenth and 100 ms more as jitter."""
+    return retry_after + rng.uniform(0.0, 0.1 * retry_after + 0.1)

@@ -1,0 +1,121 @@
+"""What a failed attempt means: is it worth another, may it have been billed, and what should the user do?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hipwright.llm.secrets import redact
+from hipwright.llm.specs import KEYS, Spec
+
+UNBILLED = (425, 429, 500, 503, 529)
+"""Statuses with which a provider declines before it works. 408, 502 and 504 come from in between: the model may have
+run, so they count as billed."""
+
+CROWDED = (429, 500, 502, 503, 504, 529)
+"""Statuses after which fewer calls are made at once."""
+
+
+class BrokenStream(Exception):
+    """A stream that ended without its end."""
+
+
+class Silence(Exception):
+    """A stream that said nothing for too long."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """One failed attempt.
+
+    kind: crowded (429, 5xx), network (connections, cuts), stall, garbage (200, but no answer); and those that another
+    attempt cannot mend: key, quota, model, context, request, package. wait: seconds that the provider asked for.
+    """
+
+    kind: str
+    message: str
+    again: bool
+    billed: bool
+    hint: str = ""
+    wait: float | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether fewer calls at once may help."""
+        return self.kind == "crowded"
+
+
+def trouble_of(error: Exception, spec: Spec) -> Trouble:
+    """What an exception out of a call to `spec` means. Its text holds no secret."""
+    from pydantic_ai import exceptions as ai
+
+    text = _short(error)
+    if isinstance(error, Silence):
+        return Trouble("stall", text, again=True, billed=True)
+    if isinstance(error, ai.ModelConnectionError):
+        sent = error.phase not in ("pool", "connect")
+        return Trouble("network", f"no connection: {text}", again=True, billed=sent, hint=_reach(spec))
+    if isinstance(error, ai.ModelQuotaExceededError):
+        hint = f"the account at {spec.provider} has run out: top it up, then `hipwright resume`"
+        return Trouble("quota", text, again=False, billed=False, hint=hint)
+    if isinstance(error, ai.ModelHTTPError) and (error.status_code >= 500 or error.status_code in (408, 409, 425, 429)):
+        billed = error.in_stream or error.status_code not in UNBILLED
+        kind = "crowded" if error.status_code in CROWDED else "network"
+        return Trouble(
+            kind, text, again=True, billed=billed, wait=error.retry_after, evidence={"http": error.status_code}
+        )
+    if isinstance(error, ai.ModelRateLimitError | ai.ModelUnavailableError | ai.ModelServerError):
+        return Trouble("crowded", text, again=True, billed=True, wait=error.retry_after)
+    if isinstance(error, ai.ModelRequestRejectedError) or isinstance(error, ai.ModelHTTPError):
+        return _rejected(error, spec, text)
+    if isinstance(error, ai.UserError):
+        return Trouble("package", text, again=False, billed=False, hint="see docs/llm.md")
+    if isinstance(error, ai.UnexpectedModelBehavior | ai.ModelAPIError | BrokenStream | ValueError):
+        return Trouble("garbage", text, again=True, billed=True, hint=_reach(spec))
+    if isinstance(error, OSError) or _transport(error):
+        return Trouble("network", text, again=True, billed=True, hint=_reach(spec))
+    return Trouble("package", f"{type(error).__name__}: {text}", again=False, billed=True, hint="see docs/llm.md")
+
+
+def _rejected(error: Exception, spec: Spec, text: str) -> Trouble:
+    from pydantic_ai import exceptions as ai
+
+    if isinstance(error, ai.ModelAuthenticationError):
+        hint = f"{spec.provider} refused the key: set {' or '.join(KEYS[spec.provider])} to one that may use {spec.model}"
+        kind = "key"
+    elif isinstance(error, ai.ModelNotFoundError):
+        kind, hint = "model", f"{spec.provider} has no model {spec.model!r}: change --llm"
+        if spec.address:
+            hint += f", or its base URL {spec.address}"
+    elif isinstance(error, ai.ModelContextWindowExceededError):
+        kind, hint = "context", f"the prompt is too long for {spec.model}: name a model with a larger context by --llm"
+    else:
+        kind, hint = "request", f"{spec.model} does not take this request: name another model by --llm"
+    status = getattr(error, "status_code", 0)
+    return Trouble(kind, text, again=False, billed=False, hint=hint, evidence={"http": status} if status else {})
+
+
+def _reach(spec: Spec) -> str:
+    if spec.address:
+        return f"is {spec.address} right, and does a server answer there?"
+    return "is the network up, and does a proxy stand in between?"
+
+
+def _transport(error: Exception) -> bool:
+    import httpx2
+
+    return isinstance(error, httpx2.HTTPError | httpx2.StreamError)
+
+
+def _short(error: Exception) -> str:
+    """The error's own words in one line, without secrets."""
+    body = getattr(error, "body", None)
+    words = str(error) or type(error).__name__
+    if isinstance(body, dict):
+        inner = body.get("error", body)
+        message = inner.get("message") if isinstance(inner, dict) else inner
+        status = getattr(error, "status_code", None)
+        if message:
+            words = f"{status}: {message}" if status else str(message)
+    return redact(" ".join(words.split()))[:500]

@@ -1,0 +1,124 @@
+"""One attempt: send a request, read its stream, and notice when it falls silent or breaks off."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hipwright.llm.records import Finish, Request, Usage
+from hipwright.llm.trouble import BrokenStream, Silence
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage, ModelResponse
+    from pydantic_ai.models import Model
+    from pydantic_ai.settings import ModelSettings
+
+_FINISHES: dict[str, Finish] = {"stop": "stop", "length": "length", "content_filter": "filtered"}
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What one attempt brought. usage: None where the provider counts none."""
+
+    text: str
+    finish: Finish
+    usage: Usage | None
+    model: str
+
+
+async def attempt(model: Model, request: Request, *, first_seconds: float, idle_seconds: float) -> Heard:
+    """Stream one answer. Raises Silence, BrokenStream, or what pydantic-ai raises (trouble.py reads it).
+
+    first_seconds: the longest silence before the first piece of the answer, in which a model may queue and think;
+    idle_seconds: the longest afterwards.
+    """
+    from pydantic_ai.direct import model_request_stream
+
+    opening = model_request_stream(model, _messages(request), model_settings=_settings(model, request))
+    try:
+        response = await asyncio.wait_for(opening.__aenter__(), first_seconds)
+    except TimeoutError:
+        raise Silence(f"no answer began within {first_seconds:g} s") from None
+    try:
+        await _read(response, first_seconds, idle_seconds)
+    except BaseException as error:
+        await _leave(opening, error)
+        raise
+    await opening.__aexit__(None, None, None)
+    return _heard(model, response.get())
+
+
+async def _read(response: Any, first_seconds: float, idle_seconds: float) -> None:
+    from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
+
+    patience = first_seconds
+    events = aiter(response)
+    while True:
+        try:
+            event = await asyncio.wait_for(anext(events), patience)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise Silence(f"the stream was silent for {patience:g} s") from None
+        said = event.part if isinstance(event, PartStartEvent) else getattr(event, "delta", None)
+        if isinstance(event, PartStartEvent | PartDeltaEvent) and isinstance(said, TextPart | TextPartDelta):
+            patience = idle_seconds
+
+
+async def _leave(opening: Any, error: BaseException) -> None:
+    """Close a stream that failed; what the closing says in addition is no news."""
+    try:
+        await asyncio.wait_for(opening.__aexit__(type(error), error, error.__traceback__), 5.0)
+    except Exception:
+        return
+
+
+def _heard(model: Model, response: ModelResponse) -> Heard:
+    from pydantic_ai.messages import TextPart
+
+    counted = response.usage
+    details = response.provider_details or {}
+    # pydantic-ai says "stop" where an OpenAI stream names no reason; usage comes last in it, and so proves its end
+    ended = "finish_reason" in details or response.finish_reason == "content_filter"
+    if response.finish_reason is None or (model.system != "anthropic" and not ended and not counted.output_tokens):
+        raise BrokenStream("the stream ended before the answer did")
+    usage = Usage(
+        input_tokens=counted.input_tokens,
+        output_tokens=counted.output_tokens,
+        cached_tokens=counted.cache_read_tokens,
+    )
+    return Heard(
+        text="".join(part.content for part in response.parts if isinstance(part, TextPart)),
+        finish=_FINISHES.get(response.finish_reason, "other"),
+        usage=usage if usage.input_tokens or usage.output_tokens else None,
+        model=response.model_name or "",
+    )
+
+
+def _messages(request: Request) -> list[ModelMessage]:
+    from pydantic_ai.messages import ModelRequest, ModelResponse, SystemPromptPart, TextPart, UserPromptPart
+
+    found: list[ModelMessage] = []
+    for message in request.messages:
+        if message.role == "assistant":
+            found.append(ModelResponse(parts=[TextPart(message.text)]))
+            continue
+        part = SystemPromptPart(message.text) if message.role == "system" else UserPromptPart(message.text)
+        if found and isinstance(found[-1], ModelRequest):
+            found[-1] = ModelRequest(parts=[*found[-1].parts, part])
+        else:
+            found.append(ModelRequest(parts=[part]))
+    return found
+
+
+def _settings(model: Model, request: Request) -> ModelSettings:
+    from pydantic_ai.settings import ModelSettings
+
+    settings = ModelSettings(max_tokens=request.max_tokens)
+    # models that reason choose for themselves: a temperature would be refused, or dropped with a warning
+    profile: Any = model.profile
+    fixed = profile.get("openai_supports_reasoning") or profile.get("anthropic_disallows_sampling_settings")
+    if request.temperature is not None and not fixed:
+        settings["temperature"] = request.temperature
+    return settings
