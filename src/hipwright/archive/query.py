@@ -16,7 +16,10 @@ RunStatus = Literal["running", "finished", "interrupted"]
 
 
 class Trial(Record, frozen=True, kw_only=True):
-    """One proposal with all that became of it. status: "duplicate" or "not proposed" where nothing was evaluated."""
+    """One proposal with all that became of it. status: "duplicate" or "not proposed" where nothing was evaluated.
+
+    notes: what the source says of how it came about (who wrote it, from what).
+    """
 
     number: int
     round: int
@@ -25,6 +28,7 @@ class Trial(Record, frozen=True, kw_only=True):
     parents: tuple[str, ...] = ()
     action: dict[str, Any] = msgspec.field(default_factory=dict)
     choices: dict[str, Any] = msgspec.field(default_factory=dict)
+    notes: dict[str, Any] = msgspec.field(default_factory=dict)
     status: str = "pending"
     score: float | None = None
     score_kind: str = "none"
@@ -167,6 +171,7 @@ def _trial(log: RunLog, number: int) -> Trial:
         parents=proposed.expansion.parents,
         action=proposed.expansion.action,
         choices=proposed.choices,
+        notes=proposed.notes,
         **trial,
     )
 
