@@ -145,10 +145,11 @@ def _blank_directives(code: str) -> str:
 
 def _aliases(code: str) -> dict[str, str | None]:
     """Plain type aliases (`typedef float T;`, `using T = float;`, `#define T float`); None when ambiguous."""
+    words = r"[A-Za-z_]\w*+(?:[ \t]++\w++)*"  # written so that a long run of blanks is read once
     patterns = (
-        r"\btypedef\s+(?P<t>[A-Za-z_][\w \t]*?)\s+(?P<n>[A-Za-z_]\w*)\s*;",
-        r"\busing\s+(?P<n>[A-Za-z_]\w*)\s*=\s*(?P<t>[A-Za-z_][\w \t]*?)\s*;",
-        r"^[ \t]*#[ \t]*define[ \t]+(?P<n>[A-Za-z_]\w*)[ \t]+(?P<t>[A-Za-z_][\w \t]*?)[ \t]*$",
+        rf"\btypedef\s++(?P<t>{words})\s++(?P<n>[A-Za-z_]\w*+)\s*+;",
+        rf"\busing\s++(?P<n>[A-Za-z_]\w*+)\s*+=\s*+(?P<t>{words})\s*+;",
+        rf"^[ \t]*+#[ \t]*+define[ \t]++(?P<n>[A-Za-z_]\w*+)[ \t]++(?P<t>{words})[ \t]*+$",
     )
     found: dict[str, str | None] = {}
     for pattern in patterns:
@@ -186,7 +187,7 @@ def _name_and_params(code: str, at: int) -> tuple[str, str, str] | None:
     words: list[str] = []
     while True:
         match = re.compile(r"\s*(?:(?P<word>[A-Za-z_]\w*)|(?P<open>\()|(?P<other>\[\[.*?\]\]|[*&:<>]))").match(code, at)
-        if match is None:
+        if match is None or len(words) > 32:  # no declaration; and a hostile run of words is not read again and again
             return None
         at = match.end()
         if match["open"]:

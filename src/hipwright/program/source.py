@@ -18,9 +18,11 @@ _PROBES = re.compile(
     r"__has_embed|__FILE__|__FILE_NAME__|__BASE_FILE__|__DATE__|__TIME__|__TIMESTAMP__|__INCLUDE_LEVEL__)\b"
 )
 _COMMENTS = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
-# `__device__ float kept[64];`, `static int calls = 0;`: a declaration that is no function and not constant
+# `__device__ float kept[64];`, `static int calls = 0;`: a declaration that is no function and not constant. It is tried
+# at the first word after punctuation only, with possessive repeats: long comments (blanks here) cost linear time
 _VARIABLE = re.compile(
-    r"(?<![\w])(?=[\w\s]*\b(?:__device__|__managed__|static)\b)((?:\w+\s+|\w+\s*<[^;{}()<>]*>\s+)+[*\s]*)(\w+)\s*(?=[\[;=,{])"
+    r"(?<![\w\s])\s*+(?=[\w\s]*?\b(?:__device__|__managed__|static)\b)"
+    r"((?:\w++\s++|\w++\s*+<[^;{}()<>]*+>\s++)+[*\s]*+)(\w++)\s*+(?=[\[;=,{])"
 )
 _CONSTANT = re.compile(
     r"\b(?:const|constexpr|__constant__|__shared__|struct|class|enum|union|using|typedef|namespace|return)\b"

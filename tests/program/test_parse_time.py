@@ -1,0 +1,29 @@
+"""The parser reads hostile HIP text in about linear time: blanks, comments and endless words cost no minutes."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pytest
+
+from hipwright.errors import ProgramError
+from hipwright.program import parse
+
+SIZE = 60_000
+TEXTS = {
+    "a long comment": "static float f(int a) { /*" + "x " * (SIZE // 2) + "*/ return a; }",
+    "blanks": " " * SIZE,
+    "words": "a " * (SIZE // 2),
+    "static words": "static int " * (SIZE // 11),
+    "blanks before a name": "static " + " " * SIZE + "f(",
+    "a macro and blanks": "#define a b" + " " * SIZE + "\\x",
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
+def test_long_hip_text_is_read_at_once(text: str) -> None:
+    start = time.perf_counter()
+    with contextlib.suppress(ProgramError):
+        parse(f"HIP = r'''\n{text}\n'''\ndef forward(self, x):\n    return x\n")
+    assert time.perf_counter() - start < 2.0
