@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
 from landscape import Judge, source
 
 from hipwright.archive import Proposed
@@ -41,6 +42,28 @@ def history(name: str, seed: int, rounds: int, fail: float = 0.2, **settings: An
             trials.append(judged(view.with_trials(trials), expansion, current, evaluation, name))
         view = view.with_trials(trials)
     return view
+
+
+MODEL_OPERATORS = ("translate", "repair", "improve", "plan")
+
+
+def with_models(view: View) -> View:
+    """The view as if two of three trials had been a model's: its operators, no choices, what the action holds."""
+    trials = []
+    for trial in view.trials:
+        if trial.number % 3:
+            operator = MODEL_OPERATORS[trial.number % 4]
+            parents = trial.proposed.expansion.parents[:1] if operator in ("improve", "plan") else ()
+            action = {"failed": "0" * 20, "tries": 1} if operator == "repair" else trial.proposed.expansion.action
+            expansion = msgspec.structs.replace(
+                trial.proposed.expansion, operator=operator, parents=parents, action=action
+            )
+            proposed = msgspec.structs.replace(
+                trial.proposed, expansion=expansion, choices={}, notes={"mind": "llm", "model": "openai:any"}
+            )
+            trial = Trial(proposed, trial.evaluation, trial.decision)
+        trials.append(trial)
+    return View(view.seed, view.budget, tuple(trials), view.initial, view.settings)
 
 
 class PolicyContract:
@@ -85,6 +108,18 @@ class PolicyContract:
                     past = View(view.seed, view.budget, view.trials[: trial.number], view.initial, view.settings)
                     undecided = Trial(trial.proposed, trial.evaluation)
                     assert policy(self.name).accept(past, undecided, trial.evaluation) == trial.decision
+
+    def test_lives_with_programs_that_a_model_wrote(self) -> None:
+        for view in self.views():
+            theirs = with_models(view)
+            expansions = policy(self.name).select(theirs, 9, random.Random(6))
+            assert [e.number for e in expansions] == list(range(view.next_number, view.next_number + 9))
+            assert {p for e in expansions for p in e.parents} <= {t.proposed.program for t in view.verified}
+            for trial in theirs.trials:
+                if trial.evaluation is not None:
+                    past = View(view.seed, view.budget, theirs.trials[: trial.number], view.initial, view.settings)
+                    decision = policy(self.name).accept(past, Trial(trial.proposed, trial.evaluation), trial.evaluation)
+                    assert trial.passed or not (decision.kept or decision.best)
 
     def test_keeps_only_what_passed_and_says_why(self) -> None:
         for view in self.views():

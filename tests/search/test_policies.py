@@ -30,6 +30,30 @@ class TestIslands(PolicyContract):
     name = "islands"
 
 
+class TestOnePlusOne(PolicyContract):
+    name = "one_plus_one"
+
+
+class TestBeam(PolicyContract):
+    name = "beam"
+
+
+class TestUct(PolicyContract):
+    name = "uct"
+
+
+class TestUcb(PolicyContract):
+    name = "ucb"
+
+
+class TestStrategyTree(PolicyContract):
+    name = "strategy_tree"
+
+
+class TestEpsilonHeap(PolicyContract):
+    name = "epsilon_heap"
+
+
 def test_every_registered_policy_is_under_the_contract() -> None:
     covered = {cls.name for cls in PolicyContract.__subclasses__()}
     assert covered == set(POLICIES)

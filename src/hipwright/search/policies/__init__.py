@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from hipwright.errors import BadInput
 from hipwright.search.interfaces import Policy
+from hipwright.search.policies.beam import Beam
 from hipwright.search.policies.best_of_n import BestOfN
+from hipwright.search.policies.epsilon_heap import EpsilonHeap
 from hipwright.search.policies.islands import Islands
+from hipwright.search.policies.one_plus_one import OnePlusOne
+from hipwright.search.policies.strategy_tree import StrategyTree
+from hipwright.search.policies.ucb import Ucb
+from hipwright.search.policies.uct import Uct
 
 POLICIES: dict[str, type[Policy]] = {
     "best_of_n": BestOfN,
     "islands": Islands,
+    "one_plus_one": OnePlusOne,
+    "beam": Beam,
+    "uct": Uct,
+    "ucb": Ucb,
+    "strategy_tree": StrategyTree,
+    "epsilon_heap": EpsilonHeap,
 }
 
 

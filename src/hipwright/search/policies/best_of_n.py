@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from hipwright.records import Decision, Evaluation, Expansion
-from hipwright.search.policies.common import against, beats_best, expansion, rejected
+from hipwright.search.policies.common import expansion, keep_if_best
 from hipwright.search.view import Trial, View
 
 
@@ -22,8 +22,4 @@ class BestOfN:
 
     def accept(self, view: View, trial: Trial, evaluation: Evaluation) -> Decision:
         """Keep what is faster than the best so far."""
-        if not evaluation.passed:
-            return rejected(trial, evaluation)
-        best = beats_best(view, evaluation)
-        reason = against(view, evaluation, view.best, "the best")
-        return Decision(number=trial.number, program=evaluation.program, kept=best, best=best, reason=reason)
+        return keep_if_best(view, trial, evaluation, "the best")

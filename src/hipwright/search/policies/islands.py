@@ -14,17 +14,15 @@ are rebuilt from the view, which makes the policy a pure function of the log.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from hipwright.records import Decision, Evaluation, Expansion
-from hipwright.search import fitness
 from hipwright.search.descriptor import Coords, coords
-from hipwright.search.policies.common import against, beats_best, expansion, margin, rejected
+from hipwright.search.policies.common import against, beats, beats_best, breed, expansion, ranked, rejected
 from hipwright.search.view import Trial, View
 
 EXPLORE, EXPLOIT = 0.2, 0.7  # the rest is random
 EVALUATIONS_AN_ISLAND, MOST_ISLANDS = 24, 3
-OPERATOR_WEIGHTS = {"mutate": 0.45, "neighbour": 0.35, "crossover": 0.20}
 
 Grid = dict[Coords, Trial]
 
@@ -58,7 +56,7 @@ class Islands:
         elite = rebuild(view)[island].get(cell)
         best = beats_best(view, evaluation)
         opens = elite is None or elite.evaluation is None
-        kept = best or opens or _beats(view, evaluation, elite)
+        kept = best or opens or beats(view, evaluation, elite)
         place = f"cell {cell} of island {island}"
         if best:
             reason = against(view, evaluation, view.best, "the best")
@@ -89,7 +87,7 @@ def _islands(view: View) -> int:
 
 
 def _migrate(view: View, grids: Sequence[Grid]) -> None:
-    leaders = [_ranked(grid)[0] if grid else None for grid in grids]
+    leaders = [ranked(grid.values())[0] if grid else None for grid in grids]
     for island, leader in enumerate(leaders):
         if leader is not None:
             _settle(view, grids[(island + 1) % len(grids)], leader)
@@ -99,36 +97,14 @@ def _settle(view: View, grid: Grid, trial: Trial) -> None:
     if trial.evaluation is None:
         return
     cell = coords(trial.evaluation)
-    if cell not in grid or _beats(view, trial.evaluation, grid[cell]):
+    if cell not in grid or beats(view, trial.evaluation, grid[cell]):
         grid[cell] = trial
 
 
-def _beats(view: View, evaluation: Evaluation, elite: Trial | None) -> bool:
-    return elite is None or elite.evaluation is None or fitness.faster(evaluation, elite.evaluation, margin(view))
-
-
-def _ranked(grid: Mapping[Coords, Trial]) -> list[Trial]:
-    """Elites, fastest first; ties by number, so that the order never depends on anything else."""
-    return sorted(grid.values(), key=lambda trial: (_time(trial), trial.number))
-
-
-def _time(trial: Trial) -> float:
-    score = fitness.score(trial.evaluation)
-    return score.value if score is not None else float("inf")
-
-
 def _breed(view: View, number: int, island: int, grid: Grid, rng: random.Random) -> Expansion:
-    elites = _ranked(grid) or list(view.verified)
+    elites = ranked(grid.values()) or list(view.verified)
     first, strategy = _parent(view, elites, rng)
-    operator = rng.choices(list(OPERATOR_WEIGHTS), list(OPERATOR_WEIGHTS.values()))[0]
-    parents: tuple[str, ...] = (first.proposed.program,)
-    if operator == "crossover":
-        others = [t for t in elites if t.proposed.program != first.proposed.program]
-        if others:
-            parents = (*parents, rng.choice(others).proposed.program)
-        else:
-            operator = "mutate"
-    return expansion(view, number, operator, parents, island=island, strategy=strategy)
+    return breed(view, number, first, elites, rng, island=island, strategy=strategy)
 
 
 def _parent(view: View, elites: Sequence[Trial], rng: random.Random) -> tuple[Trial, str]:

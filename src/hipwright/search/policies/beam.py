@@ -1,0 +1,53 @@
+"""Beam search (Lowerre 1976): the few fastest programs stay, all of them are varied, the rest is dropped.
+
+Kernel searches use it because it keeps one good program from taking all of the budget and is still greedy, e.g. AIDE
+and the greedy mode of KernelEvolve (arXiv:2512.23236). The beam is rebuilt from the log.
+"""
+
+from __future__ import annotations
+
+import random
+
+from hipwright.records import Decision, Evaluation, Expansion
+from hipwright.search.policies.common import against, beats, beats_best, breed, opening, ranked, rejected
+from hipwright.search.view import Trial, View
+
+WIDTH = 3
+
+
+class Beam:
+    """Setting of the run: "beam", how many programs stay (3)."""
+
+    def select(self, view: View, k: int, rng: random.Random) -> list[Expansion]:
+        """Members take turns by proposal number, so that each is varied as often as the others."""
+        members = beam(view) or list(view.verified)
+        return [
+            opening(view, number) or breed(view, number, members[number % len(members)], members, rng)
+            for number in range(view.next_number, view.next_number + k)
+        ]
+
+    def accept(self, view: View, trial: Trial, evaluation: Evaluation) -> Decision:
+        """Keep what fills the beam or is faster than its slowest member."""
+        if not evaluation.passed:
+            return rejected(trial, evaluation)
+        members = beam(view)
+        best = beats_best(view, evaluation)
+        full = len(members) >= _width(view)
+        kept = best or not full or beats(view, evaluation, members[-1])
+        if best:
+            reason = against(view, evaluation, view.best, "the best")
+        elif not full:
+            reason = f"place {len(members) + 1} of {_width(view)} in the beam was free"
+        else:
+            reason = against(view, evaluation, members[-1], "the beam's slowest")
+        return Decision(number=trial.number, program=evaluation.program, kept=kept, best=best, reason=reason)
+
+
+def beam(view: View) -> list[Trial]:
+    """The members after all decided trials, fastest first."""
+    kept = (t for t in view.verified if t.decision is not None and t.decision.kept)
+    return ranked(kept)[: _width(view)]
+
+
+def _width(view: View) -> int:
+    return max(int(view.settings.get("beam", WIDTH)), 1)

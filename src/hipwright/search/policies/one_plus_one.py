@@ -1,0 +1,39 @@
+"""(1+1): one parent, one child at a time, and the child takes over only when it is certainly faster.
+
+The (1+1) evolution strategy (Rechenberg 1973; Droste, Jansen and Wegener 2002) accepts a child that is at least as
+good. Here times are noisy, so acceptance is paired: parent and child were each timed in turn with the same baseline,
+and the child's interval must lie wholly below the parent's (hipwright.search.fitness).
+"""
+
+from __future__ import annotations
+
+import random
+
+from hipwright.records import Decision, Evaluation, Expansion
+from hipwright.search.policies.common import expansion, keep_if_best, opening
+from hipwright.search.view import Trial, View
+
+RESTART_AFTER = 4
+"""Proposals in a row without a new program: the parent's surroundings are used up, so the next is a random one."""
+
+
+class OnePlusOne:
+    """The parent is the best so far. Children of a round share it, and are decided one after another."""
+
+    def select(self, view: View, k: int, rng: random.Random) -> list[Expansion]:
+        """Children by "mutate" or "neighbour", evenly; "random" once nothing new is near."""
+        return [
+            opening(view, number) or _child(view, number, rng)
+            for number in range(view.next_number, view.next_number + k)
+        ]
+
+    def accept(self, view: View, trial: Trial, evaluation: Evaluation) -> Decision:
+        """The child replaces the parent of this moment when the interval says faster."""
+        return keep_if_best(view, trial, evaluation, "the parent")
+
+
+def _child(view: View, number: int, rng: random.Random) -> Expansion:
+    if view.barren >= RESTART_AFTER:
+        return expansion(view, number, "random")
+    parent = view.best or view.verified[-1]
+    return expansion(view, number, rng.choice(("mutate", "neighbour")), (parent.proposed.program,))

@@ -1,0 +1,109 @@
+"""UCT (Kocsis and Szepesvari 2006) over the tree of programs, with progressive widening (Coulom 2007).
+
+A node is a verified program and its children were made from it; the root stands for "from nothing". A walk starts at
+the root. A node that was varied fewer than WIDEN * sqrt(visits) times is varied again; else the walk goes on to the
+child with the largest
+
+    mean + C * sqrt(ln(parent's visits) / visits)        over the rewards of the child's whole subtree
+
+A reward is the best time so far over the program's time, 0 for what failed or was known: it lies in [0, 1]. Walks of
+one round see each other as visits without a reward, so that they spread.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field
+
+from hipwright.records import Decision, Evaluation, Expansion
+from hipwright.search.policies.common import (
+    against,
+    beats_best,
+    breed,
+    by_program,
+    expansion,
+    opening,
+    parent_of,
+    ranked,
+    rejected,
+    time_of,
+)
+from hipwright.search.view import Trial, View
+
+C = 0.3
+WIDEN = 1.5
+
+
+@dataclass
+class Node:
+    """One program of the tree. tries: how often it was varied; total: the rewards of its subtree, summed."""
+
+    trial: Trial | None = None
+    parent: Node | None = None
+    children: list[Node] = field(default_factory=list)
+    tries: int = 0
+    visits: int = 0
+    total: float = 0.0
+
+    def visit(self, reward: float) -> None:
+        """Count a try below this node, here and in all nodes above."""
+        self.visits += 1
+        self.total += reward
+        if self.parent is not None:
+            self.parent.visit(reward)
+
+
+class Uct:
+    """Setting of the run: "uct_c", the weight of exploration (0.3)."""
+
+    def select(self, view: View, k: int, rng: random.Random) -> list[Expansion]:
+        """One walk for each expansion; the root gives a random program, any other node a variation of its own."""
+        root, weight = grow(view), float(view.settings.get("uct_c", C))
+        return [
+            opening(view, number) or _walk(view, number, root, weight, rng)
+            for number in range(view.next_number, view.next_number + k)
+        ]
+
+    def accept(self, view: View, trial: Trial, evaluation: Evaluation) -> Decision:
+        """Every verified program joins the tree."""
+        if not evaluation.passed:
+            return rejected(trial, evaluation)
+        best = beats_best(view, evaluation)
+        above = parent_of(trial, by_program(view))
+        place = f"joins the tree below #{above.number}" if above else "joins the tree at its root"
+        reason = against(view, evaluation, view.best, "the best")
+        return Decision(
+            number=trial.number, program=evaluation.program, kept=True, best=best, reason=f"{place}: {reason}"
+        )
+
+
+def grow(view: View) -> Node:
+    """The root of the tree after all decided trials."""
+    root, known = Node(), by_program(view)
+    nodes: dict[str, Node] = {}
+    fastest = min((time_of(trial) for trial in view.verified), default=math.inf)
+    for trial in view.trials:
+        above = parent_of(trial, known)
+        parent = nodes.get(above.proposed.program, root) if above else root
+        parent.tries += 1
+        node = parent
+        if trial.passed:
+            node = Node(trial, parent)
+            parent.children.append(node)
+            nodes[trial.proposed.program] = node
+        time = time_of(trial)
+        node.visit(fastest / time if 0 < time < math.inf else 0.0)
+    return root
+
+
+def _walk(view: View, number: int, root: Node, weight: float, rng: random.Random) -> Expansion:
+    node = root
+    while node.children and node.tries >= WIDEN * math.sqrt(node.visits):
+        above = math.log(node.visits)
+        node = max(node.children, key=lambda n: n.total / n.visits + weight * math.sqrt(above / n.visits))
+    node.tries += 1
+    node.visit(0.0)
+    if node.trial is None:
+        return expansion(view, number, "random")
+    return breed(view, number, node.trial, ranked(view.verified)[:4], rng)
