@@ -1,12 +1,13 @@
 """Everything that happened: append-only events, programs by content, and what can be asked of them (docs/search.md)."""
 
 from hipwright.archive.export import export
-from hipwright.archive.log import Confirmed, Evaluated, Finished, Proposed, RunLog, read_log
+from hipwright.archive.log import Called, Confirmed, Evaluated, Finished, Proposed, RunLog, read_log
 from hipwright.archive.query import Comparison, RunDetail, RunSummary, Trial, compare, list_runs, show
 from hipwright.archive.store import Archive, Entry
 
 __all__ = [
     "Archive",
+    "Called",
     "Comparison",
     "Confirmed",
     "Entry",

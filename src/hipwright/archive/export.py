@@ -67,6 +67,8 @@ def _full(archive: Archive, event: Event) -> dict[str, Any]:
 def _canonical(archive: Archive, log: RunLog) -> Iterator[dict[str, Any]]:
     run = {key: value for key, value in log.started.get("run", {}).items() if key != "id"}
     yield {"kind": "run_started", "run": strip(run)}
+    for called in sorted(log.called.values(), key=lambda c: (c.number, c.role, c.index, c.request)):
+        yield {"kind": "called", **called.to_dict()}  # an answer is replayed bit for bit, so nothing is masked in it
     for number in sorted(log.proposed):
         for kind in _KINDS:
             record = getattr(log, kind).get(number)

@@ -7,6 +7,7 @@ The events of a search, in the order they are appended:
     evaluated  n          the Evaluation, as soon as it is there
     decided    n          the Decision; all of one round at once
     confirmed  n          the winner verified again on fresh inputs
+    call_reserved, call_settled, call_refused  n   a language model's call (docs/llm-budget.md)
     interrupted, resumed  not part of the outcome
     finished              why, and the best
 """
@@ -76,15 +77,37 @@ class Finished(Record, frozen=True, kw_only=True):
     rounds: int = 0
 
 
+class Called(Record, frozen=True, kw_only=True):
+    """One answered call to a language model. request: its key; model: as it was asked for; usage: tokens by kind."""
+
+    request: str
+    number: int
+    role: str
+    index: int
+    model: str
+    text: str
+    finish: str
+    usage: dict[str, int]
+
+    @classmethod
+    def of(cls, event: Event) -> Called:
+        """Read a call_settled event."""
+        answer = event.data["answer"]
+        asked = {key: event.data[key] for key in ("role", "index", "model")}
+        answered = {key: answer[key] for key in ("request", "text", "finish", "usage")}
+        return cls.from_dict({"number": event.number, **asked, **answered})
+
+
 @dataclass
 class RunLog:
-    """Everything known of one run, by proposal number."""
+    """Everything known of one run, by proposal number; `called` by the request's key."""
 
     started: dict[str, Any] = field(default_factory=dict)
     proposed: dict[int, Proposed] = field(default_factory=dict)
     evaluated: dict[int, Evaluated] = field(default_factory=dict)
     decided: dict[int, Decision] = field(default_factory=dict)
     confirmed: dict[int, Confirmed] = field(default_factory=dict)
+    called: dict[str, Called] = field(default_factory=dict)
     finished: Finished | None = None
     resumes: int = 0
     clock_started: float = 0.0
@@ -110,6 +133,9 @@ class RunLog:
             self.decided[event.number] = Decision.from_dict(event.data)
         elif event.kind == "confirmed":
             self.confirmed[event.number] = Confirmed.from_dict(event.data)
+        elif event.kind == "call_settled":
+            called = Called.of(event)
+            self.called.setdefault(called.request, called)  # the first answer is the one that was used
         elif event.kind == "finished":
             self.finished = Finished.from_dict(event.data)
         elif event.kind == "resumed":

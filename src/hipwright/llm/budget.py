@@ -1,0 +1,157 @@
+"""Dollars and tokens as hard limits: reserved before a call is sent, settled when its cost is known.
+
+At any moment spent + held <= limit, as long as no call costs more than it reserved (`overshot` names those that did).
+Money is counted in whole billionths of a dollar, so that no order of calls changes a sum.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from hipwright.errors import BadInput, OutOfBudget
+from hipwright.llm.ledger import CallLog
+from hipwright.records import Record
+
+NANO = 10**9  # of one dollar; a call's cost is rounded up to it once
+
+
+class Limits(Record, frozen=True, kw_only=True):
+    """What a run may spend on language models; None: no limit."""
+
+    usd: float | None = None
+    tokens: int | None = None
+
+
+class Spent(Record, frozen=True, kw_only=True):
+    """What is paid for, and what is held for calls under way. Dollars; tokens in and out together."""
+
+    usd: float = 0.0
+    tokens: int = 0
+    held_usd: float = 0.0
+    held_tokens: int = 0
+
+
+@dataclass(eq=False)
+class Ticket:
+    """Money held for one attempt. nano: billionths of a dollar. overshot: it cost more than this in the end."""
+
+    nano: int
+    tokens: int
+    overshot: bool = field(default=False, init=False)
+
+
+def to_nano(usd: float, *, up: bool = True) -> int:
+    """Billionths of a dollar, rounded up (or down, for a limit). Takes 0.1 as a tenth, not as its binary neighbour."""
+    if not math.isfinite(usd) or usd < 0:
+        raise ValueError(f"not an amount of money: {usd}")
+    exact = Fraction(repr(float(usd))) * NANO
+    return math.ceil(exact) if up else math.floor(exact)
+
+
+class Budget:
+    """What is left of the limits. Thread-safe."""
+
+    def __init__(self, limits: Limits, spent_usd: float = 0.0, spent_tokens: int = 0) -> None:
+        try:
+            self._limit = None if limits.usd is None else to_nano(limits.usd, up=False)
+        except ValueError:
+            raise BadInput(f"--max-usd {limits.usd} is not an amount of money") from None
+        if limits.tokens is not None and limits.tokens < 0:
+            raise BadInput(f"--max-tokens {limits.tokens} is below zero")
+        self.limits = limits
+        self._mutex = threading.Lock()
+        self._spent, self._spent_tokens = to_nano(spent_usd), spent_tokens
+        self._held = self._held_tokens = 0
+        self._open: set[Ticket] = set()
+        self._overshot: list[Ticket] = []
+
+    @classmethod
+    def resumed(cls, limits: Limits, log: CallLog) -> Budget:
+        """The budget of a run that goes on: its answers at their cost, its lost calls at what they reserved."""
+        answers, lost = log.answers(), log.lost()
+        nano = sum(to_nano(a.cost_usd) for a in answers) + sum(to_nano(r.cost_usd) for r in lost)
+        tokens = sum(a.usage.input_tokens + a.usage.output_tokens for a in answers) + sum(r.tokens for r in lost)
+        budget = cls(limits, spent_tokens=tokens)
+        budget._spent = nano
+        return budget
+
+    def reserve(self, cost_usd: float, tokens: int) -> Ticket:
+        """Hold what a call may cost at most. OutOfBudget when spent + held + this is above a limit.
+
+        The error's evidence has `limit` ("usd" or "tokens"), `left` (what no call holds) and `asked`.
+        """
+        ticket = Ticket(to_nano(cost_usd), _count(tokens))
+        with self._mutex:
+            self._check(ticket)
+            self._open.add(ticket)
+            self._held += ticket.nano
+            self._held_tokens += ticket.tokens
+        return ticket
+
+    def settle(self, ticket: Ticket, cost_usd: float, tokens: int) -> None:
+        """Pay what a call cost and give the rest back. More than it held is counted too, and marked `overshot`."""
+        nano, tokens = to_nano(cost_usd), _count(tokens)
+        with self._mutex:
+            self._release(ticket)
+            self._spent += nano
+            self._spent_tokens += tokens
+            if nano > ticket.nano or tokens > ticket.tokens:
+                ticket.overshot = True
+                self._overshot.append(ticket)
+
+    def cancel(self, ticket: Ticket) -> None:
+        """Give all of it back: the call was never sent, or the provider refused it unbilled."""
+        with self._mutex:
+            self._release(ticket)
+
+    @property
+    def spent(self) -> Spent:
+        """What is paid and what is held now."""
+        with self._mutex:
+            return Spent(
+                usd=self._spent / NANO,
+                tokens=self._spent_tokens,
+                held_usd=self._held / NANO,
+                held_tokens=self._held_tokens,
+            )
+
+    @property
+    def overshot(self) -> tuple[Ticket, ...]:
+        """The calls that cost more than they had reserved, oldest first: a provider broke its own limits or prices."""
+        with self._mutex:
+            return tuple(self._overshot)
+
+    def _check(self, ticket: Ticket) -> None:
+        if self._limit is not None and self._spent + self._held + ticket.nano > self._limit:
+            left = max(0, self._limit - self._spent - self._held)
+            raise OutOfBudget(
+                f"a call may cost up to ${ticket.nano / NANO:.6f}, and of --max-usd {self.limits.usd} only "
+                f"${left / NANO:.6f} is left (${self._spent / NANO:.6f} spent, ${self._held / NANO:.6f} held)",
+                hint="raise --max-usd",
+                evidence={"limit": "usd", "left": left / NANO, "asked": ticket.nano / NANO},
+            )
+        allowed = self.limits.tokens
+        if allowed is not None and self._spent_tokens + self._held_tokens + ticket.tokens > allowed:
+            left = max(0, allowed - self._spent_tokens - self._held_tokens)
+            raise OutOfBudget(
+                f"a call may take up to {ticket.tokens} tokens, and of --max-tokens {allowed} only {left} are left "
+                f"({self._spent_tokens} spent, {self._held_tokens} held)",
+                hint="raise --max-tokens",
+                evidence={"limit": "tokens", "left": left, "asked": ticket.tokens},
+            )
+
+    def _release(self, ticket: Ticket) -> None:
+        if ticket not in self._open:
+            raise ValueError("this ticket is not open: it was settled or cancelled before")
+        self._open.remove(ticket)
+        self._held -= ticket.nano
+        self._held_tokens -= ticket.tokens
+
+
+def _count(tokens: int) -> int:
+    if tokens < 0:
+        raise ValueError(f"not a number of tokens: {tokens}")
+    return tokens

@@ -1,0 +1,130 @@
+"""A log of calls in a file of JSON lines, for calls that belong to no run of an archive."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hipwright.errors import BadInput, InfrastructureError
+from hipwright.llm.ledger import MemoryCalls
+from hipwright.llm.records import Request
+
+_TAIL = "move the file away to start a new one; what stands before that line is whole"
+
+
+class FileCalls(MemoryCalls):
+    """One line {"kind", "number", "data"} an event, each flushed to the disk before the call goes on.
+
+    Any number of processes may hold the file: lines are written under its lock, and what others wrote is taken in
+    before anything is answered. A torn last line (a kill or a power cut while it was written) is dropped; a damaged
+    line elsewhere raises InfrastructureError. BadInput when the file cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = Path(path)
+        self._offset = self._lines = 0
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise BadInput(f"cannot use {self.path} as a log of calls: {error.strerror}") from error
+        self._close = weakref.finalize(self, os.close, self._fd)
+        with self._locked():
+            self._mend()
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)  # the file's name, too, outlives a power cut
+        finally:
+            os.close(folder)
+
+    def close(self) -> None:
+        """Close the file; a closed log cannot be used."""
+        self._close()
+        self._fd = -1
+
+    def __enter__(self) -> FileCalls:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # ---------------------------------------------------------------- inside
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self._mutex:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def _write(self, kind: str, request: Request, data: dict[str, Any]) -> None:
+        line = json.dumps({"kind": kind, "number": request.number, "data": data}, sort_keys=True) + "\n"
+        with self._locked():
+            self._mend()
+            try:
+                _write_all(self._fd, line.encode())
+                os.fsync(self._fd)
+            except OSError as error:
+                os.ftruncate(self._fd, self._offset)  # half a line must not stand before later ones
+                raise InfrastructureError(
+                    f"cannot write the log of calls {self.path}: {error.strerror}", hint="is the disk full?"
+                ) from error
+            self._offset += len(line.encode())
+            self._lines += 1
+
+    def _refresh(self) -> None:
+        if os.fstat(self._fd).st_size > self._offset:
+            self._take_whole_lines(self._rest())
+
+    def _rest(self) -> bytes:
+        return os.pread(self._fd, os.fstat(self._fd).st_size - self._offset, self._offset)
+
+    def _take_whole_lines(self, rest: bytes) -> None:
+        end = rest.rfind(b"\n") + 1
+        for line in rest[:end].split(b"\n")[:-1]:
+            kind, data = read_line(line, f"{self.path}:{self._lines + 1}")
+            self.take(kind, data, f"{self.path}:{self._lines + 1}")
+            self._lines += 1
+            self._offset += len(line) + 1
+
+    def _mend(self) -> None:
+        """Take in what is new, and drop what a writer that was killed left behind. Call with the lock held."""
+        rest = self._rest()
+        whole = whole_lines(rest)
+        self._take_whole_lines(whole)
+        if len(whole) < len(rest):
+            os.ftruncate(self._fd, self._offset)
+
+
+def whole_lines(text: bytes) -> bytes:
+    """`text` without its last line if that is torn: without its end, or not JSON (a block that missed the disk)."""
+    text = text[: text.rfind(b"\n") + 1]
+    start = text.rfind(b"\n", 0, max(len(text) - 1, 0)) + 1
+    try:
+        json.loads(text[start:] or b"{}")
+    except ValueError:
+        return text[:start]
+    return text
+
+
+def read_line(line: bytes, where: str) -> tuple[str, dict[str, Any]]:
+    """Kind and data of one line. InfrastructureError when it is no such line."""
+    try:
+        read = json.loads(line)
+        return str(read["kind"]), dict(read["data"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InfrastructureError(f"{where}: the log of calls is damaged in this line", hint=_TAIL) from error
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]

@@ -1,0 +1,154 @@
+"""Keys and passwords kept out of everything that is written or sent: known values, and shapes that give a key away.
+
+`redact` goes over every request, answer and error text before it is logged (docs/llm-budget.md).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+from urllib.parse import quote, quote_plus, unquote, urlsplit
+
+from hipwright.records import Record
+
+MARK = "<secret>"
+_SHORTEST = 8  # of a value in the environment: shorter ones are found in ordinary text
+_SHORTEST_REGISTERED = 4
+
+_NAME = re.compile(
+    r"(?:^|_)(?:[A-Z0-9]*KEYS?|[A-Z0-9]*TOKEN|TOKENS|[A-Z0-9]*SECRETS?|[A-Z0-9]*PASSWORDS?|PASSWD|PASSPHRASE|PASS|PW"
+    r"|PAT|CREDENTIALS?|CREDS?|AUTH|BEARER|COOKIE|SIGNATURE|JWT|DSN)(?:$|_)"
+)
+_NO_NAME = re.compile(r"_(?:SOCK|PATH|FILE|DIR|TTY|PID|TYPE|NAME)$")  # where a secret lies is none
+
+_START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"  # also behind the escaped line end of a text inside a text
+_DIGIT = r"(?=[^\s\"'<>]{0,80}\d)"  # keys have digits; words in hyphens have none
+_HEADER = r"\b(?i:authorization|x-api-key|x-goog-api-key|api[_-]?key)[\"']?\s*[:=]\s*[\"']?(?i:(?:basic|token)\s+)?"
+
+# every repetition is bounded, or cannot begin inside itself: a hostile text costs no more than an ordinary one
+SHAPES: tuple[re.Pattern[str], ...] = tuple(
+    re.compile(shape)
+    for shape in (
+        r"(?P<keep>)-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[\s\S]{0,8192}?-----END [A-Z ]{0,20}PRIVATE KEY-----",
+        rf"(?P<keep>){_START}(?:sk|rk|pk)-{_DIGIT}[A-Za-z0-9_-]{{16,}}",
+        rf"(?P<keep>){_START}(?:AKIA|ASIA)[0-9A-Z]{{16}}\b",
+        rf"(?P<keep>){_START}AIza[0-9A-Za-z_-]{{30,}}",
+        rf"(?P<keep>){_START}(?:gh[pousr]|hf|gsk|r8)_{_DIGIT}[A-Za-z0-9]{{20,}}",
+        rf"(?P<keep>){_START}github_pat_{_DIGIT}[A-Za-z0-9_]{{20,}}",
+        rf"(?P<keep>){_START}(?:glpat|nvapi|pplx|xai|xox[abprs])-{_DIGIT}[A-Za-z0-9_-]{{20,}}",
+        rf"(?P<keep>){_START}eyJ[A-Za-z0-9_-]{{10,}}\.eyJ[A-Za-z0-9_-]{{10,}}\.[A-Za-z0-9_-]{{10,}}",
+        rf"(?P<keep>\b(?i:bearer)\s+){_DIGIT}[A-Za-z0-9._~+/=-]{{12,}}",
+        rf"(?P<keep>{_HEADER}){_DIGIT}[^\s\"'<>,;)]{{12,}}",
+        r"(?P<keep>\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@\"'<>]{0,128}:)[^\s/@\"'<>]{1,256}(?=@)",  # a URL's password
+        rf"(?P<keep>://){_DIGIT}[A-Za-z0-9_-]{{20,256}}(?=@)",  # a URL's user that is a key
+        rf"(?P<keep>[?&](?i:key|api[_-]?key|access[_-]?token|token|secret|sig|signature)=){_DIGIT}[^\s&\"'<>]{{8,}}",
+    )
+)
+"""Well-known shapes of keys. `keep` is what stays before the mark."""
+
+R = TypeVar("R", bound=Record)
+
+_registered: set[str] = set()
+_mutex = threading.Lock()
+
+
+def register(secret: str) -> None:
+    """Have `redact` know a secret that is in no environment variable, such as a key inside a URL."""
+    with _mutex:
+        if len(secret) >= _SHORTEST_REGISTERED:
+            _registered.add(secret)
+
+
+def known_secrets() -> list[str]:
+    """The values to look for, longest first: of the environment now, and those registered."""
+    with _mutex:
+        found = set(_registered)
+    for name, value in os.environ.items():
+        if _NAME.search(name.upper()) and not _NO_NAME.search(name.upper()) and len(value.strip()) >= _SHORTEST:
+            found.add(value.strip())
+        elif (password := _password(value)) and len(password) >= _SHORTEST_REGISTERED:
+            found.add(password)
+    return sorted((secret for secret in found if secret not in MARK), key=lambda secret: (-len(secret), secret))
+
+
+def redact(text: str) -> str:
+    """`text` with every known secret and everything of a key's shape replaced by "<secret>". Idempotent."""
+    values = _values(tuple(known_secrets()))
+    while True:
+        # what lies between two marks is looked at by itself, so no mark is ever taken apart, and each turn leaves
+        # less text than before
+        cleaned = MARK.join(_once(piece, values) for piece in text.split(MARK))
+        if cleaned == text:
+            return cleaned
+        text = cleaned
+
+
+def redact_record(record: R) -> R:
+    """The record with every string in it redacted; the same object when there was nothing to redact."""
+    plain = record.to_dict()
+    cleaned = redact_plain(plain)
+    return record if cleaned == plain else type(record).from_dict(cleaned)
+
+
+def redact_plain(value: Any) -> Any:
+    """Plain JSON types with every string redacted, keys of objects included."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {redact(str(key)): redact_plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [redact_plain(item) for item in value]
+    return value
+
+
+def _once(text: str, values: re.Pattern[str] | None) -> str:
+    if values is not None:
+        text = values.sub(MARK, text)
+    for shape in SHAPES:
+        text = shape.sub(rf"\g<keep>{MARK}", text)
+    return text
+
+
+@functools.lru_cache(maxsize=64)
+def _values(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
+    """One pattern for all known values, longest first, in every spelling that logs put them in."""
+    spellings = {spelling for secret in secrets for spelling in _spellings(secret)}
+    if not spellings:
+        return None
+    ordered = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
+    return re.compile("|".join(_exactly(spelling) for spelling in ordered))
+
+
+def _exactly(value: str) -> str:
+    escaped = re.escape(value)
+    # a short one only as a whole word: "test" must not be cut out of "latest"
+    return escaped if len(value) >= _SHORTEST else rf"(?<!\w){escaped}(?!\w)"
+
+
+def _spellings(secret: str) -> Iterable[str]:
+    """The secret as it is, escaped as in JSON or a repr, percent-encoded, with CRLF, and the long lines of it."""
+    yield secret
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield repr(secret)[1:-1]
+    yield quote(secret, safe="")
+    yield quote_plus(secret)
+    lines = secret.splitlines()
+    if len(lines) > 1:
+        yield "\r\n".join(lines)
+        yield from (line.strip() for line in lines if len(line.strip()) >= _SHORTEST and "-----" not in line)
+
+
+def _password(value: str) -> str:
+    """The password of a URL with a user, "" for anything else."""
+    if "://" not in value or "@" not in value:
+        return ""
+    try:
+        return unquote(urlsplit(value).password or "")
+    except ValueError:
+        return ""

@@ -1,0 +1,173 @@
+"""What a provider asks for a million tokens of each kind: from genai-prices' bundled data or from `--price`."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Literal
+
+from hipwright.errors import BadInput
+from hipwright.llm.specs import Spec
+from hipwright.records import Record
+
+_PROVIDERS = {"openai": "openai", "anthropic": "anthropic", "google": "google", "bedrock": "aws"}
+
+
+class Tier(Record, frozen=True, kw_only=True):
+    """Dollars a million tokens, for a whole call that has more than `above` input tokens.
+
+    cached: input read from the provider's cache. request: dollars a call.
+    """
+
+    above: int = -1
+    input: float = 0.0
+    cached: float = 0.0
+    output: float = 0.0
+    request: float = 0.0
+
+    def nano(self, fresh: int, cached: int, output: int) -> int:
+        """Billionths of a dollar for so many tokens, rounded up once."""
+        tokens = ((fresh, self.input), (cached, self.cached), (output, self.output))
+        # a dollar a million tokens is 1000 billionths a token
+        exact = sum(count * _exact(rate) * 1000 for count, rate in tokens) + _exact(self.request) * 10**9
+        return math.ceil(exact)
+
+
+class Tariff(Record, frozen=True, kw_only=True):
+    """The prices of one model. tiers: by `above`, ascending; none where nothing is charged or known.
+
+    source: "given", "genai-prices PROVIDER/MODEL", "local" or "unknown".
+    """
+
+    source: str
+    tiers: tuple[Tier, ...] = ()
+
+    @property
+    def priced(self) -> bool:
+        """True when a call's cost is known in dollars."""
+        return bool(self.tiers)
+
+    def nano(self, fresh: int, cached: int, output: int) -> int:
+        """Billionths of a dollar for one call; 0 when nothing is known."""
+        tier = next((t for t in reversed(self.tiers) if fresh + cached > t.above), None)
+        return tier.nano(fresh, cached, output) if tier else 0
+
+    def most(self, input_tokens: int, output_tokens: int) -> int:
+        """The most that a call with up to so many tokens can cost, whichever of them are cached."""
+        reach = [tier for tier in self.tiers if input_tokens > tier.above]
+        return max((_dearest(tier).nano(input_tokens, 0, output_tokens) for tier in reach), default=0)
+
+
+LOCAL = Tariff(source="local")
+UNKNOWN = Tariff(source="unknown")
+
+
+def given_tariff(value: str) -> tuple[str, Tariff]:
+    """`MODEL=IN,OUT` as (model, tariff). BadInput for anything else."""
+    model, separator, rates = value.rpartition("=")
+    try:
+        dollars, more = (float(rate) for rate in rates.split(","))
+    except ValueError:
+        separator, dollars, more = "", math.nan, math.nan
+    if not model or not separator or not all(math.isfinite(rate) and rate >= 0 for rate in (dollars, more)):
+        raise BadInput(f"--price {value}: not MODEL=IN,OUT", hint="in dollars a million tokens, e.g. my-model=0.5,1.5")
+    return model, Tariff(source="given", tiers=(Tier(input=dollars, cached=dollars, output=more),))
+
+
+def package_version() -> str:
+    """The package and version that prices come from."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return f"genai-prices {version('genai-prices')}"
+    except PackageNotFoundError:
+        return "none"
+
+
+def package_tariff(spec: Spec, *, now: datetime | None = None) -> Tariff:
+    """The model's tariff in genai-prices' bundled data, UNKNOWN when it has none.
+
+    Prices that change with the time of day count at their dearest. A change on a later date is not foreseen.
+    """
+    try:
+        from genai_prices.data_snapshot import get_snapshot
+    except ImportError:
+        return UNKNOWN
+    found = _lookup(get_snapshot(), spec)
+    if found is None:
+        return UNKNOWN
+    provider, model = found
+    now = now or datetime.now(UTC)
+    # half-hours of one day: the finest that providers' hours are given in
+    moments = [now + timedelta(minutes=30 * step) for step in range(48)] if isinstance(model.prices, list) else [now]
+    today = [moment.replace(year=now.year, month=now.month, day=now.day) for moment in moments]
+    lists = [prices for prices in map(model.get_prices, today) if _complete(prices)]
+    if not lists:
+        return UNKNOWN
+    # only Claude's providers write their cache on demand alone; elsewhere fresh input may be billed as a write
+    writes = "claude" not in model.id and provider.id != "anthropic"
+    return Tariff(source=f"genai-prices {provider.id}/{model.id}", tiers=_tiers(lists, writes))
+
+
+def _lookup(data: Any, spec: Spec) -> tuple[Any, Any] | None:
+    """(provider, model) of the data: by the base URL, else by the provider; None when there is none."""
+    places: list[dict[Literal["provider_id", "provider_api_url"], str | None]] = []
+    if spec.base_url and not spec.loopback:
+        places.append({"provider_id": None, "provider_api_url": spec.base_url})
+    if spec.provider in _PROVIDERS:
+        places.append({"provider_id": _PROVIDERS[spec.provider], "provider_api_url": None})
+    for place in places:
+        try:
+            found: tuple[Any, Any] = data.find_provider_model(spec.model, None, **place)
+            return found
+        except LookupError:
+            continue
+    return None
+
+
+def _complete(prices: Any) -> bool:
+    return prices.input_mtok is not None and prices.output_mtok is not None
+
+
+def _tiers(lists: list[Any], writes: bool) -> tuple[Tier, ...]:
+    """The dearest of several price lists, as tiers of whole calls."""
+    starts = {-1} | {tier.start for prices in lists for rate in vars(prices).values() for tier in _steps(rate)}
+    return tuple(_tier(lists, above, writes) for above in sorted(starts))
+
+
+def _tier(lists: list[Any], above: int, writes: bool) -> Tier:
+    def dearest(*keys: str) -> float:
+        return float(max(_rate(getattr(prices, key), above) for prices in lists for key in keys))
+
+    fresh = dearest("input_mtok", "cache_write_mtok") if writes else dearest("input_mtok")
+    # without a price of its own, cached input is billed as input
+    cached = float(
+        max(
+            _rate(prices.input_mtok if prices.cache_read_mtok is None else prices.cache_read_mtok, above)
+            for prices in lists
+        )
+    )
+    output = dearest("output_mtok", "output_reasoning_mtok", "output_text_mtok")
+    return Tier(above=above, input=fresh, cached=cached, output=output, request=dearest("requests_kcount") / 1000)
+
+
+def _steps(rate: Any) -> list[Any]:
+    return list(getattr(rate, "tiers", ()))
+
+
+def _rate(rate: Any, above: int) -> Decimal:
+    """Dollars that a rate of genai-prices asks in the tier that begins above so many input tokens."""
+    if rate is None:
+        return Decimal(0)
+    reached: list[Decimal] = [step.price for step in _steps(rate) if step.start <= above]
+    return reached[-1] if reached else Decimal(getattr(rate, "base", rate))
+
+
+def _dearest(tier: Tier) -> Tier:
+    return Tier(input=max(tier.input, tier.cached), output=tier.output, request=tier.request)
+
+
+def _exact(rate: float) -> Fraction:
+    return Fraction(repr(rate))
