@@ -1,0 +1,160 @@
+"""The self-check of a new task: read, opened in the sandbox, run forward, linted, described."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from math import prod
+from typing import Literal
+
+import numpy as np
+
+from hipwright.errors import HipwrightError, InfrastructureError
+from hipwright.records import Record, Task, TensorSpec, TolerancePolicy, content_key
+from hipwright.sandbox import Limits, Zygote
+from hipwright.task import TaskHandle
+from hipwright.tensors import Tree, leaves, tensor_leaves
+from hipwright.verify import Oracle
+
+Stage = Literal["static", "open", "forward", "nonfinite", "random", "degenerate", "too large", "duplicate"]
+
+MAX_TEXT = 20_000  # characters
+MAX_ELEMENTS = 1 << 24  # of one workload's inputs, and of its outputs
+LIMITS = Limits(wall_s=30.0, memory_mb=8192)  # of one call to the host
+IMPORTS = ("torch", "torch.nn", "torch.nn.functional", "math")
+_BUILTINS = ("exec", "eval", "compile", "open", "__import__", "globals", "vars", "breakpoint", "input", "setattr",
+             "delattr")  # fmt: skip
+_OF_TORCH = ("load", "save", "hub", "ops", "jit", "compile", "cuda", "multiprocessing", "distributed", "utils",
+             "backends", "library", "serialization", "package", "onnx", "classes")  # fmt: skip
+
+
+class Refused(Exception):
+    """A task that is not taken, at which stage, and why: one line, fit to be shown to whoever wrote it."""
+
+    def __init__(self, stage: Stage, message: str) -> None:
+        super().__init__(message)
+        self.stage = stage
+        self.message = message
+
+
+class Description(Record, frozen=True, kw_only=True):
+    """What a task does. operators: ATen names in order of first use; operations: of products and convolutions."""
+
+    operators: tuple[str, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    parameters: int
+    operations: float
+    workloads: tuple[str, ...]
+
+
+def check(name: str, source: str, zygote: Zygote, *, seed: int = 0) -> tuple[Task, Description]:
+    """The task and what it does. Raises Refused, and the infrastructure's errors as they are."""
+    static(source)
+    try:
+        handle = TaskHandle(f"{name}.py", source, zygote, LIMITS, TolerancePolicy())
+    except InfrastructureError:
+        raise
+    except HipwrightError as error:
+        raise Refused("open", error.message) from None
+    with handle:
+        _sizes(handle)
+        try:
+            _forward(handle, seed)
+            _evidence(handle, seed)
+            return handle.task, _describe(handle)
+        except InfrastructureError:
+            raise
+        except HipwrightError as error:
+            raise Refused("forward", error.message) from None
+
+
+def static(source: str) -> None:
+    """What can be said of the text alone: no import but torch's and math, no way out of the file, a sane size."""
+    if len(source) > MAX_TEXT:
+        raise Refused("static", f"the file has {len(source)} characters, more than {MAX_TEXT}")
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise Refused("static", f"it is not Python: {error}") from None
+    names = {node.name for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    for wanted in ("Model", "get_inputs", "get_init_inputs"):
+        if wanted not in names:
+            raise Refused("static", f"it defines no {wanted}")
+    for line, why in _offences(tree):
+        raise Refused("static", f"line {line}: {why}")
+
+
+def _offences(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", 0)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            root = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            for module in (one for one in root if one not in IMPORTS):
+                yield line, f"imports {module or 'from its own package'}; a task needs no more than torch and math"
+        elif isinstance(node, ast.Name) and node.id in _BUILTINS:
+            yield line, f"uses {node.id}"
+        elif isinstance(node, ast.Attribute):
+            if node.attr.startswith("__") and node.attr != "__init__":
+                yield line, f"reads {node.attr}"
+            if isinstance(node.value, ast.Name) and node.value.id == "torch" and node.attr in _OF_TORCH:
+                yield line, f"uses torch.{node.attr}"
+
+
+def same_task(source: str) -> str:
+    """A key that is the same for files that differ in layout, comments and documentation alone."""
+    tree = ast.parse(source)
+    if ast.get_docstring(tree) is not None:
+        tree.body.pop(0)
+    return content_key("task text", ast.dump(tree))
+
+
+def _sizes(handle: TaskHandle) -> None:
+    for workload in (one for one in handle.task.workloads if one.origin != "derived"):
+        elements = sum(prod(spec.shape) for spec in workload.specs)
+        if elements > MAX_ELEMENTS:
+            raise Refused("too large", f"the inputs hold {elements} elements, more than {MAX_ELEMENTS}")
+        if any(0 in spec.shape for spec in workload.specs):
+            raise Refused("degenerate", "an input is empty")
+
+
+def _forward(handle: TaskHandle, seed: int) -> None:
+    """The reference on its own inputs: it ends, gives numbers, draws none, and writes to nothing it was given."""
+    first = next(one for one in handle.task.workloads if one.origin != "derived")
+    inputs, state = handle.inputs(first.name, seed), handle.init_state(seed)
+    outputs, _, info = handle.reference(inputs, state, dtype="native")
+    given = tensor_leaves(outputs)
+    if not any(leaf.numel for leaf in given):
+        raise Refused("degenerate", "forward returns no values")
+    if sum(leaf.numel for leaf in given) > MAX_ELEMENTS:
+        raise Refused("too large", f"the outputs hold more than {MAX_ELEMENTS} elements")
+    if any(leaf.is_float and not np.isfinite(leaf.to_f64()).all() for leaf in given):
+        raise Refused("nonfinite", "forward gives NaN or infinity on its own inputs")
+    if info.get("random"):
+        raise Refused("random", "forward draws random numbers, so no output is the right one")
+    if info.get("mutated_inputs"):
+        raise Refused("forward", f"forward writes to its own input {info['mutated_inputs'][0]}")
+
+
+def _evidence(handle: TaskHandle, seed: int) -> None:
+    """On the task's own kind of inputs: zeros, a constant, an input or another input's outputs must not pass."""
+    oracle = Oracle(handle, seed=seed)
+    case = oracle.case(oracle.planned()[0].workload.name, "given")
+    if not case.counts:
+        raise Refused("degenerate", case.degenerate or case.rejected)
+
+
+def _describe(handle: TaskHandle) -> Description:
+    outline = handle.outline(next(one.name for one in handle.task.workloads if one.origin != "derived"))
+    return Description(
+        operators=tuple(dict.fromkeys(str(op["op"]) for op in outline.ops)),
+        inputs=tuple(_specs(outline.inputs)),
+        outputs=outline.outputs,
+        parameters=sum(prod(spec.shape) for spec in _specs(outline.state["params"])),
+        operations=handle.operations(outline.workload.name),
+        workloads=tuple(one.name for one in handle.task.workloads),
+    )
+
+
+def _specs(tree: Tree) -> list[TensorSpec]:
+    return [leaf for leaf in leaves(tree) if isinstance(leaf, TensorSpec)]

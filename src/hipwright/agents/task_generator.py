@@ -1,0 +1,202 @@
+"""Role 1, the task generator: new tasks in the KernelBench form, by both minds, and none that the self-check refuses.
+
+The engine mind changes a given task's syntax tree (agents/task_mutations.py). The LLM mind is asked for a mutation of a
+given task, a composition of operators, or a task under a constraint in words, and is told what the self-check
+(agents/task_check.py) said, up to `TRIES` times. What was dropped is counted with the reason.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+from hipwright.agents.base import Asker, Chooser, Mind, fence, render
+from hipwright.agents.task_check import MAX_ELEMENTS, MAX_TEXT, Description, Refused, check, same_task
+from hipwright.agents.task_mutations import Mutated, mutations
+from hipwright.llm.records import Message, Request
+from hipwright.records import Record, Task, content_key
+from hipwright.sandbox import Zygote
+
+T = TypeVar("T")
+
+TRIES = 5
+ANSWER_TOKENS = 4096
+
+OPERATORS = (
+    "a matrix product", "a batched matrix product", "a 2-d convolution", "a depthwise convolution", "a pooling",
+    "an embedding lookup", "a layer norm", "a batch norm in eval mode", "a softmax", "a cumulative sum", "a gather",
+    "a top-k selection", "a gated activation", "a broadcasted bias", "a residual", "a loss averaged over all elements",
+    "a transpose", "a masked fill",
+)  # fmt: skip
+"""What a composition is drawn from."""
+
+CONSTRAINTS = (
+    "a reduction over a dimension that is not contiguous in memory, then a pointwise tail.",
+    "half-width inputs with sums that must be kept in float32.",
+    "two outputs of different shapes that share most of their work.",
+    "sizes that are no multiples of 16, and a tail that a careless kernel would get wrong.",
+    "an integer input that indexes a parameter.",
+    "a recurrence along a sequence that cannot be split naively.",
+    "attention with a mask, on small sizes.",
+)
+
+Wish = Literal["mutation", "composition", "constraint"]
+WISHES: tuple[Wish, ...] = ("mutation", "composition", "constraint")
+
+
+class NewTask(Record, frozen=True, kw_only=True):
+    """An accepted task. how: the mutation or the wish, in words; parent: the task it came from, "" for none."""
+
+    task: Task
+    mind: Mind
+    how: str
+    parent: str
+    described: Description
+    tries: int = 1
+
+
+class Dropped(Record, frozen=True, kw_only=True):
+    """What was not taken. stage: of task_check.Stage."""
+
+    mind: Mind
+    how: str
+    parent: str
+    stage: str
+    message: str
+
+
+class Batch(Record, frozen=True, kw_only=True):
+    """What one call made. Every refusal is in `dropped`, also those that a later try mended."""
+
+    accepted: tuple[NewTask, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Refusals by stage."""
+        return dict(Counter(one.stage for one in self.dropped))
+
+
+@dataclass
+class TaskGenerator:
+    """The role. zygote: contained processes that have torch; client, lineup: for the LLM mind alone."""
+
+    zygote: Zygote
+    seed: int = 0
+    client: Asker | None = None
+    lineup: Chooser | None = None
+    name: str = "task_generator"
+    _known: set[str] = field(default_factory=set)
+
+    def mutated(self, parents: Mapping[str, str], count: int) -> Batch:
+        """Up to `count` tasks by the engine mind, the parents ({name: source}) and the kinds of change taking turns."""
+        rng = random.Random(content_key("task generator", str(self.seed), *parents))
+        self._known.update(map(same_task, parents.values()))
+        queue = _in_turn({name: mutations(source, rng) for name, source in parents.items()}, rng)
+        accepted: list[NewTask] = []
+        dropped: list[Dropped] = []
+        for parent, change in queue:
+            if len(accepted) >= count:
+                break
+            how = f"{change.kind}: {change.detail}"
+            try:
+                task, described = self._checked(f"{parent}_{change.kind}_{len(accepted)}", change.source)
+            except Refused as refused:
+                dropped.append(_dropped("engine", how, parent, refused))
+                continue
+            accepted.append(NewTask(task=task, mind="engine", how=how, parent=parent, described=described))
+        return Batch(accepted=tuple(accepted), dropped=tuple(dropped))
+
+    def asked(self, parents: Mapping[str, str], count: int) -> Batch:
+        """Up to `count` tasks by the LLM mind, the three wishes taking turns.
+
+        Raises OutOfBudget and ProviderError; answered calls are not repeated when it is called again.
+        """
+        self._known.update(map(same_task, parents.values()))
+        accepted: list[NewTask] = []
+        dropped: list[Dropped] = []
+        for number in range(count):
+            made, refusals = self._ask(parents, number)
+            accepted += [made] if made is not None else []
+            dropped += refusals
+        return Batch(accepted=tuple(accepted), dropped=tuple(dropped))
+
+    def _ask(self, parents: Mapping[str, str], number: int) -> tuple[NewTask | None, list[Dropped]]:
+        rng = random.Random(content_key("task wish", str(self.seed), str(number)))
+        how, parent, prompt = _wish(WISHES[number % len(WISHES)], parents, rng)
+        messages = [Message(role="user", text=prompt)]
+        assert self.client is not None and self.lineup is not None, "the LLM mind needs a client and a lineup"
+        model = self.lineup.choose(self.name, rng)
+        dropped: list[Dropped] = []
+        for attempt in range(TRIES):
+            request = Request(
+                role=self.name, number=number, index=attempt, model=model, messages=tuple(messages),
+                max_tokens=ANSWER_TOKENS,
+            )  # fmt: skip
+            text = self.client.ask(request).text
+            try:
+                task, described = self._checked(f"llm_{number}", code_of(text))
+            except Refused as refused:
+                dropped.append(_dropped("llm", how, parent, refused))
+                why = f"The task was refused ({refused.stage}): {refused.message}\nAnswer with the whole mended file."
+                messages += [Message(role="assistant", text=text), Message(role="user", text=why)]
+                continue
+            made = NewTask(task=task, mind="llm", how=how, parent=parent, described=described, tries=attempt + 1)
+            return made, dropped
+        return None, dropped
+
+    def _checked(self, name: str, source: str) -> tuple[Task, Description]:
+        task, described = check(name, source, self.zygote, seed=self.seed)
+        key = same_task(source)
+        if key in self._known:
+            raise Refused("duplicate", "it is the same as a task that is known")
+        self._known.add(key)
+        return task, described
+
+
+def code_of(text: str) -> str:
+    """The Python of an answer: its longest fenced block, or all of it where there is none. Nothing is executed."""
+    blocks = re.findall(r"^(`{3,})(?:python|py)?[ \t]*\n(.*?)^\1[ \t]*$", text, re.DOTALL | re.MULTILINE)
+    return max((body for _, body in blocks), key=len, default=text)
+
+
+def _wish(kind: Wish, parents: Mapping[str, str], rng: random.Random) -> tuple[str, str, str]:
+    """In words, the parent, and the prompt. Without parents a mutation becomes a composition."""
+    sizes = {"max_elements": MAX_ELEMENTS, "max_text": MAX_TEXT}
+    if kind == "mutation" and parents:
+        name = rng.choice(sorted(parents))
+        shown = fence(parents[name], "python")
+        return f"mutation of {name}", name, render("task_generator", kind=kind, parent=shown, **sizes)
+    if kind == "constraint":
+        one = rng.choice(CONSTRAINTS)
+        return f"constraint: {one}", "", render("task_generator", kind=kind, constraint=one, **sizes)
+    operators = ", ".join(rng.sample(OPERATORS, rng.randint(2, 4)))
+    prompt = render("task_generator", kind="composition", operators=operators, **sizes)
+    return f"composition of {operators}", "", prompt
+
+
+def _dropped(mind: Mind, how: str, parent: str, refused: Refused) -> Dropped:
+    return Dropped(mind=mind, how=how, parent=parent, stage=refused.stage, message=refused.message[:500])
+
+
+def _in_turn(found: Mapping[str, Sequence[Mutated]], rng: random.Random) -> list[tuple[str, Mutated]]:
+    """Every mutation with its parent: parents in turn, and within each the kinds of change in turn."""
+    queues = {}
+    for parent, changes in found.items():
+        kinds: dict[str, list[Mutated]] = {}
+        for change in changes:
+            kinds.setdefault(change.kind, []).append(change)
+        queues[parent] = _round_robin([rng.sample(one, len(one)) for one in kinds.values()], rng)
+    return _round_robin([[(parent, change) for change in queue] for parent, queue in queues.items()], rng)
+
+
+def _round_robin(lists: Sequence[list[T]], rng: random.Random) -> list[T]:
+    order: list[T] = []
+    left = rng.sample(list(lists), len(lists))
+    while left := [one for one in left if one]:
+        order += [one.pop() for one in left]
+    return order
