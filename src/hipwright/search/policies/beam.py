@@ -1,7 +1,7 @@
 """Beam search (Lowerre 1976): the few fastest programs stay, all of them are varied, the rest is dropped.
 
-Kernel searches use it because it keeps one good program from taking all of the budget and is still greedy, e.g. AIDE
-and the greedy mode of KernelEvolve (arXiv:2512.23236). The beam is rebuilt from the log.
+Between (1+1), which one good program has to itself, and a population: greedy, but not on a single program. The beam is
+rebuilt from the log.
 """
 
 from __future__ import annotations
