@@ -35,5 +35,9 @@ class EngineSource:
         """Apply the expansion's operator to the parents' choices and write the program."""
         expansion, parents = ask.expansion, ask.parents
         drawn = operator(expansion.operator)(self.space, [parent.choices for parent in parents], rng)
-        choices = complete(self.space, {**drawn, **expansion.action.get("choices", {})})
-        return Candidate(program=self._write(choices), choices=choices)
+        return self.written({**drawn, **expansion.action.get("choices", {})})
+
+    def written(self, choices: Mapping[str, Any]) -> Candidate:
+        """The program for these choices; what they do not name, or name wrongly, takes the engine's choice."""
+        known = complete(self.space, choices)
+        return Candidate(program=self._write(known), choices=known)
