@@ -225,7 +225,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _break_off(self, seen: Seen, wire: _Wire, fault: Fault) -> None:
         """Send the beginning of an answer, then stall or close."""
         if fault.after:
-            pieces = list(wire.stream(seen, Reply(fault.text)))[: fault.after + 1]
+            pieces = list(wire.stream(seen, Reply(fault.text)))[: wire.preamble + fault.after]
             self._chunked("text/event-stream", iter(pieces), end=fault.kind == "cut" and fault.clean)
         if fault.kind == "stall":
             self.server.provider.closing.wait()
@@ -279,6 +279,9 @@ def _tokens(seen: Seen, reply: Reply) -> tuple[int, int]:
 
 
 class _Wire:
+    preamble: int
+    """Events before the first piece of text."""
+
     def stream(self, seen: Seen, reply: Reply) -> Iterator[str]:
         raise NotImplementedError
 
@@ -287,6 +290,7 @@ class _Wire:
 
 
 class _OpenAI(_Wire):
+    preamble = 1
     finishes: dict[str, str] = {"stop": "stop", "length": "length", "filtered": "content_filter"}  # noqa: RUF012
 
     def _head(self, seen: Seen, kind: str) -> dict[str, Any]:
@@ -328,10 +332,13 @@ class _OpenAI(_Wire):
 
 
 class _Anthropic(_Wire):
+    preamble = 2
     finishes: dict[str, str] = {"stop": "end_turn", "length": "max_tokens", "filtered": "refusal"}  # noqa: RUF012
 
     def _message(self, seen: Seen, reply: Reply) -> dict[str, Any]:
         asked, said = _tokens(seen, reply)
+        # on this wire, input_tokens are those that the cache does not hold
+        fresh = max(0, asked - reply.cached_tokens)
         cached = {"cache_read_input_tokens": reply.cached_tokens, "cache_creation_input_tokens": 0}
         return {
             "id": f"msg_{seen.call}",
@@ -341,7 +348,7 @@ class _Anthropic(_Wire):
             "content": [{"type": "text", "text": reply.text}],
             "stop_reason": self.finishes[reply.finish],
             "stop_sequence": None,
-            "usage": {"input_tokens": asked - reply.cached_tokens, "output_tokens": said, **cached},
+            "usage": {"input_tokens": fresh, "output_tokens": said, **cached},
         }
 
     def stream(self, seen: Seen, reply: Reply) -> Iterator[str]:

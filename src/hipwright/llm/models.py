@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
 from typing import TYPE_CHECKING, Any
@@ -101,27 +102,27 @@ def _anthropic(spec: Spec) -> Model:
 
 
 def _google(spec: Spec) -> Model:
-    from google.genai.types import HttpRetryOptions
+    types: Any = importlib.import_module("google.genai.types")
     from pydantic_ai.models.google import GoogleModel
     from pydantic_ai.providers.google import GoogleProvider
 
-    once = HttpRetryOptions(attempts=1)
+    once = types.HttpRetryOptions(attempts=1)
     provider = GoogleProvider(api_key=key_of(spec), base_url=spec.base_url or None, retry_options=once)
     return GoogleModel(spec.model, provider=provider)
 
 
 def _bedrock(spec: Spec) -> Model:
     """AWS finds keys and region in its usual places; an API key in AWS_BEARER_TOKEN_BEDROCK is used by boto3 itself."""
-    import boto3
-    from botocore.config import Config
-    from botocore.exceptions import NoRegionError
+    boto3: Any = importlib.import_module("boto3")
+    botocore: Any = importlib.import_module("botocore.exceptions")
+    config: Any = importlib.import_module("botocore.config")
     from pydantic_ai.models.bedrock import BedrockConverseModel
     from pydantic_ai.providers.bedrock import BedrockProvider
 
-    config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=900, retries={"total_max_attempts": 1})
+    once = config.Config(connect_timeout=CONNECT_SECONDS, read_timeout=900, retries={"total_max_attempts": 1})
     try:
-        client = boto3.client("bedrock-runtime", endpoint_url=spec.base_url or None, config=config)
-    except NoRegionError as error:
+        client = boto3.client("bedrock-runtime", endpoint_url=spec.base_url or None, config=once)
+    except botocore.NoRegionError as error:
         raise BadInput("no AWS region for bedrock", hint="set AWS_DEFAULT_REGION") from error
     return BedrockConverseModel(spec.model, provider=BedrockProvider(bedrock_client=client))
 

@@ -62,6 +62,6 @@ def backoff(failures: int, rng: random.Random, *, base: float = 0.5, most: float
     return rng.uniform(0.0, min(most, base * 2.0 ** min(failures, 30)))
 
 
-def asked_wait(retry_after: float, rng: random.Random) -> float:
-    """Seconds to wait when the provider named a time: never less than it, up to a tenth and 100 ms more as jitter."""
-    return retry_after + rng.uniform(0.0, 0.1 * retry_after + 0.1)
+def asked_wait(seconds: float, failures: int, rng: random.Random) -> float:
+    """Seconds to wait when the provider named a time: never less, and somewhat more, so that not all come at once."""
+    return seconds + backoff(failures, rng, base=0.1, most=5.0)

@@ -67,7 +67,7 @@ def trouble_of(error: Exception, spec: Spec) -> Trouble:
         )
     if isinstance(error, ai.ModelRateLimitError | ai.ModelUnavailableError | ai.ModelServerError):
         return Trouble("crowded", text, again=True, billed=True, wait=error.retry_after)
-    if isinstance(error, ai.ModelRequestRejectedError) or isinstance(error, ai.ModelHTTPError):
+    if isinstance(error, ai.ModelRequestRejectedError | ai.ModelHTTPError):
         return _rejected(error, spec, text)
     if isinstance(error, ai.UserError):
         return Trouble("package", text, again=False, billed=False, hint="see docs/llm.md")
@@ -82,7 +82,9 @@ def _rejected(error: Exception, spec: Spec, text: str) -> Trouble:
     from pydantic_ai import exceptions as ai
 
     if isinstance(error, ai.ModelAuthenticationError):
-        hint = f"{spec.provider} refused the key: set {' or '.join(KEYS[spec.provider])} to one that may use {spec.model}"
+        hint = (
+            f"{spec.provider} refused the key: set {' or '.join(KEYS[spec.provider])} to one that may use {spec.model}"
+        )
         kind = "key"
     elif isinstance(error, ai.ModelNotFoundError):
         kind, hint = "model", f"{spec.provider} has no model {spec.model!r}: change --llm"

@@ -35,43 +35,31 @@ async def attempt(model: Model, request: Request, *, first_seconds: float, idle_
     """
     from pydantic_ai.direct import model_request_stream
 
-    opening = model_request_stream(model, _messages(request), model_settings=_settings(model, request))
+    now, patience = asyncio.get_running_loop().time, first_seconds
+    watch = asyncio.timeout(patience)
     try:
-        response = await asyncio.wait_for(opening.__aenter__(), first_seconds)
+        async with (
+            watch,
+            model_request_stream(model, _messages(request), model_settings=_settings(model, request)) as response,
+        ):
+            async for event in response:
+                if _says_something(event):
+                    patience = idle_seconds
+                watch.reschedule(now() + patience)
     except TimeoutError:
-        raise Silence(f"no answer began within {first_seconds:g} s") from None
-    try:
-        await _read(response, first_seconds, idle_seconds)
-    except BaseException as error:
-        await _leave(opening, error)
-        raise
-    await opening.__aexit__(None, None, None)
+        if not watch.expired():
+            raise
+        raise Silence(f"the stream was silent for {patience:g} s") from None
     return _heard(model, response.get())
 
 
-async def _read(response: Any, first_seconds: float, idle_seconds: float) -> None:
+def _says_something(event: Any) -> bool:
+    """Whether an event holds text of the answer, not of what the model thinks first."""
     from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
 
-    patience = first_seconds
-    events = aiter(response)
-    while True:
-        try:
-            event = await asyncio.wait_for(anext(events), patience)
-        except StopAsyncIteration:
-            return
-        except TimeoutError:
-            raise Silence(f"the stream was silent for {patience:g} s") from None
-        said = event.part if isinstance(event, PartStartEvent) else getattr(event, "delta", None)
-        if isinstance(event, PartStartEvent | PartDeltaEvent) and isinstance(said, TextPart | TextPartDelta):
-            patience = idle_seconds
-
-
-async def _leave(opening: Any, error: BaseException) -> None:
-    """Close a stream that failed; what the closing says in addition is no news."""
-    try:
-        await asyncio.wait_for(opening.__aexit__(type(error), error, error.__traceback__), 5.0)
-    except Exception:
-        return
+    if isinstance(event, PartStartEvent):
+        return isinstance(event.part, TextPart)
+    return isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta)
 
 
 def _heard(model: Model, response: ModelResponse) -> Heard:

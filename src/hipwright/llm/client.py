@@ -1,0 +1,297 @@
+"""Calls to language models that survive what providers do, are answered at most once, and stay within a budget.
+
+One call: found in the log, or else reserved (budget, then log), sent, streamed, settled. The only retries are here. A
+caller's thread waits for its turn, reserves and settles; one thread of our own runs the event loop that streams.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hipwright.errors import HipwrightError, OutOfBudget, ProviderError
+from hipwright.events import Listener, silent
+from hipwright.llm.budget import Budget, Ticket
+from hipwright.llm.ledger import CallLog, Refused
+from hipwright.llm.loop import LoopThread
+from hipwright.llm.models import close_model
+from hipwright.llm.prices import Prices
+from hipwright.llm.records import Answer, Request, Reserved, Usage
+from hipwright.llm.route import Route
+from hipwright.llm.secrets import redact, redact_record
+from hipwright.llm.specs import parse_spec
+from hipwright.llm.trouble import Trouble, trouble_of
+from hipwright.llm.wire import Heard, attempt
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+MOST_LOST = 8
+"""Attempts of one call that may have been billed and brought nothing, before the call is given up."""
+MOST_GARBAGE = 5
+"""Answers that were none (a page of a proxy, a stream without an end) before the call is given up."""
+
+
+@dataclass
+class _Call:
+    """One request on its way. lost: attempts that may have been billed; failures: all that brought nothing."""
+
+    request: Request
+    began: float
+    failures: int = 0
+    lost: int = 0
+    garbage: int = 0
+    ticket: Ticket | None = None
+    reserved: Reserved | None = None
+
+
+class Client:
+    """Asks models. Thread-safe.
+
+    log, budget: the caller's; a run that is resumed gives `Budget.resumed`. concurrency: calls open at once to one
+    model, fewer while its provider is crowded. idle_seconds: the longest silence within an answer; first_seconds: the
+    longest before it (5 * idle_seconds by default), while the model queues or thinks. outage_seconds: how long a model
+    may fail every call before the run pauses. listener: hears "llm_retry" and "llm_answered", from any thread. clock,
+    sleep and rng are for tests.
+    """
+
+    def __init__(
+        self,
+        log: CallLog,
+        budget: Budget,
+        *,
+        listener: Listener = silent,
+        concurrency: int = 8,
+        idle_seconds: float = 60.0,
+        first_seconds: float | None = None,
+        outage_seconds: float = 600.0,
+        prices: Prices | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._log, self._budget, self._prices = log, budget, prices or Prices()
+        self._listener, self._concurrency = listener, max(1, concurrency)
+        self._idle, self._first = idle_seconds, first_seconds or 5 * idle_seconds
+        self._outage, self._clock, self._rng = outage_seconds, clock, rng or random.Random()
+        self._closing = threading.Event()
+        self._sleep = sleep or (lambda seconds: self._closing.wait(seconds))
+        self._lock = threading.Lock()
+        self._routes: dict[str, Route] = {}
+        self._loop: LoopThread | None = None
+        self._landed = threading.Condition()
+        self._flying: set[str] = set()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def ask(self, request: Request) -> Answer:
+        """The answer to a request: from the log, or else from its model. Blocks; retries what is worth it.
+
+        Raises OutOfBudget before an attempt that could pass a limit, BadInput for a model that cannot be opened, and
+        ProviderError: retryable when the provider stays away (the run pauses), not when it refuses the request.
+        """
+        request = redact_record(request)  # a key is neither sent nor logged
+        with self._alone(request.key):
+            found = self._log.find(request.key)
+            return found if found is not None else self._ask(request)
+
+    def ask_all(self, requests: Iterable[Request]) -> list[Answer | HipwrightError]:
+        """Several at once, each answer or error in its request's place."""
+        requests = list(requests)
+        if not requests:
+            return []
+
+        def one(request: Request) -> Answer | HipwrightError:
+            try:
+                return self.ask(request)
+            except HipwrightError as error:
+                return error
+
+        workers = min(len(requests), self._concurrency * len({request.model for request in requests}))
+        with concurrent.futures.ThreadPoolExecutor(workers, "hipwright-ask") as pool:
+            return list(pool.map(one, requests))
+
+    def close(self) -> None:
+        """Give up what is under way and close the connections. The log and the budget stay the caller's."""
+        self._closing.set()
+        with self._lock:
+            loop, self._loop = self._loop, None
+            routes = list(self._routes.values())
+        for route in routes:
+            route.wake()
+
+        async def last() -> None:
+            for route in routes:
+                if route.opened is not None:
+                    await close_model(route.opened)
+
+        if loop is not None:
+            loop.close(last())
+
+    # ---------------------------------------------------------------- one call
+
+    def _ask(self, request: Request) -> Answer:
+        route = self._route(request.model)
+        model = route.model()
+        call = _Call(request, self._clock())
+        try:
+            with route.asking():
+                return self._until_answered(route, model, call)
+        except (OutOfBudget, ProviderError) as error:
+            if not getattr(error, "retryable", False):
+                self._log.refuse(Refused.of(request, error))
+            raise
+        finally:
+            if call.ticket is not None:
+                self._budget.cancel(call.ticket)
+
+    def _until_answered(self, route: Route, model: Model, call: _Call) -> Answer:
+        while True:
+            epoch = route.enter(self._closing, self._sleep)
+            try:
+                if call.ticket is None:
+                    self._reserve(route, call)
+                heard = self._send(model, call)
+            except HipwrightError:
+                raise
+            except Exception as error:
+                trouble = trouble_of(error, route.spec)
+            else:
+                return self._settle(route, call, heard)
+            finally:
+                route.leave()
+            self._sleep(self._next_wait(route, call, trouble, epoch))
+
+    def _send(self, model: Model, call: _Call) -> Heard:
+        """One attempt. An interrupt leaves it as lost: it may have been billed."""
+        try:
+            return self._running().run(attempt(model, call.request, first_seconds=self._first, idle_seconds=self._idle))
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                self._lose(call)
+            raise
+
+    def _reserve(self, route: Route, call: _Call) -> None:
+        limits = self._budget.limits
+        if route.broke_bound and (limits.usd is not None or limits.tokens is not None):
+            raise ProviderError(route.broke_bound, hint="name another model by --llm", evidence={"kind": "bound"})
+        usd, tokens, _ = self._prices.bound(call.request.model, call.request.messages, call.request.max_tokens)
+        ticket = self._budget.reserve(usd, tokens)
+        reserved = Reserved(request=call.request, cost_usd=usd, tokens=tokens)
+        try:
+            self._log.reserve(reserved)
+        except BaseException:
+            self._budget.cancel(ticket)
+            raise
+        call.ticket, call.reserved = ticket, reserved
+
+    def _lose(self, call: _Call) -> None:
+        """An attempt that may have been billed counts at what it reserved; the next one reserves anew."""
+        assert call.ticket is not None and call.reserved is not None
+        ticket, call.ticket = call.ticket, None
+        self._budget.settle(ticket, call.reserved.cost_usd, call.reserved.tokens)
+        call.lost += 1
+
+    def _settle(self, route: Route, call: _Call, heard: Heard) -> Answer:
+        assert call.ticket is not None and call.reserved is not None
+        # a provider that counts nothing is taken to have used all that was reserved
+        out = call.request.max_tokens
+        usage = heard.usage or Usage(input_tokens=call.reserved.tokens - out, output_tokens=out)
+        cost, priced = self._prices.price(call.request.model, usage)
+        answer = Answer(
+            request=call.request.key,
+            text=redact(heard.text),
+            finish=heard.finish,
+            usage=usage,
+            cost_usd=cost,
+            priced=priced,
+            model=heard.model,
+            seconds=round(self._clock() - call.began, 3),
+            attempts=call.failures + 1,
+        )
+        ticket, call.ticket = call.ticket, None
+        tokens = usage.input_tokens + usage.output_tokens
+        self._budget.settle(ticket, cost, tokens)
+        self._log.settle(answer)
+        if ticket.overshot:
+            most = f"a call that may take {call.reserved.tokens} tokens and ${call.reserved.cost_usd:.6f} at most"
+            route.broke_bound = f"{route.spec.name} counted {tokens} tokens (${cost:.6f}) for {most}"
+        route.answered()
+        self._listener("llm_answered", {**_named(call), "tokens": tokens, "cost_usd": cost})
+        return answer
+
+    # ---------------------------------------------------------------- trouble
+
+    def _next_wait(self, route: Route, call: _Call, trouble: Trouble, epoch: int) -> float:
+        """Seconds to wait before the next attempt; raises ProviderError where there is none."""
+        if trouble.billed:
+            self._lose(call)
+        call.failures += 1
+        call.garbage += trouble.kind == "garbage"
+        failing, wait = route.failed(trouble, call.failures, epoch)
+        self._give_up(route.spec.name, call, trouble, failing)
+        self._listener("llm_retry", {**_named(call), "why": trouble.message, "wait": wait})
+        return wait
+
+    def _give_up(self, name: str, call: _Call, trouble: Trouble, failing: float) -> None:
+        """Raise ProviderError if nothing is to be hoped from another attempt."""
+        evidence = {"kind": trouble.kind, "attempts": call.failures, "lost": call.lost, **trouble.evidence}
+        if self._closing.is_set():
+            raise ProviderError(f"{name}: closed while it waited for an answer", retryable=True, evidence=evidence)
+        if not trouble.again:
+            # an account that ran out is topped up, and the run goes on as it is
+            away = trouble.kind == "quota"
+            raise ProviderError(f"{name}: {trouble.message}", retryable=away, hint=trouble.hint, evidence=evidence)
+        asked = trouble.wait or 0.0
+        if failing >= self._outage or asked > self._outage:
+            why = f"asks to wait {asked:.0f} s" if asked > self._outage else f"no call answered for {failing:.0f} s"
+            hint = "; ".join(part for part in (trouble.hint, "the run goes on by `hipwright resume`") if part)
+            evidence["kind"] = "outage"
+            raise ProviderError(f"{name}: {why}; last: {trouble.message}", retryable=True, hint=hint, evidence=evidence)
+        late = self._clock() - call.began > 2 * self._outage
+        if late or call.garbage >= MOST_GARBAGE or call.lost >= MOST_LOST:
+            why = f"given up after {call.failures} attempts; last: {trouble.message}"
+            raise ProviderError(f"{name}: {why}", hint=trouble.hint, evidence=evidence)
+
+    def _route(self, model: str) -> Route:
+        with self._lock:
+            if model not in self._routes:
+                spec = parse_spec(model)
+                self._routes[model] = Route(spec, self._concurrency, self._outage, self._clock, self._rng)
+            return self._routes[model]
+
+    def _running(self) -> LoopThread:
+        with self._lock:
+            if self._closing.is_set():
+                raise ProviderError("the client of the language models is closed", retryable=True)
+            if self._loop is None:
+                self._loop = LoopThread()
+            return self._loop
+
+    @contextmanager
+    def _alone(self, key: str) -> Iterator[None]:
+        """One asker of a key at a time: who comes second finds the first one's answer in the log."""
+        with self._landed:
+            self._landed.wait_for(lambda: key not in self._flying)
+            self._flying.add(key)
+        try:
+            yield
+        finally:
+            with self._landed:
+                self._flying.remove(key)
+                self._landed.notify_all()
+
+
+def _named(call: _Call) -> dict[str, Any]:
+    named = {name: getattr(call.request, name) for name in ("role", "number", "index", "model")}
+    return {**named, "attempts": call.failures + 1, "lost": call.lost}

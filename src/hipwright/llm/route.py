@@ -1,0 +1,101 @@
+"""The way to one model's provider: whose turn it is, when it takes calls again, since when it has failed them all."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from hipwright.errors import ProviderError
+from hipwright.llm.models import open_model
+from hipwright.llm.specs import Spec
+from hipwright.llm.throttle import Throttle, asked_wait, backoff
+from hipwright.llm.trouble import Trouble
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+
+class Route:
+    """Thread-safe. clock in seconds; outage_seconds: no wait is longer."""
+
+    def __init__(
+        self, spec: Spec, concurrency: int, outage_seconds: float, clock: Callable[[], float], rng: random.Random
+    ) -> None:
+        self.spec = spec
+        self.opened: Model | None = None
+        self.broke_bound = ""
+        self._throttle = Throttle(concurrency)
+        self._outage, self._clock, self._rng = outage_seconds, clock, rng
+        self._turn = threading.Condition()
+        self._asking = 0
+        self._failing_since: float | None = None
+        self._not_before = 0.0
+
+    def model(self) -> Model:
+        """The model, opened when it is first needed; raises BadInput."""
+        with self._turn:
+            if self.opened is None:
+                self.opened = open_model(self.spec)
+            return self.opened
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """A call is under way, attempts and waits between them. When none is, no time passes for an outage."""
+        with self._turn:
+            self._asking += 1
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._asking -= 1
+                if not self._asking:
+                    self._failing_since = None
+
+    def enter(self, closing: threading.Event, sleep: Callable[[float], object]) -> int:
+        """Wait until one more attempt may begin; its epoch, for `failed`. ProviderError once `closing` is set."""
+        while True:
+            with self._turn:
+                self._turn.wait_for(lambda: self._throttle.free or closing.is_set())
+                if closing.is_set():
+                    raise ProviderError("the client of the language models is closed", retryable=True)
+                early = self._not_before - self._clock()
+                if early <= 0:
+                    return self._throttle.begin()
+            sleep(asked_wait(early, 0, self._rng))
+
+    def leave(self) -> None:
+        """An attempt is over."""
+        with self._turn:
+            self._throttle.end()
+            self._turn.notify_all()
+
+    def wake(self) -> None:
+        """Have those who wait in `enter` look at `closing`."""
+        with self._turn:
+            self._turn.notify_all()
+
+    def answered(self) -> None:
+        """An attempt brought an answer."""
+        with self._turn:
+            self._failing_since = None
+            self._throttle.succeeded()
+            self._turn.notify_all()
+
+    def failed(self, trouble: Trouble, failures: int, epoch: int) -> tuple[float, float]:
+        """(seconds since every attempt has failed, seconds until the next one of this call)."""
+        with self._turn:
+            now = self._clock()
+            if trouble.crowded:
+                self._throttle.troubled(epoch)
+            if not trouble.again:
+                self._failing_since = None  # it is there, and it answers
+            elif self._failing_since is None:
+                self._failing_since = now
+            failing = 0.0 if self._failing_since is None else now - self._failing_since
+            if trouble.wait is None or trouble.wait > self._outage:
+                return failing, backoff(failures, self._rng)
+            self._not_before = max(self._not_before, now + trouble.wait)  # it holds for every call to this model
+            return failing, asked_wait(trouble.wait, failures, self._rng)
