@@ -1,6 +1,6 @@
 """What a prompt holds, fitted to a token budget: the least important parts go first, and what went is said.
 
-A part is one section of the prompt. `IMPORTANCE` orders the kinds of parts, the most important first; of one kind, later
+A part is one section of the prompt. `IMPORTANCE` orders the kinds of parts, the most important first; of a kind, later
 parts go before earlier ones. Parts with no place in it (the task, the program at hand, the evidence) are never dropped.
 """
 
@@ -54,10 +54,9 @@ class Context:
 
 @dataclass
 class ContextBuilder:
-    """Collects parts and fits them into `budget` tokens, less what `fixed` (the rest of the prompt) takes."""
+    """Collects parts and fits them into `budget` tokens."""
 
     budget: int
-    fixed: str = ""
     parts: list[Part] = field(default_factory=list)
 
     def add(self, kind: str, title: str, text: str, name: str = "") -> None:
@@ -68,7 +67,7 @@ class ContextBuilder:
     def build(self) -> Context:
         """The parts that fit, in the order in which they were added."""
         kept, dropped = list(self.parts), list[str]()
-        while tokens(self.fixed) + sum(tokens(part.section) for part in kept) > self.budget:
+        while sum(tokens(part.section) for part in kept) > self.budget:
             loose = [place for place, part in enumerate(kept) if part.kind in IMPORTANCE]
             if not loose:
                 break

@@ -1,0 +1,127 @@
+"""One proposal's conversation with models: its calls in order, its format repairs, and the notes that are kept.
+
+A conversation is a generator: it yields requests and is sent answers. It reads nothing but the ask, the run's archive
+and the answers, so the same answers give the same requests byte for byte, which replay relies on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Sequence
+from typing import Any, Protocol, TypeVar
+
+from hipwright.agents.base import Role, Tools, render
+from hipwright.llm.answers import Unusable, read_answer
+from hipwright.llm.records import Answer, Message, Request
+from hipwright.program.hazards import hazards
+from hipwright.records import Evaluation, Program
+from hipwright.search.interfaces import Ask, Candidate, Declined
+from hipwright.search.view import Trial
+from hipwright.toolchain.targets import TARGETS
+
+T = TypeVar("T")
+Steps = Generator[Request, Answer, T]
+"""A conversation, or a part of one, that ends with a T."""
+
+SHORT_TOKENS = 4096
+"""What an answer without a program may hold."""
+
+
+class Desk:
+    """Where the roles of one proposal work. notes: of the candidate, in plain JSON types."""
+
+    def __init__(self, tools: Tools, ask: Ask) -> None:
+        self.tools = tools
+        self.ask = ask
+        settings = dict(ask.view.settings.get("agents") or {})
+        self.settings: dict[str, Any] = settings
+        self.without = tools.without | frozenset(settings.get("without") or ())
+        self.notes: dict[str, Any] = {"mind": "llm", "role": "", "model": "", "calls": []}
+
+    # ---------------------------------------------------------------- what is known
+
+    @property
+    def number(self) -> int:
+        """The proposal's number."""
+        return self.ask.expansion.number
+
+    def on(self, name: str) -> bool:
+        """Whether a role or a part takes part in this run."""
+        return name not in self.without
+
+    def trial(self, program: str) -> Trial | None:
+        """The trial that brought a program."""
+        found = (t for t in self.ask.view.trials if t.proposed.program == program and t.proposed.evaluable)
+        return next(found, None)
+
+    def evaluation(self, program: str) -> Evaluation | None:
+        """What was found of a program in this run."""
+        trial = self.trial(program)
+        return trial.evaluation if trial is not None else None
+
+    def dangers(self, program: Program) -> list[str]:
+        """The linter's findings in a program, each with its fix, in a line."""
+        found = hazards(program.text, self.tools.targets)
+        return [f"{one.name} in line {one.line}: {one.message}. {one.fix}".strip() for one in found]
+
+    # ---------------------------------------------------------------- calls
+
+    def model(self, role: str) -> str:
+        """The model that a role asks for this proposal: drawn from the run's seed and the number alone."""
+        rng = random.Random(f"{self.ask.view.seed}/llm/{role}/{self.number}")
+        return self.tools.lineup.choose(role, rng)
+
+    def say(self, role: str, messages: Sequence[Message], max_tokens: int = SHORT_TOKENS) -> Steps[Answer]:
+        """One call."""
+        request = Request(
+            role=role,
+            number=self.number,
+            index=len(self.notes["calls"]),
+            model=self.model(role),
+            messages=tuple(messages),
+            max_tokens=min(max_tokens, self.tools.limits.answer_tokens),
+        )
+        self.notes["calls"].append(request.key)
+        return (yield request)
+
+    def write(self, role: str, prompt: str) -> Steps[Candidate]:
+        """A program from a prompt; an answer that cannot be used gets one precise repair prompt at a time.
+
+        Declined when the answers cannot be used to the end.
+        """
+        self.notes |= {"role": role, "model": self.model(role)}
+        opening = (Message(role="system", text=system(self.tools.targets)), Message(role="user", text=prompt))
+        messages, problem = opening, ""
+        for _ in range(1 + self.tools.limits.format_tries):
+            answer = yield from self.say(role, messages, self.tools.limits.answer_tokens)
+            read = read_answer(answer.text, answer.finish)
+            if not isinstance(read, Unusable):
+                return self._candidate(read.program, read.mended)
+            problem = f"{read.kind}: {read.message}"
+            self.notes.setdefault("unusable", []).append(read.kind)
+            said = Message(role="assistant", text=answer.text if answer.text.strip() else "(nothing)")
+            messages = (*opening, said, Message(role="user", text=read.repair))
+        raise Declined(f"no usable answer in {len(self.notes['unusable'])} tries: {problem}"[:500], self.notes)
+
+    def _candidate(self, program: Program, mended: Sequence[str]) -> Candidate:
+        if mended:
+            self.notes["mended"] = list(mended)
+        if found := hazards(program.text, self.tools.targets):
+            self.notes["hazards"] = [one.name for one in found]
+        return Candidate(program=program, notes=self.notes, redraw=False)
+
+
+class Writer(Role, Protocol):
+    """A role that writes programs by asking a model."""
+
+    def talk(self, desk: Desk) -> Steps[Candidate]:
+        """The conversation for one proposal; Declined when no program comes of it."""
+        ...
+
+
+def system(targets: Sequence[str]) -> str:
+    """What every writer is told first: the program form, an example, what goes wrong here, how to answer."""
+    known = [TARGETS[name] for name in targets if name in TARGETS]
+    waves = sorted({target.wave for target in known})
+    lds = min((target.lds_per_block for target in known), default=64 << 10) >> 10
+    return render("program", targets=[name for name in targets if name != "cpu"], waves=waves or [64], lds_kib=lds)

@@ -1,0 +1,63 @@
+"""The translator: a reference becomes a program, and a failed program with the verifier's evidence a better one.
+
+The first try is asked for by operator "translate", each further one by "repair", with the failed program's key in the
+expansion's action; how many tries a chain gets is the policy's business (search/policies/agents.py).
+"""
+
+from __future__ import annotations
+
+from hipwright.agents.base import render
+from hipwright.agents.desk import Desk, Steps
+from hipwright.agents.evidence import evidence, reason, shown
+from hipwright.agents.parts import builder_for, finish
+from hipwright.search.interfaces import Candidate, Declined
+
+NAME = "translator"
+EARLIER = 4  # earlier tries of a chain that a repair prompt tells of
+
+
+class Translator:
+    """Writes a program from the reference, or repairs one."""
+
+    name = NAME
+
+    def talk(self, desk: Desk) -> Steps[Candidate]:
+        """One call for "translate" or "repair", and its format repairs."""
+        prompt = repair_prompt(desk) if desk.ask.expansion.operator == "repair" else translate_prompt(desk)
+        return (yield from desk.write(NAME, prompt))
+
+
+def translate_prompt(desk: Desk) -> str:
+    """The reference, the targets' facts, and what was found that may help."""
+    return render("translator", context=finish(desk, builder_for(desk, "translator")).text)
+
+
+def repair_prompt(desk: Desk) -> str:
+    """The failed program, what the verifier found, and the call for one change. Declined where there is nothing."""
+    action = desk.ask.expansion.action
+    failed = desk.evaluation(str(action.get("failed", "")))
+    if failed is None:
+        raise Declined("there is no failed program to repair", desk.notes)
+    program = desk.tools.archive.program(failed.program)
+    builder = builder_for(desk, "repair", kernels=False)
+    if desk.on("failure_memory"):
+        builder.add("failures", "Earlier tries of this program", "\n".join(f"- {line}" for line in _chain(desk)))
+    builder.add("program", "The program that failed", shown(program))
+    builder.add("evidence", "What the verifier found", evidence(failed, program))
+    builder.add("hazards", "What a linter says of it", "\n".join(f"- {line}" for line in desk.dangers(program)))
+    desk.notes |= {"repairs": failed.program, "tries": int(action.get("tries", 1))}
+    return render("repair", context=finish(desk, builder).text, tries=int(action.get("tries", 1)))
+
+
+def _chain(desk: Desk) -> list[str]:
+    """The tries that led to the failed program, oldest first, each with how it failed; the failed one itself is not
+    among them."""
+    trials = {trial.number: trial for trial in desk.ask.view.trials}
+    lines: list[str] = []
+    trial = trials.get(int(desk.ask.expansion.action.get("of", -1)))
+    while trial is not None and len(lines) < EARLIER:
+        before = int(trial.proposed.expansion.action.get("of", -1))
+        trial = trials.get(before) if before < trial.number else None
+        if trial is not None and trial.evaluation is not None:
+            lines.append(f"#{trial.number}: {reason(trial.evaluation)}")
+    return lines[::-1]
