@@ -1,0 +1,87 @@
+"""What is said to a model whose answer cannot be used: what is wrong, on which line, and the exact change.
+
+A repair prompt quotes at most a few short lines of the answer, without control characters or backticks, so that nothing
+an answer says can end the quotation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hipwright.records import Record
+
+CLOSING = "Answer with the whole corrected program in one ```python block and nothing else."
+SHOWN = 4  # problems that one prompt names; more of them hide the first
+_QUOTE = 140  # characters
+
+
+class Unusable(Record, frozen=True, kw_only=True):
+    """An answer that holds no program. kind: one of docs/answers.md. message: one line. repair: what to ask next.
+
+    salvaged: what had been mended before it was given up.
+    """
+
+    kind: str
+    message: str
+    repair: str
+    salvaged: tuple[str, ...] = ()
+
+
+class Problem(Record, frozen=True, kw_only=True):
+    """One thing to change. line: of the program's text, from 1 (0: none). quote: that line."""
+
+    message: str
+    change: str
+    line: int = 0
+    quote: str = ""
+
+
+class Refused(Exception):
+    """Raised inside answers.py where an answer is given up; never leaves it."""
+
+    def __init__(self, kind: str, *problems: Problem) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.problems = problems
+
+
+def refuse(kind: str, message: str, change: str) -> Refused:
+    """A refusal with one problem that has no line."""
+    return Refused(kind, Problem(message=message, change=change))
+
+
+def at_line(text: str, line: int, message: str, change: str) -> Problem:
+    """A problem on a line of a text."""
+    lines = text.split("\n")
+    return Problem(
+        message=message, change=change, line=line, quote=quoted(lines[line - 1]) if line <= len(lines) else ""
+    )
+
+
+def quoted(line: str) -> str:
+    """A line as it may stand in a prompt: printable, no backticks, at most 140 characters."""
+    plain = re.sub(r"[`\s]+", " ", "".join(c for c in line[: 4 * _QUOTE] if c.isprintable() or c == "\t")).strip()
+    return plain if len(plain) <= _QUOTE else plain[: _QUOTE - 3] + "..."
+
+
+def unusable(refused: Refused, salvaged: Sequence[str]) -> Unusable:
+    """The record of a refusal."""
+    first = refused.problems[0]
+    message = f"line {first.line}: {first.message}" if first.line else first.message
+    return Unusable(kind=refused.kind, message=message, repair=prompt(refused.problems), salvaged=tuple(salvaged))
+
+
+def prompt(problems: Sequence[Problem]) -> str:
+    """The repair prompt of some problems."""
+    parts = ["Your last answer cannot be used."]
+    for problem in problems[:SHOWN]:
+        where = f"Line {problem.line} (`{problem.quote}`): " if problem.line and problem.quote else ""
+        parts.append(f"- {where}{_sentence(problem.message)} Change: {_sentence(problem.change)}")
+    if len(problems) > SHOWN:
+        parts.append(f"- {len(problems) - SHOWN} more lines have the same kind of problem.")
+    return "\n".join([*parts, CLOSING])
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
