@@ -20,6 +20,13 @@ Mind = Literal["engine", "llm"]
 """Who does a role's work: hipwright itself, or a language model."""
 
 
+ROLES = ("task_generator", "translator", "optimizer", "planner", "judge", "lessons", "screener", "auditor")
+"""The roles that a model may play: what `--llm ROLE=PROVIDER:MODEL` names."""
+
+SWITCHES = ("archive_parents", "retrieval", "failure_memory", "screener", "planner", "judge", "lessons")
+"""What `--without` may leave out. The rest is not to be left out: nothing is found without it, or nothing is true."""
+
+
 class Role(Protocol):
     """One of the cooperating roles. name: as `--without` and `--llm ROLE=...` say it."""
 

@@ -20,3 +20,19 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")
 Unsafe = Annotated[
     bool, typer.Option("--unsafe", help="Run without a sandbox. Only for files that you trust like your own.")
 ]
+Llm = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--llm",
+        metavar="[ROLE=]PROVIDER:MODEL[@URL][*WEIGHT]",
+        help="A model that writes programs beside the engine; may be repeated. Without it: the engine alone.",
+    ),
+]
+MaxUsd = Annotated[float | None, typer.Option("--max-usd", min=0, help="Dollars for models, never overshot.")]
+MaxTokens = Annotated[
+    int | None, typer.Option("--max-tokens", min=1, help="Tokens for models, in and out, never overshot.")
+]
+Price = Annotated[
+    list[str] | None,
+    typer.Option("--price", metavar="MODEL=IN,OUT", help="Dollars per million tokens, for a model without a price."),
+]

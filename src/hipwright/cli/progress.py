@@ -17,7 +17,8 @@ class Progress:
     """A listener for `search.run` and the pipeline that shows the latest state on stderr; a context manager.
 
     It understands the kinds "stage" {text}, "proposed", "evaluated" {number, status, message, score, evaluations} and
-    "decided" {number, best, score, score_kind}; others are ignored.
+    "decided" {number, best, score, score_kind}, "llm_answered" {role, number, tokens, cost_usd} and "llm_retry"
+    {model, why, wait}; others are ignored.
     """
 
     def __init__(self, title: str, budget: int) -> None:
@@ -27,6 +28,7 @@ class Progress:
         self.best_number = -1
         self.kind = "estimate"
         self.statuses: Counter[str] = Counter()
+        self.calls, self.dollars = 0, 0.0
         self.last = "starting"
         self.started = time.monotonic()
         self._said = 0.0
@@ -75,6 +77,17 @@ class Progress:
         self.kind = str(data.get("score_kind") or self.kind)
         self._line(f"new best #{self.best_number}: {self._score()}", always=True)
 
+    def _on_llm_answered(self, data: dict[str, Any]) -> None:
+        self.calls += 1
+        self.dollars += float(data.get("cost_usd", 0.0))
+        self.last = f"{data.get('role', '?')} answered for #{data.get('number', '?')} ({data.get('tokens', 0)} tokens)"
+        self._line(self.last, always=False)
+
+    def _on_llm_retry(self, data: dict[str, Any]) -> None:
+        why, wait = clean(str(data.get("why", ""))), float(data.get("wait", 0.0))
+        self.last = f"{clean(str(data.get('model', 'model')))}: {why}; again in {wait:.0f} s"
+        self._line(self.last, always=False)
+
     # ---------------------------------------------------------------- showing
 
     def _line(self, text: str, *, always: bool) -> None:
@@ -96,7 +109,10 @@ class Progress:
         best = "none yet" if self.best_number < 0 else f"#{self.best_number}  {self._score()}"
         counts = "  ".join(f"{status} {count}" for status, count in self.statuses.most_common())
         elapsed = f"{time.monotonic() - self.started:.0f} s"
-        for label, value in (("best", best), ("statuses", counts or "–"), ("last", self.last), ("elapsed", elapsed)):
+        rows = [("best", best), ("statuses", counts or "–"), ("last", self.last), ("elapsed", elapsed)]
+        if self.calls:
+            rows.insert(2, ("models", f"{self.calls} calls, ${self.dollars:.4f}"))
+        for label, value in rows:
             grid.add_row(Text(label, style="dim"), Text(value, overflow="ellipsis", no_wrap=True))
         head = Text(f"{clean(self.title)}  {self.done}/{self.budget} evaluations", style="bold")
         return Group(head, ProgressBar(total=max(self.budget, 1), completed=self.done, width=48), grid)

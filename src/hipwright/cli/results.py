@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.archive import RunDetail
+from hipwright.cli.minds import option_words
 from hipwright.cli.outcome import exit_code, not_measured, result_object
 from hipwright.cli.outdir import write_files
 from hipwright.cli.output import Face, clean, finite
@@ -21,11 +22,15 @@ from hipwright.report import from_run, render
 from hipwright.search import SearchResult
 
 INTERRUPTED = 130
+PAUSED = 3  # infrastructure
 
 
 @dataclass(frozen=True)
 class Found:
-    """A search's end. path: the task file as the user named it; failure: without a winner, the last rejection."""
+    """A search's end. path: the task file as the user named it; failure: without a winner, the last rejection.
+
+    models: what language models were asked and what it cost (`hipwright.llm.spending`), None where there were none.
+    """
 
     path: Path
     task: Task
@@ -33,6 +38,7 @@ class Found:
     result: SearchResult
     explanation: dict[str, Any]
     failure: Evaluation | None = None
+    models: dict[str, Any] | None = None
 
 
 def hand_over(face: Face, found: Found, out: Path | None) -> int:
@@ -47,8 +53,10 @@ def hand_over(face: Face, found: Found, out: Path | None) -> int:
     else:
         _print(face, found, evaluation, notes, out)
     if found.result.interrupted:
-        face.say(f"interrupted: nothing is lost. Go on with: {_command(found, resume=True, out=out)}")
-        return INTERRUPTED
+        away = found.result.reason == "provider"
+        what = "paused, the models' provider stays away" if away else "interrupted"
+        face.say(f"{what}: nothing is lost. Go on with: {_command(found, resume=True, out=out)}")
+        return PAUSED if away else INTERRUPTED
     return 0 if found.result.program else (exit_code(evaluation) or 1)
 
 
@@ -69,6 +77,7 @@ def _object(found: Found, evaluation: Evaluation | None, notes: list[str], out: 
         confirmed=result.confirmed,
         interrupted=result.interrupted,
         not_measured=notes,
+        models=found.models,
     )
 
 
@@ -83,6 +92,7 @@ def _files(found: Found, evaluation: Evaluation | None, notes: list[str], value:
         explanation=found.explanation,
         not_measured=notes,
         note=note,
+        models=found.models,
     )
     files = {"result.json": json.dumps(finite(value), indent=2) + "\n", "report.html": render(data)}
     return files | _program_files(found)
@@ -120,6 +130,8 @@ def _print(face: Face, found: Found, evaluation: Evaluation | None, notes: list[
     result = found.result
     again = {True: "; verified again on fresh secret inputs", False: "", None: ""}[result.confirmed]
     console.print(f"run {result.run}: {result.evaluations} evaluations, stopped by {result.reason}{again}")
+    if found.models is not None:
+        console.print(spent(found.models))
     if out is not None:
         names = [name for name in ("program.py", "model_new.py", "result.json", "report.html") if (out / name).exists()]
         console.print(f"in {out}: {', '.join(names)}")
@@ -136,4 +148,18 @@ def _command(found: Found, *, resume: bool, out: Path | None) -> str:
     else:
         words += [word for name in run.targets for word in ("--target", name)]
         words += ["--budget", str(run.budget), "--policy", run.policy.replace("_", "-"), "--seed", str(run.seed)]
+        words += option_words(run)
     return shlex.join(words + (["--out", str(out)] if out is not None else []))
+
+
+def spent(models: dict[str, Any]) -> str:
+    """In one line, what the models came to. Dollars of unpriced calls are unknown, and said to be."""
+    dollars = f"${models['usd'] + models['lost_usd']:.4f}"
+    if models["unpriced"]:
+        dollars = (
+            f"{models['unpriced']} of them unpriced"
+            if models["unpriced"] == models["calls"]
+            else (f"{dollars} and {models['unpriced']} calls without a price")
+        )
+    lost = f"; {models['lost']} lost attempts are counted at what they had reserved" if models["lost"] else ""
+    return f"models: {models['calls']} calls, {models['tokens']} tokens, {dollars}{lost}"

@@ -46,12 +46,15 @@ def runs(json_mode: Json = False) -> int:
 def show(run: RunName, json_mode: Json = False) -> int:
     """One run: its winner, how the search came to it, and what it cost."""
     from hipwright.archive import show as query
+    from hipwright.cli.minds import models_of
+    from hipwright.cli.results import spent
 
     face = Face(json_mode=json_mode)
     with open_archive() as archive:
         detail = query(archive, run)
+        models = models_of(archive, detail.run)
     if json_mode:
-        face.result(detail.to_dict())
+        face.result({**detail.to_dict(), "models": models})
         return 0
     from hipwright.cli.outcome import not_measured
     from hipwright.cli.tables import plain_table, print_evaluation
@@ -66,6 +69,8 @@ def show(run: RunName, json_mode: Json = False) -> int:
     out.print(plain_table(heads, [_trial_row(trial) for trial in detail.trials], right=("#", "µs")))
     out.print()
     out.print("  ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in detail.costs.items()), style="dim")
+    if models is not None:
+        out.print(spent(models), style="dim")
     return 0
 
 

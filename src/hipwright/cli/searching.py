@@ -14,7 +14,7 @@ from typing import Any
 
 from hipwright import config, search
 from hipwright.archive import Archive, read_log, show
-from hipwright.cli import session, targets
+from hipwright.cli import minds, session, targets
 from hipwright.cli.output import Face
 from hipwright.cli.progress import Progress
 from hipwright.cli.results import Found, hand_over
@@ -22,7 +22,7 @@ from hipwright.cli.session import Workbench
 from hipwright.engine.graph import Graph
 from hipwright.engine.write import explain, space, write
 from hipwright.errors import BadInput
-from hipwright.records import Evaluation, Program, Run
+from hipwright.records import Evaluation, Program, Run, Task
 from hipwright.verify import Oracle
 
 BUDGET, POLICY, SEED = 40, "islands", 0
@@ -38,6 +38,8 @@ class Wanted:
     policy: str | None
     seed: int | None
     resume: str | None
+    replay: str | None
+    minds: minds.Asked
     out: Path | None
     max_minutes: float | None
     workers: int
@@ -56,18 +58,41 @@ def policy_name(given: str | None) -> str | None:
 def optimize(face: Face, wanted: Wanted) -> int:
     """Run or resume the search, then write and print its result; returns the exit code."""
     with Archive(config.home(), create=wanted.resume is None) as archive:
-        known = archive.run(wanted.resume) if wanted.resume else None
-        if known is not None:
-            _must_agree(wanted, known)
-        chosen = known.targets if known else wanted.targets or targets.default()
-        seed = known.seed if known else wanted.seed if wanted.seed is not None else SEED
-        budget = known.budget if known else wanted.budget or BUDGET
+        plan = _plan(archive, wanted)
         with (
-            Progress(wanted.task.name, budget) as progress,
-            session.workbench(wanted.task, chosen, seed=seed, unsafe=wanted.unsafe, listener=progress) as bench,
+            Progress(wanted.task.name, plan.budget) as progress,
+            session.workbench(wanted.task, plan.targets, seed=plan.seed, unsafe=wanted.unsafe, listener=progress) as b,
         ):
-            found = _search(archive, bench, wanted, known, (chosen, budget, seed), progress)
+            found = _search(archive, b, wanted, plan, progress)
         return hand_over(face, found, wanted.out)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What a search will be. known: the run to go on with; like: the run to do again; recording: its answers."""
+
+    targets: tuple[str, ...]
+    budget: int
+    policy: str
+    seed: int
+    known: Run | None = None
+    like: Run | None = None
+    recording: Any = None
+
+
+def _plan(archive: Archive, wanted: Wanted) -> _Plan:
+    like, recording = minds.recorded(archive, wanted.replay) if wanted.replay else (None, None)
+    known = archive.run(wanted.resume) if wanted.resume else None
+    if (run := known or like) is not None:
+        _must_agree(wanted, run)
+        return _Plan(run.targets, run.budget, run.policy, run.seed, known, like, recording)
+    minds.check(wanted.minds)
+    return _Plan(
+        wanted.targets or targets.default(),
+        wanted.budget or BUDGET,
+        wanted.policy or POLICY,
+        wanted.seed if wanted.seed is not None else SEED,
+    )
 
 
 def _must_agree(wanted: Wanted, run: Run) -> None:
@@ -78,6 +103,9 @@ def _must_agree(wanted: Wanted, run: Run) -> None:
         "--policy": (wanted.policy, run.policy),
         "--seed": (wanted.seed, run.seed),
     }
+    kept = run.settings.get(minds.KEY) or {}
+    for key, value in wanted.minds.settings().items():
+        asked[f"the {minds.OPTIONS[key]} option"] = (value, kept.get(key))
     for option, (new, old) in asked.items():
         if new is not None and new != old:
             raise BadInput(f"run {run.id} was begun with {option} {old}, not {new}", hint=f"leave {option} out")
@@ -87,18 +115,19 @@ def _search(
     archive: Archive,
     bench: Workbench,
     wanted: Wanted,
-    known: Run | None,
-    settings: tuple[tuple[str, ...], int, int],
+    plan: _Plan,
     progress: Progress,
 ) -> Found:
-    chosen, budget, seed = settings
     task = bench.handle.task
     progress("stage", {"text": "capturing the graph"})
     graph = Graph.from_dict(bench.handle.capture(task.workloads[0].name))
-    source = search.EngineSource(space(graph), partial(write, graph))
-    run = known or search.new_run(task, chosen, budget=budget, policy_name=wanted.policy or POLICY, seed=seed)
-    progress("stage", {"text": f"{'resuming' if known else 'starting'} run {run.id}"})
-    with _stop_on_interrupt() as stopping:
+    engine = search.EngineSource(space(graph), partial(write, graph))
+    run = plan.known or _new_run(archive, task, wanted, plan)
+    progress("stage", {"text": f"{'resuming' if plan.known else 'starting'} run {run.id}"})
+    with (
+        _stop_on_interrupt() as stopping,
+        minds.source(archive, run, task, engine, listener=progress, recording=plan.recording) as source,
+    ):
         options: dict[str, Any] = {
             "evaluator": bench.evaluator,
             "source": source,
@@ -108,7 +137,7 @@ def _search(
             "max_minutes": wanted.max_minutes,
             "stop_requested": stopping,
         }
-        if known is None:
+        if plan.known is None:
             result = search.run(archive, run, task, **options)
         else:
             result = search.resume(archive, run.id, task, **options)
@@ -116,7 +145,21 @@ def _search(
     choices = next((t.choices for t in detail.trials if t.number == result.number), {})
     explanation = explain(graph, choices) if result.program else {}
     failure = None if result.program else _last_rejection(archive, run.id)
-    return Found(wanted.task, task, detail, result, explanation, failure)
+    models = minds.models_of(archive, run)
+    return Found(wanted.task, task, detail, result, explanation, failure, models)
+
+
+def _new_run(archive: Archive, task: Task, wanted: Wanted, plan: _Plan) -> Run:
+    """A fresh run, or the recorded one's twin."""
+    if plan.like is not None:
+        settings = {**plan.like.settings}
+        if plan.like.task != task.key:
+            raise BadInput(f"run {plan.like.id} was of another task, or another version of {task.name}")
+    else:
+        settings = minds.new_settings(wanted.minds, archive, task, plan.targets)
+    return search.new_run(
+        task, plan.targets, budget=plan.budget, policy_name=plan.policy, seed=plan.seed, settings=settings
+    )
 
 
 def _last_rejection(archive: Archive, run: str) -> Evaluation | None:

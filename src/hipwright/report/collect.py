@@ -21,6 +21,7 @@ def from_run(
     explanation: Mapping[str, Any] | None = None,
     not_measured: Sequence[str] = (),
     note: str = "",
+    models: Mapping[str, Any] | None = None,
 ) -> ReportData:
     """Everything known of a run; `evaluation` is the one shown in full: the winner's, or the last failure's."""
     program = detail.program
@@ -41,6 +42,7 @@ def from_run(
         seconds=detail.costs.get("wall_seconds", 0.0),
         evaluations=detail.summary.evaluations,
         note=note,
+        models=None if models is None else dict(models),
     )
 
 

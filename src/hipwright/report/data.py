@@ -14,7 +14,8 @@ class ReportData(Record, frozen=True, kw_only=True):
     """Everything a report shows.
 
     hip and plan are the two halves of the program's text; explanation is what `engine.explain` returned; command
-    reproduces the run; not_measured says, a line each, what this run could not know.
+    reproduces the run; not_measured says, a line each, what this run could not know; models: what language models were
+    asked and what it cost (`hipwright.llm.spending`), None where none were.
     """
 
     task: Task
@@ -32,3 +33,4 @@ class ReportData(Record, frozen=True, kw_only=True):
     seconds: float = 0.0
     evaluations: int = 0
     note: str = ""
+    models: dict[str, Any] | None = None

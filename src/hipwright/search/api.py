@@ -19,7 +19,8 @@ from hipwright.search.policies.agents import WithAgents
 
 
 class SearchResult(Record, frozen=True, kw_only=True):
-    """What a search found. reason: budget, exhausted, patience, max_minutes or interrupted.
+    """What a search found. reason: budget, exhausted, patience, max_minutes, interrupted or provider
+    (a model's provider stays away: the run is paused).
 
     program and evaluation: the best one's, None when nothing was verified. confirmed: the best passed again on fresh
     inputs; None when it was not tried. cached: evaluations that an earlier run had paid for.

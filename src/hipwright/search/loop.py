@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from hipwright.archive import Archive, Entry, Evaluated, Finished, Proposed, RunLog
-from hipwright.errors import BadInput, InfrastructureError
+from hipwright.errors import BadInput, InfrastructureError, ProviderError
 from hipwright.events import Listener, silent
 from hipwright.records import Decision, Evaluation, Event, Program, Record, Run, content_key
 from hipwright.search import stop
@@ -77,12 +77,21 @@ class Search:
             reason = self._rounds()
             best = confirm_winner(self) if self.confirm else self.view.best
         except (Interrupted, KeyboardInterrupt):
-            best = self._provisional().best
-            self._append([Entry("interrupted", -1, {"evaluations": len(self.log.evaluated)})])
-            return self._ending("interrupted", best), True
+            return self._paused("interrupted"), True
+        except ProviderError as error:
+            if not error.retryable:
+                raise
+            self.listener("stage", {"text": f"paused: {error.message}"})
+            return self._paused("provider"), True
         finished = self._ending(reason, best)
         self._append([Entry("finished", -1, finished.to_dict())])
         return finished, False
+
+    def _paused(self, reason: str) -> Finished:
+        """How it stands: the run is not over, and `resume` goes on."""
+        best = self._provisional().best
+        self._append([Entry("interrupted", -1, {"evaluations": len(self.log.evaluated), "why": reason})])
+        return self._ending(reason, best)
 
     # ---------------------------------------------------------------- rounds
 

@@ -1,0 +1,66 @@
+"""What the calls of a log came to, by role and model: for results, reports and `show`."""
+
+from __future__ import annotations
+
+from hipwright.llm.ledger import Recorded
+from hipwright.records import Record
+
+
+class Share(Record, frozen=True, kw_only=True):
+    """The calls of one role to one model. usd: dollars of the priced ones."""
+
+    role: str
+    model: str
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: float = 0.0
+    unpriced: int = 0
+
+
+class Spending(Record, frozen=True, kw_only=True):
+    """All calls. tokens: in and out. lost: attempts without an answer, at the cost they had reserved.
+
+    unpriced: calls to models without a price; their dollars are unknown, not zero. refused: calls that ended without an
+    answer (a limit, a provider).
+    """
+
+    calls: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    unpriced: int = 0
+    lost: int = 0
+    lost_usd: float = 0.0
+    refused: int = 0
+    shares: tuple[Share, ...] = ()
+
+
+def spending(log: Recorded) -> Spending:
+    """The sum of a log; shares in the order of role and model."""
+    asked = {reserved.request.key: reserved.request for reserved in log.reservations()}
+    groups: dict[tuple[str, str], dict[str, float]] = {}
+    answers, lost = log.answers(), log.lost()
+    for answer in answers:
+        request = asked[answer.request]
+        group = groups.setdefault((request.role, request.model), dict.fromkeys(_COUNTED, 0))
+        group["calls"] += 1
+        group["input_tokens"] += answer.usage.input_tokens
+        group["output_tokens"] += answer.usage.output_tokens
+        group["usd"] += answer.cost_usd
+        group["unpriced"] += not answer.priced
+    return Spending(
+        calls=len(answers),
+        tokens=sum(a.usage.input_tokens + a.usage.output_tokens for a in answers),
+        usd=sum(a.cost_usd for a in answers),
+        unpriced=sum(not a.priced for a in answers),
+        lost=len(lost),
+        lost_usd=sum(reserved.cost_usd for reserved in lost),
+        refused=len(log.refusals()),
+        shares=tuple(
+            Share(role=role, model=model, usd=group["usd"], **{n: int(group[n]) for n in _COUNTED if n != "usd"})
+            for (role, model), group in sorted(groups.items())
+        ),
+    )
+
+
+_COUNTED = ("calls", "input_tokens", "output_tokens", "usd", "unpriced")
