@@ -57,8 +57,8 @@ class EngineMind:
         self.without = frozenset(settings.get("without", ()))
         self._known = _choices_of(settings, "known") if self._has("archive_parents") else []
         self._hints = hints(settings) if self._has("retrieval") else {}
-        check = problem or partial(static_problem, targets=tuple(targets))
-        self._screener = EngineScreener(engine.space, check) if self._has("screener") else None
+        self.problem = problem or partial(static_problem, targets=tuple(targets))
+        self._screener = EngineScreener(engine.space, self.problem) if self._has("screener") else None
         self._memory: tuple[View, FailureMemory] | None = None
         self._written: dict[tuple[tuple[str, Any], ...], Candidate] = {}
 

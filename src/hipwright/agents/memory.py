@@ -1,8 +1,8 @@
 """Failure memory: what went wrong in this run, for the engine's draws and for a model's prompt.
 
-A failed program differs from some verified one. What differs is to blame: a single choice that never passed if there is
-one, else the pairs with it that never passed together. A program that is clearly slower than its parent puts half the
-blame on what was changed. Blame halves every `HALF_LIFE` trials, so nothing is ruled out for good.
+A failed program differs from some verified one. What differs is to blame: single choices that never passed, and pairs
+with them that never passed together. What passes later is cleared. A program clearly slower than its parent puts half
+as much blame on what was changed. Blame halves every `HALF_LIFE` trials, so nothing is ruled out for good.
 """
 
 from __future__ import annotations
@@ -81,12 +81,10 @@ class FailureMemory:
         return cls(blame)
 
     def weight(self, choices: Mapping[str, Any]) -> float:
-        """How likely a draw repeats a remembered failure, 0 to 0.9: how often it should be drawn anew."""
-        spared = 1.0
-        if self.blame:
-            for cause in _causes(_items(choices)):
-                spared *= 1.0 - self.blame.get(cause, 0.0)
-        return min(1.0 - spared, _MOST)
+        """How surely a draw repeats a remembered failure, 0 to 0.9, by its worst cause: how often to draw anew."""
+        if not self.blame:
+            return 0.0
+        return min(max((self.blame.get(cause, 0.0) for cause in _causes(_items(choices))), default=0.0), _MOST)
 
 
 def _failed(trial: Trial) -> bool:
@@ -115,14 +113,17 @@ def _blamed(view: View, trial: Trial, passed: set[Cause], innocent: set[Cause]) 
 
 
 def _of_failure(view: View, trial: Trial, passed: set[Cause]) -> dict[Cause, float]:
-    """The fewest changes from a verified program, or the pairs with them; one unit of blame in all."""
+    """One unit of blame on the fewest changes from a verified program: half on single ones, half on pairs with them."""
     items = _items(trial.proposed.choices)
     changed = min((_changed(items, near) for near in view.verified), key=len, default=items)
-    causes: list[Cause] = [(item,) for item in changed if (item,) not in passed]
-    if not causes:
-        pairs = itertools.combinations(items, 2)
-        causes = [pair for pair in pairs if (pair[0] in changed or pair[1] in changed) and pair not in passed]
-    return dict.fromkeys(causes, 1.0 / len(causes)) if causes else {}
+    single: list[Cause] = [(item,) for item in changed if (item,) not in passed]
+    pairs: list[Cause] = [
+        pair
+        for pair in itertools.combinations(items, 2)
+        if (pair[0] in changed or pair[1] in changed) and pair not in passed
+    ]
+    blamed = [causes for causes in (single, pairs) if causes]
+    return {cause: 1.0 / len(blamed) / len(causes) for causes in blamed for cause in causes}
 
 
 def _of_loss(view: View, trial: Trial, innocent: set[Cause]) -> dict[Cause, float]:

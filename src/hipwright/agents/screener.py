@@ -170,6 +170,17 @@ def _scored(trials: Sequence[Trial]) -> tuple[list[Trial], list[float]]:
     return [t for t, _ in kept], [log(s.value) for _, s in kept]
 
 
+def from_rates(draft: Candidate, view: View, problem: str) -> Prediction:
+    """A model's program before any model judged it: how its like fared in this run, and what its text says."""
+    told = [t.evaluation for t in view.trials if t.evaluation is not None and t.proposed.notes.get("mind") == "llm"]
+    judged = [e for e in told if e.fault not in INFRASTRUCTURE]
+    compiled = sum(e.status not in ("parse_error", "compile_error") for e in judged)
+    compiles = (compiled + 2.0) / (len(judged) + 3.0)
+    passes = (sum(e.passed for e in judged) + 1.5) / (len(judged) + 3.0)
+    scale = _REFUSED if problem else 1.0
+    return Prediction("engine", compiles * scale, passes * scale, why=problem)
+
+
 def _parent(ask: Ask) -> Trial | None:
     keys = ask.expansion.parents[:1]
     return next((t for t in ask.view.verified if t.proposed.program in keys), None)
@@ -252,7 +263,11 @@ def screened_out(predictions: Mapping[int, Prediction], written: int, round_size
     written: proposals of models in the round; at most half of the round goes, and never the last of them.
     """
     allowed = min(round_size // 2, written - 1)
-    poor = [(p.usefulness, number) for number, p in predictions.items() if p.usefulness < _WORST]
+    poor = [
+        (p.usefulness, number)
+        for number, p in predictions.items()
+        if p.usefulness < _WORST and (p.why or p.mind == "llm")  # a poor run so far says nothing against one program
+    ]
     return [number for _, number in sorted(poor)[: max(allowed, 0)]]
 
 
@@ -263,6 +278,7 @@ __all__ = [
     "LlmScreener",
     "Prediction",
     "calibration",
+    "from_rates",
     "read_prediction",
     "screened_out",
     "static_problem",
