@@ -25,8 +25,8 @@ SHIM_VARIABLES = frozenset(
 # Symbols of the C library that the runtime (cpu_rt/) or the code generator needs.
 LIBRARY = frozenset(
     (
-        "_exit", "clock_gettime", "fma", "fmaf", "fmod", "fmodf", "ldexp", "ldexpf", "memcpy", "memmove",
-        "memset", "mmap", "mprotect", "munmap", "sigaction", "sigaltstack", "syscall",
+        "_exit", "clock_gettime", "fma", "fmaf", "fmax", "fmaxf", "fmin", "fminf", "fmod", "fmodf", "ldexp",
+        "ldexpf", "memcpy", "memmove", "memset", "mmap", "mprotect", "munmap", "sigaction", "sigaltstack", "syscall",
     )
 )  # fmt: skip
 _INTRINSICS = re.compile(

@@ -1,0 +1,150 @@
+"""Verified kernels of earlier runs that may help with a task: of the same task, or of tasks that are alike.
+
+Verified means: the run's log says passed, and the second verification, where there was one, did not refuse it. Likeness
+is of the tasks (docs/knowledge.md); among the programs of one task the fastest of each kind of kernel is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from hipwright.archive.code_features import kernel_features, task_features, tokens, words_of
+from hipwright.archive.log import RunLog, read_log
+from hipwright.archive.ranking import Text, rank
+from hipwright.archive.store import Archive
+from hipwright.errors import BadInput
+from hipwright.records import Evaluation, Record, Run
+
+_FURTHER = 0.85  # a task's second kernel competes at this share of its likeness, its third at the square of it
+
+
+class Known(Record, frozen=True, kw_only=True):
+    """A verified program of an earlier run.
+
+    score: speedup against that run's first verified program by the kind in score_kind, 0.0 where there is no figure.
+    microseconds: as evaluated. similarity: of the tasks, 0 to 1. features: of the kernels (archive/code_features.py).
+    """
+
+    task: str
+    task_name: str
+    program: str
+    score: float = 0.0
+    score_kind: str = "none"
+    microseconds: float | None = None
+    similarity: float = 1.0
+    choices: dict[str, Any] = msgspec.field(default_factory=dict)
+    features: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+def similar(
+    archive: Archive, task_source: str, *, targets: Sequence[str], k: int, exclude_task: str = ""
+) -> list[Known]:
+    """Up to k programs of the tasks most like `task_source` (the text of a task file), the likeliest first.
+
+    Only runs that share a GPU target with `targets` count, all runs where `targets` names none ("cpu" alone). Programs
+    of the task with key `exclude_task` are left out. Tasks with nothing in common with the query are too.
+    """
+    by_task = _verified(archive, targets)
+    by_task.pop(exclude_task, None)
+    sources = {key: source for key in sorted(by_task) if (source := _source(archive, key)) is not None}
+    query = _text(task_source)
+    likeness = dict(zip(sources, rank(query, [_text(source) for source in sources.values()]), strict=True))
+    nearest = sorted((key for key in likeness if likeness[key] > 0), key=lambda key: (-likeness[key], key))[:k]
+    offers: list[tuple[float, Known]] = []
+    for key in nearest:
+        for place, known in enumerate(_kinds(archive, by_task[key], k)):
+            known = msgspec.structs.replace(known, similarity=likeness[key])
+            offers.append((likeness[key] * _FURTHER**place, known))
+    offers.sort(key=lambda offer: (-offer[0], *_order(offer[1])))
+    return [known for _, known in offers[:k]]
+
+
+def known_for(archive: Archive, task_key: str, targets: Sequence[str], k: int) -> list[Known]:
+    """Up to k verified programs of earlier runs of the same task, the fastest first; targets as for `similar`."""
+    found = _verified(archive, targets, task_key).get(task_key, [])
+    return [_with_features(archive, known) for known in found[:k]]
+
+
+def _text(source: str) -> Text:
+    features = task_features(source)
+    return Text([*tokens(source), *words_of(features) * 3], features)
+
+
+def _source(archive: Archive, task: str) -> str | None:
+    """The task's text; None where the archive does not hold it."""
+    try:
+        return archive.task(task).source
+    except BadInput:
+        return None
+
+
+def _verified(archive: Archive, targets: Sequence[str], task: str = "") -> dict[str, list[Known]]:
+    """Verified programs by task, fastest first, each program once."""
+    best: dict[tuple[str, str], Known] = {}
+    refused: set[tuple[str, str]] = set()
+    for run in archive.runs():
+        if (task and run.task != task) or not _shares(run.targets, targets):
+            continue
+        log = read_log(archive.events(run.id))
+        refused |= {(run.task, item.program) for item in log.confirmed.values() if not item.passed}
+        for known in _of_run(run, log):
+            place = (run.task, known.program)
+            if place not in best or _order(known) < _order(best[place]):
+                best[place] = known
+    by_task: dict[str, list[Known]] = {}
+    for place in sorted(best.keys() - refused):
+        by_task.setdefault(place[0], []).append(best[place])
+    return {key: sorted(found, key=_order) for key, found in by_task.items()}
+
+
+def _of_run(run: Run, log: RunLog) -> list[Known]:
+    passed = {n: log.evaluated[n].evaluation for n in sorted(log.evaluated) if log.evaluated[n].evaluation.passed}
+    first = next(iter(passed.values()), None)
+    return [
+        Known(
+            task=run.task,
+            task_name=str(log.started.get("task_name") or run.task),
+            program=evaluation.program,
+            score=_speedup(evaluation, first),
+            score_kind=evaluation.score_kind,
+            microseconds=evaluation.score,
+            choices=log.proposed[number].choices if number in log.proposed else {},
+        )
+        for number, evaluation in passed.items()
+    ]
+
+
+def _speedup(evaluation: Evaluation, first: Evaluation | None) -> float:
+    """How many times as fast as the run's first; 0.0 where the two have no figures of one kind."""
+    if first is None or not first.score or not evaluation.score or first.score_kind != evaluation.score_kind:
+        return 0.0
+    return round(first.score / evaluation.score, 4)
+
+
+def _order(known: Known) -> tuple[int, float, str, str]:
+    """Measured before estimated before neither, then the fastest; ties by key."""
+    kind = {"measured": 0, "estimate": 1}.get(known.score_kind, 2)
+    return kind, float("inf") if known.microseconds is None else known.microseconds, known.task, known.program
+
+
+def _kinds(archive: Archive, found: Sequence[Known], limit: int) -> list[Known]:
+    """The fastest program of each kind of kernel: an example of another way is worth more than a near copy."""
+    kinds: dict[frozenset[str], Known] = {}
+    for known in found[: 8 * limit]:
+        told = _with_features(archive, known)
+        kinds.setdefault(frozenset(told.features), told)
+    return list(kinds.values())[:limit]
+
+
+def _with_features(archive: Archive, known: Known) -> Known:
+    features: Mapping[str, float] = kernel_features(archive.program(known.program).text)
+    return msgspec.structs.replace(known, features=dict(features))
+
+
+def _shares(run: Sequence[str], asked: Sequence[str]) -> bool:
+    """Whether a run's programs were judged for a GPU that is asked for; "cpu" proves, and selects nothing."""
+    gpus = set(asked) - {"cpu"}
+    return not gpus or bool(gpus & set(run))

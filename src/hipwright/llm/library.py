@@ -1,0 +1,104 @@
+"""Pages of knowledge for whoever writes kernels: architectures, techniques, and how programs are written.
+
+The pages are Markdown files in `knowledge/`, package data, with YAML in front. Every program on them compiles for every
+target that its page names and is verified against the task before it; tests/llm/test_knowledge.py holds them to that.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any, Literal
+
+import yaml
+
+from hipwright.archive.code_features import task_features, tokens, words_of
+from hipwright.archive.ranking import Text, rank
+from hipwright.errors import InfrastructureError
+from hipwright.records import Record
+
+Kind = Literal["arch", "technique", "api"]
+KINDS: tuple[Kind, ...] = ("arch", "technique", "api")
+
+_BLOCK = re.compile(r"^```python (task|program)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Page(Record, frozen=True, kw_only=True):
+    """One page. targets: architectures that it holds for; text: Markdown without the front matter.
+
+    tasks, programs: its fenced examples in order; the nth program solves the nth task.
+    """
+
+    name: str
+    kind: Kind
+    title: str
+    targets: tuple[str, ...]
+    tags: tuple[str, ...]
+    text: str
+    tasks: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+
+
+def pages() -> list[Page]:
+    """Every page, by name. InfrastructureError for a damaged installation."""
+    return list(_pages())
+
+
+@functools.cache
+def _pages() -> tuple[Page, ...]:
+    folder = files("hipwright.llm").joinpath("knowledge")
+    found = sorted((item for item in folder.iterdir() if item.name.endswith(".md")), key=lambda item: item.name)
+    return tuple(read_page(item.name, item.read_text(encoding="utf-8")) for item in found)
+
+
+def read_page(file: str, text: str) -> Page:
+    """A page from the text of its file. InfrastructureError, naming the file, when it is not one."""
+    parts = re.split(r"^---\n", text, maxsplit=2, flags=re.MULTILINE)
+    try:
+        if len(parts) != 3 or parts[0]:
+            raise ValueError("no front matter between two lines of ---")
+        plain: dict[str, Any] = yaml.safe_load(parts[1])
+        blocks = _BLOCK.findall(parts[2])
+        examples = {f"{kind}s": [body for what, body in blocks if what == kind] for kind in ("task", "program")}
+        if [what for what, _ in blocks] != ["task", "program"] * (len(blocks) // 2):
+            raise ValueError("each task needs one program, right after it")
+        return Page.from_dict({**plain, "text": parts[2].strip(), **examples})
+    except (ValueError, TypeError, yaml.YAMLError) as error:
+        raise InfrastructureError(
+            f"the knowledge page {file} cannot be read: {error}", hint="reinstall hipwright"
+        ) from error
+
+
+def retrieve(query: str, *, targets: Sequence[str], k: int, kinds: Sequence[Kind] = KINDS) -> list[Page]:
+    """Up to k pages for a query, the best first: words, or a task's source.
+
+    targets: the run's. A page of an architecture is given for that target only ("cuda" means sm_90), whatever the query
+    says; other pages for any target they hold for ("rocm": any AMD one; "cpu" alone: every one), and only where
+    something of them matches. Ties by name.
+    """
+    chosen = [page for page in _pages() if page.kind in kinds and _holds(page, targets)]
+    features = task_features(query)
+    likeness = rank(Text([*tokens(query), *words_of(features)], features), [_text(page) for page in chosen])
+    scored = [pair for pair in zip(likeness, chosen, strict=True) if pair[0] > 0 or pair[1].kind == "arch"]
+    scored.sort(key=lambda pair: (-pair[0], pair[1].name))
+    return [page for _, page in scored[:k]]
+
+
+def _holds(page: Page, targets: Sequence[str]) -> bool:
+    gpus = {"sm_90" if target == "cuda" else target for target in targets} - {"cpu"}
+    if page.kind == "arch":
+        return bool(gpus & set(page.targets))
+    if "rocm" in gpus and any(target.startswith("gfx") for target in page.targets):
+        return True
+    return not gpus or bool(gpus & set(page.targets))
+
+
+@functools.cache
+def _text(page: Page) -> Text:
+    """Title, name and tags count four times, the features of the tasks twice, the prose once, its code not at all."""
+    features = task_features("\n".join(page.tasks))
+    head = tokens(" ".join((page.title, page.name, *page.tags)))
+    prose = re.sub(r"^```.*?^```$", "", page.text, flags=re.MULTILINE | re.DOTALL)
+    return Text([*head * 4, *words_of(features) * 2, *tokens(prose)], features)
