@@ -1,5 +1,6 @@
 """The durable log of calls to language models: what was about to be sent, what came back, what was refused.
 
+    log.admit(request)      may such a call be sent at all?
     log.reserve(reserved)   before an attempt is sent; durable on return
     log.settle(answer)      when its answer is there; durable on return
     log.refuse(refused)     when the call ended without one, for good
@@ -55,6 +56,9 @@ class CallLog(Protocol):
     def find(self, key: str) -> Answer | None:
         """The answer to the request with this key, None when there is none yet."""
 
+    def admit(self, request: Request) -> None:
+        """Raise when this log lets no such call be sent, as a replay does. Before a model is opened or money held."""
+
     def reserve(self, reserved: Reserved) -> None:
         """Note an attempt before it is sent. Durable on return."""
 
@@ -97,6 +101,9 @@ class MemoryCalls:
         with self._mutex:
             self._refresh()
             return self._found.get(key)
+
+    def admit(self, request: Request) -> None:
+        """Every call may be sent."""
 
     def reserve(self, reserved: Reserved) -> None:
         """Note an attempt before it is sent."""

@@ -1,0 +1,208 @@
+"""Answers from a recording instead of from a provider: a run again, offline, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from hipwright.archive.store import Archive
+from hipwright.errors import BadInput, ProviderError
+from hipwright.llm.callfile import read_line, whole_lines
+from hipwright.llm.calls import ArchiveCalls
+from hipwright.llm.ledger import KINDS, CallLog, MemoryCalls, Recorded, Refused
+from hipwright.llm.records import Answer, Request, Reserved
+from hipwright.llm.secrets import redact
+
+_SHOWN = 80  # characters of a line that differs
+C = TypeVar("C", bound=MemoryCalls)
+
+_EVENT = frozenset({"run", "seq", "kind", "number", "data"})
+
+
+class Replay:
+    """A CallLog that answers only from a recording. then: the log of the run under way, which every answer goes into.
+
+    A call that the recorded run was refused is refused again with the same error; one that the recording lacks raises
+    ProviderError (not retryable), which says what differs from the nearest recorded request.
+    """
+
+    def __init__(self, recording: Recorded, then: CallLog | None = None) -> None:
+        self._recording, self._then = recording, then
+        self._mutex = threading.Lock()
+        self._reserved = {reserved.request.key: reserved for reserved in recording.reservations()}
+        self._refused = {refused.request.key: refused for refused in recording.refusals()}
+        self._given: dict[str, Answer] = {}
+
+    def find(self, key: str) -> Answer | None:
+        """The recorded answer. It enters the log of the run under way as if it had just come."""
+        answer = self._recording.find(key)
+        if answer is None:
+            return None
+        with self._mutex:
+            if self._then is not None and self._then.find(key) is None:
+                self._then.reserve(self._reserved[key])
+                self._then.settle(answer)
+            self._given.setdefault(key, answer)
+        return answer
+
+    def admit(self, request: Request) -> None:
+        """Raises what the recorded run was told of this call, else ProviderError: nothing is ever sent."""
+        refused = self._refused.get(request.key)
+        if refused is None:
+            raise self._missing(request)
+        if self._then is not None:
+            self._then.refuse(refused)
+        raise refused.exception()
+
+    def reserve(self, reserved: Reserved) -> None:
+        """Raises as `admit` does."""
+        self.admit(reserved.request)
+
+    def settle(self, answer: Answer) -> None:
+        """Not in a replay: ValueError."""
+        raise ValueError(f"call {answer.request} is settled in a replay, which sends nothing")
+
+    def refuse(self, refused: Refused) -> None:
+        """Passed on to the log of the run under way."""
+        if self._then is not None:
+            self._then.refuse(refused)
+
+    def lost(self) -> list[Reserved]:
+        """What the log of the run under way lost: nothing, for a replay loses no call."""
+        return self._then.lost() if self._then is not None else []
+
+    def answers(self) -> list[Answer]:
+        """The answers given so far."""
+        if self._then is not None:
+            return self._then.answers()
+        with self._mutex:
+            return list(self._given.values())
+
+    def _missing(self, request: Request) -> ProviderError:
+        recorded = [*(r.request for r in self._reserved.values()), *(r.request for r in self._refused.values())]
+        why = f"the recording has no answer to {_name(request)}"
+        near = nearest(request, recorded)
+        if near is None:
+            why += ", and no call at all"
+        elif near.key == request.key:
+            why += ": it was sent in the recorded run, and its answer was lost"
+        else:
+            why += f"; nearest is {_name(near)}, where {'; '.join(differences(near, request))}"
+        hint = "replay with the task, the settings and the version of hipwright that were recorded, or call the model"
+        return ProviderError(redact(why), retryable=False, hint=hint)
+
+
+def nearest(request: Request, recorded: Iterable[Request]) -> Request | None:
+    """The recorded request that is most like this one: by role, number, index, model, then by its text's beginning."""
+
+    def likeness(other: Request) -> tuple[bool, bool, bool, int, bool, int]:
+        gap = abs(other.number - request.number)
+        same = _common(_text(other), _text(request))
+        place = (other.role == request.role, gap == 0, other.index == request.index)
+        return (*place, -gap, other.model == request.model, same)
+
+    return max(recorded, key=likeness, default=None)
+
+
+def differences(recorded: Request, asked: Request) -> list[str]:
+    """What differs between two requests, a phrase each; of the messages the first line that does."""
+    found = [
+        f"{name} was {getattr(recorded, name)!r} and is {getattr(asked, name)!r}"
+        for name in ("role", "number", "index", "model", "max_tokens", "temperature")
+        if getattr(recorded, name) != getattr(asked, name)
+    ]
+    if len(recorded.messages) != len(asked.messages):
+        found.append(f"there were {len(recorded.messages)} messages and are {len(asked.messages)}")
+    for place, (old, new) in enumerate(zip(recorded.messages, asked.messages, strict=False), 1):
+        if old != new:
+            found.append(f"message {place} ({new.role}) differs{_first_line(old.text, new.text)}")
+            break
+    return found
+
+
+def read_recording(path: Path) -> MemoryCalls:
+    """The calls of a file: a log of `FileCalls`, or `hipwright export` of a run (not canonical). BadInput otherwise."""
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as error:
+        raise BadInput(f"cannot read the recording {path}: {error.strerror}") from error
+    log, exported = MemoryCalls(), _is_export(raw, path)
+    # an export is written in one go: a line torn off there may have taken calls with it
+    for number, line in enumerate((raw if exported else whole_lines(raw)).splitlines(), 1):
+        if not line.strip():
+            continue
+        kind, data = read_line(line, f"{path}:{number}")
+        if kind in KINDS:
+            log.take(kind, data, f"{path}:{number}")
+    return _not_empty(log, str(path))
+
+
+def recording_of(archive: Archive, run: str) -> ArchiveCalls:
+    """The calls of a run of the archive ("latest", an id, or the start of one). BadInput when it made none."""
+    name = archive.run(run).id
+    return _not_empty(ArchiveCalls(archive, name), f"run {name}")
+
+
+def find_recording(name: str, archive: Archive | None = None) -> Recorded:
+    """The recording that `name` stands for: a file, else a run of the archive. BadInput for neither."""
+    if archive is None or Path(name).is_file():
+        return read_recording(Path(name))
+    return recording_of(archive, name)
+
+
+def _not_empty(log: C, name: str) -> C:
+    if not log.reservations() and not log.refusals():
+        raise BadInput(f"{name} holds no call to a language model", hint="record one with --llm PROVIDER:MODEL")
+    return log
+
+
+def _is_export(raw: bytes, path: Path) -> bool:
+    """Told by the first line. BadInput when it is neither kind of file."""
+    hint = "a file that `hipwright export RUN` wrote, or a log of calls"
+    first = raw.partition(b"\n")[0]
+    try:
+        line = json.loads(first or b"{}")
+    except ValueError:
+        line = None
+    if not isinstance(line, dict):
+        raise BadInput(f"{path} is no recording: its first line is not a JSON object", hint=hint)
+    if line.get("kind") == "run_started" and "seq" not in line:
+        raise BadInput(f"{path} is a canonical export, which has no requests", hint="export it without --canonical")
+    if first and not {"kind", "data"} <= line.keys():
+        raise BadInput(f"{path} is no recording: its first line is not an event", hint=hint)
+    return line.keys() >= _EVENT
+
+
+def _name(request: Request) -> str:
+    place = f"proposal {request.number}" if request.number >= 0 else "no proposal"
+    return f"call {request.index} of role {request.role!r} for {place}"
+
+
+def _first_line(old: str, new: str) -> str:
+    lines = zip(old.splitlines(), new.splitlines(), strict=False)
+    for number, (was, now) in enumerate(lines, 1):
+        if was != now:
+            return f" in line {number}: {_around(was, now)!r} is now {_around(now, was)!r}"
+    return f" in length: {len(old)} characters, now {len(new)}"
+
+
+def _around(line: str, other: str) -> str:
+    """The part of a line where it begins to differ from the other."""
+    start = max(0, _common(line, other) - _SHOWN // 4)
+    return line[start : start + _SHOWN]
+
+
+def _common(left: str, right: str) -> int:
+    """How many characters two texts have in common at their beginning."""
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if left[:middle] == right[:middle] else (low, middle - 1)
+    return low
+
+
+def _text(request: Request) -> str:
+    return "\n".join(message.text for message in request.messages)

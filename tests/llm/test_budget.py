@@ -1,0 +1,251 @@
+"""Limits in dollars and tokens: never exceeded, whatever the order; exact; and taken up again where a run stopped."""
+
+from __future__ import annotations
+
+import random
+import threading
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hipwright.errors import BadInput, OutOfBudget
+from hipwright.llm.budget import NANO, Budget, Limits, Ticket, to_nano
+from hipwright.llm.calls import MemoryCalls
+from hipwright.llm.records import Usage
+from tests.llm.call_log_contract import answer, request, reserved
+
+
+def exact(usd: float) -> Fraction:
+    """The oracle's own reading of an amount: rounded up to a billionth, by fractions."""
+    return Fraction(-(-(Fraction(str(usd)) * NANO) // 1), NANO)
+
+
+class Model:
+    """What a budget should hold, by fractions of a dollar. It checks the invariant after every step."""
+
+    def __init__(self, budget: Budget, usd: float | None, tokens: int | None) -> None:
+        self.budget, self.tickets = budget, dict[Ticket, tuple[Fraction, int]]()
+        self.limit = None if usd is None else Fraction(str(usd))
+        self.tokens, self.spent = tokens, (Fraction(0), 0)
+
+    @property
+    def held(self) -> tuple[Fraction, int]:
+        return sum((t[0] for t in self.tickets.values()), Fraction(0)), sum(t[1] for t in self.tickets.values())
+
+    def reserve(self, usd: float, tokens: int) -> None:
+        (spent, spent_tokens), (held, held_tokens) = self.spent, self.held
+        over = self.limit is not None and spent + held + exact(usd) > self.limit
+        over |= self.tokens is not None and spent_tokens + held_tokens + tokens > self.tokens
+        if over:
+            with pytest.raises(OutOfBudget):
+                self.budget.reserve(usd, tokens)
+        else:
+            self.tickets[self.budget.reserve(usd, tokens)] = (exact(usd), tokens)
+
+    def end(self, ticket: Ticket, usd: float | None, tokens: int) -> None:
+        del self.tickets[ticket]
+        if usd is None:
+            self.budget.cancel(ticket)
+        else:
+            self.budget.settle(ticket, usd, tokens)
+            self.spent = (self.spent[0] + exact(usd), self.spent[1] + tokens)
+
+    def check(self) -> None:
+        (spent, spent_tokens), (held, held_tokens), now = self.spent, self.held, self.budget.spent
+        assert (now.usd, now.tokens, now.held_usd, now.held_tokens) == (
+            float(spent),
+            spent_tokens,
+            float(held),
+            held_tokens,
+        )
+        assert self.limit is None or spent + held <= self.limit
+        assert self.tokens is None or spent_tokens + held_tokens <= self.tokens
+
+
+def interleaving(rng: random.Random) -> bool:
+    """One random history; True when it met the limit."""
+    usd = rng.choice([None, round(rng.uniform(0, 2), rng.randrange(10)), 0.3])
+    tokens = rng.choice([None, rng.randrange(5000)])
+    model = Model(Budget(Limits(usd=usd, tokens=tokens)), usd, tokens)
+    refused = False
+    for _ in range(rng.randrange(2, 24)):
+        if rng.random() < 0.55 or not model.tickets:
+            before = len(model.tickets)
+            model.reserve(rng.choice([0.1, 0.0, rng.random() / 3]), rng.randrange(900))
+            refused |= len(model.tickets) == before
+        else:
+            ticket = rng.choice(list(model.tickets))
+            cost, most = model.tickets[ticket]
+            share = rng.choice([0, 1, rng.random()])
+            paid = None if rng.random() < 0.25 else float(cost) if share == 1 else float(cost) * share
+            model.end(ticket, paid, int(most * share))
+        model.check()
+    return refused
+
+
+def test_ten_thousand_random_interleavings_never_exceed_the_limit() -> None:
+    refused = sum(interleaving(random.Random(seed)) for seed in range(10_000))
+    assert 2_000 < refused < 9_000  # both sides of the limit were met
+
+
+def test_no_cent_is_lost_or_found_by_rounding() -> None:
+    budget = Budget(Limits(usd=1.0))
+    for _ in range(10):
+        budget.settle(budget.reserve(0.1, 1), 0.1, 1)  # ten binary tenths are more than one
+    assert budget.spent.usd == 1.0
+    with pytest.raises(OutOfBudget):
+        budget.reserve(1e-9, 0)
+    budget.reserve(0.0, 0)
+
+
+def test_many_threads_never_exceed_the_limit_and_cancelled_money_comes_back() -> None:
+    limits = Limits(usd=5.0, tokens=40_000)
+    budget, errors, stop = Budget(limits), list[BaseException](), threading.Event()
+    paid: list[tuple[int, int]] = []
+
+    def worker(seed: int) -> None:
+        rng = random.Random(seed)
+        try:
+            for _ in range(300):
+                cost, tokens = rng.randrange(1, 10**8), rng.randrange(1, 900)
+                try:
+                    ticket = budget.reserve(cost / NANO, tokens)
+                except OutOfBudget:
+                    continue
+                if rng.random() < 0.4:
+                    budget.cancel(ticket)
+                else:
+                    share = rng.random()
+                    budget.settle(ticket, int(cost * share) / NANO, int(tokens * share))
+                    paid.append((int(cost * share), int(tokens * share)))
+        except BaseException as error:
+            errors.append(error)
+
+    def watcher() -> None:
+        while not stop.is_set():
+            now = budget.spent
+            if to_nano(now.usd) + to_nano(now.held_usd) > 5 * NANO or now.tokens + now.held_tokens > 40_000:
+                errors.append(AssertionError(now))
+
+    threads = [threading.Thread(target=worker, args=(seed,)) for seed in range(8)]
+    watching = threading.Thread(target=watcher)
+    for thread in (*threads, watching):
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stop.set()
+    watching.join()
+    assert not errors
+    now = budget.spent
+    assert (now.held_usd, now.held_tokens) == (0.0, 0)
+    assert now.usd == sum(cost for cost, _ in paid) / NANO and now.tokens == sum(tokens for _, tokens in paid)
+    assert now.tokens > 30_000, "the limit was never near"
+    budget.reserve(5.0 - now.usd if now.usd == 0 else (5 * NANO - to_nano(now.usd)) / NANO, 40_000 - now.tokens)
+
+
+def test_what_is_left_can_be_spent_to_the_last_billionth() -> None:
+    budget = Budget(Limits(usd=0.3, tokens=10), spent_usd=0.1, spent_tokens=4)
+    ticket = budget.reserve(0.2, 6)
+    with pytest.raises(OutOfBudget):
+        budget.reserve(0.0, 1)
+    budget.cancel(ticket)
+    assert budget.spent.held_usd == 0 and budget.spent.held_tokens == 0
+    budget.settle(budget.reserve(0.2, 6), 0.2, 6)
+    assert (budget.spent.usd, budget.spent.tokens) == (0.3, 10)
+
+
+def test_the_error_says_what_is_left_of_which_limit() -> None:
+    budget = Budget(Limits(usd=1.0, tokens=100))
+    budget.reserve(0.75, 60)
+    with pytest.raises(OutOfBudget, match=r"\$0\.250000 is left") as caught:
+        budget.reserve(0.5, 1)
+    assert caught.value.evidence == {"limit": "usd", "left": 0.25, "asked": 0.5} and "--max-usd" in caught.value.hint
+    with pytest.raises(OutOfBudget, match="only 40 are left") as caught:
+        budget.reserve(0.1, 41)
+    assert caught.value.evidence == {"limit": "tokens", "left": 40, "asked": 41} and caught.value.exit_code == 1
+
+
+def test_more_than_was_reserved_is_counted_and_marked() -> None:
+    budget = Budget(Limits(usd=1.0))
+    first, second = budget.reserve(0.5, 10), budget.reserve(0.25, 10)
+    budget.settle(second, 0.25, 10)
+    assert budget.overshot == () and not second.overshot
+    budget.settle(first, 0.75, 10)
+    assert budget.overshot == (first,) and first.overshot
+    assert budget.spent.usd == 1.0
+    with pytest.raises(OutOfBudget):
+        budget.reserve(0.1, 0)
+
+
+def test_a_ticket_ends_once() -> None:
+    budget = Budget(Limits(usd=1.0))
+    ticket = budget.reserve(0.5, 1)
+    budget.settle(ticket, 0.25, 1)
+    for again in (lambda: budget.cancel(ticket), lambda: budget.settle(ticket, 0.25, 1)):
+        with pytest.raises(ValueError, match="not open"):
+            again()
+    with pytest.raises(ValueError, match="not open"):
+        Budget(Limits()).cancel(budget.reserve(0.1, 1))
+    assert budget.spent.usd == 0.25 and budget.spent.held_usd == 0.1
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6))
+def test_amounts_are_read_exactly_and_in_order(one: float, two: float) -> None:
+    assert to_nano(one, up=False) <= Fraction(repr(one)) * NANO <= to_nano(one) <= to_nano(one, up=False) + 1
+    assert (one <= two) <= (to_nano(one) <= to_nano(two))
+    assert to_nano(to_nano(one) / NANO) == to_nano(one)
+
+
+@pytest.mark.parametrize("amount", [-0.1, float("nan"), float("inf")])
+def test_what_is_no_amount_is_refused(amount: float) -> None:
+    with pytest.raises(BadInput, match="--max-usd"):
+        Budget(Limits(usd=amount))
+    with pytest.raises(BadInput, match="--max-tokens"):
+        Budget(Limits(tokens=-1))
+    budget = Budget(Limits(usd=1.0))
+    with pytest.raises(ValueError, match="amount"):
+        budget.reserve(amount, 1)
+    with pytest.raises(ValueError, match="tokens"):
+        budget.reserve(0.1, -1)
+    ticket = budget.reserve(0.5, 1)
+    with pytest.raises(ValueError, match="amount"):
+        budget.settle(ticket, amount, 1)
+    assert budget.spent.held_usd == 0.5  # a bad figure neither pays nor gives back
+
+
+def test_a_resumed_run_counts_answers_at_their_cost_and_lost_calls_at_what_they_reserved() -> None:
+    log = MemoryCalls()
+    for number, cost in enumerate((0.1, 0.2, 0.4)):
+        log.reserve(reserved(request(number), cost=cost, tokens=1000))
+    log.settle(answer(request(1), cost=0.05, usage=Usage(input_tokens=30, output_tokens=4, cached_tokens=9)))
+    for cost in (0.3, 0.6, 0.9):  # three attempts at one call, the last answered
+        log.reserve(reserved(request(7), cost=cost, tokens=100))
+    log.settle(answer(request(7), cost=0.7, usage=Usage(input_tokens=5, output_tokens=5)))
+    budget = Budget.resumed(Limits(usd=2.5, tokens=10_000), log)
+    assert budget.spent.usd == 2.15  # 0.1 + 0.4 lost, 0.05, 0.3 + 0.6 lost, 0.7
+    assert budget.spent.tokens == 2000 + 34 + 200 + 10 and budget.spent.held_usd == 0
+    budget.reserve(0.35, 1)
+    with pytest.raises(OutOfBudget):
+        budget.reserve(1e-9, 1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2 * NANO), st.booleans()), max_size=12))
+def test_resuming_finds_what_was_spent_and_held_at_the_kill(calls: list[tuple[int, int, bool]]) -> None:
+    """At any moment of a run whose calls are logged, a kill and a resume lose no money and find none."""
+    log, budget, lost = MemoryCalls(), Budget(Limits()), 0
+    for key, nano, answered in calls:
+        asked = request(key)
+        ticket = budget.reserve(nano / NANO, 10)
+        log.reserve(reserved(asked, cost=nano / NANO, tokens=10))
+        if answered and log.find(asked.key) is None:
+            budget.settle(ticket, nano / NANO / 2, 7)
+            log.settle(answer(asked, cost=nano / NANO / 2, usage=Usage(input_tokens=4, output_tokens=3)))
+        else:
+            lost += 1
+    resumed, live = Budget.resumed(Limits(), log).spent, budget.spent
+    if all(sum(1 for other in calls if other[0] == key) == 1 for key, _, _ in calls):
+        assert to_nano(resumed.usd) == to_nano(live.usd) + to_nano(live.held_usd)
+    assert resumed.tokens == live.tokens + live.held_tokens
+    assert len(log.lost()) == lost
