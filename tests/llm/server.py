@@ -25,7 +25,7 @@ KEY = "sk-local-0123456789abcdef0123456789"
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer with what a bare text cannot say. Tokens of None: about four bytes each."""
+    """An answer with what a bare text cannot say. Tokens of None: about four bytes each; counted: with usage at all."""
 
     text: str
     finish: Literal["stop", "length", "filtered"] = "stop"
@@ -33,6 +33,7 @@ class Reply:
     output_tokens: int | None = None
     cached_tokens: int = 0
     delay: float = 0.0
+    counted: bool = True
 
 
 @dataclass(frozen=True)
@@ -317,7 +318,7 @@ class _OpenAI(_Wire):
         for piece in _pieces(reply.text):
             yield event({"content": piece})
         yield event({}, self.finishes[reply.finish])
-        if seen.body.get("stream_options", {}).get("include_usage"):
+        if reply.counted and seen.body.get("stream_options", {}).get("include_usage"):
             yield f"data: {json.dumps({**head, 'choices': [], 'usage': self._usage(seen, reply)})}\n\n"
         yield "data: [DONE]\n\n"
 
