@@ -94,7 +94,7 @@ class Desk:
         messages, problem = opening, ""
         for _ in range(1 + self.tools.limits.format_tries):
             answer = yield from self.say(role, messages, self.tools.limits.answer_tokens)
-            read = read_answer(answer.text, answer.finish)
+            read = read_answer(answer.text, answer.finish, task_source=self.tools.task.source)
             if not isinstance(read, Unusable):
                 return self._candidate(read.program, read.mended)
             problem = f"{read.kind}: {read.message}"

@@ -123,8 +123,10 @@ def _inputs(verdict: Verdict) -> list[str]:
 
 
 def _element(verdict: Verdict) -> list[str]:
-    """What allows for more than the message says of the first wrong element: its tolerance, and the launches."""
+    """What the message leaves out: how many elements are wrong, the first one's tolerance, and the launches."""
     told, lines = verdict.evidence, []
+    if told.get("wrong_elements") and "elements wrong" not in verdict.message:
+        lines.append(f"{told['wrong_elements']} of {told.get('elements')} elements wrong")
     if told.get("tolerance") is not None:
         lines.append(f"tolerance of that element: {told['tolerance']:.3g}")
     if launched := told.get("launches"):
