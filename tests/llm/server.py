@@ -34,6 +34,8 @@ class Reply:
     cached_tokens: int = 0
     delay: float = 0.0
     counted: bool = True
+    thoughts: str = ""
+    """What the model thinks first (OpenAI wire only)."""
 
 
 @dataclass(frozen=True)
@@ -315,6 +317,8 @@ class _OpenAI(_Wire):
             return f"data: {json.dumps({**head, 'choices': [choice]})}\n\n"
 
         yield event({"role": "assistant", "content": ""})
+        for piece in _pieces(reply.thoughts):
+            yield event({"reasoning_content": piece})
         for piece in _pieces(reply.text):
             yield event({"content": piece})
         yield event({}, self.finishes[reply.finish])

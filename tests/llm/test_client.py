@@ -1,0 +1,524 @@
+"""The client against a real HTTP server with the faults that providers have."""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from hipwright.errors import BadInput, HipwrightError, OutOfBudget, ProviderError
+from hipwright.llm.budget import Budget, Limits
+from hipwright.llm.calls import MemoryCalls
+from hipwright.llm.client import MOST_GARBAGE, MOST_LOST, Client
+from hipwright.llm.prices import Prices, parse_prices
+from hipwright.llm.records import Answer, Message, Request, Reserved
+from tests.llm.server import (
+    KEY,
+    Fault,
+    LocalProvider,
+    Reply,
+    cut,
+    garbage,
+    rate_limit,
+    refused,
+    server_error,
+    stall,
+    wrong_key,
+)
+
+WIRES = ("openai", "anthropic")
+Opener = Callable[..., Client]
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in LocalProvider.environment().items():
+        monkeypatch.setenv(name, value)
+
+
+class Clock:
+    """Time that passes only where somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now, self.slept = 1000.0, []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.now += seconds
+        self.slept.append(seconds)
+
+
+@pytest.fixture
+def opened() -> Iterator[Opener]:
+    """Clients that are closed in the end; waits between attempts take no time unless a test says so."""
+    clients: list[Client] = []
+
+    def make(log: Any = None, budget: Budget | None = None, **options: Any) -> Client:
+        options.setdefault("sleep", lambda seconds: time.sleep(min(seconds, 1.0) / 50))
+        clients.append(Client(log or MemoryCalls(), budget or Budget(Limits()), **options))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.close()
+
+
+def asking(model: str, text: str = "hello", **fields: Any) -> Request:
+    messages = (Message(role="system", text="be brief"), Message(role="user", text=text))
+    return Request(role="translator", model=model, messages=messages, **{"max_tokens": 64, **fields})
+
+
+def scripted(*replies: str | Reply | Fault) -> Callable[[list[dict[str, str]], int], str | Reply | Fault]:
+    """The replies in turn, the last one for ever."""
+    return lambda messages, call: replies[min(call, len(replies) - 1)]
+
+
+# ---------------------------------------------------------------- both wires
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_answer_comes_as_a_stream_with_its_usage(wire: str, opened: Opener) -> None:
+    text = "Grüße\n```python\nprint(1)\n```\n" * 20
+    heard: list[tuple[str, dict[str, Any]]] = []
+    log = MemoryCalls()
+    with LocalProvider(
+        lambda messages, call: Reply(text, input_tokens=70, output_tokens=30, cached_tokens=20)
+    ) as server:
+        client = opened(log, listener=lambda kind, data: heard.append((kind, data)))
+        request = asking(server.spec(wire), temperature=0.25, number=7)
+        answer = client.ask(request)
+    assert (answer.text, answer.finish, answer.request, answer.attempts) == (text, "stop", request.key, 1)
+    assert (answer.usage.input_tokens, answer.usage.output_tokens, answer.usage.cached_tokens) == (70, 30, 20)
+    assert answer.model == "small"
+    assert log.find(request.key) == answer
+    assert log.lost() == []
+    [seen] = server.requests
+    assert seen.body["stream"] is True
+    assert seen.body["temperature"] == 0.25
+    assert seen.body["max_tokens" if wire == "anthropic" else "max_completion_tokens"] == 64
+    assert seen.messages == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
+    [(kind, data)] = heard
+    assert (kind, data["tokens"], data["number"]) == ("llm_answered", 100, 7)
+
+
+def test_own_servers_get_the_older_name_of_the_limit_and_earlier_turns(opened: Opener) -> None:
+    turns = [("system", "s"), ("user", "u1"), ("assistant", "a1"), ("user", "u2")]
+    messages = tuple(Message(role=role, text=text) for role, text in turns)  # type: ignore[arg-type]
+    with LocalProvider() as server:
+        answer = opened().ask(Request(role="judge", model=server.spec("vllm"), messages=messages, max_tokens=9))
+    assert answer.text == "hello"
+    assert not answer.priced
+    assert server.requests[0].body["max_tokens"] == 9
+    assert [(one["role"], one["content"]) for one in server.requests[0].messages] == turns
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("finish", ["length", "filtered"])
+def test_why_the_model_stopped_is_reported(wire: str, finish: Any, opened: Opener) -> None:
+    with LocalProvider(lambda messages, call: Reply("half an ans", finish=finish)) as server:
+        answer = opened().ask(asking(server.spec(wire)))
+    assert (answer.text, answer.finish) == ("half an ans", finish)
+
+
+def test_thoughts_are_no_part_of_the_answer(opened: Opener) -> None:
+    with LocalProvider(lambda messages, call: Reply("the answer", thoughts="let me see what")) as server:
+        assert opened().ask(asking(server.spec())).text == "the answer"
+
+
+def test_a_provider_that_counts_nothing_is_taken_to_have_used_all(opened: Opener) -> None:
+    budget = Budget(Limits())
+    log = MemoryCalls()
+    with LocalProvider(lambda messages, call: Reply("hi", counted=False)) as server:
+        answer = opened(log, budget).ask(asking(server.spec()))
+    [reserved] = log.reservations()
+    assert answer.usage.input_tokens + answer.usage.output_tokens == reserved.tokens == budget.spent.tokens
+    assert answer.usage.output_tokens == 64
+
+
+# ---------------------------------------------------------------- at most once
+
+
+def test_an_answered_call_is_never_sent_again(opened: Opener) -> None:
+    log = MemoryCalls()
+    with LocalProvider(lambda messages, call: f"answer {call}") as server:
+        request = asking(server.spec())
+        first = opened(log).ask(request)
+        assert opened(log).ask(request) == first  # another client: a resumed run
+    assert len(server.requests) == 1
+
+
+def test_equal_calls_at_once_are_one_call(opened: Opener) -> None:
+    with LocalProvider(lambda messages, call: Reply(f"answer {call}", delay=0.05)) as server:
+        answers = opened().ask_all([asking(server.spec())] * 6)
+    assert [one.text for one in answers if isinstance(one, Answer)] == ["answer 0"] * 6
+    assert len(server.requests) == 1
+
+
+def test_several_at_once_keep_their_order_and_their_errors(opened: Opener) -> None:
+    def reply(messages: list[dict[str, str]], call: int) -> str | Fault:
+        text = messages[-1]["content"]
+        return refused(400, "no odd ones") if int(text) % 2 else text
+
+    with LocalProvider(reply) as server:
+        client = opened(concurrency=4)
+        results = client.ask_all([asking(server.spec(), str(index)) for index in range(10)])
+        assert client.ask_all([]) == []
+    assert [one.text for one in results[::2] if isinstance(one, Answer)] == ["0", "2", "4", "6", "8"]
+    assert [type(one) for one in results[1::2]] == [ProviderError] * 5
+    assert server.peak <= 4
+
+
+# ---------------------------------------------------------------- faults
+
+
+class Watched(MemoryCalls):
+    """Checks the limit at every reservation: what is spent and held is never above it."""
+
+    def __init__(self, budget: Budget) -> None:
+        super().__init__()
+        self.budget = budget
+
+    def reserve(self, reserved: Reserved) -> None:
+        spent = self.budget.spent
+        assert self.budget.limits.tokens is not None
+        assert spent.tokens + spent.held_tokens <= self.budget.limits.tokens
+        assert self.budget.limits.usd is not None
+        assert spent.usd + spent.held_usd <= self.budget.limits.usd + 1e-9
+        super().reserve(reserved)
+
+
+def unreliable(seed: int) -> Callable[[list[dict[str, str]], int], str | Reply | Fault]:
+    """30 % 429, 10 % 5xx, 10 % stalls, 10 % streams cut off; the rest answers with the question."""
+    rng, lock = random.Random(seed), threading.Lock()
+    faults: list[Callable[[], Fault]] = [stall, lambda: stall(0), cut, lambda: cut(2, clean=True)]
+
+    def reply(messages: list[dict[str, str]], call: int) -> str | Reply | Fault:
+        with lock:
+            draw, which, code = rng.random(), rng.choice(faults), rng.choice([500, 502, 503, 529])
+        if draw < 0.3:
+            return rate_limit(0.05 if draw < 0.2 else None)
+        if draw < 0.4:
+            return server_error(code)
+        return which() if draw < 0.6 else Reply(f"echo {messages[-1]['content']}", delay=0.005)
+
+    return reply
+
+
+@pytest.mark.parametrize("seed", [2, pytest.param(1, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+def test_all_calls_complete_although_the_provider_often_fails(seed: int, opened: Opener) -> None:
+    count = 48
+    with LocalProvider(unreliable(seed)) as server:
+        specs = [server.spec("openai"), server.spec("anthropic")]
+        prices = Prices(parse_prices(["small=1,4"]))
+        budget = Budget(Limits(usd=1.0, tokens=count * 2000))
+        log = Watched(budget)
+        client = opened(log, budget, prices=prices, concurrency=12, idle_seconds=1.0, first_seconds=1.5)
+        requests = [asking(specs[index % 2], f"question {index}", number=index) for index in range(count)]
+        answers = client.ask_all(requests)
+    assert [one.text for one in answers if isinstance(one, Answer)] == [f"echo question {i}" for i in range(count)]
+    assert server.peak <= 24
+    for index in range(count):  # after the answer to a question, it was never asked again
+        sent = [one.answered for one in server.requests if one.messages[-1]["content"] == f"question {index}"]
+        assert sent == [False] * (len(sent) - 1) + [True]
+    assert len(server.requests) > count * 1.4
+    # what is counted: every answer at its price, every attempt that may have been billed at its bound
+    again = Budget.resumed(budget.limits, log)
+    assert again.spent == budget.spent
+    assert budget.spent.held_tokens == 0
+    assert log.lost()
+    assert max(one.attempts for one in answers if isinstance(one, Answer)) > 2
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("fault", "billed"),
+    [
+        (rate_limit(), False),
+        (rate_limit(0.2), False),
+        (server_error(500), False),
+        (server_error(503), False),
+        (server_error(529), False),
+        (server_error(502), True),
+        (server_error(504), True),
+        (stall(0), True),
+        (stall(2), True),
+        (cut(0), True),
+        (cut(2), True),
+        (cut(1, clean=True), True),
+        (garbage(), True),
+    ],
+    ids=str,
+)
+def test_one_fault_is_overcome_and_counts_if_it_may_have_been_billed(
+    wire: str, fault: Fault, billed: bool, opened: Opener
+) -> None:
+    log, budget = MemoryCalls(), Budget(Limits(tokens=5000))
+    with LocalProvider(scripted(fault, "well then")) as server:
+        patience = 0.5 if fault.kind == "stall" else 30.0
+        answer = opened(log, budget, idle_seconds=patience, first_seconds=patience).ask(asking(server.spec(wire)))
+    assert (answer.text, answer.attempts) == ("well then", 2)
+    lost = log.lost()
+    assert len(lost) == billed
+    assert budget.spent.tokens == answer.usage.input_tokens + answer.usage.output_tokens + sum(r.tokens for r in lost)
+
+
+def test_a_model_may_think_longer_than_it_may_pause(opened: Opener) -> None:
+    with LocalProvider(lambda messages, call: Reply("at last", delay=0.8)) as server:
+        answer = opened(idle_seconds=0.5, first_seconds=30.0).ask(asking(server.spec()))
+    assert (answer.text, answer.attempts) == ("at last", 1)
+
+
+def test_the_wait_that_a_provider_asks_for_is_kept(opened: Opener) -> None:
+    clock = Clock()
+    with LocalProvider(scripted(rate_limit(30), rate_limit(7.5), "now")) as server:
+        answer = opened(clock=clock, sleep=clock.sleep).ask(asking(server.spec()))
+    assert answer.text == "now"
+    assert clock.slept[0] >= 30
+    assert clock.slept[1] >= 7.5
+    assert answer.seconds >= 37.5
+
+
+def test_a_named_wait_holds_for_other_calls_to_the_same_model(opened: Opener) -> None:
+    clock, arrived = Clock(), threading.Event()
+    gate = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        arrived.set()
+        gate.wait(10)
+        clock.sleep(seconds)
+
+    with LocalProvider(scripted(rate_limit(100), "a", "b")) as server:
+        client = opened(clock=clock, sleep=sleep)
+        first = threading.Thread(target=client.ask, args=(asking(server.spec(), "one"),))
+        first.start()
+        assert arrived.wait(10)
+        second = threading.Thread(target=client.ask, args=(asking(server.spec(), "two"),))
+        second.start()
+        time.sleep(0.2)
+        assert len(server.requests) == 1  # the second waits, though it was never refused itself
+        gate.set()
+        first.join(10)
+        second.join(10)
+    assert len(server.answered) == 2
+
+
+# ---------------------------------------------------------------- what no retry mends
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("fault", "kind", "says"),
+    [
+        (wrong_key(), "key", "_API_KEY"),
+        (refused(403, "no access"), "key", "_API_KEY"),
+        (refused(404, "no such model"), "model", "--llm"),
+        (refused(400, "temperature is not supported"), "request", "--llm"),
+        (refused(413, "too large"), "request", "--llm"),
+    ],
+    ids=lambda value: str(getattr(value, "code", value)),
+)
+def test_a_refusal_is_reported_at_once(wire: str, fault: Fault, kind: str, says: str, opened: Opener) -> None:
+    log, budget = MemoryCalls(), Budget(Limits(tokens=5000))
+    with LocalProvider(scripted(fault, "never")) as server, pytest.raises(ProviderError) as caught:
+        opened(log, budget).ask(asking(server.spec(wire)))
+    assert len(server.requests) == 1
+    assert not caught.value.retryable
+    assert caught.value.exit_code == 3
+    assert caught.value.evidence["kind"] == kind
+    assert fault.message in caught.value.message
+    assert says in caught.value.hint
+    assert (budget.spent.tokens, budget.spent.held_tokens) == (0, 0)
+    assert [one.message for one in log.refusals()] == [caught.value.message]
+
+
+def test_a_key_never_appears_in_an_error_a_log_or_a_request(opened: Opener) -> None:
+    log = MemoryCalls()
+    heard: list[Any] = []
+    faults = scripted(server_error(500), refused(400, f"the key {KEY} may not do this"), f"your key is {KEY}")
+    with LocalProvider(faults, key=KEY) as server:
+        client = opened(log, listener=lambda kind, data: heard.append(data))
+        with pytest.raises(ProviderError) as caught:
+            client.ask(asking(server.spec("openai"), f"say {KEY}"))
+        answer = client.ask(asking(server.spec("anthropic"), f"say {KEY}"))
+    error = caught.value
+    assert error.__context__ is None  # a traceback would print what the SDK said
+    assert "<secret>" in error.message
+    assert answer.text == "your key is <secret>"
+    logged = [log.reservations(), log.refusals(), log.answers(), heard, [one.body for one in server.requests]]
+    assert KEY not in f"{error} {error.hint} {error.evidence} {logged}"
+    assert all(KEY in f"{one.headers}" for one in server.requests)  # it was sent where it belongs
+
+
+def test_a_wrong_key_names_the_variable_of_ones_own_server(opened: Opener) -> None:
+    with LocalProvider(key="another") as server, pytest.raises(ProviderError) as caught:
+        opened().ask(asking(server.spec("vllm")))
+    assert "VLLM_API_KEY" in caught.value.hint
+
+
+def test_a_local_checkpoint_is_not_in_this_version(opened: Opener) -> None:
+    with pytest.raises(BadInput, match="hipwright train"):
+        opened().ask(asking("local:/tmp/checkpoint"))
+
+
+@pytest.mark.parametrize("fault", [garbage(), cut(2)], ids=str)
+def test_a_call_that_only_breaks_is_given_up(fault: Fault, opened: Opener) -> None:
+    log = MemoryCalls()
+    with LocalProvider(lambda messages, call: fault) as server, pytest.raises(ProviderError) as caught:
+        opened(log).ask(asking(server.spec()))
+    assert len(server.requests) == (MOST_GARBAGE if fault.kind == "garbage" else MOST_LOST) == len(log.lost())
+    assert not caught.value.retryable
+    assert server.base_url in caught.value.hint
+
+
+# ---------------------------------------------------------------- outage
+
+
+def test_a_provider_that_stays_away_pauses_the_run(opened: Opener) -> None:
+    clock, log = Clock(), MemoryCalls()
+    with LocalProvider(lambda messages, call: server_error(503)) as server:
+        client = opened(log, clock=clock, sleep=clock.sleep, outage_seconds=600.0)
+        with pytest.raises(ProviderError, match="no call answered") as caught:
+            client.ask(asking(server.spec()))
+    assert caught.value.retryable
+    assert "hipwright resume" in caught.value.hint
+    assert caught.value.evidence["kind"] == "outage"
+    assert 600 <= clock.now - 1000 <= 600 + 61
+    assert 10 < len(server.requests) < 60
+    assert log.refusals() == []  # the call is still open
+    assert log.lost()  # it was reserved, once for all its unbilled attempts
+    assert len(log.lost()) == 1
+
+
+def test_a_server_that_is_not_there_is_an_outage_that_cost_nothing(opened: Opener) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    clock, budget = Clock(), Budget(Limits(tokens=5000))
+    client = opened(budget=budget, clock=clock, sleep=clock.sleep, outage_seconds=30.0)
+    with pytest.raises(ProviderError) as caught:
+        client.ask(asking(f"vllm:m@http://127.0.0.1:{port}/v1"))
+    assert caught.value.retryable
+    assert f"127.0.0.1:{port}" in caught.value.hint
+    assert (budget.spent.tokens, budget.spent.held_tokens) == (0, 0)
+
+
+def test_time_in_which_nobody_asks_is_no_outage(opened: Opener) -> None:
+    clock = Clock()
+    with LocalProvider(scripted(server_error(503), refused(400), server_error(503), "back")) as server:
+        client = opened(clock=clock, sleep=clock.sleep, outage_seconds=60.0)
+        with pytest.raises(ProviderError):
+            client.ask(asking(server.spec(), "one"))
+        clock.now += 5000
+        assert client.ask(asking(server.spec(), "two")).text == "back"
+
+
+def test_a_wait_longer_than_an_outage_pauses_at_once(opened: Opener) -> None:
+    with LocalProvider(lambda messages, call: rate_limit(86400)) as server, pytest.raises(ProviderError) as caught:
+        opened(outage_seconds=600.0).ask(asking(server.spec()))
+    assert caught.value.retryable
+    assert "86400" in caught.value.message
+    assert len(server.requests) == 1
+
+
+# ---------------------------------------------------------------- budget
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_the_limit_in_dollars_is_never_passed(wire: str, opened: Opener) -> None:
+    prices = Prices(parse_prices(["small=2,8"]))
+    limits = Limits(usd=0.01)
+    log, budget = MemoryCalls(), Budget(limits)
+    with LocalProvider(lambda messages, call: Reply("x", input_tokens=150, output_tokens=60, delay=0.01)) as server:
+        requests = [asking(server.spec(wire), f"q{index}", number=index) for index in range(40)]
+        results = opened(log, budget, prices=prices, concurrency=10).ask_all(requests)
+    billed = len(server.requests) * (150 * 2 + 60 * 8) / 1e6
+    assert 0.005 < billed <= limits.usd
+    assert budget.spent.usd == pytest.approx(billed, abs=1e-9)
+    kinds = {type(one) for one in results}
+    assert kinds == {Answer, OutOfBudget}
+    assert sum(isinstance(one, Answer) for one in results) == len(server.requests)
+    refusals = log.refusals()
+    assert len(refusals) == sum(isinstance(one, OutOfBudget) for one in results)
+    assert all(one.priced for one in results if isinstance(one, Answer))
+
+
+def test_a_retry_that_would_pass_the_limit_is_not_sent(opened: Opener) -> None:
+    one = asking("compatible:small@http://127.0.0.1:1/v1")
+    _, tokens, _ = Prices().bound(one.model, one.messages, one.max_tokens)
+    budget = Budget(Limits(tokens=tokens * 2 - 1))
+    with LocalProvider(scripted(cut(2), "never")) as server, pytest.raises(OutOfBudget):
+        opened(budget=budget).ask(asking(server.spec()))
+    assert len(server.requests) == 1
+    assert budget.spent.tokens == tokens
+
+
+def test_a_model_that_breaks_its_bound_is_asked_no_more(opened: Opener) -> None:
+    log, budget = MemoryCalls(), Budget(Limits(tokens=10**6))
+    with LocalProvider(lambda messages, call: Reply("dear", output_tokens=5000)) as server:
+        client = opened(log, budget)
+        assert client.ask(asking(server.spec(), "one")).text == "dear"  # it is paid for
+        with pytest.raises(ProviderError, match="counted 50") as caught:
+            client.ask(asking(server.spec(), "two"))
+    assert caught.value.evidence["kind"] == "bound"
+    assert len(server.requests) == 1
+    assert budget.spent.tokens > 5000
+
+
+# ---------------------------------------------------------------- interrupted
+
+
+def test_an_interrupt_leaves_the_attempt_as_lost(opened: Opener) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    log, budget = MemoryCalls(), Budget(Limits(tokens=5000))
+
+    def reply(messages: list[dict[str, str]], call: int) -> Fault:
+        signal.pthread_kill(main, signal.SIGINT)
+        return stall(2)
+
+    with LocalProvider(reply) as server, pytest.raises(KeyboardInterrupt):
+        opened(log, budget).ask(asking(server.spec()))
+    [lost] = log.lost()
+    assert (budget.spent.tokens, budget.spent.held_tokens) == (lost.tokens, 0)
+
+
+def test_closing_ends_what_is_under_way(opened: Opener) -> None:
+    log, budget, arrived = MemoryCalls(), Budget(Limits(tokens=5000)), threading.Event()
+    errors: list[HipwrightError] = []
+
+    def reply(messages: list[dict[str, str]], call: int) -> Fault:
+        arrived.set()
+        return stall(1)
+
+    with LocalProvider(reply) as server:
+        client = opened(log, budget)
+
+        def ask() -> None:
+            try:
+                client.ask(asking(server.spec()))
+            except HipwrightError as error:
+                errors.append(error)
+
+        asker = threading.Thread(target=ask)
+        asker.start()
+        assert arrived.wait(10)
+        client.close()
+        asker.join(10)
+        assert not asker.is_alive()
+        with pytest.raises(ProviderError, match="closed"):
+            client.ask(asking(server.spec(), "later"))
+        client.close()
+    [error] = errors
+    assert isinstance(error, ProviderError)
+    assert error.retryable
+    assert len(log.lost()) == 1
+    assert budget.spent.held_tokens == 0
