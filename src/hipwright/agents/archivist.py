@@ -1,0 +1,251 @@
+"""Archive manager: what each trial of a run was, in labels, and the rows that training can be made of. Deterministic.
+
+    labels   one for each proposal: outcome, whose fault, figures
+    sft      only verified programs: from the task; and steps: a repair, or a gain of 5 % and more over the parent
+    rl       every judged program, right or wrong: the prompt's parts, the task as ground truth, and what a reward is
+             made of; wrong ones with the verifier's evidence. The machine's faults give no row: they teach nothing.
+
+A program that the second verification refused counts as wrong. Each row says where it comes from; none holds a path, a
+seed of the verifier or an expected output beyond the first wrong element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import hipwright
+from hipwright.agents.evidence import evidence
+from hipwright.archive import Archive, read_log
+from hipwright.errors import BadInput
+from hipwright.records import Evaluation, Program, Record, Run
+from hipwright.search import Trial, fitness
+from hipwright.search.interfaces import INFRASTRUCTURE
+
+STEP_GAIN = 0.05
+"""Share of the parent's time that a step must save to be worth learning from; and certainly so (fitness.faster)."""
+
+Outcome = Literal["verified", "wrong", "broken", "hack", "void", "duplicate", "no program", "pending"]
+
+_BROKEN = ("parse_error", "compile_error", "launch_error", "timeout")
+_HACKS = ("hack", "untrusted")
+
+
+class Labels(Record, frozen=True, kw_only=True):
+    """What became of one proposal. outcome "void": the machine failed, and nothing is known of the program.
+
+    score: in microseconds, of `score_kind`. mind: who wrote it.
+    """
+
+    number: int
+    outcome: Outcome
+    status: str = ""
+    fault: str | None = None
+    mind: str = ""
+    operator: str = ""
+    compiled: bool = False
+    correct: bool = False
+    kept: bool = False
+    best: bool = False
+    coverage: float = 0.0
+    score: float | None = None
+    score_kind: str = "none"
+
+
+def label(trial: Trial) -> Labels:
+    """A trial's labels."""
+    proposed, e, decision = trial.proposed, trial.evaluation, trial.decision
+    known = {"number": trial.number, "operator": proposed.expansion.operator, "mind": proposed.notes.get("mind", "")}
+    if e is None:
+        outcome = "no program" if not proposed.program else "pending" if proposed.evaluable else "duplicate"
+        return Labels(outcome=outcome, **known)  # type: ignore[arg-type]
+    return Labels(
+        outcome=_outcome(e),
+        status=e.status,
+        fault=e.fault,
+        compiled=_outcome(e) != "void" and e.status not in ("parse_error", "compile_error"),
+        correct=e.passed,
+        kept=bool(decision and decision.kept),
+        best=bool(decision and decision.best),
+        coverage=e.coverage,
+        score=e.score,
+        score_kind=e.score_kind,
+        **known,
+    )
+
+
+def _outcome(e: Evaluation) -> Outcome:
+    if e.passed:
+        return "verified"
+    if e.fault in INFRASTRUCTURE:
+        return "void"
+    return "broken" if e.status in _BROKEN else "hack" if e.status in _HACKS else "wrong"
+
+
+# ---------------------------------------------------------------- rows
+
+
+def sft_records(archive: Archive, run: str) -> list[dict[str, Any]]:
+    """Rows for supervised training: kind "program" (from the task alone), "repair" or "step". Plain JSON types."""
+    history = _History.read(archive, run)
+    return [row for trial in history.trials if history.verified(trial) for row in _lessons(history, trial)]
+
+
+def rl_records(archive: Archive, run: str) -> list[dict[str, Any]]:
+    """Rows for reinforcement: one for each judged program, with what a reward is made of. Plain JSON types."""
+    history = _History.read(archive, run)
+    return [_rollout(history, t) for t in history.trials if t.evaluation and _outcome(t.evaluation) != "void"]
+
+
+def label_records(archive: Archive, run: str) -> list[dict[str, Any]]:
+    """Every proposal's labels, with where it comes from."""
+    history = _History.read(archive, run)
+    return [{"kind": "labels", **label(t).to_dict(), "provenance": history.provenance(t)} for t in history.trials]
+
+
+KINDS: dict[str, Callable[[Archive, str], list[dict[str, Any]]]] = {
+    "labels": label_records,
+    "sft": sft_records,
+    "rl": rl_records,
+}
+
+
+def records(archive: Archive, run: str, kind: str) -> Iterator[dict[str, Any]]:
+    """The rows of one kind. BadInput for a kind or a run that does not exist."""
+    if kind not in KINDS:
+        raise BadInput(f"unknown kind of record {kind!r}", hint=f"kinds: {', '.join(KINDS)}")
+    yield from KINDS[kind](archive, run)
+
+
+@dataclass(frozen=True)
+class _History:
+    """A run's trials, and the programs that they name."""
+
+    archive: Archive
+    run: Run
+    task_name: str
+    fingerprint: str
+    trials: tuple[Trial, ...]
+    refused: frozenset[str]
+
+    @classmethod
+    def read(cls, archive: Archive, name: str) -> _History:
+        run = archive.run(name)
+        log = read_log(archive.events(run.id))
+        trials = tuple(
+            Trial(p, e.evaluation if (e := log.evaluated.get(n)) else None, log.decided.get(n))
+            for n, p in sorted(log.proposed.items())
+        )
+        refused = frozenset(item.program for item in log.confirmed.values() if not item.passed)
+        started = log.started
+        return cls(
+            archive, run, str(started.get("task_name", "")), str(started.get("fingerprint", "")), trials, refused
+        )
+
+    @cached_property
+    def source(self) -> str:
+        return self.archive.task(self.run.task).source
+
+    def verified(self, trial: Trial) -> bool:
+        return trial.passed and trial.proposed.program not in self.refused
+
+    def program(self, trial: Trial) -> Program:
+        return self.archive.program(trial.proposed.program)
+
+    def of(self, key: str) -> Trial | None:
+        """The trial that brought a program."""
+        return next((t for t in self.trials if t.proposed.program == key and t.proposed.evaluable), None)
+
+    @cached_property
+    def first(self) -> Evaluation | None:
+        """What speedups are against: the run's first verified program."""
+        return next((t.evaluation for t in self.trials if self.verified(t)), None)
+
+    def provenance(self, trial: Trial) -> dict[str, Any]:
+        p = trial.proposed
+        return {
+            "run": self.run.id,
+            "number": trial.number,
+            "round": p.round,
+            "operator": p.expansion.operator,
+            "mind": p.notes.get("mind", ""),
+            "model": p.notes.get("model", ""),
+            "parents": list(p.expansion.parents),
+            "policy": self.run.policy,
+            "seed": self.run.seed,
+            "targets": list(self.run.targets),
+            "evaluator": self.fingerprint,
+            "hipwright": hipwright.__version__,
+        }
+
+
+def _lessons(history: _History, trial: Trial) -> Iterator[dict[str, Any]]:
+    """What a verified program teaches: itself, and the step that led to it."""
+    yield _row(history, trial, "program", {})
+    action = trial.proposed.expansion.action
+    failed = history.of(str(action.get("failed", "")))
+    if failed is not None and failed.evaluation is not None and not failed.passed:
+        before = history.program(failed)
+        yield _row(
+            history, trial, "repair", {"program": before.to_dict(), "evidence": evidence(failed.evaluation, before)}
+        )
+    parent = next((history.of(key) for key in trial.proposed.expansion.parents[:1]), None)
+    if parent is None or parent.evaluation is None or trial.evaluation is None or not history.verified(parent):
+        return
+    if fitness.faster(trial.evaluation, parent.evaluation) and _gain(trial, parent) >= STEP_GAIN:
+        before = history.program(parent)
+        prompt = {"program": before.to_dict(), "evidence": evidence(parent.evaluation, before)}
+        yield {**_row(history, trial, "step", prompt), "gain": round(_gain(trial, parent), 4)}
+
+
+def _gain(trial: Trial, parent: Trial) -> float:
+    assert trial.evaluation is not None and parent.evaluation is not None
+    return fitness.gain(trial.evaluation, parent.evaluation)
+
+
+def _row(history: _History, trial: Trial, kind: str, prompt: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "task": history.run.task,
+        "task_name": history.task_name,
+        "prompt": {"task": history.source, "targets": list(history.run.targets), **prompt},
+        "completion": history.program(trial).to_dict(),
+        "labels": label(trial).to_dict(),
+        "provenance": history.provenance(trial),
+    }
+
+
+def _rollout(history: _History, trial: Trial) -> dict[str, Any]:
+    assert trial.evaluation is not None
+    e, right = trial.evaluation, history.verified(trial)
+    parents = [history.of(key) for key in trial.proposed.expansion.parents[:1]]
+    prompt = {"program": history.program(p).to_dict() for p in parents if p is not None}
+    row = _row(history, trial, "positive" if right else "negative", prompt)
+    row["ground_truth"] = {"task": history.run.task, "tolerance": _tolerance(history)}
+    row["reward"] = {
+        "compiled": row["labels"]["compiled"],
+        "correct": right,
+        "hack": _outcome(e) == "hack",
+        "coverage": e.coverage,
+        "score": e.score if right else None,
+        "score_kind": e.score_kind if right else "none",
+        "gain_over_first": _over(e, history.first) if right else None,
+        "gain_over_parent": _over(e, parents[0].evaluation) if right and parents and parents[0] else None,
+    }
+    if not right:
+        again = "it passed once and was refused on fresh inputs" if e.passed else ""
+        row["evidence"] = again or evidence(e, history.program(trial))
+    return row
+
+
+def _tolerance(history: _History) -> dict[str, Any]:
+    return history.archive.task(history.run.task).tolerance.to_dict()
+
+
+def _over(e: Evaluation, before: Evaluation | None) -> float | None:
+    """Share of the time saved; None where the two have no figures of one kind."""
+    if before is None or fitness.score(e) is None or fitness.score(before) is None:
+        return None
+    return round(fitness.gain(e, before), 4)

@@ -1,0 +1,215 @@
+"""What an ablation compares, and how: arms as data, outcomes of their runs, and the figures with intervals.
+
+Every arm gets the same budget of evaluations on each task and seed. An outcome is a curve: the best verified score
+after 1, 2, ... evaluations. Arms are compared by the ratio of their last points, paired over tasks and seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import exp, log
+from statistics import median
+from typing import Any, Literal
+
+from hipwright.archive import RunLog
+from hipwright.errors import BadInput
+from hipwright.records import Record
+
+SINGLE_SHOT, BEST_OF_N, PIPELINE, PLAIN = "single-shot", "best-of-n", "pipeline", "plain"
+ARMS = (SINGLE_SHOT, BEST_OF_N, PIPELINE, PLAIN)
+"""The first program only; independent programs; everything; the policy with the engine's bare operators."""
+CLOSE = 1.05
+"""Within 5 % of the best that any arm found for the task counts as reached."""
+RESAMPLES = 4000
+
+
+class Arm(Record, frozen=True, kw_only=True):
+    """One way to search. without: roles switched off. policy: who chooses parents."""
+
+    name: str
+    kind: Literal["single-shot", "best-of-n", "pipeline", "plain"]
+    policy: str = "islands"
+    without: tuple[str, ...] = ()
+
+
+class Outcome(Record, frozen=True, kw_only=True):
+    """What one run found. curve: the best verified score after each evaluation, None before the first.
+
+    evaluations: as many as the arm used; failed: those of programs that did not pass. known: it was there already.
+    """
+
+    task: str
+    arm: str
+    seed: int
+    run: str
+    curve: tuple[float | None, ...]
+    score_kind: str = "none"
+    evaluations: int = 0
+    failed: int = 0
+    duplicates: int = 0
+    cached: int = 0
+    seconds: float = 0.0
+    known: bool = False
+
+    @property
+    def best(self) -> float | None:
+        """The last point of the curve."""
+        return self.curve[-1] if self.curve else None
+
+
+class Row(Record, frozen=True, kw_only=True):
+    """One arm in the table. ratio: geometric mean of its best over the reference arm's (below 1: it found better), with
+    the 95 % bootstrap interval over tasks and the seeds within; pairs: how many it rests on.
+
+    reached: runs within 5 % of the best known for their task, of `runs`; after: the median number of evaluations that
+    took, over all runs, None where most never did. excess: geometric mean of best / best known after each evaluation,
+    over the runs that had something by then.
+    """
+
+    arm: str
+    runs: int
+    pairs: int
+    ratio: float | None = None
+    interval: tuple[float, float] | None = None
+    reached: int = 0
+    after: float | None = None
+    failed: int = 0
+    nothing: int = 0
+    excess: tuple[float | None, ...] = ()
+
+
+class Ablation(Record, frozen=True, kw_only=True):
+    """The whole comparison. notes: what a reader must know (what the archive was filled with, which figure this is)."""
+
+    tasks: tuple[str, ...]
+    seeds: int
+    budget: int
+    targets: tuple[str, ...]
+    reference: str
+    score_kind: str
+    rows: tuple[Row, ...]
+    outcomes: tuple[Outcome, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def arms(names: Sequence[str], without: Sequence[str], policies: Sequence[str]) -> list[Arm]:
+    """The arms of a command line: each name, the pipeline without each role, the pipeline under each further policy."""
+    found: list[Arm] = []
+    first = policies[0] if policies else "islands"
+    for name in names:
+        if name not in ARMS:
+            raise BadInput(f"unknown arm {name!r}", hint=f"arms: {', '.join(ARMS)}")
+        policy = "best_of_n" if name in (SINGLE_SHOT, BEST_OF_N) else first
+        found.append(Arm(name=name, kind=name, policy=policy))  # type: ignore[arg-type]
+    found += [Arm(name=f"{PIPELINE} without {r}", kind="pipeline", policy=first, without=(r,)) for r in without]
+    found += [Arm(name=f"{PIPELINE} by {p}", kind="pipeline", policy=p) for p in policies[1:]]
+    return list({arm.name: arm for arm in found}.values())
+
+
+def outcome(log: RunLog, *, task: str, arm: str, seed: int, run: str, budget: int, known: bool) -> Outcome:
+    """A run's log as a curve of `budget` points; one that ended early stays where it was."""
+    evaluated = [log.evaluated[number] for number in sorted(log.evaluated)]
+    curve: list[float | None] = []
+    best: float | None = None
+    for item in evaluated:
+        score = item.evaluation.score if item.evaluation.passed else None
+        if score is not None and (best is None or score < best):
+            best = score
+        curve.append(best)
+    curve = (curve + [best] * budget)[:budget]
+    return Outcome(
+        task=task,
+        arm=arm,
+        seed=seed,
+        run=run,
+        curve=tuple(curve),
+        score_kind=next((e.evaluation.score_kind for e in evaluated if e.evaluation.passed), "none"),
+        evaluations=len(evaluated),
+        failed=sum(not e.evaluation.passed for e in evaluated),
+        duplicates=sum(p.duplicate_of is not None for p in log.proposed.values()),
+        cached=sum(e.cached for e in evaluated),
+        seconds=round(sum(e.evaluation.seconds for e in evaluated if not e.cached), 2),
+        known=known,
+    )
+
+
+def table(outcomes: Sequence[Outcome], names: Sequence[str], reference: str, seed: int = 0) -> list[Row]:
+    """A row for each arm, compared with the reference arm."""
+    best_known: dict[str, float] = {}
+    for one in outcomes:
+        if one.best is not None:
+            best_known[one.task] = min(one.best, best_known.get(one.task, one.best))
+    by_arm = {name: [o for o in outcomes if o.arm == name] for name in names}
+    base = {(o.task, o.seed): o.best for o in by_arm[reference]}
+    return [_row(name, by_arm[name], base, best_known, seed) for name in names]
+
+
+def _row(
+    name: str,
+    outcomes: Sequence[Outcome],
+    base: Mapping[tuple[str, int], float | None],
+    best_known: Mapping[str, float],
+    seed: int,
+) -> Row:
+    logs: dict[str, list[float]] = {}
+    for one in outcomes:
+        other = base.get((one.task, one.seed))
+        if one.best is not None and other is not None:
+            logs.setdefault(one.task, []).append(log(one.best / other))
+    ratio, interval = _interval(logs, seed)
+    steps = [_steps(one, best_known.get(one.task)) for one in outcomes]
+    after = median([float("inf") if s is None else s for s in steps]) if steps else float("inf")
+    return Row(
+        arm=name,
+        runs=len(outcomes),
+        pairs=sum(len(values) for values in logs.values()),
+        ratio=ratio,
+        interval=interval,
+        reached=sum(s is not None for s in steps),
+        after=None if after == float("inf") else after,
+        failed=sum(one.failed for one in outcomes),
+        nothing=sum(one.best is None for one in outcomes),
+        excess=_excess(outcomes, best_known),
+    )
+
+
+def _interval(logs: Mapping[str, Sequence[float]], seed: int) -> tuple[float | None, tuple[float, float] | None]:
+    """exp of the mean over tasks of the mean over seeds; the interval resamples tasks, then seeds within each."""
+    if not logs:
+        return None, None
+    import numpy as np
+
+    values = [np.array(logs[task]) for task in sorted(logs)]
+    ratio = exp(float(np.mean([v.mean() for v in values])))
+    rng = np.random.default_rng(seed)
+    # means of resampled seeds for every task first, shape (tasks, resamples); then one task drawn for each place
+    means = np.stack([rng.choice(v, (RESAMPLES, v.size)).mean(axis=1) for v in values])
+    drawn = rng.integers(0, len(values), (len(values), RESAMPLES))
+    low, high = np.quantile(means[drawn, np.arange(RESAMPLES)].mean(axis=0), [0.025, 0.975])
+    return ratio, (exp(float(low)), exp(float(high)))
+
+
+def _steps(one: Outcome, best: float | None) -> int | None:
+    """Evaluations until within 5 % of the best known; None where it never got there."""
+    if best is None:
+        return None
+    return next((n for n, score in enumerate(one.curve, 1) if score is not None and score <= CLOSE * best), None)
+
+
+def _excess(outcomes: Sequence[Outcome], best_known: Mapping[str, float]) -> tuple[float | None, ...]:
+    columns: list[float | None] = []
+    for place in range(max((len(o.curve) for o in outcomes), default=0)):
+        logs = [log(score / best_known[o.task]) for o in outcomes if (score := o.curve[place]) is not None]
+        columns.append(round(exp(sum(logs) / len(logs)), 4) if logs else None)
+    return tuple(columns)
+
+
+def csv(ablation: Ablation) -> str:
+    """A line for each run: task, arm, seed, counts, best, and the curve in columns."""
+    head = ["task", "arm", "seed", "run", "evaluations", "failed", "duplicates", "cached", "score_kind", "best"]
+    lines = [[*head, *(f"after_{n}" for n in range(1, ablation.budget + 1))]]
+    for o in ablation.outcomes:
+        fields: list[Any] = [o.task, o.arm, o.seed, o.run, o.evaluations, o.failed, o.duplicates, o.cached]
+        figures = [o.best, *o.curve]
+        lines.append([str(f) for f in (*fields, o.score_kind)] + ["" if f is None else f"{f:.6g}" for f in figures])
+    return "".join(",".join(f'"{f}"' if "," in f else f for f in line) + "\n" for line in lines)
