@@ -5,19 +5,24 @@ from __future__ import annotations
 import contextlib
 import threading
 from contextlib import ExitStack
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
+import msgspec
 
-from hipwright import search
 from hipwright.archive import Archive
+from hipwright.cli.bench_search import Searched, Searcher
 from hipwright.cli.session import Machine, Workbench
 from hipwright.cli.settle import settled
-from hipwright.engine.graph import Graph
-from hipwright.engine.write import space, write
-from hipwright.errors import DeviceError, HipwrightError, InfrastructureError, ToolchainError, WorkerError
-from hipwright.evaluate.bench import MACHINE_FAULTS, BenchRow, row_of
+from hipwright.errors import (
+    DeviceError,
+    HipwrightError,
+    InfrastructureError,
+    ProviderError,
+    ToolchainError,
+    WorkerError,
+)
+from hipwright.evaluate.bench import MACHINE_FAULTS, Asked, BenchRow, failed_row, row_of
 from hipwright.evaluate.gate import Gate
 from hipwright.evaluate.pool import Step
 from hipwright.evaluate.schedule import Job
@@ -27,10 +32,8 @@ from hipwright.records import Evaluation, Program, TolerancePolicy
 from hipwright.verify import Oracle
 
 if TYPE_CHECKING:
+    from hipwright.cli.bench_llm import Line
     from hipwright.cli.benching import Entry, Wanted
-
-POLICY = "islands"
-
 
 _ERRORS = {"toolchain": ToolchainError, "device": DeviceError}
 
@@ -38,12 +41,13 @@ _ERRORS = {"toolchain": ToolchainError, "device": DeviceError}
 class Lane:
     """A Device of the dispatcher. One task is open at a time; it stays open while its candidates last."""
 
-    def __init__(self, name: str, machine: Machine, archive: Archive, wanted: Wanted) -> None:
+    def __init__(self, name: str, machine: Machine, archive: Archive, wanted: Wanted, line: Line | None = None) -> None:
         self.name = name
+        self.host, self.archive = machine.host, archive
         self.gate = Gate()  # this lane's own: whoever times on a GPU enters that GPU's
         self._machine = machine
-        self._archive = archive
         self._wanted = wanted
+        self._line = line
         self._task = ""
         self._stack = ExitStack()
         self._bench: Workbench | None = None
@@ -75,15 +79,21 @@ class Lane:
     def verify(self, job: Job, built: Any) -> Step:
         """The finished row. An evaluator times what it verified, behind the GPU's own gate."""
         entry: Entry = job.payload
-        program, evaluations = (built, 0) if built is not None else self._engine(entry)
-        if isinstance(program, Evaluation):  # nothing the engine wrote passed
-            return Step(self._row(entry, program, None, None, evaluations), final=True)
+        try:
+            found = Searched(built, 0, entry.asked) if built is not None else self._searched(entry)
+        except ProviderError as error:  # another lane would ask the same provider
+            return Step(failed_row(error, **entry.names, asked=Asked(model=entry.candidate)), final=True)
+        program = found.program
+        if isinstance(program, Evaluation):  # nothing that was written passed
+            return Step(self._row(entry, program, None, None, found), final=True)
         winner = entry.program is None  # of a search: judged again, and measured again in fresh processes
         judged = self._bench_now.evaluator.evaluate(program, self._kernelbench or self._fresh(entry), thorough=winner)
         strict = None
         if self._kernelbench is not None:
             strict = self._bench_now.evaluator.evaluate(program, self._fresh(entry))
-        return Step(self._row(entry, judged, strict, program, evaluations + 1), final=True)
+        return Step(
+            self._row(entry, judged, strict, program, replace(found, evaluations=found.evaluations + 1)), final=True
+        )
 
     def time(self, job: Job, verified: Any) -> Any:
         """Never asked for: every Step of `verify` is final."""
@@ -113,43 +123,31 @@ class Lane:
             return None
         return Oracle(self._bench_now.handle, seed=self._wanted.seed)
 
-    def _engine(self, entry: Entry) -> tuple[Program | Evaluation, int]:
-        """The best program that the engine finds within the budget, or its last rejection; and evaluations spent."""
-        handle, evaluator = self._bench_now.handle, self._bench_now.evaluator
-        graph = Graph.from_dict(handle.capture(handle.task.workloads[0].name))
-        seed = self._wanted.seed or 0
-        run = search.new_run(
-            handle.task, self._wanted.targets, budget=self._wanted.budget, policy_name=POLICY, seed=seed
-        )
-        rejections: list[str] = []
-
-        def listen(kind: str, data: dict[str, Any]) -> None:
-            if kind == "evaluated" and data.get("status") != "pass":
-                rejections.append(str(data.get("message") or data.get("status")))
-
-        source = search.EngineSource(space(graph), partial(write, graph))
-        options: dict[str, Any] = {"listener": listen, "stop_requested": self._stopping.is_set}
-        found = search.run(self._archive, run, handle.task, evaluator=evaluator, source=source, **options)
-        if found.interrupted:
-            raise WorkerError(f"the search for {entry.task.name} was stopped")
-        if found.program is None:
-            why = rejections[-1] if rejections else "the engine wrote nothing for this task"
-            rejected = Evaluation(task=handle.task.key, program="", status="unscorable", fault="candidate", message=why)
-            return rejected, found.evaluations
-        self._write(entry, found.program)
-        return found.program, found.evaluations
+    def _searched(self, entry: Entry) -> Searched:
+        """A program for a row that has none: the engine's, or of one sample of the models with the engine."""
+        wanted = self._wanted
+        seed = wanted.seed or 0
+        searcher = Searcher(self.archive, wanted.targets, wanted.budget, seed, self._stopping.is_set)
+        if wanted.models is None or self._line is None:
+            found = searcher.engine(self._bench_now)
+        else:
+            found = searcher.pipeline(self._bench_now, wanted.models, self._line, entry.sample)
+        if isinstance(found.program, Program):
+            self._write(entry, found.program)
+        return found
 
     def _write(self, entry: Entry, program: Program) -> None:
-        """The engine's program as a file, named like its task."""
+        """The engine's program as a file, named like its task; a sample's below that name."""
         from hipwright.cli.outdir import write_file
 
         if self._wanted.out is not None:
-            path = self._wanted.out / "programs" / f"{entry.task.name}.py"
+            sample = f"{entry.task.name}/sample_{entry.sample}" if self._wanted.models else entry.task.name
+            path = self._wanted.out / "programs" / f"{sample}.py"
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, settled(program))
 
     def _row(
-        self, entry: Entry, judged: Evaluation, strict: Evaluation | None, program: Program | None, evaluations: int
+        self, entry: Entry, judged: Evaluation, strict: Evaluation | None, program: Program | None, found: Searched
     ) -> BenchRow:
         for one in (judged, strict):
             if one is not None and one.fault in MACHINE_FAULTS:
@@ -158,7 +156,7 @@ class Lane:
         if program is not None:
             names |= {"lane": program.lane, "program": program.key}
         row = row_of(judged, strict=strict, **names)
-        return replace(row, evaluations=evaluations)
+        return msgspec.structs.replace(row, evaluations=found.evaluations, asked=found.asked)
 
 
 def _as_fault(evaluation: Evaluation) -> InfrastructureError:

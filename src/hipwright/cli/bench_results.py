@@ -7,11 +7,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hipwright.cli import bench_model
 from hipwright.cli.outdir import write_files
 from hipwright.cli.output import Face, finite
 from hipwright.cli.tables import plain_table
 from hipwright.evaluate.bench import BenchRow, to_csv
 from hipwright.evaluate.figures import figures, worst
+from hipwright.evaluate.model_figures import model_figures
 from hipwright.report.bench_page import BenchPage, render_bench
 from hipwright.report.views import number, percent, seconds
 from hipwright.toolchain.targets import TARGETS
@@ -26,7 +28,8 @@ def hand_over(face: Face, bench: Bench) -> None:
     """Write the files and print the result."""
     wanted, rows = bench.wanted, bench.rows
     found = figures(rows, kernelbench=wanted.mode == "kernelbench")
-    value = _object(bench, found)
+    model = model_figures(rows, wanted.models.samples) if wanted.models else None
+    value = _object(bench, found, model)
     if wanted.out is not None:
         page = BenchPage(
             title=wanted.suite.resolve().name,
@@ -39,6 +42,7 @@ def hand_over(face: Face, bench: Bench) -> None:
             rows=tuple(rows),
             not_measured=tuple(value["not_measured"]),
             command=command(bench),
+            model=model,
         )
         files = {"result.json": json.dumps(finite(value), indent=2) + "\n", "rows.csv": to_csv(rows)}
         write_files(wanted.out, files | {"bench.html": render_bench(page)})
@@ -46,15 +50,18 @@ def hand_over(face: Face, bench: Bench) -> None:
         face.result(value)
     else:
         _print(face.tables(), bench, found, value["not_measured"])
+        if model is not None:
+            bench_model.show(face.tables(), model)
 
 
-def _object(bench: Bench, found: Mapping[str, Any]) -> dict[str, Any]:
+def _object(bench: Bench, found: Mapping[str, Any], model: Mapping[str, Any] | None) -> dict[str, Any]:
     wanted, rows = bench.wanted, bench.rows
+    searched = wanted.candidates is None and (wanted.models is None or wanted.models.agent == "pipeline")
     return {
         "suite": str(wanted.suite),
         "mode": wanted.mode,
-        "source": "engine" if wanted.candidates is None else str(wanted.candidates),
-        "budget": wanted.budget if wanted.candidates is None else None,
+        "source": _source(bench),
+        "budget": wanted.budget if searched else None,
         "seed": wanted.seed,
         "targets": list(wanted.targets),
         "complete": len(rows) == len(bench.entries) and not bench.interrupted,
@@ -62,10 +69,18 @@ def _object(bench: Bench, found: Mapping[str, Any]) -> dict[str, Any]:
         "left_out": [str(path) for path in bench.strangers],
         "out": str(wanted.out) if wanted.out else None,
         **found,
+        "model": None if model is None else {**bench_model.settings(bench), **model},
         "worst": [_brief(row) for row in worst(rows)],
         "not_measured": not_measured(wanted.targets, rows),
         "rows": [row.to_dict() for row in rows],
     }
+
+
+def _source(bench: Bench) -> str:
+    wanted = bench.wanted
+    if wanted.models is not None:
+        return " ".join(wanted.models.lineup.specs())
+    return "engine" if wanted.candidates is None else str(wanted.candidates)
 
 
 def _brief(row: BenchRow) -> dict[str, Any]:
@@ -100,6 +115,8 @@ def command(bench: Bench) -> str:
     words = ["hipwright", "bench", str(wanted.suite)]
     if wanted.candidates is not None:
         words += ["--candidates", str(wanted.candidates)]
+    elif wanted.models is not None:
+        words += bench_model.option_words(wanted.models, wanted.budget)
     else:
         words += ["--budget", str(wanted.budget)]
     if wanted.level is not None:
@@ -114,6 +131,7 @@ def command(bench: Bench) -> str:
 def _print(console: Console, bench: Bench, found: Mapping[str, Any], notes: Sequence[str]) -> None:
     rows = bench.rows
     source = "the engine's own programs" if bench.wanted.candidates is None else "candidates"
+    source = f"samples of {_source(bench)}" if bench.wanted.models else source
     spent = seconds(sum(row.seconds for row in rows))
     console.print(f"{bench.wanted.suite.name}: {len(rows)} of {len(bench.entries)} rows, {source}, {bench.wanted.mode} "
                   f"rule, {spent} of evaluation", style="bold")  # fmt: skip

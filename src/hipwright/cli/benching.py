@@ -17,14 +17,15 @@ from msgspec.structs import replace
 import hipwright
 from hipwright import config
 from hipwright.archive import Archive
-from hipwright.cli import session
+from hipwright.cli import bench_llm, session
 from hipwright.cli.bench_lane import Lane
+from hipwright.cli.bench_llm import Models
 from hipwright.cli.bench_results import hand_over
 from hipwright.cli.output import Face, clean
 from hipwright.device import topology
 from hipwright.device.topology import Gpu
 from hipwright.errors import BadInput, SandboxMissing
-from hipwright.evaluate.bench import GPU_TARGETS, BenchRow, RowStore, failed_row, missing_row
+from hipwright.evaluate.bench import GPU_TARGETS, Asked, BenchRow, RowStore, failed_row, missing_row
 from hipwright.evaluate.pool import Dispatcher, Outcome, Step
 from hipwright.evaluate.schedule import Job
 from hipwright.evaluate.suite import CandidateFile, TaskFile, find_tasks, match_candidates
@@ -39,7 +40,7 @@ HANG_S = 600.0  # one evaluation takes less: each of its steps has a limit of it
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the command line asked for."""
+    """What the command line asked for. models: None unless models are measured."""
 
     suite: Path
     candidates: Path | None
@@ -53,17 +54,22 @@ class Wanted:
     seed: int | None
     workers: int | None
     unsafe: bool
+    models: Models | None = None
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One row to be. program: None when the engine is to write it; candidate: "engine" then, "" when there is none."""
+    """One row to be. candidate: a file's name, a model's, "engine", or "" when there is none.
+
+    program: None when it is still to be written. asked: what a model's answer cost, once it is there.
+    """
 
     task: TaskFile
     candidate: str
     sample: int
     key: str
     program: Program | None = None
+    asked: Asked | None = None
 
     @property
     def names(self) -> dict[str, Any]:
@@ -113,7 +119,15 @@ def run(face: Face, wanted: Wanted) -> int:
         again = "go on with --resume" if wanted.out is not None else "with --out DIR it could be resumed"
         face.say(f"interrupted after {len(bench.rows)} of {len(bench.entries)} rows: nothing is lost; {again}")
         return INTERRUPTED
-    return 3 if any(not row.judged and row.fault != "task" for row in bench.rows) else 0
+    return exit_code(bench.rows)
+
+
+def exit_code(rows: Sequence[BenchRow]) -> int:
+    """0 when all is done, 1 when the limits in dollars or tokens kept samples from being asked for, 3 for faults of the
+    machine or a provider."""
+    failed = [row for row in rows if not row.judged and row.fault != "task"]
+    spent = [row for row in failed if row.asked is not None and row.asked.answer == bench_llm.NOT_ASKED]
+    return 0 if not failed else 1 if len(spent) == len(failed) else 3
 
 
 # ---------------------------------------------------------------- what there is to judge
@@ -127,7 +141,9 @@ def _plan(wanted: Wanted) -> Bench:
     entries = []
     for task in tasks:
         text = session.read_text(task.path, "task")
-        if matched is None:
+        if wanted.models is not None:
+            entries += _samples(wanted, wanted.models, where, task, text)
+        elif matched is None:
             key = _key(wanted, where, task, text, f"engine budget {wanted.budget} seed {wanted.seed}")
             entries.append(Entry(task, "engine", 0, key))
         else:
@@ -159,6 +175,16 @@ def _candidates(wanted: Wanted, where: str, task: TaskFile, text: str, files: Se
     return entries
 
 
+def _samples(wanted: Wanted, models: Models, where: str, task: TaskFile, text: str) -> list[Entry]:
+    entries = []
+    for number in range(models.samples):
+        model = models.model(wanted.seed, task.name, number)
+        budget = str(wanted.budget) if models.agent == "pipeline" else ""
+        key = _key(wanted, where, task, text, "model", model, models.settings, budget, str(number))
+        entries.append(Entry(task, model, number, key))
+    return entries
+
+
 def _key(wanted: Wanted, where: str, task: TaskFile, text: str, *program: str) -> str:
     """Names all that decides a row: also the GPUs, since a time on another model is another figure."""
     settings = (hipwright.__version__, wanted.mode, ",".join(wanted.targets), str(wanted.seed), where)
@@ -175,17 +201,49 @@ def _judge(face: Face, bench: Bench, todo: list[Entry]) -> None:
         todo.remove(entry)
     if not todo:
         return
-    jobs = [Job(entry.key, entry.task.name, entry) for entry in todo]
+    wanted = bench.wanted
     progress = _Progress(face, len(bench.entries), len(bench.entries) - len(todo))
     with ExitStack() as stack:
-        archive = stack.enter_context(Archive(bench.wanted.out / "archive" if bench.wanted.out else config.home()))
-        lanes = _lanes(bench, archive, stack, len(jobs))
-        hang_s = HANG_S * (1 if bench.wanted.candidates is not None else bench.wanted.budget + 1)
+        archive = stack.enter_context(Archive(wanted.out / "archive" if wanted.out else config.home()))
+        line = None
+        if wanted.models is not None:
+            line = stack.enter_context(bench_llm.open_line(wanted.models, wanted.out, progress.event))
+        lanes = _lanes(bench, archive, stack, len(todo), line)
+        if line is not None and wanted.models is not None and wanted.models.agent == "single-shot":
+            todo = _drawn(bench, lanes, line, todo, progress)
+        hang_s = HANG_S * (1 if _written(wanted) else wanted.budget + 1)
         builders = max(2, (os.cpu_count() or 2) // 2)
         dispatcher = Dispatcher(
             lanes, partial(_build, lanes[0]), build_workers=builders, hang_s=hang_s, listener=progress.event
         )
+        jobs = [Job(entry.key, entry.task.name, entry) for entry in todo]
         dispatcher.run(jobs, on_done=lambda outcome: progress.row(_keep(bench, outcome)))
+
+
+def _written(wanted: Wanted) -> bool:
+    """Whether a job comes with its program, and does not search for one."""
+    return wanted.candidates is not None or (wanted.models is not None and wanted.models.agent == "single-shot")
+
+
+def _drawn(
+    bench: Bench, lanes: Sequence[Lane], line: bench_llm.Line, todo: Sequence[Entry], progress: _Progress
+) -> list[Entry]:
+    """Ask for every sample; those that came to nothing are rows at once. -> those with a program."""
+    assert bench.wanted.models is not None
+    progress.say(f"asking for {len(todo)} samples")
+    left = []
+    told = bench_llm.draw(
+        bench.wanted.models, line, lanes[0].host, lanes[0].archive, todo, targets=bench.wanted.targets,
+        workers=len(lanes),
+    )  # fmt: skip
+    for entry, row in told:
+        if row is None:
+            bench_llm.keep_program(bench.wanted.out, entry)
+            left.append(entry)
+        else:
+            bench.store.add(row)
+            progress.row(row)
+    return left
 
 
 def _build(lane: Lane, job: Job) -> Step:
@@ -199,7 +257,8 @@ def _build(lane: Lane, job: Job) -> Step:
 def _keep(bench: Bench, outcome: Outcome) -> BenchRow:
     entry: Entry = outcome.job.payload
     row: BenchRow = outcome.value if outcome.error is None else failed_row(outcome.error, **entry.names)
-    row = replace(row, seconds=round(sum(outcome.seconds.values()), 3), attempts=outcome.attempts)
+    seconds = round(sum(outcome.seconds.values()), 3)
+    row = replace(row, seconds=seconds, attempts=outcome.attempts, asked=row.asked or entry.asked)
     bench.store.add(row)
     return row
 
@@ -215,7 +274,7 @@ def gpus_of(wanted: Wanted) -> list[Gpu]:
     return []
 
 
-def _lanes(bench: Bench, archive: Archive, stack: ExitStack, jobs: int) -> list[Lane]:
+def _lanes(bench: Bench, archive: Archive, stack: ExitStack, jobs: int, line: bench_llm.Line | None) -> list[Lane]:
     """Lanes of one GPU share its processes and its gate: while one times, the others open tasks and compile."""
     wanted, gpus = bench.wanted, bench.gpus
     cores = os.cpu_count() or 2
@@ -225,11 +284,11 @@ def _lanes(bench: Bench, archive: Archive, stack: ExitStack, jobs: int) -> list[
     for gpu in gpus:
         machine = stack.enter_context(session.machine(wanted.targets, unsafe=wanted.unsafe, gpu=gpu.index))
         names = [f"{gpu.kind} {gpu.index} lane {number}" for number in range(each)]
-        lanes += [Lane(name, machine, archive, wanted) for name in names]
+        lanes += [Lane(name, machine, archive, wanted, line) for name in names]
     if not gpus:
         for number in range(min(each, jobs)):
             machine = stack.enter_context(session.machine(wanted.targets, unsafe=wanted.unsafe))
-            lanes.append(Lane(f"cpu lane {number}", machine, archive, wanted))
+            lanes.append(Lane(f"cpu lane {number}", machine, archive, wanted, line))
     for lane in lanes:
         stack.callback(lane.close)
     return lanes
@@ -247,7 +306,7 @@ class _Progress:
         self._done += 1
         speed = "".join(f", {one.speedup:.2f}x {name}" for name, one in row.speedups.items())
         why = f": {row.message}" if row.message and not row.correct else ""
-        self._say(f"[{self._done}/{self._total}] {row.task}: {row.status}{speed} ({row.seconds:.1f} s){why}")
+        self.say(f"[{self._done}/{self._total}] {row.task}: {row.status}{speed} ({row.seconds:.1f} s){why}")
 
     def event(self, kind: str, data: dict[str, Any]) -> None:
         """The dispatcher's own news."""
@@ -255,10 +314,12 @@ class _Progress:
             "retry": "{job}: tried again after: {error}",
             "hang": "{device} is stuck for {seconds:.0f} s: aborted",
             "device_lost": "{device} is given up: {why}",
+            "llm_retry": "{model}: {why}; asked again in {wait:.1f} s",
         }
         if kind in words:
-            self._say(words[kind].format(**data))
+            self.say(words[kind].format(**data))
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """One line, without what a terminal would obey."""
         with self._lock:
             print(clean(text)[:300], file=sys.stderr, flush=True)

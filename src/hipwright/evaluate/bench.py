@@ -34,11 +34,32 @@ class Speedup(Record, frozen=True, kw_only=True):
     at_roofline: float | None = None
 
 
+class Asked(Record, frozen=True, kw_only=True):
+    """How a model came to a row's candidate.
+
+    answer: what came of its answers: "program" (or "modelnew"), else why there is none, e.g. "truncated", "no_code";
+    "" where none came back. mended: what was put right without asking again. cost_usd: of all calls, those whose answer
+    was lost at what they may have cost; 0 and priced=False where no price is known.
+    """
+
+    model: str
+    agent: str = "single-shot"
+    answer: str = ""
+    mended: tuple[str, ...] = ()
+    calls: int = 0
+    lost: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    priced: bool = False
+
+
 class BenchRow(Record, frozen=True, kw_only=True):
-    """One candidate of one task. status "missing": the task has no candidate.
+    """One candidate of one task. status "missing": the task has no candidate; "malformed": a model's answer had none.
 
     correct: by the rule of the benchmark's mode; strict: the strict rule's status beside KernelBench's. targets: a word
-    each. timed_on: the target that `speedups` come from, "" where nothing was timed, then `not_timed` says why.
+    each. timed_on: the target that `speedups` come from, "" where nothing was timed, then `not_timed` says why. asked:
+    only of a model's rows.
     """
 
     key: str
@@ -70,6 +91,7 @@ class BenchRow(Record, frozen=True, kw_only=True):
     evaluations: int = 0
     attempts: int = 1
     seconds: float = 0.0
+    asked: Asked | None = None
 
     @property
     def judged(self) -> bool:
@@ -118,6 +140,14 @@ def missing_row(**names: Any) -> BenchRow:
     return BenchRow(
         status="missing", candidate="", message="no candidate for this task", not_timed="there is no candidate", **names
     )
+
+
+def malformed_row(message: str, **names: Any) -> BenchRow:
+    """The row of a model's answer that holds no program: judged, and not compiled."""
+    return BenchRow(
+        status="malformed", fault="candidate", stage="parse", message=message[:500],
+        not_timed="the answer holds no program", **names,
+    )  # fmt: skip
 
 
 def compiled(evaluation: Evaluation) -> bool:
@@ -206,13 +236,15 @@ CSV_COLUMNS = (
     "task", "level", "candidate", "sample", "status", "fault", "compiled", "correct", "strict", "coverage", "own_time",
     "timed_on", "device", "median_ms", "floor_ms", "roofline_fraction", "evaluations", "attempts", "seconds", "message",
 )  # fmt: skip
+ASKED_COLUMNS = ("model", "agent", "answer", "calls", "input_tokens", "output_tokens", "cost_usd", "priced")
 
 
 def to_csv(rows: Iterable[BenchRow]) -> str:
-    """The rows as CSV, with four columns a baseline."""
+    """The rows as CSV, with four columns a baseline; where a model was asked, with what it cost."""
     rows = list(rows)
     baselines = sorted({name for row in rows for name in row.speedups})
-    heads = [*CSV_COLUMNS]
+    asked = ASKED_COLUMNS if any(row.asked for row in rows) else ()
+    heads = [*CSV_COLUMNS, *asked]
     for name in baselines:
         heads += [f"{name}_speedup", f"{name}_low", f"{name}_high", f"{name}_ms"]
     out = io.StringIO()
@@ -221,6 +253,7 @@ def to_csv(rows: Iterable[BenchRow]) -> str:
     for row in rows:
         plain = row.to_dict()
         cells = [_cell(plain.get(column)) for column in CSV_COLUMNS]
+        cells += [_cell((plain["asked"] or {}).get(column)) for column in asked]
         for name in baselines:
             one = row.speedups.get(name)
             cells += [one.speedup, *one.interval, one.baseline_ms] if one else [""] * 4

@@ -9,12 +9,16 @@ from typing import Any
 from hipwright import __version__
 from hipwright.evaluate.bench import BenchRow
 from hipwright.evaluate.figures import worst
-from hipwright.report import bench_plots, html, views
+from hipwright.report import bench_model, bench_plots, html, views
 
 
 @dataclass(frozen=True)
 class BenchPage:
-    """What the page shows. figures: of hipwright.evaluate.figures; expected: how many rows there would be in all."""
+    """What the page shows.
+
+    figures: of hipwright.evaluate.figures; expected: how many rows there would be in all; model: of
+    hipwright.evaluate.model_figures, None where no model was measured.
+    """
 
     title: str
     mode: str
@@ -26,6 +30,7 @@ class BenchPage:
     rows: tuple[BenchRow, ...]
     not_measured: tuple[str, ...]
     command: str
+    model: Mapping[str, Any] | None = None
 
 
 def render_bench(page: BenchPage) -> str:
@@ -38,7 +43,7 @@ def render_bench(page: BenchPage) -> str:
             page=page,
             version=__version__,
             devices=sorted({f"{row.device} ({row.timed_on})" for row in page.rows if row.timed_on}),
-            tiles=_tiles(page.figures),
+            tiles=_tiles(page.figures, page.model),
             fast=_fast_table(page.figures),
             means=_means(page.figures),
             statuses=_statuses(page.rows),
@@ -48,6 +53,7 @@ def render_bench(page: BenchPage) -> str:
             bars_of={name: bench_plots.speedup_bars(page.rows, name) for name in baselines},
             roofline=bench_plots.roofline_bars(page.rows),
             tone=row_tone,
+            model=_model(page.model) if page.model is not None else None,
         )
     )
     return text
@@ -58,8 +64,27 @@ def row_tone(row: BenchRow) -> str:
     return views.UNSURE if not row.judged else views.tone(row.status)
 
 
-def _tiles(figures: Mapping[str, Any]) -> list[dict[str, str]]:
-    tiles = [_share_tile("compiled", figures["compiled"]), _share_tile("correct", figures["correct"])]
+def _model(model: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of a measured model: a row for each k, what the answers were, what they cost."""
+    found = bench_model.curves(model)
+    return {
+        "heads": list(found),
+        "rows": [(k, [bench_model.share_words(curve[k]) for curve in found.values()]) for k in model["pass_at"]],
+        "answers": model["answers"],
+        "mended": model["mended"],
+        "cost": bench_model.cost_lines(model),
+        "denominator": model["denominator"],
+    }
+
+
+def _tiles(figures: Mapping[str, Any], model: Mapping[str, Any] | None) -> list[dict[str, str]]:
+    tiles = []
+    for k in dict.fromkeys(("1", str(model["samples"]))) if model is not None else ():
+        assert model is not None
+        one = model["pass_at"][k]
+        value, note = views.percent(one["value"]), bench_model.share_words(one)
+        tiles.append({"label": f"pass@{k}", "value": value, "note": note})
+    tiles += [_share_tile("compiled", figures["compiled"]), _share_tile("correct", figures["correct"])]
     if "strict_correct" in figures:
         tiles.append(_share_tile("correct, strict rule", figures["strict_correct"]))
     for name, levels in (figures["fast_p"] or {}).items():

@@ -1,0 +1,218 @@
+"""Samples of a model for a benchmark: K answers a task, one call each, and what came of every one.
+
+Single-shot: the translator's prompt once, no repair, no verifier in between. An answer is read and never executed. What
+is asked is decided by the task, the sample's number and the settings alone, so an answered call is found again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from msgspec.structs import replace
+
+from hipwright.agents.base import Asker, Chooser, Tools, render
+from hipwright.agents.context import task_text
+from hipwright.agents.task_generator import code_of
+from hipwright.archive import Archive
+from hipwright.errors import HipwrightError, OutOfBudget
+from hipwright.evaluate.bench import Asked
+from hipwright.llm.ledger import CallLog
+from hipwright.llm.records import Answer, Message, Request, Reserved
+from hipwright.program.modelnew_check import lane_of
+from hipwright.records import Expansion, Program, Task, content_key
+from hipwright.search import Ask, View
+
+Form = Literal["program", "modelnew"]
+ROLE = "translator"
+ANSWER_TOKENS = 8192
+
+
+@dataclass(frozen=True)
+class Want:
+    """One sample to be asked for. number: of this task's samples; model: a spec without role and weight."""
+
+    task: Task
+    number: int
+    model: str
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What came of it: a program; or why there is none (`message`); or the error that no answer came for."""
+
+    want: Want
+    asked: Asked
+    program: Program | None = None
+    message: str = ""
+    error: HipwrightError | None = None
+
+
+Prompt = Callable[[Task], Sequence[Message]]
+
+
+def model_of(lineup: Chooser, seed: int, task: str, number: int) -> str:
+    """Which of several models a sample asks: drawn by weight, the same whenever it is asked again."""
+    return lineup.choose(ROLE, random.Random(content_key("bench sample", str(seed), task, str(number))))
+
+
+def draw(
+    client: Asker,
+    log: CallLog,
+    wants: Sequence[Want],
+    prompt: Prompt,
+    *,
+    form: Form = "program",
+    max_tokens: int = ANSWER_TOKENS,
+    temperature: float | None = None,
+) -> list[Drawn]:
+    """All samples, asked for side by side, in the order of `wants`. A failed call is in its own place."""
+    prompts = {want.task.key: tuple(prompt(want.task)) for want in wants}
+    requests = [
+        Request(
+            role=ROLE, number=want.number, model=want.model, messages=prompts[want.task.key], max_tokens=max_tokens,
+            temperature=temperature,
+        )
+        for want in wants
+    ]  # fmt: skip
+    answers = client.ask_all(requests)
+    lost = _by_key(log.lost())
+    return [
+        _drawn(want, answer, lost.get(request.key, []), form)
+        for want, request, answer in zip(wants, requests, answers, strict=True)
+    ]
+
+
+def program_prompt(targets: Sequence[str], archive: Archive) -> Prompt:
+    """The translator's own prompt for a first try, with the knowledge pages and nothing of any earlier run."""
+
+    def prompt(task: Task) -> Sequence[Message]:
+        from hipwright.agents.desk import Desk
+        from hipwright.agents.translator import Translator
+
+        tools = Tools(_Nobody(), _Nobody(), task, task.source, tuple(targets), archive)
+        ask = Ask(Expansion(number=0, operator="translate"), (), View(seed=0, budget=1))
+        return next(Translator().talk(Desk(tools, ask))).messages
+
+    return prompt
+
+
+class _Nobody:
+    """Stands where a prompt needs no model: it is the first call's request that is taken, and sent by `draw`."""
+
+    def ask(self, request: Request) -> Answer:
+        raise AssertionError("a prompt asks nobody")
+
+    def ask_all(self, requests: Sequence[Request]) -> list[Answer | HipwrightError]:
+        raise AssertionError("a prompt asks nobody")
+
+    def choose(self, role: str, rng: random.Random) -> str:
+        return "nobody"
+
+
+SAMPLE_NUMBERS = 10_000
+"""Proposals of one sample's search have numbers from its own range, so that no two samples share a call."""
+
+
+class OneSample:
+    """A line to the models for one sample of the pipeline: an Asker whose calls are its own, and are counted."""
+
+    def __init__(self, client: Asker, log: CallLog, model: str, sample: int, temperature: float | None) -> None:
+        self._client, self._log, self._model, self._temperature = client, log, model, temperature
+        self._offset = sample * SAMPLE_NUMBERS
+        self._answers: dict[str, Answer] = {}
+        self._sent: set[str] = set()
+        self._starved = False
+
+    def ask(self, request: Request) -> Answer:
+        """As Client.ask."""
+        try:
+            return self._seen(self._client.ask(self._own(request)))
+        except OutOfBudget:
+            self._starved = True
+            raise
+
+    def ask_all(self, requests: Sequence[Request]) -> list[Answer | HipwrightError]:
+        """As Client.ask_all."""
+        answers = self._client.ask_all([self._own(request) for request in requests])
+        self._starved |= any(isinstance(one, OutOfBudget) for one in answers)
+        return [self._seen(one) if isinstance(one, Answer) else one for one in answers]
+
+    def asked(self, found: bool) -> Asked:
+        """What the sample's calls came to."""
+        lost = [one for one in self._log.lost() if one.request.key in self._sent]
+        asked = _asked(self._model, list(self._answers.values()), lost)
+        answer = "program" if found else "nothing verified"
+        return replace(asked, agent="pipeline", answer=f"{answer}, budget spent" if self._starved else answer)
+
+    def _own(self, request: Request) -> Request:
+        temperature = self._temperature if request.temperature is None else request.temperature
+        own = replace(request, number=self._offset + request.number, temperature=temperature)
+        self._sent.add(own.key)
+        return own
+
+    def _seen(self, answer: Answer) -> Answer:
+        self._answers[answer.request] = answer
+        return answer
+
+
+def modelnew_prompt(targets: Sequence[str]) -> Prompt:
+    """The prompt for a file in KernelBench's form."""
+
+    def prompt(task: Task) -> Sequence[Message]:
+        system = render("bench_modelnew", targets=", ".join(targets))
+        return Message(role="system", text=system), Message(role="user", text=task_text(task, task.source))
+
+    return prompt
+
+
+def read_modelnew(text: str, finish: str) -> tuple[Program | None, str, str]:
+    """(program, kind, why not) of an answer that should hold a class ModelNew. Nothing is executed."""
+    code = code_of(text)
+    if lane_of(code) == "modelnew":
+        return Program(lane="modelnew", text=code), "modelnew", ""
+    if finish == "length":
+        return None, "truncated", "the answer ended at its token limit before a class ModelNew was there"
+    return None, "no_modelnew", "the answer holds no class ModelNew"
+
+
+def _drawn(want: Want, answer: Answer | HipwrightError, lost: Sequence[Reserved], form: Form) -> Drawn:
+    asked = _asked(want.model, [answer] if isinstance(answer, Answer) else [], lost)
+    if not isinstance(answer, Answer):
+        return Drawn(want, asked, error=answer)
+    program, kind, why, mended = _read(answer, form, want.task.source)
+    return Drawn(want, replace(asked, answer=kind, mended=mended), program, why)
+
+
+def _read(answer: Answer, form: Form, source: str) -> tuple[Program | None, str, str, tuple[str, ...]]:
+    if form == "modelnew":
+        return (*read_modelnew(answer.text, answer.finish), ())
+    from hipwright.llm.answers import read_answer
+    from hipwright.llm.repair import Unusable
+
+    read = read_answer(answer.text, answer.finish, task_source=source)
+    if isinstance(read, Unusable):
+        return None, read.kind, read.message, ()
+    return read.program, "program", "", read.mended
+
+
+def _asked(model: str, answers: Sequence[Answer], lost: Sequence[Reserved]) -> Asked:
+    """What some calls cost. A lost attempt counts at what it reserved, as output: which it was nobody knows."""
+    return Asked(
+        model=model,
+        calls=len(answers) + len(lost),
+        lost=len(lost),
+        input_tokens=sum(one.usage.input_tokens for one in answers),
+        output_tokens=sum(one.usage.output_tokens for one in answers) + sum(one.tokens for one in lost),
+        cost_usd=sum(one.cost_usd for one in answers) + sum(one.cost_usd for one in lost),
+        priced=all(one.priced for one in answers) and bool(answers),
+    )
+
+
+def _by_key(lost: Iterable[Reserved]) -> dict[str, list[Reserved]]:
+    found: dict[str, list[Reserved]] = {}
+    for one in lost:
+        found.setdefault(one.request.key, []).append(one)
+    return found
