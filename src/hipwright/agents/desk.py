@@ -37,6 +37,7 @@ class Desk:
         self.settings: dict[str, Any] = settings
         self.without = tools.without | frozenset(settings.get("without") or ())
         self.notes: dict[str, Any] = {"mind": "llm", "role": "", "model": "", "calls": []}
+        self._asked = 0
 
     # ---------------------------------------------------------------- what is known
 
@@ -76,13 +77,15 @@ class Desk:
         request = Request(
             role=role,
             number=self.number,
-            index=len(self.notes["calls"]),
+            index=self._asked,
             model=self.model(role),
             messages=tuple(messages),
             max_tokens=min(max_tokens, self.tools.limits.answer_tokens),
         )
-        self.notes["calls"].append(request.key)
-        return (yield request)
+        self._asked += 1
+        answer = yield request
+        self.notes["calls"].append(answer.request)  # the key in the log: the client may have taken a secret out
+        return answer
 
     def write(self, role: str, prompt: str) -> Steps[Candidate]:
         """A program from a prompt; an answer that cannot be used gets one precise repair prompt at a time.
