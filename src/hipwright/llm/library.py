@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import yaml
 
-from hipwright.archive.code_features import task_features, tokens, words_of
+from hipwright.archive.code_features import python_tree, task_features, tokens, words_of
 from hipwright.archive.ranking import Text, rank
 from hipwright.errors import InfrastructureError
 from hipwright.records import Record
@@ -80,7 +80,10 @@ def retrieve(query: str, *, targets: Sequence[str], k: int, kinds: Sequence[Kind
     """
     chosen = [page for page in _pages() if page.kind in kinds and _holds(page, targets)]
     features = task_features(query)
-    likeness = rank(Text([*tokens(query), *words_of(features)], features), [_text(page) for page in chosen])
+    # an operator's name in prose is a word among others ("prefix sum"), in code it is what the task does
+    code = python_tree(query) is not None
+    words = [*tokens(query), *(words_of(features) if code else ())]
+    likeness = rank(Text(words, features), [_text(page) for page in chosen], by_features=0.5 if code else 0.2)
     scored = [pair for pair in zip(likeness, chosen, strict=True) if pair[0] > 0 or pair[1].kind == "arch"]
     scored.sort(key=lambda pair: (-pair[0], pair[1].name))
     return [page for _, page in scored[:k]]
