@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
+import time
 from fractions import Fraction
 
 import pytest
@@ -100,15 +102,27 @@ def test_no_cent_is_lost_or_found_by_rounding() -> None:
     budget.reserve(0.0, 0)
 
 
+class Interrupted(Budget):
+    """Lets other threads run just where a missing lock would show: after the check, and after a release."""
+
+    def _check(self, ticket: Ticket) -> None:
+        super()._check(ticket)
+        time.sleep(1e-4)
+
+    def _release(self, ticket: Ticket) -> None:
+        super()._release(ticket)
+        time.sleep(1e-4)
+
+
 def test_many_threads_never_exceed_the_limit_and_cancelled_money_comes_back() -> None:
-    limits = Limits(usd=5.0, tokens=40_000)
-    budget, errors, stop = Budget(limits), list[BaseException](), threading.Event()
+    limits = Limits(usd=5.0, tokens=20_000)
+    budget, errors, stop = Interrupted(limits), list[BaseException](), threading.Event()
     paid: list[tuple[int, int]] = []
 
     def worker(seed: int) -> None:
         rng = random.Random(seed)
         try:
-            for _ in range(300):
+            for _ in range(100):
                 cost, tokens = rng.randrange(1, 10**8), rng.randrange(1, 900)
                 try:
                     ticket = budget.reserve(cost / NANO, tokens)
@@ -126,10 +140,11 @@ def test_many_threads_never_exceed_the_limit_and_cancelled_money_comes_back() ->
     def watcher() -> None:
         while not stop.is_set():
             now = budget.spent
-            if to_nano(now.usd) + to_nano(now.held_usd) > 5 * NANO or now.tokens + now.held_tokens > 40_000:
+            if to_nano(now.usd) + to_nano(now.held_usd) > 5 * NANO or now.tokens + now.held_tokens > 20_000:
                 errors.append(AssertionError(now))
+            time.sleep(1e-4)
 
-    threads = [threading.Thread(target=worker, args=(seed,)) for seed in range(8)]
+    threads = [threading.Thread(target=worker, args=(seed,)) for seed in range(4)]
     watching = threading.Thread(target=watcher)
     for thread in (*threads, watching):
         thread.start()
@@ -141,8 +156,44 @@ def test_many_threads_never_exceed_the_limit_and_cancelled_money_comes_back() ->
     now = budget.spent
     assert (now.held_usd, now.held_tokens) == (0.0, 0)
     assert now.usd == sum(cost for cost, _ in paid) / NANO and now.tokens == sum(tokens for _, tokens in paid)
-    assert now.tokens > 30_000, "the limit was never near"
-    budget.reserve(5.0 - now.usd if now.usd == 0 else (5 * NANO - to_nano(now.usd)) / NANO, 40_000 - now.tokens)
+    assert now.tokens > 15_000, "the limit was never near"
+    budget.reserve((5 * NANO - to_nano(now.usd)) / NANO, 20_000 - now.tokens)  # all that is left, and no less
+
+
+def test_calls_that_ask_at_once_do_not_share_what_is_left() -> None:
+    budget, together = Interrupted(Limits(usd=1.0)), threading.Barrier(8)
+    given: list[Ticket] = []
+
+    def ask() -> None:
+        together.wait()
+        with contextlib.suppress(OutOfBudget):
+            given.append(budget.reserve(0.3, 1))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(given) == 3 and budget.spent.held_usd == 0.9
+
+
+def test_money_is_never_neither_held_nor_spent() -> None:
+    released = threading.Event()
+
+    class Halfway(Budget):
+        def _release(self, ticket: Ticket) -> None:
+            super()._release(ticket)
+            released.set()
+            time.sleep(0.05)
+
+    budget = Halfway(Limits(usd=1.0))
+    ticket = budget.reserve(1.0, 1)
+    settling = threading.Thread(target=budget.settle, args=(ticket, 1.0, 1))
+    settling.start()
+    assert released.wait(10)
+    with pytest.raises(OutOfBudget):
+        budget.reserve(0.5, 1)
+    settling.join()
 
 
 def test_what_is_left_can_be_spent_to_the_last_billionth() -> None:

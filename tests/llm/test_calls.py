@@ -199,6 +199,20 @@ def test_a_line_is_on_the_disk_before_the_call_goes_on(tmp_path: Path, monkeypat
         assert synced == [path.stat().st_size] and synced[0] > 0
 
 
+def test_a_line_that_may_not_be_on_the_disk_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with FileCalls(tmp_path / "calls.jsonl") as log:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", fail)
+            with pytest.raises(InfrastructureError, match="Input/output"):
+                log.reserve(reserved(request(0)))
+        assert log.lost() == []
+        log.reserve(reserved(request(1)))
+        assert [lost.request.number for lost in log.lost()] == [1]
+
+
 def test_a_full_disk_is_said_and_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "calls.jsonl"
     with FileCalls(path) as log:
