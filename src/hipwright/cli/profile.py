@@ -12,6 +12,7 @@ from hipwright.cli.options import Json, TaskFile, Unsafe
 from hipwright.cli.output import Face, clean
 
 if TYPE_CHECKING:
+    from hipwright.events import Listener
     from hipwright.measure.profile import Profile
     from hipwright.measure.profiler import Report, Subject
     from hipwright.program import Parsed
@@ -36,22 +37,33 @@ def profile(
     json_mode: Json = False,
 ) -> int:
     """Count what PROGRAM's kernels do on a GPU (Nsight Compute or rocprofv3), once, after a warm-up."""
-    from hipwright.measure.profiler import find_tool, profile_program
-    from hipwright.program import parse
-
     face = Face(json_mode=json_mode)
     session.existing_file(task, "task")
-    parsed = parse(session.read_text(program, "program"))
-    kind, arch = _device(target, gpu)
-    find_tool(kind)  # before the slow part
-    subject = _prepare(face, task, parsed, kind, arch, workload, unsafe)
-    face.say(f"profiling on GPU {gpu} ({arch}): the kernels run once for each group of counters")
-    report = profile_program(subject, index=gpu, unsafe=unsafe)
+    text = session.read_text(program, "program")
+    report = read_counters(
+        task, text, target=target, workload=workload, gpu=gpu, unsafe=unsafe, listener=lambda _, d: face.say(d["text"])
+    )
     if json_mode:
         face.result({"program": str(program), "workload": workload or "given", **report.to_dict()})
     else:
         _print(face, report)
     return 0
+
+
+def read_counters(
+    task: Path, text: str, *, target: str, listener: Listener, workload: str = "", gpu: int = 0, unsafe: bool = False
+) -> Report:
+    """What the counters of a GPU say of the program `text`. Raises what compiling and `profile_program` raise, and
+    ToolchainError without the vendor's profiler."""
+    from hipwright.measure.profiler import find_tool, profile_program
+    from hipwright.program import parse
+
+    parsed = parse(text)
+    kind, arch = _device(target, gpu)
+    find_tool(kind)  # before the slow part
+    subject = _prepare(listener, task, parsed, kind, arch, workload, unsafe)
+    listener("stage", {"text": f"profiling on GPU {gpu} ({arch}): the kernels run once for each group of counters"})
+    return profile_program(subject, index=gpu, unsafe=unsafe)
 
 
 def _device(target: str, index: int) -> tuple[Any, str]:
@@ -65,7 +77,9 @@ def _device(target: str, index: int) -> tuple[Any, str]:
     return found.kind, found.architecture
 
 
-def _prepare(face: Face, task: Path, parsed: Parsed, kind: Any, arch: str, workload: str, unsafe: bool) -> Subject:
+def _prepare(
+    listener: Listener, task: Path, parsed: Parsed, kind: Any, arch: str, workload: str, unsafe: bool
+) -> Subject:
     """The program built, and the task's inputs and state drawn: everything that the profiled process needs."""
     from hipwright import config
     from hipwright.errors import BadInput
@@ -76,7 +90,7 @@ def _prepare(face: Face, task: Path, parsed: Parsed, kind: Any, arch: str, workl
 
     cache = BuildCache(config.cache_dir())
     build = _build(parsed, kind, arch, cache, unsafe)
-    face.say(f"opening the task {task.name} in its sandbox")
+    listener("stage", {"text": f"opening the task {task.name} in its sandbox"})
     with (
         Zygote(("torch", "hipwright.task.warm"), unsafe=unsafe, name="task host") as host,
         open_task(task, host) as handle,

@@ -1,0 +1,84 @@
+"""`hipwright mcp`: the tools for coding agents, over stdio."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hipwright.cli import session, targets
+from hipwright.cli.options import Targets, Unsafe
+
+if TYPE_CHECKING:
+    from hipwright.errors import HipwrightError
+    from hipwright.events import Listener
+    from hipwright.mcp.shop import Lent
+    from hipwright.measure.profiler import Report
+
+
+def mcp(
+    root: Annotated[
+        Path, typer.Option("--root", help="Only files below this folder may be opened.", metavar="DIR")
+    ] = Path(),
+    target: Targets = None,
+    unsafe: Unsafe = False,
+    print_skill: Annotated[
+        bool, typer.Option("--print-skill", help="Print the skill file for coding agents and exit.")
+    ] = False,
+) -> int:
+    """Serve hipwright's tools to a coding agent: the Model Context Protocol over stdin and stdout."""
+    from hipwright.mcp import SKILL
+
+    if print_skill:
+        print(SKILL.read_text(encoding="utf-8"), end="")
+        return 0
+    from hipwright import config
+    from hipwright.errors import BadInput, HipwrightError
+
+    if not root.is_dir():
+        raise BadInput(f"no such folder: {root}", hint="--root DIR names the folder with the tasks")
+    if importlib.util.find_spec("mcp") is None:
+        raise HipwrightError("the MCP server needs the package mcp", hint="pip install 'hipwright[mcp]'")
+    from hipwright.mcp.server import serve
+    from hipwright.mcp.tools import Desk
+
+    real = root.resolve()
+    home = config.home() if os.environ.get("HIPWRIGHT_HOME") else real / ".hipwright"
+    chosen = targets.choose(target)
+    return serve(Desk(root=real, home=home, targets=chosen, lent=_lent(chosen, unsafe)))
+
+
+def _lent(chosen: tuple[str, ...], unsafe: bool) -> Lent:
+    """What the server borrows from the command line."""
+    from hipwright.cli.outcome import not_measured, result_object
+    from hipwright.cli.output import finite
+    from hipwright.mcp.shop import Lent
+
+    def machine() -> AbstractContextManager[session.Machine]:
+        return session.machine(chosen, unsafe=unsafe)
+
+    gpu = next((name for name in chosen if name in targets.GPUS), "")
+
+    def counters(task: Path, text: str, listener: Listener) -> Report:
+        from hipwright.cli.profile import read_counters
+
+        return read_counters(task, text, target=gpu, unsafe=unsafe, listener=listener)
+
+    return Lent(
+        machine=machine, result=result_object, not_measured=not_measured, error=_error, plain=finite,
+        counters=counters if gpu else None,
+    )  # fmt: skip
+
+
+def _error(error: HipwrightError) -> dict[str, Any]:
+    """The object of a failed `--json` command, and in its own key whose fault it is."""
+    from hipwright.cli.output import clean, error_object, whose
+
+    told = error_object(error)
+    line = next((line for line in str(error.message).splitlines() if line.strip()), "")
+    evidence = {key: value for key, value in told["evidence"].items() if key != "traceback"}
+    return {**told, "error": clean(line), "hint": clean(error.hint), "whose": whose(error), "evidence": evidence}

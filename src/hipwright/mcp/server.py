@@ -1,0 +1,233 @@
+"""The MCP server: the tools over stdio with the official SDK, one slow call at a time, with progress and cancelling.
+
+Nothing but the protocol reaches stdout: the SDK keeps the real one for itself and points fd 1 at stderr meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hipwright.errors import HipwrightError
+from hipwright.mcp.tools import TOOLS, Desk, Reply, Tool
+
+if TYPE_CHECKING:
+    import anyio
+    from mcp.server.context import ServerRequestContext
+    from mcp.server.lowlevel.server import Server
+    from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
+
+INSTRUCTIONS = (
+    "hipwright judges HIP kernels that replace PyTorch code. list_tasks shows the tasks; best_program and exemplars "
+    "show verified kernels; evaluate_program judges a program that you wrote; explain_failure says why one failed; "
+    "profile_program says what holds one back. Change one thing at a time. An estimate is not a measurement."
+)
+POLL_S = 0.05
+SAY_S = 2.0  # progress is reported at least this often
+EXIT_S = 1.0  # to end the machine by itself; the processes of one that takes longer die with this one
+INTERRUPTED = 130
+
+
+class Job(threading.Thread):
+    """One slow call in a thread of its own, which nothing waits for at exit."""
+
+    def __init__(self, call: Callable[[Callable[[str, dict[str, Any]], None]], Reply]) -> None:
+        super().__init__(name="hipwright-mcp-job", daemon=True)
+        self._call = call
+        self.stage = "starting"
+        self.done = threading.Event()
+        self.reply: Reply | None = None
+        self.problem: Exception | None = None
+
+    def run(self) -> None:
+        """The thread's own work."""
+        try:
+            self.reply = self._call(self._listen)
+        except Exception as error:
+            self.problem = error
+        finally:
+            self.done.set()
+
+    def outcome(self) -> Reply:
+        """What the call returned; raises what it raised."""
+        if self.problem is not None:
+            raise self.problem
+        assert self.reply is not None
+        return self.reply
+
+    def _listen(self, kind: str, data: dict[str, Any]) -> None:
+        if kind == "stage":
+            self.stage = str(data.get("text", ""))
+
+
+@dataclass
+class Service:
+    """The handlers of one server."""
+
+    desk: Desk
+    turn: anyio.Lock
+    job: Job | None = None
+    aborting: threading.Thread | None = None
+
+    async def list_tools(
+        self, ctx: ServerRequestContext[Any], params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        """The tools with their schemas."""
+        from mcp_types import ListToolsResult, ToolAnnotations
+        from mcp_types import Tool as Listed
+
+        hints = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+        listed = [
+            Listed(name=name, description=tool.about, input_schema=tool.schema(), annotations=hints)
+            for name, tool in TOOLS.items()
+        ]
+        return ListToolsResult(tools=listed)
+
+    async def call_tool(self, ctx: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+        """One call; whatever goes wrong becomes a tool error with one line and a hint."""
+        from mcp_types import CallToolResult, TextContent
+
+        try:
+            reply = await self._reply(ctx, params.name, params.arguments)
+        except Exception as error:
+            text, data = self._failure(error)
+            return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=data, is_error=True)
+        return CallToolResult(content=[TextContent(type="text", text=reply.text)], structured_content=reply.data)
+
+    async def _reply(self, ctx: ServerRequestContext[Any], name: str, given: dict[str, Any] | None) -> Reply:
+        import anyio
+
+        from hipwright.errors import BadInput
+
+        tool = TOOLS.get(name)
+        if tool is None:
+            raise BadInput(f"no tool {name!r}", hint=f"tools: {', '.join(TOOLS)}")
+        arguments = tool.read(given)
+        if tool.slow:
+            return await self._slow(ctx, tool, arguments)
+        return await anyio.to_thread.run_sync(tool.run, self.desk, arguments, _deaf)
+
+    async def _slow(self, ctx: ServerRequestContext[Any], tool: Tool, arguments: Any) -> Reply:
+        """Wait for this call's turn, run it in its thread, and say how it goes; cancelled, it ends the machine."""
+        import anyio
+
+        start = time.monotonic()
+        if self.turn.locked():
+            await ctx.session.report_progress(0.0, None, "waiting for the evaluation before this one")
+        async with self.turn:
+            while self._leaving():
+                await anyio.sleep(POLL_S)
+            self.desk.shop.begin()
+            self.job = job = Job(lambda listener: tool.run(self.desk, arguments, listener))
+            job.start()
+            try:
+                await _watch(ctx, job, start)
+            except anyio.get_cancelled_exc_class():
+                self.aborting = threading.Thread(target=self.desk.shop.abort, daemon=True)
+                self.aborting.start()
+                raise
+        return job.outcome()
+
+    def _leaving(self) -> bool:
+        """Whether a cancelled call is still on its way out, and would take the next one's machine with it."""
+        running = self.job is not None and not self.job.done.is_set()
+        return running or (self.aborting is not None and self.aborting.is_alive())
+
+    def _failure(self, error: Exception) -> tuple[str, dict[str, Any]]:
+        """An error as text (one line and a hint) and as the object that `--json` prints."""
+        if not isinstance(error, HipwrightError):
+            logging.getLogger("hipwright.mcp").debug("internal error", exc_info=error)
+            error = HipwrightError(
+                f"internal error: {type(error).__name__}: {error}",
+                hint="this is a bug in hipwright: please report it with the call that led to it",
+            )
+        told = self.desk.lent.error(error)
+        text = f"error: {told['whose']}: {told['error']}"
+        return text + (f"\nhint: {told['hint']}" if told["hint"] else ""), self.desk.lent.plain(told)
+
+    def end(self) -> bool:
+        """End the machine; False when it does not end in time, and this process should."""
+        busy = self.job is not None and not self.job.done.is_set()
+
+        def close() -> None:
+            self.desk.shop.abort()
+            if not busy:
+                self.desk.shop.close()
+
+        closing = threading.Thread(target=close, daemon=True)
+        closing.start()
+        closing.join(EXIT_S)
+        return not (busy or closing.is_alive())
+
+
+def serve(desk: Desk) -> int:
+    """Serve until stdin ends or a signal comes. Returns the exit code; no process of ours is left behind."""
+    import anyio
+
+    return anyio.run(_serve, desk)
+
+
+async def _serve(desk: Desk) -> int:
+    import anyio
+    from mcp.server.lowlevel.server import Server
+    from mcp.server.stdio import stdio_server
+
+    import hipwright
+
+    service = Service(desk, anyio.Lock())
+    server: Server[Any] = Server(
+        "hipwright",
+        version=hipwright.__version__,
+        instructions=INSTRUCTIONS,
+        on_list_tools=service.list_tools,
+        on_call_tool=service.call_tool,
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_until_signal, service)
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
+    if not await anyio.to_thread.run_sync(service.end):
+        _leave(0)
+    return 0
+
+
+async def _until_signal(service: Service) -> None:
+    """SIGINT or SIGTERM: end the machine and this process, whatever stdin is waiting for."""
+    import signal
+
+    import anyio
+
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            service.end()
+            _leave(INTERRUPTED)
+
+
+def _leave(code: int) -> None:
+    """End at once: a thread that waits for a process or for stdin would hold a usual exit up."""
+    sys.stderr.flush()
+    os._exit(code)
+
+
+async def _watch(ctx: ServerRequestContext[Any], job: Job, start: float) -> None:
+    """Report the stage when it changes, and that work goes on; progress is in seconds since the call."""
+    import anyio
+
+    said, last = "", float("-inf")
+    while not job.done.is_set():
+        now = time.monotonic()
+        if job.stage != said or now - last >= SAY_S:
+            said, last = job.stage, now
+            await ctx.session.report_progress(round(now - start, 3), None, said)
+        await anyio.sleep(POLL_S)
+
+
+def _deaf(kind: str, data: dict[str, Any]) -> None:
+    """Fast tools have no news."""

@@ -1,0 +1,416 @@
+"""`python -m hipwright mcp` with the official SDK's own client over stdio, and with raw lines."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from hipwright.archive import Archive, Entry, Evaluated, Finished, Proposed
+from hipwright.mcp import SKILL
+from hipwright.program import parse
+from hipwright.records import Decision, Evaluation, Expansion, Program, Run, Task, Workload
+
+pytest.importorskip("mcp")
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+SERVER = [sys.executable, "-m", "hipwright", "mcp"]
+TASK = '''"""Twice the input, plus one."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x * 2 + 1
+
+
+def get_inputs():
+    return [torch.randn(4, 100)]
+
+
+def get_init_inputs():
+    return []
+'''
+PROGRAM = """HIP = r'''
+#include <hip/hip_runtime.h>
+extern "C" __global__ void twice(const float* x, float* y, long n) {
+    long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] * 2.0f + 1.0f;
+}
+'''
+BLOCK = knob(256, choices=[64, 256])
+
+def forward(self, x):
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    twice[cdiv(x.numel(), BLOCK), BLOCK](x, y, x.numel())
+    return y
+"""
+WRONG = PROGRAM.replace("+ 1.0f", "+ 1.5f")
+UNGUARDED = PROGRAM.replace("if (i < n) ", "")
+MODEL_NEW = """import torch
+print("a line on stdout that is no protocol", flush=True)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        print("and another")
+        return x * 2 + 1
+"""
+SLOW = PROGRAM.replace("if (i < n) y", "long k = 0; while (n > 0 && k >= 0) k = (k + 1) & 1023; if (i < n) y")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "root"
+    (folder / "tasks").mkdir(parents=True)
+    (folder / "tasks" / "twice.py").write_text(TASK)
+    (folder / "tasks" / "helper.py").write_text("X = 1\n")
+    (folder / "big").mkdir()
+    (tmp_path / "outside.py").write_text(TASK)
+    (folder / "tasks" / "link.py").symlink_to(tmp_path / "outside.py")
+    return folder
+
+
+def parameters(root: Path, *options: str) -> StdioServerParameters:
+    env = {name: value for name, value in os.environ.items() if name.startswith(("HIPWRIGHT", "XDG", "TMP"))}
+    env |= {"HIPWRIGHT_HOME": str(root / ".hipwright")}
+    command, *rest = SERVER
+    arguments = [*rest, "--root", str(root), "--target", "gfx942", "--target", "cpu", *options]
+    return StdioServerParameters(command=command, args=arguments, env=env)
+
+
+@asynccontextmanager
+async def connected(root: Path, *options: str) -> AsyncIterator[Client]:
+    async with Client(stdio_client(parameters(root, *options)), read_timeout_seconds=120) as client:
+        yield client
+
+
+def talk(work: Callable[[], Awaitable[None]]) -> None:
+    """Run a test's coroutine, within four minutes."""
+
+    async def limited() -> None:
+        with anyio.fail_after(240):
+            await work()
+
+    asyncio.run(limited())
+
+
+def text_of(result: Any) -> str:
+    (block,) = result.content
+    return str(block.text)
+
+
+async def refused(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """The structured error of a call that must fail."""
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error and result.structured_content is not None
+    told = text_of(result)
+    assert told.startswith("error: ") and "Traceback" not in told and len(told.splitlines()) <= 2
+    return dict(result.structured_content)
+
+
+def test_what_needs_no_machine(root: Path, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with connected(root) as client:
+            listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+            assert set(listed) == {
+                "list_tasks", "evaluate_program", "profile_program", "explain_failure", "best_program", "exemplars",
+            }  # fmt: skip
+            schema = listed["evaluate_program"].input_schema
+            assert schema["type"] == "object" and schema["required"] == ["task", "program"]
+            assert all(tool.description for tool in listed.values())
+
+            tasks = await client.call_tool("list_tasks", {})
+            assert tasks.structured_content is not None
+            assert tasks.structured_content["tasks"] == [
+                {"task": "tasks/twice.py", "about": "Twice the input, plus one."}
+            ]
+            assert text_of(tasks) == "tasks/twice.py: Twice the input, plus one."
+
+            assert "no tool" in (await refused(client, "rm"))["error"]
+            assert "required field `program`" in (await refused(client, "evaluate_program", task="x"))["error"]
+            assert "unknown field" in (await refused(client, "list_tasks", other=1))["error"]
+            assert "no tasks in" in (await refused(client, "list_tasks", folder="big"))["error"]
+            assert "no such task" in (await refused(client, "exemplars", task="tasks/none.py"))["error"]
+            missing = await refused(client, "explain_failure")
+            assert missing["hint"] == "call evaluate_program first" and missing["whose"] == "bad input"
+            empty = await refused(client, "best_program", task="tasks/twice.py")
+            assert "no archive" in empty["error"] and "hipwright optimize" in empty["hint"]
+
+            outside = tmp_path / "outside.py"
+            for path in ("../outside.py", str(outside), "tasks/../../outside.py", "tasks/link.py", "/etc/passwd"):
+                for tool in ("evaluate_program", "profile_program"):
+                    told = await refused(client, tool, task=path, program=PROGRAM)
+                    assert "is outside" in told["error"] and "--root" in told["hint"]
+                assert "is outside" in (await refused(client, "best_program", task=path))["error"]
+            assert "is outside" in (await refused(client, "list_tasks", folder=".."))["error"]
+            assert "no path" in (await refused(client, "list_tasks", folder="a\0b"))["error"]
+
+    talk(work)
+
+
+@pytest.mark.slow
+def test_programs_are_judged_explained_and_profiled_by_one_warm_machine(root: Path) -> None:
+    said: list[tuple[float, str | None]] = []
+
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
+        said.append((progress, message))
+
+    async def work() -> None:
+        async with connected(root) as client:
+            call = {"task": "tasks/twice.py", "program": PROGRAM, "knobs": {"BLOCK": 64}}
+            good = await client.call_tool("evaluate_program", call, progress_callback=heard)
+            told = good.structured_content
+            assert told is not None and not good.is_error, text_of(good)
+            assert told["status"] == "pass" and told["coverage"] == 1.0 and told["evaluation"] == "e1"
+            assert told["targets"]["cpu"]["verdict"]["status"] == "pass"
+            assert told["targets"]["gfx942"]["estimate"]["microseconds"] == told["score"]
+            assert any("gfx942" in line for line in told["not_measured"])
+            assert "by static estimate" in text_of(good)
+            first = descendants(server_of())
+
+            profile = await client.call_tool("profile_program", call)
+            figures = profile.structured_content
+            assert figures is not None and figures["kind"] == "build" and figures["evaluation"] == "e1"
+            (kernel,) = figures["targets"]["gfx942"]["build"]
+            assert kernel["name"] == "twice" and kernel["vgpr"] > 0 and kernel["instructions"]["vmem_load"] >= 1
+            assert figures["bottleneck"]["text" if "text" in figures["bottleneck"] else "what"]
+            assert "VGPRs" in text_of(profile) and "bottleneck: " in text_of(profile)
+            assert "nothing was measured" in text_of(profile)
+
+            bad = await client.call_tool("evaluate_program", {**call, "program": WRONG})
+            assert bad.structured_content is not None and not bad.is_error  # a verdict is no error of the tool
+            assert bad.structured_content["status"] == "wrong_value" and bad.structured_content["evaluation"] == "e2"
+            why = await client.call_tool("explain_failure", {})
+            assert why.structured_content is not None
+            assert why.structured_content["fault"] == "candidate" and why.structured_content["evaluation"] == "e2"
+            assert "expected" in text_of(why) and "fix: " in text_of(why)
+
+            await client.call_tool("evaluate_program", {**call, "program": UNGUARDED})
+            why = await client.call_tool("explain_failure", {"evaluation": "e3"})
+            assert why.structured_content is not None
+            assert why.structured_content["status"] == "out_of_bounds"
+            assert why.structured_content["line"] == 5 and "y[i] = x[i]" in why.structured_content["source"]
+
+            broken = await client.call_tool("evaluate_program", {**call, "program": "def forward(self, x): import os"})
+            assert broken.structured_content is not None and broken.structured_content["status"] == "parse_error"
+
+            other = await client.call_tool("evaluate_program", {"task": "tasks/twice.py", "program": MODEL_NEW})
+            assert other.structured_content is not None and other.structured_content["lane"] == "modelnew"
+            assert other.structured_content["evaluation"] == "e5"
+            assert len((await client.list_tools()).tools) == 6  # its prints reached nobody
+            assert first & descendants(server_of()), "the machine was not kept warm"
+            await judge_two_at_once(client)
+            await cancel_one_and_judge_another(client)
+
+    talk(work)
+    assert said and [at for at, _ in said] == sorted(at for at, _ in said)
+    assert any("opening the task" in (message or "") for _, message in said)
+    assert any("verifying" in (message or "") for _, message in said)
+
+
+async def judge_two_at_once(client: Client) -> None:
+    """They take turns, and the one that waits is told so."""
+    said, names = list[str](), list[str]()
+
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
+        said.append(message or "")
+
+    async def judge(program: str) -> None:
+        call = {"task": "tasks/twice.py", "program": program}
+        result = await client.call_tool("evaluate_program", call, progress_callback=heard)
+        assert result.structured_content is not None
+        names.append(result.structured_content["evaluation"])
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(judge, "no program")
+        tasks.start_soon(judge, "no program either")
+    assert sorted(names) == ["e6", "e7"]
+    assert "waiting for the evaluation before this one" in said
+
+
+async def cancel_one_and_judge_another(client: Client) -> None:
+    """A cancelled evaluation ends, leaves nothing, and the next one is judged by a new machine."""
+    call = {"task": "tasks/twice.py", "program": SLOW}
+    running = anyio.Event()
+    before = descendants(server_of())
+
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
+        if "verifying" in (message or ""):
+            running.set()
+
+    async def slow() -> None:
+        await client.call_tool("evaluate_program", call, progress_callback=heard)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(slow)
+        await running.wait()
+        tasks.cancel_scope.cancel()
+    good = await client.call_tool("evaluate_program", {**call, "program": PROGRAM})
+    assert good.structured_content is not None and good.structured_content["status"] == "pass"
+    assert good.structured_content["evaluation"] == "e8"
+    assert gone(before, 5)
+
+
+# ---------------------------------------------------------------- processes
+
+
+def server_of() -> int:
+    """The process id of the one server that this process started."""
+    found = [pid for pid in children(os.getpid()) if b"\0mcp\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert len(found) == 1
+    return found[0]
+
+
+def children(pid: int) -> set[int]:
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        return {int(child) for task in tasks for child in (task / "children").read_text().split()}
+    except OSError:
+        return set()
+
+
+def descendants(pid: int) -> set[int]:
+    found: set[int] = set()
+    waiting = [pid]
+    while waiting:
+        new = children(waiting.pop()) - found
+        found |= new
+        waiting += new
+    return found
+
+
+def gone(pids: set[int], seconds: float) -> bool:
+    """Whether all have ended in time; what is dead and not yet collected has ended."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if not any(alive(pid) for pid in pids):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("how", "stage"), [("stdin ends", "verifying"), ("SIGTERM", "opening the task"), ("SIGKILL", "opening the task")]
+)
+def test_no_process_outlives_the_server(root: Path, how: str, stage: str) -> None:
+    setting = parameters(root)
+    environment = {**os.environ, **(setting.env or {})}
+    with subprocess.Popen(
+        [setting.command, *setting.args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as server:
+        assert server.stdin is not None and server.stdout is not None
+        client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+        call = {"name": "evaluate_program", "arguments": {"task": "tasks/twice.py", "program": SLOW}}
+        asked = {**call, "_meta": {"progressToken": 1}}
+        for message in (
+            {"id": 1, "method": "initialize", "params": client},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/call", "params": asked},
+        ):
+            server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+            server.stdin.flush()
+        lines = []
+        for line in server.stdout:
+            lines.append(json.loads(line))  # nothing but the protocol
+            if stage in json.dumps(lines[-1]):
+                break
+        assert all(message["jsonrpc"] == "2.0" for message in lines)
+        deadline = time.monotonic() + 10
+        while not (born := descendants(server.pid)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert born, "no contained process was running"
+        if how == "stdin ends":
+            server.stdin.close()
+        else:
+            server.send_signal(signal.Signals[how])
+        code = server.wait(10)
+        assert code == {"stdin ends": 0, "SIGTERM": 130, "SIGKILL": -9}[how]
+        assert gone(born, 5), f"left behind: {[pid for pid in born if alive(pid)]}"
+
+
+# ---------------------------------------------------------------- the archive and the skill
+
+
+def archived(home: Path, name: str, source: str, programs: dict[str, tuple[float, str]]) -> None:
+    """A finished run of the task with these programs: {text: (estimate in microseconds, status)}."""
+    task = Task(name=name, source=source, workloads=(Workload(name="given"),))
+    run = Run(id=name, task=task.key, targets=("gfx942", "cpu"), budget=9, policy="islands", seed=1)
+    with Archive(home) as archive:
+        archive.begin_run(run, {"task_name": name, "fingerprint": "f"}, [task])
+        best = ""
+        for number, (text, (score, status)) in enumerate(programs.items()):
+            program = Program(text=text)
+            kind: Any = "estimate" if status == "pass" else "none"
+            result = Evaluation(
+                task=task.key, program=program.key, status=status, score=score, score_kind=kind,  # type: ignore[arg-type]
+            )  # fmt: skip
+            proposed = Proposed(expansion=Expansion(number=number, operator="default"), round=0, program=program.key)
+            decision = Decision(number=number, program=program.key, kept=status == "pass")
+            entries = [
+                Entry("proposed", number, proposed.to_dict()),
+                Entry("evaluated", number, Evaluated(evaluation=result).to_dict()),
+                Entry("decided", number, decision.to_dict()),
+            ]
+            archive.append_all(run.id, entries, [program])
+            best = best or program.key
+        finished = Finished(reason="budget", best=best, number=0, score=1.0, evaluations=len(programs), rounds=1)
+        archive.append(run.id, "finished", -1, finished.to_dict())
+
+
+def test_the_best_program_and_its_exemplars_come_from_the_archive(root: Path) -> None:
+    slower = PROGRAM.replace("256", "64")
+    other = TASK.replace("x * 2 + 1", "x * 3 + 2").replace("Twice", "Three times")
+    home = root / ".hipwright"
+    archived(home, "twice", TASK, {slower: (9.0, "pass"), PROGRAM: (4.0, "pass"), WRONG: (1.0, "wrong_value")})
+    archived(home, "thrice", other, {PROGRAM.replace("2.0f", "3.0f"): (5.0, "pass")})
+
+    async def work() -> None:
+        async with connected(root) as client:
+            best = await client.call_tool("best_program", {"task": "tasks/twice.py", "count": 2})
+            told = best.structured_content
+            assert told is not None and not best.is_error, text_of(best)
+            assert told["best"]["program"] == PROGRAM and told["best"]["microseconds"] == 4.0
+            assert [kernel["task_name"] for kernel in told["exemplars"]] == ["twice", "thrice"]
+            assert told["exemplars"][0]["program"] == slower  # another performance bucket
+            assert "4 us by static estimate" in text_of(best) and "wrong" not in text_of(best)
+
+            like = await client.call_tool("exemplars", {"task": "tasks/twice.py"})
+            assert like.structured_content is not None
+            (kernel,) = like.structured_content["exemplars"]
+            assert kernel["task_name"] == "thrice" and 0 < kernel["similarity"] <= 1
+
+    talk(work)
+
+
+def test_the_skill_is_printed_and_its_program_is_one() -> None:
+    printed = subprocess.run([*SERVER, "--print-skill"], capture_output=True, text=True, check=True, timeout=60)
+    assert printed.stdout == SKILL.read_text() and not printed.stderr
+    front, _, body = printed.stdout.removeprefix("---\n").partition("\n---\n")
+    assert {line.partition(":")[0] for line in front.splitlines()} == {"name", "description"}
+    block = [line[4:] for line in body.splitlines() if line.startswith("    ") or not line]
+    program = "\n".join(block).strip("\n")
+    assert parse(program).text == program
+    for tool in ("list_tasks", "best_program", "exemplars", "evaluate_program", "explain_failure", "profile_program"):
+        assert f"`{tool}`" in body
