@@ -21,8 +21,8 @@ from hipwright.toolchain.targets import TARGETS
 from hipwright.verify import Oracle, verify_cpu
 
 PAGES = {page.name: page for page in pages()}
-TECHNIQUES = """vector-loads wave-reduction block-reduction row-softmax layernorm-rmsnorm gemm-lds mfma-tile transpose-lds
-    grid-stride split-reduction gather-embedding pointwise-fusion packed-half scan column-reduction"""
+TECHNIQUES = """vector-loads wave-reduction block-reduction row-softmax layernorm-rmsnorm gemm-lds mfma-tile scan
+    transpose-lds grid-stride split-reduction gather-embedding pointwise-fusion packed-half column-reduction"""
 
 
 @pytest.fixture(scope="module")

@@ -99,11 +99,8 @@ def task_features(source: str) -> dict[str, float]:
     Python is read by its syntax tree; other text by the operators' names that occur in it.
     """
     features: dict[str, float] = {}
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        tree = None
-    if tree is None or not any(isinstance(node, (ast.ClassDef, ast.FunctionDef)) for node in tree.body):
+    tree = python_tree(source)
+    if tree is None:
         words = {snake(word) for word in re.findall(r"[A-Za-z_]\w*", source)}
         operators = {word for word in words if word in FAMILIES}
         families = {word for word in words if word in _MEMBERS}
@@ -116,6 +113,15 @@ def task_features(source: str) -> dict[str, float]:
     features |= {f"family:{name}": 1.5 for name in families}
     features |= {f"dtype:{name}": 0.7 for name in dtypes}
     return features | dict.fromkeys(sorted(shapes), 0.4)
+
+
+def python_tree(source: str) -> ast.Module | None:
+    """The syntax tree of a text that is Python with a class or a function in it, else None."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return tree if any(isinstance(node, (ast.ClassDef, ast.FunctionDef)) for node in tree.body) else None
 
 
 def kernel_features(text: str) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
@@ -17,14 +18,16 @@ class Text:
     features: Mapping[str, float] = field(default_factory=dict)
 
 
-def rank(query: Text, texts: Sequence[Text]) -> list[float]:
-    """How alike each text is to the query: BM25 scaled to the best of them plus the cosine, halved; 0 to 1."""
+def rank(query: Text, texts: Sequence[Text], by_features: float = 0.5) -> list[float]:
+    """How alike each text is to the query, 0 to 1: BM25 over that of the best text, joined with the cosine.
+
+    by_features: the cosine's share.
+    """
     lexical = _bm25(query.words, [text.words for text in texts])
     best = max(lexical, default=0.0)
     scaled = [value / best if best > 0 else 0.0 for value in lexical]
-    joined = (
-        0.5 * words + 0.5 * cosine(query.features, text.features) for words, text in zip(scaled, texts, strict=True)
-    )
+    angles = [cosine(query.features, text.features) for text in texts]
+    joined = ((1 - by_features) * a + by_features * b for a, b in zip(scaled, angles, strict=True))
     return [round(value, _DIGITS) for value in joined]
 
 
@@ -41,8 +44,9 @@ def _bm25(query: Sequence[str], documents: Sequence[Sequence[str]]) -> list[floa
     known = sorted({word for word in query if word in vocabulary})
     if not known:
         return [0.0] * len(documents)
-    import bm25s  # 40 ms, and numpy
+    import bm25s  # type: ignore[import-untyped]  # 40 ms, and numpy
 
+    logging.getLogger("bm25s").setLevel(logging.WARNING)  # it asks for DEBUG
     index = bm25s.BM25(method="lucene")
     index.index([list(document) for document in documents], show_progress=False)
     return [float(value) for value in index.get_scores(known)]
