@@ -174,7 +174,7 @@ def waves(source: Source, sizes: set[int]) -> Iterator[Found]:
             yield from _reduction(source, match.start(), first, sizes, shuffle)
     if 32 in sizes:
         for match in re.finditer(
-            r"\b__shfl_(?:xor|down|up)\s*\([^;()]*(?:\([^;()]*\)[^;()]*)*,\s*32\s*\)", source.code
+            r"\b__shfl_(?:xor|down|up)\s*\([^;(),]*(?:\([^;()]*\)[^;(),]*)*,\s*32\s*[,)]", source.code
         ):
             error = not _KNOWS_WIDTH.search(source.code)
             yield Found(
