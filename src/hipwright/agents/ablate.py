@@ -127,6 +127,7 @@ def _check(plan: Plan) -> None:
 
 
 def _fill(plan: Plan, archive: Archive, opened: Opened) -> None:
+    plan.listener("stage", {"text": f"{opened.task.name}: filling the archive"})
     _search(plan, archive, opened, opened.engine, "best_of_n", FILL_SEED, plan.fill, {}, "fill")
 
 

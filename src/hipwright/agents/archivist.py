@@ -195,9 +195,14 @@ def _lessons(history: _History, trial: Trial) -> Iterator[dict[str, Any]]:
     if parent is None or parent.evaluation is None or trial.evaluation is None or not history.verified(parent):
         return
     if fitness.faster(trial.evaluation, parent.evaluation) and _gain(trial, parent) >= STEP_GAIN:
-        before = history.program(parent)
-        prompt = {"program": before.to_dict(), "evidence": evidence(parent.evaluation, before)}
+        prompt = _before(history, parent, parent.evaluation)
         yield {**_row(history, trial, "step", prompt), "gain": round(_gain(trial, parent), 4)}
+
+
+def _before(history: _History, trial: Trial, e: Evaluation) -> dict[str, Any]:
+    """The program that a step begins from, and what was known of it."""
+    program = history.program(trial)
+    return {"program": program.to_dict(), "evidence": evidence(e, program)}
 
 
 def _gain(trial: Trial, parent: Trial) -> float:
@@ -220,8 +225,8 @@ def _row(history: _History, trial: Trial, kind: str, prompt: dict[str, Any]) -> 
 def _rollout(history: _History, trial: Trial) -> dict[str, Any]:
     assert trial.evaluation is not None
     e, right = trial.evaluation, history.verified(trial)
-    parents = [history.of(key) for key in trial.proposed.expansion.parents[:1]]
-    prompt = {"program": history.program(p).to_dict() for p in parents if p is not None}
+    parent = next((history.of(key) for key in trial.proposed.expansion.parents[:1]), None)
+    prompt = {"program": history.program(parent).to_dict()} if parent else {}
     row = _row(history, trial, "positive" if right else "negative", prompt)
     row["ground_truth"] = {"task": history.run.task, "tolerance": _tolerance(history)}
     row["reward"] = {
@@ -232,7 +237,7 @@ def _rollout(history: _History, trial: Trial) -> dict[str, Any]:
         "score": e.score if right else None,
         "score_kind": e.score_kind if right else "none",
         "gain_over_first": _over(e, history.first) if right else None,
-        "gain_over_parent": _over(e, parents[0].evaluation) if right and parents and parents[0] else None,
+        "gain_over_parent": _over(e, parent.evaluation) if right and parent else None,
     }
     if not right:
         again = "it passed once and was refused on fresh inputs" if e.passed else ""

@@ -19,7 +19,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hipwright.agents.memory import FailureMemory
-from hipwright.agents.screener import EngineScreener, Prediction, static_problem
+from hipwright.agents.screener import EngineScreener, static_problem
 from hipwright.records import Program
 from hipwright.search import Ask, Candidate, EngineSource, View
 from hipwright.search.operators import Choices, complete, operator
@@ -80,33 +80,18 @@ class EngineMind:
         """The most promising of a few draws, with how it came about in its notes."""
         if ask.expansion.operator == "default":
             return replace(self.engine.propose(ask, rng), notes={"mind": "engine"})
-        drafts = self._drafts(ask, rng, DRAWS if self._screener else 1)
         if self._screener is None:
-            return drafts[0]
-        known = {trial.proposed.program for trial in ask.view.trials}
-        predictions = self._screener.predict(ask, drafts)
-        best = max(range(len(drafts)), key=lambda n: (*_worth(drafts[n], predictions[n], known), -n))
-        told = {"drawn": len(drafts), **predictions[best].notes()}
-        return replace(drafts[best], notes={**drafts[best].notes, "screener": told})
+            choices, notes = self._draw(ask, rng)
+            return replace(self._write(choices), notes=notes)
+        draws = [self._draw(ask, rng) for _ in range(DRAWS)]
+        chosen, made, prediction = self._screener.choose(ask, [choices for choices, _ in draws], self._write)
+        told = {"drawn": len(draws), **prediction.notes()}
+        return replace(made, notes={**draws[chosen][1], "screener": told})
 
     # ---------------------------------------------------------------- drawing
 
     def _has(self, part: str) -> bool:
         return part not in self.without
-
-    def _drafts(self, ask: Ask, rng: random.Random, count: int) -> list[Candidate]:
-        """Programs of up to `count` draws; raises what the engine raised when none could be written."""
-        drafts: list[Candidate] = []
-        problem: Exception | None = None
-        for _ in range(count):
-            choices, notes = self._draw(ask, rng)
-            try:
-                drafts.append(replace(self._write(choices), notes=notes))
-            except Exception as error:  # one set of choices that the engine cannot write
-                problem = error
-        if not drafts and problem is not None:
-            raise problem
-        return drafts
 
     def _draw(self, ask: Ask, rng: random.Random) -> tuple[Choices, dict[str, Any]]:
         memory, redrawn = self._remembered(ask.view), 0
@@ -149,11 +134,6 @@ class EngineMind:
         if self._memory is None or self._memory[0] is not view:
             self._memory = view, FailureMemory.of(view)
         return self._memory[1]
-
-
-def _worth(draft: Candidate, prediction: Prediction, known: set[str]) -> tuple[bool, float]:
-    """New programs before known ones, then the more useful."""
-    return draft.program.key not in known, prediction.usefulness
 
 
 def meaning(key: str) -> str:

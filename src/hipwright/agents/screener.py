@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +20,13 @@ from hipwright.program import parse
 from hipwright.records import Program
 from hipwright.search import Ask, Candidate, Trial, View, fitness
 from hipwright.search.interfaces import INFRASTRUCTURE
-from hipwright.search.operators import Space
+from hipwright.search.operators import Choices, Space
 
 if TYPE_CHECKING:
     from hipwright.agents.base import Tools
     from hipwright.agents.screener_fit import Chance, Scores
+
+Write = Callable[[Choices], Candidate]
 
 FEWEST = 4
 """Scored trials before the score regression speaks."""
@@ -54,6 +56,13 @@ class Prediction:
         """What ranks: the chance to pass times the gain, where one is predicted."""
         chance = 1.0 if self.passes is None else self.passes
         return float(f"{chance * (1.0 if self.gain is None else self.gain):.6g}")
+
+    def refused(self, why: str) -> Prediction:
+        """The same for a program whose text speaks against it."""
+        compiles, passes, better = (
+            None if p is None else _REFUSED * p for p in (self.compiles, self.passes, self.better)
+        )
+        return replace(self, compiles=compiles, passes=passes, better=better, why=why)
 
     def notes(self) -> dict[str, Any]:
         """As stored with a proposal: short figures, nothing that is unknown."""
@@ -93,40 +102,62 @@ class EngineScreener:
         self._fitted: tuple[View, _Fit] | None = None
         self._problems: dict[str, str] = {}
 
-    def predict(self, ask: Ask, drafts: Sequence[Candidate]) -> list[Prediction]:
-        """A prediction for each draft of one ask."""
+    def choose(self, ask: Ask, draws: Sequence[Choices], write: Write) -> tuple[int, Candidate, Prediction]:
+        """The draw worth proposing, its program, and what is expected of it: the most useful new one that can be
+        written and whose text has nothing against it.
+
+        Written and read one after the other in that order, as both cost more than the regressions. Where no draw is
+        such, the most useful of those that are known already, else of those with a problem. Raises what `write` raised
+        when it wrote none.
+        """
+        known = {trial.proposed.program for trial in ask.view.trials}
+        found = self.predict(ask, draws)
+        second: list[tuple[bool, int, Candidate, Prediction]] = []
+        problem: Exception | None = None
+        for n in sorted(range(len(draws)), key=lambda n: (-found[n].usefulness, n)):
+            try:
+                made = write(draws[n])
+            except Exception as error:  # one set of choices that the engine cannot write
+                problem = error
+                continue
+            why = self._problem(made.program)
+            if not why and made.program.key not in known:
+                return n, made, found[n]
+            second.append((bool(why), n, made, found[n].refused(why) if why else found[n]))
+        if not second and problem is not None:
+            raise problem
+        _, *chosen = min(second, key=lambda one: one[0])
+        return tuple(chosen)  # type: ignore[return-value]
+
+    def predict(self, ask: Ask, draws: Sequence[Choices]) -> list[Prediction]:
+        """A prediction for each set of choices drawn for one ask, from the run's trials alone."""
         if self._fitted is None or self._fitted[0] is not ask.view:
             self._fitted = ask.view, _Fit.of(self._options, ask.view)
         fit = self._fitted[1]
-        choices = [draft.choices for draft in drafts]
         parent = _parent(ask)
-        compiles, passes = fit.compiles.of(choices), fit.passes.of(choices)
-        scores: Sequence[tuple[float, float] | None] = fit.scores.of(choices) if fit.scores else [None] * len(drafts)
-        return [
-            self._one(draft, fit, parent, *figures)
-            for draft, *figures in zip(drafts, compiles, passes, scores, strict=True)
-        ]
-
-    def _one(self, draft: Candidate, fit: _Fit, parent: Trial | None, *figures: Any) -> Prediction:
-        from hipwright.agents.screener_fit import below, expected_gain
-
-        compiles, passes, scored = figures
-        why = self._problem(draft.program)
-        if why:
-            return Prediction("engine", _REFUSED * compiles, _REFUSED * passes, 0.0 if parent else None, why=why)
-        if scored is None or fit.best is None:
-            return Prediction("engine", compiles, passes)
-        mean, deviation = scored
-        better, before = None, fitness.score(parent.evaluation) if parent else None
-        if before is not None:
-            better = passes * below(log(before.value) + log(1 - fitness.MODEL_NOISE), mean, deviation)
-        gain = expected_gain(fit.best, mean, deviation)
-        return Prediction("engine", compiles, passes, better, score=exp(mean), gain=gain)
+        compiles, passes = fit.compiles.of(draws), fit.passes.of(draws)
+        scores: Sequence[tuple[float, float] | None] = fit.scores.of(draws) if fit.scores else [None] * len(draws)
+        return [_prediction(fit, parent, *figures) for figures in zip(compiles, passes, scores, strict=True)]
 
     def _problem(self, program: Program) -> str:
         if program.key not in self._problems:
             self._problems[program.key] = self._read(program)
         return self._problems[program.key]
+
+
+def _prediction(
+    fit: _Fit, parent: Trial | None, compiles: float, passes: float, scored: tuple[float, float] | None
+) -> Prediction:
+    from hipwright.agents.screener_fit import below, expected_gain
+
+    if scored is None or fit.best is None:
+        return Prediction("engine", compiles, passes)
+    mean, deviation = scored
+    better, before = None, fitness.score(parent.evaluation) if parent else None
+    if before is not None:
+        better = passes * below(log(before.value) + log(1 - fitness.MODEL_NOISE), mean, deviation)
+    gain = expected_gain(fit.best, mean, deviation)
+    return Prediction("engine", compiles, passes, better, score=exp(mean), gain=gain)
 
 
 @dataclass(frozen=True)
@@ -177,8 +208,8 @@ def from_rates(draft: Candidate, view: View, problem: str) -> Prediction:
     compiled = sum(e.status not in ("parse_error", "compile_error") for e in judged)
     compiles = (compiled + 2.0) / (len(judged) + 3.0)
     passes = (sum(e.passed for e in judged) + 1.5) / (len(judged) + 3.0)
-    scale = _REFUSED if problem else 1.0
-    return Prediction("engine", compiles * scale, passes * scale, why=problem)
+    predicted = Prediction("engine", compiles, passes)
+    return predicted.refused(problem) if problem else predicted
 
 
 def _parent(ask: Ask) -> Trial | None:
