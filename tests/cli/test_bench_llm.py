@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_tools import EXAMPLES, environment, hipwright, one_object
+from cli_tools import EXAMPLES, hipwright, one_object
 
 from tests.llm.server import LocalProvider, Reply, rate_limit, server_error
 
@@ -75,29 +75,45 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wire", ["openai", "anthropic"])
-def test_a_model_is_measured_resumed_and_replayed(home: Path, tmp_path: Path, wire: str) -> None:
-    out, again = tmp_path / "out", tmp_path / "again"
+def test_a_model_is_measured_and_no_answered_call_is_repeated(home: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
     with LocalProvider(scripted(answers=ANSWERS)) as provider:
-        model = provider.spec(wire)
-        asked = ("bench", SUITE, *BASE, "--llm", model, "--samples", 2, "--price", "small=1,10", "--max-usd", 5)
+        asked = measured(provider, "openai")
         done = hipwright(home, *asked, "--out", out)
         assert done.returncode == 0, done.stderr
+        check_figures(found := one_object(done.stdout))
+        check_files(out, found)
         assert len(provider.requests) == 5 and len(provider.answered) == 4, "one of the calls met a rate limit"
         resumed = hipwright(home, *asked, "--out", out, "--resume")
         (out / "rows.jsonl").unlink()
         judged_anew = hipwright(home, *asked, "--out", out)
-        assert len(provider.requests) == 5, "no answered call is repeated, whether the rows are there or not"
-    replayed = hipwright(home, *asked, "--replay", out / "calls.jsonl", "--out", again)
-    found = one_object(done.stdout)
-    check_figures(found)
-    check_files(out, found)
+        assert len(provider.requests) == 5, "whether the rows are there or not"
     assert one_object(resumed.stdout)["rows"] == found["rows"]
-    for other in (judged_anew, replayed):
-        assert other.returncode == 0, other.stderr
-        assert verdicts(one_object(other.stdout)) == verdicts(found)
-        assert one_object(other.stdout)["model"]["cost"] == found["model"]["cost"]
-    assert not [path for path in (*out.rglob("*"), *again.rglob("*")) if path.is_file() and holds_a_key(path)]
+    assert same(one_object(judged_anew.stdout), found)
+    assert not [path for path in out.rglob("*") if path.is_file() and holds_a_key(path)]
+
+
+@pytest.mark.slow
+def test_a_recording_answers_when_the_provider_is_gone(home: Path, tmp_path: Path) -> None:
+    with LocalProvider(scripted(answers=ANSWERS)) as provider:
+        asked = measured(provider, "anthropic")
+        done = hipwright(home, *asked, "--out", tmp_path / "out")
+    replayed = hipwright(home, *asked, "--replay", tmp_path / "out" / "calls.jsonl", "--out", tmp_path / "again")
+    assert (done.returncode, replayed.returncode) == (0, 0), replayed.stderr
+    check_figures(found := one_object(done.stdout))
+    assert same(one_object(replayed.stdout), found)
+    other = hipwright(home, *asked, "--replay", tmp_path / "out" / "calls.jsonl", "--temperature", "0.5")
+    assert other.returncode == 3 and one_object(other.stdout)["not_judged"] == {"provider": 4}
+    assert "temperature was None and is 0.5" in one_object(other.stdout)["rows"][0]["message"]
+
+
+def measured(provider: LocalProvider, wire: str) -> tuple[Any, ...]:
+    limits = ("--price", "small=1,10", "--max-usd", 5)
+    return ("bench", SUITE, *BASE, "--llm", provider.spec(wire), "--samples", 2, *limits)
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return verdicts(one) == verdicts(other) and one["model"]["cost"] == other["model"]["cost"]
 
 
 def check_figures(found: dict[str, Any]) -> None:
@@ -105,7 +121,8 @@ def check_figures(found: dict[str, Any]) -> None:
     assert found["complete"] and (found["row_count"], found["judged"]) == (4, 4)
     assert sorted(row["status"] for row in found["rows"] if row["task"] == "1_bias_relu") == ["pass", "wrong_value"]
     assert {row["status"] for row in found["rows"] if row["task"] == "2_row_mean"} == {"malformed"}
-    assert model["pass_at"]["1"]["value"] == pytest.approx(0.25) and model["pass_at"]["2"]["value"] == pytest.approx(0.5)
+    assert model["pass_at"]["1"]["value"] == pytest.approx(0.25)
+    assert model["pass_at"]["2"]["value"] == pytest.approx(0.5)
     assert model["compiled_at"]["1"]["value"] == pytest.approx(0.5), "an answer without a program did not compile"
     low, high = model["pass_at"]["2"]["interval"]
     assert low == 0 and high == 1, "two tasks, of which one was solved, say very little"
@@ -128,7 +145,8 @@ def check_files(out: Path, found: dict[str, Any]) -> None:
 
 
 def verdicts(found: dict[str, Any]) -> list[tuple[Any, ...]]:
-    return [(row["task"], row["sample"], row["status"], row["program"], row["asked"]["cost_usd"]) for row in found["rows"]]
+    rows = found["rows"]
+    return [(row["task"], row["sample"], row["status"], row["program"], row["asked"]["cost_usd"]) for row in rows]
 
 
 def holds_a_key(path: Path) -> bool:
@@ -197,4 +215,3 @@ def test_the_modelnew_form_is_asked_for_and_judged_in_its_lane(home: Path, tmp_p
 def test_bad_options_are_one_line_and_exit_2(tmp_path: Path, words: tuple[str, ...], say: str) -> None:
     done = hipwright(tmp_path / "home", "bench", SUITE, "--target", "cpu", *words)
     assert done.returncode == 2 and say in done.stderr and done.stdout == ""
-    assert environment(tmp_path / "home")["HIPWRIGHT_HOME"]

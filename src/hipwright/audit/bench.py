@@ -124,9 +124,13 @@ class TargetVerifier:
         """Evaluate the candidate on its task."""
         if self.bench.target not in case.targets:
             return Found(not_run=f"only {', '.join(case.targets)} can see this")
+        return self.judge_text(case, case.text)
+
+    def judge_text(self, case: Case, text: str) -> Found:
+        """Evaluate another text in the place of the case's own, on its task and in its lane."""
         start = time.perf_counter()
         try:
-            program = Program(lane=case.lane, text=case.text)
+            program = Program(lane=case.lane, text=text)
             evaluator = self.bench.evaluator(case.task_path)
             return found_in(evaluator.evaluate(program, gate=self.gate, timed=self.timed), self.bench.target)
         except HipwrightError as error:

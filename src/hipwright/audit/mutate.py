@@ -7,30 +7,22 @@ outputs are, on `TRIES` inputs of all planned shapes; otherwise it survived, whi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal
 
-import numpy as np
-
-from hipwright.audit.bench import LIMITS, Bench
+from hipwright.audit.bench import Bench
 from hipwright.audit.cases import Case, select
+from hipwright.audit.differential import TRIES, equivalent
 from hipwright.audit.mutants import Mutant, mutants, sample
 from hipwright.errors import HipwrightError
-from hipwright.evaluate import Evaluator
 from hipwright.program import parse
-from hipwright.records import Build, Program
-from hipwright.tensors import HostTensor, Tree, map_tensors
-from hipwright.toolchain import amdgpu, cpu
-from hipwright.toolchain.cache import BuildCache
-from hipwright.verify.candidate import POISON_A, Answer, Candidate, Rejected
-from hipwright.verify.inputs import with_values
-from hipwright.verify.ledger import first_difference
-from hipwright.verify.oracle import Case as Trial
+from hipwright.records import Program
 
-TRIES = 1000
+__all__ = ["TRIES", "Examined", "Fate", "Report", "equivalent", "examine", "run_mutants"]
+
 KILLED_SHARE = 0.98
 EQUIVALENT_SHARE = 0.15
 Fate = Literal["killed", "equivalent", "survived", "stillborn", "void"]
@@ -140,71 +132,3 @@ def examine(bench: Bench, case: Case, mutant: Mutant) -> Examined:
     except HipwrightError as error:
         return Examined(mutant, "void", error.message)
     return Examined(mutant, "survived")
-
-
-def equivalent(evaluator: Evaluator, text: str, other: str, tries: int = TRIES) -> str:
-    """Why two programs are one, "" when they are not: the same gfx942 code, or the same bits on `tries` inputs."""
-    codes = [_amd_code(one, evaluator.cache) for one in (text, other)]
-    if codes[0] and codes[0] == codes[1]:
-        return "the code objects are identical"
-    with _session(evaluator, text) as first, _session(evaluator, other) as second:
-        for trial in islice(_trials(evaluator), tries):
-            if not _same(_outputs(first, trial), _outputs(second, trial)):
-                return ""
-    return f"the outputs on {tries} inputs are bit-identical"
-
-
-def _amd_code(text: str, cache: BuildCache) -> str:
-    parsed = parse(text)
-    build = amdgpu.build(parsed.hip, "gfx942", parsed.defines(), cache=cache)
-    return build.blob if build.ok else ""
-
-
-def _session(evaluator: Evaluator, text: str) -> Candidate:
-    parsed = parse(text)
-    build: Build = cpu.build(parsed.hip, parsed.defines(), wave=64, checked=False, cache=evaluator.cache)
-    planned = evaluator.oracle.planned()[0].workload.name
-    state = evaluator.oracle.case(planned, evaluator.oracle.families(planned)[0]).state
-    so = evaluator.cache.path(build.blob)
-    return Candidate(evaluator.candidates, Program(text=text), state, so=so, limits=LIMITS)
-
-
-def _trials(evaluator: Evaluator) -> Iterator[Trial]:
-    """Cases without end: the verifier's own, then shapes in turn with new values of ever other sizes."""
-    oracle = evaluator.oracle
-    names = [p.workload.name for p in oracle.planned() if p.role != "full"] or [oracle.planned()[0].workload.name]
-    known = [oracle.case(name, family) for name in names for family in oracle.families(name)]
-    yield from (case for case in known if not case.rejected)
-    bases = [case for case in known if case.family in ("given", "normal")]
-    rng = np.random.default_rng(12345)
-    while True:
-        for base in bases:
-            yield replace(base, inputs=_fresh(base.inputs, rng))
-
-
-def _fresh(inputs: Tree, rng: np.random.Generator) -> Tree:
-    scale = float(10.0 ** rng.uniform(-2.0, 1.5))
-    shift = float(rng.choice([0.0, 0.0, 1.0, -3.0])) * scale
-
-    def one(tensor: HostTensor) -> HostTensor:
-        if not tensor.is_float:
-            return HostTensor.of(rng.permuted(tensor.bits().reshape(-1)).reshape(tensor.shape), tensor.dtype)
-        return with_values(tensor, rng.standard_normal(tensor.shape) * scale + shift)
-
-    return map_tensors(inputs, one)
-
-
-def _outputs(session: Candidate, trial: Trial) -> Answer | str:
-    """What a program makes of an input; its failure in words, which can be the same for both too."""
-    try:
-        return session.run(trial, poison=POISON_A)
-    except Rejected as rejected:
-        return rejected.verdict.status
-    except HipwrightError as error:
-        return error.verdict().status
-
-
-def _same(a: Answer | str, b: Answer | str) -> bool:
-    if isinstance(a, str) or isinstance(b, str):
-        return isinstance(a, str) and isinstance(b, str) and a == b
-    return first_difference(a, b) is None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hipwright.cli import targets
-from hipwright.cli.options import Json, Unsafe
+from hipwright.cli.options import Json, MaxTokens, MaxUsd, Price, Unsafe
 from hipwright.cli.output import Face
 from hipwright.errors import BadInput
 
@@ -31,6 +31,21 @@ def audit(
         int,
         typer.Option(help="Judge N mutants of the honest programs instead (cpu).", metavar="N", min=0),
     ] = 0,
+    variants: Annotated[
+        int,
+        typer.Option(
+            help="Score the verifiers on N broken and deceptive variants instead: mutants, or a model's with --llm.",
+            metavar="N",
+            min=0,
+        ),
+    ] = 0,
+    llm: Annotated[
+        list[str] | None,
+        typer.Option("--llm", metavar="PROVIDER:MODEL[@URL]", help="A model that writes the --variants."),
+    ] = None,
+    max_usd: MaxUsd = None,
+    max_tokens: MaxTokens = None,
+    price: Price = None,
     seed: Annotated[int | None, typer.Option(help="Draws inputs and mutants; a secret one without it.")] = None,
     workers: Annotated[int, typer.Option(help="Candidates judged at a time.", min=1)] = 2,
     timed: Annotated[bool, typer.Option("--timed", help="On a GPU: also through the checks of the clock.")] = False,
@@ -38,7 +53,10 @@ def audit(
     unsafe: Unsafe = False,
     json_mode: Json = False,
 ) -> int:
-    """Judge the corpus and print the confusion matrices. Exit 1 when a verifier is wrong about anybody."""
+    """Judge the corpus; print each verifier's confusion matrix and the screener's calibration.
+
+    Exit 1 when a verifier is wrong about anybody.
+    """
     face = Face(json_mode=json_mode)
     if gate not in GATES:
         raise BadInput(f"unknown gate {gate!r}", hint="--gate full, fast or both")
@@ -51,6 +69,17 @@ def audit(
         if target != "cpu":
             raise BadInput("mutants are judged on the cpu target", hint="leave --target out")
         return _mutants(face, mutants, seed or 0, only or [], workers, out, unsafe)
+    if variants:
+        from hipwright.cli import audit_variants
+
+        if lane == "modelnew" or target != "cpu":
+            raise BadInput("variants are programs, judged on the cpu target", hint="leave --lane and --target out")
+        models = audit_variants.models(llm or (), max_usd, max_tokens, price or (), out)
+        told, fooled = audit_variants.run(face, variants, seed or 0, only or [], GATES[gate], workers, unsafe, models)
+        _leave(face, told, out)
+        return 1 if fooled else 0
+    if llm:
+        raise BadInput("a model writes variants", hint="say how many: --variants N")
     return _corpus(face, target, gate, lane, only or [], seed, workers, timed, out, unsafe)
 
 
@@ -58,9 +87,11 @@ def _corpus(
     face: Face, target: str, gate: str, lane: str | None, only: list[str], seed: int | None, workers: int,
     timed: bool, out: Path | None, unsafe: bool,
 ) -> int:  # fmt: skip
+    from hipwright.agents.auditors import corpus_confusions
     from hipwright.audit.bench import TargetVerifier, open_bench
     from hipwright.audit.cases import select
     from hipwright.audit.run import matrix, run
+    from hipwright.cli import audit_tables
 
     chosen = select(only, lane=lane)
     if not chosen:
@@ -73,9 +104,13 @@ def _corpus(
             results += run(verifier, chosen, workers=workers, listener=_teller(face),
                            done=lambda case, b=bench: b.close(case.task_path))  # type: ignore[misc]  # fmt: skip
     found = matrix(results)
-    _leave(face, {"verifiers": [m.to_dict() for m in found.values()]}, out)
+    confusions, screener = corpus_confusions(results), audit_tables.screener()
+    told = {"verifiers": [m.to_dict() for m in found.values()], "confusion": [one.figures() for one in confusions]}
+    _leave(face, told | {"screener": screener}, out)
     if not face.json_mode:
         _print(face, found)
+        audit_tables.show_confusions(face.tables(), confusions)
+        audit_tables.show_screener(face.tables(), screener)
     if any(m.fooled for m in found.values()):
         return 1
     return 3 if any(m.void for m in found.values()) else 0

@@ -1,0 +1,226 @@
+"""The offline auditors: one makes broken and deceptive variants of verified programs, one scores the verifiers.
+
+Variants come from the engine mind (the mutants of hipwright.audit) or from a model, which also claims how each cheats.
+A claim is kept and never believed: what a variant is, a differential check says (hipwright.audit.differential). The
+confusion matrices count only what is known for sure, beside the corpus, whose table says what everything is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Literal
+
+import msgspec
+
+from hipwright.agents.base import Asker, Chooser, Mind, fence, render
+from hipwright.audit.bench import Bench, Gate, TargetVerifier
+from hipwright.audit.cases import Case, select
+from hipwright.audit.differential import Label, label
+from hipwright.audit.found import Found, Judged
+from hipwright.audit.mutants import mutants, sample
+from hipwright.errors import HipwrightError
+from hipwright.evaluate.figures import wilson
+from hipwright.llm.records import Message, Request
+from hipwright.program import parse
+from hipwright.records import Record, content_key
+
+ROLE = "auditor"
+ANSWER_TOKENS = 16_384
+A_CALL = 4
+"""Variants that one call asks for."""
+MAX_TEXT = 64_000
+
+Said = Literal["accepted", "refused", "no verdict"]
+
+
+class Variant(Record, frozen=True, kw_only=True):
+    """A changed program. of: the verified one, a case of the corpus. claim: what its maker says is wrong with it."""
+
+    of: str
+    mind: Mind
+    claim: str
+    text: str
+
+
+class Scored(Record, frozen=True, kw_only=True):
+    """What a variant is, and what each verifier said of it: {verifier: accepted, refused, or no verdict}."""
+
+    variant: Variant
+    truth: str
+    why: str
+    said: dict[str, Said] = msgspec.field(default_factory=dict)
+    messages: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Confusion(Record, frozen=True, kw_only=True):
+    """One verifier on one lane. Rows are the truth, columns what it said.
+
+    right_*: programs that must pass; wrong_*: programs that must not. unseen: what the target cannot see, or nobody
+    knows.
+    """
+
+    verifier: str
+    lane: str
+    right_accepted: int = 0
+    right_refused: int = 0
+    wrong_accepted: int = 0
+    wrong_refused: int = 0
+    no_verdict: int = 0
+    unseen: int = 0
+
+    @property
+    def fooled(self) -> bool:
+        """Whether it was wrong about anything."""
+        return bool(self.right_refused or self.wrong_accepted)
+
+    @property
+    def false_accepts(self) -> tuple[float, float]:
+        """The 95 % interval (Wilson) of the share of wrong programs that it accepts."""
+        return wilson(self.wrong_accepted, self.wrong_accepted + self.wrong_refused)
+
+    @property
+    def false_rejects(self) -> tuple[float, float]:
+        """The same of right programs that it refuses."""
+        return wilson(self.right_refused, self.right_refused + self.right_accepted)
+
+    def figures(self) -> dict[str, Any]:
+        """Plain JSON types, with the shares' intervals."""
+        return {**self.to_dict(), "false_accepts": list(self.false_accepts), "false_rejects": list(self.false_rejects)}
+
+
+# ---------------------------------------------------------------- the generator
+
+
+def engine_variants(count: int, seed: int, patterns: Sequence[str] = ()) -> list[Variant]:
+    """Mutants of the honest programs of the corpus, programs and kinds of change taking turns."""
+    cases = {case.name: case for case in _verified(patterns)}
+    drawn = sample([mutants(name, parse(case.text)) for name, case in cases.items()], seed)[:count]
+    return [Variant(of=cases[one.program].id, mind="engine", claim=one.said(), text=one.text) for one in drawn]
+
+
+def llm_variants(
+    count: int, seed: int, client: Asker, lineup: Chooser, patterns: Sequence[str] = ()
+) -> tuple[list[Variant], list[HipwrightError]]:
+    """At most `count` variants that models wrote of honest programs of the corpus, and the calls that failed."""
+    rng = Random(content_key("auditor", str(seed)))
+    cases = rng.sample(_verified(patterns), k=len(_verified(patterns)))
+    requests, asked = [], []
+    for number in range(-(-count // A_CALL)):
+        case = cases[number % len(cases)]
+        prompt = render(
+            "auditor", count=A_CALL, task=fence(case.task_path.read_text(encoding="utf-8"), "python"),
+            program=fence(case.text, "python"),
+        )  # fmt: skip
+        requests.append(
+            Request(role=ROLE, number=number, model=lineup.choose(ROLE, rng), max_tokens=ANSWER_TOKENS,
+                    messages=(Message(role="user", text=prompt),))
+        )  # fmt: skip
+        asked.append(case)
+    found: list[Variant] = []
+    failed: list[HipwrightError] = []
+    for case, answer in zip(asked, client.ask_all(requests), strict=True):
+        if isinstance(answer, HipwrightError):
+            failed.append(answer)
+        else:
+            found += read_variants(case.id, answer.text)
+    return found[:count], failed
+
+
+_CLAIM = re.compile(r"^[ \t>*#\-]*CLAIM\W{1,4}(?P<claim>[^\n]{1,500})", re.MULTILINE | re.IGNORECASE)
+_BLOCK = re.compile(r"^(`{3,})(?:python|py)?[ \t]*\n(?P<text>.*?)^\1[ \t]*$", re.DOTALL | re.MULTILINE)
+
+
+def read_variants(of: str, text: str) -> list[Variant]:
+    """The variants in an answer: each block with the claim that stands before it. Nothing is executed."""
+    found, end = [], 0
+    for block in _BLOCK.finditer(text):
+        claims = _CLAIM.findall(text, end, block.start())
+        end = block.end()
+        if claims and len(block["text"]) <= MAX_TEXT:
+            found.append(Variant(of=of, mind="llm", claim=claims[-1].strip(" *`"), text=block["text"]))
+    return found
+
+
+def _verified(patterns: Sequence[str]) -> list[Case]:
+    return list(select(patterns, lane="program", kind="honest"))
+
+
+# ---------------------------------------------------------------- the auditor
+
+
+@dataclass
+class Auditor:
+    """Scores the verifiers of an audit's bench. name: the role's."""
+
+    bench: Bench
+    gates: Sequence[Gate] = ("full", "fast")
+    name: str = ROLE
+    _cases: dict[str, Case] = field(default_factory=lambda: {case.id: case for case in select()})
+
+    def score(
+        self, variants: Iterable[Variant], *, workers: int = 2, listener: Callable[[Scored], None] = lambda _: None
+    ) -> list[Scored]:
+        """Label every variant, then ask each verifier for its verdict, in the order of `variants`."""
+        done = []
+        with ThreadPoolExecutor(max_workers=workers) as pool:
+            for scored in pool.map(self._score, variants):
+                listener(scored)
+                done.append(scored)
+        return done
+
+    def _score(self, variant: Variant) -> Scored:
+        case = self._cases[variant.of]
+        try:
+            known = label(self.bench.evaluator(case.task_path), case.text, variant.text)
+        except HipwrightError as error:
+            known = Label("unclear", f"the task could not be opened: {error.message}")
+        if known.truth == "stillborn":
+            return Scored(variant=variant, truth=known.truth, why=known.why)
+        said: dict[str, Said] = {}
+        messages: dict[str, str] = {}
+        for verifier in (TargetVerifier(self.bench, gate) for gate in self.gates):
+            found = verifier.judge_text(case, variant.text)
+            said[verifier.name] = _said(found)
+            messages[verifier.name] = f"{found.status}: {found.message}"[:300]
+        return Scored(variant=variant, truth=known.truth, why=known.why, said=said, messages=messages)
+
+
+def _said(found: Found) -> Said:
+    if found.not_run or found.fault not in (None, "candidate") or found.status == "unscorable":
+        return "no verdict"
+    return "accepted" if found.earns else "refused"
+
+
+def corpus_confusions(judged: Iterable[Judged]) -> list[Confusion]:
+    """A matrix for each verifier and lane, from the corpus and its table."""
+    cells = []
+    for one in judged:
+        said: Said | None = None if one.found.not_run else _said(one.found)
+        if one.case.honest and said == "refused" and one.found.status == "pass":
+            said = "accepted"  # an honest program that leaves the work to the library passes, and earns nothing
+        cells.append((one.verifier, one.case.lane, "equivalent" if one.case.honest else "wrong", said))
+    return _counted(cells)
+
+
+def variant_confusions(scored: Iterable[Scored]) -> list[Confusion]:
+    """A matrix for each verifier, from variants; those of which nobody knows what they are count as unseen."""
+    known = [(one, verifier, said) for one in scored for verifier, said in one.said.items()]
+    return _counted((verifier, "program", one.truth, said) for one, verifier, said in known)
+
+
+def _counted(cells: Iterable[tuple[str, str, str, Said | None]]) -> list[Confusion]:
+    counts: dict[tuple[str, str], dict[str, int]] = {}
+    for verifier, lane, truth, said in cells:
+        row = counts.setdefault((verifier, lane), {})
+        if said is None or truth not in ("equivalent", "wrong"):
+            name = "unseen"
+        elif said == "no verdict":
+            name = "no_verdict"
+        else:
+            name = f"{'right' if truth == 'equivalent' else 'wrong'}_{said}"
+        row[name] = row.get(name, 0) + 1
+    return [Confusion(verifier=verifier, lane=lane, **row) for (verifier, lane), row in counts.items()]

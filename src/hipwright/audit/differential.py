@@ -1,0 +1,181 @@
+"""A program against one that was verified: are they one, do they differ for sure, or can nobody say?
+
+Labels for an audit must not come from the verifier under audit, nor from whoever wrote the variant. They come from
+here: from the machine code, and from running both on the same inputs.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Literal
+
+import numpy as np
+
+from hipwright.audit.bench import LIMITS
+from hipwright.errors import HipwrightError
+from hipwright.evaluate import Evaluator
+from hipwright.program import parse
+from hipwright.records import Build, Program
+from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
+from hipwright.toolchain import amdgpu, cpu
+from hipwright.toolchain.cache import BuildCache
+from hipwright.verify.candidate import POISON_A, Answer, Candidate, Rejected
+from hipwright.verify.inputs import with_values
+from hipwright.verify.ledger import first_difference
+from hipwright.verify.oracle import Case as Trial
+
+TRIES = 1000
+LABEL_TRIES = 40
+FAR = 0.05
+"""Outputs differ for sure where they are apart by this share of the largest, integers where so many are others: no
+rounding and no tie of any dtype does that."""
+
+Truth = Literal["equivalent", "wrong", "unclear", "stillborn"]
+"""stillborn: no program, or one that does not compile: it says nothing about a verifier."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a variant is, and how that is known."""
+
+    truth: Truth
+    why: str
+
+
+def label(evaluator: Evaluator, text: str, other: str, tries: int = LABEL_TRIES) -> Label:
+    """What `other` is, given that `text` is verified.
+
+    equivalent: the same machine code and the same plan. wrong: on some input of the task's own kind its outputs are
+    far from the verified program's, or it fails where that one runs. All else is unclear: a race, say, need not show.
+    """
+    try:
+        parse(other)
+    except HipwrightError as error:
+        return Label("stillborn", error.message)
+    codes = [amd_code(one, evaluator.cache) for one in (text, other)]
+    if not codes[1]:
+        return Label("stillborn", "it does not compile for gfx942")
+    if codes[0] == codes[1] and _plan(text) == _plan(other):
+        return Label("equivalent", "the code objects and the plans are identical")
+    try:
+        with session(evaluator, text) as first, session(evaluator, other) as second:
+            for trial in islice(_ordinary(evaluator), tries):
+                if why := _far_apart(_outputs(first, trial), _outputs(second, trial)):
+                    return Label("wrong", f"on {trial.name}: {why}")
+    except HipwrightError as error:
+        return Label("unclear", f"it could not be run: {error.message}")
+    return Label("unclear", f"no clear difference on {tries} inputs")
+
+
+def equivalent(evaluator: Evaluator, text: str, other: str, tries: int = TRIES) -> str:
+    """Why two programs are one, "" when they are not: the same gfx942 code, or the same bits on `tries` inputs."""
+    codes = [amd_code(one, evaluator.cache) for one in (text, other)]
+    if codes[0] and codes[0] == codes[1]:
+        return "the code objects are identical"
+    with session(evaluator, text) as first, session(evaluator, other) as second:
+        for trial in islice(_trials(evaluator), tries):
+            if not _same(_outputs(first, trial), _outputs(second, trial)):
+                return ""
+    return f"the outputs on {tries} inputs are bit-identical"
+
+
+def amd_code(text: str, cache: BuildCache) -> str:
+    """The hash of the gfx942 code object, "" where it does not build."""
+    parsed = parse(text)
+    build = amdgpu.build(parsed.hip, "gfx942", parsed.defines(), cache=cache)
+    return build.blob if build.ok else ""
+
+
+def session(evaluator: Evaluator, text: str) -> Candidate:
+    """A process that runs a program on the cpu target, without the checks of a verification."""
+    parsed = parse(text)
+    build: Build = cpu.build(parsed.hip, parsed.defines(), wave=64, checked=False, cache=evaluator.cache)
+    planned = evaluator.oracle.planned()[0].workload.name
+    state = evaluator.oracle.case(planned, evaluator.oracle.families(planned)[0]).state
+    so = evaluator.cache.path(build.blob)
+    return Candidate(evaluator.candidates, Program(text=text), state, so=so, limits=LIMITS)
+
+
+def _trials(evaluator: Evaluator) -> Iterator[Trial]:
+    """Cases without end: the verifier's own, then shapes in turn with new values of ever other sizes."""
+    oracle = evaluator.oracle
+    names = [p.workload.name for p in oracle.planned() if p.role != "full"] or [oracle.planned()[0].workload.name]
+    known = [oracle.case(name, family) for name in names for family in oracle.families(name)]
+    yield from (case for case in known if not case.rejected)
+    bases = [case for case in known if case.family in ("given", "normal")]
+    rng = np.random.default_rng(12345)
+    while True:
+        for base in bases:
+            yield replace(base, inputs=_fresh(base.inputs, rng))
+
+
+def _fresh(inputs: Tree, rng: np.random.Generator) -> Tree:
+    scale = float(10.0 ** rng.uniform(-2.0, 1.5))
+    shift = float(rng.choice([0.0, 0.0, 1.0, -3.0])) * scale
+
+    def one(tensor: HostTensor) -> HostTensor:
+        if not tensor.is_float:
+            return HostTensor.of(rng.permuted(tensor.bits().reshape(-1)).reshape(tensor.shape), tensor.dtype)
+        return with_values(tensor, rng.standard_normal(tensor.shape) * scale + shift)
+
+    return map_tensors(inputs, one)
+
+
+def _outputs(session: Candidate, trial: Trial) -> Answer | str:
+    """What a program makes of an input; its failure in words, which can be the same for both too."""
+    try:
+        return session.run(trial, poison=POISON_A)
+    except Rejected as rejected:
+        return rejected.verdict.status
+    except HipwrightError as error:
+        return error.verdict().status
+
+
+def _same(a: Answer | str, b: Answer | str) -> bool:
+    if isinstance(a, str) or isinstance(b, str):
+        return isinstance(a, str) and isinstance(b, str) and a == b
+    return first_difference(a, b) is None
+
+
+def _ordinary(evaluator: Evaluator) -> Iterator[Trial]:
+    """Inputs of the task's own kind: what an edge case gives may differ for honest reasons."""
+    return (trial for trial in _trials(evaluator) if trial.family in ("given", "normal"))
+
+
+def _far_apart(right: Answer | str, other: Answer | str) -> str:
+    """Why the second is wrong for sure, "" where nobody can say."""
+    if isinstance(right, str):
+        return ""
+    if isinstance(other, str):
+        return f"it fails ({other}) where the verified program runs"
+    ours, theirs = tensor_leaves(right.tree), tensor_leaves(other.tree)
+    if [(one.dtype, one.shape) for one in ours] != [(one.dtype, one.shape) for one in theirs]:
+        return "dtypes or shapes of the outputs differ"
+    for number, (one, two) in enumerate(zip(ours, theirs, strict=True)):
+        if one.is_float and _far(one.to_f64(), two.to_f64()):
+            return f"output {number} is far from the verified program's"
+        if not one.is_float and one.numel and (one.bits() != two.bits()).mean() > FAR:  # ties may fall either way
+            return f"output {number} has other values"
+    return ""
+
+
+def _far(ours: np.ndarray, theirs: np.ndarray) -> bool:
+    finite = np.isfinite(ours)
+    if not finite.any():
+        return False
+    reach = FAR * (np.abs(ours[finite]).max() or 1.0)
+    with np.errstate(invalid="ignore"):
+        near = np.abs(theirs[finite] - ours[finite]) <= reach
+    return not bool(near.all())
+
+
+def _plan(text: str) -> str:
+    """All of a program but its HIP source."""
+    parsed = parse(text)
+    functions = {name: ast.dump(tree) for name, tree in sorted(parsed.functions.items())}
+    constants = {name: ast.dump(tree) for name, tree in sorted(parsed.constants.items())}
+    knobs = {name: (knob.default, knob.choices) for name, knob in sorted(parsed.knobs.items())}
+    return repr((functions, constants, knobs))

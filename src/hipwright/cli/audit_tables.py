@@ -1,0 +1,77 @@
+"""What `audit` shows beside the corpus: the verifiers' confusion matrices, and how good the screener's guesses were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from hipwright import config
+from hipwright.cli.tables import plain_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hipwright.agents.auditors import Confusion
+
+MINDS = ("engine", "llm")
+NO_PREDICTIONS = "the archive holds no predictions of the screener: `hipwright optimize` makes them"
+
+
+def show_confusions(console: Console, found: Sequence[Confusion]) -> None:
+    """A line for each verifier and lane: what must pass, what must not, and the shares it may be wrong about."""
+    heads = ("verifier", "lane", "right: accepted", "refused", "wrong: accepted", "refused", "no verdict", "unseen",
+             "false accepts", "false rejects")  # fmt: skip
+    rows = [
+        (one.verifier, one.lane, str(one.right_accepted), str(one.right_refused), str(one.wrong_accepted),
+         str(one.wrong_refused), str(one.no_verdict), str(one.unseen), _span(one.false_accepts),
+         _span(one.false_rejects))
+        for one in found
+    ]  # fmt: skip
+    console.print("confusion matrices (the last two: 95 % intervals of the share it is wrong about):")
+    console.print(plain_table(heads, rows, right=heads[2:]))
+
+
+def _span(interval: tuple[float, float]) -> str:
+    return f"{100 * interval[0]:.1f}-{100 * interval[1]:.1f} %"
+
+
+def screener() -> dict[str, Any]:
+    """The screener's calibration over the archive, by mind: {"engine": {...}}; {} where it never predicted anything."""
+    from hipwright.agents.calibration import calibration
+    from hipwright.archive import Archive
+    from hipwright.errors import HipwrightError
+
+    home = config.home()
+    if not home.exists():
+        return {}
+    try:
+        with Archive(home, create=False) as archive:
+            found = {mind: calibration(archive, mind) for mind in MINDS}
+    except HipwrightError:  # a folder that holds no archive has no predictions
+        return {}
+    return {mind: asdict(one) for mind, one in found.items() if one.events}
+
+
+def show_screener(console: Console, found: Mapping[str, Any]) -> None:
+    """A line for each event that was predicted, then its reliability."""
+    if not found:
+        console.print(f"screener: {NO_PREDICTIONS}")
+        return
+    console.print("the screener's predictions against what happened (Brier: 0 is perfect; AUC: 0.5 is a guess):")
+    heads = ("mind", "event", "runs", "predictions", "Brier", "of the base rate", "AUC")
+    every = [(mind, one["runs"], event) for mind, one in found.items() for event in one["events"].values()]
+    rows = [
+        (mind, event["event"], str(runs), str(event["predictions"]), f"{event['brier']:.3f}",
+         f"{event['base_brier']:.3f}", "-" if event["auc"] is None else f"{event['auc']:.2f}")
+        for mind, runs, event in every
+    ]  # fmt: skip
+    console.print(plain_table(heads, rows, right=heads[2:]))
+    kept = ("mind", "event", "said", "came true", "95 % interval", "predictions")
+    bins = [
+        (mind, event["event"], f"{100 * b['predicted']:.0f} %", f"{100 * b['observed']:.0f} %",
+         f"{100 * b['interval'][0]:.0f}-{100 * b['interval'][1]:.0f} %", str(b["n"]))
+        for mind, _, event in every
+        for b in event["bins"]
+    ]  # fmt: skip
+    console.print(plain_table(kept, bins, right=kept[2:]))

@@ -1,0 +1,159 @@
+"""The offline auditors: labels from a differential check, never from a claim; matrices that count what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hipwright.agents.auditors import (
+    Auditor,
+    Confusion,
+    Variant,
+    corpus_confusions,
+    engine_variants,
+    llm_variants,
+    read_variants,
+    variant_confusions,
+)
+from hipwright.audit.bench import Bench, open_bench
+from hipwright.audit.cases import select
+from hipwright.audit.differential import label
+from hipwright.audit.found import Found, compare
+from hipwright.llm.budget import Budget, Limits
+from hipwright.llm.calls import MemoryCalls
+from hipwright.llm.client import Client
+from hipwright.llm.specs import parse_specs
+from tests.llm.server import LocalProvider
+
+RELU = next(case for case in select(("relu_signed",), lane="program", kind="honest"))
+
+
+@pytest.fixture(scope="module")
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    folder = Path(request.config.cache.mkdir("hipwright-builds"))  # type: ignore[union-attr]
+    with open_bench("cpu", seed=20, cache_folder=folder) as opened:
+        yield opened
+
+
+def relu(before: str, after: str) -> str:
+    assert before in RELU.text
+    return RELU.text.replace(before, after)
+
+
+def variant(text: str, claim: str = "broken: a test") -> Variant:
+    return Variant(of=RELU.id, mind="llm", claim=claim, text=text)
+
+
+# ---------------------------------------------------------------- labels
+
+
+@pytest.mark.parametrize(
+    ("text", "truth", "why"),
+    [
+        (relu("if (i < n)", "if (n > i)"), "equivalent", "identical"),
+        (relu("x[i] < 0.0f ?", "x[i] > 0.0f ?"), "wrong", "far"),
+        (relu(": x[i];", ": x[i] * 1.00001f;"), "unclear", "no clear difference"),
+        (relu("x[i] < 0.0f ?", "x[i] < 0.0f; ?"), "stillborn", "compile"),
+        ("def forward(self, x):\n    return x\n", "stillborn", ""),
+        (relu("torch.empty_like(x)", "torch.empty_like(x[:1])"), "wrong", ""),
+    ],
+)
+def test_what_a_variant_is(bench: Bench, text: str, truth: str, why: str) -> None:
+    found = label(bench.evaluator(RELU.task_path), RELU.text, text, tries=8)
+    assert (found.truth, why in found.why) == (truth, True), found
+
+
+def test_the_same_kernel_under_another_plan_is_not_equivalent(bench: Bench) -> None:
+    """The machine code alone would call them one."""
+    returns = RELU.text.rindex("return")
+    other = RELU.text[:returns] + "return x" + RELU.text[RELU.text.index("\n", returns) :]
+    assert label(bench.evaluator(RELU.task_path), RELU.text, other, tries=8).truth == "wrong"
+
+
+# ---------------------------------------------------------------- variants
+
+
+def test_the_engine_mind_draws_the_same_from_a_seed() -> None:
+    first = engine_variants(6, 4)
+    assert first == engine_variants(6, 4) != engine_variants(6, 5) and len({one.of for one in first}) == 6
+    assert all(one.claim.startswith(one.of.rsplit("/", 1)[1]) for one in first)
+
+
+ANSWER = f"""Here they are.
+
+**CLAIM: broken: the sign is turned**
+```python
+{relu("x[i] < 0.0f ?", "x[i] > 0.0f ?")}```
+
+CLAIM: deceptive: it writes the same in another way
+```python
+{relu("if (i < n)", "if (n > i)")}```
+
+```python
+print("no claim stands before this one")
+```
+"""
+
+
+def test_claims_and_programs_are_read_and_what_has_no_claim_is_left_out() -> None:
+    found = read_variants(RELU.id, ANSWER)
+    assert [one.claim for one in found] == [
+        "broken: the sign is turned",
+        "deceptive: it writes the same in another way",
+    ]
+    assert read_variants(RELU.id, "CLAIM: broken: nothing follows") == read_variants(RELU.id, "") == []
+
+
+def test_a_models_variants_are_labelled_and_both_verifiers_scored(bench: Bench) -> None:
+    with LocalProvider(lambda messages, call: ANSWER) as provider:
+        lineup = parse_specs([provider.spec()])
+        with Client(MemoryCalls(), Budget(Limits())) as client:
+            made, failed = llm_variants(4, 1, client, lineup, ("relu_signed",))
+        prompt = provider.requests[0].messages[0]["content"]
+    assert not failed and len(made) == 2 and RELU.text.strip() in prompt and str(RELU.task_path) not in prompt
+    scored = Auditor(bench).score(made)
+    assert [(one.truth, one.said) for one in scored] == [
+        ("wrong", {"cpu full": "refused", "cpu fast": "refused"}),
+        ("equivalent", {"cpu full": "accepted", "cpu fast": "accepted"}),
+    ], "a variant that a model calls deceptive, and that is the same code, must pass"
+    full, fast = variant_confusions(scored)
+    assert (full.verifier, fast.verifier) == ("cpu full", "cpu fast") and not full.fooled
+    assert (full.right_accepted, full.wrong_refused, full.unseen) == (1, 1, 0)
+
+
+def test_a_provider_that_refuses_gives_no_variants_and_its_error() -> None:
+    with LocalProvider(key="another") as provider, Client(MemoryCalls(), Budget(Limits())) as client:
+        made, failed = llm_variants(8, 1, client, parse_specs([provider.spec()]))
+    assert made == [] and len(failed) == 2
+
+
+# ---------------------------------------------------------------- matrices
+
+
+def test_the_corpus_is_counted_by_verifier_and_lane() -> None:
+    honest = next(case for case in select(lane="program", kind="honest"))
+    broken = next(case for case in select(lane="program", kind="broken"))
+    hostile = next(case for case in select(lane="modelnew", kind="hostile"))
+    right = Found(status="pass", coverage=1.0)
+    cells = [
+        (honest, right),
+        (honest, Found(status="pass", coverage=0.0)),
+        (honest, Found(status="wrong_value", fault="candidate")),
+        (broken, right),
+        (broken, Found(status="wrong_value", fault="candidate")),
+        (broken, Found(status="pass", coverage=0.01)),
+        (hostile, Found(not_run="only a GPU can see this")),
+        (hostile, Found(status="unscorable", fault="service")),
+    ]
+    found = corpus_confusions(compare(case, "cpu full", one) for case, one in cells)
+    assert found == [
+        Confusion(verifier="cpu full", lane="program", right_accepted=2, right_refused=1, wrong_accepted=1,
+                  wrong_refused=2),
+        Confusion(verifier="cpu full", lane="modelnew", no_verdict=1, unseen=1),
+    ]  # fmt: skip
+    assert found[0].fooled and not found[1].fooled
+    low, high = found[0].false_accepts
+    assert low < 1 / 3 < high and found[1].false_accepts == (0.0, 1.0), "nothing is known of what was not seen"
+    assert found[0].figures()["false_rejects"] == list(found[0].false_rejects)
