@@ -6,7 +6,8 @@ import pytest
 from writer_tools import TASK
 
 from hipwright.agents.base import fence, render
-from hipwright.agents.context import IMPORTANCE, ContextBuilder, demoted, target_pages, task_text, tokens
+from hipwright.agents.context import IMPORTANCE, ContextBuilder, demoted, facts, target_pages, task_text, tokens
+from hipwright.llm.library import pages
 from hipwright.records import Task, TensorSpec, Workload
 
 
@@ -80,6 +81,14 @@ def test_each_target_brings_its_page_and_no_other() -> None:
     assert {page.name for page in target_pages(("cpu", "gfx942"), TASK.source)} == {"gfx942"}
     assert {page.name for page in target_pages(("gfx1100", "gfx90a"), TASK.source)} == {"gfx1100", "gfx90a"}
     assert target_pages(("cpu",), TASK.source) == []
+
+
+def test_of_a_target_the_facts_are_told_and_no_example() -> None:
+    arch = [page for page in pages() if page.kind == "arch"]
+    assert len(arch) >= 5
+    for page in arch:
+        text = facts(page)
+        assert len(text) > 800 and " lanes" in text and "HIP = r" not in text and "The program" not in text
 
 
 def test_headings_of_a_page_stay_inside_its_section() -> None:

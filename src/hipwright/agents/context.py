@@ -6,7 +6,8 @@ parts go before earlier ones. Parts with no place in it (the task, the program a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hipwright.agents.base import fence
@@ -117,10 +118,9 @@ def technique_pages(query: str, targets: Sequence[str], k: int) -> list[Page]:
     return retrieve(query, targets=targets, k=k, kinds=("technique", "api")) if k else []
 
 
-def add_pages(builder: ContextBuilder, kind: str, heading: str, found: Iterable[Page]) -> None:
-    """Each page as a part of its own, named by the page."""
-    for page in found:
-        builder.add(kind, f"{heading}: {page.title}", demoted(page.text), page.name)
+def facts(page: Page) -> str:
+    """A page without its example, which stands at its end: of a target the facts are wanted."""
+    return re.split(r"^(?:The program\b|```python )", page.text, maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def demoted(text: str) -> str:

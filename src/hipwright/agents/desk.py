@@ -94,7 +94,8 @@ class Desk:
         """
         self.notes |= {"role": role, "model": self.model(role)}
         opening = (Message(role="system", text=system(self.tools.targets)), Message(role="user", text=prompt))
-        messages, problem = opening, ""
+        messages: tuple[Message, ...] = opening
+        problem = ""
         for _ in range(1 + self.tools.limits.format_tries):
             answer = yield from self.say(role, messages, self.tools.limits.answer_tokens)
             read = read_answer(answer.text, answer.finish, task_source=self.tools.task.source)
@@ -125,6 +126,8 @@ class Writer(Role, Protocol):
 def system(targets: Sequence[str]) -> str:
     """What every writer is told first: the program form, an example, what goes wrong here, how to answer."""
     known = [TARGETS[name] for name in targets if name in TARGETS]
-    waves = sorted({target.wave for target in known})
-    lds = min((target.lds_per_block for target in known), default=64 << 10) >> 10
-    return render("program", targets=[name for name in targets if name != "cpu"], waves=waves or [64], lds_kib=lds)
+    nvidia = "cuda" in targets  # the same source, built by NVRTC: 32 lanes, 48 KiB without asking for more
+    waves = sorted({target.wave for target in known} | ({32} if nvidia else set())) or [64]
+    lds = min([target.lds_per_block >> 10 for target in known] + [48 if nvidia else 64])
+    names = [name for name in targets if name != "cpu"]
+    return render("program", targets=names, waves=waves, lds_kib=lds, nvidia=nvidia)

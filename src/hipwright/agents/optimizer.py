@@ -32,7 +32,7 @@ def material(desk: Desk) -> Steps[tuple[ContextBuilder, bool]]:
     """What improving and planning have in common; True when a bottleneck is among it."""
     parent = desk.ask.parents[0].program
     evaluation = desk.evaluation(parent.key)
-    builder = builder_for(desk, "optimizer")
+    builder = builder_for(desk)
     yield from with_lessons(desk, builder)
     builder.add("program", "The program to improve", shown(parent))
     if evaluation is not None:

@@ -9,7 +9,8 @@ from hipwright.agents import judge, lessons
 from hipwright.agents.context import (
     Context,
     ContextBuilder,
-    add_pages,
+    demoted,
+    facts,
     target_pages,
     task_text,
     technique_pages,
@@ -26,25 +27,28 @@ INSTRUCTION_TOKENS = 400
 """Kept free of the budget for a template's own words."""
 
 
-def builder_for(desk: Desk, role: str, *, kernels: bool = True) -> ContextBuilder:
+def builder_for(desk: Desk, *, failure: str = "") -> ContextBuilder:
     """A builder with the task, the targets' facts and what retrieval, the archive and the failures bring.
 
-    kernels: other programs too (similar, known, exemplars), and the failures of the run.
+    failure: the evidence of a repair, which gets one page that fits it, and no other programs or failures.
     """
     tools, limits = desk.tools, desk.tools.limits
     builder = ContextBuilder(limits.prompt_tokens - tokens(system(tools.targets)) - INSTRUCTION_TOKENS)
     builder.add("task", "The reference", task_text(tools.task, tools.graph_text))
-    add_pages(builder, "target", "The target", target_pages(tools.targets, tools.graph_text))
+    for page in target_pages(tools.targets, tools.graph_text):
+        builder.add("target", f"The target: {page.title}", demoted(facts(page)), page.name)
     if desk.on("retrieval"):
-        found = technique_pages(tools.graph_text, tools.targets, limits.pages)
-        add_pages(builder, "page", "A technique that may fit", found)
-    if kernels:
-        if desk.on("retrieval"):
-            _add_kernels(desk, builder)
-        _add_exemplars(desk, builder)
-        if desk.on("failure_memory"):
-            lines = lessons.recent_failures(desk.ask.view, limits.failures)
-            builder.add("failures", "What failed lately in this run", "\n".join(f"- {line}" for line in lines))
+        query, most = f"{failure}\n{tools.graph_text}", min(limits.pages, 1) if failure else limits.pages
+        for page in technique_pages(query, tools.targets, most):
+            builder.add("page", f"A technique that may fit: {page.title}", demoted(page.text), page.name)
+    if failure:
+        return builder
+    if desk.on("retrieval"):
+        _add_kernels(desk, builder)
+    _add_exemplars(desk, builder)
+    if desk.on("failure_memory"):
+        lines = lessons.recent_failures(desk.ask.view, limits.failures)
+        builder.add("failures", "What failed lately in this run", "\n".join(f"- {line}" for line in lines))
     return builder
 
 

@@ -29,7 +29,7 @@ class Translator:
 
 def translate_prompt(desk: Desk) -> str:
     """The reference, the targets' facts, and what was found that may help."""
-    return render("translator", context=finish(desk, builder_for(desk, "translator")).text)
+    return render("translator", context=finish(desk, builder_for(desk)).text)
 
 
 def repair_prompt(desk: Desk) -> str:
@@ -39,11 +39,12 @@ def repair_prompt(desk: Desk) -> str:
     if failed is None:
         raise Declined("there is no failed program to repair", desk.notes)
     program = desk.tools.archive.program(failed.program)
-    builder = builder_for(desk, "repair", kernels=False)
+    found = evidence(failed, program)
+    builder = builder_for(desk, failure=found)
     if desk.on("failure_memory"):
         builder.add("failures", "Earlier tries of this program", "\n".join(f"- {line}" for line in _chain(desk)))
     builder.add("program", "The program that failed", shown(program))
-    builder.add("evidence", "What the verifier found", evidence(failed, program))
+    builder.add("evidence", "What the verifier found", found)
     builder.add("hazards", "What a linter says of it", "\n".join(f"- {line}" for line in desk.dangers(program)))
     desk.notes |= {"repairs": failed.program, "tries": int(action.get("tries", 1))}
     return render("repair", context=finish(desk, builder).text, tries=int(action.get("tries", 1)))

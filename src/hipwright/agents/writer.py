@@ -125,4 +125,3 @@ class LlmSource:
                 talk.failed(error)
             else:
                 talk.forward(answer)
-
