@@ -27,8 +27,8 @@ _KINDS: tuple[tuple[str, str, str], ...] = (
     ("types", r"^compile_error.*(undeclared|unknown type|no matching|no member)", "Use plain HIP that exists on AMD: "
      "declare before use, and call no CUDA-only function."),
     ("compile", r"^compile_error", "Keep kernels simple enough to be sure that they compile."),
-    ("race", r"race|^nondeterministic", "Put a __syncthreads() between a write of shared memory and another thread's "
-     "read of it, also between two rounds of a loop."),
+    ("race", r"data race|^nondeterministic", "Put a __syncthreads() between a write of shared memory and another "
+     "thread's read of it, also between two rounds of a loop."),
     ("barrier", r"barrier divergence", "Every thread of a block must reach the same __syncthreads(): guard the work, "
      "never the barrier, and do not return early before one."),
     ("lds", r"LDS bytes", "Static and dynamic LDS together stay below the limit of the target."),
