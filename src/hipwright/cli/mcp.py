@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hipwright.events import Listener
     from hipwright.mcp.shop import Lent
     from hipwright.measure.profiler import Report
+    from hipwright.records import Program
 
 
 def mcp(
@@ -63,10 +64,13 @@ def _lent(chosen: tuple[str, ...], unsafe: bool) -> Lent:
 
     gpu = next((name for name in chosen if name in targets.GPUS), "")
 
-    def counters(task: Path, text: str, listener: Listener) -> Report:
+    def counters(task: Path, program: Program, listener: Listener) -> Report:
         from hipwright.cli.profile import read_counters
+        from hipwright.cli.settle import settled
+        from hipwright.program import parse
 
-        return read_counters(task, text, target=gpu, unsafe=unsafe, listener=listener)
+        parse(program.text).defines(program.knobs)  # what is wrong with either is said before anything is done
+        return read_counters(task, settled(program), target=gpu, unsafe=unsafe, listener=listener)
 
     return Lent(
         machine=machine, result=result_object, not_measured=not_measured, error=_error, plain=finite,

@@ -52,8 +52,10 @@ def tasks(root: Path, folder: Path) -> Iterator[tuple[str, str]]:
     places += [p / level for p in places for level in ("level1", "level2", "level3", "level4") if (p / level).is_dir()]
     seen: set[Path] = set()
     for path in (path for place in places if _within(root, place) for path in sorted(place.glob("*.py"))):
+        if path.name.startswith(("_", ".")) or not _within(root, path):
+            continue
         real = path.resolve()
-        if real in seen or path.name.startswith(("_", ".")) or not _within(root, path) or not real.is_file():
+        if real in seen or not real.is_file():
             continue
         seen.add(real)
         if real.stat().st_size <= MOST_BYTES and (about := described(real)) is not None:

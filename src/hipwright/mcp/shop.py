@@ -56,7 +56,7 @@ class Lent:
     """What the command line lends the server, which stands below it and may not import it.
 
     machine: starts one. result, error: the objects that `eval --json` prints. plain: a value as JSON can hold it.
-    counters: the profiler's figures of a program (task file, program text); None where no GPU was asked for.
+    counters: the profiler's figures of a program (task file, program); None where no GPU was asked for.
     """
 
     machine: Callable[[], AbstractContextManager[Machine]]
@@ -64,7 +64,7 @@ class Lent:
     not_measured: Callable[[Sequence[str], Evaluation | None], list[str]]
     error: Callable[[HipwrightError], dict[str, Any]]
     plain: Callable[[Any], Any]
-    counters: Callable[[Path, str, Listener], Report] | None = None
+    counters: Callable[[Path, Program, Listener], Report] | None = None
 
 
 @dataclass(frozen=True)

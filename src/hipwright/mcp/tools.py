@@ -218,7 +218,8 @@ def profile_program(desk: Desk, arguments: OneProgram, listener: Listener) -> Re
     if desk.lent.counters is not None:
         path = files.task_file(desk.root, arguments.task)
         try:
-            report = desk.lent.counters(path, arguments.program, listener)
+            chosen = Program(text=arguments.program, knobs=arguments.knobs)
+            report = desk.lent.counters(path, chosen, listener)
             return Reply(words.counted(report), desk.lent.plain({"kind": "counters", **report.to_dict()}))
         except InfrastructureError as error:
             note = f"no counters could be read ({error.message}): figures of the build and a static estimate"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hipwright.mcp.shop import Judged
-from hipwright.records import Evaluation, Verdict
+from hipwright.records import Evaluation
 
 if TYPE_CHECKING:
     from hipwright.archive import Archive
@@ -31,6 +31,9 @@ MEANS = {
     "unscorable": "nothing was learnt about the program",
 }
 NEXT = {
+    "parse_error": "Keep to the plan language: HIP source, knobs, forward(self, ...) with library calls and launches.",
+    "compile_error": "Mend the named line first: later errors often follow from it.",
+    "launch_error": "Check the launch's grid, block and arguments against the kernel's parameters.",
     "wrong_value": "Check the index arithmetic at the named element first, then the tail of the last block, the order "
     "of a reduction, and the type that sums are kept in.",
     "timeout": "Look for a loop whose bound is never met, and for a barrier that only some threads reach.",
@@ -60,7 +63,7 @@ def verdict(judged: Judged) -> str:
     head += f", {score_words(e)}, coverage {e.coverage:.0%}" if e.passed else ""
     lines = [head, evidence(e, judged.program)]
     lines += [
-        f"- warning, line {found['line']}: {found['message']} {found['fix']}".rstrip() for found in judged.warnings
+        f"- warning, line {w['line']}: {w['message']}" + (f"; {w['fix']}" if w["fix"] else "") for w in judged.warnings
     ]
     if not e.passed:
         lines.append(f"explain_failure with evaluation {judged.name!r} says more")
@@ -82,7 +85,7 @@ def explained(judged: Judged, targets: Sequence[str]) -> dict[str, Any]:
     told = evidence(e, judged.program)
     line = _line(told, judged.program.text)
     hazards = _hazards(judged, targets)
-    fix = _fix(e, found, hazards, line)
+    fix = _fix(e, hazards, line)
     text = [f"{judged.name}: {e.status}: {MEANS.get(e.status, e.status)}.", told]
     text += [f"- {hazard['severity']}, line {hazard['line']}: {hazard['message']}" for hazard in hazards]
     text += [f"fix: {one}" for one in fix]
@@ -92,14 +95,13 @@ def explained(judged: Judged, targets: Sequence[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _fix(e: Evaluation, found: Verdict | None, hazards: Sequence[dict[str, Any]], line: int) -> list[str]:
+def _fix(e: Evaluation, hazards: Sequence[dict[str, Any]], line: int) -> list[str]:
     """What to do, the surest first."""
     if e.fault in OURS:
         return [OURS[e.fault]]
     near = sorted(hazards, key=lambda hazard: (hazard["line"] != line, hazard["severity"] != "error"))
     fixes = [f"line {hazard['line']}: {hazard['fix']}" for hazard in near if hazard["fix"]]
-    hint = str((found.evidence if found else {}).get("hint", ""))
-    return [text for text in [hint, *fixes[:4], NEXT.get(e.status, "")] if text]
+    return [text for text in [*fixes[:4], NEXT.get(e.status, "")] if text]
 
 
 def _hazards(judged: Judged, targets: Sequence[str]) -> list[dict[str, Any]]:
