@@ -6,6 +6,7 @@ import contextlib
 import random
 import threading
 import time
+from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 
 import pytest
@@ -19,22 +20,22 @@ from hipwright.llm.records import Usage
 from tests.llm.call_log_contract import answer, request, reserved
 
 
-def exact(usd: float) -> Fraction:
-    """The oracle's own reading of an amount: rounded up to a billionth, by fractions."""
-    return Fraction(-(-(Fraction(str(usd)) * NANO) // 1), NANO)
+def exact(usd: float) -> int:
+    """The oracle's own reading of an amount, in billionths: rounded up, by decimals."""
+    return int((Decimal(str(usd)) * NANO).to_integral_value(ROUND_CEILING))
 
 
 class Model:
-    """What a budget should hold, by fractions of a dollar. It checks the invariant after every step."""
+    """What a budget should hold, in billionths of a dollar. It checks the invariant after every step."""
 
     def __init__(self, budget: Budget, usd: float | None, tokens: int | None) -> None:
-        self.budget, self.tickets = budget, dict[Ticket, tuple[Fraction, int]]()
-        self.limit = None if usd is None else Fraction(str(usd))
-        self.tokens, self.spent = tokens, (Fraction(0), 0)
+        self.budget, self.tickets = budget, dict[Ticket, tuple[int, int]]()
+        self.limit = None if usd is None else Decimal(str(usd)) * NANO
+        self.tokens, self.spent = tokens, (0, 0)
 
     @property
-    def held(self) -> tuple[Fraction, int]:
-        return sum((t[0] for t in self.tickets.values()), Fraction(0)), sum(t[1] for t in self.tickets.values())
+    def held(self) -> tuple[int, int]:
+        return sum(t[0] for t in self.tickets.values()), sum(t[1] for t in self.tickets.values())
 
     def reserve(self, usd: float, tokens: int) -> None:
         (spent, spent_tokens), (held, held_tokens) = self.spent, self.held
@@ -57,9 +58,9 @@ class Model:
     def check(self) -> None:
         (spent, spent_tokens), (held, held_tokens), now = self.spent, self.held, self.budget.spent
         assert (now.usd, now.tokens, now.held_usd, now.held_tokens) == (
-            float(spent),
+            spent / NANO,
             spent_tokens,
-            float(held),
+            held / NANO,
             held_tokens,
         )
         assert self.limit is None or spent + held <= self.limit
@@ -81,7 +82,7 @@ def interleaving(rng: random.Random) -> bool:
             ticket = rng.choice(list(model.tickets))
             cost, most = model.tickets[ticket]
             share = rng.choice([0, 1, rng.random()])
-            paid = None if rng.random() < 0.25 else float(cost) if share == 1 else float(cost) * share
+            paid = None if rng.random() < 0.25 else cost * share / NANO
             model.end(ticket, paid, int(most * share))
         model.check()
     return refused

@@ -98,11 +98,10 @@ class Replay:
 def nearest(request: Request, recorded: Iterable[Request]) -> Request | None:
     """The recorded request that is most like this one: by role, number, index, model, then by its text's beginning."""
 
-    def likeness(other: Request) -> tuple[bool, bool, bool, int, bool, int]:
-        gap = abs(other.number - request.number)
+    def likeness(other: Request) -> tuple[bool, int, int, bool, int]:
+        away = abs(other.number - request.number), abs(other.index - request.index)
         same = _common(_text(other), _text(request))
-        place = (other.role == request.role, gap == 0, other.index == request.index)
-        return (*place, -gap, other.model == request.model, same)
+        return other.role == request.role, -away[0], -away[1], other.model == request.model, same
 
     return max(recorded, key=likeness, default=None)
 

@@ -28,15 +28,16 @@ _NO_NAME = re.compile(r"_(?:SOCK|PATH|FILE|DIR|TTY|PID|TYPE|NAME)$")  # where a 
 
 _START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"  # also behind the escaped line end of a text inside a text
 _DIGIT = r"(?=[^\s\"'<>]{0,80}\d)"  # keys have digits; words in hyphens have none
+_PEM = r"[A-Z ]{0,20}PRIVATE KEY-----"
 _HEADER = r"\b(?i:authorization|x-api-key|x-goog-api-key|api[_-]?key)[\"']?\s*[:=]\s*[\"']?(?i:(?:basic|token)\s+)?"
 
 # every repetition is bounded, or cannot begin inside itself: a hostile text costs no more than an ordinary one
 SHAPES: tuple[re.Pattern[str], ...] = tuple(
     re.compile(shape)
     for shape in (
-        r"(?P<keep>)-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[\s\S]{0,8192}?-----END [A-Z ]{0,20}PRIVATE KEY-----",
+        rf"(?P<keep>)-----BEGIN {_PEM}(?:[^-]|-(?!----)){{0,8192}}-----END {_PEM}",
         rf"(?P<keep>){_START}(?:sk|rk|pk)-{_DIGIT}[A-Za-z0-9_-]{{16,}}",
-        rf"(?P<keep>){_START}(?:AKIA|ASIA)[0-9A-Z]{{16}}\b",
+        rf"(?P<keep>){_START}(?:AKIA|ASIA)[0-9A-Z]{{16}}",
         rf"(?P<keep>){_START}AIza[0-9A-Za-z_-]{{30,}}",
         rf"(?P<keep>){_START}(?:gh[pousr]|hf|gsk|r8)_{_DIGIT}[A-Za-z0-9]{{20,}}",
         rf"(?P<keep>){_START}github_pat_{_DIGIT}[A-Za-z0-9_]{{20,}}",
