@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hipwright.archive import Archive, Confirmed, Entry, Evaluated, Finished, export
 from hipwright.archive.export import STRIPPED, strip
-from hipwright.records import Build, Decision, TargetResult, Timing, Verdict, Versus
+from hipwright.records import Build, Decision, Run, TargetResult, Timing, Verdict, Versus
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
@@ -136,3 +136,12 @@ def test_full_export_has_every_event(tmp_path: Path) -> None:
     assert [line["seq"] for line in lines] == [e.seq for e in events]
     assert [line["data"] for line in lines] == [e.data for e in events]
     assert lines[2]["program"] == program(0).to_dict()
+
+
+def test_full_export_carries_the_programs_that_a_run_was_shown(tmp_path: Path) -> None:
+    settings = {"agents": {"known": [program(1).key], "neighbours": [program(0).key, program(1).key]}}
+    begun = Run(id="b", task="t", targets=("cpu",), budget=1, policy="islands", seed=0, settings=settings)
+    with Archive(tmp_path) as archive:
+        archive.begin_run(begun, {}, [program(0), program(1)])
+        first = json.loads(export(archive, "b").splitlines()[0])
+    assert sorted(p["text"] for p in first["programs"]) == sorted([program(0).text, program(1).text])

@@ -84,9 +84,14 @@ def test_a_wrong_answer_is_repaired_and_the_run_replays_bit_for_bit(tmp_path: Pa
     first = canonical(home)
     assert RIGHT.split("```")[1].splitlines()[4] in first and '"kind":"called"' in first
 
-    again = optimize(home, "--replay", "latest", "--out", tmp_path / "again")  # the provider is gone
+    recording, elsewhere = "latest", home
+    if wire == "anthropic":  # from a file, in an archive that knows nothing
+        elsewhere, recording = tmp_path / "elsewhere", str(tmp_path / "run.jsonl")
+        with Archive(home, create=False) as archive:
+            Path(recording).write_text(export(archive, "latest"))
+    again = optimize(elsewhere, "--replay", recording, "--out", tmp_path / "again")  # the provider is gone
     assert again.returncode == 0, again.stderr
-    assert canonical(home) == first
+    assert canonical(elsewhere) == first
     assert files_with_secrets(tmp_path) == [] and not left_behind(home)
     assert not any(secret in done.stdout + done.stderr + again.stdout + again.stderr for secret in SECRETS.values())
 

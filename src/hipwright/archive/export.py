@@ -37,7 +37,8 @@ _KINDS = ("proposed", "evaluated", "decided")
 def export(archive: Archive, run: str, *, canonical: bool = False) -> str:
     """All of a run as JSON lines, programs included. BadInput when there is no such run.
 
-    Not canonical: every event as it was appended, each `proposed` one with its program's text.
+    Not canonical: every event as it was appended, each `proposed` one with its program's text, and `run_started` with the
+    programs of earlier runs that this one was shown: so the file alone is enough to do the run again.
     """
     name = archive.run(run).id
     events = archive.events(name)
@@ -61,7 +62,15 @@ def _full(archive: Archive, event: Event) -> dict[str, Any]:
     line = event.to_dict()
     if program := event.data.get("program") if event.kind == "proposed" else None:
         line["program"] = archive.program(program).to_dict()
+    if event.kind == "run_started" and (shown := _shown(event)):
+        line["programs"] = [archive.program(key).to_dict() for key in shown]
     return line
+
+
+def _shown(event: Event) -> list[str]:
+    """Keys of the programs of earlier runs that a run's record names."""
+    agents = event.data.get("run", {}).get("settings", {}).get("agents") or {}
+    return sorted({*agents.get("known", ()), *agents.get("neighbours", ())})
 
 
 def _canonical(archive: Archive, log: RunLog) -> Iterator[dict[str, Any]]:

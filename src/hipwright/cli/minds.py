@@ -15,7 +15,7 @@ from hipwright import config
 from hipwright.archive import Archive
 from hipwright.errors import BadInput
 from hipwright.events import Listener
-from hipwright.records import Run, Task
+from hipwright.records import Program, Run, Task
 from hipwright.search import EngineSource, ProposalSource
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def recorded(archive: Archive, name: str) -> tuple[Run, Recorded | None]:
     name: a run of the archive, or a file that `hipwright export` wrote. BadInput for neither.
     """
     path = Path(name)
-    run = _exported_run(path) if path.is_file() else archive.run(name)
+    run = _exported_run(archive, path) if path.is_file() else archive.run(name)
     if not (run.settings.get(KEY) or {}).get("llm"):
         return run, None
     from hipwright.llm.replay import find_recording
@@ -174,11 +174,13 @@ def recorded(archive: Archive, name: str) -> tuple[Run, Recorded | None]:
     return run, find_recording(name if path.is_file() else run.id, archive)
 
 
-def _exported_run(path: Path) -> Run:
-    """The run that an export begins with."""
+def _exported_run(archive: Archive, path: Path) -> Run:
+    """The run that an export begins with; the programs of earlier runs that it was shown enter the archive."""
     try:
         with path.open(encoding="utf-8") as stream:
             first = json.loads(stream.readline())
+        for program in first.get("programs", ()):
+            archive.put(Program.from_dict(program))
         return Run.from_dict(first["data"]["run"])
     except (OSError, ValueError, KeyError, TypeError, msgspec.ValidationError):
         hint = "`hipwright export RUN --out FILE` writes one; the canonical form cannot be replayed"
