@@ -31,26 +31,37 @@ _DIGIT = r"(?=[^\s\"'<>]{0,80}\d)"  # keys have digits; words in hyphens have no
 _PEM = r"[A-Z ]{0,20}PRIVATE KEY-----"
 _HEADER = r"\b(?i:authorization|x-api-key|x-goog-api-key|api[_-]?key)[\"']?\s*[:=]\s*[\"']?(?i:(?:basic|token)\s+)?"
 
-# every repetition is bounded, or cannot begin inside itself: a hostile text costs no more than an ordinary one
-SHAPES: tuple[re.Pattern[str], ...] = tuple(
-    re.compile(shape)
-    for shape in (
-        rf"(?P<keep>)-----BEGIN {_PEM}(?:[^-]|-(?!----)){{0,8192}}-----END {_PEM}",
-        rf"(?P<keep>){_START}(?:sk|rk|pk)-{_DIGIT}[A-Za-z0-9_-]{{16,}}",
-        rf"(?P<keep>){_START}(?:AKIA|ASIA)[0-9A-Z]{{16}}",
-        rf"(?P<keep>){_START}AIza[0-9A-Za-z_-]{{30,}}",
-        rf"(?P<keep>){_START}(?:gh[pousr]|hf|gsk|r8)_{_DIGIT}[A-Za-z0-9]{{20,}}",
-        rf"(?P<keep>){_START}github_pat_{_DIGIT}[A-Za-z0-9_]{{20,}}",
-        rf"(?P<keep>){_START}(?:glpat|nvapi|pplx|xai|xox[abprs])-{_DIGIT}[A-Za-z0-9_-]{{20,}}",
-        rf"(?P<keep>){_START}eyJ[A-Za-z0-9_-]{{10,}}\.eyJ[A-Za-z0-9_-]{{10,}}\.[A-Za-z0-9_-]{{10,}}",
-        rf"(?P<keep>\b(?i:bearer)\s+){_DIGIT}[A-Za-z0-9._~+/=-]{{12,}}",
-        rf"(?P<keep>{_HEADER}){_DIGIT}[^\s\"'<>,;)]{{12,}}",
-        r"(?P<keep>\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@\"'<>]{0,128}:)[^\s/@\"'<>]{1,256}(?=@)",  # a URL's password
-        rf"(?P<keep>://){_DIGIT}[A-Za-z0-9_-]{{20,256}}(?=@)",  # a URL's user that is a key
-        rf"(?P<keep>[?&](?i:key|api[_-]?key|access[_-]?token|token|secret|sig|signature)=){_DIGIT}[^\s&\"'<>]{{8,}}",
+# Every repetition is bounded, or cannot begin inside itself: a hostile text costs no more than an ordinary one.
+# The first column is what a lower-case text must hold for the shape to be looked for: most texts hold none of it.
+SHAPES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = tuple(
+    (tuple(hints.split("|")), re.compile(shape))
+    for hints, shape in (
+        ("private key-----", rf"(?P<keep>)-----BEGIN {_PEM}(?:[^-]|-(?!----)){{0,8192}}-----END {_PEM}"),
+        ("sk-|rk-|pk-", rf"(?P<keep>){_START}(?:sk|rk|pk)-{_DIGIT}[A-Za-z0-9_-]{{16,}}"),
+        ("akia|asia", rf"(?P<keep>){_START}(?:AKIA|ASIA)[0-9A-Z]{{16}}"),
+        ("aiza", rf"(?P<keep>){_START}AIza[0-9A-Za-z_-]{{30,}}"),
+        (
+            "ghp_|gho_|ghu_|ghs_|ghr_|hf_|gsk_|r8_",
+            rf"(?P<keep>){_START}(?:gh[pousr]|hf|gsk|r8)_{_DIGIT}[A-Za-z0-9]{{20,}}",
+        ),
+        ("github_pat_", rf"(?P<keep>){_START}github_pat_{_DIGIT}[A-Za-z0-9_]{{20,}}"),
+        (
+            "glpat-|nvapi-|pplx-|xai-|xox",
+            rf"(?P<keep>){_START}(?:glpat|nvapi|pplx|xai|xox[abprs])-{_DIGIT}[A-Za-z0-9_-]{{20,}}",
+        ),
+        ("eyj", rf"(?P<keep>){_START}eyJ[A-Za-z0-9_-]{{10,}}\.eyJ[A-Za-z0-9_-]{{10,}}\.[A-Za-z0-9_-]{{10,}}"),
+        ("bearer", rf"(?P<keep>\b(?i:bearer)\s+){_DIGIT}[A-Za-z0-9._~+/=-]{{12,}}"),
+        ("authorization|api", rf"(?P<keep>{_HEADER}){_DIGIT}[^\s\"'<>,;)]{{12,}}"),
+        # a URL's password, its user that is a key, its query
+        ("://", r"(?P<keep>\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@\"'<>]{0,128}:)[^\s/@\"'<>]{1,256}(?=@)"),
+        ("://", rf"(?P<keep>://){_DIGIT}[A-Za-z0-9_-]{{20,256}}(?=@)"),
+        (
+            "key=|token=|secret=|sig=|signature=",
+            rf"(?P<keep>[?&](?i:key|api[_-]?key|access[_-]?token|token|secret|sig|signature)=){_DIGIT}[^\s&\"'<>]{{8,}}",
+        ),
     )
 )
-"""Well-known shapes of keys. `keep` is what stays before the mark."""
+"""Well-known shapes of keys: (hints, pattern). `keep` is what stays before the mark."""
 
 R = TypeVar("R", bound=Record)
 
@@ -110,8 +121,10 @@ def redact_plain(value: Any) -> Any:
 def _once(text: str, values: re.Pattern[str] | None) -> str:
     if values is not None:
         text = values.sub(MARK, text)
-    for shape in SHAPES:
-        text = shape.sub(rf"\g<keep>{MARK}", text)
+    lower = text.lower()
+    for hints, shape in SHAPES:
+        if any(hint in lower for hint in hints):
+            text = shape.sub(rf"\g<keep>{MARK}", text)
     return text
 
 
