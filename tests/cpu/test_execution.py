@@ -176,6 +176,30 @@ def test_half_and_bfloat16(gpu) -> None:
     assert torch.equal(z, (a.float() * 3.0).bfloat16()[swap])
 
 
+EXTREME = r"""
+struct Pack { __half v[4]; };
+extern "C" __global__ void extreme(const __half* x, float* y) {
+    Pack pack;
+    __builtin_memcpy(&pack, x + 4 * threadIdx.x, sizeof(pack));
+    float found = __half2float(pack.v[0]);
+    for (int k = 1; k < 4; ++k) found = fmaxf(found, __half2float(pack.v[k]));
+    y[threadIdx.x] = found;
+}
+"""
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_extremes_of_a_pack_of_halves(gpu, checked: bool) -> None:
+    """clang makes vectors of these loops, and calls the C library for what has no instruction."""
+    x = torch.randn(64, 4).half()
+    x[3, 1], x[5, 2] = float("nan"), float("inf")
+    rows, inf = x.float(), float("inf")
+    for of, expected in (("fmaxf", rows.nan_to_num(-inf, inf).amax(1)), ("fminf", rows.nan_to_num(inf, inf).amin(1))):
+        y = torch.zeros(64)
+        gpu.run(EXTREME.replace("fmaxf", of), "extreme", 1, 64, [x, y], checked=checked)
+        assert torch.equal(y, expected)
+
+
 ATOMICS = r"""
 __device__ int weights[2] = {1, 3};
 extern "C" __global__ void counts(const int* x, int* histogram, float* sum, unsigned* top, double* dsum, int* total, int n) {
