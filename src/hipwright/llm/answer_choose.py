@@ -13,7 +13,13 @@ _FINAL = re.compile(r"\b(?:final|corrected|fixed|revised|improved|complete|full|
 _DRAFT = re.compile(r"\b(?:draft|first (?:version|attempt|try)|initial|na[iï]ve|wrong|incorrect|buggy|broken|original|sketch|"
                     r"do not use|for reference|baseline|attempt 1)\b", re.IGNORECASE)  # fmt: skip
 _KERNEL = re.compile(r"\b__global__\b[^(){};]{0,300}?\b(\w+)[ \t\n]*\(")
+_BOUNDS = re.compile(r"__(?:launch_bounds|attribute)__[ \t]*\([^()]{0,200}(?:\([^()]{0,200}\)[^()]{0,200}){0,4}\)")
 _FORM = "HIP = r'''...''' with the kernels, then def forward(self, ...) that launches them"
+
+
+def kernel_names(text: str) -> list[str]:
+    """The names that follow __global__, in order."""
+    return _KERNEL.findall(_BOUNDS.sub(" ", text))
 
 
 @dataclass(frozen=True)
@@ -64,9 +70,9 @@ def _distinct(given: Sequence[Block]) -> list[Block]:
 def _one_program(programs: list[Block], useful: Sequence[Block]) -> Chosen:
     chosen = _only(programs, "program")
     index = max(i for i, b in enumerate(useful) if b.text.strip() == chosen.text.strip())
-    own = set(_KERNEL.findall(chosen.text))
+    own = set(kernel_names(chosen.text))
     for block in useful[index + 1 :]:
-        changed = own & set(_KERNEL.findall(block.text))
+        changed = own & set(kernel_names(block.text))
         if block.kind == "hip" and changed and block.text.strip() not in chosen.text:
             name = min(changed)
             raise refuse("two_programs", f"after the program the kernel {name} is written again, differently",
@@ -103,7 +109,7 @@ def _marks(block: Block, pattern: re.Pattern[str]) -> bool:
 def _together(plan: Block, hips: list[Block]) -> Chosen:
     """HIP source and a plan from two blocks (or several, when their kernels differ and all are launched)."""
     if len(hips) > 1:
-        names = [name for b in hips for name in _KERNEL.findall(b.text)]
+        names = [name for b in hips for name in kernel_names(b.text)]
         launched = all(re.search(rf"\b{re.escape(name)}[ \t]*\[", plan.text) for name in names[:200])
         if len(set(names)) != len(names) or not launched or any(b.is_python for b in hips):
             hips = [_only(hips, "HIP source")]

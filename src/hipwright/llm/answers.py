@@ -58,7 +58,11 @@ def _read(text: str, finish: str, task_source: str, notes: list[str]) -> Read:
     notes += chosen.notes
     if len(chosen.text) > MAX_PROGRAM:
         raise _too_long(len(chosen.text))
-    program = _converted(chosen.text, task_source) or _program(chosen, finish, notes)
+    program = _converted(chosen.text, task_source)
+    if program is None:
+        program = _program(chosen, finish, notes)
+    else:
+        notes.append("a ModelNew file with an extension converted to a program")
     return Read(program=program, mended=tuple(dict.fromkeys(notes)))
 
 

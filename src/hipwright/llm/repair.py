@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from hipwright.records import Record
 
@@ -53,10 +54,16 @@ def refuse(kind: str, message: str, change: str) -> Refused:
 
 def at_line(text: str, line: int, message: str, change: str) -> Problem:
     """A problem on a line of a text."""
-    lines = text.split("\n")
+    lines = _lines(text)
     return Problem(
         message=message, change=change, line=line, quote=quoted(lines[line - 1]) if line <= len(lines) else ""
     )
+
+
+@lru_cache(maxsize=2)
+def _lines(text: str) -> tuple[str, ...]:
+    """Kept, as a hostile text may have a problem on every line."""
+    return tuple(text.split("\n"))
 
 
 def quoted(line: str) -> str:
