@@ -12,6 +12,7 @@ from hipwright.archive import Archive, Entry, export
 from hipwright.errors import BadInput, InfrastructureError, OutOfBudget, ProviderError
 from hipwright.llm.budget import Budget, Limits
 from hipwright.llm.calls import ArchiveCalls, FileCalls, MemoryCalls, Recorded, Refused
+from hipwright.llm.client import Client
 from hipwright.llm.records import Message, Request
 from hipwright.llm.replay import Replay, differences, find_recording, nearest, read_recording, recording_of
 from hipwright.records import Run
@@ -172,18 +173,32 @@ def test_a_replay_settles_nothing() -> None:
     Replay(MemoryCalls()).refuse(Refused.of(request(), ProviderError("x")))  # nowhere to put it
 
 
+def test_a_client_in_a_replay_needs_neither_key_nor_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    log, then = MemoryCalls(), MemoryCalls()
+    calls = record(log)
+    with Client(Replay(log, then), Budget(Limits(usd=0.0))) as client:
+        assert client.ask(calls[3]) == log.find(calls[3].key)
+        answered, refused, missing = client.ask_all([calls[0], REFUSED, request(77)])
+    assert answered == log.find(calls[0].key)
+    assert isinstance(refused, OutOfBudget) and refused.message == "nothing is left"
+    assert isinstance(missing, ProviderError) and "proposal 77" in missing.message and not missing.retryable
+    assert {a.request for a in then.answers()} == {calls[0].key, calls[3].key}
+    assert [kept.request for kept in then.refusals()] == [REFUSED]
+
+
 # ---------------------------------------------------------------- files
 
 
 def test_what_is_no_recording_is_bad_input(tmp_path: Path) -> None:
     with Archive(tmp_path / "home") as archive:
         archive.begin_run(a_run("r1"))
-        with pytest.raises(BadInput, match="no call"):
-            recording_of(archive, "r1")
+        empty = export(archive, "r1")  # a run whose models were never asked can be done again all the same
+        assert recording_of(archive, "r1").reservations() == []
         with pytest.raises(BadInput, match="no run"):
             find_recording("nothing", archive)
         record(ArchiveCalls(archive, "r1"))
-        canonical, full = export(archive, "r1", canonical=True), export(archive, "r1")
+        canonical = export(archive, "r1", canonical=True)
     path = tmp_path / "file"
     for text, why in (
         (canonical, "canonical export"),
@@ -191,11 +206,12 @@ def test_what_is_no_recording_is_bad_input(tmp_path: Path) -> None:
         ("{}\n", "not an event"),
         ("import torch\n", "not a JSON object"),
         ("[1]\n", "not a JSON object"),
-        (full.splitlines(keepends=True)[0], "no call"),
     ):
         path.write_text(text)
         with pytest.raises(BadInput, match=why):
             read_recording(path)
+    path.write_text(empty)
+    assert read_recording(path).reservations() == []
     with pytest.raises(BadInput, match="cannot read"):
         read_recording(tmp_path / "missing")
     path.write_bytes(b"\xff\xfe\x00")

@@ -103,7 +103,10 @@ class Client:
         request = redact_record(request)  # a key is neither sent nor logged
         with self._alone(request.key):
             found = self._log.find(request.key)
-            return found if found is not None else self._ask(request)
+            if found is None:
+                self._log.admit(request)  # a replay says here what it lacks: no model is opened, no key needed
+                found = self._ask(request)
+            return found
 
     def ask_all(self, requests: Iterable[Request]) -> list[Answer | HipwrightError]:
         """Several at once, each answer or error in its request's place."""

@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeVar
 
 from hipwright.archive.store import Archive
 from hipwright.errors import BadInput, ProviderError
@@ -17,8 +16,6 @@ from hipwright.llm.records import Answer, Request, Reserved
 from hipwright.llm.secrets import redact
 
 _SHOWN = 80  # characters of a line that differs
-C = TypeVar("C", bound=MemoryCalls)
-
 _EVENT = frozenset({"run", "seq", "kind", "number", "data"})
 
 
@@ -136,13 +133,14 @@ def read_recording(path: Path) -> MemoryCalls:
         kind, data = read_line(line, f"{path}:{number}")
         if kind in KINDS:
             log.take(kind, data, f"{path}:{number}")
-    return _not_empty(log, str(path))
+    if not (exported or log.reservations() or log.refusals()):
+        raise BadInput(f"{path} holds no call to a language model", hint="record one with --llm PROVIDER:MODEL")
+    return log
 
 
 def recording_of(archive: Archive, run: str) -> ArchiveCalls:
-    """The calls of a run of the archive ("latest", an id, or the start of one). BadInput when it made none."""
-    name = archive.run(run).id
-    return _not_empty(ArchiveCalls(archive, name), f"run {name}")
+    """The calls of a run of the archive ("latest", an id, or the start of one). BadInput when there is none."""
+    return ArchiveCalls(archive, archive.run(run).id)
 
 
 def find_recording(name: str, archive: Archive | None = None) -> Recorded:
@@ -150,12 +148,6 @@ def find_recording(name: str, archive: Archive | None = None) -> Recorded:
     if archive is None or Path(name).is_file():
         return read_recording(Path(name))
     return recording_of(archive, name)
-
-
-def _not_empty(log: C, name: str) -> C:
-    if not log.reservations() and not log.refusals():
-        raise BadInput(f"{name} holds no call to a language model", hint="record one with --llm PROVIDER:MODEL")
-    return log
 
 
 def _is_export(raw: bytes, path: Path) -> bool:
