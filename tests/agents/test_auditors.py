@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from test_screener import store
 
 from hipwright.agents.auditors import (
     Auditor,
@@ -17,14 +20,17 @@ from hipwright.agents.auditors import (
     read_variants,
     variant_confusions,
 )
+from hipwright.archive import Archive
 from hipwright.audit.bench import Bench, open_bench
 from hipwright.audit.cases import select
 from hipwright.audit.differential import label
 from hipwright.audit.found import Found, compare
+from hipwright.cli import audit_tables
 from hipwright.llm.budget import Budget, Limits
 from hipwright.llm.calls import MemoryCalls
 from hipwright.llm.client import Client
 from hipwright.llm.specs import parse_specs
+from tests.cli.cli_tools import hipwright, one_object
 from tests.llm.server import LocalProvider
 
 RELU = next(case for case in select(("relu_signed",), lane="program", kind="honest"))
@@ -157,3 +163,42 @@ def test_the_corpus_is_counted_by_verifier_and_lane() -> None:
     low, high = found[0].false_accepts
     assert low < 1 / 3 < high and found[1].false_accepts == (0.0, 1.0), "nothing is known of what was not seen"
     assert found[0].figures()["false_rejects"] == list(found[0].false_rejects)
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_the_screeners_calibration_is_that_of_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIPWRIGHT_HOME", str(tmp_path / "none"))
+    assert audit_tables.screener() == {} and not (tmp_path / "none").exists()
+    monkeypatch.setenv("HIPWRIGHT_HOME", str(tmp_path))
+    with Archive(tmp_path) as archive:
+        store(archive, [({"mind": "engine", "passes": 0.9}, "pass", None)])
+    found = audit_tables.screener()
+    assert set(found) == {"engine"} and found["engine"]["events"]["passes"]["brier"] == pytest.approx(0.01)
+    audit_tables.show_screener(console := Console(file=StringIO(), width=160), found)
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "passes" in said and "90 %" in said and "0.010" in said
+
+
+@pytest.mark.slow
+def test_audit_scores_a_models_variants(tmp_path: Path) -> None:
+    with LocalProvider(lambda messages, call: ANSWER) as provider:
+        asked = ("--variants", 4, "--llm", provider.spec(), "--only", "relu_signed", "--seed", 2)
+        done = hipwright(tmp_path / "home", "audit", *asked, "--json", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    told = one_object(done.stdout)
+    assert told["truths"] == {"wrong": 1, "equivalent": 1} and (tmp_path / "out" / "calls.jsonl").is_file()
+    assert [(row["verifier"], row["right_accepted"], row["wrong_refused"]) for row in told["confusion"]] == [
+        ("cpu full", 1, 1),
+        ("cpu fast", 1, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--llm", "ollama:x"), ("--variants", "2", "--max-usd", "1"), ("--variants", "2", "--target", "gfx942"),
+     ("--variants", "2", "--only", "nobody"), ("--variants", "2", "--lane", "modelnew")],
+)  # fmt: skip
+def test_bad_options_are_bad_input(tmp_path: Path, words: tuple[str, ...]) -> None:
+    assert hipwright(tmp_path / "home", "audit", *words).returncode == 2

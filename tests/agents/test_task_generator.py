@@ -10,9 +10,14 @@ from pathlib import Path
 import pytest
 
 from hipwright.agents.task_check import Refused, check, same_task, static
-from hipwright.agents.task_generator import TaskGenerator, code_of
+from hipwright.agents.task_generator import TRIES, TaskGenerator, code_of
 from hipwright.agents.task_mutations import KINDS, mutations
+from hipwright.llm.budget import Budget, Limits
+from hipwright.llm.calls import MemoryCalls
+from hipwright.llm.client import Client
+from hipwright.llm.specs import parse_specs
 from hipwright.sandbox import Zygote
+from tests.llm.server import LocalProvider
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("bias_gelu", "small_cnn", "layernorm_residual", "mlp_gelu")
@@ -159,6 +164,25 @@ def test_a_known_task_is_not_made_twice(zygote: Zygote) -> None:
     assert len(first.accepted) == len(again.accepted) == 2
     assert not {a.task.source for a in first.accepted} & {a.task.source for a in again.accepted}
     assert again.counts.get("duplicate", 0) >= 2
+
+
+def test_a_model_is_told_what_was_wrong_and_mends_it(zygote: Zygote) -> None:
+    """First a task that cannot be opened, then a degenerate one, then a right one; the next wish is never granted."""
+    bad = [TASK.replace("return [20]", "return [21]"), TASK.replace("x * self.scale", "x * 0 * self.scale")]
+
+    def reply(messages: list[dict[str, str]], call: int) -> str:
+        return f"Here it is.\n```python\n{[*bad, TASK][call]}```" if call < 3 else "I would rather not."
+
+    with LocalProvider(reply) as provider:
+        with Client(MemoryCalls(), Budget(Limits())) as client:
+            generator = TaskGenerator(zygote, seed=1, client=client, lineup=parse_specs([provider.spec()]))
+            made = generator.asked(PARENTS, 2)
+        talks = [seen.messages for seen in provider.requests]
+    (one,) = made.accepted
+    assert (one.tries, one.mind, one.task.source) == (3, "llm", TASK) and one.how.startswith("mutation of")
+    assert PARENTS[one.parent].strip() in talks[0][0]["content"] and len(talks) == 3 + TRIES
+    assert "refused (open)" in talks[1][-1]["content"] and "refused (degenerate)" in talks[2][-1]["content"]
+    assert "Compose a task" in talks[3][0]["content"] and made.counts == {"open": 1, "degenerate": 1, "static": TRIES}
 
 
 def test_the_code_of_an_answer() -> None:
