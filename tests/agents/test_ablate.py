@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import typer
 from landscape import SPACE, Judge, write
+from writer_tools import answer_with, program
 
 from hipwright.agents.ablate import Opened, Plan, Translating, ablate
 from hipwright.agents.arms import Arm, Outcome, arms, csv, table
@@ -25,6 +26,7 @@ from hipwright.archive import Archive, Evaluated, Proposed, RunLog, read_log
 from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Expansion, Program, Task, Workload
 from hipwright.search import Ask, Candidate, Declined, EngineSource, View
+from tests.llm.server import LocalProvider
 
 SOFTMAX = "class Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x * {n}, dim=-1)\n"
 
@@ -257,3 +259,46 @@ def test_the_command_on_real_tasks(tmp_path: Path, capsys: pytest.CaptureFixture
     assert [row["arm"] for row in told["rows"]] == ["single-shot", "pipeline", "pipeline without screener"]
     assert all(o["known"] and o["curve"][0] > 0 for o in told["outcomes"])
     assert json.loads((tmp_path / "ablation.json").read_text()) == told
+
+
+class TextJudge(Judge):
+    """Passes everything; longer programs take longer."""
+
+    def evaluate(self, program: Program) -> Evaluation:
+        self.calls.append(program.key)
+        score = 1.0 + len(program.text) / 1000
+        return Evaluation(task="t", program=program.key, status="pass", score=score, score_kind="estimate")
+
+
+def test_models_against_each_other_over_real_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Single-shot asks once, best-of-n as often as the budget, the pipeline shares the run with the engine."""
+    from hipwright.cli.ablate import _models
+    from hipwright.cli.minds import Asked
+    from hipwright.llm.specs import parse_specs
+
+    def reply(messages: list[dict[str, str]], call: int) -> str:
+        return answer_with(program(f"m{call}"))
+
+    @contextmanager
+    def opened(path: Path) -> Iterator[Opened]:
+        task = Task(name=path.stem, source=SOFTMAX.format(n=2), workloads=(Workload(name="given"),))
+        yield Opened(task, EngineSource(SPACE, write), TextJudge())
+
+    with LocalProvider(reply) as provider:
+        for name, value in provider.environment().items():
+            monkeypatch.setenv(name, value)
+        spec = provider.spec("compatible")
+        assert parse_specs([spec]).specs()
+        given = arms(["single-shot", "best-of-n", "pipeline"], [], [])
+        wanted = plan(tmp_path, tasks=[Path("one.py")], arms=given, seeds=1, budget=7, **_models(Asked(llm=(spec,))))
+        found = {o.arm: o for o in ablate(wanted, opened).outcomes}
+        asked = len(provider.answered)
+        assert ablate(wanted, opened).rows and len(provider.answered) == asked
+    assert {name: o.evaluations for name, o in found.items()} == {"single-shot": 1, "best-of-n": 7, "pipeline": 7}
+    with Archive(tmp_path / "runs") as archive:
+        minds = {
+            name: [p.notes.get("mind") for p in read_log(archive.events(o.run)).proposed.values()]
+            for name, o in found.items()
+        }
+    assert set(minds["single-shot"]) == set(minds["best-of-n"]) == {"llm"}
+    assert set(minds["pipeline"]) == {"engine", "llm"} and asked >= 9
