@@ -1,4 +1,4 @@
-"""Answers as models give them: what is salvaged parses, what is refused says how to mend it, and nothing is executed."""
+"""Answers as models give them: what is salvaged parses, a refusal says what to change, and nothing is executed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hipwright.audit
 from hipwright.llm.answers import MAX_ANSWER, Read, Unusable, read_answer
 from hipwright.llm.repair import CLOSING
 from hipwright.program import parse
@@ -22,8 +23,40 @@ ANSWERS = Path(__file__).parent / "answers"
 EXPECTED: dict[str, dict[str, Any]] = tomllib.loads((ANSWERS / "expected.toml").read_text())
 READ = [name for name, e in EXPECTED.items() if e["kind"] == "read"]
 REFUSED = [name for name, e in EXPECTED.items() if e["kind"] != "read"]
-KINDS = {"no_code", "truncated", "two_programs", "no_kernel", "hip_only", "host_code", "unknown_api", "not_python", "patch",
-         "unsafe_python", "forbidden", "not_a_program", "own_parameters", "elided", "filtered", "too_long"}  # fmt: skip
+KINDS = {
+    "no_code",
+    "truncated",
+    "two_programs",
+    "no_kernel",
+    "hip_only",
+    "host_code",
+    "unknown_api",
+    "not_python",
+    "patch",
+    "unsafe_python",
+    "forbidden",
+    "not_a_program",
+    "own_parameters",
+    "elided",
+    "filtered",
+    "too_long",
+}
+
+
+TASK = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+def get_inputs():
+    return [torch.rand(8, 8)]
+
+def get_init_inputs():
+    return []
+"""
 
 
 def answer(name: str) -> str:
@@ -96,6 +129,36 @@ def test_salvaged_programs_compile_for_gfx942(name: str, cache: BuildCache) -> N
     assert built.ok, built.log
 
 
+# ---------------------------------------------------------------- honest programs are taken as they are
+
+HONEST = sorted((Path(hipwright.audit.__file__).parent / "corpus" / "program" / "honest").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", HONEST, ids=[p.stem for p in HONEST])
+def test_an_honest_program_is_left_alone(path: Path) -> None:
+    text = path.read_text()
+    found = read_answer(f"```python\n{text}```\n")
+    if not parse(text).launched:
+        assert isinstance(found, Unusable) and found.kind == "no_kernel"  # the library alone is no answer
+    else:
+        assert isinstance(found, Read) and not found.mended
+        assert found.program.text == text.strip("\n") + "\n"
+
+
+def test_names_of_locals_are_not_taken_for_modules() -> None:
+    text = (
+        answer("no_fence")
+        .replace("(self, x)", "(self, signal)")
+        .replace("x = x.contiguous()", "x = signal.contiguous()")
+    )
+    assert isinstance(read_answer(text), Read)
+
+
+def test_a_comment_about_the_rest_is_no_omission() -> None:
+    text = answer("no_fence").replace("// grid-stride loop", "// the rest of the row, same as above but")
+    assert isinstance(read_answer(text), Read)
+
+
 # ---------------------------------------------------------------- nothing is executed
 
 WATCHED = ("open", "os.", "subprocess.", "socket.", "shutil.", "exec", "import", "ctypes.", "pty.", "urllib.")
@@ -145,9 +208,48 @@ def test_the_watch_sees_what_is_executed(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- any text, in linear time
 
 GOOD = [answer(name) for name in READ]
-PIECES = st.sampled_from(["```", "~~~", "```python\n", "'''", '"""', "\n", "\r\n", "<think>", "</think>", "{", "}", "(", ")", "\\", "“", "’", "\u200b", "\u00a0", "\ud800",
-                          "\x00", "__global__", "HIP = r'''", "def forward(self, x):", "#include <", "\t", "<<<", "import os\n", "/*", "//", "#", "&lt;", "class ModelNew(nn.Module):\n",
-                          '{"code": "', "...", "extern \"C\" ", ";", "\u2028", "\x0c"])  # fmt: skip
+PIECES = st.sampled_from(
+    [
+        "```",
+        "~~~",
+        "```python\n",
+        "'''",
+        '"""',
+        "\n",
+        "\r\n",
+        "<think>",
+        "</think>",
+        "{",
+        "}",
+        "(",
+        ")",
+        "\\",
+        "“",
+        "’",
+        "\u200b",
+        "\u00a0",
+        "\ud800",
+        "\x00",
+        "__global__",
+        "HIP = r'''",
+        "def forward(self, x):",
+        "#include <",
+        "\t",
+        "<<<",
+        "import os\n",
+        "/*",
+        "//",
+        "#",
+        "&lt;",
+        "class ModelNew(nn.Module):\n",
+        '{"code": "',
+        "...",
+        'extern "C" ',
+        ";",
+        "\u2028",
+        "\x0c",
+    ]
+)
 
 
 def survives(text: str, finish: str = "stop") -> None:
@@ -178,6 +280,17 @@ def test_any_mutation_of_a_good_answer(data: st.DataObject) -> None:
         at, cut = data.draw(st.integers(0, len(text))), data.draw(st.integers(0, 60))
         text = text[:at] + data.draw(st.one_of(PIECES, st.text(max_size=5))) + text[at + cut :]
     survives(text)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_any_mutation_of_a_file_that_is_converted(data: st.DataObject) -> None:
+    text = answer("load_inline")
+    for _ in range(data.draw(st.integers(1, 3))):
+        at, cut = data.draw(st.integers(0, len(text))), data.draw(st.integers(0, 20))
+        text = text[:at] + data.draw(st.one_of(PIECES, st.text("{}()<>;,.&*#_ax0", max_size=3))) + text[at + cut :]
+    found = read_answer(text, task_source=TASK)
+    assert isinstance(found, (Read, Unusable))
 
 
 HUGE = {
@@ -219,7 +332,7 @@ HUGE = {
 def test_huge_answers_take_no_time(text: str) -> None:
     start = time.perf_counter()
     survives(text)
-    assert time.perf_counter() - start < 6.0  # seconds; an ordinary answer takes about 10 ms
+    assert time.perf_counter() - start < 10.0  # seconds; an ordinary answer takes about 10 ms
 
 
 def test_an_answer_beyond_all_bounds_is_not_read() -> None:
@@ -233,21 +346,6 @@ def test_a_program_that_is_too_long_is_asked_for_again() -> None:
 
 
 # ---------------------------------------------------------------- ModelNew files
-
-TASK = """
-import torch
-import torch.nn as nn
-
-class Model(nn.Module):
-    def forward(self, x):
-        return torch.relu(x)
-
-def get_inputs():
-    return [torch.rand(8, 8)]
-
-def get_init_inputs():
-    return []
-"""
 
 
 def test_a_model_new_file_is_converted_where_the_task_is_known() -> None:

@@ -58,7 +58,7 @@ def blocks(text: str) -> list[Block]:
     """The code of an answer, in order; bare text where no fence holds any."""
     if (found := _from_json(text)) is not None:
         return found
-    fenced = [made for block in _fenced(text) for made in _unpacked(block)]
+    fenced = [made for block in _fenced(text) if not block.text.isspace() for made in _unpacked(block)]
     if any(block.kind != "none" for block in fenced):
         return fenced
     return [*fenced, *_bare(text)]
@@ -211,11 +211,13 @@ def _strings(value: Any) -> Iterator[str]:
 # ---------------------------------------------------------------- no fence
 
 _PYTHON_START = re.compile(
-    r"(?:HIP\b|\w+[ \t]*(?::[ \t]*str[ \t]*)?=[ \t]*[rRuU]?(?:'''|\"\"\"|[“”‘’]{3})|[A-Z]\w*[ \t]*=[ \t]*(?:knob\(|\d)|import[ \t]+\w|from[ \t]+[\w.]+[ \t]+import\b"
+    r"(?:HIP\b|\w+[ \t]*(?::[ \t]*str[ \t]*)?=[ \t]*[rRuU]?(?:'''|\"\"\"|[“”‘’]{3})"
+    r"|[A-Z]\w*[ \t]*=[ \t]*(?:knob\(|\d)|import[ \t]+\w|from[ \t]+[\w.]+[ \t]+import\b"
     r"|def[ \t]+(?:forward|prepare|backward)\b|class[ \t]+\w+\(|@triton)"
 )
 _CPP_START = re.compile(
-    r"(?:#[ \t]*include\b|extern[ \t]+[\"“]C|__global__|__device__|template[ \t]*<|static[ \t]+__|typedef\b|#[ \t]*define\b)"
+    r"(?:#[ \t]*include\b|extern[ \t]+[\"“]C|__global__|__device__|template[ \t]*<|static[ \t]+__"
+    r"|typedef\b|#[ \t]*define\b)"
 )
 _CODE_LINE = re.compile(
     r"(?:[ \t]|#|@|def |class |import |from [\w.]+ import|if __name__|else:|[)\]}]|'''|\"\"\"|[“”‘’]{3}"

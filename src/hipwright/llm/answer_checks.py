@@ -23,7 +23,8 @@ def _rules(*given: tuple[str, str, str]) -> tuple[Rule, ...]:
 # ---------------------------------------------------------------- HIP
 
 _HEADER = re.compile(
-    r"hip/hip_(?:runtime|fp16|bf16|bfloat16|vector_types|runtime_api)\.h|(?:c?(?:stdint|math|float|limits|stddef|assert|stdio)(?:\.h)?)"
+    r"hip/hip_(?:runtime|fp16|bf16|bfloat16|vector_types|runtime_api)\.h|(?:c?(?:stdint|math|float|limits|stddef"
+    r"|assert|stdio)(?:\.h)?)"
     r"|type_traits|utility|algorithm"
 )
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*(?:include|include_next|import|embed)[ \t]*[<\"]([^>\"\n]*)", re.MULTILINE)
@@ -34,34 +35,75 @@ FORBIDDEN = _rules(
     (r"#[ \t]*embed\b|\.incbin\b", "a kernel reads no files", "delete the line"),
 )
 HOST = _rules(
-    (r"<<<", "a launch with <<< >>> is host code", "delete the host function; launch from forward: name[grid, block](...)"),
-    (r"\bint[ \t]+main[ \t]*\(", "a program has no main", "delete main; the plan, def forward(self, ...), is what runs"),
+    (
+        r"<<<",
+        "a launch with <<< >>> is host code",
+        "delete the host function; launch from forward: name[grid, block](...)",
+    ),
+    (
+        r"\bint[ \t]+main[ \t]*\(",
+        "a program has no main",
+        "delete main; the plan, def forward(self, ...), is what runs",
+    ),
     (r"\bhipLaunchKernel(?:GGL)?\b", "{0} is host code", "launch from forward instead: name[grid, block](...)"),
-    (r"\b(?:hip|cuda)(?:Malloc|Free|Memcpy|Memset|Stream|Event|Device|GetDevice|SetDevice|GetLast|PeekAt|Host|Module|Func|Error|Success"
-     r"|Graph|Pointer|GetError)\w*", "{0} is host code", _PLAN_DOES),
-    (r"\bPYBIND11_MODULE\b|\bTORCH_LIBRARY\w*", "{0} binds an extension, and a program has none", "delete it; the plan launches the kernels"),
+    (
+        r"\b(?:hip|cuda)(?:Malloc|Free|Memcpy|Memset|Stream|Event|Device|GetDevice|SetDevice|GetLast|PeekAt|Host"
+        r"|Module|Func|Error|Success"
+        r"|Graph|Pointer|GetError)\w*",
+        "{0} is host code",
+        _PLAN_DOES,
+    ),
+    (
+        r"\bPYBIND11_MODULE\b|\bTORCH_LIBRARY\w*",
+        "{0} binds an extension, and a program has none",
+        "delete it; the plan launches the kernels",
+    ),
     (r"\b(?:torch|at|c10|pybind11|py)::\w+", "{0} is host code", _PLAN_DOES),
-    (r"\bstd::(?:vector|string|cout|cerr|map|thread|ofstream|ifstream|fstream|unique_ptr|system)\b", "{0} is host code", "delete it"),
+    (
+        r"\bstd::(?:vector|string|cout|cerr|map|thread|ofstream|ifstream|fstream|unique_ptr|system)\b",
+        "{0} is host code",
+        "delete it",
+    ),
     (r"\b(?:system|popen|fopen|execve?|getenv|dlopen)[ \t]*\(", "{0} does not exist on a GPU", "delete it"),
-)  # fmt: skip
-_NO_MASK = ("{0} with a mask is CUDA's; a wave of gfx90a, gfx942 and gfx950 has 64 lanes, of gfx1100 32",
-            "write __shfl_xor(v, offset), __shfl_down(v, offset) or __ballot(p) (64 bits) without the mask, and start reductions at warpSize / 2")  # fmt: skip
+)
+_NO_MASK = (
+    "{0} with a mask is CUDA's; a wave of gfx90a, gfx942 and gfx950 has 64 lanes, of gfx1100 32",
+    "write __shfl_xor(v, offset), __shfl_down(v, offset) or __ballot(p) (64 bits) without the mask, and "
+    "start reductions at warpSize / 2",
+)
 UNKNOWN = _rules(
     (r"\b__(?:shfl|shfl_up|shfl_down|shfl_xor|ballot|any|all|match_any|match_all|reduce_\w+)_sync\b", *_NO_MASK),
     (r"\b__syncwarp[ \t]*\([ \t]*[^) \t]", "__syncwarp takes no mask in HIP", "write __syncwarp(), or __syncthreads()"),
-    (r"\bcooperative_groups\b|\bcg::\w+|\bthis_thread_block\b|\btiled_partition\b", "cooperative groups ({0}) are not there",
-     "use __syncthreads(), __shfl_xor(v, offset) and threadIdx"),
-    (r"\b(?:cub|hipcub|thrust|rocprim|rocthrust|rocwmma|nvcuda|wmma|cute|cutlass|ck)::\w+", "{0} is a library, and no library's headers are there",
-     "write the reduction, scan or tile by hand: __shfl_xor within a wave, __shared__ memory within a block"),
+    (
+        r"\bcooperative_groups\b|\bcg::\w+|\bthis_thread_block\b|\btiled_partition\b",
+        "cooperative groups ({0}) are not there",
+        "use __syncthreads(), __shfl_xor(v, offset) and threadIdx",
+    ),
+    (
+        r"\b(?:cub|hipcub|thrust|rocprim|rocthrust|rocwmma|nvcuda|wmma|cute|cutlass|ck)::\w+",
+        "{0} is a library, and no library's headers are there",
+        "write the reduction, scan or tile by hand: __shfl_xor within a wave, __shared__ memory within a block",
+    ),
     (r"\btl\.\w+|\btriton\b", "{0} is Triton's", "write the kernel in HIP C++"),
-    (r"\bhipTensor\w*|\bhip(?:blas|dnn|rand|fft|sparse)\w*|\bmiopen\w*|\brocblas\w*|\bcublas\w*|\bcudnn\w*|\bcurand\w*",
-     "{0} does not exist in a kernel", "write the loop by hand, or leave the operator to torch in forward, e.g. torch.matmul"),
+    (
+        r"\bhipTensor\w*|\bhip(?:blas|dnn|rand|fft|sparse)\w*|\bmiopen\w*|\brocblas\w*|\bcublas\w*|\bcudnn\w*|\bcurand\w*",
+        "{0} does not exist in a kernel",
+        "write the loop by hand, or leave the operator to torch in forward, e.g. torch.matmul",
+    ),
     (r"\bhip::\w+", "{0} does not exist", "delete it; HIP's device functions have no namespace"),
-    (r"\b__(?:ldcg|ldca|ldcs|ldlu|ldcv|stcg|stcs|stwb|stwt|nanosleep|pipeline_\w+|cvta_\w+|nv_\w+|vadd\w+|dp4a|dp2a\w*)\b|\bcuda::\w+|\bld_global\w*",
-     "{0} exists on NVIDIA only", "use a plain load, store or operator"),
-    (r"\bhip[A-Z]\w*(?=[ \t]*[(<])", "{0} does not exist in a kernel", "delete it; only HIP's device functions are there"),
+    (
+        r"\b__(?:ldcg|ldca|ldcs|ldlu|ldcv|stcg|stcs|stwb|stwt|nanosleep|pipeline_\w+|cvta_\w+|nv_\w+|vadd\w+|dp4a"
+        r"|dp2a\w*)\b|\bcuda::\w+|\bld_global\w*",
+        "{0} exists on NVIDIA only",
+        "use a plain load, store or operator",
+    ),
+    (
+        r"\bhip[A-Z]\w*(?=[ \t]*[(<])",
+        "{0} does not exist in a kernel",
+        "delete it; only HIP's device functions are there",
+    ),
     (r"\bcuda[A-Z]\w*", "{0} is CUDA's host API", _PLAN_DOES),
-)  # fmt: skip
+)
 
 
 def hip_findings(source: str, text: str, first_line: int) -> Iterator[tuple[str, Problem]]:
@@ -76,9 +118,16 @@ def hip_findings(source: str, text: str, first_line: int) -> Iterator[tuple[str,
             host = name.startswith(
                 ("torch/", "ATen/", "c10/", "pybind11", "iostream", "vector", "string", "chrono", "fstream", "cstdlib")
             )
-            yield "host_code" if host else "unknown_api", at_line(
-                text, line, f"the header {_short(name)} is not there",
-                "delete the line and what needs it; <hip/hip_runtime.h> holds the device functions, half and bfloat16 types")  # fmt: skip
+            yield (
+                "host_code" if host else "unknown_api",
+                at_line(
+                    text,
+                    line,
+                    f"the header {_short(name)} is not there",
+                    "delete the line and what needs it; <hip/hip_runtime.h> holds the device functions, half and "
+                    "bfloat16 types",
+                ),
+            )
     for kind, rules in (("forbidden", FORBIDDEN), ("host_code", HOST), ("unknown_api", UNKNOWN)):
         for pattern, message, change in rules:
             for match in pattern.finditer(code):
@@ -99,21 +148,84 @@ def _short(name: str) -> str:
 
 # ---------------------------------------------------------------- Python
 
-_ACTS = frozenset(("eval", "exec", "open", "compile", "__import__", "input", "breakpoint", "globals", "locals", "vars", "getattr",
-                   "setattr", "delattr", "exit", "quit"))  # fmt: skip
-_MODULES = frozenset(("os", "sys", "subprocess", "shutil", "socket", "ctypes", "pathlib", "importlib", "requests", "urllib", "pickle",
-                      "builtins", "multiprocessing", "threading", "signal", "tempfile", "io", "glob", "inspect", "gc", "atexit",
-                      "platform", "http", "asyncio", "marshal", "code"))  # fmt: skip
-_ABSENT = frozenset(("triton", "tl", "cupy", "cp", "numba", "hip", "pyhip", "hiprtc", "jax", "cuda", "tilelang", "tvm", "cutlass", "np",
-                     "numpy"))  # fmt: skip
+_ACTS = frozenset(
+    (
+        "eval",
+        "exec",
+        "open",
+        "compile",
+        "__import__",
+        "input",
+        "breakpoint",
+        "globals",
+        "locals",
+        "vars",
+        "getattr",
+        "setattr",
+        "delattr",
+        "exit",
+        "quit",
+    )
+)
+_MODULES = frozenset(
+    (
+        "os",
+        "sys",
+        "subprocess",
+        "shutil",
+        "socket",
+        "ctypes",
+        "pathlib",
+        "importlib",
+        "requests",
+        "urllib",
+        "pickle",
+        "builtins",
+        "multiprocessing",
+        "threading",
+        "signal",
+        "tempfile",
+        "io",
+        "glob",
+        "inspect",
+        "gc",
+        "atexit",
+        "platform",
+        "http",
+        "asyncio",
+        "marshal",
+        "code",
+    )
+)
+_ABSENT = frozenset(
+    (
+        "triton",
+        "tl",
+        "cupy",
+        "cp",
+        "numba",
+        "hip",
+        "pyhip",
+        "hiprtc",
+        "jax",
+        "cuda",
+        "tilelang",
+        "tvm",
+        "cutlass",
+        "np",
+        "numpy",
+    )
+)
 _LOADERS = frozenset(("load_inline", "load", "CUDAExtension", "CppExtension", "BuildExtension"))
 _ACTS_FIX = "delete it: a program is parsed and never executed; it holds HIP, knobs and the plan only"
 
 
 def python_findings(tree: ast.Module, text: str) -> Iterator[tuple[str, Problem]]:
     """(kind, problem) of the Python around the kernels."""
+    own = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    own |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
     for node in ast.walk(tree):
-        found = _import(node) if isinstance(node, (ast.Import, ast.ImportFrom)) else _expression(node)
+        found = _import(node) if isinstance(node, (ast.Import, ast.ImportFrom)) else _expression(node, own)
         if found:
             kind, message, change = found
             yield kind, at_line(text, getattr(node, "lineno", 1), message, change)
@@ -146,30 +258,24 @@ _PLAN_DOES_PYTHON = (
 )
 
 
-def _expression(node: ast.AST) -> tuple[str, str, str] | None:
+def _expression(node: ast.AST, own: set[str]) -> tuple[str, str, str] | None:
     if isinstance(node, ast.Call):
-        name = (
-            node.func.id
-            if isinstance(node.func, ast.Name)
-            else node.func.attr
-            if isinstance(node.func, ast.Attribute)
-            else ""
-        )
+        name = getattr(node.func, "id", "") or getattr(node.func, "attr", "")
         if (name in _LOADERS and name != "load") or (name == "load" and "sources" in {k.arg for k in node.keywords}):
             return "host_code", f"{name} builds an extension, and a program has none", _PLAN_DOES_PYTHON
         if isinstance(node.func, ast.Name) and name in _ACTS:
             return "unsafe_python", f"{name}(...) is refused", _ACTS_FIX
     if isinstance(node, ast.Attribute):
-        return _attribute(node)
+        return _attribute(node, own)
     if isinstance(node, ast.Name) and node.id.startswith("__") and node.id.endswith("__"):
         return "unsafe_python", f"the name {_short(node.id)} is refused", _ACTS_FIX
     return None
 
 
-def _attribute(node: ast.Attribute) -> tuple[str, str, str] | None:
-    if node.attr.startswith("__") and node.attr not in ("__init__",):
+def _attribute(node: ast.Attribute, own: set[str]) -> tuple[str, str, str] | None:
+    if node.attr.startswith("__") and node.attr != "__init__":
         return "unsafe_python", f"the attribute {_short(node.attr)} is refused", _ACTS_FIX
-    if not isinstance(node.value, ast.Name):
+    if not isinstance(node.value, ast.Name) or node.value.id in own:  # a local called `signal` or `io` is no module
         return None
     root = node.value.id
     if root in _MODULES:

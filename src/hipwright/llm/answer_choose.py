@@ -10,7 +10,8 @@ from hipwright.llm.answer_blocks import Block
 from hipwright.llm.repair import Refused, refuse
 
 _FINAL = re.compile(r"\b(?:final|corrected|fixed|revised|improved|complete|full|whole|optimi[sz]ed)\b", re.IGNORECASE)
-_DRAFT = re.compile(r"\b(?:draft|first (?:version|attempt|try)|initial|na[iï]ve|wrong|incorrect|buggy|broken|original|sketch|"
+_DRAFT = re.compile(r"\b(?:draft|first (?:version|attempt|try)|initial|na[iï]ve|wrong|incorrect|buggy|broken"
+                    r"|original|sketch|"
                     r"do not use|for reference|baseline|attempt 1)\b", re.IGNORECASE)  # fmt: skip
 _KERNEL = re.compile(r"\b__global__\b[^(){};]{0,300}?\b(\w+)[ \t\n]*\(")
 _BOUNDS = re.compile(r"__(?:launch_bounds|attribute)__[ \t]*\([^()]{0,200}(?:\([^()]{0,200}\)[^()]{0,200}){0,4}\)")
@@ -132,5 +133,6 @@ def literal(source: str) -> str:
 
 def _without_placeholder(plan: str) -> str:
     """A plan whose own HIP has no kernel in it (`HIP = "..."  # see above`): that line goes."""
-    return re.sub(r"^HIP[ \t]*=[ \t]*[rR]?(?:'''[^']{0,200}'''|\"\"\"[^\"]{0,200}\"\"\"|\"[^\"\n]{0,200}\"|'[^'\n]{0,200}')[^\n]*\n", "",
+    return re.sub(r"^HIP[ \t]*=[ \t]*[rR]?(?:'''[^']{0,200}'''"
+                  r"|\"\"\"[^\"]{0,200}\"\"\"|\"[^\"\n]{0,200}\"|'[^'\n]{0,200}')[^\n]*\n", "",
                   plan, count=1, flags=re.MULTILINE)  # fmt: skip

@@ -33,7 +33,8 @@ _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*\n?", re.MULTILINE)
 def mend_hip(source: str, launched: Iterable[str]) -> tuple[str, list[str]]:
     """(the source, what was mended). launched: the kernels that the plan launches."""
     notes = []
-    for step, note in ((_without_fences, "a fence inside the code"), (_straight, "smart quotes or odd spaces outside of strings"),
+    for step, note in ((_without_fences, "a fence inside the code"), (_straight, "smart quotes or odd spaces "
+                                                                                 "outside of strings"),
                        (_headers, "headers of CUDA"), (_renamed, "names of CUDA")):  # fmt: skip
         changed = step(source)
         if changed != source:

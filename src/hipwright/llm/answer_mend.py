@@ -24,8 +24,8 @@ from hipwright.program.extensions import Unknown, evaluate
 from hipwright.program.language import IMPORTS
 
 _NAMED = frozenset((
-    "torch", "torch.nn", "torch.nn.functional", "math", "typing", "__future__", "hipwright", "hipwright.program", "numpy",
-    "torch.utils.cpp_extension",
+    "torch", "torch.nn", "torch.nn.functional", "math", "typing", "__future__", "hipwright", "hipwright.program",
+    "numpy",     "torch.utils.cpp_extension",
 ))  # fmt: skip
 _SAME = {"torch": "torch", "torch.nn": "nn", "torch.nn.functional": "F", "math": "math"}
 _quiet = threading.Lock()
@@ -254,7 +254,7 @@ def _annotated(text: str, tree: ast.Module) -> str:
 
 
 def _raw(text: str, tree: ast.Module) -> str:
-    """HIP as one raw literal: of a literal with escapes, of pieces side by side, of textwrap.dedent(...) or .strip()."""
+    """HIP as one raw literal: of one with escapes, of pieces side by side, of textwrap.dedent(...) or .strip()."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "HIP":
             segment = ast.get_source_segment(text, node.value) or ""

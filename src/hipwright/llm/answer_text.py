@@ -1,6 +1,6 @@
 """The text of an answer before its code is looked for: line ends, invisible characters, reasoning, smart quotes.
 
-Everything here reads the text once or a fixed number of times: a hostile answer of a megabyte costs no more than a dull one.
+Everything here reads the text a fixed number of times: a hostile answer of a megabyte costs no more than a dull one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ _INVISIBLE = dict.fromkeys(
 _SPACES = "\u00a0\u2002-\u200a\u202f\u205f\u3000"
 _TAG = re.compile(r"(?<!`)<(/?)(?:think|thinking|thought|reasoning|scratchpad)>(?!`)", re.IGNORECASE)
 _WRAPPER = re.compile(
-    r"^[ \t]*+(?:</?(?:answer|code|program|solution|output|artifact|response|python)(?: [^<>\n]{0,200})?>|<\|[a-z_]{1,40}\|>)[ \t]*$",
+    r"^[ \t]*+(?:</?(?:answer|code|program|solution|output|artifact|response|python)(?: [^<>\n]{0,200})?>"
+    r"|<\|[a-z_]{1,40}\|>)[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
 _SPECIAL = re.compile(r"<\|[a-z_]{1,40}\|>|</s>[ \t\n]*\Z")

@@ -1,6 +1,6 @@
 """A class ModelNew whose forward is a plan: its functions as a program has them, at the top level.
 
-A plan's `self` is the reference's model, so what `__init__` builds is not needed, as long as it makes nothing of its own.
+A plan's `self` is the reference's model, so what `__init__` builds is not needed, if it makes nothing of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from hipwright.llm.repair import Refused, at_line
 from hipwright.program.language import FUNCTIONS
 
 _OWN = re.compile(
-    r"\bnn\.Parameter\(|\bregister_(?:buffer|parameter)\(|\btorch\.(?:rand|randn|empty|ones|zeros|full|tensor|normal)\w*\(|\bnn\.init\."
+    r"\bnn\.Parameter\(|\bregister_(?:buffer|parameter)\(|\btorch\.(?:rand|randn|empty|ones|zeros|full|tensor"
+    r"|normal)\w*\(|\bnn\.init\."
 )
 
 
@@ -59,5 +60,6 @@ def _check_init(text: str, init: ast.FunctionDef) -> None:
         if _OWN.search(lines[number - 1].partition("#")[0]):
             raise Refused("own_parameters", at_line(
                 text, number, "ModelNew makes a tensor of its own; the program would not see it",
-                "delete __init__ and read the reference's own parameters and buffers by their path, e.g. self.conv.weight; "
+                "delete __init__ and read the reference's own parameters and buffers by their path, e.g. "
+                "self.conv.weight; "
                 "weights that are packed once belong into def prepare(self)"))  # fmt: skip

@@ -32,8 +32,8 @@ class Read(Record, frozen=True, kw_only=True):
 def read_answer(text: str, finish: str = "stop", *, task_source: str = "") -> Read | Unusable:
     """The program in a model's answer. Never executes anything, and never raises.
 
-    finish: as in llm.records.Answer. task_source: the reference's text; with it a ModelNew file that builds an extension
-    is converted where that is possible (program/from_modelnew.py), without it such a file is refused.
+    finish: as in llm.records.Answer. task_source: the reference's text; with it a ModelNew file that builds an
+    extension is converted where that is possible (program/from_modelnew.py), without it such a file is refused.
     """
     notes: list[str] = []
     try:
@@ -89,7 +89,7 @@ def _converted(text: str, task_source: str) -> Program | None:
         return None
     try:
         return from_modelnew(text, task_source)
-    except ProgramError:
+    except Exception:  # its reader was written for files that people hand in, not for any text
         return None
 
 
@@ -160,13 +160,13 @@ def _outside_literals(text: str) -> str:
 
 def _only_hip(text: str) -> None:
     """Refuse HIP without a plan, for the reason that helps most."""
-    source = text if "HIP =" not in text else text
-    check(iter(sorted(hip_findings(source, text, 1), key=lambda f: f[1].line)))
-    code = blank(source)
+    check(iter(sorted(hip_findings(text, text, 1), key=lambda f: f[1].line)))
+    code = blank(text)
     if code.count("{") > code.count("}"):
         raise _cut()
     raise refuse("hip_only", "it has kernels and no plan",
-                 "keep the kernels in HIP = r'''...''' and add def forward(self, ...) that makes the outputs with torch.empty and launches "
+                 "keep the kernels in HIP = r'''...''' and add def forward(self, ...) that makes the outputs "
+                 "with torch.empty and launches "
                  "them: name[grid, block](arguments)")  # fmt: skip
 
 
@@ -179,8 +179,10 @@ def _findings(text: str) -> Iterator[tuple[str, Problem]]:
 
 
 _ELIDED = re.compile(
-    r"^[^\n]*(?:#|//|/\*)[^\n]{0,40}?(?:\.\.\.|…)[ \t]*\(?(?:rest|existing|same|unchanged|remaining|as before|previous|your|the rest|omitted)\b[^\n]*"
-    r"|^[^\n]*(?:#|//|/\*)[ \t]*(?:rest of|same as (?:before|above)|unchanged)\b[^\n]{0,60}?(?:\.\.\.|…)?[ \t]*(?:\*/)?[ \t]*$",
+    r"^[^\n]*(?:#|//|/\*)[^\n]{0,40}?(?:\.\.\.|…)[ \t]*\(?(?:rest|existing|same|unchanged|remaining|as before"
+    r"|previous|your|the rest|omitted)\b[^\n]*"
+    r"|^[ \t]*(?:#|//|/\*)[ \t]*(?:(?:the )?rest of (?:the )?(?:code|kernel|program|function|implementation)"
+    r"|same as (?:before|above))(?: is)?(?: unchanged| here| omitted)?[ .…]*(?:\*/)?[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -198,7 +200,8 @@ def _parsed(text: str) -> Program:
     """The program, as the real parser accepts it. Raises Refused with the parser's message."""
     if "__global__" not in text:
         raise refuse("no_kernel", "it has a plan and no kernel",
-                     "add HIP = r'''...''' with kernels written extern \"C\" __global__ void name(...), and launch them in forward")  # fmt: skip
+                     "add HIP = r'''...''' with kernels written extern \"C\" __global__ void name(...), and "
+                     "launch them in forward")  # fmt: skip
     try:
         parsed = parsed_of(text)
     except ProgramError as error:
@@ -229,7 +232,8 @@ def _parser_says(text: str, line: int, message: str) -> Refused:
 
 def _cut() -> Refused:
     return refuse("truncated", "it ends in the middle",
-                  "write a shorter whole program: fewer kernels, no variants, no comments and no text around it")  # fmt: skip
+                  "write a shorter whole program: fewer kernels, no variants, no comments and no text around "
+                  "it")  # fmt: skip
 
 
 def _too_long(characters: int) -> Refused:

@@ -13,7 +13,8 @@ from hipwright.toolchain.targets import Target
 
 THREADS = 1024  # of a block, on every target
 _SHARED = re.compile(
-    r"\b__shared__\s+((?:(?:__align__|alignas|__attribute__)\s*\(+[^()]*\)+\s*|volatile\s+|const\s+|static\s+)*)([A-Za-z_][\w ]*?)\s+(\w+\s*(?:\[[^;]*?\])[^;]*?);"
+    r"\b__shared__\s+((?:(?:__align__|alignas|__attribute__)\s*\(+[^()]*\)+\s*|volatile\s+|const\s+"
+    r"|static\s+)*)([A-Za-z_][\w ]*?)\s+(\w+\s*(?:\[[^;]*?\])[^;]*?);"
 )
 _BOUND = re.compile(r"__launch_bounds__\s*\(([^,()]*(?:\([^()]*\)[^,()]*)*)[,)]")
 
@@ -114,7 +115,8 @@ def launch_bounds(source: Source) -> Iterator[Found]:
 
 
 _RANDOM = re.compile(
-    r"(?:rand|randn|randint|randperm|normal|bernoulli|rand_like|randn_like|randint_like)\Z|.*(?:uniform|normal|xavier|kaiming|trunc_normal)_?\Z"
+    r"(?:rand|randn|randint|randperm|normal|bernoulli|rand_like|randn_like|randint_like)\Z|.*(?:uniform|normal"
+    r"|xavier|kaiming|trunc_normal)_?\Z"
 )
 
 

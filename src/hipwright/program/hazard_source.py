@@ -127,7 +127,8 @@ def _constants(code: str) -> dict[str, int]:
     """Integer constants of the source: #define NAME number-expression, constexpr int NAME = ..."""
     found: dict[str, int] = {}
     patterns = (r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([\w+\-*/%() <>]+?)[ \t]*$",
-                r"\b(?:constexpr|const)\s+(?:static\s+)?(?:int|unsigned|long|size_t|uint32_t|auto)\s+(\w+)\s*=\s*([\w+\-*/%() <>]{1,80});")  # fmt: skip
+                r"\b(?:constexpr|const)\s+(?:static\s+)?(?:int|unsigned|long|size_t|uint32_t"
+                r"|auto)\s+(\w+)\s*=\s*([\w+\-*/%() <>]{1,80});")  # fmt: skip
     for pattern in patterns:
         for name, text in re.findall(pattern, code, flags=re.MULTILINE):
             try:
@@ -144,7 +145,8 @@ _BALLOT = re.compile(
     r"|\b__ballot\s*\([^;()]*(?:\([^;()]*\)[^;()]*)*\)\s*==\s*0x[fF]{8}[uU]?\b"
 )
 _LOOP = re.compile(
-    r"\bfor\s*\(\s*(?:const\s+)?(?:unsigned\s+)?\w*\s*\b(\w+)\s*=\s*([\w /]{1,40});[^;]{0,80};[^;)]{0,40}(?:>>=|/=|=\s*\w+\s*(?:/|>>))[^;)]{0,20}\)"
+    r"\bfor\s*\(\s*(?:const\s+)?(?:unsigned\s+)?\w*\s*\b(\w+)\s*=\s*([\w /]{1,40});[^;]{0,80};[^;)]{0,40}(?:>>="
+    r"|/=|=\s*\w+\s*(?:/|>>))[^;)]{0,20}\)"
 )
 _NAMED_32 = re.compile(r"\b(\w{1,64})(?:\s*=\s*|[ \t]+)32\b")
 _KNOWS_WIDTH = re.compile(
@@ -216,11 +218,14 @@ def _groups_of_32(source: Source, at: int) -> bool:
 # ---------------------------------------------------------------- masks, CUDA, doubles
 
 _MASKS = re.compile(
-    r"\b__(?:shfl|shfl_up|shfl_down|shfl_xor|ballot|any|all|match_any|match_all|reduce_\w+)_sync\b|\b__syncwarp\s*\(\s*[^)\s]"
+    r"\b__(?:shfl|shfl_up|shfl_down|shfl_xor|ballot|any|all|match_any|match_all"
+    r"|reduce_\w+)_sync\b|\b__syncwarp\s*\(\s*[^)\s]"
 )
 _CUDA = re.compile(
-    r"\b(?:cooperative_groups|cg)\s*::\s*\w+|\bnvcuda\b|\bwmma::\w+|\b(?:cub|thrust|cute|cutlass)::\w+|\bcuda::\w+|\bcp\.async\b"
-    r"|\b__(?:ldcg|ldca|ldcs|ldlu|ldcv|stcg|stcs|stwb|stwt|nanosleep|pipeline_\w+|cvta_\w+|nv_\w+|dp4a|vadd\w+)\b|\bcurand\w*|\bcuda[A-Z]\w*"
+    r"\b(?:cooperative_groups|cg)\s*::\s*\w+|\bnvcuda\b|\bwmma::\w+|\b(?:cub|thrust|cute|cutlass)::\w+"
+    r"|\bcuda::\w+|\bcp\.async\b"
+    r"|\b__(?:ldcg|ldca|ldcs|ldlu|ldcv|stcg|stcs|stwb|stwt|nanosleep|pipeline_\w+|cvta_\w+|nv_\w+|dp4a"
+    r"|vadd\w+)\b|\bcurand\w*|\bcuda[A-Z]\w*"
 )
 _ASM = re.compile(r"\b(?:asm|__asm__)\b")
 _DOUBLE = re.compile(r"(?<![\w.])(?:\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(?![\w.])")

@@ -43,7 +43,8 @@ FIXES: dict[Name, str] = {
     "lds_limit": "use a smaller tile, or fewer buffers at a time",
     "missing_tail_guard": "guard the store: if (i < n) out[i] = ...",
     "parameter_reinit": "read the reference's own tensor by its path, e.g. self.conv.weight",
-    "barrier_in_branch": "take __syncthreads() out of the branch: every thread of the block must reach it; guard only the work "
+    "barrier_in_branch": "take __syncthreads() out of the branch: every thread of the block must reach it; "
+    "guard only the work "
     "before and after it",
     "launch_bounds": "write __launch_bounds__(N) with the N that the plan launches",
     "double_literals": "write the literal with an f: 0.5f, 1e-5f",
@@ -54,8 +55,8 @@ FIXES: dict[Name, str] = {
 def hazards(program_text: str, targets: Sequence[str] = ()) -> list[Hazard]:
     """The hazards of a program on some targets, in the order of lines. Never raises for a text.
 
-    targets: names of `toolchain.targets.TARGETS` (others, such as "cpu" and "cuda", have no limits here); none means all
-    AMD targets. A text that is no program has none: what is wrong with it the parser says.
+    targets: names of `toolchain.targets.TARGETS` (others, such as "cpu" and "cuda", have no limits here); none means
+    all AMD targets. A text that is no program has none: what is wrong with it the parser says.
     """
     try:
         source = Source.of(parse(program_text))
