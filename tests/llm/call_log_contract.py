@@ -72,6 +72,21 @@ class CallLogContract:
         for each in (log, self.again(tmp_path, log)):
             assert each.lost() == attempts[:2]
 
+    def test_an_attempt_that_was_not_billed_is_taken_back(self, tmp_path: Path) -> None:
+        log = self.open(tmp_path)
+        first, second, other = reserved(request(), 0.5), reserved(request(), 0.25), reserved(request(1))
+        for attempt in (first, other, second):
+            log.reserve(attempt)
+        log.release(second)
+        for each in (log, self.again(tmp_path, log)):
+            assert each.lost() == [first, other]
+        again = self.again(tmp_path, log)
+        again.release(first)
+        again.release(first)  # there is none left
+        again.reserve(second)
+        again.settle(answer(request()))
+        assert self.again(tmp_path, again).lost() == [other]  # type: ignore[arg-type]
+
     def test_the_first_answer_stays(self, tmp_path: Path) -> None:
         log = self.open(tmp_path)
         asked = request()

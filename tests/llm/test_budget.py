@@ -13,11 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hipwright.errors import BadInput, OutOfBudget
+from hipwright.errors import BadInput, OutOfBudget, ProviderError
 from hipwright.llm.budget import NANO, Budget, Limits, Ticket, to_nano
 from hipwright.llm.calls import MemoryCalls
+from hipwright.llm.client import Client
+from hipwright.llm.prices import Prices, parse_prices
 from hipwright.llm.records import Usage
 from tests.llm.call_log_contract import answer, request, reserved
+from tests.llm.server import LocalProvider, wrong_key
 
 
 def exact(usd: float) -> int:
@@ -301,3 +304,20 @@ def test_resuming_finds_what_was_spent_and_held_at_the_kill(calls: list[tuple[in
         assert to_nano(resumed.usd) == to_nano(live.usd) + to_nano(live.held_usd)
     assert resumed.tokens == live.tokens + live.held_tokens
     assert len(log.lost()) == lost
+
+
+def test_calls_that_a_provider_declined_eat_no_budget_of_the_resumed_run() -> None:
+    """A wrong key, for as many calls as you like: set right, the run goes on with all of its money."""
+    log, limits = MemoryCalls(), Limits(usd=1.0, tokens=100_000)
+    with LocalProvider(lambda messages, call: wrong_key()) as provider, pytest.MonkeyPatch.context() as patch:
+        for name, value in provider.environment().items():
+            patch.setenv(name, value)
+        spec, budget = provider.spec("openai"), Budget(limits)
+        with Client(log, budget, prices=Prices(parse_prices(["small=100,100"]))) as client:
+            for number in range(3):
+                with pytest.raises(ProviderError):
+                    client.ask(request(number, model=spec, max_tokens=5000))
+        assert len(provider.requests) == 3
+    assert [r.request.number for r in log.reservations()] == []
+    assert len(log.refusals()) == 3 and log.lost() == []
+    assert budget.spent.held_usd == 0 and Budget.resumed(limits, log).spent.usd == 0

@@ -78,6 +78,7 @@ def settings_in(needle: str) -> list[str]:
         f"ConnectError: https://host.example.com/v1/models?key={quote(needle, safe='')}&x=1",
         f"http://user:{quote(needle, safe='')}@host.example.com:8000/v1",
         f"```\n{needle}\n```",
+        f"PUT files/{quote(needle, safe='')}/x",
         f"«{needle}»",
     ]
 

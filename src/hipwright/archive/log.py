@@ -7,7 +7,7 @@ The events of a search, in the order they are appended:
     evaluated  n          the Evaluation, as soon as it is there
     decided    n          the Decision; all of one round at once
     confirmed  n          the winner verified again on fresh inputs
-    call_reserved, call_settled, call_refused  n   a language model's call (docs/llm-budget.md)
+    call_reserved, call_released, call_settled, call_refused  n   a language model's call (docs/llm-budget.md)
     interrupted, resumed  not part of the outcome
     finished              why, and the best
 """

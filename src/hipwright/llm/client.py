@@ -155,8 +155,9 @@ class Client:
                 self._log.refuse(Refused.of(request, error))
             raise
         finally:
-            if call.ticket is not None:
+            if call.ticket is not None and call.reserved is not None:  # the last attempt was declined unbilled
                 self._budget.cancel(call.ticket)
+                self._log.release(call.reserved)
 
     def _until_answered(self, route: Route, model: Model, call: _Call) -> Answer:
         while True:

@@ -2,6 +2,7 @@
 
     log.admit(request)      may such a call be sent at all?
     log.reserve(reserved)   before an attempt is sent; durable on return
+    log.release(reserved)   when it is certain that the attempt was not billed; durable on return
     log.settle(answer)      when its answer is there; durable on return
     log.refuse(refused)     when the call ended without one, for good
 
@@ -20,8 +21,8 @@ from hipwright.errors import HipwrightError, InfrastructureError, OutOfBudget, P
 from hipwright.llm.records import Answer, Request, Reserved
 from hipwright.records import Record
 
-RESERVED, SETTLED, REFUSED = "call_reserved", "call_settled", "call_refused"
-KINDS = (RESERVED, SETTLED, REFUSED)
+RESERVED, RELEASED, SETTLED, REFUSED = "call_reserved", "call_released", "call_settled", "call_refused"
+KINDS = (RESERVED, RELEASED, SETTLED, REFUSED)
 
 
 class Refused(Record, frozen=True, kw_only=True):
@@ -62,6 +63,9 @@ class CallLog(Protocol):
     def reserve(self, reserved: Reserved) -> None:
         """Note an attempt before it is sent. Durable on return."""
 
+    def release(self, reserved: Reserved) -> None:
+        """Take the last reservation of this request back: the attempt was not billed. Durable on return."""
+
     def settle(self, answer: Answer) -> None:
         """Note an answer. Durable on return. ValueError when its request was never reserved."""
 
@@ -69,7 +73,7 @@ class CallLog(Protocol):
         """Note that a call ended without an answer. Durable on return. A later answer to it counts instead."""
 
     def lost(self) -> list[Reserved]:
-        """Attempts reserved and never settled, in the order of their reservation."""
+        """Attempts reserved and neither settled nor released, in the order of their reservation."""
 
     def answers(self) -> list[Answer]:
         """All answers, oldest first."""
@@ -79,7 +83,7 @@ class Recorded(CallLog, Protocol):
     """A log that can be replayed: it also knows the requests."""
 
     def reservations(self) -> list[Reserved]:
-        """All attempts, oldest first."""
+        """All attempts that were not released, oldest first."""
 
     def refusals(self) -> list[Refused]:
         """The calls that ended without an answer, oldest first."""
@@ -110,6 +114,12 @@ class MemoryCalls:
         with self._mutex:
             self._write(RESERVED, reserved.request, reserved.to_dict())
             self._reserve(reserved)
+
+    def release(self, reserved: Reserved) -> None:
+        """Take the last reservation of this request back; nothing happens when there is none."""
+        with self._mutex:
+            self._write(RELEASED, reserved.request, {"request": reserved.request.key})
+            self._release(reserved.request.key)
 
     def settle(self, answer: Answer) -> None:
         """Note an answer. ValueError when its request was never reserved."""
@@ -150,7 +160,7 @@ class MemoryCalls:
             return list(self._answers)
 
     def reservations(self) -> list[Reserved]:
-        """All attempts, oldest first."""
+        """All attempts that were not released, oldest first."""
         with self._mutex:
             self._refresh()
             return [reserved for _, reserved in self._order]
@@ -167,6 +177,8 @@ class MemoryCalls:
             with self._mutex:
                 if kind == RESERVED:
                     self._reserve(Reserved.from_dict(data))
+                elif kind == RELEASED:
+                    self._release(data["request"])
                 elif kind == SETTLED:
                     self._settle(Answer.from_dict(data["answer"]))
                 elif kind == REFUSED:
@@ -179,6 +191,12 @@ class MemoryCalls:
         key = reserved.request.key
         self._requests.setdefault(key, reserved.request)
         self._order.append((key, reserved))
+
+    def _release(self, key: str) -> None:
+        for place in range(len(self._order) - 1, -1, -1):
+            if self._order[place][0] == key:
+                del self._order[place]
+                return
 
     def _settle(self, answer: Answer) -> None:
         self._answers.append(answer)

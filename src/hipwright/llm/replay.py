@@ -58,6 +58,9 @@ class Replay:
         """Raises as `admit` does."""
         self.admit(reserved.request)
 
+    def release(self, reserved: Reserved) -> None:
+        """Nothing: nothing was reserved."""
+
     def settle(self, answer: Answer) -> None:
         """Not in a replay: ValueError."""
         raise ValueError(f"call {answer.request} is settled in a replay, which sends nothing")

@@ -145,17 +145,19 @@ def _exactly(value: str) -> str:
 
 
 def _spellings(secret: str) -> Iterable[str]:
-    """The secret as it is, escaped as in JSON or a repr, percent-encoded, with CRLF, and the long lines of it."""
-    yield secret
-    yield json.dumps(secret)[1:-1]
-    yield json.dumps(secret, ensure_ascii=False)[1:-1]
-    yield repr(secret)[1:-1]
-    yield quote(secret, safe="")
-    yield quote_plus(secret)
+    """The secret, and the long lines of it, as they are, escaped as in JSON or a repr, and percent-encoded."""
     lines = secret.splitlines()
+    parts = [secret]
     if len(lines) > 1:
-        yield "\r\n".join(lines)
-        yield from (line.strip() for line in lines if len(line.strip()) >= _SHORTEST and "-----" not in line)
+        parts.append("\r\n".join(lines))
+        parts += [line.strip() for line in lines if len(line.strip()) >= _SHORTEST and "-----" not in line]
+    for part in parts:
+        yield part
+        yield json.dumps(part)[1:-1]
+        yield json.dumps(part, ensure_ascii=False)[1:-1]
+        yield repr(part)[1:-1]
+        yield quote(part, safe="")
+        yield quote_plus(part)
 
 
 def _password(value: str) -> str:
