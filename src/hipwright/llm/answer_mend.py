@@ -14,7 +14,6 @@ import threading
 import warnings
 from collections.abc import Callable
 
-from hipwright.errors import ProgramError
 from hipwright.llm.answer_choose import literal
 from hipwright.llm.answer_hip import mend_hip
 from hipwright.llm.answer_text import straighten
@@ -299,4 +298,4 @@ _TREE_STEPS: tuple[tuple[Callable[[str, ast.Module], str], str], ...] = (
     (_raw, "the HIP source as one raw literal"),
 )
 
-__all__ = ["ProgramError", "hip_of", "mend", "parsed_of", "tree_of"]
+__all__ = ["hip_of", "mend", "parsed_of", "tree_of"]
