@@ -37,8 +37,8 @@ _KINDS = ("proposed", "evaluated", "decided")
 def export(archive: Archive, run: str, *, canonical: bool = False) -> str:
     """All of a run as JSON lines, programs included. BadInput when there is no such run.
 
-    Not canonical: every event as it was appended, each `proposed` one with its program's text, and `run_started` with the
-    programs of earlier runs that this one was shown: so the file alone is enough to do the run again.
+    Not canonical: every event as it was appended, each `proposed` one with its program's text, and `run_started` with
+    the programs of earlier runs that this one was shown: so the file alone is enough to do the run again.
     """
     name = archive.run(run).id
     events = archive.events(name)

@@ -84,7 +84,10 @@ class Device:
             values = self.template_values(item, header, targs or (), args, types)
             entry = self.wrapper(item, header, values)
             text = self.wrappers[name, tuple(values.values())]
-        params = parse_signatures(self.aliases() + text).signatures[entry].params
+        signature = parse_signatures(self.aliases() + text).signatures.get(entry)
+        if signature is None:
+            raise Inconvertible(f"the signature of {name} cannot be read")
+        params = signature.params
         if len(params) != len(args):
             raise Inconvertible(f"{name} takes {len(params)} arguments, not {len(args)}")
         return entry, ["pointer" if p.pointer else p.kind for p in params]
