@@ -124,7 +124,9 @@ def reinitialised(source: Source) -> Iterator[Found]:
     """Random or newly initialised weights: what `prepare` draws is never the reference's weight."""
     for name, function in source.parsed.functions.items():
         for node in ast.walk(function):
-            path = dotted(node.func) if isinstance(node, ast.Call) else None
+            if not isinstance(node, ast.Call):
+                continue
+            path = dotted(node.func)
             if path and len(path) > 1 and _RANDOM.match(path[-1]):
                 message = f"{'.'.join(path)} draws new numbers; the reference's weights are what its model holds"
                 yield Found("parameter_reinit", message, 0, name == "prepare", node.lineno)
