@@ -155,19 +155,23 @@ def _prediction(
     mean, deviation = scored
     better, before = None, fitness.score(parent.evaluation) if parent else None
     if before is not None:
-        better = passes * below(log(before.value) + log(1 - fitness.MODEL_NOISE), mean, deviation)
+        better = passes * fit.moves * below(log(before.value) + log(1 - fitness.MODEL_NOISE), mean, deviation)
     gain = expected_gain(fit.best, mean, deviation)
     return Prediction("engine", compiles, passes, better, score=exp(mean), gain=gain)
 
 
 @dataclass(frozen=True)
 class _Fit:
-    """What a view taught. best: the smallest log score of the kind that is fitted."""
+    """What a view taught. best: the smallest log score of the kind that is fitted.
+
+    moves: how often a child's figure differs from its parent's beyond the noise: many changes change nothing.
+    """
 
     compiles: Chance
     passes: Chance
     scores: Scores | None
     best: float | None
+    moves: float
 
     @classmethod
     def of(cls, options: Mapping[str, Sequence[Any]], view: View) -> _Fit:
@@ -185,6 +189,7 @@ class _Fit:
             Chance.fit(coding, rows, [status == "pass" for status in statuses]),
             fitted,
             min(logs) if fitted else None,
+            _moves(view, judged),
         )
 
 
@@ -199,6 +204,14 @@ def _scored(trials: Sequence[Trial]) -> tuple[list[Trial], list[float]]:
     found = [(t, s) for t in trials if (s := fitness.score(t.evaluation)) is not None and s.value > 0]
     kept = [(t, s) for t, s in found if (s.kind, s.basis) == (found[-1][1].kind, found[-1][1].basis)]
     return [t for t, _ in kept], [log(s.value) for _, s in kept]
+
+
+def _moves(view: View, judged: Sequence[Trial]) -> float:
+    """The share of verified children whose figure moved beyond the noise band, from one of two on."""
+    by_program = {t.proposed.program: t.evaluation for t in view.verified}
+    pairs = [(t.evaluation, by_program.get(key)) for t in judged for key in t.proposed.expansion.parents[:1]]
+    gains = [fitness.gain(e, before) for e, before in pairs if e is not None and e.passed and before is not None]
+    return (sum(abs(gain) > fitness.MODEL_NOISE for gain in gains) + 1.0) / (len(gains) + 2.0)
 
 
 def from_rates(draft: Candidate, view: View, problem: str) -> Prediction:

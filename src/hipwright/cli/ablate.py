@@ -147,9 +147,7 @@ def show(face: Face, found: Ablation) -> None:
     from rich.table import Table
 
     console = face.tables()
-    runs = (
-        f"{len(found.tasks)} tasks x {found.seeds} seeds, {found.budget} evaluations each, {', '.join(found.targets)}"
-    )
+    runs = f"{len(found.tasks)} tasks x {found.seeds} seeds, {found.budget} evaluations each"
     table = Table("arm", title=f"{runs}, on {' '.join(found.targets)}; score: {found.score_kind}", title_justify="left")
     places = _places(found.budget)
     headings = [f"best / {found.reference}'s", "95 %", "within 5 %", "after", *(f"at {n}" for n in places)]
