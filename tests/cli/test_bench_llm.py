@@ -5,14 +5,18 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_tools import EXAMPLES, hipwright, one_object
+from cli_tools import EXAMPLES, environment, hipwright, one_object
 
-from tests.llm.server import LocalProvider, Reply, rate_limit, refused
+from tests.llm.server import LocalProvider, Reply, rate_limit, refused, stall
 
 SUITE = EXAMPLES / "suite"
 BASE = ("--target", "cpu", "--json", "--seed", "3")
@@ -164,6 +168,24 @@ def test_the_pipeline_writes_samples_of_its_own_and_repeats_no_answered_call(
     assert [row["asked"]["agent"] for row in found["rows"]] == ["pipeline"] * 2
     assert found["model"]["cost"]["calls"] == calls and all(row["asked"]["calls"] for row in found["rows"])
     assert found["budget"] == 3 and found["model"]["answers"] == {"program": 2}
+
+
+@pytest.mark.slow
+def test_interrupted_while_it_asks_it_ends_at_once_and_goes_on(home: Path, one_task: Path, tmp_path: Path) -> None:
+    with LocalProvider(lambda messages, call: stall() if call == 0 else SORRY) as provider:
+        words = ["bench", one_task, *BASE, "--llm", provider.spec(), "--out", tmp_path / "out"]
+        command = [sys.executable, "-m", "hipwright", *map(str, words)]
+        process = subprocess.Popen(command, env=environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 120
+        while not provider.requests and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=40)
+        assert process.returncode == 130 and b"--resume" in errors, errors
+        resumed = hipwright(home, *words, "--resume")
+    found = one_object(resumed.stdout)
+    assert resumed.returncode == 0 and found["rows"][0]["status"] == "malformed"
+    assert found["model"]["cost"]["lost_calls"] == 1, "the call that was cut off may have been billed"
 
 
 @pytest.mark.slow

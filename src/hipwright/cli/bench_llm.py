@@ -128,10 +128,16 @@ def draw(
         else:
             wants.append(Want(task, entry.sample, entry.candidate))
             asking.append(entry)
-    drawn = ask(
-        line.client, line.log, wants, _prompt(wanted, targets, archive),
-        form=wanted.form, temperature=wanted.temperature,
-    )  # fmt: skip
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        asked = pool.submit(
+            ask, line.client, line.log, wants, _prompt(wanted, targets, archive), form=wanted.form,
+            temperature=wanted.temperature,
+        )  # fmt: skip
+        try:
+            drawn = asked.result()
+        except BaseException:  # an interrupt: the calls under way end at once, and are lost
+            line.client.close()
+            raise
     yield from (_told(entry, one) for entry, one in zip(asking, drawn, strict=True))
 
 
