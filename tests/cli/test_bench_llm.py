@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from cli_tools import EXAMPLES, environment, hipwright, one_object
 
-from tests.llm.server import LocalProvider, Reply, rate_limit, refused, stall
+from tests.llm.server import LocalProvider, Reply, rate_limit, refused, server_error, stall
 
 SUITE = EXAMPLES / "suite"
 BASE = ("--target", "cpu", "--json", "--seed", "3")
@@ -168,6 +168,20 @@ def test_the_pipeline_writes_samples_of_its_own_and_repeats_no_answered_call(
     assert [row["asked"]["agent"] for row in found["rows"]] == ["pipeline"] * 2
     assert found["model"]["cost"]["calls"] == calls and all(row["asked"]["calls"] for row in found["rows"])
     assert found["budget"] == 3 and found["model"]["answers"] == {"program": 2}
+
+
+@pytest.mark.slow
+def test_a_provider_that_stays_away_ends_a_search_without_a_verdict(
+    home: Path, one_task: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIPWRIGHT_OUTAGE_SECONDS", "0.2")
+    with LocalProvider(lambda messages, call: server_error(500)) as provider:
+        how = ("--agent", "pipeline", "--budget", 2)
+        done = hipwright(home, "bench", one_task, *BASE, "--llm", provider.spec(), *how)
+    found = one_object(done.stdout)
+    assert done.returncode == 3 and found["not_judged"] == {"provider": 1}, done.stderr
+    assert "paused" in found["rows"][0]["message"] and found["rows"][0]["attempts"] == 1, "asked again by --resume only"
+    assert found["model"]["pass_at"]["1"] == {"value": None, "interval": None, "tasks": 0, "left_out": 1}
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from hipwright.archive import Archive
 from hipwright.cli.session import Workbench
 from hipwright.engine.graph import Graph
 from hipwright.engine.write import space, write
-from hipwright.errors import WorkerError
+from hipwright.errors import ProviderError, WorkerError
 from hipwright.evaluate.bench import Asked
 from hipwright.records import Evaluation, Program, content_key
 from hipwright.search import EngineSource, ProposalSource
@@ -80,16 +80,21 @@ class Searcher:
             handle.task, self.targets, budget=self.budget, policy_name=POLICY, seed=seed, settings=settings
         )
         rejections: list[str] = []
+        stages = [""]
 
         def listen(kind: str, data: dict[str, Any]) -> None:
             if kind == "evaluated" and data.get("status") != "pass":
                 rejections.append(str(data.get("message") or data.get("status")))
+            elif kind == "stage":
+                stages.append(str(data.get("text")))
 
         found = search.run(
             self.archive, run, handle.task, evaluator=bench.evaluator,
             source=source(search.EngineSource(space(graph), partial(write, graph))), listener=listen,
             stop_requested=self.stop,
         )  # fmt: skip
+        if found.reason == "provider":
+            raise ProviderError(f"the search was {stages[-1]}", retryable=True, hint="--resume asks again")
         if found.interrupted:
             raise WorkerError(f"the search for {handle.task.name} was stopped")
         if found.program is None:
