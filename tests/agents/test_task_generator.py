@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.agents.task_check import Refused, check, same_task, static
 from hipwright.agents.task_generator import TRIES, TaskGenerator, code_of
-from hipwright.agents.task_mutations import KINDS, mutations
 from hipwright.llm.budget import Budget, Limits
 from hipwright.llm.calls import MemoryCalls
 from hipwright.llm.client import Client
 from hipwright.llm.specs import parse_specs
 from hipwright.sandbox import Zygote
+from hipwright.synth.check import Refused, check, same_task, static
+from hipwright.synth.mutate import KINDS, mutations
 from tests.llm.server import LocalProvider
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

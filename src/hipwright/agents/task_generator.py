@@ -1,8 +1,8 @@
 """Role 1, the task generator: new tasks in the KernelBench form, by both minds, and none that the self-check refuses.
 
-The engine mind changes a given task's syntax tree (agents/task_mutations.py). The LLM mind is asked for a mutation of a
+The engine mind changes a given task's syntax tree (synth/mutate.py). The LLM mind is asked for a mutation of a
 given task, a composition of operators, or a task under a constraint in words, and is told what the self-check
-(agents/task_check.py) said, up to `TRIES` times. What was dropped is counted with the reason.
+(synth/check.py) said, up to `TRIES` times. What was dropped is counted with the reason.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from hipwright.agents.base import Asker, Chooser, Mind, fence, render
-from hipwright.agents.task_check import MAX_ELEMENTS, MAX_TEXT, Description, Refused, check, same_task
-from hipwright.agents.task_mutations import Mutated, mutations
 from hipwright.llm.records import Message, Request
 from hipwright.records import Record, Task, content_key
 from hipwright.sandbox import Zygote
+from hipwright.synth.check import MAX_ELEMENTS, MAX_TEXT, Description, Refused, check, same_task
+from hipwright.synth.mutate import Mutated, mutations
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class NewTask(Record, frozen=True, kw_only=True):
 
 
 class Dropped(Record, frozen=True, kw_only=True):
-    """What was not taken. stage: of task_check.Stage."""
+    """What was not taken. stage: of synth.check.Stage."""
 
     mind: Mind
     how: str

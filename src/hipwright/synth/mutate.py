@@ -2,7 +2,7 @@
 
 Kinds: "shape" (one size, everywhere it stands), "batch" (the leading size of the inputs), "dtype" (half-width inputs
 and parameters), "swap" (one operator for another of its family) and "append" (one operator after the last). Whether the
-result is a task at all, the self-check says (agents/task_check.py).
+result is a task at all, the self-check says (synth/check.py).
 """
 
 from __future__ import annotations
