@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
 from hipwright.records import Record, TensorSpec
 
 Mode = Literal["mutation", "composition", "constraint"]
@@ -49,11 +51,11 @@ class Made(Record, frozen=True, kw_only=True):
     bytes: float = 0.0
     flops: float = 0.0
     intensity: float = 0.0
-    roofline_us: dict[str, float] = {}
+    roofline_us: dict[str, float] = msgspec.field(default_factory=dict)
     difficulty: Difficulty = "easy"
     graph: str = ""
     licence: str = "Apache-2.0"
-    provenance: dict[str, Any] = {}
+    provenance: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Dropped(Record, frozen=True, kw_only=True):
