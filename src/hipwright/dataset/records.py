@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
 from hipwright.records import Evaluation, KernelResources, Program, Record, Timing, content_key
 
 Kind = Literal["engine", "variant", "repair", "step", "negative"]
@@ -48,8 +50,8 @@ class Pair(Record, frozen=True, kw_only=True):
     evidence: str = ""
     before: Program | None = None
     coverage: float = 0.0
-    builds: dict[str, Built] = {}
-    estimate_us: dict[str, float] = {}
+    builds: dict[str, Built] = msgspec.field(default_factory=dict)
+    estimate_us: dict[str, float] = msgspec.field(default_factory=dict)
     timing: Timing | None = None
     operators: tuple[str, ...] = ()
     families: tuple[str, ...] = ()
@@ -57,7 +59,7 @@ class Pair(Record, frozen=True, kw_only=True):
     composition: str = ""
     difficulty: str = ""
     split: str = ""
-    provenance: dict[str, Any] = {}
+    provenance: dict[str, Any] = msgspec.field(default_factory=dict)
     licence: str = "Apache-2.0"
 
     @property
