@@ -1,22 +1,30 @@
-"""The self-check of a new task: read, opened in the sandbox, run forward, linted, described."""
+"""The self-check of a new task: read, opened in the sandbox, run forward, linted, described.
+
+A warm zygote makes it a matter of half a second: every host is a fork of it, and nothing large is run.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from hipwright.errors import HipwrightError, InfrastructureError
+from hipwright.errors import HipwrightError, InfrastructureError, TaskError
 from hipwright.records import Record, Task, TensorSpec, TolerancePolicy, content_key
 from hipwright.sandbox import Limits, Zygote
 from hipwright.task import TaskHandle
+from hipwright.task.handle import Outline
 from hipwright.tensors import Tree, leaves, tensor_leaves
 from hipwright.verify import Oracle
+from hipwright.verify.compare import rules
+from hipwright.verify.oracle import MUTATED, Case
 
-Stage = Literal["static", "open", "forward", "nonfinite", "random", "degenerate", "too large", "duplicate"]
+Stage = Literal["static", "open", "forward", "nonfinite", "random", "degenerate", "too large", "duplicate", "capture"]
 
 MAX_TEXT = 20_000  # characters
 MAX_ELEMENTS = 1 << 24  # of one workload's inputs, and of its outputs
@@ -48,8 +56,36 @@ class Description(Record, frozen=True, kw_only=True):
     workloads: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Examined:
+    """A task that passed, what it does, its operators at its own shapes, and the engine's graph of it as a dict."""
+
+    task: Task
+    description: Description
+    outline: Outline
+    graph: dict[str, Any]
+
+
 def check(name: str, source: str, zygote: Zygote, *, seed: int = 0) -> tuple[Task, Description]:
     """The task and what it does. Raises Refused, and the infrastructure's errors as they are."""
+    with _opened(name, source, zygote, seed) as handle:
+        return handle.task, _describe(handle, _outline(handle))
+
+
+def examine(name: str, source: str, zygote: Zygote, *, seed: int = 0) -> Examined:
+    """`check`, with the outline and the captured graph; a task that cannot be captured is refused too."""
+    with _opened(name, source, zygote, seed) as handle:
+        outline = _outline(handle)
+        try:
+            graph = handle.capture(_first(handle))
+        except TaskError as error:
+            raise Refused("capture", error.message) from None
+        return Examined(handle.task, _describe(handle, outline), outline, graph)
+
+
+@contextmanager
+def _opened(name: str, source: str, zygote: Zygote, seed: int) -> Iterator[TaskHandle]:
+    """The task once it has passed. Raises Refused for whatever is the task's own fault."""
     static(source)
     try:
         handle = TaskHandle(f"{name}.py", source, zygote, LIMITS, TolerancePolicy())
@@ -62,7 +98,7 @@ def check(name: str, source: str, zygote: Zygote, *, seed: int = 0) -> tuple[Tas
         try:
             _forward(handle, seed)
             _evidence(handle, seed)
-            return handle.task, _describe(handle)
+            yield handle
         except InfrastructureError:
             raise
         except HipwrightError as error:
@@ -118,10 +154,13 @@ def _sizes(handle: TaskHandle) -> None:
             raise Refused("degenerate", "an input is empty")
 
 
+def _first(handle: TaskHandle) -> str:
+    return next(one.name for one in handle.task.workloads if one.origin != "derived")
+
+
 def _forward(handle: TaskHandle, seed: int) -> None:
-    """The reference on its own inputs: it ends, gives numbers, draws none, and writes to nothing it was given."""
-    first = next(one for one in handle.task.workloads if one.origin != "derived")
-    inputs, state = handle.inputs(first.name, seed), handle.init_state(seed)
+    """The reference on its own inputs: it ends, gives numbers, twice the same, and writes to nothing it was given."""
+    inputs, state = handle.inputs(_first(handle), seed), handle.init_state(seed)
     outputs, _, info = handle.reference(inputs, state, dtype="native")
     given = tensor_leaves(outputs)
     if not any(leaf.numel for leaf in given):
@@ -134,18 +173,42 @@ def _forward(handle: TaskHandle, seed: int) -> None:
         raise Refused("random", "forward draws random numbers, so no output is the right one")
     if info.get("mutated_inputs"):
         raise Refused("forward", f"forward writes to its own input {info['mutated_inputs'][0]}")
+    again = tensor_leaves(handle.reference(inputs, state, dtype="native")[0])
+    if any(one.bits().tobytes() != other.bits().tobytes() for one, other in zip(given, again, strict=True)):
+        raise Refused("random", "forward gives other values on the same inputs, so no output is the right one")
 
 
 def _evidence(handle: TaskHandle, seed: int) -> None:
-    """On the task's own kind of inputs: zeros, a constant, an input or another input's outputs must not pass."""
+    """At shapes that verification uses: zeros, a constant, an input or another input's outputs must not pass; no output
+    is trivial by itself; and inputs of another distribution do not end in NaN."""
     oracle = Oracle(handle, seed=seed)
-    case = oracle.case(oracle.planned()[0].workload.name, "given")
+    name = oracle.planned()[0].workload.name
+    case, other = oracle.case(name, "given"), oracle.case(name, MUTATED)
     if not case.counts:
         raise Refused("degenerate", case.degenerate or case.rejected)
+    if other.rejected:
+        raise Refused("nonfinite", f"on normal inputs: {other.rejected}")
+    _outputs(case, other)
 
 
-def _describe(handle: TaskHandle) -> Description:
-    outline = handle.outline(next(one.name for one in handle.task.workloads if one.origin != "derived"))
+def _outputs(case: Case, other: Case) -> None:
+    """Each output on its own: one that is the same everywhere, or for all inputs, is no work."""
+    strangers = {rule.path: rule.expected for rule in rules(other.expected.tree["outputs"])}
+    for rule in (one for one in rules(case.expected.tree["outputs"]) if one.evidence):
+        values, twin = rule.expected, strangers.get(rule.path)
+        if rule.element is not None and twin is not None and not np.isfinite(twin).all():
+            raise Refused("nonfinite", f"{rule.path} has NaN or infinity on normal inputs")
+        if values.size > 1 and (values == values.flat[0]).all():
+            raise Refused("degenerate", f"{rule.path} is {values.flat[0]} everywhere")
+        if twin is not None and twin.shape == values.shape and np.array_equal(twin, values):
+            raise Refused("degenerate", f"{rule.path} is the same whatever the inputs")
+
+
+def _outline(handle: TaskHandle) -> Outline:
+    return handle.outline(_first(handle))
+
+
+def _describe(handle: TaskHandle, outline: Outline) -> Description:
     return Description(
         operators=tuple(dict.fromkeys(str(op["op"]) for op in outline.ops)),
         inputs=tuple(_specs(outline.inputs)),

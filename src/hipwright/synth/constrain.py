@@ -31,8 +31,42 @@ _AXES: dict[str, Axis] = {
     "two": "several", "all": "several",
 }  # fmt: skip
 _FILLERS = frozenset(
-    "a an the with and of over on in to that which has have must be is are task tasks kernel input inputs tensor "
-    "tensors using use uses containing contains some its from for".split()
+    [
+        "a",
+        "an",
+        "the",
+        "with",
+        "and",
+        "of",
+        "over",
+        "on",
+        "in",
+        "to",
+        "that",
+        "which",
+        "has",
+        "have",
+        "must",
+        "be",
+        "is",
+        "are",
+        "task",
+        "tasks",
+        "kernel",
+        "input",
+        "inputs",
+        "tensor",
+        "tensors",
+        "using",
+        "use",
+        "uses",
+        "containing",
+        "contains",
+        "some",
+        "its",
+        "from",
+        "for",
+    ]
 )
 _NUMBER = r"(\d+|" + "|".join(_FEW) + r")"
 _DIM = r"(?:axis|axes|dims?|dimensions?)"
@@ -116,7 +150,7 @@ def _least_most(how: str, low: int, high: int | None, most: int) -> tuple[int, i
 def _fused(match: re.Match[str]) -> dict[str, object] | None:
     how = "at least" if match[4] else match[1] or ""
     low, high = _least_most(how, _number(match[2]), _number(match[3]) if match[3] else None, _MOST_FUSED)
-    return {"fused": (low, high)} if low <= high and 1 <= high and low <= _MOST_FUSED else None
+    return {"fused": (low, high)} if low <= high and high >= 1 and low <= _MOST_FUSED else None
 
 
 def _elements(match: re.Match[str]) -> dict[str, object] | None:

@@ -1,0 +1,219 @@
+"""What a task does: operators, families, bytes and operations, the roofline on named devices, and a difficulty.
+
+Names come from the captured graph, where operators are whole; bytes and operations from the traced reference, by the
+rules of measure/cost.py. Roofline times use published peaks: no device was asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from typing import Any, Literal
+
+from hipwright.measure.cost import FREE, base_name, is_product, op_flops, tensor_bytes
+from hipwright.records import TensorSpec
+from hipwright.synth.check import Examined
+from hipwright.synth.records import Difficulty, Draft, Made
+from hipwright.toolchain.targets import TARGETS
+
+
+@dataclass(frozen=True)
+class Device:
+    """Published peaks. bandwidth: bytes/s; flops: dense operations/s by dtype, of matrix units for products."""
+
+    bandwidth: float
+    flops: Mapping[str, float]
+
+
+# NVIDIA's datasheets of the H100 SXM5 and H200 SXM: 3.35 and 4.8 TB/s; dense, FP64 by tensor cores 67, FP32 67,
+# FP16/BF16 989.4 TFLOP/s (half of the sparse figure), INT8 1978.9. Float32 products count at the FP32 rate: torch's
+# default is not TF32.
+_HOPPER = {"float64": 67e12, "float32": 67e12, "float16": 989.4e12, "bfloat16": 989.4e12, "int8": 1978.9e12}
+
+DEVICES: dict[str, Device] = {
+    "MI300X": Device(TARGETS["gfx942"].bandwidth, TARGETS["gfx942"].flops),
+    "MI350X": Device(TARGETS["gfx950"].bandwidth, TARGETS["gfx950"].flops),
+    "H100": Device(3.35e12, _HOPPER),
+    "H200": Device(4.8e12, _HOPPER),
+}
+"""The named devices; the first decides whether a task is bound by memory or by arithmetic."""
+
+_LIBRARY = frozenset(
+    [
+        "sort",
+        "argsort",
+        "topk",
+        "kthvalue",
+        "msort",
+        "scatter",
+        "scatter_add",
+        "scatter_reduce",
+        "index_add",
+        "index_put",
+    ]
+)
+_SCANS = frozenset(["cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"])
+_HARD, _MEDIUM = 8, 4  # points from which a task is hard, or medium
+
+# reductions by the place of their `dim` among the arguments
+_DIM_PLACE = {
+    **dict.fromkeys(
+        ["sum", "mean", "amax", "amin", "argmax", "argmin", "var", "std", "var_mean", "std_mean", "prod", "logsumexp", "softmax", "log_softmax", "softmin", "all", "any", "nansum", "nanmean", "count_nonzero", "median", "max", "min", "aminmax", "normalize", "glu"], 1,
+    ),
+    **dict.fromkeys(["linalg_vector_norm", "norm", "cosine_similarity"], 2),
+}  # fmt: skip
+_DEFAULT_DIM = {"cosine_similarity": 1}
+_SEVERAL = frozenset(["group_norm", "instance_norm", "batch_norm", "native_group_norm"])
+_LOSSES = ("_loss", "kl_div", "cross_entropy")
+_LAYER = frozenset(["layer_norm", "rms_norm", "native_layer_norm"])
+
+
+def describe(draft: Draft, examined: Examined, *, graph: str, provenance: Mapping[str, Any]) -> Made:
+    """The finished task. graph: its canonical hash; provenance: what else its row must say."""
+    nodes = examined.graph["nodes"]
+    names = [base_name(node["op"]) for node in nodes]
+    outline, facts = examined.outline, examined.description
+    moved = float(sum(map(tensor_bytes, _touched(outline.specs()))))
+    times, bound = _roofline(outline.ops, moved)
+    axes = reduction_axes(examined.graph)
+    flops = float(sum(_flops(outline.ops).values()))
+    return Made(
+        draft=draft,
+        task=examined.task.key,
+        operators=tuple(dict.fromkeys(str(node["op"]) for node in nodes)),
+        families=tuple(dict.fromkeys(filter(None, map(family, names)))),
+        fused=sum(is_fused(name) for name in names),
+        dtype=_dtype(facts.inputs),
+        inputs=facts.inputs,
+        outputs=facts.outputs,
+        bytes=moved,
+        flops=flops,
+        intensity=round(flops / moved, 4) if moved else 0.0,
+        roofline_us=times,
+        difficulty=difficulty(names, axes, len(facts.outputs)),
+        graph=graph,
+        provenance={**provenance, "bound": bound, "reduction_axes": list(axes)},
+    )
+
+
+def is_fused(name: str) -> bool:
+    """Whether an operator of that bare name is work that a kernel of its own can do: no view, product, sort or copy."""
+    if name in FREE or name in _LIBRARY or is_product(name):
+        return False
+    return name not in ("clone", "contiguous", "detach", "alias", "_to_copy", "to", "dropout", "getitem")
+
+
+@cache
+def family(name: str) -> str:
+    """The library's family of an ATen operator by its bare name, else by where the engine lowers it; "" for none."""
+    if name in FREE:
+        return "view"
+    if name in (known := _library_families()):
+        return known[name]
+    if is_product(name):
+        return "product"
+    return _engine_families().get(name, "")
+
+
+@cache
+def _library_families() -> dict[str, str]:
+    from hipwright.synth.library import LIBRARY
+
+    return {base_name(one.aten if one.aten.startswith("aten.") else f"aten.{one.aten}"): one.family for one in LIBRARY}
+
+
+@cache
+def _engine_families() -> dict[str, str]:
+    from hipwright.engine import write  # noqa: F401 - it fills the table
+    from hipwright.engine.lower.core import TABLE
+
+    words = {"reduce": "reduction", "views": "view"}
+    found = {}
+    for op, handler in TABLE.items():
+        module = handler.__module__.rpartition(".")[2]
+        found[base_name(op)] = words.get(module, module)
+    return found
+
+
+def difficulty(names: Sequence[str], axes: Sequence[str], outputs: int) -> Difficulty:
+    """By points: one for each fused operator and each further output; two for each scan, library call and reduction
+    after the first; two for a reduction over anything but the last axis. From 4 medium, from 8 hard."""
+    points = sum(map(is_fused, names)) + outputs - 1
+    points += 2 * sum(name in _SCANS or name in _LIBRARY or is_product(name) for name in names)
+    points += 2 * max(0, len(axes) - 1) + 2 * any(axis != "last" for axis in axes)
+    return "hard" if points >= _HARD else "medium" if points >= _MEDIUM else "easy"
+
+
+# ---------------------------------------------------------------- the roofline
+
+
+def _flops(ops: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """Operations by the dtype whose rate they run at: products at their own, the rest at float32's or float64's."""
+    found: Counter[str] = Counter()
+    for op in ops:
+        name = base_name(op["op"])
+        if name in FREE or not op["out"]:
+            continue
+        dtype = str((op["in"] or op["out"])[0]["dtype"])
+        found[dtype if is_product(name) or dtype == "float64" else "float32"] += op_flops(op)
+    return found
+
+
+def _roofline(ops: Iterable[Mapping[str, Any]], moved: float) -> tuple[dict[str, float], Literal["memory", "compute"]]:
+    """({device: microseconds}, what bounds it on the first device): the longer of bytes / bandwidth and arithmetic."""
+    work = _flops(ops)
+    times: dict[str, float] = {}
+    bounds: list[Literal["memory", "compute"]] = []
+    for name, device in DEVICES.items():
+        memory = moved / device.bandwidth
+        compute = sum(count / device.flops.get(dtype, device.flops["float32"]) for dtype, count in work.items())
+        times[name] = round(1e6 * max(memory, compute), 6)
+        bounds.append("memory" if memory >= compute else "compute")
+    return times, bounds[0]
+
+
+def _touched(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
+    return [{"dtype": spec.dtype, "shape": spec.shape, "stride": spec.stride} for spec in specs]
+
+
+def _dtype(inputs: Sequence[TensorSpec]) -> str:
+    """The dtype of most input elements, floats before all others."""
+    held: Counter[str] = Counter()
+    for spec in inputs:
+        held[spec.dtype] += prod(spec.shape)
+    return max(held, key=lambda name: ("float" in name, held[name]), default="")
+
+
+# ---------------------------------------------------------------- reductions
+
+
+def reduction_axes(graph: Mapping[str, Any]) -> tuple[str, ...]:
+    """For each reduction of a captured graph, in order: "last", "middle", "first" or "several" axes."""
+    ranks = {one["name"]: len(one["meta"]["shape"]) for one in graph["inputs"]}
+    found = []
+    for node in graph["nodes"]:
+        ranks[node["name"]] = len(node["outs"][0]["shape"]) if node["outs"] and node["outs"][0] else 0
+        name, first = base_name(node["op"]), node["args"][0] if node["args"] else None
+        rank = ranks.get(first["node"], 0) if isinstance(first, Mapping) and "node" in first else 0
+        if rank and (axis := _axis(name, str(node["op"]), node["args"], node["kwargs"], rank)):
+            found.append(axis)
+    return tuple(found)
+
+
+def _axis(name: str, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], rank: int) -> str:
+    if name in _SEVERAL or any(word in name for word in _LOSSES):
+        return "several"
+    if name in _LAYER:
+        return "last" if len(args) > 1 and len(args[1]) == 1 else "several"
+    if name not in _DIM_PLACE or op.endswith((".other", ".correction_out")):
+        return ""
+    place = _DIM_PLACE[name]
+    given = kwargs.get("dim", args[place] if len(args) > place else _DEFAULT_DIM.get(name))
+    dims = list(range(rank)) if given in (None, [], ()) else [given] if isinstance(given, int) else list(given)
+    if len(dims) != 1:
+        return "several"
+    dim = int(dims[0]) % rank
+    return "last" if dim == rank - 1 else "first" if dim == 0 else "middle"
