@@ -1,0 +1,263 @@
+"""Composition: a task from the typed library, valid by construction. Torch-free and deterministic.
+
+A chain of operators on a main input, with second operands from earlier values or new inputs, parameters, and sometimes
+further outputs that branch off. Ranges are tracked (synth/values.py): an operator that cannot take the value at hand
+says so, and another one is drawn.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import log, prod
+from typing import TYPE_CHECKING, TypeVar
+
+from hipwright.errors import BadInput
+from hipwright.records import content_key
+from hipwright.synth.library import BY_NAME, LIBRARY, named
+from hipwright.synth.operators.base import Operator
+from hipwright.synth.operators.pointwise import ACTIVATIONS
+from hipwright.synth.records import Draft
+from hipwright.synth.sketch import SHORT, Sketch, text_of
+from hipwright.synth.values import Unfit, Value, need
+
+if TYPE_CHECKING:
+    from hipwright.synth.constrain import Wanted
+
+T = TypeVar("T")
+
+ATTEMPTS, TRIES = 200, 40
+LIBRARY_SHARE = 0.15  # of drafts that hold an operator which the engine leaves to the library
+DTYPES = {"float32": 0.5, "bfloat16": 0.25, "float16": 0.25}
+STEPS = {1: 8, 2: 16, 3: 24, 4: 20, 5: 14, 6: 9, 7: 5, 8: 4}
+OUTPUTS = {1: 70, 2: 22, 3: 8}
+INPUTS = {"normal": 76, "unit": 14, "positive": 10}
+RANKS = {2: 40, 3: 32, 4: 28}
+FAMILIES = {
+    "pointwise": 5.0, "reductions": 3.0, "normalisations": 2.0, "softmax": 1.2, "scans": 0.7, "pooling": 1.5,
+    "layout": 2.5, "indexing": 1.3, "losses": 1.2, "gates": 0.5, "distances": 0.5, "resizing": 0.8, "selection": 0.8,
+    "attention": 0.5,
+}  # fmt: skip
+NAMES = {
+    1: [("length",)],
+    2: [("rows", "features"), ("batch", "width"), ("tokens", "hidden")],
+    3: [("batch", "steps", "width"), ("batch", "channels", "length"), ("heads", "queries", "keys")],
+    4: [("batch", "channels", "height", "width")],
+}
+LEADING = (2, 3, 4, 5, 6, 7, 8, 11, 13, 16, 24, 32)
+CHANNELS = (6, 8, 12, 15, 16, 20, 24, 30, 32, 36, 48, 64)
+INNER = (17, 23, 31, 32, 40, 47, 48, 63, 64, 80, 96, 97, 101, 127, 128, 160, 192, 200, 251, 256)
+LAST = (*INNER, 320, 384, 500, 509, 512, 640, 768, 1000, 1021, 1024, 1536, 2048)
+ROWS = (32, 48, 61, 64, 96, 100, 127, 128, 200, 250, 256, 331, 512, 600, 1000, 1024)
+PIXELS = (7, 8, 9, 12, 14, 15, 16, 20, 21, 24, 28, 31, 32, 40, 45, 56, 64)
+
+
+def compose(rng: random.Random, *, wanted: Wanted | None = None, lead: str = "") -> Draft:
+    """One draft, decided by one number drawn from rng (its `seed`). lead: an operator or family that must occur.
+
+    Raises BadInput for what the library does not have, and where nothing fits what is wanted.
+    """
+    seed = rng.getrandbits(48)
+    why = "nothing fits"
+    for attempt in range(ATTEMPTS):
+        inner = random.Random(f"composition {seed} {attempt}")
+        try:
+            return _draft(inner, seed, _plan(inner, wanted, lead), wanted)
+        except Unfit as unfit:
+            why = str(unfit)
+    raise BadInput(
+        f"no composition of {lead or 'the library'} meets what is wanted: {why}",
+        hint="leave out one of the constraints",
+    )
+
+
+def lead_of(index: int) -> str:
+    """The operator that the index-th draft of a batch leads with, so that every len(LIBRARY) drafts hold all.
+
+    Neighbours are of different families, and those left to the library are spread evenly.
+    """
+    return LIBRARY[index * 37 % len(LIBRARY)].name
+
+
+# ---------------------------------------------------------------- what it will be
+
+
+@dataclass(frozen=True)
+class _Plan:
+    dtype: str
+    sizes: dict[str, int]
+    steps: int
+    outputs: int
+    leads: tuple[Operator, ...]
+    axis: str
+
+
+def _plan(rng: random.Random, wanted: Wanted | None, lead: str) -> _Plan:
+    leads = _leads(rng, wanted, lead)
+    rank = _rank(rng, leads, wanted.ndim if wanted else None)
+    low, high = (wanted.elements if wanted and wanted.elements else None) or (1500, 300_000)
+    if not (wanted and wanted.elements) and rng.random() < 0.04:
+        high = 1_500_000
+    least, most = (wanted.fused if wanted and wanted.fused else None) or (1, 8)
+    if any(one.library for one in leads):
+        least = min(most, max(3, least))
+    steps = min(most, max(least, len(leads), _draw(rng, STEPS)))
+    return _Plan(
+        dtype=(wanted.dtype if wanted and wanted.dtype else "") or _draw(rng, DTYPES),
+        sizes=_sizes(rng, rank, low, high),
+        steps=steps,
+        outputs=(wanted.outputs if wanted and wanted.outputs else 0) or _draw(rng, OUTPUTS),
+        leads=leads,
+        axis=(wanted.reduction_axis if wanted and wanted.reduction_axis else ""),
+    )
+
+
+def _leads(rng: random.Random, wanted: Wanted | None, lead: str) -> tuple[Operator, ...]:
+    """Operators that must occur: those asked for, else one drawn evenly from the library."""
+    words = [*(wanted.operators if wanted else ()), *([lead] if lead else [])]
+    found = []
+    for word in words:
+        if not (choice := named(word)):
+            raise BadInput(f"the library has no operator or family {word}", hint="see docs/synth.md")
+        found.append(rng.choice(choice))
+    if wanted and wanted.reduction_axis and not any(one.family == "reductions" for one in found):
+        found.append(rng.choice([BY_NAME[name] for name in ("sum", "mean", "amax", "var", "linalg_vector_norm")]))
+    if wanted and wanted.bound == "compute" and not any(one.family == "products" for one in found):
+        found.insert(0, BY_NAME["matmul"])
+    if not found:
+        library = rng.random() < LIBRARY_SHARE
+        found = [rng.choice([one for one in LIBRARY if one.library == library])]
+    return tuple(sorted(dict.fromkeys(found), key=lambda one: (one.family == "losses" or one.ends, found.index(one))))
+
+
+def _rank(rng: random.Random, leads: Sequence[Operator], asked: int | None) -> int:
+    ranks = {rank: weight for rank, weight in RANKS.items() if all(rank in one.ranks for one in leads)}
+    if asked is not None:
+        need(asked in ranks, f"rank {asked} does not go with the operators")
+        return asked
+    need(bool(ranks), "the operators take no rank in common")
+    return _draw(rng, ranks)
+
+
+def _sizes(rng: random.Random, rank: int, low: int, high: int) -> dict[str, int]:
+    """Named sizes, all different, odd and prime ones among them."""
+    names = rng.choice(NAMES[rank])
+    pools = {2: (ROWS, LAST), 3: (LEADING, INNER, INNER), 4: (LEADING, CHANNELS, PIXELS, PIXELS)}[rank]
+    target = low * (high / low) ** rng.random()
+    best: tuple[float, tuple[int, ...]] = (1e9, ())
+    for _ in range(12):
+        drawn = tuple(rng.choice(pool) for pool in pools)
+        if low <= prod(drawn) <= high and len(set(drawn)) == rank:
+            best = min(best, (abs(log(prod(drawn) / target)), drawn))
+    need(bool(best[1]), f"no sizes with {low} to {high} elements")
+    return dict(zip(names, best[1], strict=True))
+
+
+def _draw(rng: random.Random, weights: Mapping[T, float]) -> T:
+    return rng.choices(list(weights), list(weights.values()))[0]
+
+
+# ---------------------------------------------------------------- the text
+
+
+def _draft(rng: random.Random, seed: int, plan: _Plan, wanted: Wanted | None) -> Draft:
+    sketch = Sketch(rng=rng, dtype=plan.dtype, sizes=dict(plan.sizes), axis=plan.axis)
+    sketch.taken |= set(plan.sizes)
+    x = sketch.give("x", tuple(plan.sizes.values()), kind=_draw(rng, INPUTS))
+    sketch, last = _chain(sketch, x, plan)
+    sketch, outputs = _branches(sketch, last, plan.outputs)
+    need(any(not BY_NAME[name].view for name in sketch.used), "it only moves numbers")
+    words = _sentence([BY_NAME[name].words for name in sketch.used])
+    source = text_of(sketch, outputs, f"{words}, in {plan.dtype}.")
+    short = "_".join(name.strip("_").replace("_", "") for name in sketch.used[:4])
+    return Draft(
+        name=f"{short}_{SHORT[plan.dtype]}_{content_key('draft', source)[:6]}",
+        source=source,
+        mode="constraint" if wanted is not None else "composition",
+        operators=tuple(dict.fromkeys(sketch.used)),
+        seed=seed,
+        detail=words,
+    )
+
+
+def _chain(sketch: Sketch, x: Value, plan: _Plan) -> tuple[Sketch, Value]:
+    pending = list(plan.leads)
+    start = sketch.rng.randint(0, plan.steps - len(pending))
+    for step in range(plan.steps):
+        left = plan.steps - step
+        if pending and (step >= start or left <= len(pending)):
+            chosen = pending.pop(0)
+            need(_takes(chosen, x), "the value does not suit the operator asked for")
+            sketch, x = _apply(sketch, chosen, x)
+        else:
+            sketch, x = _some(sketch, x, pending, last=left == 1)
+        if x.dtype == "int64" or x.rank == 0:
+            need(not pending, "an operator that was asked for has no place")
+            break
+    return sketch, x
+
+
+def _some(sketch: Sketch, x: Value, pending: Sequence[Operator], *, last: bool) -> tuple[Sketch, Value]:
+    """One more operator that the engine fuses, and that leaves what the pending ones take."""
+    for _ in range(TRIES):
+        if (chosen := _pick(sketch, x, last=last)) is None:
+            continue
+        try:
+            tried, value = _apply(sketch, chosen, x)
+        except Unfit:
+            continue
+        if all(_takes(one, value) for one in pending):
+            return tried, value
+    raise Unfit("no operator fits")
+
+
+def _pick(sketch: Sketch, x: Value, *, last: bool) -> Operator | None:
+    family = _draw(sketch.rng, FAMILIES)
+    before = sketch.used[-1] if sketch.used else ""
+    after_view = bool(before) and BY_NAME[before].view
+    found = [
+        one for one in LIBRARY
+        if one.family == family and not one.library and _takes(one, x) and one.name not in sketch.used[-2:]
+        and (last or not (one.ends or one.family == "losses"))
+        and not (one.name in ACTIVATIONS and before in ACTIVATIONS)
+        and not (one.view and (after_view or last))
+    ]  # fmt: skip
+    return sketch.rng.choice(found) if found else None
+
+
+def _takes(chosen: Operator, x: Value) -> bool:
+    return x.rank in chosen.ranks or (chosen.pointwise and x.rank >= 1)
+
+
+def _apply(sketch: Sketch, chosen: Operator, x: Value) -> tuple[Sketch, Value]:
+    """The sketch and the result after one operator; the sketch that was given stays as it is."""
+    tried = sketch.copy()
+    value = chosen.make(tried, x)
+    tried.used.append(chosen.name)
+    return tried, value
+
+
+def _branches(sketch: Sketch, last: Value, count: int) -> tuple[Sketch, list[Value]]:
+    """Further outputs: an operator on an earlier value each."""
+    outputs = [last]
+    for _ in range(count - 1):
+        for _ in range(TRIES):
+            start = sketch.rng.choice([v for v in sketch.values if v.name != last.name] or [last])
+            try:
+                tried, value = _some(sketch, start, (), last=True)
+            except Unfit:
+                continue
+            if value.elements and not BY_NAME[tried.used[-1]].view:
+                sketch = tried
+                outputs.append(replace(value))
+                break
+        else:
+            raise Unfit("no further output")
+    return sketch, outputs
+
+
+def _sentence(words: Sequence[str]) -> str:
+    listed = list(dict.fromkeys(words))
+    text = listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
+    return text[0].upper() + text[1:]

@@ -1,0 +1,22 @@
+"""The typed library of operators: what compositions are made of (docs/synth.md)."""
+
+from __future__ import annotations
+
+from hipwright.synth.operators import indexing, layout, losses, norms, pointwise, products, reductions, windows
+from hipwright.synth.operators.base import Operator
+
+LIBRARY: tuple[Operator, ...] = (
+    *pointwise.OPERATORS, *reductions.OPERATORS, *norms.OPERATORS, *windows.OPERATORS, *products.OPERATORS,
+    *indexing.OPERATORS, *layout.OPERATORS, *losses.OPERATORS,
+)  # fmt: skip
+
+BY_NAME: dict[str, Operator] = {one.name: one for one in LIBRARY}
+
+FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(one.family for one in LIBRARY))
+
+
+def named(word: str) -> tuple[Operator, ...]:
+    """The operator of that name, or those of the family; () for a word the library does not have."""
+    if word in BY_NAME:
+        return (BY_NAME[word],)
+    return tuple(one for one in LIBRARY if one.family == word)

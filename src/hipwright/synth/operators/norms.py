@@ -1,0 +1,110 @@
+"""Normalisations, with weights that are not the inert defaults, and scans."""
+
+from __future__ import annotations
+
+from math import log, sqrt
+
+from hipwright.synth.operators.base import Operator, operator
+from hipwright.synth.sketch import Sketch
+from hipwright.synth.values import Range, Value, need, normal
+
+NORMS = "normalisations"
+_WEIGHT = "nn.init.normal_({}.weight, 1.0, 0.2)"
+_BIAS = "nn.init.normal_({}.bias, 0.0, 0.3)"
+
+
+def _affine(known: Range) -> Range:
+    return known * normal(0.2, 1.0) + normal(0.3)
+
+
+@operator("layer_norm", NORMS, "a layer norm")
+def layer_norm(s: Sketch, x: Value) -> Value:
+    need(x.shape[-1] >= 5)
+    norm = s.module("norm", f"nn.LayerNorm({s.size(x.shape[-1])})", _WEIGHT, _BIAS)
+    return s.let("normed", f"{norm}({x.name})", x.shape, _affine(x.range.normal()), level=True)
+
+
+@operator("rms_norm", NORMS, "an RMS norm")
+def rms_norm(s: Sketch, x: Value) -> Value:
+    need(x.shape[-1] >= 5 and x.range.rms > 0.01)
+    norm = s.module("rms", f"nn.RMSNorm({s.size(x.shape[-1])}, eps=1e-5)", _WEIGHT)
+    known = x.range.times(1 / x.range.rms) * normal(0.2, 1.0)
+    return s.let("normed", f"{norm}({x.name})", x.shape, known.inside(-11.0, 11.0), level=True)
+
+
+@operator("group_norm", NORMS, "a group norm", ranks=(3, 4))
+def group_norm(s: Sketch, x: Value) -> Value:
+    ways = [g for g in (2, 3, 4, 5, 8) if x.shape[1] % g == 0]
+    need(bool(ways))
+    groups = s.rng.choice(ways)
+    norm = s.module("groups", f"nn.GroupNorm({groups}, {s.size(x.shape[1])})", _WEIGHT, _BIAS)
+    return s.let("normed", f"{norm}({x.name})", x.shape, _affine(x.range.normal()), level=True)
+
+
+@operator("instance_norm", NORMS, "an instance norm", ranks=(3, 4))
+def instance_norm(s: Sketch, x: Value) -> Value:
+    need(x.elements // (x.shape[0] * x.shape[1]) >= 8)
+    norm = s.module("norm", f"nn.InstanceNorm{x.rank - 2}d({s.size(x.shape[1])}, affine=True)", _WEIGHT, _BIAS)
+    return s.let("normed", f"{norm}({x.name})", x.shape, _affine(x.range.normal()), level=True)
+
+
+@operator("batch_norm", NORMS, "a batch norm with running statistics", ranks=(2, 3, 4))
+def batch_norm(s: Sketch, x: Value) -> Value:
+    kind = 2 if x.rank == 4 else 1
+    norm = s.module(
+        "norm", f"nn.BatchNorm{kind}d({s.size(x.shape[1])}).eval()", _WEIGHT, _BIAS,
+        "nn.init.normal_({}.running_mean, 0.0, 0.3)", "nn.init.uniform_({}.running_var, 0.5, 1.5)",
+    )  # fmt: skip
+    known = _affine((x.range + normal(0.3)).times(1.05))
+    return s.let("normed", f"{norm}({x.name})", x.shape, known, level=False)
+
+
+# ---------------------------------------------------------------- scans
+
+
+def _along(s: Sketch, x: Value, longest: int) -> int:
+    axes = [k for k in range(x.rank) if 4 <= x.shape[k] <= longest and (k > 0 or x.rank == 2)]
+    need(bool(axes), "no axis to scan")
+    return s.rng.choice(axes)
+
+
+@operator("cumsum", "scans", "a running sum")
+def running_sum(s: Sketch, x: Value) -> Value:
+    axis = _along(s, x, 512 if s.dtype == "float32" else 128)
+    count = x.shape[axis]
+    mean, std = x.range.mean * count / 2, x.range.std * sqrt(count) + abs(x.range.mean) * count / 3
+    known = Range(min(0.0, mean * 2) - 6 * x.range.std * sqrt(count), max(0.0, mean * 2) + 6 * x.range.std * sqrt(count),
+                  mean, std)  # fmt: skip
+    return s.let("running", f"{x.name}.cumsum(dim={axis - x.rank if axis else 0})", x.shape, known)
+
+
+@operator("cumprod", "scans", "a running product")
+def running_product(s: Sketch, x: Value) -> Value:
+    axis = _along(s, x, 64)
+    need(x.range.largest < 60)
+    count = x.shape[axis]
+    known = Range(0.9**count, 1.1**count, 1.0, 0.05 * min(1.0, x.range.std) * sqrt(count / 2))
+    text = f"(1.0 + 0.1 * torch.tanh({x.name})).cumprod(dim={axis - x.rank if axis else 0})"
+    return s.let("growth", text, x.shape, known)
+
+
+@operator("logcumsumexp", "scans", "a running log-sum-exp", library=True)
+def running_energy(s: Sketch, x: Value) -> Value:
+    axis = _along(s, x, 512)
+    need(x.range.largest < 60)
+    grown = log(x.shape[axis])
+    known = Range(x.range.low, x.range.high + grown, x.range.mean + 0.8 * grown, x.range.std + 0.3 * grown)
+    return s.let("energy", f"torch.logcumsumexp({x.name}, dim={axis - x.rank if axis else 0})", x.shape, known)
+
+
+@operator("cummax", "scans", "a running maximum", library=True)
+def running_maximum(s: Sketch, x: Value) -> Value:
+    axis = _along(s, x, 512)
+    known = x.range.extreme(max(2, x.shape[axis] // 2))
+    return s.let("record", f"{x.name}.cummax(dim={axis - x.rank if axis else 0}).values", x.shape, known)
+
+
+OPERATORS: tuple[Operator, ...] = (
+    layer_norm, rms_norm, group_norm, instance_norm, batch_norm, running_sum, running_product, running_energy,
+    running_maximum,
+)  # fmt: skip

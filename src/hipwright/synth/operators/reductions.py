@@ -1,0 +1,184 @@
+"""Reductions over one or several axes, distances between rows, and softmax-like operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, log, prod, sqrt
+
+from hipwright.synth.operators.base import Operator, operator
+from hipwright.synth.sketch import Sketch
+from hipwright.synth.values import TAIL, Range, Value, need
+
+REDUCTIONS = "reductions"
+
+
+def _text(axes: Sequence[int], rank: int) -> str:
+    """Axes as a person writes them: the last ones from the end."""
+    named = [k - rank if k >= rank - 2 and rank > 1 and k > 0 else k for k in axes]
+    return str(named[0]) if len(named) == 1 else f"({', '.join(map(str, named))})"
+
+
+def _kept(s: Sketch, x: Value, axes: Sequence[int]) -> tuple[tuple[int, ...], str, int]:
+    """The result's shape, the arguments, and how many elements are taken together."""
+    keep = s.rng.random() < 0.25 or len(axes) == x.rank
+    shape = tuple(1 if k in axes else n for k, n in enumerate(x.shape) if keep or k not in axes)
+    return shape, f"dim={_text(axes, x.rank)}{', keepdim=True' if keep else ''}", prod(x.shape[k] for k in axes)
+
+
+@operator("sum", REDUCTIONS, "a sum")
+def total(s: Sketch, x: Value) -> Value:
+    need(not x.level, "it sums to a constant")
+    shape, args, count = _kept(s, x, s.dims(x))
+    return s.let("total", f"{x.name}.sum({args})", shape, x.range.summed(count))
+
+
+@operator("mean", REDUCTIONS, "a mean")
+def mean(s: Sketch, x: Value) -> Value:
+    need(not x.level, "its mean is a constant")
+    shape, args, count = _kept(s, x, s.dims(x))
+    return s.let("average", f"{x.name}.mean({args})", shape, x.range.averaged(count))
+
+
+@operator("amax", REDUCTIONS, "a maximum over an axis")
+def largest(s: Sketch, x: Value) -> Value:
+    shape, args, count = _kept(s, x, s.dims(x))
+    return s.let("peak", f"{x.name}.amax({args})", shape, x.range.extreme(count))
+
+
+@operator("amin", REDUCTIONS, "a minimum over an axis")
+def smallest(s: Sketch, x: Value) -> Value:
+    need(x.range.low < -0.1, "it is close to a constant")
+    shape, args, count = _kept(s, x, s.dims(x))
+    return s.let("lowest", f"{x.name}.amin({args})", shape, x.range.extreme(count, -1))
+
+
+def _spread(x: Value, count: int) -> Range:
+    """Of variances over `count` elements."""
+    variance = x.range.std**2
+    error = variance * sqrt(2.0 / (count - 1))
+    return Range(0.0, max(variance + TAIL * error, 1e-6), variance, error)
+
+
+@operator("var", REDUCTIONS, "a variance")
+def variance(s: Sketch, x: Value) -> Value:
+    need(not x.level, "its variance is a constant")
+    shape, args, count = _kept(s, x, s.dims(x, 5))
+    unbiased = s.rng.choice((0, 1))
+    return s.let("variance", f"{x.name}.var({args}, correction={unbiased})", shape, _spread(x, count))
+
+
+@operator("std", REDUCTIONS, "a standard deviation")
+def deviation(s: Sketch, x: Value) -> Value:
+    need(not x.level, "its deviation is a constant")
+    shape, args, count = _kept(s, x, s.dims(x, 5))
+    return s.let("deviation", f"{x.name}.std({args})", shape, _spread(x, count).through(lambda v: sqrt(max(v, 0.0))))
+
+
+@operator("linalg_vector_norm", REDUCTIONS, "a length of vectors")
+def length(s: Sketch, x: Value) -> Value:
+    need(not x.level, "its length is a constant")
+    shape, args, count = _kept(s, x, s.dims(x))
+    squares = x.range.through(lambda v: v * v).summed(count)
+    known = squares.inside(0.0, squares.high).through(lambda v: sqrt(max(v, 0.0)))
+    return s.let("length", f"torch.linalg.vector_norm({x.name}, {args})", shape, known)
+
+
+@operator("prod", REDUCTIONS, "a product over a short axis", aten="prod")
+def product(s: Sketch, x: Value) -> Value:
+    short = [k for k in range(1, x.rank) if 2 <= x.shape[k] <= 32]
+    need(bool(short) and x.range.largest < 60, "no short axis")
+    axis = s.rng.choice(short)
+    factor = f"1.0 + 0.2 * torch.tanh({x.name})"
+    known = Range(0.8 ** x.shape[axis], 1.2 ** x.shape[axis], 1.0, 0.1 * min(1.0, x.range.std) * sqrt(x.shape[axis]))
+    shape = tuple(n for k, n in enumerate(x.shape) if k != axis)
+    return s.let("gain", f"torch.prod({factor}, dim={_text((axis,), x.rank)})", shape, known)
+
+
+@operator("any", REDUCTIONS, "a mask of rows that hold anything chosen", aten="any")
+def any_chosen(s: Sketch, x: Value) -> Value:
+    need(x.rank >= 2)
+    mask = s.mask("chosen", x.shape, round(min(0.4, 0.7 / x.shape[-1]), 5))
+    text = f"{x.name} * {mask}.any(dim=-1, keepdim=True)"
+    return s.let("present", text, x.shape, x.range | Range(0.0, 0.0, 0.0, 0.0), level=x.level)
+
+
+@operator("count_nonzero", REDUCTIONS, "a count of what a mask chooses")
+def counted(s: Sketch, x: Value) -> Value:
+    need(x.rank >= 2 and x.shape[-1] >= 8 and not x.level)
+    mask = s.mask("valid", x.shape, 0.7)
+    count = s.let("count", f"torch.count_nonzero({mask}, dim=-1).clamp(min=1)", x.shape[:-1],
+                  Range(1, x.shape[-1], 0.7 * x.shape[-1], 1), dtype="int64", keep=False)  # fmt: skip
+    known = x.range.summed(x.shape[-1]).times(1 / (0.7 * x.shape[-1]))
+    return s.let("average", f"({x.name} * {mask}).sum(dim=-1) / {count.name}", x.shape[:-1], known)
+
+
+# ---------------------------------------------------------------- distances between rows
+
+
+@operator("cosine_similarity", "distances", "a cosine similarity")
+def cosine(s: Sketch, x: Value) -> Value:
+    other = s.partner(x)
+    need(abs(x.range.mean) < x.range.std and abs(other.range.mean) < other.range.std, "all vectors point one way")
+    axis = s.rng.choice([k for k in range(1, x.rank)])
+    shape = tuple(n for k, n in enumerate(x.shape) if k != axis)
+    known = Range(-1.0, 1.0, 0.0, 1 / sqrt(x.shape[axis]))
+    text = f"F.cosine_similarity({x.name}, {other.name}, dim={_text((axis,), x.rank)})"
+    return s.let("similarity", text, shape, known)
+
+
+@operator("pairwise_distance", "distances", "a distance between rows")
+def distance(s: Sketch, x: Value) -> Value:
+    other = s.partner(x)
+    squares = (x.range + other.range.times(-1)).through(lambda v: v * v).summed(x.shape[-1])
+    known = squares.inside(0.0, squares.high).through(lambda v: sqrt(max(v, 0.0)))
+    return s.let("distance", f"F.pairwise_distance({x.name}, {other.name})", x.shape[:-1], known)
+
+
+# ---------------------------------------------------------------- softmax and its kin
+
+
+def _axis(s: Sketch, x: Value) -> int:
+    axis = s.rng.choice([x.rank - 1] * 3 + list(range(1, x.rank)))
+    need(x.shape[axis] >= 4 and x.range.largest < 200)
+    return axis
+
+
+def _fixed(x: Value) -> float:
+    return 1.0 if x.range.std > 0.3 else 1.0 / max(x.range.std, 1e-3)
+
+
+@operator("softmax", "softmax", "a softmax")
+def softmax(s: Sketch, x: Value) -> Value:
+    axis = _axis(s, x)
+    need(s.dtype != "float16" or x.shape[axis] <= 600, "float16 loses such small numbers")
+    sharper = round(_fixed(x), 2)
+    name = x.name if sharper == 1.0 else f"{sharper:g} * {x.name}"
+    known = x.range.times(sharper).softmax(x.shape[axis])
+    return s.let("weights", f"torch.softmax({name}, dim={_text((axis,), x.rank)})", x.shape, known, level=True)
+
+
+@operator("log_softmax", "softmax", "a log-softmax")
+def log_softmax(s: Sketch, x: Value) -> Value:
+    axis = _axis(s, x)
+    shift = -log(x.shape[axis]) - x.range.std**2 / 2 - x.range.mean
+    known = x.range.times(1.0, shift).inside(-4e3, 0.0)
+    text = f"F.log_softmax({x.name}, dim={_text((axis,), x.rank)})"
+    return s.let("logits", text, x.shape, known, level=True)
+
+
+@operator("logsumexp", "softmax", "a log-sum-exp")
+def logsumexp(s: Sketch, x: Value) -> Value:
+    need(not x.level, "it is a constant")
+    axis = _axis(s, x)
+    count = x.shape[axis]
+    spread = sqrt(max(exp(min(x.range.std, 2.0) ** 2) - 1, 1e-9) / count)
+    middle = x.range.mean + log(count) + x.range.std**2 / 2
+    known = Range(x.range.low + log(count), x.range.high + log(count), middle, min(spread, x.range.std))
+    shape = tuple(n for k, n in enumerate(x.shape) if k != axis)
+    return s.let("energy", f"torch.logsumexp({x.name}, dim={_text((axis,), x.rank)})", shape, known)
+
+
+OPERATORS: tuple[Operator, ...] = (
+    total, mean, largest, smallest, variance, deviation, length, product, any_chosen, counted, cosine, distance,
+    softmax, log_softmax, logsumexp,
+)  # fmt: skip

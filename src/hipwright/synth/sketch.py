@@ -1,0 +1,215 @@
+"""A task under construction: the statements of forward, the constructor's lines and the inputs, then its text."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from hipwright.synth.values import Range, Unfit, Value, need, normal, uniform
+
+MOST_ELEMENTS = 1 << 21  # of one value
+MOST_INPUTS = 5
+SHORT = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+
+
+@dataclass
+class Sketch:
+    """What has been written so far. sizes: {name: size} that the file may name, all different."""
+
+    rng: random.Random
+    dtype: str
+    sizes: dict[str, int]
+    axis: str = ""  # of reductions: "last", "middle", "first", "several"; "" for any
+    inputs: dict[str, str] = field(default_factory=dict)  # name: the expression in get_inputs
+    setup: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    values: list[Value] = field(default_factory=list)  # float values that a later statement may use again
+    named: list[str] = field(default_factory=list)  # sizes that the constructor takes
+    taken: set[str] = field(default_factory=lambda: {"self", "torch", "nn"})
+    used: list[str] = field(default_factory=list)  # operators of the library
+
+    def copy(self) -> Sketch:
+        """To come back to when an operator turns out unfit; the generator is shared."""
+        return replace(
+            self, inputs=dict(self.inputs), setup=list(self.setup), lines=list(self.lines), values=list(self.values),
+            named=list(self.named), taken=set(self.taken), used=list(self.used),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ names and sizes
+
+    def fresh(self, hint: str) -> str:
+        """`hint`, with a number when it is taken."""
+        name, count = hint, 2
+        while name in self.taken or name in self.sizes:
+            name, count = f"{hint}{count}", count + 1
+        self.taken.add(name)
+        return name
+
+    def size(self, number: int) -> str:
+        """A size as the constructor writes it: by its name, half or twice a name, or the number."""
+        for name, value in self.sizes.items():
+            for text, same in (
+                (name, value == number),
+                (f"{name} // 2", number > 1 and value == 2 * number),
+                (f"2 * {name}", number == 2 * value),
+            ):
+                if same:
+                    self.named += [] if name in self.named else [name]
+                    return text
+        return str(number)
+
+    def sizes_of(self, shape: Sequence[int]) -> str:
+        """Several sizes, with commas."""
+        return ", ".join(self.size(n) for n in shape)
+
+    # ------------------------------------------------------------ inputs and parameters
+
+    def give(self, hint: str, shape: Sequence[int], *, kind: str = "normal") -> Value:
+        """A new float input: "normal", "unit" (0 to 1) or "positive" (0.5 to 1.5)."""
+        self._room()
+        name, spec = self.fresh(hint), ", ".join(self._global(n) for n in shape)
+        dtype = "" if self.dtype == "float32" else f", dtype=torch.{self.dtype}"
+        text, known = {
+            "normal": (f"torch.randn({spec}{dtype})", normal()),
+            "unit": (f"torch.rand({spec}{dtype})", uniform()),
+            "positive": (f"0.5 + torch.rand({spec}{dtype})", uniform(0.5, 1.5)),
+        }[kind]
+        self.inputs[name] = text
+        return self._keep(Value(name, tuple(shape), self.dtype, known))
+
+    def index(self, hint: str, shape: Sequence[int], count: int) -> str:
+        """A new input of whole numbers below `count`."""
+        self._room()
+        name = self.fresh(hint)
+        spec = ", ".join(self._global(n) for n in shape) + ("," if len(shape) == 1 else "")
+        self.inputs[name] = f"torch.randint(0, {self._global(count)}, ({spec}))"
+        return name
+
+    def mask(self, hint: str, shape: Sequence[int], share: float = 0.3) -> str:
+        """A new boolean input, true for about `share` of its elements."""
+        self._room()
+        name = self.fresh(hint)
+        self.inputs[name] = f"torch.rand({', '.join(self._global(n) for n in shape)}) < {share}"
+        return name
+
+    def signs(self, hint: str, shape: Sequence[int]) -> str:
+        """A new float input of 1 and -1."""
+        self._room()
+        name = self.fresh(hint)
+        spec = ", ".join(self._global(n) for n in shape) + ("," if len(shape) == 1 else "")
+        self.inputs[name] = f"2.0 * torch.randint(0, 2, ({spec})).to(torch.{self.dtype}) - 1.0"
+        return name
+
+    def parameter(self, hint: str, shape: Sequence[int], *, mean: float = 0.0, std: float = 1.0) -> Value:
+        """A new nn.Parameter of normal numbers; its name is self.hint."""
+        name = self.fresh(hint)
+        shift = f"{mean:g} + " if mean else ""
+        scale = f"{std:g} * " if std != 1.0 else ""
+        self.setup.append(f"self.{name} = nn.Parameter({shift}{scale}torch.randn({self.sizes_of(shape)}))")
+        return Value(f"self.{name}", tuple(shape), self.dtype, normal(std, mean))
+
+    def module(self, hint: str, text: str, *after: str) -> str:
+        """A new submodule; `{}` in `after` (further lines of the constructor) stands for it. Returns its name."""
+        name = f"self.{self.fresh(hint)}"
+        self.setup += [f"{name} = {text}", *(line.replace("{}", name) for line in after)]
+        return name
+
+    # ------------------------------------------------------------ statements
+
+    def let(
+        self, hint: str, text: str, shape: Sequence[int], known: Range, *, dtype: str = "", level: bool = False,
+        keep: bool = True
+    ) -> Value:  # fmt: skip
+        """A statement `hint = text`. Raises Unfit for what is too large, overflows or says nothing."""
+        value = Value(self.fresh(hint), tuple(shape), dtype or self.dtype, known, level)
+        need(0 < value.elements <= MOST_ELEMENTS, "too large, or empty")
+        value.fit()
+        self.lines.append(f"{value.name} = {text}")
+        return self._keep(value) if keep else value
+
+    def line(self, text: str) -> None:
+        """A statement that gives nothing by itself."""
+        self.lines.append(text)
+
+    def partner(self, value: Value, hint: str = "other") -> Value:
+        """A second operand of the same shape: an earlier value, or a new input."""
+        same = [v for v in self.values if v.shape == value.shape and v.name != value.name and v.dtype == value.dtype]
+        if same and self.rng.random() < 0.7:
+            return self.rng.choice(same)
+        return self.give(hint, value.shape)
+
+    def positive(self, value: Value) -> tuple[str, Range]:
+        """An expression of `value` that is not negative, and its range."""
+        if value.range.low >= 0:
+            return value.name, value.range
+        if self.rng.random() < 0.5:
+            return f"{value.name}.abs()", value.range.through(abs)
+        return f"{value.name}.square()", value.range.through(lambda v: v * v)
+
+    def dims(self, value: Value, shortest: int = 2) -> tuple[int, ...]:
+        """Axes to reduce, by `axis` where that is asked for."""
+        rank = value.rank
+        need(rank >= 1, "nothing to reduce")
+        ways = {
+            "last": [(rank - 1,)],
+            "middle": [(k,) for k in range(1, rank - 1)],
+            "first": [(0,)] if rank > 1 else [],
+            "several": [(rank - 2, rank - 1)] + ([(0, *range(2, rank))] if rank > 2 else []) if rank > 1 else [],
+        }
+        kinds = [self.axis] if self.axis else ["last"] * 4 + ["middle"] * 3 + ["first"] + ["several"] * 2
+        found = [axes for axes in ways[self.rng.choice(kinds)] if all(value.shape[k] >= shortest for k in axes)]
+        need(bool(found), "no axis of that kind")
+        return self.rng.choice(found)
+
+    # ------------------------------------------------------------ inside
+
+    def _keep(self, value: Value) -> Value:
+        self.values.append(value)
+        return value
+
+    def _room(self) -> None:
+        if len(self.inputs) >= MOST_INPUTS:
+            raise Unfit("too many inputs")
+
+    def _global(self, number: int) -> str:
+        return next((name.upper() for name, value in self.sizes.items() if value == number), str(number))
+
+
+def text_of(sketch: Sketch, outputs: Sequence[Value], title: str) -> str:
+    """The file, in the KernelBench form."""
+    body = "\n".join([*sketch.setup, *sketch.lines])
+    constants = [f"{name.upper()} = {size}" for name, size in sketch.sizes.items() if _named(sketch, name)]
+    parts = [f'"""{title}"""', "", "import torch", "from torch import nn"]
+    parts += ["from torch.nn import functional as F"] if "F." in body else []
+    parts += ["", *constants, "", ""] if constants else ["", ""]
+    parts += ["class Model(nn.Module):", *_constructor(sketch)]
+    parts += [f"    def forward(self, {', '.join(sketch.inputs)}):"]
+    parts += [f"        {line}" for line in sketch.lines]
+    parts += [f"        return {', '.join(v.name for v in outputs)}", "", ""]
+    parts += ["def get_inputs():", *_listed(list(sketch.inputs.values())), "", ""]
+    arguments = ", ".join(name.upper() for name in sketch.named)
+    return "\n".join([*parts, "def get_init_inputs():", f"    return [{arguments}]", ""])
+
+
+def _constructor(sketch: Sketch) -> list[str]:
+    if not sketch.setup:
+        return []
+    arguments = "".join(f", {name}: int" for name in sketch.named)
+    ends = [] if sketch.dtype == "float32" else [f"        self.to(torch.{sketch.dtype})"]
+    head = [f"    def __init__(self{arguments}):", "        super().__init__()"]
+    return [*head, *(f"        {line}" for line in sketch.setup), *ends, ""]
+
+
+def _listed(made: list[str]) -> list[str]:
+    line = f"    return [{', '.join(made)}]"
+    if len(line) <= 110:
+        return [line]
+    return ["    return [", *(f"        {one}," for one in made), "    ]"]
+
+
+def _named(sketch: Sketch, name: str) -> bool:
+    import re
+
+    word = re.compile(rf"\b{name.upper()}\b")
+    return name in sketch.named or any(word.search(text) for text in sketch.inputs.values())

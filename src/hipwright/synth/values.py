@@ -1,0 +1,164 @@
+"""What is known of a value while a task is composed: shape, dtype and the range of its numbers. Torch-free.
+
+A range has bounds that a seldom draw may pass and never by much (a normal draw is within 5.5 deviations), and the mean
+and deviation of the elements. The rules are those of independent elements: rough, and enough to tell an overflow, the
+logarithm of a negative number or a constant before anything is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, isfinite, log, prod, sqrt
+
+TAIL = 5.5  # deviations of a normal draw that two million draws do not pass
+LARGEST = {"float32": 1e4, "bfloat16": 1e4, "float16": 1.5e3}  # of an intermediate value: its square still fits
+SMALLEST = {"float32": 1e-5, "bfloat16": 1e-4, "float16": 1e-3}  # deviation: below it float16 loses its digits
+RELATIVE = {"float32": 2e-3, "bfloat16": 0.08, "float16": 0.02}  # deviation over mean: below it a constant would pass
+
+# nodes and weights of Gauss and Hermite's quadrature of degree 9, for a standard normal
+_NODES = (-4.512745863, -3.205429003, -2.076847979, -1.023255664, 0.0, 1.023255664, 2.076847979, 3.205429003,
+          4.512745863)  # fmt: skip
+_WEIGHTS = (2.234584e-5, 2.789141e-3, 4.991641e-2, 0.2440975, 0.4063492, 0.2440975, 4.991641e-2, 2.789141e-3,
+            2.234584e-5)  # fmt: skip
+_STEPS = 64
+
+
+class Unfit(Exception):
+    """This operator cannot take this value; another one is tried."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Bounds, mean and deviation of the elements."""
+
+    low: float
+    high: float
+    mean: float
+    std: float
+
+    @property
+    def rms(self) -> float:
+        """Root of the mean square."""
+        return sqrt(self.mean**2 + self.std**2)
+
+    @property
+    def largest(self) -> float:
+        """The largest magnitude."""
+        return max(abs(self.low), abs(self.high))
+
+    def through(self, function: Callable[[float], float]) -> Range:
+        """Of function(x), for x with this range. A function without a value there is Unfit."""
+        try:
+            step = (self.high - self.low) / _STEPS
+            grid = [function(self.low + k * step) for k in range(_STEPS)] + [function(self.high)]
+            drawn = [function(min(self.high, max(self.low, self.mean + self.std * node))) for node in _NODES]
+        except (ValueError, OverflowError, ZeroDivisionError) as error:
+            raise Unfit(f"no value: {error}") from None
+        mean = sum(w * v for w, v in zip(_WEIGHTS, drawn, strict=True))
+        square = sum(w * (v - mean) ** 2 for w, v in zip(_WEIGHTS, drawn, strict=True))
+        return Range(min(grid), max(grid), mean, sqrt(square))
+
+    def times(self, factor: float, shift: float = 0.0) -> Range:
+        """Of factor * x + shift."""
+        ends = sorted((self.low * factor + shift, self.high * factor + shift))
+        return Range(ends[0], ends[1], self.mean * factor + shift, self.std * abs(factor))
+
+    def __add__(self, other: Range) -> Range:
+        return Range(self.low + other.low, self.high + other.high, self.mean + other.mean,
+                     sqrt(self.std**2 + other.std**2))  # fmt: skip
+
+    def __mul__(self, other: Range) -> Range:
+        ends = [a * b for a in (self.low, self.high) for b in (other.low, other.high)]
+        mean = self.mean * other.mean
+        return Range(min(ends), max(ends), mean, sqrt(max(0.0, (self.rms * other.rms) ** 2 - mean**2)))
+
+    def __or__(self, other: Range) -> Range:
+        """Of elements drawn from both."""
+        mean = (self.mean + other.mean) / 2
+        square = (self.rms**2 + other.rms**2) / 2
+        return Range(min(self.low, other.low), max(self.high, other.high), mean, sqrt(max(0.0, square - mean**2)))
+
+    def inside(self, low: float, high: float) -> Range:
+        """The same, cut to bounds that are known better."""
+        return Range(max(low, self.low), min(high, self.high), self.mean, self.std)
+
+    def averaged(self, count: int) -> Range:
+        """Of means over `count` elements."""
+        std = self.std / sqrt(count)
+        return Range(self.mean - TAIL * std, self.mean + TAIL * std, self.mean, std).inside(self.low, self.high)
+
+    def summed(self, count: int) -> Range:
+        """Of sums over `count` elements."""
+        return self.averaged(count).times(count)
+
+    def extreme(self, count: int, sign: int = 1) -> Range:
+        """Of the largest (sign 1) or smallest (-1) of `count` elements: Gumbel's law for normal ones."""
+        reach = sqrt(2 * log(max(count, 2)))
+        mean = self.mean + sign * self.std * (reach - 0.4)
+        return Range(self.low, self.high, min(self.high, max(self.low, mean)), 0.8 * self.std / max(reach, 1.2))
+
+    def normal(self, eps: float = 1e-5) -> Range:
+        """Of x less its mean over its deviation, with eps under the root."""
+        std = self.std / sqrt(self.std**2 + eps)
+        return Range(-2 * TAIL, 2 * TAIL, 0.0, std)
+
+    def softmax(self, count: int) -> Range:
+        """Of a softmax over `count` elements."""
+        each = 1.0 / count
+        spread = sqrt(max(0.0, exp(min(self.std, 3.0) ** 2) - 1.0))
+        return Range(0.0, 1.0, each, each * min(spread, sqrt(count - 1.0)))
+
+
+def normal(std: float = 1.0, mean: float = 0.0) -> Range:
+    """Of mean + std * torch.randn(...)."""
+    return Range(mean - TAIL * std, mean + TAIL * std, mean, std)
+
+
+def uniform(low: float = 0.0, high: float = 1.0) -> Range:
+    """Of low + (high - low) * torch.rand(...)."""
+    return Range(low, high, (low + high) / 2, (high - low) / sqrt(12))
+
+
+def indices(count: int) -> Range:
+    """Of torch.randint(0, count, ...), and of positions."""
+    return Range(0, count - 1, (count - 1) / 2, count / sqrt(12))
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of forward. level: sums and averages over its axes are (nearly) constant, as after a softmax."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    range: Range
+    level: bool = False
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def elements(self) -> int:
+        """How many."""
+        return prod(self.shape)
+
+    def fit(self) -> None:
+        """Raises Unfit where float arithmetic of this dtype would overflow, vanish or give a constant."""
+        if self.dtype not in LARGEST:
+            return
+        r = self.range
+        if not all(map(isfinite, (r.low, r.high, r.mean, r.std))) or r.largest > LARGEST[self.dtype]:
+            raise Unfit(f"{self.name} reaches {r.largest:.3g}")
+        if r.std < SMALLEST[self.dtype]:
+            raise Unfit(f"{self.name} hardly varies")
+        if r.std < RELATIVE[self.dtype] * abs(r.mean):
+            raise Unfit(f"{self.name} is nearly a constant {r.mean:.3g}")
+
+
+def need(condition: bool, why: str = "unfit") -> None:
+    """Raises Unfit unless it holds."""
+    if not condition:
+        raise Unfit(why)
