@@ -126,8 +126,27 @@ class TaskGenerator:
         return Batch(accepted=tuple(accepted), dropped=tuple(dropped))
 
     def _ask(self, parents: Mapping[str, str], number: int) -> tuple[NewTask | None, list[Dropped]]:
-        rng = random.Random(content_key("task wish", str(self.seed), str(number)))
-        how, parent, prompt = _wish(WISHES[number % len(WISHES)], parents, rng)
+        rng = self._rng(number)
+        return self._tried(number, rng, *_wish(WISHES[number % len(WISHES)], parents, rng))
+
+    def one(
+        self, kind: Wish, number: int, parents: Mapping[str, str], constraint: str = ""
+    ) -> tuple[NewTask | None, list[Dropped]]:
+        """The task of one wish by the LLM mind, and what was refused on the way. constraint: "" draws one.
+
+        What it becomes depends on the arguments and the seed alone, not on earlier wishes. Raises OutOfBudget and
+        ProviderError; answered calls are not repeated when it is called again.
+        """
+        self._known = set(map(same_task, parents.values()))
+        rng = self._rng(number)
+        return self._tried(number, rng, *_wish(kind, parents, rng, constraint))
+
+    def _rng(self, number: int) -> random.Random:
+        return random.Random(content_key("task wish", str(self.seed), str(number)))
+
+    def _tried(
+        self, number: int, rng: random.Random, how: str, parent: str, prompt: str
+    ) -> tuple[NewTask | None, list[Dropped]]:
         messages = [Message(role="user", text=prompt)]
         assert self.client is not None and self.lineup is not None, "the LLM mind needs a client and a lineup"
         model = self.lineup.choose(self.name, rng)
@@ -164,7 +183,7 @@ def code_of(text: str) -> str:
     return max((body for _, body in blocks), key=len, default=text)
 
 
-def _wish(kind: Wish, parents: Mapping[str, str], rng: random.Random) -> tuple[str, str, str]:
+def _wish(kind: Wish, parents: Mapping[str, str], rng: random.Random, constraint: str = "") -> tuple[str, str, str]:
     """In words, the parent, and the prompt. Without parents a mutation becomes a composition."""
     sizes = {"max_elements": MAX_ELEMENTS, "max_text": MAX_TEXT}
     if kind == "mutation" and parents:
@@ -172,7 +191,7 @@ def _wish(kind: Wish, parents: Mapping[str, str], rng: random.Random) -> tuple[s
         shown = fence(parents[name], "python")
         return f"mutation of {name}", name, render("task_generator", kind=kind, parent=shown, **sizes)
     if kind == "constraint":
-        one = rng.choice(CONSTRAINTS)
+        one = constraint or rng.choice(CONSTRAINTS)
         return f"constraint: {one}", "", render("task_generator", kind=kind, constraint=one, **sizes)
     operators = ", ".join(rng.sample(OPERATORS, rng.randint(2, 4)))
     prompt = render("task_generator", kind="composition", operators=operators, **sizes)

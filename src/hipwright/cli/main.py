@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from hipwright import __version__
-from hipwright.cli import ablate, audit, bench, doctor, evaluate, mcp, optimize, profile, runs, score
+from hipwright.cli import ablate, audit, bench, dataset, doctor, evaluate, mcp, optimize, profile, runs, score, synth
 from hipwright.cli.output import error_object, print_error, print_json, whose
 from hipwright.errors import HipwrightError
 
@@ -37,11 +37,13 @@ app.command("bench")(bench.bench)
 app.command("profile")(profile.profile)
 app.command("audit")(audit.audit)
 app.command("ablate")(ablate.ablate)
+app.command("synth")(synth.synth)
 app.command("runs")(runs.runs)
 app.command("show")(runs.show)
 app.command("compare")(runs.compare)
 app.command("export")(runs.export)
 app.command("mcp")(mcp.mcp)
+app.add_typer(dataset.app, name="dataset")
 
 
 def _print_version(value: bool) -> None:

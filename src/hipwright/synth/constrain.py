@@ -30,44 +30,11 @@ _AXES: dict[str, Axis] = {
     "first": "first", "leading": "first", "outer": "first", "several": "several", "multiple": "several",
     "two": "several", "all": "several",
 }  # fmt: skip
-_FILLERS = frozenset(
-    [
-        "a",
-        "an",
-        "the",
-        "with",
-        "and",
-        "of",
-        "over",
-        "on",
-        "in",
-        "to",
-        "that",
-        "which",
-        "has",
-        "have",
-        "must",
-        "be",
-        "is",
-        "are",
-        "task",
-        "tasks",
-        "kernel",
-        "input",
-        "inputs",
-        "tensor",
-        "tensors",
-        "using",
-        "use",
-        "uses",
-        "containing",
-        "contains",
-        "some",
-        "its",
-        "from",
-        "for",
-    ]
+_FILLER_WORDS = (
+    "a an the with and of over on in to that which has have must be is are task tasks kernel input inputs tensor "
+    "tensors using use uses containing contains some its from for"
 )
+_FILLERS = frozenset(_FILLER_WORDS.split())
 _NUMBER = r"(\d+|" + "|".join(_FEW) + r")"
 _DIM = r"(?:axis|axes|dims?|dimensions?)"
 _COUNT = r"([\d.]+)\s*([km]?)"
@@ -169,7 +136,7 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str]], dict[str, object] | None]], .
     (rf"\breduc\w+ (?:over|along|across|on) (?:an? |the )?({'|'.join(_AXES)}) {_DIM}\b",
      lambda m: {"reduction_axis": _AXES[m[1]]}),
     (rf"\b({'|'.join(_AXES)})[- ]{_DIM} reductions?\b", lambda m: {"reduction_axis": _AXES[m[1]]}),
-    (rf"\b{_HOW}{_NUMBER}(?:\s*(?:-|to|and)\s*{_NUMBER})?( or more)? (?:fused )?(?:operators|operator|operations|ops)\b",
+    (rf"\b{_HOW}{_NUMBER}(?:\s*(?:-|to|and)\s*{_NUMBER})?( or more)? (?:fused )?(?:operators?|operations|ops)\b",
      _fused),
     (rf"\b{_HOW}{_COUNT}(?:\s*(?:-|to|and)\s*{_COUNT})? elements\b", _elements),
     (rf"\b{_NUMBER}[- ]?(?:d|dimensional)\b", _ndim),

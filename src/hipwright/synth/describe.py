@@ -11,13 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hipwright.measure.cost import FREE, base_name, is_product, op_flops, tensor_bytes
 from hipwright.records import TensorSpec
 from hipwright.synth.check import Examined
 from hipwright.synth.records import Difficulty, Draft, Made
 from hipwright.toolchain.targets import TARGETS
+
+if TYPE_CHECKING:
+    from hipwright.synth.operators.base import Operator
 
 
 @dataclass(frozen=True)
@@ -41,30 +44,21 @@ DEVICES: dict[str, Device] = {
 }
 """The named devices; the first decides whether a task is bound by memory or by arithmetic."""
 
-_LIBRARY = frozenset(
-    [
-        "sort",
-        "argsort",
-        "topk",
-        "kthvalue",
-        "msort",
-        "scatter",
-        "scatter_add",
-        "scatter_reduce",
-        "index_add",
-        "index_put",
-    ]
-)
+_SORT_NAMES = "sort argsort topk kthvalue msort scatter scatter_add scatter_reduce index_add index_put"
+_SORTS = frozenset(_SORT_NAMES.split())
+_COPIES = ("clone", "contiguous", "detach", "alias", "_to_copy", "to", "type_as", "dropout", "getitem")
 _SCANS = frozenset(["cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"])
 _HARD, _MEDIUM = 8, 4  # points from which a task is hard, or medium
 
 # reductions by the place of their `dim` among the arguments
+_DIM_SECOND = (
+    "sum mean amax amin argmax argmin var std var_mean std_mean prod logsumexp softmax log_softmax softmin all any "
+    "nansum nanmean count_nonzero median max min aminmax"
+)
 _DIM_PLACE = {
-    **dict.fromkeys(
-        ["sum", "mean", "amax", "amin", "argmax", "argmin", "var", "std", "var_mean", "std_mean", "prod", "logsumexp", "softmax", "log_softmax", "softmin", "all", "any", "nansum", "nanmean", "count_nonzero", "median", "max", "min", "aminmax", "normalize", "glu"], 1,
-    ),
-    **dict.fromkeys(["linalg_vector_norm", "norm", "cosine_similarity"], 2),
-}  # fmt: skip
+    **dict.fromkeys(_DIM_SECOND.split(), 1),
+    **dict.fromkeys(("linalg_vector_norm", "norm", "cosine_similarity"), 2),
+}
 _DEFAULT_DIM = {"cosine_similarity": 1}
 _SEVERAL = frozenset(["group_norm", "instance_norm", "batch_norm", "native_group_norm"])
 _LOSSES = ("_loss", "kl_div", "cross_entropy")
@@ -100,29 +94,27 @@ def describe(draft: Draft, examined: Examined, *, graph: str, provenance: Mappin
 
 
 def is_fused(name: str) -> bool:
-    """Whether an operator of that bare name is work that a kernel of its own can do: no view, product, sort or copy."""
-    if name in FREE or name in _LIBRARY or is_product(name):
-        return False
-    return name not in ("clone", "contiguous", "detach", "alias", "_to_copy", "to", "dropout", "getitem")
+    """Whether an operator of that bare name is work that a kernel of its own does: no view, copy, product or sort."""
+    if (known := _library().get(name)) is not None:
+        return not (known.view or known.library)
+    return family(name) not in ("view", "product") and name not in (*_SORTS, *_COPIES)
 
 
 @cache
 def family(name: str) -> str:
     """The library's family of an ATen operator by its bare name, else by where the engine lowers it; "" for none."""
+    if (known := _library().get(name)) is not None:
+        return known.family
     if name in FREE:
         return "view"
-    if name in (known := _library_families()):
-        return known[name]
-    if is_product(name):
-        return "product"
-    return _engine_families().get(name, "")
+    return "product" if is_product(name) else _engine_families().get(name, "")
 
 
 @cache
-def _library_families() -> dict[str, str]:
+def _library() -> dict[str, Operator]:
     from hipwright.synth.library import LIBRARY
 
-    return {base_name(one.aten if one.aten.startswith("aten.") else f"aten.{one.aten}"): one.family for one in LIBRARY}
+    return {base_name(one.aten): one for one in LIBRARY}
 
 
 @cache
@@ -142,7 +134,7 @@ def difficulty(names: Sequence[str], axes: Sequence[str], outputs: int) -> Diffi
     """By points: one for each fused operator and each further output; two for each scan, library call and reduction
     after the first; two for a reduction over anything but the last axis. From 4 medium, from 8 hard."""
     points = sum(map(is_fused, names)) + outputs - 1
-    points += 2 * sum(name in _SCANS or name in _LIBRARY or is_product(name) for name in names)
+    points += 2 * sum(name in _SCANS or name in _SORTS or is_product(name) for name in names)
     points += 2 * max(0, len(axes) - 1) + 2 * any(axis != "last" for axis in axes)
     return "hard" if points >= _HARD else "medium" if points >= _MEDIUM else "easy"
 

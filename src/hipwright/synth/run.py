@@ -199,7 +199,8 @@ class _Drafter:
     def _mutated(self, index: int, rng: random.Random) -> Written:
         """One change or two to a given task, kinds of change being equally likely."""
         name, source = self._parent(index, rng)
-        text, details, kind = source, [], "same"
+        text, kind = source, "same"
+        details: list[str] = []
         for _ in range(rng.randint(1, CHANGES)):
             changes = mutate.mutations(text, rng)
             if changes:

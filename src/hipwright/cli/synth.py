@@ -1,0 +1,347 @@
+"""`hipwright synth`: new tasks by mutation, composition and constraint, each self-checked, into a folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hipwright.cli.options import Json, MaxTokens, MaxUsd, Price, Unsafe
+from hipwright.cli.output import Face, clean, console
+from hipwright.errors import BadInput, OutOfBudget, SandboxMissing
+
+if TYPE_CHECKING:
+    from hipwright.cli.bench_llm import Line, Models
+    from hipwright.sandbox import Zygote
+    from hipwright.synth.records import Made, Mode
+    from hipwright.synth.run import Plan, Writer, Written
+    from hipwright.synth.store import Store
+
+INTERRUPTED = 130
+LINE_SECONDS = 5.0
+SHARE = 0.5
+
+
+def synth(
+    out: Annotated[Path, typer.Option(help="Folder for tasks.jsonl, tasks/NAME.py and what was dropped.")],
+    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="Tasks in the folder when it is done.")] = 100,
+    mode: Annotated[
+        list[str] | None,
+        typer.Option(help="mutation, composition or constraint; several take turns. [default: composition]"),
+    ] = None,
+    parents: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from", metavar="DIR|FILE", help="Tasks to mutate; may be repeated. [default: hipwright's examples]"
+        ),
+    ] = None,
+    constraint: Annotated[
+        str | None, typer.Option(metavar="TEXT", help='Like "memory-bound, three outputs, bf16" (docs/synth.md).')
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides every draw.")] = 0,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="Drop what overlaps with the tasks of this folder; may be repeated."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what --out already holds.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=64, help="Tasks at a time. [default: one a processor]")
+    ] = None,
+    llm: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--llm",
+            metavar="[ROLE=]PROVIDER:MODEL[@URL][*WEIGHT]",
+            help="A model that writes tasks beside the engine; may be repeated. Without it: the engine alone.",
+        ),
+    ] = None,
+    llm_share: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Share of the drafts that models write. [default: 0.5]")
+    ] = None,
+    max_usd: MaxUsd = None,
+    max_tokens: MaxTokens = None,
+    price: Price = None,
+    unsafe: Unsafe = False,
+    json_mode: Json = False,
+) -> int:
+    """Make new tasks in the KernelBench form: each runs, proves something, and is described. No model is needed."""
+    from hipwright.sandbox import SANDBOX_HINT, available
+
+    wanted = _Wanted(
+        out=out, count=count, modes=_modes(mode, parents, constraint), parents=tuple(parents or ()),
+        constraint=constraint or "", seed=seed, against=tuple(against or ()), resume=resume,
+        workers=workers or os.cpu_count() or 1, unsafe=unsafe,
+        models=_models(llm, llm_share, max_usd, max_tokens, price),
+        share=SHARE if llm_share is None else llm_share,
+    )  # fmt: skip
+    works, why = available()
+    if not (works or unsafe):
+        raise SandboxMissing(f"no sandbox: {why}", hint=SANDBOX_HINT)
+    return _run(Face(json_mode=json_mode), wanted)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What the command line asked for."""
+
+    out: Path
+    count: int
+    modes: tuple[Mode, ...]
+    parents: tuple[Path, ...]
+    constraint: str
+    seed: int
+    against: tuple[Path, ...]
+    resume: bool
+    workers: int
+    unsafe: bool
+    models: Models | None
+    share: float
+
+
+# ---------------------------------------------------------------- what was asked for
+
+
+def _modes(given: list[str] | None, parents: list[Path] | None, constraint: str | None) -> tuple[Mode, ...]:
+    """In the order of the command line. An option of one mode alone asks for that mode."""
+    from hipwright.synth.records import MODES
+
+    names = [name.strip() for text in given or () for name in text.split(",")]
+    if not given:
+        names = [name for name, said in (("mutation", parents), ("constraint", constraint)) if said] or ["composition"]
+    for name in names:
+        if name not in MODES:
+            raise BadInput(f"no mode {name!r}", hint=f"modes: {', '.join(MODES)}")
+    for option, name, said in (("--from", "mutation", parents), ("--constraint", "constraint", constraint)):
+        if said and name not in names:
+            raise BadInput(f"{option} is of the {name} mode", hint=f"add --mode {name}, or leave it out")
+    chosen = dict.fromkeys(names)
+    return tuple(one for one in chosen if one in MODES)  # type: ignore[misc]
+
+
+def _models(
+    llm: list[str] | None, share: float | None, max_usd: float | None, max_tokens: int | None, price: list[str] | None
+) -> Models | None:
+    """The LLM mind; None without --llm. BadInput for a limit without a model and a model that cannot be used."""
+    if not llm:
+        if any((share is not None, max_usd is not None, max_tokens, price)):
+            raise BadInput("a share, a limit or a price without a model", hint="name one: --llm PROVIDER:MODEL")
+        return None
+    from hipwright.cli import bench_llm
+
+    return bench_llm.models(
+        llm, samples=1, agent="single-shot", form="program", max_usd=max_usd, max_tokens=max_tokens,
+        prices=price or (), temperature=None, replay=None,
+    )  # fmt: skip
+
+
+def _parents(wanted: _Wanted) -> dict[str, str]:
+    """{name: source} of the tasks to mutate; empty where composed ones are."""
+    from hipwright.cli import session
+    from hipwright.evaluate.suite import find_tasks
+
+    if "mutation" not in wanted.modes:
+        return {}
+    found: dict[str, str] = {}
+    for place in wanted.parents or _examples():
+        if not place.exists():
+            raise BadInput(f"no such task file or folder: {place}")
+        files = [one.path for one in find_tasks(place)] if place.is_dir() else [place]
+        for path in files:
+            text = session.read_text(path, "task")
+            if found.setdefault(path.stem, text) != text:
+                raise BadInput(f"two tasks to mutate are called {path.stem}", hint="rename one of the files")
+    return found
+
+
+def _examples() -> tuple[Path, ...]:
+    """hipwright's own, where it runs from its repository; an installed package has none."""
+    root = Path(__file__).resolve().parents[3]
+    there = (root / "pyproject.toml").is_file() and (root / "examples").is_dir()
+    return (root / "examples",) if there else ()
+
+
+# ---------------------------------------------------------------- the run
+
+
+def _run(face: Face, wanted: _Wanted) -> int:
+    from hipwright.synth.run import Plan, synthesise
+    from hipwright.synth.store import Store
+
+    plan = Plan(
+        count=wanted.count, modes=wanted.modes, seed=wanted.seed, parents=_parents(wanted),
+        constraint=wanted.constraint, llm_share=wanted.share,
+    )  # fmt: skip
+    if wanted.constraint and wanted.models is None:
+        plan.wanted()  # words that nobody can read are said before anything is made
+    overlaps = _overlaps(wanted.against)
+    start = time.monotonic()
+    with ExitStack() as stack:
+        store = stack.enter_context(Store(wanted.out, _settings(wanted, plan), resume=wanted.resume))
+        if before := len(store.made):
+            face.say(f"{before} of {wanted.count} tasks are there already")
+        progress = stack.enter_context(_Progress(wanted.count))
+        plan = stack.enter_context(_with_writer(wanted, plan, progress))
+        try:
+            synthesise(
+                plan, store, workers=wanted.workers, unsafe=wanted.unsafe, listener=progress, overlaps=overlaps
+            )
+        except KeyboardInterrupt:
+            store.sync()
+            face.say(f"interrupted with {len(store.made)} of {wanted.count} tasks: --resume goes on")
+            return INTERRUPTED
+        except BaseException:
+            store.sync()
+            raise
+    return _hand_over(face, wanted, store, len(store.made) - before, time.monotonic() - start)
+
+
+def _settings(wanted: _Wanted, plan: Plan) -> dict[str, Any]:
+    models = wanted.models.lineup.specs() if wanted.models is not None else []
+    share = wanted.share if wanted.models is not None else 0.0
+    against = [str(path.resolve()) for path in wanted.against]
+    return {**plan.settings(), "llm": list(models), "llm_share": share, "against": against}
+
+
+def _overlaps(against: Sequence[Path]) -> Callable[[Made], str] | None:
+    """Why a task is too close to one of the folders, or "". BadInput for a folder without tasks."""
+    if not against:
+        return None
+    raise BadInput("--against is not available yet")
+
+
+@contextmanager
+def _with_writer(wanted: _Wanted, plan: Plan, listener: _Progress) -> Iterator[Plan]:
+    """The plan with the LLM mind, whose calls are kept in out/calls.jsonl, so that --resume asks nothing twice."""
+    from dataclasses import replace
+
+    if wanted.models is None:
+        yield plan
+        return
+    from hipwright.cli import bench_llm
+
+    with bench_llm.open_line(wanted.models, wanted.out, listener) as line:
+        yield replace(plan, writer=_writer(wanted.models, line, wanted.seed))
+
+
+def _writer(models: Models, line: Line, seed: int) -> Writer:
+    """agents/task_generator as synthesis asks for it."""
+
+    def write(index: int, mode: Mode, parents: Mapping[str, str], constraint: str, zygote: Zygote) -> Written:
+        from hipwright.agents.task_generator import TaskGenerator
+        from hipwright.synth.records import Draft, Dropped
+
+        def refused(stage: str, why: str, how: str) -> Dropped:
+            draft = Draft(name=f"llm_{index}", source="", mode=mode, mind="llm", seed=seed, detail=how)
+            return Dropped(draft=draft, stage=stage, why=why)
+
+        role = TaskGenerator(zygote, seed, line.client, models.lineup)
+        try:
+            made, dropped = role.one(mode, index, parents, constraint)
+        except OutOfBudget as error:
+            return None, (refused("budget", error.message, mode),)
+        tries = tuple(refused(one.stage, one.message, one.how) for one in dropped)
+        if made is None:
+            return None, tries or (refused("llm", "no answer", mode),)
+        draft = Draft(
+            name=f"llm_{mode}_{index}", source=made.task.source, mode=mode, mind="llm", seed=seed, detail=made.how
+        )
+        return draft, tries
+
+    return write
+
+
+# ---------------------------------------------------------------- what is shown
+
+
+class _Progress:
+    """A listener for `synthesise`: a bar on a terminal, a line every few seconds elsewhere."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._began, self._said = time.monotonic(), 0.0
+        self._bar: Any = None
+
+    def __enter__(self) -> _Progress:
+        if sys.stderr.isatty():
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+            self._bar = Progress(*columns, console=console(sys.stderr), transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task("starting", total=self._count)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, kind: str, data: dict[str, Any]) -> None:
+        """The listener itself."""
+        if kind == "llm_retry":
+            self._line(clean("{model}: {why}; asked again in {wait:.1f} s".format(**data)))
+        if kind != "synth":
+            return
+        rate = 60 * data["made"] / max(data["seconds"], 1e-9)
+        left = (self._count - data["done"]) / rate if rate else 0.0
+        text = f"{data['dropped']} dropped, {rate:.1f} tasks a minute, {left:.0f} min left"
+        if self._bar is not None:
+            self._bar.update(self._task, completed=data["done"], description=text)
+        elif time.monotonic() - self._said >= LINE_SECONDS or data["done"] == self._count:
+            last = f"{data['task']}: {data['stage'] + ': ' + data['why'] if data['stage'] else 'taken'}"
+            self._line(f"{text}; {clean(last)[:160]}", done=data["done"])
+
+    def _line(self, text: str, *, done: int | None = None) -> None:
+        self._said = time.monotonic()
+        place = f" {done}/{self._count}" if done is not None else ""
+        print(f"[{self._said - self._began:6.1f}s{place}] {text}", file=sys.stderr, flush=True)
+
+
+def _hand_over(face: Face, wanted: _Wanted, store: Store, new: int, seconds: float) -> int:
+    made, counts = store.made, store.counts
+    told = {
+        "status": "pass" if len(made) >= wanted.count else "short", "out": str(wanted.out), **counts, "new": new,
+        "seconds": round(seconds, 1), "tasks_per_minute": round(60 * new / seconds, 1) if seconds else 0.0,
+        **summary(made),
+    }  # fmt: skip
+    if face.json_mode:
+        face.result(told)
+    else:
+        _print(face, told)
+    if len(made) < wanted.count:
+        face.say(f"only {len(made)} of {wanted.count} tasks: too many drafts in a row came to nothing ({wanted.out})")
+        return 1
+    return 0
+
+
+def summary(made: Sequence[Made]) -> dict[str, Any]:
+    """What a set of tasks covers."""
+    from collections import Counter
+
+    names = {name.split(".")[1] if name.startswith("aten.") else name for one in made for name in one.operators}
+    deep = sum(one.fused >= 3 for one in made)
+    return {
+        "operators": len(names), "families": sorted({name for one in made for name in one.families}),
+        "fused_3_or_more": round(deep / len(made), 4) if made else 0.0,
+        "difficulty": dict(Counter(one.difficulty for one in made)),
+        "dtypes": dict(Counter(one.dtype for one in made)),
+        "modes": dict(Counter(one.draft.mode for one in made)),
+    }  # fmt: skip
+
+
+def _print(face: Face, told: Mapping[str, Any]) -> None:
+    def counted(values: Mapping[str, int]) -> str:
+        return ", ".join(f"{name} {count}" for name, count in values.items()) or "none"
+
+    out = face.tables()
+    out.print(f"{told['tasks']} tasks in {told['out']} ({told['tasks_per_minute']} a minute)")
+    out.print(f"operators   {told['operators']} of {len(told['families'])} families")
+    out.print(f"fused >= 3  {100 * told['fused_3_or_more']:.0f} %")
+    for name in ("difficulty", "dtypes", "modes", "dropped"):
+        out.print(f"{name:<11} {counted(told[name])}")
