@@ -1,0 +1,49 @@
+"""What the names in a task file mean to near_text.py: operators by one name each, and what computes nothing."""
+
+from __future__ import annotations
+
+import ast
+
+from hipwright.archive.code_features import snake
+
+BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow", ast.MatMult: "matmul",
+    ast.FloorDiv: "floor_divide", ast.Mod: "remainder", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
+}  # fmt: skip
+COMPARED: dict[type[ast.cmpop], str] = {
+    ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
+}  # fmt: skip
+OTHER_NAMES = {
+    "multiply": "mul", "subtract": "sub", "divide": "div", "true_divide": "div", "negative": "neg", "rsub": "sub",
+    "absolute": "abs", "clip": "clamp", "clamp_min": "clamp", "clamp_max": "clamp", "relu6": "clamp", "max": "amax",
+    "hardtanh": "clamp", "min": "amin", "concat": "cat", "concatenate": "cat", "mm": "matmul", "bmm": "matmul",
+    "square": "pow", "arccos": "acos", "arcsin": "asin", "arctan": "atan", "greater": "gt", "less": "lt",
+    "greater_equal": "ge", "less_equal": "le", "not_equal": "ne", "cross_entropy_loss": "cross_entropy",
+    "masked_fill": "where", "hstack": "cat", "vstack": "cat", "norm": "vector_norm", "logical_and": "and",
+    "logical_or": "or", "bitwise_and": "and", "bitwise_or": "or",
+}  # fmt: skip
+SILENT = frozenset({
+    "view", "reshape", "flatten", "unflatten", "contiguous", "to", "float", "half", "bfloat16", "double", "type",
+    "type_as", "unsqueeze", "squeeze", "expand", "expand_as", "permute", "transpose", "t", "movedim", "swapaxes",
+    "clone", "detach", "identity", "dropout", "view_as", "reshape_as", "broadcast_to", "requires_grad_", "list",
+    "tuple", "alias", "moveaxis", "swapdims", "adjoint", "dropout1d", "alpha_dropout", "broadcast_tensors", "chunk",
+    "split",
+    "unbind", "narrow", "select", "ravel", "atleast_1d", "atleast_2d", "long", "int", "reversed", "zip", "enumerate",
+})  # fmt: skip
+PLAIN = frozenset({"size", "dim", "numel", "len", "range", "is_floating_point", "finfo", "iinfo", "print", "super"})
+STATE = frozenset({"parameter", "buffer", "register_buffer", "register_parameter"})
+ROOTS = frozenset({"torch", "nn", "F", "functional", "math", "special", "linalg", "fft", "ops", "aten"})
+SETTINGS = frozenset({"eval", "train", "to", "float", "half", "double", "bfloat16", "requires_grad_"})  # of a module
+
+
+def canonical(name: str) -> str:
+    """An operator's one name: LayerNorm and layer_norm, clip and clamp, mm and bmm are each one."""
+    name = snake(name).strip("_")
+    return OTHER_NAMES.get(name, name)
+
+
+def library(node: ast.expr) -> bool:
+    """Whether a dotted name begins at torch or one of its parts."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id in ROOTS

@@ -1,0 +1,331 @@
+"""What a task file computes from what, read from its text alone: nothing is executed or imported, and any text will do.
+
+The forward is followed along its data: `x.relu()`, `F.relu(x)`, `torch.relu(x)` and `nn.ReLU()(x)` are one step, a
+local name or an attribute stands for what was assigned to it, and submodules, helpers and nn.Sequential are walked
+into. A text without a Model that can be read so gives the names it calls, in pairs as they follow one another.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from hipwright.synth.graph_hash import chains, counted
+from hipwright.synth.near_names import BINARY, COMPARED, PLAIN, SETTINGS, SILENT, STATE, canonical, library
+
+_DEPTH = 12  # of calls within calls
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One operator's result. above: the results that it was computed from. "in": an input."""
+
+    name: str
+    above: tuple[Step, ...] = ()
+
+
+Held = tuple[Step, ...]  # what an expression holds; () for plain values; a parameter is one Step "state"
+
+
+@dataclass
+class Scope:
+    """Names and attributes: what they hold, or the expression that made the module they are."""
+
+    names: dict[str, Held] = field(default_factory=dict)
+    fields: dict[str, Held] = field(default_factory=dict)
+    modules: dict[str, ast.expr] = field(default_factory=dict)
+    methods: dict[str, ast.FunctionDef] = field(default_factory=dict)
+
+
+def text_steps(source: str) -> frozenset[str]:
+    """Operators and their chains of two and three along the data, each occurrence with its number."""
+    try:
+        tree = ast.parse(source)
+        steps = _Reader(tree).steps()
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        steps = []
+    found = [c for s in steps for c in chains(s.name, ((a.name, [b.name for b in a.above]) for a in s.above))]
+    return counted(found) if found else _words(source)
+
+
+def _words(source: str) -> frozenset[str]:
+    """For what is not Python, or has no Model: the names that are called, alone and in pairs."""
+    code = re.sub(r"#[^\n]*", "", re.sub(r'("""|\'\'\').*?\1', "", source, flags=re.DOTALL))
+    called = [canonical(word) for word in re.findall(r"([A-Za-z_]\w*)[ \t]*\(", code)]
+    kept = [word for word in called if word not in SILENT and word not in PLAIN]
+    return counted([*kept, *(f"{b}<{a}" for a, b in pairwise(kept))])
+
+
+class _Reader:
+    """Follows the forward of the class Model, or of the last class that has one."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.functions = {f.name: f for f in tree.body if isinstance(f, ast.FunctionDef)}
+        self.classes = {c.name: c for c in tree.body if isinstance(c, ast.ClassDef)}
+        self.found: list[Step] = []
+        self.depth = 0
+
+    def steps(self) -> list[Step]:
+        """Every step in the order in which it is read; those no output needs too."""
+        having = [c for c in self.classes.values() if _method(c, "forward") is not None]
+        chosen = next((c for c in having if c.name == "Model"), having[-1] if having else None)
+        if chosen is not None:
+            forward = _method(chosen, "forward")
+            assert forward is not None
+            self._inside(self._scope(chosen), forward, [(Step("in"),) for _ in _parameters(forward)])
+        return self.found
+
+    # ---------------------------------------------------------------- classes and functions
+
+    def _scope(self, cls: ast.ClassDef) -> Scope:
+        scope = Scope(methods={f.name: f for f in cls.body if isinstance(f, ast.FunctionDef)})
+        made = scope.methods.get("__init__")
+        for node in ast.walk(made) if made is not None else ():
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    self._field(scope, target, node.value)
+            elif isinstance(node, ast.AnnAssign) and node.value is not None:
+                self._field(scope, node.target, node.value)
+            elif isinstance(node, ast.Call) and canonical(_last(node.func)) in STATE:
+                for name in (a.value for a in node.args[:1] if isinstance(a, ast.Constant)):
+                    scope.fields[str(name)] = (Step("state"),)
+        return scope
+
+    def _field(self, scope: Scope, target: ast.expr, value: ast.expr) -> None:
+        if not (isinstance(target, ast.Attribute) and _last(target.value) == "self"):
+            if isinstance(target, ast.Name):
+                scope.modules.setdefault(
+                    f"local {target.id}", value
+                )  # layers = [...]; self.net = nn.Sequential(*layers)
+            return
+        if isinstance(value, ast.Name):
+            value = scope.modules.get(f"local {value.id}", value)
+        called = canonical(_last(value.func)) if isinstance(value, ast.Call) else ""
+        if called in STATE:
+            scope.fields[target.attr] = (Step("state"),)
+        elif called:
+            scope.modules[target.attr] = value
+
+    def _inside(self, scope: Scope, function: ast.FunctionDef, arguments: Sequence[Held]) -> Held:
+        """What a function returns of its arguments."""
+        if self.depth > _DEPTH:
+            return ()
+        self.depth += 1
+        inner = Scope(
+            dict(zip(_parameters(function), arguments, strict=False)), scope.fields, scope.modules, scope.methods
+        )
+        returned = self._block(inner, function.body)
+        self.depth -= 1
+        return returned
+
+    def _block(self, scope: Scope, body: Iterable[ast.stmt]) -> Held:
+        returned: Held = ()
+        for statement in body:
+            returned += self._statement(scope, statement)
+        return returned
+
+    def _statement(self, scope: Scope, node: ast.stmt) -> Held:
+        match node:
+            case ast.Return(value=ast.expr() as value):
+                return self.read(scope, value)
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    self._bind(scope, target, value)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self._bind(scope, target, value)
+            case ast.AugAssign(target=target, op=op, value=value):
+                held = self._step(BINARY.get(type(op), "op"), [self.read(scope, target), self.read(scope, value)])
+                self._hold(scope, target, held)
+            case ast.Expr(value=value):
+                self.read(scope, value)
+            case ast.If(body=body, orelse=orelse):
+                return self._block(scope, body) + self._block(scope, orelse)
+            case ast.For(target=target, iter=items, body=body):
+                return self._loop(scope, target, items, body)
+            case ast.With(body=body) | ast.While(body=body):
+                return self._block(scope, body)
+        return ()
+
+    def _loop(self, scope: Scope, target: ast.expr, items: ast.expr, body: list[ast.stmt]) -> Held:
+        """Once for each module of a list that can be read, else once."""
+        returned: Held = ()
+        modules = list(self._listed(scope, items))
+        for module in modules or [None]:
+            if module is None:
+                self._hold(scope, target, self.read(scope, items))
+            elif isinstance(target, ast.Name):
+                scope.modules[f"local {target.id}"] = module
+            returned += self._block(scope, body)
+        return returned
+
+    def _bind(self, scope: Scope, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
+            held = [self.read(scope, item) for item in value.elts]
+            for one, what in zip(target.elts, held, strict=False):
+                self._hold(scope, one, what)
+        else:
+            self._hold(scope, target, self.read(scope, value))
+
+    def _hold(self, scope: Scope, target: ast.expr, held: Held) -> None:
+        if isinstance(target, ast.Name):
+            scope.names[target.id] = held
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for item in target.elts:
+                self._hold(scope, item, held)
+        elif isinstance(target, ast.Starred):
+            self._hold(scope, target.value, held)
+        elif isinstance(target, ast.Subscript):
+            self._hold(scope, target.value, self._step("index_put", [self.read(scope, target.value), held]))
+
+    # ---------------------------------------------------------------- expressions
+
+    def read(self, scope: Scope, node: ast.expr) -> Held:
+        """What an expression holds; the steps in it are noted."""
+        match node:
+            case ast.Name(id=name):
+                return scope.names.get(name, ())
+            case ast.Call():
+                return self._call(scope, node)
+            case ast.BinOp(left=left, op=op, right=right):
+                return self._step(BINARY.get(type(op), "op"), [self.read(scope, left), self.read(scope, right)])
+            case ast.UnaryOp(op=op, operand=inner):
+                return self._step("neg" if isinstance(op, ast.USub) else "not", [self.read(scope, inner)])
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                return self._step(COMPARED.get(type(ops[0]), "is"), [self.read(scope, e) for e in (left, *others)])
+            case ast.Attribute():
+                return self._attribute(scope, node)
+            case ast.Subscript(value=value, slice=index):
+                held, at = self.read(scope, value), self.read(scope, index)
+                return self._step("index", [held, at]) if at else held
+            case ast.NamedExpr(target=target, value=value):
+                self._hold(scope, target, held := self.read(scope, value))
+                return held
+            case ast.Lambda():
+                return ()
+        return tuple(s for child in ast.iter_child_nodes(node) for s in self._child(scope, child))
+
+    def _child(self, scope: Scope, node: ast.AST) -> Held:
+        if isinstance(node, ast.comprehension):
+            self._hold(scope, node.target, self.read(scope, node.iter))
+            return ()
+        return self.read(scope, node) if isinstance(node, ast.expr) else ()
+
+    def _attribute(self, scope: Scope, node: ast.Attribute) -> Held:
+        if _last(node.value) == "self" and isinstance(node.value, ast.Name):
+            return scope.fields.get(node.attr, ())
+        if node.attr in ("weight", "bias", "running_mean", "running_var"):
+            return (Step("state"),)
+        return self.read(scope, node.value) if node.attr in ("T", "mT", "H", "data", "values", "indices") else ()
+
+    def _step(self, name: str, operands: Iterable[Held]) -> Held:
+        """A new step; none where no operand is a tensor. Parameters feed steps, and are none themselves."""
+        held = [step for operand in operands for step in operand]
+        if not held:
+            return ()
+        above = {id(step): step for step in held if step.name != "state"}
+        self.found.append(made := Step(name, tuple(above.values())))
+        return (made,)
+
+    def _call(self, scope: Scope, node: ast.Call) -> Held:
+        function, name = node.func, canonical(_last(node.func))
+        if (module := self._module(scope, function)) is not None:
+            return self._apply(scope, module, [self.read(scope, a) for a in node.args])
+        on: list[Held] = []
+        if isinstance(function, ast.Attribute) and not library(function.value):
+            on = [self.read(scope, function.value)]
+            if isinstance(function.value, ast.Name) and function.value.id == "self" and name:
+                inner = scope.methods.get(function.attr)
+                return self._inside(scope, inner, [(), *self._arguments(scope, node)][1:]) if inner else ()
+        given = self._arguments(scope, node)
+        if isinstance(function, ast.Name) and function.id in self.functions:
+            return self._inside(Scope(), self.functions[function.id], given)
+        if name in PLAIN:
+            return ()
+        if name in SILENT:
+            return tuple(step for held in (*on, *given) for step in held)
+        if name == "linear":
+            return self._step("add", [self._step("matmul", given)])
+        return self._step(name, [*on, *given])
+
+    def _arguments(self, scope: Scope, node: ast.Call) -> list[Held]:
+        return [self.read(scope, a) for a in (*node.args, *(k.value for k in node.keywords))]
+
+    # ---------------------------------------------------------------- modules
+
+    def _module(self, scope: Scope, function: ast.expr) -> ast.expr | None:
+        """The expression that made the module which is called, if it is one."""
+        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "self":
+            return scope.modules.get(function.attr)
+        if isinstance(function, ast.Name):
+            return scope.modules.get(f"local {function.id}")
+        if isinstance(function, ast.Subscript):
+            listed = list(self._listed(scope, function.value))
+            at = function.slice.value if isinstance(function.slice, ast.Constant) else 0
+            return listed[at] if isinstance(at, int) and -len(listed) <= at < len(listed) else None
+        return function if isinstance(function, ast.Call) else None  # nn.ReLU()(x)
+
+    def _listed(self, scope: Scope, node: ast.expr) -> Iterator[ast.expr]:
+        """The modules of a ModuleList or Sequential."""
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+            node = scope.modules.get(node.attr, node)
+        if isinstance(node, ast.Call) and canonical(_last(node.func)) in ("sequential", "module_list"):
+            yield from self._parts(scope, node.args)
+
+    def _parts(self, scope: Scope, items: Iterable[ast.expr]) -> Iterator[ast.expr]:
+        for item in items:
+            if isinstance(item, ast.Starred):
+                item = item.value
+            if isinstance(item, ast.Name):
+                item = scope.modules.get(f"local {item.id}", item)
+            if isinstance(item, (ast.List, ast.Tuple)):
+                yield from self._parts(scope, item.elts)
+            elif isinstance(item, ast.Dict):
+                yield from self._parts(scope, item.values)
+            elif isinstance(item, ast.Call) and _last(item.func) == "OrderedDict":
+                yield from (pair.elts[1] for pair in _pairs(item))
+            else:
+                yield item
+
+    def _apply(self, scope: Scope, module: ast.expr, given: list[Held]) -> Held:
+        """What a module makes of its arguments."""
+        while isinstance(module, ast.Call) and isinstance(made := module.func, ast.Attribute) and made.attr in SETTINGS:
+            module = made.value  # nn.BatchNorm2d(8).eval()
+        name = _last(module.func) if isinstance(module, ast.Call) else _last(module)
+        if name in self.classes:
+            forward = _method(self.classes[name], "forward")
+            return self._inside(self._scope(self.classes[name]), forward, given) if forward is not None else ()
+        kind = canonical(name)
+        if kind == "sequential":
+            held = given[0] if given else ()
+            for part in self._listed(scope, module):
+                held = self._apply(scope, part, [held])
+            return held
+        if kind in SILENT:
+            return given[0] if given else ()
+        if kind == "linear":
+            return self._step("add", [self._step("matmul", given)])
+        return self._step(kind, given)
+
+
+def _pairs(call: ast.Call) -> Iterator[ast.Tuple]:
+    for node in ast.walk(call):
+        if isinstance(node, ast.Tuple) and len(node.elts) == 2:
+            yield node
+
+
+def _method(cls: ast.ClassDef, name: str) -> ast.FunctionDef | None:
+    return next((f for f in cls.body if isinstance(f, ast.FunctionDef) and f.name == name), None)
+
+
+def _parameters(function: ast.FunctionDef) -> list[str]:
+    given = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    rest = [function.args.vararg] if function.args.vararg else []
+    return [a.arg for a in (*given, *rest) if a.arg != "self"]
+
+
+def _last(node: ast.expr) -> str:
+    """The last name of a dotted one."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
