@@ -2,6 +2,7 @@
 
     labels   one for each proposal: outcome, whose fault, figures
     sft      only verified programs: from the task; and steps: a repair, or a gain of 5 % and more over the parent
+    pairs    rows of a data set: verified programs, repairs and steps, and wrong ones with their evidence
     rl       every judged program, right or wrong: the prompt's parts, the task as ground truth, and what a reward is
              made of; wrong ones with the verifier's evidence. The machine's faults give no row: they teach nothing.
 
@@ -19,13 +20,12 @@ from typing import Any, Literal
 import hipwright
 from hipwright.agents.evidence import evidence
 from hipwright.archive import Archive, read_log
+from hipwright.dataset.make import WRONG, verified
+from hipwright.dataset.records import STEP_GAIN, Kind, Pair, built, estimates, timing
 from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Program, Record, Run
 from hipwright.search import Trial, fitness
 from hipwright.search.interfaces import INFRASTRUCTURE
-
-STEP_GAIN = 0.05
-"""Share of the parent's time that a step must save to be worth learning from; and certainly so (fitness.faster)."""
 
 Outcome = Literal["verified", "wrong", "broken", "hack", "void", "duplicate", "no program", "pending"]
 
@@ -119,6 +119,59 @@ def records(archive: Archive, run: str, kind: str) -> Iterator[dict[str, Any]]:
     yield from KINDS[kind](archive, run)
 
 
+def pairs(archive: Archive, run: str) -> Iterator[Pair]:
+    """A run's rows for a data set (docs/dataset.md): verified programs, what they mend or better, and wrong ones.
+
+    What the second verification refused is left out: its stored verdict says that it passed.
+    """
+    history = _History.read(archive, run)
+    for trial in history.trials:
+        e = trial.evaluation
+        if e is None or (e.passed and not history.verified(trial)):
+            continue
+        if e.passed:
+            first = trial.proposed.expansion.operator == "default" and not trial.proposed.notes.get("model")
+            yield _pair(history, trial, e, "engine" if first else "variant")
+            yield from _betters(history, trial, e)
+        elif e.fault == "candidate" and e.status in WRONG:
+            yield _pair(history, trial, e, "negative", evidence=evidence(e, history.program(trial)))
+
+
+def _betters(history: _History, trial: Trial, e: Evaluation) -> Iterator[Pair]:
+    """The repair and the step that a verified program is."""
+    failed = history.failed_before(trial)
+    if failed is not None and failed.evaluation is not None and failed.evaluation.status in WRONG:
+        before = history.program(failed)
+        yield _pair(history, trial, e, "repair", evidence=evidence(failed.evaluation, before), before=before)
+    if (parent := history.slower_parent(trial)) is not None:
+        made = {"gain": round(_gain(trial, parent), 4), "gain_by": e.score_kind}
+        yield _pair(history, trial, e, "step", before=history.program(parent), made=made)
+
+
+def _pair(
+    history: _History, trial: Trial, e: Evaluation, kind: Kind, *, evidence: str = "", before: Program | None = None,
+    made: dict[str, Any] | None = None,
+) -> Pair:  # fmt: skip
+    provenance = {"made": {"by": "a search", **(made or {})}, "verified": verified(e), **history.provenance(trial)}
+    return Pair(
+        task=history.run.task,
+        task_name=history.task_name,
+        task_source=history.source,
+        program=history.program(trial),
+        kind=kind,
+        correct=e.passed,
+        status=e.status,
+        evidence=evidence,
+        before=before,
+        coverage=e.coverage,
+        builds=built(e),
+        estimate_us=estimates(e),
+        timing=timing(e),
+        provenance=provenance,
+        licence="",
+    )
+
+
 @dataclass(frozen=True)
 class _History:
     """A run's trials, and the programs that they name."""
@@ -158,6 +211,19 @@ class _History:
         """The trial that brought a program."""
         return next((t for t in self.trials if t.proposed.program == key and t.proposed.evaluable), None)
 
+    def failed_before(self, trial: Trial) -> Trial | None:
+        """The failed program that a trial set out to mend."""
+        failed = self.of(str(trial.proposed.expansion.action.get("failed", "")))
+        return failed if failed is not None and failed.evaluation is not None and not failed.passed else None
+
+    def slower_parent(self, trial: Trial) -> Trial | None:
+        """The verified parent, if the trial betters it by `STEP_GAIN` and more, and certainly so (fitness.faster)."""
+        parent = next((self.of(key) for key in trial.proposed.expansion.parents[:1]), None)
+        if parent is None or parent.evaluation is None or trial.evaluation is None or not self.verified(parent):
+            return None
+        certain = fitness.faster(trial.evaluation, parent.evaluation)
+        return parent if certain and _gain(trial, parent) >= STEP_GAIN else None
+
     @cached_property
     def first(self) -> Evaluation | None:
         """What speedups are against: the run's first verified program."""
@@ -184,17 +250,14 @@ class _History:
 def _lessons(history: _History, trial: Trial) -> Iterator[dict[str, Any]]:
     """What a verified program teaches: itself, and the step that led to it."""
     yield _row(history, trial, "program", {})
-    action = trial.proposed.expansion.action
-    failed = history.of(str(action.get("failed", "")))
-    if failed is not None and failed.evaluation is not None and not failed.passed:
+    failed = history.failed_before(trial)
+    if failed is not None and failed.evaluation is not None:
         before = history.program(failed)
         yield _row(
             history, trial, "repair", {"program": before.to_dict(), "evidence": evidence(failed.evaluation, before)}
         )
-    parent = next((history.of(key) for key in trial.proposed.expansion.parents[:1]), None)
-    if parent is None or parent.evaluation is None or trial.evaluation is None or not history.verified(parent):
-        return
-    if fitness.faster(trial.evaluation, parent.evaluation) and _gain(trial, parent) >= STEP_GAIN:
+    parent = history.slower_parent(trial)
+    if parent is not None and parent.evaluation is not None:
         prompt = _before(history, parent, parent.evaluation)
         yield {**_row(history, trial, "step", prompt), "gain": round(_gain(trial, parent), 4)}
 

@@ -73,17 +73,20 @@ class Machine:
 
 
 @contextmanager
-def machine(targets: tuple[str, ...], *, unsafe: bool, gpu: int = 0, gpu_memory_gb: float = 0.0) -> Iterator[Machine]:
+def machine(
+    targets: tuple[str, ...], *, unsafe: bool, gpu: int = 0, gpu_memory_gb: float = 0.0, cache: Path | None = None
+) -> Iterator[Machine]:
     """A Machine; every process that it starts ends with the block. gpu: the number of the one that GPU targets use.
 
-    gpu_memory_gb: 10^9 bytes of it that all processes together may use; 0 for all.
+    gpu_memory_gb: 10^9 bytes of it that all processes together may use; 0 for all. cache: another folder of builds than
+    the user's.
     """
     from hipwright.cli.targets import GPUS
     from hipwright.sandbox import Zygote
     from hipwright.toolchain.cache import BuildCache
     from hipwright.verify import WORKER
 
-    cache_folder = config.cache_dir()
+    cache_folder = cache or config.cache_dir()
     cache_folder.mkdir(parents=True, exist_ok=True)
     preload = ("torch", WORKER.partition(":")[0], "hipwright.verify.warm")
     with ExitStack() as stack:

@@ -12,6 +12,9 @@ Kind = Literal["engine", "variant", "repair", "step", "negative"]
 """engine: its default program; variant: another of its schedules; repair and step: from a search, `before` is what was
 mended or bettered; negative: judged wrong, `evidence` says how."""
 
+STEP_GAIN = 0.05
+"""Share of the time that a step must save to be worth learning from."""
+
 KINDS: tuple[Kind, ...] = ("engine", "variant", "repair", "step", "negative")
 
 

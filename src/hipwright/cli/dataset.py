@@ -1,0 +1,72 @@
+"""`hipwright dataset`: verified pairs of tasks and programs, made, looked at again, counted and exported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hipwright.cli import targets
+from hipwright.cli.options import Json, Targets, Unsafe
+from hipwright.cli.output import Face
+from hipwright.errors import BadInput
+
+app = typer.Typer(
+    help="Verified pairs of tasks and programs: build, check, stats, export.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Data = Annotated[Path, typer.Argument(help="A data set's folder, or a file of its rows.", metavar="DATA")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, max=64, help="Processes at a time. [default: one a processor]", metavar="N")
+]
+
+
+@app.command("build")
+def build(
+    tasks: Annotated[
+        Path, typer.Argument(help="A folder of `hipwright synth`, or any folder of task files.", metavar="TASKS")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the data set.", metavar="DIR")],
+    variants: Annotated[int, typer.Option(min=0, help="Other schedules of the engine's a task.", metavar="K")] = 3,
+    negatives: Annotated[int, typer.Option(min=0, help="Broken programs with evidence a task.", metavar="N")] = 1,
+    budget: Annotated[int, typer.Option(min=0, help="Evaluations of a search a task; 0 for none.", metavar="N")] = 0,
+    seed: Annotated[int, typer.Option(help="Decides every choice.")] = 0,
+    target: Targets = None,
+    workers: Workers = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a data set, or add new tasks to it.")] = False,
+    unsafe: Unsafe = False,
+    json_mode: Json = False,
+) -> int:
+    """Make verified pairs of every task of TASKS. What is done is kept: --resume goes on after any end."""
+    from hipwright.cli import dataset_work
+    from hipwright.cli.outdir import prepare
+    from hipwright.dataset.make import Settings
+
+    chosen = targets.choose(target or [*targets.OFFLINE, "cpu"])
+    if "cpu" not in chosen:
+        raise BadInput("a pair is verified on the cpu target", hint="add --target cpu")
+    settings = Settings(targets=chosen, variants=variants, negatives=negatives, budget=budget, seed=seed)
+    prepare(out)
+    face = Face(json_mode=json_mode)
+    count = workers or dataset_work.cores()
+    return dataset_work.run_build(face, tasks, out, settings, workers=count, resume=resume, unsafe=unsafe)
+
+
+@app.command("check")
+def check(
+    data: Data,
+    sample: Annotated[int, typer.Option(min=0, help="Rows to verify again; 0 for all.", metavar="N")] = 50,
+    seed: Annotated[int | None, typer.Option(help="Draws the rows; a secret one without it.")] = None,
+    workers: Workers = None,
+    unsafe: Unsafe = False,
+    json_mode: Json = False,
+) -> int:
+    """Verify a random sample of DATA from scratch on secret inputs. Exit 1 when a row is not what it says."""
+    from hipwright.cli import dataset_work
+
+    face = Face(json_mode=json_mode)
+    count = workers or dataset_work.cores()
+    return dataset_work.run_check(face, data, sample=sample, seed=seed, workers=count, unsafe=unsafe)

@@ -1,0 +1,49 @@
+"""What a pair says of its task: synthesis's own words where there are some, else the same from the captured graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from hipwright.dataset.tasks import Entry
+from hipwright.measure.cost import FREE, base_name
+from hipwright.records import TensorSpec
+from hipwright.synth.describe import difficulty, family, reduction_axes
+
+
+def describe(entry: Entry, graph: Mapping[str, Any], inputs: Sequence[TensorSpec]) -> dict[str, Any]:
+    """Fields of `Pair`: operators, families, dtype, composition, difficulty, licence."""
+    names = [str(node["op"]) for node in graph["nodes"]]
+    made = entry.made
+    if made is not None:
+        known = {"operators": made.operators, "families": made.families, "dtype": made.dtype}
+        return {**known, "difficulty": made.difficulty, "licence": made.licence, "composition": composition(names)}
+    bare = [base_name(name) for name in names]
+    return {
+        "operators": tuple(dict.fromkeys(names)),
+        "families": tuple(dict.fromkeys(filter(None, map(family, bare)))),
+        "dtype": _dtype(inputs),
+        "difficulty": difficulty(bare, reduction_axes(graph), _outputs(graph["output"])),
+        "licence": "",  # a file of somebody's: not ours to say
+        "composition": composition(names),
+    }
+
+
+def composition(operators: Sequence[str]) -> str:
+    """Which operators stand together, whatever their order and number; views do not count."""
+    return "+".join(sorted({name for one in operators if (name := base_name(one)) not in (*FREE, "getitem")}))
+
+
+def _dtype(inputs: Sequence[TensorSpec]) -> str:
+    held: Counter[str] = Counter()
+    for spec in inputs:
+        held[spec.dtype] += prod(spec.shape)
+    return max(held, key=lambda name: ("float" in name, held[name]), default="")
+
+
+def _outputs(output: Any) -> int:
+    from hipwright.engine.graph import references
+
+    return len(list(references(output)))

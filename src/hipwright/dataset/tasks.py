@@ -1,0 +1,94 @@
+"""The tasks a data set is built from: a folder of `hipwright synth`, or any folder of task files.
+
+Nothing is dropped in silence: what cannot be read, is missing or differs comes back as a line for people.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from hipwright.errors import BadInput
+from hipwright.evaluate.suite import find_tasks
+from hipwright.records import content_key
+from hipwright.synth.records import Made
+
+TASKS, FILES = "tasks.jsonl", "tasks"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One task. made: what synthesis says of it; None for a plain file."""
+
+    name: str
+    source: str
+    made: Made | None = None
+
+    @property
+    def key(self) -> str:
+        """Names the task's text; a file that was changed is another task."""
+        return content_key("dataset task", self.name, self.source)
+
+
+def read_tasks(folder: Path) -> tuple[list[Entry], list[str]]:
+    """The tasks in order, each once, and what was wrong with the folder. BadInput where there are none."""
+    if not folder.is_dir():
+        raise BadInput(f"no such folder of tasks: {folder}")
+    if (folder / TASKS).is_file():
+        entries, problems = _synthesised(folder)
+    else:
+        entries, problems = _plain(folder)
+    unique = {entry.key: entry for entry in reversed(entries)}
+    entries = list(reversed(unique.values()))
+    if not entries:
+        raise BadInput(f"no task in {folder} can be read", hint="; ".join(problems[:3]))
+    return entries, problems
+
+
+def _synthesised(folder: Path) -> tuple[list[Entry], list[str]]:
+    """What tasks.jsonl holds; and the files without a line, which a torn or broken line leaves."""
+    entries: list[Entry] = []
+    problems: list[str] = []
+    for number, line in enumerate((folder / TASKS).read_bytes().split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            made = Made.from_json(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            problems.append(f"{TASKS} line {number} cannot be read: {error}")
+            continue
+        entries.append(Entry(made.draft.name, made.draft.source, made))
+        if wrong := _differs(folder / FILES / f"{made.draft.name}.py", made.draft.source):
+            problems.append(f"{FILES}/{made.draft.name}.py {wrong}: its text in {TASKS} is used")
+    known = {entry.name for entry in entries}
+    for path in sorted((folder / FILES).glob("[!_.]*.py")):
+        if path.stem not in known:
+            problems.append(f"{FILES}/{path.name} has no line in {TASKS}: taken as a plain task")
+            _add(entries, problems, path.stem, path)
+    return entries, problems
+
+
+def _plain(folder: Path) -> tuple[list[Entry], list[str]]:
+    entries: list[Entry] = []
+    problems: list[str] = []
+    for task in find_tasks(folder):
+        _add(entries, problems, task.path.stem, task.path)
+    return entries, problems
+
+
+def _add(entries: list[Entry], problems: list[str], name: str, path: Path) -> None:
+    try:
+        entries.append(Entry(name, path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(f"{path.name} cannot be read: {error}")
+
+
+def _differs(path: Path, source: str) -> str:
+    try:
+        return "" if path.read_text(encoding="utf-8") == source else "differs"
+    except FileNotFoundError:
+        return "is missing"
+    except (OSError, UnicodeDecodeError):
+        return "cannot be read"
