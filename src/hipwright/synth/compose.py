@@ -39,8 +39,7 @@ FAMILIES = {
     "layout": 2.5, "indexing": 1.3, "losses": 1.2, "gates": 0.5, "distances": 0.5, "resizing": 0.8, "selection": 0.8,
     "attention": 0.5,
 }  # fmt: skip
-NAMES = {
-    1: [("length",)],
+NAMES: dict[int, list[tuple[str, ...]]] = {
     2: [("rows", "features"), ("batch", "width"), ("tokens", "hidden")],
     3: [("batch", "steps", "width"), ("batch", "channels", "length"), ("heads", "queries", "keys")],
     4: [("batch", "channels", "height", "width")],
@@ -51,6 +50,11 @@ INNER = (17, 23, 31, 32, 40, 47, 48, 63, 64, 80, 96, 97, 101, 127, 128, 160, 192
 LAST = (*INNER, 320, 384, 500, 509, 512, 640, 768, 1000, 1021, 1024, 1536, 2048)
 ROWS = (32, 48, 61, 64, 96, 100, 127, 128, 200, 250, 256, 331, 512, 600, 1000, 1024)
 PIXELS = (7, 8, 9, 12, 14, 15, 16, 20, 21, 24, 28, 31, 32, 40, 45, 56, 64)
+POOLS: dict[int, tuple[tuple[int, ...], ...]] = {
+    2: (ROWS, LAST),
+    3: (LEADING, INNER, INNER),
+    4: (LEADING, CHANNELS, PIXELS, PIXELS),
+}
 
 
 def compose(rng: random.Random, *, wanted: Wanted | None = None, lead: str = "") -> Draft:
@@ -143,7 +147,7 @@ def _rank(rng: random.Random, leads: Sequence[Operator], asked: int | None) -> i
 def _sizes(rng: random.Random, rank: int, low: int, high: int) -> dict[str, int]:
     """Named sizes, all different, odd and prime ones among them."""
     names = rng.choice(NAMES[rank])
-    pools = {2: (ROWS, LAST), 3: (LEADING, INNER, INNER), 4: (LEADING, CHANNELS, PIXELS, PIXELS)}[rank]
+    pools = POOLS[rank]
     target = low * (high / low) ** rng.random()
     best: tuple[float, tuple[int, ...]] = (1e9, ())
     for _ in range(12):

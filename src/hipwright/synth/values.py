@@ -95,8 +95,11 @@ class Range:
     def extreme(self, count: int, sign: int = 1) -> Range:
         """Of the largest (sign 1) or smallest (-1) of `count` elements: Gumbel's law for normal ones."""
         reach = sqrt(2 * log(max(count, 2)))
-        mean = self.mean + sign * self.std * (reach - 0.4)
-        return Range(self.low, self.high, min(self.high, max(self.low, mean)), 0.8 * self.std / max(reach, 1.2))
+        mean, std = self.mean + sign * self.std * (reach - 0.4), 0.8 * self.std / max(reach, 1.2)
+        end, room = (self.high if sign > 0 else self.low), (self.high - self.low) / (count + 1)
+        if sign * (end - mean) < room:  # the law of bounded ones: most lie close to the end
+            mean, std = end - sign * room, min(std, room)
+        return Range(self.low, self.high, mean, std)
 
     def normal(self, eps: float = 1e-5) -> Range:
         """Of x less its mean over its deviation, with eps under the root."""

@@ -12,7 +12,7 @@ INDEXING, SELECTION = "indexing", "selection"
 def _picked(s: Sketch, x: Value) -> tuple[str, int, int]:
     """A new index input along an axis, its length, and the axis."""
     axis = s.rng.choice(range(1, x.rank))
-    need(4 <= x.shape[axis])
+    need(x.shape[axis] >= 4)
     length = max(3, x.shape[axis] * 2 // 3)
     return s.index("picks", (length,), x.shape[axis]), length, axis
 
@@ -22,7 +22,7 @@ def _with(shape: tuple[int, ...], axis: int, size: int) -> tuple[int, ...]:
 
 
 @operator("embedding", INDEXING, "an embedding of tokens")
-def embedding(s: Sketch, x: Value) -> Value:
+def _embedding(s: Sketch, x: Value) -> Value:
     need(x.rank in (2, 3))
     tokens = s.index("tokens", x.shape[:-1], s.sizes.get("vocabulary", 97))
     width = x.shape[-1]
@@ -31,14 +31,14 @@ def embedding(s: Sketch, x: Value) -> Value:
 
 
 @operator("index_select", INDEXING, "a selection of slices")
-def index_select(s: Sketch, x: Value) -> Value:
+def _index_select(s: Sketch, x: Value) -> Value:
     picks, length, axis = _picked(s, x)
     text = f"torch.index_select({x.name}, {axis}, {picks})"
     return s.let("selected", text, _with(x.shape, axis, length), x.range)
 
 
 @operator("gather", INDEXING, "a gather along the last axis")
-def gather(s: Sketch, x: Value) -> Value:
+def _gather(s: Sketch, x: Value) -> Value:
     need(x.shape[-1] >= 4)
     width = max(2, x.shape[-1] // 2)
     where = s.index("where", (*x.shape[:-1], width), x.shape[-1])
@@ -46,7 +46,7 @@ def gather(s: Sketch, x: Value) -> Value:
 
 
 @operator("take_along_dim", INDEXING, "one chosen element a row")
-def take_along(s: Sketch, x: Value) -> Value:
+def _take_along(s: Sketch, x: Value) -> Value:
     need(x.shape[-1] >= 4)
     where = s.index("label", (*x.shape[:-1], 1), x.shape[-1])
     text = f"{x.name} - torch.take_along_dim({x.name}, {where}, dim=-1)"
@@ -54,14 +54,14 @@ def take_along(s: Sketch, x: Value) -> Value:
 
 
 @operator("index", INDEXING, "rows picked by an index")
-def rows(s: Sketch, x: Value) -> Value:
+def _rows(s: Sketch, x: Value) -> Value:
     need(x.shape[0] >= 4)
     picks = s.index("rows", (x.shape[0],), x.shape[0])
     return s.let("picked", f"{x.name}[{picks}]", x.shape, x.range, level=x.level)
 
 
 @operator("one_hot", INDEXING, "a one-hot code of labels")
-def one_hot(s: Sketch, x: Value) -> Value:
+def _one_hot(s: Sketch, x: Value) -> Value:
     need(4 <= x.shape[-1] <= 512)
     labels = s.index("labels", x.shape[:-1], x.shape[-1])
     text = f"{x.name} - F.one_hot({labels}, {x.name}.shape[-1])"
@@ -69,7 +69,7 @@ def one_hot(s: Sketch, x: Value) -> Value:
 
 
 @operator("index_add", INDEXING, "a sum into picked rows", library=True)
-def index_add(s: Sketch, x: Value) -> Value:
+def _index_add(s: Sketch, x: Value) -> Value:
     need(x.shape[0] >= 4)
     slots = s.index("slots", (x.shape[0],), x.shape[0])
     text = f"{x.name}.index_add(0, {slots}, 0.5 * {x.name})"
@@ -77,7 +77,7 @@ def index_add(s: Sketch, x: Value) -> Value:
 
 
 @operator("scatter_add", INDEXING, "a scatter of sums", library=True)
-def scatter_add(s: Sketch, x: Value) -> Value:
+def _scatter_add(s: Sketch, x: Value) -> Value:
     need(x.shape[-1] >= 4)
     where = s.index("bins", x.shape, x.shape[-1])
     text = f"torch.scatter_add({x.name}, -1, {where}, 0.5 * {x.name})"
@@ -88,25 +88,25 @@ def scatter_add(s: Sketch, x: Value) -> Value:
 
 
 def _last(x: Value) -> None:
-    need(x.rank >= 2 and x.shape[-1] >= 4)
+    need(x.rank >= 2 and x.shape[-1] >= 4 and x.range.std > 0.05 * abs(x.range.mean))
 
 
 @operator("argmax", SELECTION, "the position of the maximum", ends=True)
-def argmax(s: Sketch, x: Value) -> Value:
+def _argmax(s: Sketch, x: Value) -> Value:
     _last(x)
     text = f"{x.name}.argmax(dim=-1)"
     return s.let("best", text, x.shape[:-1], indices(x.shape[-1]), dtype="int64", keep=False)
 
 
 @operator("argmin", SELECTION, "the position of the minimum", ends=True)
-def argmin(s: Sketch, x: Value) -> Value:
+def _argmin(s: Sketch, x: Value) -> Value:
     _last(x)
     text = f"{x.name}.argmin(dim=-1)"
     return s.let("worst", text, x.shape[:-1], indices(x.shape[-1]), dtype="int64", keep=False)
 
 
 @operator("max", SELECTION, "the largest of each row")
-def maximum(s: Sketch, x: Value) -> Value:
+def _maximum(s: Sketch, x: Value) -> Value:
     _last(x)
     text = f"{x.name}.max(dim=-1, keepdim=True).values - {x.name}"
     known = x.range.extreme(x.shape[-1]) + x.range.times(-1)
@@ -114,7 +114,7 @@ def maximum(s: Sketch, x: Value) -> Value:
 
 
 @operator("min", SELECTION, "the smallest of each row")
-def minimum(s: Sketch, x: Value) -> Value:
+def _minimum(s: Sketch, x: Value) -> Value:
     _last(x)
     text = f"{x.name} - {x.name}.min(dim=-1, keepdim=True).values"
     known = x.range + x.range.extreme(x.shape[-1], -1).times(-1)
@@ -122,7 +122,7 @@ def minimum(s: Sketch, x: Value) -> Value:
 
 
 @operator("topk", SELECTION, "the largest few of each row", library=True)
-def topk(s: Sketch, x: Value) -> Value:
+def _topk(s: Sketch, x: Value) -> Value:
     _last(x)
     count = s.rng.choice([k for k in (2, 3, 5, 8) if k < x.shape[-1]])
     known = x.range.extreme(max(2, x.shape[-1] // count))
@@ -130,13 +130,13 @@ def topk(s: Sketch, x: Value) -> Value:
 
 
 @operator("sort", SELECTION, "a sort of each row", library=True)
-def sort(s: Sketch, x: Value) -> Value:
+def _sort(s: Sketch, x: Value) -> Value:
     _last(x)
     return s.let("ranked", f"torch.sort({x.name}, dim=-1).values", x.shape, x.range, level=True)
 
 
 @operator("kthvalue", SELECTION, "a quantile of each row", library=True)
-def kthvalue(s: Sketch, x: Value) -> Value:
+def _kthvalue(s: Sketch, x: Value) -> Value:
     _last(x)
     k = max(1, x.shape[-1] // 4)
     known = x.range.averaged(max(2, x.shape[-1] // 2)).times(1.0, -0.6 * x.range.std)
@@ -144,13 +144,13 @@ def kthvalue(s: Sketch, x: Value) -> Value:
 
 
 @operator("median", SELECTION, "a median of each row", library=True)
-def median(s: Sketch, x: Value) -> Value:
+def _median(s: Sketch, x: Value) -> Value:
     _last(x)
     known = (x.range + x.range.averaged(max(2, x.shape[-1] // 2)).times(-1)).times(1.0)
     return s.let("centred", f"{x.name} - {x.name}.median(dim=-1, keepdim=True).values", x.shape, known)
 
 
 OPERATORS: tuple[Operator, ...] = (
-    embedding, index_select, gather, take_along, rows, one_hot, index_add, scatter_add, argmax, argmin, maximum,
-    minimum, topk, sort, kthvalue, median,
+    _embedding, _index_select, _gather, _take_along, _rows, _one_hot, _index_add, _scatter_add, _argmax, _argmin,
+    _maximum, _minimum, _topk, _sort, _kthvalue, _median,
 )  # fmt: skip

@@ -38,7 +38,7 @@ def _pair(call: str) -> Make:
 
 
 @operator("binary_cross_entropy_with_logits", LOSSES, "a binary cross-entropy of logits")
-def binary(s: Sketch, x: Value) -> Value:
+def _binary(s: Sketch, x: Value) -> Value:
     need(x.range.largest < 60)
     target = s.give("target", x.shape, kind="unit")
     tail, shape, known = _reduced(s, Range(0.0, x.range.largest + 1, 0.5 + x.range.rms, 0.3 + x.range.std / 2), x.shape)
@@ -46,7 +46,7 @@ def binary(s: Sketch, x: Value) -> Value:
 
 
 @operator("kl_div", LOSSES, "a Kullback-Leibler divergence")
-def divergence(s: Sketch, x: Value) -> Value:
+def _divergence(s: Sketch, x: Value) -> Value:
     need(x.range.largest < 60 and x.shape[-1] >= 4 and x.rank >= 2)
     target = s.give("target", x.shape, kind="unit")
     text = f"F.kl_div(F.log_softmax({x.name}, dim=-1), {target.name}, reduction="
@@ -59,8 +59,8 @@ def divergence(s: Sketch, x: Value) -> Value:
 
 
 @operator("cross_entropy_loss", LOSSES, "a cross-entropy with labels")
-def cross_entropy(s: Sketch, x: Value) -> Value:
-    need(x.range.largest < 60 and x.rank == 2 and 4 <= x.shape[1] <= 2048 and x.shape[0] > 1)
+def _cross_entropy(s: Sketch, x: Value) -> Value:
+    need(x.range.std > 0.1 and x.range.largest < 60 and x.rank == 2 and 4 <= x.shape[1] <= 2048 and x.shape[0] > 1)
     labels = s.index("labels", x.shape[:1], x.shape[1])
     size = log(x.shape[1]) + x.range.std**2 / 2
     tail, shape, known = _reduced(
@@ -71,8 +71,8 @@ def cross_entropy(s: Sketch, x: Value) -> Value:
 
 
 @operator("nll_loss_nd", LOSSES, "a negative log-likelihood", aten="nll_loss_nd")
-def likelihood(s: Sketch, x: Value) -> Value:
-    need(x.range.largest < 60 and x.rank == 2 and 4 <= x.shape[1] <= 2048 and x.shape[0] > 1)
+def _likelihood(s: Sketch, x: Value) -> Value:
+    need(x.range.std > 0.1 and x.range.largest < 60 and x.rank == 2 and 4 <= x.shape[1] <= 2048 and x.shape[0] > 1)
     labels = s.index("labels", x.shape[:1], x.shape[1])
     size = log(x.shape[1]) + x.range.std**2 / 2
     tail, shape, known = _reduced(
@@ -82,25 +82,26 @@ def likelihood(s: Sketch, x: Value) -> Value:
 
 
 @operator("soft_margin_loss", LOSSES, "a soft margin loss")
-def soft_margin(s: Sketch, x: Value) -> Value:
-    need(x.range.largest < 9 and abs(x.range.mean) < 3)
+def _soft_margin(s: Sketch, x: Value) -> Value:
+    need(x.range.largest < 9 and abs(x.range.mean) < 3 and x.range.rms > 0.2)
     signs = s.signs("signs", x.shape)
     tail, shape, known = _reduced(s, Range(0.0, 10.0, 0.7 + x.range.rms / 3, 0.1 + x.range.rms / 2), x.shape)
     return s.let("loss", f"F.soft_margin_loss({x.name}, {signs}{tail})", shape, known)
 
 
 @operator("margin_ranking_loss", LOSSES, "a ranking loss")
-def ranking(s: Sketch, x: Value) -> Value:
+def _ranking(s: Sketch, x: Value) -> Value:
     need(x.range.largest < 60)
     other, signs = s.partner(x), s.signs("order", x.shape)
     gap = x.range + other.range.times(-1)
-    known = Range(0.0, gap.largest + 0.5, 0.3 + 0.4 * gap.rms, 0.2 + 0.5 * gap.std)
+    need(gap.rms > 0.2, "the margin hides the values")
+    known = Range(0.0, gap.largest + 0.5, 0.5, 0.5 * gap.rms)
     tail, shape, known = _reduced(s, known, x.shape)
     return s.let("loss", f"F.margin_ranking_loss({x.name}, {other.name}, {signs}, margin=0.5{tail})", shape, known)
 
 
 @operator("triplet_margin_loss", LOSSES, "a triplet loss")
-def triplet(s: Sketch, x: Value) -> Value:
+def _triplet(s: Sketch, x: Value) -> Value:
     need(x.rank == 2 and x.shape[0] > 3 and x.range.largest < 60 and x.shape[1] >= 4)
     close, far = s.give("positive", x.shape), s.give("negative", x.shape)
     known = uniform(0.0, 2.0 + x.range.std)
@@ -109,7 +110,7 @@ def triplet(s: Sketch, x: Value) -> Value:
 
 
 @operator("cosine_embedding_loss", LOSSES, "a cosine embedding loss")
-def cosine(s: Sketch, x: Value) -> Value:
+def _cosine(s: Sketch, x: Value) -> Value:
     need(x.rank == 2 and x.shape[0] > 3 and x.shape[1] >= 4 and abs(x.range.mean) < x.range.std)
     other, signs = s.give("other", x.shape), s.signs("signs", x.shape[:1])
     known = Range(0.0, 2.0, 0.5, 0.5 + 1 / sqrt(x.shape[1]))
@@ -122,5 +123,5 @@ OPERATORS: tuple[Operator, ...] = (
     operator("l1_loss", LOSSES, "a mean absolute error")(_pair("l1_loss")),
     operator("smooth_l1_loss", LOSSES, "a smooth L1 loss")(_pair("smooth_l1_loss")),
     operator("huber_loss", LOSSES, "a Huber loss")(_pair("huber_loss")),
-    binary, divergence, cross_entropy, likelihood, soft_margin, ranking, triplet, cosine,
+    _binary, _divergence, _cross_entropy, _likelihood, _soft_margin, _ranking, _triplet, _cosine,
 )  # fmt: skip

@@ -18,22 +18,22 @@ def _affine(known: Range) -> Range:
 
 
 @operator("layer_norm", NORMS, "a layer norm")
-def layer_norm(s: Sketch, x: Value) -> Value:
+def _layer_norm(s: Sketch, x: Value) -> Value:
     need(x.shape[-1] >= 5)
     norm = s.module("norm", f"nn.LayerNorm({s.size(x.shape[-1])})", _WEIGHT, _BIAS)
     return s.let("normed", f"{norm}({x.name})", x.shape, _affine(x.range.normal()), level=True)
 
 
 @operator("rms_norm", NORMS, "an RMS norm")
-def rms_norm(s: Sketch, x: Value) -> Value:
-    need(x.shape[-1] >= 5 and x.range.rms > 0.01)
+def _rms_norm(s: Sketch, x: Value) -> Value:
+    need(x.shape[-1] >= 5 and x.range.std > max(0.01, 0.3 * abs(x.range.mean)))
     norm = s.module("rms", f"nn.RMSNorm({s.size(x.shape[-1])}, eps=1e-5)", _WEIGHT)
     known = x.range.times(1 / x.range.rms) * normal(0.2, 1.0)
     return s.let("normed", f"{norm}({x.name})", x.shape, known.inside(-11.0, 11.0), level=True)
 
 
 @operator("group_norm", NORMS, "a group norm", ranks=(3, 4))
-def group_norm(s: Sketch, x: Value) -> Value:
+def _group_norm(s: Sketch, x: Value) -> Value:
     ways = [g for g in (2, 3, 4, 5, 8) if x.shape[1] % g == 0]
     need(bool(ways))
     groups = s.rng.choice(ways)
@@ -42,14 +42,14 @@ def group_norm(s: Sketch, x: Value) -> Value:
 
 
 @operator("instance_norm", NORMS, "an instance norm", ranks=(3, 4))
-def instance_norm(s: Sketch, x: Value) -> Value:
+def _instance_norm(s: Sketch, x: Value) -> Value:
     need(x.elements // (x.shape[0] * x.shape[1]) >= 8)
     norm = s.module("norm", f"nn.InstanceNorm{x.rank - 2}d({s.size(x.shape[1])}, affine=True)", _WEIGHT, _BIAS)
     return s.let("normed", f"{norm}({x.name})", x.shape, _affine(x.range.normal()), level=True)
 
 
 @operator("batch_norm", NORMS, "a batch norm with running statistics", ranks=(2, 3, 4))
-def batch_norm(s: Sketch, x: Value) -> Value:
+def _batch_norm(s: Sketch, x: Value) -> Value:
     kind = 2 if x.rank == 4 else 1
     norm = s.module(
         "norm", f"nn.BatchNorm{kind}d({s.size(x.shape[1])}).eval()", _WEIGHT, _BIAS,
@@ -69,19 +69,20 @@ def _along(s: Sketch, x: Value, longest: int) -> int:
 
 
 @operator("cumsum", "scans", "a running sum")
-def running_sum(s: Sketch, x: Value) -> Value:
+def _running_sum(s: Sketch, x: Value) -> Value:
     axis = _along(s, x, 512 if s.dtype == "float32" else 128)
     count = x.shape[axis]
     mean, std = x.range.mean * count / 2, x.range.std * sqrt(count) + abs(x.range.mean) * count / 3
-    known = Range(min(0.0, mean * 2) - 6 * x.range.std * sqrt(count), max(0.0, mean * 2) + 6 * x.range.std * sqrt(count),
-                  mean, std)  # fmt: skip
-    return s.let("running", f"{x.name}.cumsum(dim={axis - x.rank if axis else 0})", x.shape, known)
+    reach = 6 * x.range.std * sqrt(count)
+    known = Range(min(0.0, mean * 2) - reach, max(0.0, mean * 2) + reach, mean, std)
+    ramp = abs(x.range.mean) * sqrt(count) > x.range.std  # then all rows grow alike
+    return s.let("running", f"{x.name}.cumsum(dim={axis - x.rank if axis else 0})", x.shape, known, level=ramp)
 
 
 @operator("cumprod", "scans", "a running product")
-def running_product(s: Sketch, x: Value) -> Value:
+def _running_product(s: Sketch, x: Value) -> Value:
     axis = _along(s, x, 64)
-    need(x.range.largest < 60)
+    need(x.range.largest < 60 and abs(x.range.mean) < x.range.std, "it grows or vanishes")
     count = x.shape[axis]
     known = Range(0.9**count, 1.1**count, 1.0, 0.05 * min(1.0, x.range.std) * sqrt(count / 2))
     text = f"(1.0 + 0.1 * torch.tanh({x.name})).cumprod(dim={axis - x.rank if axis else 0})"
@@ -89,7 +90,7 @@ def running_product(s: Sketch, x: Value) -> Value:
 
 
 @operator("logcumsumexp", "scans", "a running log-sum-exp", library=True)
-def running_energy(s: Sketch, x: Value) -> Value:
+def _running_energy(s: Sketch, x: Value) -> Value:
     axis = _along(s, x, 512)
     need(x.range.largest < 60)
     grown = log(x.shape[axis])
@@ -98,13 +99,13 @@ def running_energy(s: Sketch, x: Value) -> Value:
 
 
 @operator("cummax", "scans", "a running maximum", library=True)
-def running_maximum(s: Sketch, x: Value) -> Value:
+def _running_maximum(s: Sketch, x: Value) -> Value:
     axis = _along(s, x, 512)
     known = x.range.extreme(max(2, x.shape[axis] // 2))
     return s.let("record", f"{x.name}.cummax(dim={axis - x.rank if axis else 0}).values", x.shape, known)
 
 
 OPERATORS: tuple[Operator, ...] = (
-    layer_norm, rms_norm, group_norm, instance_norm, batch_norm, running_sum, running_product, running_energy,
-    running_maximum,
+    _layer_norm, _rms_norm, _group_norm, _instance_norm, _batch_norm, _running_sum, _running_product,
+    _running_energy, _running_maximum,
 )  # fmt: skip

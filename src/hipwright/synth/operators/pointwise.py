@@ -45,7 +45,7 @@ def _activation(name: str) -> Operator:
 
 
 @operator("clamp", "pointwise", "a clamp")
-def clamp(s: Sketch, x: Value) -> Value:
+def _clamp(s: Sketch, x: Value) -> Value:
     low, high = round(x.range.mean - 1.2 * x.range.std, 3), round(x.range.mean + 1.5 * x.range.std, 3)
     need(low < high)
     known = x.range.through(lambda v: min(high, max(low, v)))
@@ -53,44 +53,44 @@ def clamp(s: Sketch, x: Value) -> Value:
 
 
 @operator("exp", "pointwise", "a decaying exponential")
-def exponential(s: Sketch, x: Value) -> Value:
+def _exponential(s: Sketch, x: Value) -> Value:
     text, known = s.positive(x)
     return s.let("decay", f"torch.exp(-{text})", x.shape, known.through(lambda v: exp(-v)), level=x.level)
 
 
 @operator("log1p", "pointwise", "log(1 + x)")
-def logarithm(s: Sketch, x: Value) -> Value:
+def _logarithm(s: Sketch, x: Value) -> Value:
     text, known = s.positive(x)
     return s.let("compressed", f"torch.log1p({text})", x.shape, known.through(log1p), level=x.level)
 
 
 @operator("sqrt", "pointwise", "a square root")
-def square_root(s: Sketch, x: Value) -> Value:
+def _square_root(s: Sketch, x: Value) -> Value:
     text, known = s.positive(x)
     return s.let("root", f"torch.sqrt({text} + 0.5)", x.shape, known.through(lambda v: sqrt(v + 0.5)), level=x.level)
 
 
 @operator("rsqrt", "pointwise", "a reciprocal square root")
-def reciprocal_root(s: Sketch, x: Value) -> Value:
+def _reciprocal_root(s: Sketch, x: Value) -> Value:
     text, known = s.positive(x)
     known = known.through(lambda v: 1 / sqrt(v + 0.25))
     return s.let("inverse", f"torch.rsqrt({text} + 0.25)", x.shape, known, level=x.level)
 
 
 @operator("add", "pointwise", "a sum of two branches")
-def add(s: Sketch, x: Value) -> Value:
+def _add(s: Sketch, x: Value) -> Value:
     other = s.partner(x, "residual")
     return s.let("summed", f"{x.name} + {other.name}", x.shape, x.range + other.range)
 
 
 @operator("mul", "pointwise", "a learnt scale")
-def scale(s: Sketch, x: Value) -> Value:
+def _scale(s: Sketch, x: Value) -> Value:
     weight = s.parameter("scale", x.shape[-1:], mean=1.0, std=0.3)
     return s.let("scaled", f"{x.name} * {weight.name}", x.shape, x.range * weight.range)
 
 
 @operator("where", "pointwise", "a choice by a mask")
-def where(s: Sketch, x: Value) -> Value:
+def _where(s: Sketch, x: Value) -> Value:
     if x.range.low < 0 < x.range.high and s.rng.random() < 0.5:  # both sides meet at 0, so no rounding can jump
         slope = s.parameter("slope", x.shape[-1:], mean=0.25, std=0.1)
         text = f"torch.where({x.name} > 0, {x.name}, {slope.name} * {x.name})"
@@ -100,7 +100,7 @@ def where(s: Sketch, x: Value) -> Value:
 
 
 @operator("addcmul", "pointwise", "a learnt scale and shift")
-def scale_and_shift(s: Sketch, x: Value) -> Value:
+def _scale_and_shift(s: Sketch, x: Value) -> Value:
     axis = 1 if x.rank > 2 else x.rank - 1
     shape = x.shape[axis : axis + 1]
     gamma = s.parameter("gamma", shape, mean=1.0, std=0.2)
@@ -111,13 +111,13 @@ def scale_and_shift(s: Sketch, x: Value) -> Value:
 
 
 @operator("lerp", "pointwise", "an interpolation between two values")
-def lerp(s: Sketch, x: Value) -> Value:
+def _lerp(s: Sketch, x: Value) -> Value:
     other, weight = s.partner(x), round(s.rng.uniform(0.2, 0.8), 2)
     known = x.range.times(1 - weight) + other.range.times(weight)
     return s.let("blended", f"torch.lerp({x.name}, {other.name}, {weight:g})", x.shape, known)
 
 
 OPERATORS: tuple[Operator, ...] = (
-    *map(_activation, ACTIVATIONS), clamp, exponential, logarithm, square_root, reciprocal_root, add, scale, where,
-    scale_and_shift, lerp,
+    *map(_activation, ACTIVATIONS), _clamp, _exponential, _logarithm, _square_root, _reciprocal_root, _add, _scale,
+    _where, _scale_and_shift, _lerp,
 )  # fmt: skip

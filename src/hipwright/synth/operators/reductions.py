@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, log, prod, sqrt
+from math import exp, log, prod, sqrt, tanh
 
 from hipwright.synth.operators.base import Operator, operator
 from hipwright.synth.sketch import Sketch
@@ -26,27 +26,27 @@ def _kept(s: Sketch, x: Value, axes: Sequence[int]) -> tuple[tuple[int, ...], st
 
 
 @operator("sum", REDUCTIONS, "a sum")
-def total(s: Sketch, x: Value) -> Value:
+def _total(s: Sketch, x: Value) -> Value:
     need(not x.level, "it sums to a constant")
     shape, args, count = _kept(s, x, s.dims(x))
     return s.let("total", f"{x.name}.sum({args})", shape, x.range.summed(count))
 
 
 @operator("mean", REDUCTIONS, "a mean")
-def mean(s: Sketch, x: Value) -> Value:
+def _mean(s: Sketch, x: Value) -> Value:
     need(not x.level, "its mean is a constant")
     shape, args, count = _kept(s, x, s.dims(x))
     return s.let("average", f"{x.name}.mean({args})", shape, x.range.averaged(count))
 
 
 @operator("amax", REDUCTIONS, "a maximum over an axis")
-def largest(s: Sketch, x: Value) -> Value:
+def _largest(s: Sketch, x: Value) -> Value:
     shape, args, count = _kept(s, x, s.dims(x))
     return s.let("peak", f"{x.name}.amax({args})", shape, x.range.extreme(count))
 
 
 @operator("amin", REDUCTIONS, "a minimum over an axis")
-def smallest(s: Sketch, x: Value) -> Value:
+def _smallest(s: Sketch, x: Value) -> Value:
     need(x.range.low < -0.1, "it is close to a constant")
     shape, args, count = _kept(s, x, s.dims(x))
     return s.let("lowest", f"{x.name}.amin({args})", shape, x.range.extreme(count, -1))
@@ -60,7 +60,7 @@ def _spread(x: Value, count: int) -> Range:
 
 
 @operator("var", REDUCTIONS, "a variance")
-def variance(s: Sketch, x: Value) -> Value:
+def _variance(s: Sketch, x: Value) -> Value:
     need(not x.level, "its variance is a constant")
     shape, args, count = _kept(s, x, s.dims(x, 5))
     unbiased = s.rng.choice((0, 1))
@@ -68,14 +68,14 @@ def variance(s: Sketch, x: Value) -> Value:
 
 
 @operator("std", REDUCTIONS, "a standard deviation")
-def deviation(s: Sketch, x: Value) -> Value:
+def _deviation(s: Sketch, x: Value) -> Value:
     need(not x.level, "its deviation is a constant")
     shape, args, count = _kept(s, x, s.dims(x, 5))
     return s.let("deviation", f"{x.name}.std({args})", shape, _spread(x, count).through(lambda v: sqrt(max(v, 0.0))))
 
 
 @operator("linalg_vector_norm", REDUCTIONS, "a length of vectors")
-def length(s: Sketch, x: Value) -> Value:
+def _length(s: Sketch, x: Value) -> Value:
     need(not x.level, "its length is a constant")
     shape, args, count = _kept(s, x, s.dims(x))
     squares = x.range.through(lambda v: v * v).summed(count)
@@ -84,18 +84,21 @@ def length(s: Sketch, x: Value) -> Value:
 
 
 @operator("prod", REDUCTIONS, "a product over a short axis", aten="prod")
-def product(s: Sketch, x: Value) -> Value:
+def _product(s: Sketch, x: Value) -> Value:
     short = [k for k in range(1, x.rank) if 2 <= x.shape[k] <= 32]
     need(bool(short) and x.range.largest < 60, "no short axis")
     axis = s.rng.choice(short)
     factor = f"1.0 + 0.2 * torch.tanh({x.name})"
-    known = Range(0.8 ** x.shape[axis], 1.2 ** x.shape[axis], 1.0, 0.1 * min(1.0, x.range.std) * sqrt(x.shape[axis]))
+    each, count = x.range.through(lambda v: 1.0 + 0.2 * tanh(v)), x.shape[axis]
+    known = Range(
+        each.low**count, each.high**count, each.mean**count, each.mean ** (count - 1) * each.std * sqrt(count)
+    )
     shape = tuple(n for k, n in enumerate(x.shape) if k != axis)
     return s.let("gain", f"torch.prod({factor}, dim={_text((axis,), x.rank)})", shape, known)
 
 
 @operator("any", REDUCTIONS, "a mask of rows that hold anything chosen", aten="any")
-def any_chosen(s: Sketch, x: Value) -> Value:
+def _any_chosen(s: Sketch, x: Value) -> Value:
     need(x.rank >= 2)
     mask = s.mask("chosen", x.shape, round(min(0.4, 0.7 / x.shape[-1]), 5))
     text = f"{x.name} * {mask}.any(dim=-1, keepdim=True)"
@@ -103,7 +106,7 @@ def any_chosen(s: Sketch, x: Value) -> Value:
 
 
 @operator("count_nonzero", REDUCTIONS, "a count of what a mask chooses")
-def counted(s: Sketch, x: Value) -> Value:
+def _counted(s: Sketch, x: Value) -> Value:
     need(x.rank >= 2 and x.shape[-1] >= 8 and not x.level)
     mask = s.mask("valid", x.shape, 0.7)
     count = s.let("count", f"torch.count_nonzero({mask}, dim=-1).clamp(min=1)", x.shape[:-1],
@@ -116,10 +119,10 @@ def counted(s: Sketch, x: Value) -> Value:
 
 
 @operator("cosine_similarity", "distances", "a cosine similarity")
-def cosine(s: Sketch, x: Value) -> Value:
-    other = s.partner(x)
-    need(abs(x.range.mean) < x.range.std and abs(other.range.mean) < other.range.std, "all vectors point one way")
-    axis = s.rng.choice([k for k in range(1, x.rank)])
+def _cosine(s: Sketch, x: Value) -> Value:
+    other = s.give("other", x.shape)
+    need(abs(x.range.mean) < x.range.std, "all vectors point one way")
+    axis = s.rng.choice(range(1, x.rank))
     shape = tuple(n for k, n in enumerate(x.shape) if k != axis)
     known = Range(-1.0, 1.0, 0.0, 1 / sqrt(x.shape[axis]))
     text = f"F.cosine_similarity({x.name}, {other.name}, dim={_text((axis,), x.rank)})"
@@ -127,8 +130,8 @@ def cosine(s: Sketch, x: Value) -> Value:
 
 
 @operator("pairwise_distance", "distances", "a distance between rows")
-def distance(s: Sketch, x: Value) -> Value:
-    other = s.partner(x)
+def _distance(s: Sketch, x: Value) -> Value:
+    other = s.give("other", x.shape)
     squares = (x.range + other.range.times(-1)).through(lambda v: v * v).summed(x.shape[-1])
     known = squares.inside(0.0, squares.high).through(lambda v: sqrt(max(v, 0.0)))
     return s.let("distance", f"F.pairwise_distance({x.name}, {other.name})", x.shape[:-1], known)
@@ -148,7 +151,7 @@ def _fixed(x: Value) -> float:
 
 
 @operator("softmax", "softmax", "a softmax")
-def softmax(s: Sketch, x: Value) -> Value:
+def _softmax(s: Sketch, x: Value) -> Value:
     axis = _axis(s, x)
     need(s.dtype != "float16" or x.shape[axis] <= 600, "float16 loses such small numbers")
     sharper = round(_fixed(x), 2)
@@ -158,7 +161,7 @@ def softmax(s: Sketch, x: Value) -> Value:
 
 
 @operator("log_softmax", "softmax", "a log-softmax")
-def log_softmax(s: Sketch, x: Value) -> Value:
+def _log_softmax(s: Sketch, x: Value) -> Value:
     axis = _axis(s, x)
     shift = -log(x.shape[axis]) - x.range.std**2 / 2 - x.range.mean
     known = x.range.times(1.0, shift).inside(-4e3, 0.0)
@@ -167,7 +170,7 @@ def log_softmax(s: Sketch, x: Value) -> Value:
 
 
 @operator("logsumexp", "softmax", "a log-sum-exp")
-def logsumexp(s: Sketch, x: Value) -> Value:
+def _logsumexp(s: Sketch, x: Value) -> Value:
     need(not x.level, "it is a constant")
     axis = _axis(s, x)
     count = x.shape[axis]
@@ -179,6 +182,6 @@ def logsumexp(s: Sketch, x: Value) -> Value:
 
 
 OPERATORS: tuple[Operator, ...] = (
-    total, mean, largest, smallest, variance, deviation, length, product, any_chosen, counted, cosine, distance,
-    softmax, log_softmax, logsumexp,
+    _total, _mean, _largest, _smallest, _variance, _deviation, _length, _product, _any_chosen, _counted, _cosine,
+    _distance, _softmax, _log_softmax, _logsumexp,
 )  # fmt: skip
