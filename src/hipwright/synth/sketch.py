@@ -139,6 +139,10 @@ class Sketch:
             return self.rng.choice(same)
         return self.give(hint, value.shape)
 
+    def level(self, one: Value, other: Value) -> bool:
+        """Of a blend of two: an input that was just made evens nothing out."""
+        return (one.level or other.level) and self.values[-1].name != other.name
+
     def positive(self, value: Value) -> tuple[str, Range]:
         """An expression of `value` that is not negative, and its range."""
         if value.range.low >= 0:

@@ -28,14 +28,22 @@ class Unfit(Exception):
     """This operator cannot take this value; another one is tried."""
 
 
+def need(condition: bool, why: str = "unfit") -> None:
+    """Raises Unfit unless it holds."""
+    if not condition:
+        raise Unfit(why)
+
+
 @dataclass(frozen=True)
 class Range:
-    """Bounds, mean and deviation of the elements."""
+    """Bounds, mean and deviation of the elements. floor, ceiling: many elements lie at that bound, as after a clamp."""
 
     low: float
     high: float
     mean: float
     std: float
+    floor: bool = False
+    ceiling: bool = False
 
     @property
     def rms(self) -> float:
@@ -57,12 +65,18 @@ class Range:
             raise Unfit(f"no value: {error}") from None
         mean = sum(w * v for w, v in zip(_WEIGHTS, drawn, strict=True))
         square = sum(w * (v - mean) ** 2 for w, v in zip(_WEIGHTS, drawn, strict=True))
-        return Range(min(grid), max(grid), mean, sqrt(square))
+        low, high = min(grid), max(grid)
+        flat = 0.01 * (high - low)
+        ends = [end for end, bunched in ((grid[0], self.floor), (grid[-1], self.ceiling)) if bunched]
+        ends += [near for near, far in ((grid[0], grid[8]), (grid[-1], grid[-9])) if abs(near - far) < flat]
+        return Range(low, high, mean, sqrt(square), any(end - low < flat for end in ends),
+                     any(high - end < flat for end in ends))  # fmt: skip
 
     def times(self, factor: float, shift: float = 0.0) -> Range:
         """Of factor * x + shift."""
         ends = sorted((self.low * factor + shift, self.high * factor + shift))
-        return Range(ends[0], ends[1], self.mean * factor + shift, self.std * abs(factor))
+        bunched = (self.floor, self.ceiling) if factor > 0 else (self.ceiling, self.floor)
+        return Range(ends[0], ends[1], self.mean * factor + shift, self.std * abs(factor), *bunched)
 
     def __add__(self, other: Range) -> Range:
         return Range(self.low + other.low, self.high + other.high, self.mean + other.mean,
@@ -77,11 +91,14 @@ class Range:
         """Of elements drawn from both."""
         mean = (self.mean + other.mean) / 2
         square = (self.rms**2 + other.rms**2) / 2
-        return Range(min(self.low, other.low), max(self.high, other.high), mean, sqrt(max(0.0, square - mean**2)))
+        low, high = min(self.low, other.low), max(self.high, other.high)
+        return Range(low, high, mean, sqrt(max(0.0, square - mean**2)), (self.floor and self.low == low) or
+                     (other.floor and other.low == low), (self.ceiling and self.high == high) or
+                     (other.ceiling and other.high == high))  # fmt: skip
 
     def inside(self, low: float, high: float) -> Range:
         """The same, cut to bounds that are known better."""
-        return Range(max(low, self.low), min(high, self.high), self.mean, self.std)
+        return Range(max(low, self.low), min(high, self.high), self.mean, self.std, self.floor, self.ceiling)
 
     def averaged(self, count: int) -> Range:
         """Of means over `count` elements."""
@@ -94,6 +111,7 @@ class Range:
 
     def extreme(self, count: int, sign: int = 1) -> Range:
         """Of the largest (sign 1) or smallest (-1) of `count` elements: Gumbel's law for normal ones."""
+        need(not (self.ceiling if sign > 0 else self.floor), "most extremes lie at the bound")
         reach = sqrt(2 * log(max(count, 2)))
         mean, std = self.mean + sign * self.std * (reach - 0.4), 0.8 * self.std / max(reach, 1.2)
         end, room = (self.high if sign > 0 else self.low), (self.high - self.low) / (count + 1)
@@ -159,9 +177,3 @@ class Value:
             raise Unfit(f"{self.name} hardly varies")
         if r.std < RELATIVE[self.dtype] * abs(r.mean):
             raise Unfit(f"{self.name} is nearly a constant {r.mean:.3g}")
-
-
-def need(condition: bool, why: str = "unfit") -> None:
-    """Raises Unfit unless it holds."""
-    if not condition:
-        raise Unfit(why)

@@ -80,7 +80,7 @@ def _reciprocal_root(s: Sketch, x: Value) -> Value:
 @operator("add", "pointwise", "a sum of two branches")
 def _add(s: Sketch, x: Value) -> Value:
     other = s.partner(x, "residual")
-    return s.let("summed", f"{x.name} + {other.name}", x.shape, x.range + other.range)
+    return s.let("summed", f"{x.name} + {other.name}", x.shape, x.range + other.range, level=s.level(x, other))
 
 
 @operator("mul", "pointwise", "a learnt scale")
@@ -114,7 +114,8 @@ def _scale_and_shift(s: Sketch, x: Value) -> Value:
 def _lerp(s: Sketch, x: Value) -> Value:
     other, weight = s.partner(x), round(s.rng.uniform(0.2, 0.8), 2)
     known = x.range.times(1 - weight) + other.range.times(weight)
-    return s.let("blended", f"torch.lerp({x.name}, {other.name}, {weight:g})", x.shape, known)
+    text = f"torch.lerp({x.name}, {other.name}, {weight:g})"
+    return s.let("blended", text, x.shape, known, level=s.level(x, other))
 
 
 OPERATORS: tuple[Operator, ...] = (

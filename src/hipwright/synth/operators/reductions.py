@@ -99,7 +99,7 @@ def _product(s: Sketch, x: Value) -> Value:
 
 @operator("any", REDUCTIONS, "a mask of rows that hold anything chosen", aten="any")
 def _any_chosen(s: Sketch, x: Value) -> Value:
-    need(x.rank >= 2)
+    need(x.rank >= 2 and x.shape[-1] >= 4 and x.elements >= 16 * x.shape[-1])
     mask = s.mask("chosen", x.shape, round(min(0.4, 0.7 / x.shape[-1]), 5))
     text = f"{x.name} * {mask}.any(dim=-1, keepdim=True)"
     return s.let("present", text, x.shape, x.range | Range(0.0, 0.0, 0.0, 0.0), level=x.level)
