@@ -1,0 +1,31 @@
+"""Pairs by task, in the order in which the tasks came first. They wait on the disk, so their number does not matter."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+
+from hipwright.dataset.records import Pair
+
+
+def by_task(pairs: Iterable[Pair], folder: Path) -> Iterator[list[Pair]]:
+    """The pairs of one task after the other; a file in `folder` holds them meanwhile."""
+    path = folder / ".pairs.sqlite"
+    places: dict[str, int] = {}
+    try:
+        with closing(sqlite3.connect(path)) as base:
+            base.execute("PRAGMA journal_mode=OFF")
+            base.execute("PRAGMA synchronous=OFF")  # what is lost with the process is made again
+            base.execute("CREATE TABLE pairs (task INTEGER, line TEXT)")
+            rows = ((places.setdefault(pair.task, len(places)), pair.to_json()) for pair in pairs)
+            base.executemany("INSERT INTO pairs VALUES (?, ?)", rows)
+            base.commit()
+            ordered = base.execute("SELECT task, line FROM pairs ORDER BY task, rowid")
+            for _, group in groupby(ordered, key=itemgetter(0)):
+                yield [Pair.from_json(line) for _, line in group]
+    finally:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,163 @@
+"""Preference pairs: for one task a verified program that is better, and one that is worse, with what says so.
+
+    correct over wrong     rejected failed in the verifier; `evidence` tells how
+    faster by measurement  both were timed on one device against one baseline, and the 95 % intervals do not touch
+    faster by estimate     the static estimate is at least GAIN lower on every target that both were estimated for;
+                           an estimate, never a time, and not used where measurements can be compared
+
+A wrong program is set against the one that it was made from where that is known, else against the verified program
+that shares most lines with it, so that the two differ in what matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from hipwright.dataset.export.chat import FACTS, MESSAGES, facts, fresh_prompt, reply, settled_text
+from hipwright.dataset.export.grouping import by_task
+from hipwright.dataset.export.jsonl import Lines
+from hipwright.dataset.export.writing import Columns, Form, Job, Options, Table, Written, write
+from hipwright.dataset.records import STEP_GAIN, Pair
+from hipwright.records import Timing
+from hipwright.search.fitness import MODEL_NOISE, RANKED_BY
+
+GAIN = max(STEP_GAIN, MODEL_NOISE)
+"""Share of the time that an estimate must save, beyond the noise of the model."""
+
+SLOWER_A_TASK = 8
+"""Pairs of two right programs that one task may give at most, so that no task outweighs the others."""
+
+COLUMNS: Columns = {
+    "prompt": MESSAGES["messages"],
+    "chosen": MESSAGES["messages"],
+    "rejected": MESSAGES["messages"],
+    "preferred": "string",
+    "evidence": "string",
+    "chosen_key": "string",
+    "rejected_key": "string",
+    **FACTS,
+}
+
+
+def verdict(one: Pair, other: Pair) -> tuple[str, str]:
+    """(how `one` is certainly faster than `other`, the figures in words); ("", "") where that is not certain."""
+    measured = _measured(one.timing, other.timing)
+    if measured is not None:
+        return measured
+    common = sorted(one.estimate_us.keys() & other.estimate_us.keys())
+    if not common or not all(one.estimate_us[t] <= (1.0 - GAIN) * other.estimate_us[t] for t in common):
+        return "", ""
+    words = "; ".join(
+        f"{target}: estimate {one.estimate_us[target]:.4g} us against {other.estimate_us[target]:.4g} us"
+        for target in common
+    )
+    return "faster by estimate", words
+
+
+def _measured(one: Timing | None, other: Timing | None) -> tuple[str, str] | None:
+    """The same from two timings; None where they cannot be compared."""
+    if one is None or other is None:
+        return None
+    if (one.device, one.architecture, one.policy) != (other.device, other.architecture, other.policy):
+        return None
+    name = next((name for name in RANKED_BY if name in one.versus and name in other.versus), None)
+    if name is None:
+        return None
+    low, high = one.versus[name].interval, other.versus[name].interval
+    if low[0] <= high[1]:
+        return "", ""
+    words = f"{one.device}: {low[0]:.3f} to {low[1]:.3f} times {name} against {high[0]:.3f} to {high[1]:.3f} times"
+    return "faster by measurement", words
+
+
+def preferences(pairs: Sequence[Pair]) -> Iterator[tuple[Pair, Pair, str, str]]:
+    """(chosen, rejected, how, evidence) of the pairs of one task."""
+    right: dict[str, Pair] = {}
+    wrong: dict[str, Pair] = {}
+    for pair in pairs:
+        (right if pair.correct else wrong).setdefault(settled_text(pair.program), pair)
+    for text, pair in wrong.items():
+        if right:
+            yield _nearest(text, pair, list(right.values())), pair, "correct over wrong", pair.evidence or pair.status
+    yield from _mended(pairs, wrong.keys())
+    yield from _faster(list(right.values()))
+
+
+def _nearest(text: str, rejected: Pair, right: Sequence[Pair]) -> Pair:
+    """The right program that a wrong one was made from, else the one with most lines in common."""
+    if rejected.before is not None:
+        origin = [pair for pair in right if pair.program.key == rejected.before.key]
+        if origin:
+            return origin[0]
+    lines = set(text.splitlines())
+
+    def shared(pair: Pair) -> float:
+        mine = set(settled_text(pair.program).splitlines())
+        return len(lines & mine) / len(lines | mine)
+
+    return max(right, key=shared)
+
+
+def _mended(pairs: Sequence[Pair], known: Iterable[str]) -> Iterator[tuple[Pair, Pair, str, str]]:
+    """Each repair over what it repaired, where that is no row of its own."""
+    seen = set(known)
+    for pair in pairs:
+        if pair.correct and pair.kind == "repair" and pair.before is not None:
+            text = settled_text(pair.before)
+            if text not in seen:
+                seen.add(text)
+                wrong = Pair(
+                    task=pair.task, task_name=pair.task_name, task_source=pair.task_source, program=pair.before,
+                    kind="negative", correct=False, status="failed", evidence=pair.evidence,
+                )  # fmt: skip
+                yield pair, wrong, "correct over wrong", pair.evidence or "it failed in the verifier"
+
+
+def _faster(right: Sequence[Pair]) -> Iterator[tuple[Pair, Pair, str, str]]:
+    """Right programs over right ones that are certainly slower: each as rejected once, by the fastest that beats it."""
+    left = SLOWER_A_TASK
+    for other in right:
+        better = [(one, *found) for one in right if (found := verdict(one, other))[0]]
+        if better and left:
+            left -= 1
+            beaten = {id(one): sum(bool(verdict(rival, one)[0]) for rival, _, _ in better) for one, _, _ in better}
+            one, how, words = min(better, key=lambda item: (beaten[id(item[0])], sum(item[0].estimate_us.values())))
+            yield one, other, how, words
+
+
+def _fill(pairs: Iterator[Pair], job: Job) -> None:
+    for group in by_task(pairs, job.folder):
+        found = list(preferences(group))
+        if not found:
+            reason = "its task has no verified program" if not any(p.correct for p in group) else "nothing to compare"
+            job.left_out[reason] += len(group)
+        asked = fresh_prompt(group[0], job.options)
+        for chosen, rejected, how, words in found:
+            row = {
+                "prompt": asked,
+                "chosen": reply(chosen.program),
+                "rejected": reply(rejected.program),
+                "preferred": how,
+                "evidence": words,
+                "chosen_key": chosen.program.key,
+                "rejected_key": rejected.program.key,
+                **facts(group[0]),
+            }
+            job.put(group[0].split, row)
+
+
+FORM = Form(
+    name="preference",
+    tables=(Table(COLUMNS),),
+    opener=Lines,
+    fill=_fill,
+    about="Two programs for one task: `chosen` was verified, `rejected` is wrong or certainly slower; `preferred` says "
+    "which (correct over wrong, faster by measurement or by estimate) and `evidence` has the verifier's finding or "
+    f"the figures. Faster by estimate means at least {GAIN:.0%} lower on every target, by a static model.",
+)
+
+
+def export_preference(pairs: Iterable[Pair], out: Path, options: Options) -> Written:
+    """Better and worse programs for the same task."""
+    return write(FORM, pairs, out, options)

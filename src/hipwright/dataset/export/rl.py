@@ -1,0 +1,99 @@
+"""Prompts with ground truth for reinforcement learning: one row a task, in the layouts of TRL and of verl.
+
+The ground truth is the reference itself: a reward is what the verifier says of an answer to it. `best_estimate_us` is
+the lowest static estimate of any verified program of the task, an estimate and never a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hipwright.dataset.export.chat import FACTS, LESSON_COLUMNS, MESSAGES, Lessons, facts, fresh_prompt
+from hipwright.dataset.export.grouping import by_task
+from hipwright.dataset.export.parquet import Shards, Whole
+from hipwright.dataset.export.rows import estimates
+from hipwright.dataset.export.writing import Columns, Form, Job, Options, Table, Written, split_name, write
+from hipwright.dataset.records import Pair
+
+SOURCE, ABILITY = "hipwright", "hip-kernel"
+"""verl picks the reward function by the first; the second is a label."""
+
+_KNOWN: Columns = {
+    "verified_programs": "int64",
+    "best_estimate_us": [{"target": "string", "microseconds": "float64"}],
+    "licence": "string",
+}
+GRPO: Columns = {"prompt": MESSAGES["messages"], "ground_truth": "string", **FACTS, **_KNOWN}
+VERL: Columns = {
+    "data_source": "string",
+    "prompt": MESSAGES["messages"],
+    "ability": "string",
+    "reward_model": {"style": "string", "ground_truth": "string"},
+    "extra_info": {"split": "string", "index": "int64", **FACTS, **_KNOWN},
+}
+
+
+def _task(pairs: Sequence[Pair], options: Options) -> tuple[list[dict[str, str]], dict[str, Any]]:
+    """(the prompt of a task, what is known of it)."""
+    right = [pair for pair in pairs if pair.correct]
+    best: dict[str, float] = {}
+    for pair in right:
+        for target, value in pair.estimate_us.items():
+            best[target] = min(value, best.get(target, value))
+    known = {
+        "verified_programs": len({pair.program.key for pair in right}),
+        "best_estimate_us": estimates(best),
+        "licence": pairs[0].licence,
+    }
+    return fresh_prompt(pairs[0], options), {**facts(pairs[0]), **known}
+
+
+def _fill_trl(pairs: Iterator[Pair], job: Job) -> None:
+    lessons = Lessons(job.options)
+    for group in by_task(pairs, job.folder):
+        job.each(group, lessons, table="sft")
+        asked, known = _task(group, job.options)
+        job.put(group[0].split, {"prompt": asked, "ground_truth": group[0].task_source, **known}, table="grpo")
+
+
+def _fill_verl(pairs: Iterator[Pair], job: Job) -> None:
+    for index, group in enumerate(by_task(pairs, job.folder)):
+        asked, known = _task(group, job.options)
+        row = {
+            "data_source": SOURCE,
+            "prompt": asked,
+            "ability": ABILITY,
+            "reward_model": {"style": "rule", "ground_truth": group[0].task_source},
+            "extra_info": {"split": split_name(group[0].split), "index": index, **known},
+        }
+        job.put(group[0].split, row)
+
+
+TRL = Form(
+    name="trl",
+    tables=(Table(GRPO, "grpo", "grpo"), Table(LESSON_COLUMNS, "sft", "sft")),
+    opener=Shards,
+    fill=_fill_trl,
+    about="Two tables for TRL. `sft`: a conversational `prompt` and its `completion`, a verified program. `grpo`: one "
+    "`prompt` a task; the other columns reach a reward function by name, `ground_truth` with the reference's source.",
+)
+VERL_FORM = Form(
+    name="verl",
+    tables=(Table(VERL),),
+    opener=Whole,
+    fill=_fill_verl,
+    about="One row a task in verl's columns. `reward_model.ground_truth` is the reference's source, which the reward "
+    "function gets with the answer; `data_source` is `hipwright`.",
+)
+
+
+def export_trl(pairs: Iterable[Pair], out: Path, options: Options) -> Written:
+    """Prompt and completion for SFT, prompt and ground truth for GRPO."""
+    return write(TRL, pairs, out, options)
+
+
+def export_verl(pairs: Iterable[Pair], out: Path, options: Options) -> Written:
+    """Prompt and ground truth in verl's columns."""
+    return write(VERL_FORM, pairs, out, options)

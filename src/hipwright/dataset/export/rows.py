@@ -1,0 +1,97 @@
+"""A pair as one flat row with the same columns always, and back. Nothing is lost on the way.
+
+Open maps (knobs, provenance, a timing) are columns of JSON text: loaders want every row to have the same type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from hipwright.dataset.export.writing import Columns
+from hipwright.dataset.records import Built, Pair
+from hipwright.records import Program, Timing
+
+COLUMNS: Columns = {
+    "key": "string",
+    "task": "string",
+    "task_name": "string",
+    "task_source": "string",
+    "program": "string",
+    "knobs": "string",
+    "lane": "string",
+    "kind": "string",
+    "correct": "bool",
+    "status": "string",
+    "evidence": "string",
+    "before": "string",
+    "before_knobs": "string",
+    "before_lane": "string",
+    "coverage": "float64",
+    "builds": [{"target": "string", "ok": "bool", **{n: "int64" for n in Built.__struct_fields__ if n != "ok"}}],
+    "estimate_us": [{"target": "string", "microseconds": "float64"}],
+    "timing": "string",
+    "operators": ["string"],
+    "families": ["string"],
+    "dtype": "string",
+    "composition": "string",
+    "difficulty": "string",
+    "split": "string",
+    "provenance": "string",
+    "licence": "string",
+}
+_AS_THEY_ARE = (
+    "task", "task_name", "task_source", "kind", "correct", "status", "evidence", "coverage", "operators", "families",
+    "dtype", "composition", "difficulty", "split", "licence",
+)  # fmt: skip
+
+
+def flat(pair: Pair) -> dict[str, Any]:
+    """A pair as a row of COLUMNS. An absent predecessor or timing is ""."""
+    before = pair.before
+    row = {
+        "key": pair.key,
+        **{name: getattr(pair, name) for name in _AS_THEY_ARE},
+        "operators": list(pair.operators),
+        "families": list(pair.families),
+        "program": pair.program.text,
+        "knobs": _json(pair.program.knobs),
+        "lane": pair.program.lane,
+        "before": before.text if before else "",
+        "before_knobs": _json(before.knobs) if before else "",
+        "before_lane": before.lane if before else "",
+        "builds": [{"target": name, **build.to_dict()} for name, build in sorted(pair.builds.items())],
+        "estimate_us": estimates(pair.estimate_us),
+        "timing": pair.timing.to_json() if pair.timing else "",
+        "provenance": _json(pair.provenance),
+    }
+    return {name: row[name] for name in COLUMNS}
+
+
+def estimates(values: Mapping[str, float]) -> list[dict[str, Any]]:
+    """{target: microseconds} as rows, by target."""
+    return [{"target": name, "microseconds": float(value)} for name, value in sorted(values.items())]
+
+
+def unflat(row: Mapping[str, Any]) -> Pair:
+    """The pair of a row. Raises KeyError or msgspec.ValidationError on a row that is none."""
+    plain = {
+        **{name: row[name] for name in _AS_THEY_ARE},
+        "builds": {one["target"]: {k: v for k, v in one.items() if k != "target"} for one in row["builds"]},
+        "estimate_us": {one["target"]: one["microseconds"] for one in row["estimate_us"]},
+        "timing": Timing.from_json(row["timing"]).to_dict() if row["timing"] else None,
+        "provenance": msgspec.json.decode(row["provenance"]),
+        "program": _program(row["program"], row["knobs"], row["lane"]),
+        "before": _program(row["before"], row["before_knobs"], row["before_lane"]) if row["before_lane"] else None,
+    }
+    return Pair.from_dict(plain)
+
+
+def _program(text: str, knobs: str, lane: str) -> dict[str, Any]:
+    return Program.from_dict({"text": text, "knobs": msgspec.json.decode(knobs), "lane": lane}).to_dict()
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value, order="deterministic").decode()

@@ -1,0 +1,89 @@
+"""The record of the published system: correct, ref_arch_src, kernel_src, level, problem_id, problem_name.
+
+kernel_src is a file with a class ModelNew that builds its HIP kernels by torch.utils.cpp_extension.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from hipwright.dataset.export.jsonl import Lines
+from hipwright.dataset.export.writing import Columns, Form, Job, LeftOut, Options, Table, Written, write
+from hipwright.dataset.records import Pair
+from hipwright.errors import BadInput, HipwrightError
+from hipwright.program import modelnew
+from hipwright.program.parse import parse
+from hipwright.records import Program, content_key
+
+LEVELS = {"easy": 1, "medium": 2, "hard": 3}
+"""level by difficulty; 0 where that is not known."""
+
+COLUMNS: Columns = {
+    "correct": "bool",
+    "ref_arch_src": "string",
+    "kernel_src": "string",
+    "level": "int64",
+    "problem_id": "int64",
+    "problem_name": "string",
+}
+
+
+def kernel_source(program: Program, task_source: str) -> str:
+    """The program as a ModelNew file that compiles as Python. Raises HipwrightError where there is none."""
+    if program.lane == "modelnew":
+        text = program.text
+    else:
+        text = modelnew.export(program, parse(program.text), task_source)
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of an odd escape in a string
+            compile(text, "model_new.py", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise BadInput(f"its ModelNew file is not Python: {error}") from None
+    return text
+
+
+def _fill(pairs: Iterator[Pair], job: Job) -> None:
+    problems: dict[str, int] = {}
+    told: set[str] = set()
+
+    def row(pair: Pair) -> dict[str, Any]:
+        key = content_key(pair.task, pair.program.key)
+        if key in told:
+            raise LeftOut("the same kernel for the same problem")
+        told.add(key)
+        try:
+            kernel = kernel_source(pair.program, pair.task_source)
+        except HipwrightError as error:
+            if pair.correct:
+                raise
+            raise LeftOut("a wrong program that has no ModelNew form") from error
+        return {
+            "correct": pair.correct,
+            "ref_arch_src": pair.task_source,
+            "kernel_src": kernel,
+            "level": LEVELS.get(pair.difficulty, 0),
+            "problem_id": problems.setdefault(pair.task, len(problems)),
+            "problem_name": pair.task_name,
+        }
+
+    job.each(pairs, row)
+
+
+FORM = Form(
+    name="source",
+    tables=(Table(COLUMNS),),
+    opener=Lines,
+    fill=_fill,
+    about="The record of the published system. `kernel_src` is a file with a class `ModelNew`, checked as Python; "
+    "its build by `torch.utils.cpp_extension` has not run on an AMD machine here. What was verified is the program "
+    "that it was written from. "
+    "`level` is 1, 2 or 3 for an easy, medium or hard task; `problem_id` counts the tasks of this export.",
+)
+
+
+def export_source(pairs: Iterable[Pair], out: Path, options: Options) -> Written:
+    """Right and wrong pairs as the published system's records."""
+    return write(FORM, pairs, out, options)
