@@ -21,7 +21,7 @@ from hipwright.task import TaskHandle
 from hipwright.task.handle import Outline
 from hipwright.tensors import Tree, leaves, tensor_leaves
 from hipwright.verify import Oracle
-from hipwright.verify.compare import rules
+from hipwright.verify.compare import Rule, rules
 from hipwright.verify.oracle import MUTATED, Case
 
 Stage = Literal["static", "open", "forward", "nonfinite", "random", "degenerate", "too large", "duplicate", "capture"]
@@ -188,20 +188,25 @@ def _evidence(handle: TaskHandle, seed: int) -> None:
         raise Refused("degenerate", case.degenerate or case.rejected)
     if other.rejected:
         raise Refused("nonfinite", f"on normal inputs: {other.rejected}")
-    _outputs(case, other)
+    _outputs(case, other, handle)
 
 
-def _outputs(case: Case, other: Case) -> None:
+def _outputs(case: Case, other: Case, handle: TaskHandle) -> None:
     """Each output on its own: one that is the same everywhere, or for all inputs, is no work."""
-    strangers = {rule.path: rule.expected for rule in rules(other.expected.tree["outputs"])}
-    for rule in (one for one in rules(case.expected.tree["outputs"]) if one.evidence):
-        values, twin = rule.expected, strangers.get(rule.path)
-        if rule.element is not None and twin is not None and not np.isfinite(twin).all():
+    moved = tensor_leaves(handle.reference(other.inputs, case.state)[0])
+    for rule, strange, leaf in zip(_rules(case), _rules(other), moved, strict=True):
+        values = rule.expected
+        if rule.element is not None and not np.isfinite(strange.expected).all():
             raise Refused("nonfinite", f"{rule.path} has NaN or infinity on normal inputs")
         if values.size > 1 and (values == values.flat[0]).all():
             raise Refused("degenerate", f"{rule.path} is {values.flat[0]} everywhere")
-        if twin is not None and twin.shape == values.shape and np.array_equal(twin, values):
+        found = leaf.to_f64() if rule.element is not None else leaf.bits()
+        if np.array_equal(found.ravel(), values.ravel()):
             raise Refused("degenerate", f"{rule.path} is the same whatever the inputs")
+
+
+def _rules(case: Case) -> list[Rule]:
+    return rules(case.expected.tree["outputs"])
 
 
 def _outline(handle: TaskHandle) -> Outline:

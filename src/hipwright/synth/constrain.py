@@ -152,7 +152,7 @@ def _operators(left: str) -> tuple[tuple[str, ...], str]:
     names = {one.name for one in LIBRARY} | {one.family for one in LIBRARY}
     found = []
     for name in sorted(names, key=lambda name: (-len(name), name)):
-        pattern = r"\b" + re.escape(name).replace("_", "[_ -]") + r"s?(?![\w-])"
+        pattern = r"\b_?" + re.escape(name.lstrip("_")).replace("_", "[_ -]") + r"s?(?![\w-])"
         left, count = re.subn(pattern, " | ", left)
         found += [name] if count else []
     return tuple(sorted(found)), left

@@ -48,7 +48,7 @@ _SORT_NAMES = "sort argsort topk kthvalue msort scatter scatter_add scatter_redu
 _SORTS = frozenset(_SORT_NAMES.split())
 _COPIES = ("clone", "contiguous", "detach", "alias", "_to_copy", "to", "type_as", "dropout", "getitem")
 _SCANS = frozenset(["cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"])
-_HARD, _MEDIUM = 8, 4  # points from which a task is hard, or medium
+_HARD, _MEDIUM = 11, 5  # points from which a task is hard, or medium
 
 # reductions by the place of their `dim` among the arguments
 _DIM_SECOND = (
@@ -77,8 +77,8 @@ def describe(draft: Draft, examined: Examined, *, graph: str, provenance: Mappin
     return Made(
         draft=draft,
         task=examined.task.key,
-        operators=tuple(dict.fromkeys(str(node["op"]) for node in nodes)),
-        families=tuple(dict.fromkeys(filter(None, map(family, names)))),
+        operators=tuple(dict.fromkeys(str(node["op"]) for node in nodes if node["op"] != "getitem")),
+        families=tuple(dict.fromkeys(one for one in map(family, names) if one not in ("", "view"))),
         fused=sum(is_fused(name) for name in names),
         dtype=_dtype(facts.inputs),
         inputs=facts.inputs,
@@ -97,7 +97,7 @@ def is_fused(name: str) -> bool:
     """Whether an operator of that bare name is work that a kernel of its own does: no view, copy, product or sort."""
     if (known := _library().get(name)) is not None:
         return not (known.view or known.library)
-    return family(name) not in ("view", "product") and name not in (*_SORTS, *_COPIES)
+    return family(name) not in ("view", "products") and name not in (*_SORTS, *_COPIES)
 
 
 @cache
@@ -107,7 +107,7 @@ def family(name: str) -> str:
         return known.family
     if name in FREE:
         return "view"
-    return "product" if is_product(name) else _engine_families().get(name, "")
+    return "products" if is_product(name) else _engine_families().get(name, "")
 
 
 @cache
@@ -122,17 +122,18 @@ def _engine_families() -> dict[str, str]:
     from hipwright.engine import write  # noqa: F401 - it fills the table
     from hipwright.engine.lower.core import TABLE
 
-    words = {"reduce": "reduction", "views": "view"}
+    words = {"reduce": "reductions", "loss": "losses", "window": "pooling", "views": "view"}
     found = {}
     for op, handler in TABLE.items():
         module = handler.__module__.rpartition(".")[2]
-        found[base_name(op)] = words.get(module, module)
+        name = base_name(op)
+        found[name] = "normalisations" if name.endswith("_norm") or "batch_norm" in name else words.get(module, module)
     return found
 
 
 def difficulty(names: Sequence[str], axes: Sequence[str], outputs: int) -> Difficulty:
     """By points: one for each fused operator and each further output; two for each scan, library call and reduction
-    after the first; two for a reduction over anything but the last axis. From 4 medium, from 8 hard."""
+    after the first; two for a reduction over anything but the last axis. From 5 medium, from 11 hard."""
     points = sum(map(is_fused, names)) + outputs - 1
     points += 2 * sum(name in _SCANS or name in _SORTS or is_product(name) for name in names)
     points += 2 * max(0, len(axes) - 1) + 2 * any(axis != "last" for axis in axes)

@@ -16,7 +16,7 @@ import fcntl
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -33,10 +33,14 @@ BATCH = 8  # indices between two fsyncs
 
 
 class _Line(Record, frozen=True, kw_only=True):
-    """What every line has besides its record. Lines of tasks.jsonl are always final."""
+    """What every line has besides its record. Lines of tasks.jsonl are always final.
+
+    tries: of a final line, how many lines that are not belong to its index.
+    """
 
     index: int
     final: bool = True
+    tries: int = 0
 
 
 class Manifest(Record, frozen=True, kw_only=True):
@@ -87,16 +91,18 @@ class Store:
 
     def take(self, index: int, made: Made, tries: tuple[Dropped, ...] = ()) -> None:
         """The task of an index; tries: what was refused before it. It survives the end of this process."""
-        self._refused(index, tries, final=False)
-        self._append(self._tasks, made, index)
+        self._refused(index, tries)
+        self._append(self._tasks, made, _Line(index=index, tries=len(tries)))
         self._write_task(made)
         self.made.append(made)
         self._done(index)
 
     def drop(self, index: int, dropped: tuple[Dropped, ...]) -> None:
         """An index that came to nothing, with everything that was refused, the last word last."""
-        self._refused(index, dropped[:-1], final=False)
-        self._refused(index, dropped[-1:], final=True)
+        *tries, last = dropped
+        self._refused(index, tries)
+        self._append(self._drops, last, _Line(index=index, tries=len(tries)))
+        self.dropped[last.stage] += 1
         self._done(index)
 
     def sync(self, *, complete: bool = False) -> None:
@@ -114,13 +120,13 @@ class Store:
 
     # ---------------------------------------------------------------- writing
 
-    def _refused(self, index: int, dropped: tuple[Dropped, ...], *, final: bool) -> None:
-        for one in dropped:
-            self._append(self._drops, one, index, final=final)
+    def _refused(self, index: int, tries: Sequence[Dropped]) -> None:
+        for one in tries:
+            self._append(self._drops, one, _Line(index=index, final=False))
             self.dropped[one.stage] += 1
 
-    def _append(self, stream: IO[bytes], record: Record, index: int, *, final: bool = True) -> None:
-        line = {"index": index, "final": final, **record.to_dict()}
+    def _append(self, stream: IO[bytes], record: Record, place: _Line) -> None:
+        line = {**place.to_dict(), **record.to_dict()}
         stream.write(json.dumps(line, ensure_ascii=True, separators=(",", ":")).encode() + b"\n")
         stream.flush()
 
@@ -161,7 +167,8 @@ class Store:
     def _recover(self) -> None:
         """Keep the indices that ended without a gap before them, and cut off the rest."""
         tasks, drops = (list(_lines(self.folder / name)) for name in (TASKS, DROPPED))
-        ended = {place.index for place, _ in (*tasks, *drops) if place.final}
+        tries = Counter(place.index for place, _ in drops if not place.final)
+        ended = {place.index for place, _ in (*tasks, *drops) if place.final and place.tries == tries[place.index]}
         self.next_index = next(n for n in range(len(ended) + 1) if n not in ended)
         for name, lines in ((TASKS, tasks), (DROPPED, drops)):
             kept = [line for place, line in lines if place.index < self.next_index]

@@ -1,0 +1,99 @@
+"""The constraint vocabulary: what is read, what is left over, and that a finished task is held to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from hipwright.records import TensorSpec
+from hipwright.synth.constrain import PRESETS, Wanted, read_wanted, satisfies
+from hipwright.synth.library import LIBRARY
+from hipwright.synth.records import Draft, Made
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("memory-bound, three outputs, bf16, reduction over a middle axis",
+         Wanted(bound="memory", outputs=3, dtype="bfloat16", reduction_axis="middle")),
+        ("a compute bound task with 2 outputs in fp16", Wanted(bound="compute", outputs=2, dtype="float16")),
+        ("bound=memory, outputs=3, dtype=bfloat16, axis=first, fused=3-6, ndim=3, elements=1k-64k",
+         Wanted(bound="memory", outputs=3, dtype="bfloat16", reduction_axis="first", fused=(3, 6), ndim=3,
+                elements=(1000, 64000))),
+        ("softmax and layer norm, at least 3 operators", Wanted(operators=("layer_norm", "softmax"), fused=(3, 8))),
+        ("operators=softmax+gelu", Wanted(operators=("gelu", "softmax"))),
+        ("4-d inputs, between 2 and 4 ops, about 100k elements",
+         Wanted(ndim=4, fused=(2, 4), elements=(50_000, 200_000))),
+        ("reduces along the last dimension; rank 2; at most 5 operators",
+         Wanted(reduction_axis="last", ndim=2, fused=(0, 5))),
+        ("5 or more operators", Wanted(fused=(5, 8))),
+        ("", Wanted()),
+    ],
+)  # fmt: skip
+def test_the_vocabulary_is_read(text: str, wanted: Wanted) -> None:
+    assert read_wanted(text) == (wanted, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("bf16, with a butterfly exchange", ("butterfly", "exchange")),
+        ("bf16, fp16", ("fp16",)),
+        ("nine outputs", ("nine", "outputs")),
+        ("9 outputs", ("9", "outputs")),
+        ("colour=blue", ("colour=blue",)),
+        ("at least 4 at most 2 operators", ("at", "least", "4")),
+    ],
+)
+def test_what_it_does_not_know_is_given_back(text: str, left: tuple[str, ...]) -> None:
+    assert read_wanted(text)[1] == left
+
+
+def test_every_operator_and_family_of_the_library_can_be_asked_for() -> None:
+    for name in {one.name for one in LIBRARY} | {one.family for one in LIBRARY}:
+        assert read_wanted(f"bf16, {name.replace('_', ' ')}") == (Wanted(dtype="bfloat16", operators=(name,)), ()), name
+
+
+def test_the_presets_are_within_the_vocabulary() -> None:
+    assert all(read_wanted(text)[1] == () and read_wanted(text)[0] != Wanted() for text in PRESETS)
+
+
+MADE = Made(
+    draft=Draft(name="x", source="", mode="constraint", operators=("gelu",)),
+    task="k",
+    operators=("aten.mean.dim", "aten.softmax.int", "aten.add.Tensor"),
+    families=("reductions", "softmax", "pointwise"),
+    fused=3,
+    dtype="bfloat16",
+    inputs=(TensorSpec(dtype="bfloat16", shape=(8,)), TensorSpec(dtype="bfloat16", shape=(4, 5, 6))),
+    outputs=(TensorSpec(dtype="bfloat16", shape=(4, 6)),) * 2,
+    provenance={"bound": "memory", "reduction_axes": ["middle", "last"]},
+)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Wanted(),
+        Wanted(bound="memory", outputs=2, dtype="bfloat16", ndim=3, fused=(3, 3), elements=(128, 128)),
+        Wanted(reduction_axis="middle", operators=("softmax", "reductions")),
+    ],
+)
+def test_a_task_that_is_what_was_wanted(wanted: Wanted) -> None:
+    assert satisfies(MADE, wanted) == ""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        (Wanted(bound="compute"), "bound is memory, not compute"),
+        (Wanted(outputs=3), "outputs is 2, not 3"),
+        (Wanted(dtype="float32"), "dtype is bfloat16, not float32"),
+        (Wanted(ndim=2), "ndim is 3, not 2"),
+        (Wanted(fused=(4, 8)), "fused is 3, not 4 to 8"),
+        (Wanted(elements=(0, 127)), "elements is 128, not 0 to 127"),
+        (Wanted(reduction_axis="first"), "it reduces over middle and last, not first"),
+        (Wanted(operators=("gelu",)), "it has no gelu"),  # the draft claims it; the graph has none
+    ],
+)
+def test_a_task_that_is_not(wanted: Wanted, why: str) -> None:
+    assert satisfies(MADE, wanted) == why
