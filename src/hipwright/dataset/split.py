@@ -161,7 +161,7 @@ def _held_compositions(tasks: dict[str, Row], seed: int, share: float) -> dict[s
         fits = len(held) + len(groups[composition]) <= wanted
         if len(names) > 1 and fits and all(uses[name] > 1 for name in names):
             uses.subtract(names)
-            held |= {task: "unseen_compositions" for task in groups[composition]}
+            held |= dict.fromkeys(groups[composition], "unseen_compositions")
     return held
 
 
@@ -176,5 +176,5 @@ def _held_shapes(tasks: dict[str, Row], seed: int, share: float) -> dict[str, Sp
         sizes = groups[composition]
         drawn = min(sizes, key=lambda s: content_key("held size", str(seed), composition, s))
         if len(sizes) > 1 and len(held) + len(sizes[drawn]) <= wanted:
-            held |= {task: "unseen_shapes" for task in sizes[drawn]}
+            held |= dict.fromkeys(sizes[drawn], "unseen_shapes")
     return held
