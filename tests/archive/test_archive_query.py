@@ -102,3 +102,16 @@ def test_kinds_of_later_versions_are_left_out(tmp_path: Path) -> None:
         archive.begin_run(a_run())
         archive.append("r1", "something_new", 0, {"x": 1})
         assert show(archive, "r1").trials == ()
+
+
+def test_a_repair_descends_from_the_program_that_failed(tmp_path: Path) -> None:
+    first, repair = proposed(0), proposed(1).to_dict()
+    repair["expansion"] |= {"operator": "repair", "parents": [], "action": {"failed": program(0).key, "of": 0}}
+    with Archive(tmp_path) as archive:
+        archive.begin_run(a_run("r"))
+        entries = [Entry("proposed", 0, first.to_dict()), Entry("proposed", 1, repair)]
+        archive.append_all("r", entries, [program(0), program(1)])
+        log = read_log(archive.events("r"))
+        shown = show(archive, "r").trials
+    assert [p.number for p in ancestors(log, program(1).key)] == [0, 1]
+    assert shown[1].parents == (program(0).key,)

@@ -56,6 +56,13 @@ def test_the_folder_holds_four_files(finished: tuple[Path, Path, dict[str, objec
     assert "<script" not in report and "ESTIMATE" in report and "was not measured" in report
 
 
+def test_rows_for_training_come_out_of_a_run(finished: tuple[Path, Path, dict[str, object]]) -> None:
+    home, _, _ = finished
+    rows = one_object(hipwright(home, "export", "latest", "--records", "sft", "--json").stdout)["rows"]
+    assert rows and all(row["labels"]["correct"] for row in rows)
+    assert hipwright(home, "export", "latest", "--records", "sft", "--canonical").returncode == 2
+
+
 def test_the_program_passes_again(finished: tuple[Path, Path, dict[str, object]]) -> None:
     home, out, _ = finished
     done = hipwright(home, "eval", TASK, out / "program.py", "--json")

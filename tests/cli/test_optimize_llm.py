@@ -143,3 +143,10 @@ def test_a_refused_key_says_what_to_do(tmp_path: Path) -> None:
     assert done.returncode == 3
     error: dict[str, Any] = one_object(done.stdout)
     assert error["fault"] == "provider" and "OPENAI_API_KEY" in json.dumps(error)
+
+
+def test_a_missing_key_is_said_before_any_work(tmp_path: Path) -> None:
+    env = {k: v for k, v in environment(tmp_path / "home").items() if k != "OPENAI_API_KEY"}
+    command = [sys.executable, "-m", "hipwright", "optimize", str(TASK), "--llm", "openai:gpt-5"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "OPENAI_API_KEY" in done.stderr and "capturing" not in done.stderr

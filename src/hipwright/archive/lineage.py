@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hipwright.archive.log import Proposed, RunLog
+from hipwright.records import Expansion
 
 
 def by_program(log: RunLog) -> dict[str, Proposed]:
@@ -15,6 +16,12 @@ def by_program(log: RunLog) -> dict[str, Proposed]:
     return first
 
 
+def origins(expansion: Expansion) -> tuple[str, ...]:
+    """What an expansion was made from: its parents, or the failed program that it repairs."""
+    failed = expansion.action.get("failed")
+    return expansion.parents or ((str(failed),) if failed else ())
+
+
 def ancestors(log: RunLog, program: str) -> list[Proposed]:
     """The line of first parents that led to `program`, oldest first, itself last; [] for an unknown program."""
     first = by_program(log)
@@ -22,7 +29,7 @@ def ancestors(log: RunLog, program: str) -> list[Proposed]:
     current = first.get(program)
     while current is not None and current not in line:
         line.append(current)
-        parents = current.expansion.parents
+        parents = origins(current.expansion)
         current = first.get(parents[0]) if parents else None
     return line[::-1]
 
@@ -32,7 +39,7 @@ def tree(log: RunLog) -> list[str]:
     first = by_program(log)
     children: dict[str, list[Proposed]] = {}
     for proposed in first.values():
-        parents = proposed.expansion.parents
+        parents = origins(proposed.expansion)
         parent = parents[0] if parents and parents[0] in first else ""
         # a parent is always proposed earlier, which also rules out a cycle in a damaged log
         if parent and first[parent].number >= proposed.number:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hipwright.archive.lineage import ancestors, tree
+from hipwright.archive.lineage import ancestors, origins, tree
 from hipwright.archive.log import RunLog, read_log
 from hipwright.archive.store import Archive
 from hipwright.records import Evaluation, Program, Record, Run
@@ -168,7 +168,7 @@ def _trial(log: RunLog, number: int) -> Trial:
         round=proposed.round,
         operator=proposed.expansion.operator,
         program=proposed.program,
-        parents=proposed.expansion.parents,
+        parents=origins(proposed.expansion),
         action=proposed.expansion.action,
         choices=proposed.choices,
         notes=proposed.notes,

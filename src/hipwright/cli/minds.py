@@ -81,10 +81,13 @@ def check(asked: Asked) -> dict[str, Any]:
         if any((asked.max_usd, asked.max_tokens, asked.price, asked.share)):
             raise BadInput("a limit or a price without a model", hint="name one: --llm PROVIDER:MODEL")
         return {"llm": False, **settings}
+    from hipwright.llm.models import check_model
     from hipwright.llm.prices import Prices, parse_prices, require_prices
     from hipwright.llm.specs import parse_specs
 
     lineup = parse_specs(asked.llm, ROLES)
+    for member in lineup.members:
+        check_model(member)
     prices = Prices(parse_prices(asked.price))
     require_prices(lineup.specs(), prices, limits(settings))
     return {"llm": True, **settings, "prices": prices.snapshot(lineup.specs())}

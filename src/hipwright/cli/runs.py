@@ -11,6 +11,7 @@ import typer
 from hipwright import config
 from hipwright.cli.options import Json, RunName
 from hipwright.cli.output import Face, clean
+from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
     from hipwright.archive import Archive, RunSummary, Trial
@@ -107,31 +108,49 @@ def export(
         bool,
         typer.Option("--canonical", help="Only what decides the outcome: the same bytes for the same task and seed."),
     ] = False,
+    records: Annotated[
+        str | None,
+        typer.Option("--records", metavar="KIND", help="Instead of events, rows for training: sft, rl or labels."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.", metavar="FILE")] = None,
     json_mode: Json = False,
 ) -> int:
     """Write a run as JSON lines, programs included."""
-    from hipwright.archive import export as query
-
     face = Face(json_mode=json_mode)
+    if records and canonical:
+        raise BadInput("--records and --canonical are two different exports")
     with open_archive() as archive:
         name = archive.run(run).id
-        text = query(archive, name, canonical=canonical)
+        text = _rows(archive, name, records) if records else _events(archive, name, canonical)
     lines = text.splitlines()
     if out is not None:
         from hipwright.cli.outdir import prepare, write_file
 
         prepare(out.absolute().parent)
         write_file(out, text)
-        face.say(f"wrote {out}: {len(lines)} events of run {name}")
+        face.say(f"wrote {out}: {len(lines)} {'rows' if records else 'events'} of run {name}")
     if json_mode:
         import json
 
-        events = {} if out is not None else {"events": [json.loads(line) for line in lines]}
+        events = {} if out is not None else {"rows" if records else "events": [json.loads(line) for line in lines]}
         face.result({"run": name, "canonical": canonical, "out": str(out) if out else None, **events})
     elif out is None:
         print(text, end="", flush=True)
     return 0
+
+
+def _events(archive: Archive, run: str, canonical: bool) -> str:
+    from hipwright.archive import export as query
+
+    return query(archive, run, canonical=canonical)
+
+
+def _rows(archive: Archive, run: str, kind: str) -> str:
+    import json
+
+    from hipwright.agents.archivist import records
+
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in records(archive, run, kind))
 
 
 def _print_runs(face: Face, found: list[RunSummary]) -> None:

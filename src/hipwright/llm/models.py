@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import os
 from typing import TYPE_CHECKING, Any
@@ -29,11 +30,23 @@ def open_model(spec: str | Spec) -> Model:
     try:
         return _OPEN[spec.provider](spec)
     except ImportError as error:
-        extra = spec.provider if spec.provider in ("google", "bedrock") else "llm"
-        raise BadInput(
-            f"{spec.provider} needs a Python package that is not installed ({error.name or 'pydantic-ai'})",
-            hint=f"pip install 'hipwright[{extra}]'",
-        ) from error
+        raise _not_installed(spec, error.name or "pydantic-ai") from error
+
+
+def check_model(spec: str | Spec) -> None:
+    """BadInput where `open_model` would find no key or no package: quick, before any work is begun."""
+    spec = parse_spec(spec) if isinstance(spec, str) else spec
+    if importlib.util.find_spec("pydantic_ai") is None:
+        raise _not_installed(spec, "pydantic-ai")
+    key_of(spec)
+
+
+def _not_installed(spec: Spec, package: str) -> BadInput:
+    extra = spec.provider if spec.provider in ("google", "bedrock") else "llm"
+    return BadInput(
+        f"{spec.provider} needs a Python package that is not installed ({package})",
+        hint=f"pip install 'hipwright[{extra}]'",
+    )
 
 
 async def close_model(model: Model) -> None:
