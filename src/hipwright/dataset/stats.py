@@ -65,6 +65,7 @@ class Tally:
             self.by["timed"][f"{pair.timing.device} ({pair.timing.architecture})"] += 1
         for target, build in pair.builds.items():
             self.by[f"builds {target}"]["ok" if build.ok else "failed"] += 1
+            self.by[f"builds {target}"]["right and failed"] += pair.correct and not build.ok
         if pair.correct:
             self._add_correct(pair)
 
@@ -150,13 +151,15 @@ class Tally:
         return found
 
     def _built(self) -> dict[str, dict[str, Any]]:
-        """By target: builds that went well and failed; registers, LDS and occupancy of the verified ones."""
+        """By target: builds that went well and failed, of all and of right programs; registers, LDS and occupancy of the verified ones."""
         found = {}
         for target in sorted(name.removeprefix("builds ") for name in self.by if name.startswith("builds ")):
             used = self._builds.get(target, {})
             found[target] = {
                 "ok": self.by[f"builds {target}"]["ok"],
                 "failed": self.by[f"builds {target}"]["failed"],
+                "right_ok": len(used.get("spills", ())),
+                "right_failed": self.by[f"builds {target}"]["right and failed"],
                 "spilling": sum(value > 0 for value in used.get("spills", ())),
                 **{name: quantiles(values) for name, values in used.items() if name != "spills"},
             }
@@ -164,8 +167,8 @@ class Tally:
 
     def _gain(self, target: str) -> dict[str, Any]:
         """By how much the best program's estimate is below that of the engine's own, over the tasks that have both."""
-        ratios = [
-            t.engine[target] / t.best[target]
+        both = [(t.engine.get(target, 0.0), t.best.get(target, 0.0)) for t in self._tasks.values()]
+        ratios = [engine / best for engine, best in both if engine > 0 and best > 0]
             for t in self._tasks.values()
             if t.best.get(target, 0) > 0 < t.engine.get(target, 0)
         ]
