@@ -151,7 +151,7 @@ class Tally:
         return found
 
     def _built(self) -> dict[str, dict[str, Any]]:
-        """By target: builds that went well and failed, of all and of right programs; registers, LDS and occupancy of the verified ones."""
+        """By target: builds that went well or failed, of all and of right programs; what the right ones use."""
         found = {}
         for target in sorted(name.removeprefix("builds ") for name in self.by if name.startswith("builds ")):
             used = self._builds.get(target, {})
@@ -169,9 +169,6 @@ class Tally:
         """By how much the best program's estimate is below that of the engine's own, over the tasks that have both."""
         both = [(t.engine.get(target, 0.0), t.best.get(target, 0.0)) for t in self._tasks.values()]
         ratios = [engine / best for engine, best in both if engine > 0 and best > 0]
-            for t in self._tasks.values()
-            if t.best.get(target, 0) > 0 < t.engine.get(target, 0)
-        ]
         edges = (1.0, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, float("inf"))
         bins = [
             {"low": low, "high": high if high < float("inf") else None, "count": sum(low <= r < high for r in ratios)}
