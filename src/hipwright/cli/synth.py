@@ -171,7 +171,7 @@ def _examples() -> tuple[Path, ...]:
 
 
 def _run(face: Face, wanted: _Wanted) -> int:
-    from hipwright.synth.run import Plan, synthesise
+    from hipwright.synth.run import Plan, open_zygotes, synthesise
     from hipwright.synth.store import Store
 
     plan = Plan(
@@ -180,18 +180,17 @@ def _run(face: Face, wanted: _Wanted) -> int:
     )  # fmt: skip
     if wanted.constraint and wanted.models is None:
         plan.wanted()  # words that nobody can read are said before anything is made
-    overlaps = _overlaps(wanted.against)
     start = time.monotonic()
     with ExitStack() as stack:
+        progress = stack.enter_context(_Progress(wanted.count))
+        overlaps = _overlaps(wanted, progress, stack)
         store = stack.enter_context(Store(wanted.out, _settings(wanted, plan), resume=wanted.resume))
         if before := len(store.made):
             face.say(f"{before} of {wanted.count} tasks are there already")
-        progress = stack.enter_context(_Progress(wanted.count))
         plan = stack.enter_context(_with_writer(wanted, plan, progress))
         try:
-            synthesise(
-                plan, store, workers=wanted.workers, unsafe=wanted.unsafe, listener=progress, overlaps=overlaps
-            )
+            zygotes = stack.enter_context(open_zygotes(wanted.workers, unsafe=wanted.unsafe))
+            synthesise(plan, store, zygotes, listener=progress, overlaps=overlaps)
         except KeyboardInterrupt:
             store.sync()
             face.say(f"interrupted with {len(store.made)} of {wanted.count} tasks: --resume goes on")
@@ -209,11 +208,13 @@ def _settings(wanted: _Wanted, plan: Plan) -> dict[str, Any]:
     return {**plan.settings(), "llm": list(models), "llm_share": share, "against": against}
 
 
-def _overlaps(against: Sequence[Path]) -> Callable[[Made], str] | None:
+def _overlaps(wanted: _Wanted, listener: _Progress, stack: ExitStack) -> Callable[[Made], str] | None:
     """Why a task is too close to one of the folders, or "". BadInput for a folder without tasks."""
-    if not against:
+    if not wanted.against:
         return None
-    raise BadInput("--against is not available yet")
+    from hipwright.dataset.overlap import guard
+
+    return stack.enter_context(guard(wanted.against, workers=wanted.workers, unsafe=wanted.unsafe, listener=listener))
 
 
 @contextmanager
@@ -286,6 +287,8 @@ class _Progress:
         """The listener itself."""
         if kind == "llm_retry":
             self._line(clean("{model}: {why}; asked again in {wait:.1f} s".format(**data)))
+        if kind == "compared" and time.monotonic() - self._said >= LINE_SECONDS and self._bar is None:
+            self._line(f"reading {data['done']} of {data['count']} tasks to keep away from")
         if kind != "synth":
             return
         rate = 60 * data["made"] / max(data["seconds"], 1e-9)

@@ -7,11 +7,12 @@ on when the process was killed: drafts are drawn and examined ahead of their tur
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Protocol
@@ -24,7 +25,7 @@ from hipwright.events import Listener, silent
 from hipwright.records import content_key
 from hipwright.sandbox import Zygote
 from hipwright.synth import constrain, mutate
-from hipwright.synth.check import Examined, Refused, examine, same_task
+from hipwright.synth.check import Refused, examine, same_task
 from hipwright.synth.describe import describe
 from hipwright.synth.records import Draft, Dropped, Made, Mode
 from hipwright.synth.store import Store
@@ -96,22 +97,37 @@ class Hygiene(Protocol):
         ...
 
 
-def synthesise(
-    plan: Plan, store: Store, *, workers: int = 1, unsafe: bool = False, listener: Listener = silent,
-    overlaps: Callable[[Made], str] | None = None,
-) -> list[Made]:  # fmt: skip
-    """Go on until the store holds `plan.count` tasks; the tasks.
+@contextmanager
+def open_zygotes(count: int, *, unsafe: bool = False) -> Iterator[list[Zygote]]:
+    """A warm zygote for each worker."""
+    with ExitStack() as stack:
+        opened = [stack.enter_context(Zygote(WARM, unsafe=unsafe, name=f"task host {n}")) for n in range(count)]
+        for zygote in opened:
+            zygote.start()
+        yield opened
 
-    overlaps: why a task is too close to something held elsewhere, or "". Fewer tasks come back where FRUITLESS indices
-    in a row came to nothing. Raises BadInput for a constraint nobody can read, and the infrastructure's errors.
+
+def synthesise(
+    plan: Plan,
+    store: Store,
+    zygotes: Sequence[Zygote],
+    *,
+    listener: Listener = silent,
+    overlaps: Callable[[Made], str] | None = None,
+) -> list[Made]:
+    """Go on until the store holds `plan.count` tasks, with one worker a zygote; the tasks.
+
+    overlaps: why a task is too close to something held elsewhere, or ""; called from several threads. Fewer tasks come
+    back where FRUITLESS indices in a row came to nothing. Raises BadInput for a constraint nobody can read, and the
+    infrastructure's errors; the zygotes are closed then.
     """
     drafter = _Drafter(plan)
-    hygiene = _Hygiene(store.made, overlaps)
+    hygiene = _Hygiene(store.made)
     fruitless, began, before = 0, time.monotonic(), len(store.made)
-    with _Workers(drafter, workers, unsafe) as pool:
+    with _Workers(drafter, zygotes, overlaps) as pool:
         ahead: deque[Future[_Seen]] = deque()
         while len(store.made) < plan.count and fruitless < FRUITLESS:
-            while len(ahead) < AHEAD * workers:
+            while len(ahead) < AHEAD * len(zygotes):
                 ahead.append(pool.submit(store.next_index + len(ahead)))
             index, seen = store.next_index, ahead.popleft().result()
             dropped = _turn(drafter, hygiene, index, seen)
@@ -232,12 +248,11 @@ class _Drafter:
 
 
 class _Hygiene:
-    """No task twice: by name, by canonical graph, by text; nor what overlaps with something held elsewhere."""
+    """No task twice: by name, by canonical graph, by text."""
 
-    def __init__(self, made: Sequence[Made], overlaps: Callable[[Made], str] | None) -> None:
+    def __init__(self, made: Sequence[Made]) -> None:
         from hipwright.synth.near import Near
 
-        self._overlaps = overlaps
         self._near = Near()
         self._graphs = {one.graph: one.draft.name for one in made}
         self._names = {one.draft.name for one in made}
@@ -250,8 +265,6 @@ class _Hygiene:
             return "duplicate", "a task of that name was taken"
         if (twin := self._graphs.get(made.graph)) is not None:
             return "duplicate", f"the same graph as {twin}"
-        if self._overlaps is not None and (why := self._overlaps(made)):
-            return "overlap", why
         if (twin := self._near.add(name, made.draft.source)) is not None:
             return "near duplicate", f"nearly the text of {twin}"
         self._names.add(name)
@@ -263,27 +276,25 @@ class _Hygiene:
 
 
 class _Workers:
-    """Threads with a warm zygote each; the work is done in the zygotes' processes."""
+    """A thread for each zygote; the work is done in the zygotes' processes."""
 
-    def __init__(self, drafter: _Drafter, count: int, unsafe: bool) -> None:
-        self._drafter = drafter
-        self._count, self._unsafe = count, unsafe
-        self._zygotes: list[Zygote] = []
+    def __init__(self, drafter: _Drafter, zygotes: Sequence[Zygote], overlaps: Callable[[Made], str] | None) -> None:
+        self._drafter, self._zygotes, self._overlaps = drafter, zygotes, overlaps
         self._free: SimpleQueue[Zygote] = SimpleQueue()
-        self._stack = ExitStack()
+        self._ending = threading.Event()
+        for zygote in zygotes:
+            self._free.put(zygote)
+        self._pool = ThreadPoolExecutor(max_workers=len(zygotes), thread_name_prefix="synth")
 
     def __enter__(self) -> _Workers:
-        self._pool = ThreadPoolExecutor(max_workers=self._count, thread_name_prefix="synth")
-        for number in range(self._count):
-            zygote = self._stack.enter_context(Zygote(WARM, unsafe=self._unsafe, name=f"task host {number}"))
-            zygote.start()
-            self._zygotes.append(zygote)
-            self._free.put(zygote)
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self._ending.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
-        self._stack.close()  # what is under way ends with its process
+        if kind is not None:  # an interrupt does not wait for what is under way: it ends with its process
+            for zygote in self._zygotes:
+                zygote.close()
         self._pool.shutdown(wait=True)
 
     def submit(self, index: int) -> Future[_Seen]:
@@ -296,23 +307,24 @@ class _Workers:
             if draft is None:
                 return _Seen(tries)
             try:
-                return _Seen(tries, _finished(draft, zygote))
+                made = self._finished(draft, zygote)
             except Refused as refused:
                 return _Seen((*tries, Dropped(draft=draft, stage=refused.stage, why=refused.message[:500])))
+            if self._overlaps is not None and (why := self._overlaps(made)):
+                return _Seen((*tries, Dropped(draft=draft, stage="overlap", why=why)))
+            return _Seen(tries, made)
         finally:
             self._free.put(zygote)
 
+    def _finished(self, draft: Draft, zygote: Zygote) -> Made:
+        """The task, examined and described. A worker of ours that dies is given one more chance."""
+        from hipwright.synth.graph_hash import graph_hash
 
-def _finished(draft: Draft, zygote: Zygote) -> Made:
-    """The task, examined and described. A worker of ours that dies is given one more chance."""
-    from hipwright.synth.graph_hash import graph_hash
-
-    for attempt in range(2):
         try:
-            examined: Examined = examine(draft.name, draft.source, zygote, seed=_CHECK_SEED)
-            break
+            examined = examine(draft.name, draft.source, zygote, seed=_CHECK_SEED)
         except WorkerError:
-            if attempt:
+            if self._ending.is_set():
                 raise
-    made_by = {"made_by": f"hipwright {__version__}", "mode": draft.mode, "mind": draft.mind, "seed": draft.seed}
-    return describe(draft, examined, graph=graph_hash(examined.graph), provenance=made_by)
+            examined = examine(draft.name, draft.source, zygote, seed=_CHECK_SEED)
+        made_by = {"made_by": f"hipwright {__version__}", "mode": draft.mode, "mind": draft.mind, "seed": draft.seed}
+        return describe(draft, examined, graph=graph_hash(examined.graph), provenance=made_by)
