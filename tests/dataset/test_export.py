@@ -287,11 +287,13 @@ def test_a_wrong_program_meets_the_right_one_that_it_resembles() -> None:
     assert next(preference.preferences([*right, named]))[0] == right[1]
 
 
-def test_no_task_outweighs_the_others() -> None:
+def test_no_task_outweighs_the_others(tmp_path: Path) -> None:
     many = [variant("softmax_block", "softmax", 100.0 / n) for n in range(1, 40)]
     found = list(preference.preferences(many))
-    assert len(found) == preference.SLOWER_A_TASK
-    assert {chosen.estimate_us["gfx942"] for chosen, *_ in found} == {100.0 / 39}
+    assert {chosen.estimate_us["gfx942"] for chosen, *_ in found} == {100.0 / 39}, "the fastest of all"
+    written = export("preference", many, tmp_path / "out")
+    assert written.total == preference.MOST_A_TASK
+    assert sum(written.left_out.values()) == len(found) - written.total > 0
 
 
 def test_tasks_without_two_sides_are_counted(tmp_path: Path) -> None:
@@ -334,6 +336,9 @@ def test_the_card_says_what_was_measured(tmp_path: Path) -> None:
     assert "1 row on AMD MI300X (gfx942)" in text and "1 row on NVIDIA H200 (sm_90)" in text
     assert "NOT measured" not in text
     export("jsonl", [pair("softmax_block", "softmax", builds={})], tmp_path / "none")
+    export("jsonl", [pair("softmax_block", "softmax", licence="")], tmp_path / "bare")
+    text_of_bare = (tmp_path / "bare" / "README.md").read_text()
+    assert "license: unknown" in text_of_bare and "no licence named (1 pair)" in text_of_bare
     assert "NOT compiled for any AMD target" in (tmp_path / "none" / "README.md").read_text()
 
 

@@ -42,7 +42,7 @@ def card(form: Form, parts: Sequence[Part], figures: Mapping[str, Any], written:
 def front_matter(form: Form, parts: Sequence[Part], figures: Mapping[str, Any], options: Options) -> dict[str, Any]:
     """What loaders and the Hub read: licence, categories, size, the files of each split, columns and counts."""
     tables = [table for table in form.tables if any(part.table == table.name for part in parts)]
-    licences = [name.lower() for name in figures["licences"]]
+    licences = [name.lower() or "unknown" for name in figures["licences"]]
     total = sum(part.rows for part in parts)
     return {
         "license": licences[0] if len(licences) == 1 else licences,
@@ -207,8 +207,8 @@ def _absent(written: Written) -> str:
 
 
 def _licence(figures: Mapping[str, Any]) -> str:
-    named = ", ".join(f"{name} ({count:,} pairs)" for name, count in figures["licences"].items())
-    return f"{named}. Every pair names its own."
+    known = figures["licences"].items()
+    return ", ".join(f"{name or 'no licence named'} ({_plural(count, 'pair')})" for name, count in known) + "."
 
 
 def _plural(count: int, noun: str) -> str:

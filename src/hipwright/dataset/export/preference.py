@@ -11,6 +11,7 @@ that shares most lines with it, so that the two differ in what matters.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -25,8 +26,8 @@ from hipwright.search.fitness import MODEL_NOISE, RANKED_BY
 GAIN = max(STEP_GAIN, MODEL_NOISE)
 """Share of the time that an estimate must save, beyond the noise of the model."""
 
-SLOWER_A_TASK = 8
-"""Pairs of two right programs that one task may give at most, so that no task outweighs the others."""
+MOST_A_TASK = 8
+"""Rows of each sort that one task may give, so that no task outweighs the others."""
 
 COLUMNS: Columns = {
     "prompt": MESSAGES["messages"],
@@ -116,11 +117,9 @@ def _mended(pairs: Sequence[Pair], known: Iterable[str]) -> Iterator[tuple[Pair,
 
 def _faster(right: Sequence[Pair]) -> Iterator[tuple[Pair, Pair, str, str]]:
     """Right programs over right ones that are certainly slower: each as rejected once, by the fastest that beats it."""
-    left = SLOWER_A_TASK
     for other in right:
         better = [(one, *found) for one in right if (found := verdict(one, other))[0]]
-        if better and left:
-            left -= 1
+        if better:
             beaten = {id(one): sum(bool(verdict(rival, one)[0]) for rival, _, _ in better) for one, _, _ in better}
             one, how, words = min(better, key=lambda item: (beaten[id(item[0])], sum(item[0].estimate_us.values())))
             yield one, other, how, words
@@ -133,7 +132,12 @@ def _fill(pairs: Iterator[Pair], job: Job) -> None:
             reason = "its task has no verified program" if not any(p.correct for p in group) else "nothing to compare"
             job.left_out[reason] += len(group)
         asked = fresh_prompt(group[0], job.options)
+        sorts: Counter[str] = Counter()
         for chosen, rejected, how, words in found:
+            sorts[how] += 1
+            if sorts[how] > MOST_A_TASK:
+                job.left_out[f"beyond {MOST_A_TASK} of a sort for one task"] += 1
+                continue
             row = {
                 "prompt": asked,
                 "chosen": reply(chosen.program),
