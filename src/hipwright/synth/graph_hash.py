@@ -156,6 +156,9 @@ def _shapeless(form: Form, value: Value) -> str:
         x, axis, start, end, *_ = value.args
         place = f"{start == 0} {end == form.values[x.id].shape[axis.index]}"
         return f"slice {axis} {place} {len(value.shape)}"
+    if value.op == "clamp":
+        limits = [isinstance(limit, Ref) or limit is not None for limit in value.args[1:3]]
+        return f"clamp {value.dtype} {len(value.shape)} {limits}"
     args = value.args if value.op in _MEANING else _without_numbers(value.args)
     return f"{value.op} {value.dtype} {len(value.shape)} {_sorted_text(value.op, args)}"
 

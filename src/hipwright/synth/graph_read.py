@@ -184,9 +184,13 @@ class _Builder:
         return made if kept == shape else self.reshaped(made, shape)
 
     def _unexpanded(self, argument: Argument) -> Argument:
-        """Broadcasting expands by itself."""
-        while isinstance(argument, Ref) and self._value(argument).op == "expand":
-            argument = self._value(argument).args[0]
+        """Broadcasting expands by itself, and adds leading dimensions."""
+        while isinstance(argument, Ref):
+            value = self._value(argument)
+            leading = value.op == "reshape" and _leading(self._value(value.args[0]).shape, value.shape)
+            if value.op != "expand" and not leading:
+                break
+            argument = value.args[0]
         return argument
 
     def _flattened(
@@ -247,6 +251,12 @@ def _axis(argument: Argument, rank: int) -> Argument:
     if isinstance(argument, tuple):
         return tuple(_axis(item, rank) for item in argument)
     return Axis(argument % max(rank, 1)) if isinstance(argument, int) else argument
+
+
+def _leading(inner: Sequence[int], shape: Sequence[int]) -> bool:
+    """Whether a shape is another with ones before it."""
+    extra = len(shape) - len(inner)
+    return extra > 0 and all(size == 1 for size in shape[:extra]) and tuple(shape[extra:]) == tuple(inner)
 
 
 def _without(shape: Sequence[int]) -> list[int]:

@@ -35,6 +35,20 @@ STATE = frozenset({"parameter", "buffer", "register_buffer", "register_parameter
 ROOTS = frozenset({"torch", "nn", "F", "functional", "math", "special", "linalg", "fft", "ops", "aten"})
 SETTINGS = frozenset({"eval", "train", "to", "float", "half", "double", "bfloat16", "requires_grad_"})  # of a module
 
+DEFAULTS = frozenset({"mean", "none", "nearest", "zeros", "constant", "floor"})  # modes that need not be said
+
+
+def modes(call: ast.expr) -> str:
+    """What words among a call's arguments make of it: " nearest-exact", " tanh"; "" for what it is without any."""
+    if not isinstance(call, ast.Call) or canonical(_last(call.func)) == "einsum":
+        return ""
+    given = [a.value for a in (*call.args, *(k.value for k in call.keywords)) if isinstance(a, ast.Constant)]
+    return "".join(f" {word}" for word in given if isinstance(word, str) and word not in DEFAULTS)
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
 
 def canonical(name: str) -> str:
     """An operator's one name: LayerNorm and layer_norm, clip and clamp, mm and bmm are each one."""

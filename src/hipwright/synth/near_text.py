@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from hipwright.synth.graph_hash import chains, counted
-from hipwright.synth.near_names import BINARY, COMPARED, PLAIN, SETTINGS, SILENT, STATE, canonical, library
+from hipwright.synth.near_names import BINARY, COMPARED, PLAIN, SETTINGS, SILENT, STATE, canonical, library, modes
 
 _DEPTH = 12  # of calls within calls
 
@@ -54,7 +54,7 @@ def text_steps(source: str) -> frozenset[str]:
 def _words(source: str) -> frozenset[str]:
     """For what is not Python, or has no Model: the names that are called, alone and in pairs."""
     code = re.sub(r"#[^\n]*", "", re.sub(r'("""|\'\'\').*?\1', "", source, flags=re.DOTALL))
-    called = [canonical(word) for word in re.findall(r"([A-Za-z_]\w*)[ \t]*\(", code)]
+    called = [canonical(word) for word in re.findall(r"(?<!def )(?<!class )\b([A-Za-z_]\w*)[ \t]*\(", code)]
     kept = [word for word in called if word not in SILENT and word not in PLAIN]
     return counted([*kept, *(f"{b}<{a}" for a, b in pairwise(kept))])
 
@@ -238,7 +238,7 @@ class _Reader:
             on = [self.read(scope, function.value)]
             if isinstance(function.value, ast.Name) and function.value.id == "self" and name:
                 inner = scope.methods.get(function.attr)
-                return self._inside(scope, inner, [(), *self._arguments(scope, node)][1:]) if inner else ()
+                return self._inside(scope, inner, self._arguments(scope, node)) if inner else ()
         given = self._arguments(scope, node)
         if isinstance(function, ast.Name) and function.id in self.functions:
             return self._inside(Scope(), self.functions[function.id], given)
@@ -248,7 +248,7 @@ class _Reader:
             return tuple(step for held in (*on, *given) for step in held)
         if name == "linear":
             return self._step("add", [self._step("matmul", given)])
-        return self._step(name, [*on, *given])
+        return self._step(name + modes(node), [*on, *given])
 
     def _arguments(self, scope: Scope, node: ast.Call) -> list[Held]:
         return [self.read(scope, a) for a in (*node.args, *(k.value for k in node.keywords))]
@@ -307,7 +307,7 @@ class _Reader:
             return given[0] if given else ()
         if kind == "linear":
             return self._step("add", [self._step("matmul", given)])
-        return self._step(kind, given)
+        return self._step(kind + modes(module), given)
 
 
 def _pairs(call: ast.Call) -> Iterator[ast.Tuple]:
