@@ -94,11 +94,11 @@ class Sketch:
         return name
 
     def signs(self, hint: str, shape: Sequence[int]) -> str:
-        """A new float input of 1 and -1."""
+        """A new input of whole numbers, 1 and -1. Floats would be nudged by the verifier, and then equal neither."""
         self._room()
         name = self.fresh(hint)
         spec = ", ".join(self._global(n) for n in shape) + ("," if len(shape) == 1 else "")
-        self.inputs[name] = f"2.0 * torch.randint(0, 2, ({spec})).to(torch.{self.dtype}) - 1.0"
+        self.inputs[name] = f"2 * torch.randint(0, 2, ({spec})) - 1"
         return name
 
     def parameter(self, hint: str, shape: Sequence[int], *, mean: float = 0.0, std: float = 1.0) -> Value:
@@ -159,7 +159,7 @@ class Sketch:
             "last": [(rank - 1,)],
             "middle": [(k,) for k in range(1, rank - 1)],
             "first": [(0,)] if rank > 1 else [],
-            "several": [(rank - 2, rank - 1)] + ([(0, *range(2, rank))] if rank > 2 else []) if rank > 1 else [],
+            "several": [(rank - 2, rank - 1), (0, *range(2, rank))] if rank > 2 else [],
         }
         kinds = [self.axis] if self.axis else ["last"] * 4 + ["middle"] * 3 + ["first"] + ["several"] * 2
         found = [axes for axes in ways[self.rng.choice(kinds)] if all(value.shape[k] >= shortest for k in axes)]

@@ -15,9 +15,9 @@ Make = Callable[[Sketch, Value], Value]
 class Operator:
     """One operator. make(sketch, value) writes its statements for a float value and returns the result.
 
-    make raises Unfit for a value that it cannot take. aten: the name torch.export gives it, without overload; words:
-    for the docstring; ranks: those it takes; library: the engine leaves it to the library today; view: it moves
-    numbers at most; ends: the result is no float tensor.
+    make raises Unfit for a value that it cannot take. aten: the name that the dispatcher or torch.export gives it,
+    without overload; words: for the docstring; ranks: those it takes; library: the engine leaves it to the library
+    today; view: it moves numbers at most; ends: the result is no float tensor.
     """
 
     name: str

@@ -8,11 +8,15 @@ from hipwright.synth.values import Value, indices, need, normal
 
 INDEXING, SELECTION = "indexing", "selection"
 
+# So many indices into so large a dimension that some are surely out of range in a smaller one: derived shapes then
+# leave it as it is, whatever the seed.
+FEW = 16
+
 
 def _picked(s: Sketch, x: Value) -> tuple[str, int, int]:
     """A new index input along an axis, its length, and the axis."""
     axis = s.rng.choice(range(1, x.rank))
-    need(x.shape[axis] >= 4)
+    need(x.shape[axis] >= FEW)
     length = max(3, x.shape[axis] * 2 // 3)
     return s.index("picks", (length,), x.shape[axis]), length, axis
 
@@ -47,7 +51,7 @@ def _gather(s: Sketch, x: Value) -> Value:
 
 @operator("take_along_dim", INDEXING, "one chosen element a row")
 def _take_along(s: Sketch, x: Value) -> Value:
-    need(x.shape[-1] >= 4)
+    need(x.shape[-1] >= 8 and x.elements >= FEW * x.shape[-1])
     where = s.index("label", (*x.shape[:-1], 1), x.shape[-1])
     text = f"{x.name} - torch.take_along_dim({x.name}, {where}, dim=-1)"
     return s.let("margin", text, x.shape, x.range + x.range.times(-1))
@@ -55,14 +59,14 @@ def _take_along(s: Sketch, x: Value) -> Value:
 
 @operator("index", INDEXING, "rows picked by an index")
 def _rows(s: Sketch, x: Value) -> Value:
-    need(x.shape[0] >= 4)
+    need(x.shape[0] >= FEW)
     picks = s.index("rows", (x.shape[0],), x.shape[0])
     return s.let("picked", f"{x.name}[{picks}]", x.shape, x.range, level=x.level)
 
 
 @operator("one_hot", INDEXING, "a one-hot code of labels")
 def _one_hot(s: Sketch, x: Value) -> Value:
-    need(4 <= x.shape[-1] <= 512)
+    need(8 <= x.shape[-1] <= 512 and x.elements >= FEW * x.shape[-1])
     labels = s.index("labels", x.shape[:-1], x.shape[-1])
     text = f"{x.name} - F.one_hot({labels}, {x.name}.shape[-1])"
     return s.let("residue", text, x.shape, x.range + normal(0.1))
@@ -70,7 +74,7 @@ def _one_hot(s: Sketch, x: Value) -> Value:
 
 @operator("index_add", INDEXING, "a sum into picked rows", library=True)
 def _index_add(s: Sketch, x: Value) -> Value:
-    need(x.shape[0] >= 4)
+    need(x.shape[0] >= FEW)
     slots = s.index("slots", (x.shape[0],), x.shape[0])
     text = f"{x.name}.index_add(0, {slots}, 0.5 * {x.name})"
     return s.let("gained", text, x.shape, (x.range + x.range).times(1.0))
@@ -94,6 +98,7 @@ def _last(x: Value) -> None:
 @operator("argmax", SELECTION, "the position of the maximum", ends=True)
 def _argmax(s: Sketch, x: Value) -> Value:
     _last(x)
+    need(not x.level, "the position may be the same for all")
     text = f"{x.name}.argmax(dim=-1)"
     return s.let("best", text, x.shape[:-1], indices(x.shape[-1]), dtype="int64", keep=False)
 
@@ -101,6 +106,7 @@ def _argmax(s: Sketch, x: Value) -> Value:
 @operator("argmin", SELECTION, "the position of the minimum", ends=True)
 def _argmin(s: Sketch, x: Value) -> Value:
     _last(x)
+    need(not x.level, "the position may be the same for all")
     text = f"{x.name}.argmin(dim=-1)"
     return s.let("worst", text, x.shape[:-1], indices(x.shape[-1]), dtype="int64", keep=False)
 

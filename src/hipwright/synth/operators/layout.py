@@ -50,12 +50,14 @@ def _stack(s: Sketch, x: Value) -> Value:
     return s.let("stacked", text, (x.shape[0], 2, *x.shape[1:]), x.range | other.range)
 
 
-@operator("pad", LAYOUT, "padding with a constant")
+@operator("pad", LAYOUT, "padding with a constant", aten="constant_pad_nd")
 def _pad(s: Sketch, x: Value) -> Value:
     before, after = s.rng.choice([(1, 1), (0, 3), (2, 1), (3, 0)])
     shape = _resized(x.shape, x.rank - 1, x.shape[-1] + before + after)
-    text = f"F.pad({x.name}, ({before}, {after}), value=0.25)"
-    return s.let("padded", text, shape, x.range.inside(min(x.range.low, 0.25), max(x.range.high, 0.25)))
+    value = round(x.range.mean + 0.2 * x.range.std, 2)  # no extreme
+    need(x.range.low <= value <= x.range.high)
+    text = f"F.pad({x.name}, ({before}, {after}), value={value:g})"
+    return s.let("padded", text, shape, x.range)
 
 
 @operator("reflection_pad1d", LAYOUT, "padding by reflection", ranks=(3,))

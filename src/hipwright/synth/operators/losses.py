@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from math import log, sqrt
+from math import log, prod, sqrt
 
 from hipwright.synth.operators.base import Make, Operator, operator
 from hipwright.synth.sketch import Sketch
 from hipwright.synth.values import Range, Value, need, uniform
 
 LOSSES = "losses"
+VARIES = {"float32": 1e-4, "bfloat16": 0.04, "float16": 0.006}
+"""Deviation over mean that one number needs from draw to draw: else the loss of other inputs would pass."""
 
 
 def _reduced(s: Sketch, known: Range, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...], Range]:
     """The argument `reduction`, the result's shape and range."""
+    count = prod(shape)
     mode = s.rng.choice(["mean", "mean", "none", "sum"])
-    count = 1
-    for n in shape:
-        count *= n
     if mode == "sum" and count * known.rms > 500:
         mode = "mean"
+    if known.std / sqrt(count) < VARIES[s.dtype] * known.mean:
+        mode = "none"
     if mode == "none":
         return ', reduction="none"', shape, known
     # one number: whether it varies, other inputs tell, not its neighbours
@@ -51,7 +53,7 @@ def _divergence(s: Sketch, x: Value) -> Value:
     target = s.give("target", x.shape, kind="unit")
     text = f"F.kl_div(F.log_softmax({x.name}, dim=-1), {target.name}, reduction="
     size = log(x.shape[-1]) / 2
-    if s.rng.random() < 0.5:
+    if s.rng.random() < 0.5 or s.dtype == "bfloat16":
         return s.let("loss", f'{text}"none")', x.shape, Range(-1.0, 2 * size + x.range.largest, size, size / 2))
     each = size * x.elements / x.shape[0]
     need(each < 800)
@@ -60,19 +62,19 @@ def _divergence(s: Sketch, x: Value) -> Value:
 
 @operator("cross_entropy_loss", LOSSES, "a cross-entropy with labels")
 def _cross_entropy(s: Sketch, x: Value) -> Value:
-    need(x.range.std > 0.1 and x.range.largest < 60 and x.rank == 2 and 4 <= x.shape[1] <= 2048 and x.shape[0] > 1)
+    need(x.range.std > 0.1 and x.range.largest < 60 and x.rank == 2 and 8 <= x.shape[1] <= 2048 and x.shape[0] >= 16)
     labels = s.index("labels", x.shape[:1], x.shape[1])
     size = log(x.shape[1]) + x.range.std**2 / 2
     tail, shape, known = _reduced(
         s, Range(0.0, size + x.range.largest, size, max(x.range.std, 0.1 * size)), x.shape[:1]
     )
-    smoothing = ", label_smoothing=0.1" if s.rng.random() < 0.3 else ""
+    smoothing = ", label_smoothing=0.1" if s.rng.random() < 0.3 and "sum" not in tail else ""
     return s.let("loss", f"F.cross_entropy({x.name}, {labels}{smoothing}{tail})", shape, known)
 
 
 @operator("nll_loss_nd", LOSSES, "a negative log-likelihood", aten="nll_loss_nd")
 def _likelihood(s: Sketch, x: Value) -> Value:
-    need(x.range.std > 0.1 and x.range.largest < 60 and x.rank == 2 and 4 <= x.shape[1] <= 2048 and x.shape[0] > 1)
+    need(x.range.std > 0.1 and x.range.largest < 60 and x.rank == 2 and 8 <= x.shape[1] <= 2048 and x.shape[0] >= 16)
     labels = s.index("labels", x.shape[:1], x.shape[1])
     size = log(x.shape[1]) + x.range.std**2 / 2
     tail, shape, known = _reduced(

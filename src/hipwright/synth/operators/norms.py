@@ -56,7 +56,7 @@ def _batch_norm(s: Sketch, x: Value) -> Value:
         "nn.init.normal_({}.running_mean, 0.0, 0.3)", "nn.init.uniform_({}.running_var, 0.5, 1.5)",
     )  # fmt: skip
     known = _affine((x.range + normal(0.3)).times(1.05))
-    return s.let("normed", f"{norm}({x.name})", x.shape, known, level=False)
+    return s.let("normed", f"{norm}({x.name})", x.shape, known, level=x.range.std < 0.6)
 
 
 # ---------------------------------------------------------------- scans

@@ -39,7 +39,9 @@ def _activation(name: str) -> Operator:
     @operator(name, "pointwise", words)
     def make(s: Sketch, x: Value) -> Value:
         need(not (name in _INERT and x.range.low >= 0) and x.range.largest < 60)
-        return s.let("activated", text.format(x.name), x.shape, x.range.through(function), level=x.level)
+        known = x.range.through(function)
+        need(known.std > 0.08 * x.range.std, "it is saturated")
+        return s.let("activated", text.format(x.name), x.shape, known, level=x.level)
 
     return make
 
@@ -107,7 +109,8 @@ def _scale_and_shift(s: Sketch, x: Value) -> Value:
     beta = s.parameter("beta", shape, std=0.5)
     tail = "".join("[:, None]" if k == 0 else "[..., None]" for k in range(x.rank - 1 - axis))
     text = f"torch.addcmul({beta.name}{tail}, {x.name}, {gamma.name}{tail})"
-    return s.let("shifted", text, x.shape, x.range * gamma.range + beta.range)
+    level = x.level or x.range.std < 1.0  # rows that beta makes alike
+    return s.let("shifted", text, x.shape, x.range * gamma.range + beta.range, level=level)
 
 
 @operator("lerp", "pointwise", "an interpolation between two values")

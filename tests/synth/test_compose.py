@@ -1,0 +1,149 @@
+"""Compositions: valid by construction. Every draft is really run."""
+
+from __future__ import annotations
+
+import ast
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hipwright.errors import BadInput
+from hipwright.synth.check import static
+from hipwright.synth.compose import compose, lead_of
+from hipwright.synth.constrain import Wanted
+from hipwright.synth.library import BY_NAME, LIBRARY
+from hipwright.synth.records import Draft
+from tests.synth.drafts import namespace, outputs
+
+VARIES = {"torch.float32": 2e-4, "torch.bfloat16": 0.02, "torch.float16": 0.005}
+
+
+def drawn(count: int, seed: str = "test") -> list[Draft]:
+    return [compose(random.Random(f"{seed} {number}"), lead=lead_of(number)) for number in range(count)]
+
+
+@pytest.fixture(scope="module")
+def drafts() -> list[Draft]:
+    return drawn(500)
+
+
+def dtype_of(draft: Draft) -> str:
+    return (ast.get_docstring(ast.parse(draft.source)) or "").rsplit(" in ", 1)[1].rstrip(".")
+
+
+def test_drafts_run_and_say_something(drafts: list[Draft]) -> None:
+    assert not _faults(drafts[:60])
+
+
+@pytest.mark.slow
+def test_many_drafts_run_and_say_something(drafts: list[Draft]) -> None:
+    assert not _faults(drafts[60:360])
+
+
+def _faults(drafts: list[Draft]) -> dict[str, str]:
+    return {draft.name: why for draft in drafts if (why := _fault(draft))}
+
+
+def _fault(draft: Draft) -> str:
+    import torch
+
+    static(draft.source)
+    dtype = dtype_of(draft)
+    for number, found in enumerate(outputs(draft)):
+        if found.dtype == torch.int64:
+            if found.numel() > 16 and len(found.unique()) < 2:
+                return f"output {number} is one number everywhere"
+            continue
+        if str(found.dtype) != f"torch.{dtype}":
+            return f"output {number} is {found.dtype}, not {dtype}"
+        if not torch.isfinite(found).all():
+            return f"output {number} is not finite"
+        values = found.double()
+        if found.numel() > 1 and values.std() <= VARIES[str(found.dtype)] * values.mean().abs():
+            return f"output {number} is nearly a constant"
+        if not values.any():
+            return f"output {number} is zero"
+    return ""
+
+
+def test_other_inputs_give_other_outputs(drafts: list[Draft]) -> None:
+    import torch
+
+    for draft in drafts[400:440]:
+        made = namespace(draft)
+        model = made["Model"](*made["get_init_inputs"]())
+        with torch.no_grad():
+            first, second = (model(*made["get_inputs"]()) for _ in range(2))
+        pairs = zip(first, second, strict=True) if isinstance(first, tuple) else [(first, second)]
+        assert not all(torch.equal(a, b) for a, b in pairs), draft.name
+
+
+def test_what_is_drawn(drafts: list[Draft]) -> None:
+    used = Counter(name for draft in drafts for name in draft.operators)
+    assert set(used) == set(BY_NAME)
+    dtypes = Counter(map(dtype_of, drafts))
+    assert 200 <= dtypes["float32"] <= 300
+    assert min(dtypes["float16"], dtypes["bfloat16"]) >= 90
+    fused = [sum(not (BY_NAME[name].library or BY_NAME[name].view) for name in draft.operators) for draft in drafts]
+    assert sum(count >= 3 for count in fused) >= 0.4 * len(drafts)
+    assert max(fused) <= 12
+    library = sum(any(BY_NAME[name].library for name in draft.operators) for draft in drafts)
+    assert 0.08 * len(drafts) <= library <= 0.22 * len(drafts)
+    several = sum("return" in line and "," in line for draft in drafts for line in _forward(draft)[-1:])
+    assert several >= 0.15 * len(drafts)
+    assert len({draft.source for draft in drafts}) == len({draft.name for draft in drafts}) == len(drafts)
+
+
+def _forward(draft: Draft) -> list[str]:
+    lines = draft.source.splitlines()
+    start = next(number for number, line in enumerate(lines) if "def forward" in line)
+    return [line for line in lines[start : lines.index("def get_inputs():")] if line.strip()]
+
+
+def test_nothing_is_computed_for_nothing(drafts: list[Draft]) -> None:
+    """Each name that forward assigns, each input and each parameter is read."""
+    for draft in drafts:
+        body = "\n".join(_forward(draft)[1:])
+        tree = ast.parse(draft.source)
+        names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        written = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+        read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+        assert written <= read, (draft.name, written - read)
+        arguments = next(node.args.args for node in ast.walk(tree)
+                         if isinstance(node, ast.FunctionDef) and node.name == "forward")  # fmt: skip
+        assert {one.arg for one in arguments[1:]} <= read, draft.name
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                assert f"self.{node.attr}" in body, (draft.name, node.attr)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**64))
+def test_equal_seeds_give_equal_drafts(seed: int) -> None:
+    assert compose(random.Random(seed)) == compose(random.Random(seed))
+
+
+def test_a_lead_is_in_the_draft() -> None:
+    for number in range(len(LIBRARY)):
+        assert lead_of(number) in compose(random.Random(number), lead=lead_of(number)).operators
+
+
+def test_what_is_wanted() -> None:
+    wanted = Wanted(dtype="bfloat16", outputs=3, operators=("softmax", "pooling"), ndim=3, fused=(3, 6))
+    for number in range(8):
+        draft = compose(random.Random(number), wanted=wanted)
+        assert draft.mode == "constraint"
+        assert dtype_of(draft) == "bfloat16"
+        assert "softmax" in {BY_NAME[name].family for name in draft.operators}
+        assert "pooling" in {BY_NAME[name].family for name in draft.operators}
+        assert len(outputs(draft)) == 3
+
+
+def test_what_nobody_can_meet() -> None:
+    with pytest.raises(BadInput, match="no operator or family"):
+        compose(random.Random(0), wanted=Wanted(operators=("teleport",)))
+    with pytest.raises(BadInput, match="no composition"):
+        compose(random.Random(0), wanted=Wanted(operators=("max_pool2d",), ndim=2))
