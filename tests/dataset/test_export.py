@@ -414,7 +414,7 @@ from tests.dataset.pair_sample import sample, variant
 from hipwright.dataset.export import export
 def endless():
     for n in range(1, 10**9):
-        if n == 2000:
+        if n == 600:  # past the first row group
             print("half way", flush=True)
         yield variant("softmax_block", "softmax", float(n))
 export({form!r}, endless(), Path({out!r}))
@@ -438,13 +438,29 @@ def test_a_killed_export_loses_nothing(tmp_path: Path, form: str) -> None:
     assert leftovers(tmp_path) == []
 
 
-def test_a_kill_between_the_two_renames_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_between_the_two_renames_loses_nothing(tmp_path: Path) -> None:
     out = tmp_path / "out"
     export("jsonl", sample(), out)
     out.rename(tmp_path / ".out.old")  # as a kill between the renames leaves it
     with pytest.raises(BadInput, match="no row"):
         export("sft", [], out)
     assert len(list(read_export(out, []))) == len(sample())
+
+
+def test_a_swap_that_fails_half_way_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, rename = tmp_path / "out", Path.rename
+    export("jsonl", sample(), out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+
+    def fails(self: Path, target: Path) -> Path:
+        if Path(target) == out and self.name != ".out.old":
+            raise OSError("no")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises(OSError, match="no"):
+        export("sft", sample(), out)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before and leftovers(tmp_path) == []
 
 
 def test_another_export_at_work_is_left_alone(tmp_path: Path) -> None:
