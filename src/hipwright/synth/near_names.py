@@ -40,13 +40,14 @@ DEFAULTS = frozenset({"mean", "none", "nearest", "zeros", "constant", "floor"}) 
 
 def modes(call: ast.expr) -> str:
     """What words among a call's arguments make of it: " nearest-exact", " tanh"; "" for what it is without any."""
-    if not isinstance(call, ast.Call) or canonical(_last(call.func)) == "einsum":
+    if not isinstance(call, ast.Call) or canonical(last(call.func)) == "einsum":
         return ""
     given = [a.value for a in (*call.args, *(k.value for k in call.keywords)) if isinstance(a, ast.Constant)]
     return "".join(f" {word}" for word in given if isinstance(word, str) and word not in DEFAULTS)
 
 
-def _last(node: ast.expr) -> str:
+def last(node: ast.expr) -> str:
+    """The last name of a dotted one."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from hipwright.synth.graph_hash import chains, counted
-from hipwright.synth.near_names import BINARY, COMPARED, PLAIN, SETTINGS, SILENT, STATE, canonical, library, modes
+from hipwright.synth.near_names import BINARY, COMPARED, PLAIN, SETTINGS, SILENT, STATE, canonical, last, library, modes
 
 _DEPTH = 12  # of calls within calls
 
@@ -89,13 +89,13 @@ class _Reader:
                     self._field(scope, target, node.value)
             elif isinstance(node, ast.AnnAssign) and node.value is not None:
                 self._field(scope, node.target, node.value)
-            elif isinstance(node, ast.Call) and canonical(_last(node.func)) in STATE:
+            elif isinstance(node, ast.Call) and canonical(last(node.func)) in STATE:
                 for name in (a.value for a in node.args[:1] if isinstance(a, ast.Constant)):
                     scope.fields[str(name)] = (Step("state"),)
         return scope
 
     def _field(self, scope: Scope, target: ast.expr, value: ast.expr) -> None:
-        if not (isinstance(target, ast.Attribute) and _last(target.value) == "self"):
+        if not (isinstance(target, ast.Attribute) and last(target.value) == "self"):
             if isinstance(target, ast.Name):
                 scope.modules.setdefault(
                     f"local {target.id}", value
@@ -103,7 +103,7 @@ class _Reader:
             return
         if isinstance(value, ast.Name):
             value = scope.modules.get(f"local {value.id}", value)
-        called = canonical(_last(value.func)) if isinstance(value, ast.Call) else ""
+        called = canonical(last(value.func)) if isinstance(value, ast.Call) else ""
         if called in STATE:
             scope.fields[target.attr] = (Step("state"),)
         elif called:
@@ -214,7 +214,7 @@ class _Reader:
         return self.read(scope, node) if isinstance(node, ast.expr) else ()
 
     def _attribute(self, scope: Scope, node: ast.Attribute) -> Held:
-        if _last(node.value) == "self" and isinstance(node.value, ast.Name):
+        if last(node.value) == "self" and isinstance(node.value, ast.Name):
             return scope.fields.get(node.attr, ())
         if node.attr in ("weight", "bias", "running_mean", "running_var"):
             return (Step("state"),)
@@ -230,7 +230,7 @@ class _Reader:
         return (made,)
 
     def _call(self, scope: Scope, node: ast.Call) -> Held:
-        function, name = node.func, canonical(_last(node.func))
+        function, name = node.func, canonical(last(node.func))
         if (module := self._module(scope, function)) is not None:
             return self._apply(scope, module, [self.read(scope, a) for a in node.args])
         on: list[Held] = []
@@ -271,7 +271,7 @@ class _Reader:
         """The modules of a ModuleList or Sequential."""
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
             node = scope.modules.get(node.attr, node)
-        if isinstance(node, ast.Call) and canonical(_last(node.func)) in ("sequential", "module_list"):
+        if isinstance(node, ast.Call) and canonical(last(node.func)) in ("sequential", "module_list"):
             yield from self._parts(scope, node.args)
 
     def _parts(self, scope: Scope, items: Iterable[ast.expr]) -> Iterator[ast.expr]:
@@ -284,7 +284,7 @@ class _Reader:
                 yield from self._parts(scope, item.elts)
             elif isinstance(item, ast.Dict):
                 yield from self._parts(scope, item.values)
-            elif isinstance(item, ast.Call) and _last(item.func) == "OrderedDict":
+            elif isinstance(item, ast.Call) and last(item.func) == "OrderedDict":
                 yield from (pair.elts[1] for pair in _pairs(item))
             else:
                 yield item
@@ -293,7 +293,7 @@ class _Reader:
         """What a module makes of its arguments."""
         while isinstance(module, ast.Call) and isinstance(made := module.func, ast.Attribute) and made.attr in SETTINGS:
             module = made.value  # nn.BatchNorm2d(8).eval()
-        name = _last(module.func) if isinstance(module, ast.Call) else _last(module)
+        name = last(module.func) if isinstance(module, ast.Call) else last(module)
         if name in self.classes:
             forward = _method(self.classes[name], "forward")
             return self._inside(self._scope(self.classes[name]), forward, given) if forward is not None else ()
@@ -324,8 +324,3 @@ def _parameters(function: ast.FunctionDef) -> list[str]:
     given = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
     rest = [function.args.vararg] if function.args.vararg else []
     return [a.arg for a in (*given, *rest) if a.arg != "self"]
-
-
-def _last(node: ast.expr) -> str:
-    """The last name of a dotted one."""
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
