@@ -70,3 +70,31 @@ def check(
     face = Face(json_mode=json_mode)
     count = workers or dataset_work.cores()
     return dataset_work.run_check(face, data, sample=sample, seed=seed, workers=count, unsafe=unsafe)
+
+
+@app.command("stats")
+def stats(
+    data: Data,
+    out: Annotated[Path | None, typer.Option(help="Write a page with plots here.", metavar="FILE.html")] = None,
+    json_mode: Json = False,
+) -> int:
+    """What is in DATA: pairs by kind, family, dtype, split; coverage, estimates, registers."""
+    from hipwright.cli import dataset_out
+
+    return dataset_out.stats(Face(json_mode=json_mode), data, out)
+
+
+@app.command("export")
+def export(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder of the export.", metavar="DIR")],
+    form: Annotated[
+        str, typer.Option("--format", help="jsonl, parquet, sft, trl, verl, source or preference.", metavar="FORMAT")
+    ] = "jsonl",
+    title: Annotated[str, typer.Option(help="For the card.")] = "HIP kernels with proof",
+    json_mode: Json = False,
+) -> int:
+    """Write DATA in a format that trainers read (docs/dataset.md), whole or not at all."""
+    from hipwright.cli import dataset_out
+
+    return dataset_out.export(Face(json_mode=json_mode), data, out, form, title)

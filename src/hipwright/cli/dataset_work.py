@@ -42,9 +42,9 @@ def run_build(
 
     entries, problems = read_tasks(tasks)
     _must_contain(unsafe)
-    _name(face, "in the folder of tasks", problems)
+    name_some(face, "in the folder of tasks", problems)
     with Store(out, settings.to_dict(), resume=resume) as store:
-        _name(face, "unreadable lines, kept in bad.jsonl", [_line(one) for one in store.bad])
+        name_some(face, "unreadable lines, kept in bad.jsonl", [_line(one) for one in store.bad])
         done = sum(store.done(entry.key) for entry in entries)
         if done:
             face.say(f"{done} of {len(entries)} tasks are done already")
@@ -89,7 +89,7 @@ def run_check(face: Face, data: Path, *, sample: int, seed: int | None, workers:
 
         opener = partial(fresh_machine, targets, unsafe)
         report = check(read_pairs(data, bad), opener, sample=sample, seed=seed, workers=workers, listener=listen)
-    _name(face, "unreadable lines", [_line(one) for one in bad])
+    name_some(face, "unreadable lines", [_line(one) for one in bad])
     if face.json_mode:
         face.result({**report.to_dict(), "bad_rows": [one.to_dict() for one in bad]})
     else:
@@ -136,7 +136,10 @@ def lessons(archive: Archive, run: str) -> Iterable[Pair]:
 
 def splits(store: Store) -> dict[str, dict[str, Any]]:
     """Every row's split, decided over the whole data set."""
-    return {}
+    from hipwright.dataset.split import fields
+    from hipwright.dataset.store import read_pairs
+
+    return fields(read_pairs(store.folder), int(store.settings["seed"]))
 
 
 # ---------------------------------------------------------------- telling
@@ -202,7 +205,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _name(face: Face, what: str, lines: list[str]) -> None:
+def name_some(face: Face, what: str, lines: list[str]) -> None:
+    """So many of something, and the first of them by name."""
     if lines:
         face.say(f"{len(lines)} {what}:")
         for line in lines[:NAMED]:
@@ -236,7 +240,7 @@ def _say_built(face: Face, report: Report, out: Path) -> None:
             f"now: {report.made} tasks, {report.pairs} pairs and {report.evaluations} evaluations in "
             f"{report.seconds:.0f} s: {rate:.0f} pairs an hour, {verified:.0f} of them of a verified program"
         )
-    _name(face, "tasks have no verified program", [_last(one) for one in report.failures()])
+    name_some(face, "tasks have no verified program", [_last(one) for one in report.failures()])
 
 
 def _say_checked(face: Face, report: checking.Report) -> None:
@@ -245,5 +249,5 @@ def _say_checked(face: Face, report: checking.Report) -> None:
         f"{told['checked']} of {report.rows} rows verified again from scratch on secret inputs, "
         f"{told['correct']} of them of a right program: {len(report.wrong)} wrong"
     )
-    _name(face, "rows are wrong", [f"{one.key} ({one.task}, {one.kind}): {one.wrong}" for one in report.wrong])
-    _name(face, "rows could not be looked at", [f"{one.key} ({one.task}): {one.void}" for one in report.void])
+    name_some(face, "rows are wrong", [f"{one.key} ({one.task}, {one.kind}): {one.wrong}" for one in report.wrong])
+    name_some(face, "rows could not be looked at", [f"{one.key} ({one.task}): {one.void}" for one in report.void])

@@ -27,7 +27,7 @@ from hipwright.dataset.records import STEP_GAIN, Kind, Pair, built, estimates, t
 from hipwright.dataset.store import Outcome
 from hipwright.dataset.tasks import Entry
 from hipwright.engine.graph import Graph
-from hipwright.engine.write import space, write
+from hipwright.engine.write import space, specialise, write
 from hipwright.errors import HipwrightError, InfrastructureError, WorkerError
 from hipwright.evaluate import Evaluator
 from hipwright.evaluate.results import compiler
@@ -41,6 +41,7 @@ from hipwright.task import TaskHandle
 RESCUE = 4  # more schedules that are tried when the engine's own choice does not pass
 DRAWS = 6  # draws for each schedule that is wanted: in a small space many are alike
 MUTANTS = 4  # broken programs that are tried for each negative that is wanted
+OWN, SCHEDULES = "the engine's own choice", "the engine's schedules"
 WRONG = ("wrong_value", "out_of_bounds", "nondeterministic", "bad_output_spec", "input_mutated", "launch_error", "hack")
 """What a negative may be. Not "timeout", which depends on how busy the machine is, and not what does not compile."""
 
@@ -141,7 +142,7 @@ class _Maker:
         captured = handle.capture(workload.name)
         self.about = describe(self.entry, captured, workload.specs)
         graph = Graph.from_dict(captured)
-        self._engine(graph)
+        graph = self._engine(graph)
         self._variants(graph)
         good = [one for one in self.tried if one.evaluation.passed]
         if good:
@@ -166,36 +167,44 @@ class _Maker:
 
     # ---------------------------------------------------------------- programs that should be right
 
-    def _engine(self, graph: Graph) -> None:
-        """The engine's own choice."""
-        choices = default(space(graph), [], random.Random(0))
-        self._try(write(graph, choices), choices, "engine")
+    def _engine(self, graph: Graph) -> Graph:
+        """The engine's own choice; where it is wrong at other sizes, its program for the captured ones, which says so.
+
+        -> the graph that the schedules are of.
+        """
+        self._try(*_default(graph), "engine", OWN)
+        if self.tried[0].evaluation.passed or not graph.symbols:
+            return graph
+        fixed = specialise(graph)
+        self._try(*_default(fixed), "engine", f"{OWN}, for the captured sizes alone")
+        return fixed if self.tried[-1].evaluation.passed else graph
 
     def _variants(self, graph: Graph) -> None:
         """Other schedules: near the engine's own and anywhere in the space, in turn. More until one passes."""
         choice, rng = space(graph), random.Random(_number("variants", self.settings, self.entry))
-        passed = self.tried[0].evaluation.passed
+        passed = self.tried[-1].evaluation.passed
         wanted = self.settings.variants if passed else max(self.settings.variants, RESCUE)
-        seen = {self.tried[0].program.key}
+        seen = {one.program.key for one in self.tried}
+        most = len(seen) + wanted
         for draw in range(wanted * DRAWS):
-            if len(self.tried) > wanted:
+            if len(self.tried) >= most:
                 break
             choices = mutate(choice, [], rng) if draw % 2 == 0 else sample(choice, [], rng)
             program = write(graph, choices)
             if program.key not in seen:
                 seen.add(program.key)
-                self._try(program, choices, "variant")
+                self._try(program, choices, "variant", SCHEDULES)
 
-    def _try(self, program: Program, choices: Choices, kind: Kind) -> None:
+    def _try(self, program: Program, choices: Choices, kind: Kind, by: str) -> None:
         evaluation = self._judge(program)
         self.tried.append(_Tried(program, evaluation, choices))
-        by = {"by": f"the engine's {'own choice' if kind == 'engine' else 'schedules'}", "choices": choices}
+        made = {"by": by, "choices": choices}
         if evaluation.passed:
             self.counts[kind] += 1
-            self._add(program, evaluation, kind, by)
+            self._add(program, evaluation, kind, made)
         elif _is_wrong(evaluation):
             self.counts["the engine's, and wrong"] += 1
-            self._add(program, evaluation, "negative", by)
+            self._add(program, evaluation, "negative", made)
         else:
             self.counts[f"the engine's: {evaluation.status}"] += 1
 
@@ -207,7 +216,7 @@ class _Maker:
         slow, fast = max(figures, key=lambda f: f[0])[1], min(figures, key=lambda f: f[0])[1]
         gain = fitness.gain(fast.evaluation, slow.evaluation)
         if gain >= STEP_GAIN and fitness.faster(fast.evaluation, slow.evaluation):
-            made = {"by": "the engine's schedules", "choices": fast.choices, "before": slow.choices}
+            made = {"by": SCHEDULES, "choices": fast.choices, "before": slow.choices}
             figure = {"gain": round(gain, 4), "gain_by": fast.evaluation.score_kind}
             self._add(fast.program, fast.evaluation, "step", {**made, **figure}, before=slow.program)
             self.counts["step"] += 1
@@ -298,6 +307,11 @@ class _Maker:
             task |= {"mode": draft.mode, "mind": draft.mind, "seed": draft.seed, "parents": list(draft.parents)}
             task |= {"detail": draft.detail, **made.provenance}
         return {"task": task, "seed": self.settings.seed, "hipwright": hipwright.__version__, "compiler": compiler()}
+
+
+def _default(graph: Graph) -> tuple[Program, Choices]:
+    choices = default(space(graph), [], random.Random(0))
+    return write(graph, choices), choices
 
 
 class _NoTask(HipwrightError):

@@ -131,7 +131,7 @@ class Store:
 
     def __init__(self, folder: Path, settings: dict[str, Any], *, resume: bool) -> None:
         self.folder = folder
-        self.settings = settings
+        self.settings: dict[str, Any] = json.loads(json.dumps(settings))  # as the manifest will say them: no tuples
         self._resume = resume
         self._stack = ExitStack()
         self.outcomes: dict[str, Outcome] = {}

@@ -40,11 +40,12 @@ def read_tasks(folder: Path) -> tuple[list[Entry], list[str]]:
         entries, problems = _synthesised(folder)
     else:
         entries, problems = _plain(folder)
-    unique = {entry.key: entry for entry in reversed(entries)}
-    entries = list(reversed(unique.values()))
-    if not entries:
+    unique: dict[str, Entry] = {}
+    for entry in entries:
+        unique.setdefault(entry.key, entry)
+    if not unique:
         raise BadInput(f"no task in {folder} can be read", hint="; ".join(problems[:3]))
-    return entries, problems
+    return list(unique.values()), problems
 
 
 def _synthesised(folder: Path) -> tuple[list[Entry], list[str]]:

@@ -12,6 +12,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -58,6 +59,7 @@ class Pool(Generic[Job, Result]):
     work: Callable[[Any, Job], Result]
     hang_s: float = 3600.0
     _workers: list[_Worker[Job]] = field(default_factory=list)
+    _tries: Counter[int] = field(default_factory=Counter)  # by the job's identity
 
     def run(self, jobs: Iterable[Job]) -> Generator[tuple[Job, Result | HipwrightError], None, None]:
         """Every job with its result or the error that ended it, as they come. Raises what kept a worker from opening.
@@ -66,15 +68,14 @@ class Pool(Generic[Job, Result]):
         """
         waiting = iter(jobs)
         again: list[Job] = []
-        tries: dict[int, int] = {}
         try:
             while self._feed(waiting, again):
                 for job, result in self._collect():
-                    tries[id(job)] = tries.get(id(job), 0) + 1
-                    if isinstance(result, InfrastructureError) and tries[id(job)] < TRIES:
+                    self._tries[id(job)] += 1
+                    if isinstance(result, InfrastructureError) and self._tries[id(job)] < TRIES:
                         again.append(job)
                     else:
-                        del tries[id(job)]
+                        del self._tries[id(job)]
                         yield job, result
         finally:
             self._close()
@@ -103,6 +104,7 @@ class Pool(Generic[Job, Result]):
                 yield job, result
             elif time.monotonic() - worker.since > self.hang_s:
                 self._end(worker)
+                self._tries[id(job)] = TRIES  # it would take as long again
                 yield job, WorkerError(f"no answer within {self.hang_s:.0f} s")
 
     def _receive(self, worker: _Worker[Job]) -> Any:

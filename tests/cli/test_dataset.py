@@ -1,0 +1,132 @@
+"""`hipwright dataset` as people run it: real tasks, real workers, whole files, exit codes that mean something."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import cli_tools
+import pytest
+from msgspec.structs import replace
+
+from hipwright.cli.dataset_work import Bar
+from hipwright.dataset.records import Pair
+from hipwright.dataset.store import Outcome, Store, read_pairs, row
+from hipwright.records import Program
+
+TASK = """import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x) * {number}
+
+
+def get_inputs():
+    return [torch.randn(5, {width})]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def made_up(folder: Path, count: int = 6) -> list[Pair]:
+    """A data set of rows that nobody verified, for the commands that only read."""
+    task = TASK.format(number=2, width=31)
+    pairs = [
+        Pair(task=f"t{n // 2}", task_name=f"task_{n // 2}", task_source=task,
+             program=Program(text=f"HIP = r'''{n}'''\n"), kind="engine" if n % 2 == 0 else "variant", correct=True, status="pass", coverage=1.0, split="train",
+             operators=("aten.tanh.default",), families=("pointwise",), dtype="float32", composition="tanh",
+             estimate_us={"gfx942": 2.0 + n})
+        for n in range(count)
+    ]  # fmt: skip
+    folder.mkdir()
+    with Store(folder, {"seed": 0}, resume=False) as store:
+        store.add(Outcome(entry="e", name="e", status="verified", pairs=tuple(p.key for p in pairs)), pairs)
+        store.finish(["e"], {})
+    return pairs
+
+
+@pytest.mark.slow
+def test_build_check_stats_and_export(home: Path, tmp_path: Path) -> None:
+    tasks, data = tmp_path / "tasks", tmp_path / "data"
+    tasks.mkdir()
+    for number in range(2):
+        (tasks / f"t{number}.py").write_text(TASK.format(number=number + 2, width=29 + number))
+    (tasks / "torn.py").write_bytes(b"\xff")
+    done = cli_tools.hipwright(home, "dataset", "build", tasks, "--out", data, "--variants", "1", "--workers", "2")
+    assert done.returncode == 0, done.stderr
+    assert "pairs an hour" in done.stdout and "tasks: 2 verified" in done.stdout
+    assert "torn.py cannot be read" in done.stderr and "pairs," in done.stderr
+    pairs = list(read_pairs(data))
+    assert all(pair.split for pair in pairs) and {"engine", "negative"} <= {pair.kind for pair in pairs}
+    again = cli_tools.hipwright(home, "dataset", "build", tasks, "--out", data)
+    assert again.returncode == 2 and "--resume" in again.stderr
+    other = cli_tools.hipwright(home, "dataset", "build", tasks, "--out", data, "--resume", "--variants", "2")
+    assert other.returncode == 2 and "variants 1" in other.stderr
+
+    checked = cli_tools.hipwright(home, "dataset", "check", data, "--sample", "4", "--json")
+    told = cli_tools.one_object(checked.stdout)
+    assert checked.returncode == 0 and told["checked"] == 4 and told["wrong"] == [], checked.stderr
+    broken = next(pair for pair in pairs if pair.kind == "negative")
+    planted = replace(broken, kind="variant", correct=True, status="pass")
+    (tmp_path / "planted.jsonl").write_bytes(row(planted) + row(pairs[0]))
+    found = cli_tools.hipwright(home, "dataset", "check", tmp_path / "planted.jsonl")
+    assert found.returncode == 1 and planted.key in found.stderr and "1 wrong" in found.stdout
+    assert cli_tools.left_behind(home) == []
+
+
+def test_stats_count_and_say_what_cannot_be_read(home: Path, tmp_path: Path) -> None:
+    pairs = made_up(tmp_path / "data")
+    page = tmp_path / "pages" / "stats.html"
+    done = cli_tools.hipwright(home, "dataset", "stats", tmp_path / "data", "--json", "--out", page)
+    told = cli_tools.one_object(done.stdout)
+    assert done.returncode == 0 and told["rows"] == len(pairs) and told["kinds"] == {"engine": 3, "variant": 3}
+    assert "<script" not in page.read_text()
+    with (tmp_path / "data" / "pairs.jsonl").open("ab") as stream:
+        stream.write(b"{]\n")
+    torn = cli_tools.hipwright(home, "dataset", "stats", tmp_path / "data")
+    assert torn.returncode == 1 and "pairs.jsonl line 7" in torn.stderr and "rows: 6" in torn.stdout
+
+
+def test_export_writes_and_says_how_many(home: Path, tmp_path: Path) -> None:
+    made_up(tmp_path / "data")
+    done = cli_tools.hipwright(
+        home, "dataset", "export", tmp_path / "data", "--format", "sft", "--out", tmp_path / "out", "--json"
+    )
+    told = cli_tools.one_object(done.stdout)
+    assert done.returncode == 0 and told["read"] == 6, done.stderr
+    lines = [json.loads(line) for name in told["files"] for line in (tmp_path / "out" / name).read_text().splitlines()]
+    assert len(lines) == told["total"] > 0
+    assert "fast and correct HIP kernels" in lines[0]["messages"][0]["content"]
+    unknown = cli_tools.hipwright(home, "dataset", "export", tmp_path / "data", "--format", "xml", "--out", tmp_path)
+    assert unknown.returncode == 2 and "formats: " in unknown.stderr
+
+
+def test_bad_input_is_told(home: Path, tmp_path: Path) -> None:
+    for command in (
+        ["build", tmp_path / "none", "--out", tmp_path / "out"],
+        ["build", tmp_path, "--out", tmp_path / "out", "--target", "gfx942"],
+        ["check", tmp_path],
+        ["stats", tmp_path],
+    ):
+        done = cli_tools.hipwright(home, "dataset", *command)
+        assert done.returncode == 2 and done.stderr.startswith("error: bad input"), done.stderr
+
+
+def test_progress_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with Bar("tasks", 4, 1) as bar:
+        bar.step(2, "7 pairs", "a: verified")
+        bar.step(3, "8 pairs", "b: verified")
+        bar.step(4, "9 pairs", "")
+    lines = capsys.readouterr().err.splitlines()
+    assert (
+        len(lines) == 2 and "2/4 tasks" in lines[0] and "a: verified" in lines[0] and "4/4 tasks, 0 s left" in lines[1]
+    )

@@ -1,0 +1,100 @@
+"""A check finds what was planted: wrong programs called right, right ones called wrong, and builds that are others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from hipwright.cli.dataset_work import evidence_words, lessons, mutants
+from hipwright.cli.session import Machine
+from hipwright.dataset.check import Checked, _work, draw
+from hipwright.dataset.make import Hooks, Settings, make
+from hipwright.dataset.records import Built, Pair
+from hipwright.dataset.tasks import Entry
+from tests.dataset import tiny
+
+SETTINGS = Settings(targets=("gfx942", "gfx950", "cpu"), variants=1, negatives=1)
+
+
+@pytest.fixture(scope="module")
+def pairs(machine: Machine) -> dict[str, Pair]:
+    """One pair of each kind."""
+    made = make(machine, Entry("rows", tiny.ROWS), SETTINGS, Hooks(mutants, evidence_words, lessons))
+    return {pair.kind: pair for pair in made.pairs}
+
+
+def looked(machine: Machine, *pairs: Pair) -> list[Checked]:
+    return _work(machine, pairs)
+
+
+def test_a_broken_program_called_right_is_found_among_honest_rows(machine: Machine, pairs: dict[str, Pair]) -> None:
+    broken = replace(pairs["negative"], kind="variant", correct=True, status="pass")
+    found = looked(machine, pairs["engine"], broken, pairs["negative"])
+    assert [bool(one.wrong) for one in found] == [False, True, False]
+    assert "the program is called right: " in found[1].wrong and found[1].key == broken.key
+
+
+@pytest.mark.slow
+def test_honest_rows_of_all_kinds_stand(machine: Machine, pairs: dict[str, Pair]) -> None:
+    assert {"engine", "variant", "negative", "repair"} <= pairs.keys()
+    assert [one.wrong or one.void for one in looked(machine, *pairs.values())] == [""] * len(pairs)
+
+
+@pytest.mark.slow
+def test_every_kind_of_lie_is_found(machine: Machine, pairs: dict[str, Pair]) -> None:
+    right = pairs["engine"]
+    planted = {
+        "called wrong and passes": replace(right, kind="negative", correct=False, status="wrong_value"),
+        "its coverage is": replace(right, coverage=0.4),
+        "its build for gfx942": replace(right, builds={**right.builds, "gfx942": Built(ok=True, vgpr=1)}),
+        "the program before is called wrong": replace(pairs["repair"], before=pairs["variant"].program),
+        "its kind is negative and it is called right": replace(right, kind="negative"),
+    }
+    for says, one in zip(planted, looked(machine, *planted.values()), strict=True):
+        assert says in one.wrong, one
+
+
+def test_a_row_whose_task_is_broken_is_wrong(machine: Machine, pairs: dict[str, Pair]) -> None:
+    (found,) = looked(machine, replace(pairs["engine"], task_source=tiny.RANDOM))
+    assert "random" in found.wrong
+
+
+@dataclass
+class Rows:
+    """Many rows that are never all in memory."""
+
+    pair: Pair
+    count: int
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return (replace(self.pair, task=str(n)) for n in range(self.count))
+
+
+def test_the_sample_is_uniform_and_drawn_by_the_seed(pairs: dict[str, Pair]) -> None:
+    rows = Rows(pairs["engine"], 40)
+    assert draw(rows, 5, 3) == draw(rows, 5, 3) != draw(rows, 5, 4)
+    assert draw(rows, 0, None)[1] == list(rows)
+    hits = [0] * 40
+    for seed in range(400):
+        for pair in draw(rows, 10, seed)[1]:
+            hits[int(pair.task)] += 1
+    assert min(hits) > 60 and max(hits) < 140  # 100 on average, standard deviation 8.7
+    several = {tuple(p.task for p in draw(rows, 5, None)[1]) for _ in range(5)}
+    assert len(several) > 1  # secret without a seed
+
+
+@pytest.mark.slow
+def test_nothing_compiled_before_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The workers' machine has a build cache of its own, empty at first and gone at the end."""
+    from hipwright.cli import dataset_work
+
+    monkeypatch.setenv("HIPWRIGHT_CACHE", str(tmp_path / "user"))
+    opener = partial(dataset_work.fresh_machine, ("cpu",), False)
+    with opener() as made:
+        folder = made.cache.folder
+        assert folder != tmp_path / "user" and not list(folder.rglob("*.json"))
+    assert not folder.exists() and not (tmp_path / "user").exists()

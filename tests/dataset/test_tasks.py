@@ -1,0 +1,72 @@
+"""A folder of tasks that was torn, edited or half deleted: everything that can be read is, and the rest is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hipwright.dataset.tasks import Entry, read_tasks
+from hipwright.errors import BadInput
+from hipwright.synth.records import Draft, Made
+from tests.dataset import tiny
+
+
+def made(name: str, source: str) -> Made:
+    return Made(draft=Draft(name=name, source=source, mode="composition"), task="", operators=("aten.tanh.default",))
+
+
+def synthesised(folder: Path) -> list[Made]:
+    """A folder as `hipwright synth` leaves it."""
+    tasks = [made("rows", tiny.ROWS), made("points", tiny.POINTS), made("raises", tiny.RAISES)]
+    (folder / "tasks").mkdir()
+    (folder / "tasks.jsonl").write_text("".join(one.to_json() + "\n" for one in tasks))
+    for one in tasks:
+        (folder / "tasks" / f"{one.draft.name}.py").write_text(one.draft.source)
+    return tasks
+
+
+def test_a_whole_folder_has_no_problems(tmp_path: Path) -> None:
+    tasks = synthesised(tmp_path)
+    assert read_tasks(tmp_path) == ([Entry(one.draft.name, one.draft.source, one) for one in tasks], [])
+
+
+def test_nothing_is_lost_and_everything_wrong_is_named(tmp_path: Path) -> None:
+    tasks = synthesised(tmp_path)
+    lines = [one.to_json() for one in tasks]
+    (tmp_path / "tasks.jsonl").write_text("\n".join([lines[0], "{]", lines[1], lines[2][:60]]))
+    (tmp_path / "tasks" / "rows.py").unlink()
+    (tmp_path / "tasks" / "points.py").write_text("# edited\n")
+    entries, problems = read_tasks(tmp_path)
+    assert [(one.name, one.made is not None) for one in entries] == [
+        ("rows", True), ("points", True), ("raises", False)]  # fmt: skip
+    assert entries[2].source == tiny.RAISES
+    said = "\n".join(problems)
+    for part in ("line 2", "line 4", "rows.py is missing", "points.py differs", "raises.py has no line"):
+        assert part in said
+    assert len(problems) == 5
+
+
+def test_a_plain_folder_and_a_task_given_twice(tmp_path: Path) -> None:
+    (tmp_path / "level1").mkdir()
+    (tmp_path / "2_b.py").write_text(tiny.ROWS)
+    (tmp_path / "level1" / "2_b.py").write_text(tiny.ROWS)
+    (tmp_path / "level1" / "1_a.py").write_text(tiny.POINTS)
+    (tmp_path / "bad.py").write_bytes(b"\xff")
+    entries, problems = read_tasks(tmp_path)
+    assert [one.name for one in entries] == ["2_b", "1_a"]
+    assert len(problems) == 1 and "bad.py cannot be read" in problems[0]
+
+
+def test_nothing_to_read(tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text("{]\n")
+    with pytest.raises(BadInput, match="no task in"):
+        read_tasks(tmp_path)
+    with pytest.raises(BadInput, match="no such folder"):
+        read_tasks(tmp_path / "none")
+
+
+def test_a_changed_task_is_another() -> None:
+    entry = Entry("rows", tiny.ROWS)
+    assert entry.key == Entry("rows", tiny.ROWS, made("rows", tiny.ROWS)).key
+    assert entry.key != Entry("rows", tiny.POINTS).key
