@@ -10,7 +10,7 @@ import pytest
 from landscape import SPACE, TASK, Judge, begin, write
 from writer_tools import program
 
-from hipwright.agents.archivist import label, records, rl_records, sft_records
+from hipwright.agents.archivist import label, pairs, records, rl_records, sft_records
 from hipwright.archive import Archive, Confirmed, Entry, Evaluated, Proposed, read_log
 from hipwright.errors import BadInput
 from hipwright.records import Decision, Evaluation, Expansion
@@ -103,6 +103,28 @@ def test_a_winner_that_was_refused_later_teaches_nothing_right(tmp_path: Path) -
         assert 1 not in {row["provenance"]["number"] for row in sft_records(archive, run)}
         row = next(row for row in rl_records(archive, run) if row["provenance"]["number"] == 1)
     assert row["kind"] == "negative" and row["reward"]["correct"] is False and "refused" in row["evidence"]
+
+
+def test_pairs_are_verified_programs_what_they_better_and_wrong_ones(tmp_path: Path) -> None:
+    with Archive(tmp_path) as archive:
+        run = history(archive)
+        found = list(pairs(archive, run))
+        key = program("n1").key
+        refused = Confirmed(program=key, passed=False, evaluation=evaluation(key, "wrong_value", fault="candidate"))
+        archive.append(run, "confirmed", 1, refused.to_dict())
+        after = list(pairs(archive, run))
+    assert [(pair.kind, pair.provenance["number"], pair.correct) for pair in found] == [
+        ("engine", 0, True), ("variant", 1, True), ("step", 1, True), ("variant", 2, True), ("negative", 3, False),
+        ("variant", 4, True), ("repair", 4, True), ("negative", 5, False),
+    ]  # fmt: skip
+    step, negative, repair = found[2], found[4], found[6]
+    assert step.before == program("n0") and step.program == program("n1")
+    assert step.provenance["made"]["gain"] == pytest.approx(0.2)
+    assert "expected 2" in negative.evidence and HERE not in negative.evidence
+    assert repair.before == negative.program == program("n3") and repair.evidence == negative.evidence
+    assert all(pair.task == TASK.key and pair.task_source == TASK.source for pair in found)
+    # its stored verdict says that it passed: refused later, it is neither right nor wrong with evidence
+    assert all(key not in (pair.program.key, pair.before.key if pair.before else "") for pair in after)
 
 
 def test_rows_say_where_they_come_from_and_nothing_of_this_machine(tmp_path: Path) -> None:

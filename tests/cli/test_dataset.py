@@ -40,13 +40,23 @@ def home(tmp_path: Path) -> Path:
 def made_up(folder: Path, count: int = 6) -> list[Pair]:
     """A data set of rows that nobody verified, for the commands that only read."""
     task = TASK.format(number=2, width=31)
+    about = {"operators": ("aten.tanh.default",), "families": ("pointwise",), "dtype": "float32", "composition": "tanh"}
     pairs = [
-        Pair(task=f"t{n // 2}", task_name=f"task_{n // 2}", task_source=task,
-             program=Program(text=f"HIP = r'''{n}'''\n"), kind="engine" if n % 2 == 0 else "variant", correct=True, status="pass", coverage=1.0, split="train",
-             operators=("aten.tanh.default",), families=("pointwise",), dtype="float32", composition="tanh",
-             estimate_us={"gfx942": 2.0 + n})
+        Pair(
+            task=f"t{n // 2}",
+            task_name=f"task_{n // 2}",
+            task_source=task,
+            program=Program(text=f"HIP = r'''{n}'''\n"),
+            kind="engine" if n % 2 == 0 else "variant",
+            correct=True,
+            status="pass",
+            coverage=1.0,
+            split="train",
+            estimate_us={"gfx942": 2.0 + n},
+            **about,  # type: ignore[arg-type]
+        )
         for n in range(count)
-    ]  # fmt: skip
+    ]
     folder.mkdir()
     with Store(folder, {"seed": 0}, resume=False) as store:
         store.add(Outcome(entry="e", name="e", status="verified", pairs=tuple(p.key for p in pairs)), pairs)
