@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from hipwright.archive.code_features import snake
 
@@ -26,9 +27,9 @@ SILENT = frozenset({
     "view", "reshape", "flatten", "unflatten", "contiguous", "to", "float", "half", "bfloat16", "double", "type",
     "type_as", "unsqueeze", "squeeze", "expand", "expand_as", "permute", "transpose", "t", "movedim", "swapaxes",
     "clone", "detach", "identity", "dropout", "view_as", "reshape_as", "broadcast_to", "requires_grad_", "list",
-    "tuple", "alias", "moveaxis", "swapdims", "adjoint", "dropout1d", "alpha_dropout", "broadcast_tensors", "chunk",
-    "split",
-    "unbind", "narrow", "select", "ravel", "atleast_1d", "atleast_2d", "long", "int", "reversed", "zip", "enumerate",
+    "tuple", "alias", "moveaxis", "swapdims", "adjoint", "dropout1d", "dropout2d", "dropout3d",
+    "alpha_dropout", "broadcast_tensors", "chunk", "split", "unbind", "narrow", "select", "ravel", "atleast1d", "atleast2d", "long", "int", "reversed",
+    "zip", "enumerate",
 })  # fmt: skip
 PLAIN = frozenset({"size", "dim", "numel", "len", "range", "is_floating_point", "finfo", "iinfo", "print", "super"})
 STATE = frozenset({"parameter", "buffer", "register_buffer", "register_parameter"})
@@ -53,8 +54,11 @@ def last(node: ast.expr) -> str:
 
 def canonical(name: str) -> str:
     """An operator's one name: LayerNorm and layer_norm, clip and clamp, mm and bmm are each one."""
-    name = snake(name).strip("_")
-    return OTHER_NAMES.get(name, name)
+    plain = snake(name).strip("_")
+    rank = re.search(r"[123]d$", name)
+    if rank and "norm" not in plain:  # the functions of norms do not say it
+        plain += rank[0]
+    return OTHER_NAMES.get(plain, plain)
 
 
 def library(node: ast.expr) -> bool:
