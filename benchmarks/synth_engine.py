@@ -57,6 +57,8 @@ def judged(made: Machine, folder: Path, draft: Draft) -> dict[str, Any]:
             row |= {"library": found.library}
     except HipwrightError as error:
         row |= {"status": "error", "message": error.message, "library": {}}
+    except (ValueError, KeyError, AssertionError, TypeError) as error:  # the engine's own fault: what this looks for
+        row |= {"status": "crash", "message": f"{type(error).__name__}: {error}", "library": {}}
     return {**row, "seconds": round(time.monotonic() - began, 2)}
 
 

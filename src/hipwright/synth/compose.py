@@ -205,7 +205,7 @@ def _chain(sketch: Sketch, x: Value, plan: _Plan) -> tuple[Sketch, Value]:
 def _some(sketch: Sketch, x: Value, pending: Sequence[Operator], *, last: bool) -> tuple[Sketch, Value]:
     """One more operator that the engine fuses, and that leaves what the pending ones take."""
     for _ in range(TRIES):
-        if (chosen := _pick(sketch, x, last=last)) is None:
+        if (chosen := _pick(sketch, x, [one.name for one in pending], last=last)) is None:
             continue
         try:
             tried, value = _apply(sketch, chosen, x)
@@ -216,13 +216,13 @@ def _some(sketch: Sketch, x: Value, pending: Sequence[Operator], *, last: bool) 
     raise Unfit("no operator fits")
 
 
-def _pick(sketch: Sketch, x: Value, *, last: bool) -> Operator | None:
+def _pick(sketch: Sketch, x: Value, later: Sequence[str], *, last: bool) -> Operator | None:
     family = _draw(sketch.rng, FAMILIES)
     before = sketch.used[-1] if sketch.used else ""
     after_view = bool(before) and BY_NAME[before].view
     found = [
         one for one in LIBRARY
-        if one.family == family and not one.library and _takes(one, x) and one.name not in sketch.used[-2:]
+        if one.family == family and not one.library and _takes(one, x) and one.name not in (*sketch.used[-2:], *later)
         and (last or not (one.ends or one.family == "losses"))
         and not (one.name in ACTIVATIONS and before in ACTIVATIONS)
         and not (one.view and (after_view or last))
