@@ -27,9 +27,9 @@ SILENT = frozenset({
     "view", "reshape", "flatten", "unflatten", "contiguous", "to", "float", "half", "bfloat16", "double", "type",
     "type_as", "unsqueeze", "squeeze", "expand", "expand_as", "permute", "transpose", "t", "movedim", "swapaxes",
     "clone", "detach", "identity", "dropout", "view_as", "reshape_as", "broadcast_to", "requires_grad_", "list",
-    "tuple", "alias", "moveaxis", "swapdims", "adjoint", "dropout1d", "dropout2d", "dropout3d",
-    "alpha_dropout", "broadcast_tensors", "chunk", "split", "unbind", "narrow", "select", "ravel", "atleast1d", "atleast2d", "long", "int", "reversed",
-    "zip", "enumerate",
+    "tuple", "alias", "moveaxis", "swapdims", "adjoint", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout",
+    "broadcast_tensors", "chunk", "split", "unbind", "narrow", "select", "ravel", "atleast1d", "atleast2d", "long",
+    "int", "reversed", "zip", "enumerate",
 })  # fmt: skip
 PLAIN = frozenset({"size", "dim", "numel", "len", "range", "is_floating_point", "finfo", "iinfo", "print", "super"})
 STATE = frozenset({"parameter", "buffer", "register_buffer", "register_parameter"})
