@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -307,6 +307,8 @@ class _Progress:
 
 
 def _hand_over(face: Face, wanted: _Wanted, store: Store, new: int, seconds: float) -> int:
+    from hipwright.synth.describe import summary
+
     made, counts = store.made, store.counts
     told = {
         "status": "pass" if len(made) >= wanted.count else "short", "out": str(wanted.out), **counts, "new": new,
@@ -321,21 +323,6 @@ def _hand_over(face: Face, wanted: _Wanted, store: Store, new: int, seconds: flo
         face.say(f"only {len(made)} of {wanted.count} tasks: too many drafts in a row came to nothing ({wanted.out})")
         return 1
     return 0
-
-
-def summary(made: Sequence[Made]) -> dict[str, Any]:
-    """What a set of tasks covers."""
-    from collections import Counter
-
-    names = {name.split(".")[1] if name.startswith("aten.") else name for one in made for name in one.operators}
-    deep = sum(one.fused >= 3 for one in made)
-    return {
-        "operators": len(names), "families": sorted({name for one in made for name in one.families}),
-        "fused_3_or_more": round(deep / len(made), 4) if made else 0.0,
-        "difficulty": dict(Counter(one.difficulty for one in made)),
-        "dtypes": dict(Counter(one.dtype for one in made)),
-        "modes": dict(Counter(one.draft.mode for one in made)),
-    }  # fmt: skip
 
 
 def _print(face: Face, told: Mapping[str, Any]) -> None:

@@ -192,7 +192,13 @@ class _Drafter:
             return self._written(index, mode, zygote)
         if mode == "mutation":
             return self._mutated(index, rng)
-        return self._composed(index, rng, mode, self.wanted(index)), ()
+        try:
+            return self._composed(index, rng, mode, self.wanted(index)), ()
+        except BadInput as error:
+            if self.plan.constraint:  # nothing fits what the user asked for: no other index will do better
+                raise
+            draft = Draft(name=f"draft_{index}", source="", mode=mode, seed=self.plan.seed)
+            return None, (Dropped(draft=draft, stage="compose", why=error.message),)
 
     def _rng(self, *parts: object) -> random.Random:
         return random.Random(content_key("synth", str(self.plan.seed), *map(str, parts)))
@@ -201,11 +207,12 @@ class _Drafter:
         return (index // len(self.plan.modes)) % len(self._presets)
 
     def _composed(self, index: int, rng: random.Random, mode: Mode, wanted: constrain.Wanted | None) -> Draft:
-        from hipwright.synth.compose import compose
+        from hipwright.synth.compose import compose, lead_of
 
-        draft = compose(rng, wanted=wanted)
+        lead = "" if wanted is not None else lead_of(index // len(self.plan.modes))
+        draft = compose(rng, wanted=wanted, lead=lead)
         detail = self._constraint(index) if mode == "constraint" else draft.detail
-        return replace(draft, mode=mode, seed=self.plan.seed, detail=detail)
+        return replace(draft, mode=mode, detail=detail)
 
     def _constraint(self, index: int) -> str:
         if self.mode(index) != "constraint":
