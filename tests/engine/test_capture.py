@@ -97,3 +97,19 @@ class Mutating(torch.nn.Module):
 def test_writing_an_input_cannot_be_captured() -> None:
     with pytest.raises(TaskError, match="writes into its input"):
         capture(Mutating(), [torch.ones(3)])
+
+
+class UnreducedLikelihood(torch.nn.Module):
+    """torch 2.13 gives the loss the shape () when the batch is free; all that follows would have it too."""
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.nll_loss(x, labels, reduction="none").clamp(-0.5, 0.5)
+
+
+def test_a_shape_that_export_loses_is_not_believed() -> None:
+    model, inputs = UnreducedLikelihood(), [torch.randn(6, 5), torch.randint(0, 5, (6,))]
+    graph = captured(model, inputs)
+    assert graph.nodes[-1].outs[0].shape == (6,)
+    got, _ = run(write(graph), model, inputs)
+    expected, native, _ = reference(model, inputs)
+    compare(got, expected, native)

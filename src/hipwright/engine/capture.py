@@ -57,7 +57,18 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic: bool) -> Exp
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         exported = torch.export.export(model, args, dynamic_shapes=shapes, strict=False)
-        return exported.run_decompositions({})
+        traced = _ranks(exported)
+        exported = exported.run_decompositions({})
+    # torch 2.13 gives nll_loss_nd without reduction the shape () here, and all that follows, when the batch is free
+    if wrong := [name for name, rank in _ranks(exported).items() if traced.get(name, rank) != rank]:
+        raise TaskError(f"torch.export loses dimensions of {wrong[0]}")
+    return exported
+
+
+def _ranks(exported: ExportedProgram) -> dict[str, int]:
+    """The rank of every node that gives one tensor."""
+    values = ((node.name, node.meta.get("val")) for node in exported.graph.nodes)
+    return {name: value.ndim for name, value in values if isinstance(value, torch.Tensor)}
 
 
 def _parameter_names(model: torch.nn.Module, count: int) -> list[str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from hipwright.synth.values import Range, Unfit, Value, need, normal, uniform
 
 MOST_ELEMENTS = 1 << 21  # of one value
 MOST_INPUTS = 5
+SURE = 40  # draws a number from which on every number surely occurs
 SHORT = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
@@ -78,13 +80,16 @@ class Sketch:
         self.inputs[name] = text
         return self._keep(Value(name, tuple(shape), self.dtype, known))
 
-    def index(self, hint: str, shape: Sequence[int], count: int) -> str:
-        """A new input of whole numbers below `count`."""
+    def index(self, hint: str, shape: Sequence[int], count: int, of: str = "") -> str:
+        """An expression of a new input of whole numbers below `count`; of: the size that bounds them.
+
+        Few draws wrap around, for at a smaller derived shape they would be in range under one seed and not the next.
+        """
         self._room()
         name = self.fresh(hint)
         spec = ", ".join(self._global(n) for n in shape) + ("," if len(shape) == 1 else "")
         self.inputs[name] = f"torch.randint(0, {self._global(count)}, ({spec}))"
-        return name
+        return f"{name} % {of}" if of and prod(shape) < SURE * count else name
 
     def mask(self, hint: str, shape: Sequence[int], share: float = 0.3) -> str:
         """A new boolean input, true for about `share` of its elements."""

@@ -8,9 +8,7 @@ from hipwright.synth.values import Value, indices, need, normal
 
 INDEXING, SELECTION = "indexing", "selection"
 
-# So many indices into so large a dimension that some are surely out of range in a smaller one: derived shapes then
-# leave it as it is, whatever the seed.
-FEW = 16
+FEW = 8  # of slices to pick from
 
 
 def _picked(s: Sketch, x: Value) -> tuple[str, int, int]:
@@ -18,7 +16,7 @@ def _picked(s: Sketch, x: Value) -> tuple[str, int, int]:
     axis = s.rng.choice(range(1, x.rank))
     need(x.shape[axis] >= FEW)
     length = max(3, x.shape[axis] * 2 // 3)
-    return s.index("picks", (length,), x.shape[axis]), length, axis
+    return s.index("picks", (length,), x.shape[axis], f"{x.name}.shape[{axis}]"), length, axis
 
 
 def _with(shape: tuple[int, ...], axis: int, size: int) -> tuple[int, ...]:
@@ -45,14 +43,14 @@ def _index_select(s: Sketch, x: Value) -> Value:
 def _gather(s: Sketch, x: Value) -> Value:
     need(x.shape[-1] >= 4)
     width = max(2, x.shape[-1] // 2)
-    where = s.index("where", (*x.shape[:-1], width), x.shape[-1])
+    where = s.index("where", (*x.shape[:-1], width), x.shape[-1], f"{x.name}.shape[-1]")
     return s.let("gathered", f"torch.gather({x.name}, -1, {where})", (*x.shape[:-1], width), x.range)
 
 
 @operator("take_along_dim", INDEXING, "one chosen element a row")
 def _take_along(s: Sketch, x: Value) -> Value:
     need(x.shape[-1] >= 8 and x.elements >= FEW * x.shape[-1])
-    where = s.index("label", (*x.shape[:-1], 1), x.shape[-1])
+    where = s.index("label", (*x.shape[:-1], 1), x.shape[-1], f"{x.name}.shape[-1]")
     text = f"{x.name} - torch.take_along_dim({x.name}, {where}, dim=-1)"
     return s.let("margin", text, x.shape, x.range + x.range.times(-1))
 
@@ -60,14 +58,14 @@ def _take_along(s: Sketch, x: Value) -> Value:
 @operator("index", INDEXING, "rows picked by an index")
 def _rows(s: Sketch, x: Value) -> Value:
     need(x.shape[0] >= FEW)
-    picks = s.index("rows", (x.shape[0],), x.shape[0])
+    picks = s.index("rows", (x.shape[0],), x.shape[0], f"{x.name}.shape[0]")
     return s.let("picked", f"{x.name}[{picks}]", x.shape, x.range, level=x.level)
 
 
 @operator("one_hot", INDEXING, "a one-hot code of labels")
 def _one_hot(s: Sketch, x: Value) -> Value:
     need(8 <= x.shape[-1] <= 512 and x.elements >= FEW * x.shape[-1])
-    labels = s.index("labels", x.shape[:-1], x.shape[-1])
+    labels = s.index("labels", x.shape[:-1], x.shape[-1], f"{x.name}.shape[-1]")
     text = f"{x.name} - F.one_hot({labels}, {x.name}.shape[-1])"
     return s.let("residue", text, x.shape, x.range + normal(0.1))
 
@@ -75,7 +73,7 @@ def _one_hot(s: Sketch, x: Value) -> Value:
 @operator("index_add", INDEXING, "a sum into picked rows", library=True)
 def _index_add(s: Sketch, x: Value) -> Value:
     need(x.shape[0] >= FEW)
-    slots = s.index("slots", (x.shape[0],), x.shape[0])
+    slots = s.index("slots", (x.shape[0],), x.shape[0], f"{x.name}.shape[0]")
     text = f"{x.name}.index_add(0, {slots}, 0.5 * {x.name})"
     return s.let("gained", text, x.shape, (x.range + x.range).times(1.0))
 
@@ -83,7 +81,7 @@ def _index_add(s: Sketch, x: Value) -> Value:
 @operator("scatter_add", INDEXING, "a scatter of sums", library=True)
 def _scatter_add(s: Sketch, x: Value) -> Value:
     need(x.shape[-1] >= 4)
-    where = s.index("bins", x.shape, x.shape[-1])
+    where = s.index("bins", x.shape, x.shape[-1], f"{x.name}.shape[-1]")
     text = f"torch.scatter_add({x.name}, -1, {where}, 0.5 * {x.name})"
     return s.let("binned", text, x.shape, x.range + x.range)
 

@@ -63,7 +63,7 @@ def _divergence(s: Sketch, x: Value) -> Value:
 @operator("cross_entropy_loss", LOSSES, "a cross-entropy with labels")
 def _cross_entropy(s: Sketch, x: Value) -> Value:
     need(x.range.std > 0.1 and x.range.largest < 60 and x.rank == 2 and 8 <= x.shape[1] <= 2048 and x.shape[0] >= 16)
-    labels = s.index("labels", x.shape[:1], x.shape[1])
+    labels = s.index("labels", x.shape[:1], x.shape[1], f"{x.name}.shape[1]")
     size = log(x.shape[1]) + x.range.std**2 / 2
     tail, shape, known = _reduced(
         s, Range(0.0, size + x.range.largest, size, max(x.range.std, 0.1 * size)), x.shape[:1]
@@ -75,7 +75,7 @@ def _cross_entropy(s: Sketch, x: Value) -> Value:
 @operator("nll_loss_nd", LOSSES, "a negative log-likelihood", aten="nll_loss_nd")
 def _likelihood(s: Sketch, x: Value) -> Value:
     need(x.range.std > 0.1 and x.range.largest < 60 and x.rank == 2 and 8 <= x.shape[1] <= 2048 and x.shape[0] >= 16)
-    labels = s.index("labels", x.shape[:1], x.shape[1])
+    labels = s.index("labels", x.shape[:1], x.shape[1], f"{x.name}.shape[1]")
     size = log(x.shape[1]) + x.range.std**2 / 2
     tail, shape, known = _reduced(
         s, Range(0.0, size + x.range.largest, size, max(x.range.std, 0.1 * size)), x.shape[:1]
