@@ -39,8 +39,9 @@ class Pair(Record, frozen=True, kw_only=True):
     """One row. task: the key of the Task record; correct: it passed the full verification, and provenance says where.
 
     status: the evaluation's; evidence: what the verifier found, in words, of a negative, or of what a repair mends;
-    before: the program that this one mends or betters; builds and estimate_us: by AMD target (estimates, never times); timing: only where
-    one was measured; split: "" until the splits are made; provenance: what made the program, and by which version.
+    before: the program that this one mends or betters; builds and estimate_us: by AMD target (estimates, never times);
+    timing: only where one was measured; split: "" until the splits are made; provenance: what made the program, and by
+    which version.
     """
 
     task: str
