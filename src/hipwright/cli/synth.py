@@ -122,7 +122,7 @@ def _modes(given: list[str] | None, parents: list[Path] | None, constraint: str 
         if said and name not in names:
             raise BadInput(f"{option} is of the {name} mode", hint=f"add --mode {name}, or leave it out")
     chosen = dict.fromkeys(names)
-    return tuple(one for one in chosen if one in MODES)  # type: ignore[misc]
+    return tuple(one for one in chosen if one in MODES)
 
 
 def _models(

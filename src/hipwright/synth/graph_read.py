@@ -143,7 +143,7 @@ class _Builder:
             return self.form.put(Value("cast", (args[0],), dtype, shape))
         if op in _PERMUTES:
             return self.permuted(args[0], _order(op, args, len(x.shape)), dtype, shape)
-        return args[0] if x.shape == shape else self.reshaped(args[0], shape)  # type: ignore[no-any-return]
+        return args[0] if x.shape == shape else self.reshaped(args[0], shape)
 
     def reshaped(self, x: Ref, shape: tuple[int, ...]) -> Ref:
         """x in another shape; of a chain of reshapes only the last counts."""
@@ -214,7 +214,8 @@ class _Builder:
     # ---------------------------------------------------------------- reading
 
     def _value(self, ref: Any) -> Value:
-        return self.form.values[ref.id]
+        value: Value = self.form.values[ref.id]
+        return value
 
     def _meta(self, meta: Mapping[str, Any]) -> tuple[str, tuple[int, ...]]:
         dtype = str(meta["dtype"])

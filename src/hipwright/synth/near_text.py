@@ -152,7 +152,7 @@ class _Reader:
     def _loop(self, scope: Scope, target: ast.expr, items: ast.expr, body: list[ast.stmt]) -> Held:
         """Once for each module of a list that can be read, else once."""
         returned: Held = ()
-        modules = list(self._listed(scope, items))
+        modules: list[ast.expr | None] = list(self._listed(scope, items))
         for module in modules or [None]:
             if module is None:
                 self._hold(scope, target, self.read(scope, items))

@@ -22,9 +22,9 @@ def _resized(shape: tuple[int, ...], axis: int, size: int) -> tuple[int, ...]:
 
 @operator("permute", LAYOUT, "another order of the axes", ranks=(3, 4), view=True)
 def _permute(s: Sketch, x: Value) -> Value:
-    order = {3: [(0, 2, 1), (1, 0, 2)], 4: [(0, 2, 3, 1), (0, 2, 1, 3)]}.get(x.rank, [])
-    need(bool(order))
-    chosen = s.rng.choice(order)
+    orders: dict[int, list[tuple[int, ...]]] = {3: [(0, 2, 1), (1, 0, 2)], 4: [(0, 2, 3, 1), (0, 2, 1, 3)]}
+    need(x.rank in orders)
+    chosen = s.rng.choice(orders[x.rank])
     text = f"{x.name}.permute({', '.join(map(str, chosen))})"
     return s.let("turned", text, tuple(x.shape[k] for k in chosen), x.range, level=x.level)
 
