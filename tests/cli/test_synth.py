@@ -87,7 +87,7 @@ def test_killed_and_resumed_it_makes_the_tasks_of_an_uninterrupted_run(tmp_path:
     options = ["--count", "6", "--mode", "composition,mutation", "--seed", "2"]
     command = [sys.executable, "-m", "hipwright", "synth", *options, "--workers", "2", "--out", str(killed), "--resume"]
     for wanted in (1, 3):
-        process = subprocess.Popen(command, env=environment(home), stderr=subprocess.PIPE, start_new_session=True)
+        process = subprocess.Popen(command, env=environment(home), stderr=subprocess.DEVNULL, start_new_session=True)
         deadline = time.monotonic() + 120
         while lines(killed) < wanted and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -127,7 +127,8 @@ def synthesise(
     with _Workers(drafter, zygotes, overlaps) as pool:
         ahead: deque[Future[_Seen]] = deque()
         while len(store.made) < plan.count and fruitless < FRUITLESS:
-            while len(ahead) < AHEAD * len(zygotes):
+            # never more than may still be taken: a model's answer that is not needed costs money
+            while len(ahead) < min(AHEAD * len(zygotes), plan.count - len(store.made)):
                 ahead.append(pool.submit(store.next_index + len(ahead)))
             index, seen = store.next_index, ahead.popleft().result()
             dropped = _turn(drafter, hygiene, index, seen)
