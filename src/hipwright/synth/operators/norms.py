@@ -76,6 +76,7 @@ def _running_sum(s: Sketch, x: Value) -> Value:
     reach = 6 * x.range.std * sqrt(count)
     known = Range(min(0.0, mean * 2) - reach, max(0.0, mean * 2) + reach, mean, std)
     ramp = abs(x.range.mean) * sqrt(count) > x.range.std  # then all rows grow alike
+    need(not ramp or s.dtype == "float32", "a narrow float cannot tell one ramp from another")
     return s.let("running", f"{x.name}.cumsum(dim={axis - x.rank if axis else 0})", x.shape, known, level=ramp)
 
 
