@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -129,15 +130,19 @@ def test_synthesis_is_told_why_a_task_is_too_close(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- at length
 
 
+BASES, UNRELATED = (3, 200) if os.environ.get("HIPWRIGHT_TEST_OVERLAP") == "whole" else (1, 20)
+"""HIPWRIGHT_TEST_OVERLAP=whole captures 240 tasks, which takes minutes; docs/hygiene.md has its outcome."""
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(1800)  # 240 tasks are captured
-def test_of_many_planted_copies_all_are_found_and_of_200_unrelated_tasks_none(tmp_path: Path) -> None:
+@pytest.mark.timeout(1800)
+def test_of_many_planted_copies_all_are_found_and_of_the_unrelated_tasks_none(tmp_path: Path) -> None:
     rng = random.Random(31)
     drafts = {}
-    while len(drafts) < 203:
+    while len(drafts) < BASES + UNRELATED:
         draft = compose(rng)
         drafts.setdefault(tuple(sorted(draft.operators)), draft)
-    bases, others = list(drafts.values())[:3], list(drafts.values())[3:]
+    bases, others = list(drafts.values())[:BASES], list(drafts.values())[BASES:]
     for base in bases:
         for way, text in planted(base.source).items():
             (tmp_path / f"{base.name}__{way}.py").write_text(text)
@@ -146,4 +151,4 @@ def test_of_many_planted_copies_all_are_found_and_of_200_unrelated_tasks_none(tm
     found = {(hit.task, hit.other) for hit in report.hits}
     wanted = {(path.stem.split("__")[0], path.stem) for path in tmp_path.glob("*.py")}
     assert found == wanted
-    assert len(wanted) > 25
+    assert len(wanted) > 8 * BASES
