@@ -130,9 +130,10 @@ def _depth(row: Row) -> int:
 
 
 def _held_family(tasks: Sequence[Row], seed: int, share: float) -> str:
-    """A family with about that share of the tasks: of those that have between a third and twice of it, drawn."""
+    """A family with about that share of the tasks: of those that have between a third and twice of it, drawn; never
+    one that all tasks have, or nothing would be left to train on."""
     counts = Counter(family for row in tasks for family in row.families if family not in COMMON)
-    fit = [f for f, n in counts.items() if share / 3 <= n / len(tasks) <= 2 * share]
+    fit = [f for f, n in counts.items() if share / 3 <= n / len(tasks) <= 2 * share and n < len(tasks)]
     return min(fit, key=lambda f: content_key("held family", str(seed), f), default="")
 
 
