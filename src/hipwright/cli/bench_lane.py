@@ -13,7 +13,6 @@ import msgspec
 from hipwright.archive import Archive
 from hipwright.cli.bench_search import Searched, Searcher
 from hipwright.cli.session import Machine, Workbench
-from hipwright.cli.settle import settled
 from hipwright.errors import (
     DeviceError,
     HipwrightError,
@@ -28,6 +27,7 @@ from hipwright.evaluate.pool import Step
 from hipwright.evaluate.schedule import Job
 from hipwright.events import silent
 from hipwright.program import parse
+from hipwright.program.settle import settled
 from hipwright.records import Evaluation, Program, TolerancePolicy
 from hipwright.verify import Oracle
 

@@ -66,8 +66,8 @@ def _lent(chosen: tuple[str, ...], unsafe: bool) -> Lent:
 
     def counters(task: Path, program: Program, listener: Listener) -> Report:
         from hipwright.cli.profile import read_counters
-        from hipwright.cli.settle import settled
         from hipwright.program import parse
+        from hipwright.program.settle import settled
 
         parse(program.text).defines(program.knobs)  # what is wrong with either is said before anything is done
         return read_counters(task, settled(program), target=gpu, unsafe=unsafe, listener=listener)

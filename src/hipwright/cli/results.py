@@ -14,9 +14,9 @@ from hipwright.cli.minds import option_words
 from hipwright.cli.outcome import exit_code, not_measured, result_object
 from hipwright.cli.outdir import write_files
 from hipwright.cli.output import Face, clean, finite
-from hipwright.cli.settle import settled
 from hipwright.errors import HipwrightError
 from hipwright.program import modelnew, parse
+from hipwright.program.settle import settled
 from hipwright.records import Evaluation, Task
 from hipwright.report import from_run, render
 from hipwright.search import SearchResult

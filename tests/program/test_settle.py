@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hipwright.cli.settle import settled
 from hipwright.program import parse
+from hipwright.program.settle import settled
 from hipwright.records import Program
 
 GOOD = (Path(__file__).parents[1] / "bad_input" / "good.py").read_text()
