@@ -12,6 +12,7 @@ import argparse
 import itertools
 import json
 import time
+from collections import Counter
 from pathlib import Path
 
 from hipwright.audit.mutants import mutants, sample
@@ -66,6 +67,15 @@ def main() -> None:
                 passed = sum(v.passed for v in verdicts)
                 rate = len(programs) / spent
                 print(f"{task}: opened in {opened:.1f} s; {len(programs)} scored, {passed} passed, {rate:.1f} a second")
+                twice = Counter(
+                    note.split("(")[0] + note.split("(")[1][:60]
+                    for v in verdicts
+                    for result in v.targets.values()
+                    for note in (result.timing.notes if result.timing else ())
+                    if note.startswith("measured twice")
+                )
+                for note, count in twice.items():
+                    print(f"  {count} {note}")
                 for program, one in zip(programs, verdicts, strict=True) if not chosen.no_full else ():
                     full = bench.evaluator.evaluate(program, timed=False)
                     total, agree = total + 1, agree + (full.passed == one.passed)

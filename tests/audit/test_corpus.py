@@ -53,7 +53,7 @@ def test_what_the_parser_must_stop_it_stops(case: Case) -> None:
     try:
         parse(case.text)
     except ProgramError as error:
-        assert "parser" in case.checks and case.says in error.message
+        assert "parser" in case.checks and case.heard(error.message)
     else:
         assert case.checks != ("parser",)
 

@@ -93,6 +93,54 @@ def test_build_check_stats_and_export(home: Path, tmp_path: Path) -> None:
     assert cli_tools.left_behind(home) == []
 
 
+@pytest.mark.slow
+def test_tasks_and_pairs_by_one_command_that_goes_on(home: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    few = ("dataset", "build", "--out", data, "--variants", "0", "--negatives", "0", "--seed", "3", "--workers", "2")
+    done = cli_tools.hipwright(home, *few, "--count", "1")
+    assert done.returncode == 0 and "tasks: 1 verified" in done.stdout, done.stderr
+    assert "1/1" in done.stderr and "pairs an hour" in done.stdout
+    refused = cli_tools.hipwright(home, *few, "--count", "2")
+    assert refused.returncode == 2 and "--resume" in refused.stderr
+    more = cli_tools.hipwright(home, *few, "--count", "2", "--resume")
+    assert more.returncode == 0 and "tasks: 2 verified" in more.stdout, more.stderr
+    assert "1 of 2 tasks are there already" in more.stderr and "1 of 2 tasks are done already" in more.stderr
+    assert len({pair.task_name for pair in read_pairs(data)}) == 2
+    assert len(list((data / "synth" / "tasks").glob("*.py"))) == 2
+    assert cli_tools.left_behind(home) == []
+
+
+@pytest.mark.slow
+def test_overlap_is_told_and_taken_out(home: Path, tmp_path: Path) -> None:
+    made_up(tmp_path / "data")
+    bench = tmp_path / "bench"
+    bench.mkdir()
+    copied = TASK.format(number=2, width=40).replace("x", "value")
+    (bench / "copy.py").write_text(copied)
+    found = cli_tools.hipwright(
+        home, "dataset", "overlap", tmp_path / "data", "--against", bench, "--json", "--out", tmp_path / "rest.jsonl"
+    )
+    told = cli_tools.one_object(found.stdout)
+    assert found.returncode == 1 and told["others"] == 1 and told["tasks"] == 3, found.stderr
+    assert (
+        told["found"] == ["task_0", "task_1", "task_2"]
+        and told["hits"][0]["other"] == "copy"
+        and told["rows_kept"] == 0
+    )
+    assert (tmp_path / "rest.jsonl").read_bytes() == b""
+    (bench / "copy.py").write_text(TASK.format(number=2, width=40).replace("torch.tanh(x) *", "x.cumsum(0).sum() +"))
+    itself = cli_tools.hipwright(home, "dataset", "overlap", tmp_path / "data", "--out", tmp_path / "once.jsonl")
+    assert itself.returncode == 1 and "3 tasks compared with each other: 2 overlap" in itself.stdout, itself.stderr
+    assert {pair.task_name for pair in read_pairs(tmp_path / "once.jsonl")} == {"task_0"}
+    clean = cli_tools.hipwright(home, "dataset", "overlap", tmp_path / "data", "--against", bench)
+    assert clean.returncode == 0 and "0 overlap (0.0 %)" in clean.stdout, clean.stderr
+    (bench / "again.py").write_text((bench / "copy.py").read_text().replace("40", "41"))
+    alike = cli_tools.hipwright(home, "dataset", "overlap", bench)
+    assert alike.returncode == 1 and "2 tasks compared with each other: 1 overlap" in alike.stdout, alike.stderr
+    rows = cli_tools.hipwright(home, "dataset", "overlap", bench, "--out", tmp_path / "rows.jsonl")
+    assert rows.returncode == 2 and "a folder of tasks has none" in rows.stderr
+
+
 def test_stats_count_and_say_what_cannot_be_read(home: Path, tmp_path: Path) -> None:
     pairs = made_up(tmp_path / "data")
     page = tmp_path / "pages" / "stats.html"
@@ -124,6 +172,9 @@ def test_bad_input_is_told(home: Path, tmp_path: Path) -> None:
     for command in (
         ["build", tmp_path / "none", "--out", tmp_path / "out"],
         ["build", tmp_path, "--out", tmp_path / "out", "--target", "gfx942"],
+        ["build", "--out", tmp_path / "out"],
+        ["build", tmp_path, "--count", "2", "--out", tmp_path / "out"],
+        ["overlap", tmp_path / "none"],
         ["check", tmp_path],
         ["stats", tmp_path],
     ):

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from hipwright.cli.dataset_work import evidence_words, lessons, mutants
 from hipwright.cli.session import Machine
 from hipwright.dataset.build import build
-from hipwright.dataset.make import WRONG, Hooks, Product, Settings, make
+from hipwright.dataset.judge import WRONG
+from hipwright.dataset.make import Hooks, Product, Settings, make
 from hipwright.dataset.records import Pair
 from hipwright.dataset.store import OUTCOMES, PAIRS, Store, read_outcomes, read_pairs
 from hipwright.dataset.tasks import Entry

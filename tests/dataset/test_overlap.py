@@ -117,6 +117,13 @@ def made(source: str, shapeless: str | None = None) -> Made:
     return Made(draft=draft, task="", operators=(), provenance={} if shapeless is None else {"shapeless": shapeless})
 
 
+def test_synthesised_tasks_are_compared_with_each_other_by_what_they_say() -> None:
+    tasks = {"rows": made(ROWS), "other": made(OTHER), "copy": made(planted(ROWS)["everything"])}
+    found = overlap(tasks, ())
+    assert [(hit.task, hit.other, hit.how) for hit in found.hits] == [("copy", "rows", "text")]
+    assert (found.tasks, found.others, found.weaker) == (3, 0, {})
+
+
 def test_synthesis_is_told_why_a_task_is_too_close(tmp_path: Path) -> None:
     # the text says nothing: this copy is known by its graph alone
     (tmp_path / "held.py").write_text(task("return x * x * torch.sigmoid(x * x)"))

@@ -86,3 +86,29 @@ def test_vector_tails(vec: int) -> None:
         expected, native, _ = reference(model, inputs)
         got, _ = run(program, model, inputs)
         compare(got, expected, native)
+
+
+class Handed(torch.nn.Module):
+    """Scans and a window in bfloat16: values that one kernel hands to the next, one of them returned as well."""
+
+    def forward(self, x: torch.Tensor, w: torch.Tensor) -> Any:
+        total = x.cumsum(-1)
+        gap = total.amax(-1, keepdim=True) - total.cumsum(-1)
+        pooled = F.max_pool1d(torch.tanh(gap) * torch.sin(gap), 3, 2)
+        return total, F.linear(gap, w), pooled.softmax(-1), gap
+
+
+HANDED = [torch.randn(3, 5, 24, dtype=torch.bfloat16), torch.randn(7, 24, dtype=torch.bfloat16)]
+
+
+@pytest.mark.parametrize("choices", [{"wide": True}, {"wide": True, "fuse": False}, {"library": True}])
+def test_what_kernels_hand_each_other_may_be_kept_wide(choices: dict[str, Any]) -> None:
+    model = Handed()
+    graph = captured(model, HANDED)
+    assert "wide" in space(graph) and "library" not in space(graph) and "wide" not in space(captured(MODEL, [INPUT]))
+    program = write(graph, choices)
+    expected, native, _ = reference(model, HANDED)
+    got, _ = run(program, model, HANDED)
+    compare(got, expected, native)
+    assert ("float* cumsum" in program.text) == ("wide" in choices)
+    assert ("__global__" in program.text) == ("wide" in choices)

@@ -87,6 +87,22 @@ def test_where_indices_bound_a_size_the_others_vary(zygote, name):
         handle.reference(handle.inputs(small.name, 3), handle.init_state(0))
 
 
+def test_a_shape_that_few_indices_fit_by_luck_is_not_derived(zygote, tmp_path):
+    from hipwright.task import open_task
+
+    (tmp_path / "picks.py").write_text(
+        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x, picks):\n"
+        "        return torch.tanh(x.index_select(1, picks))\n\n\ndef get_inputs():\n"
+        "    return [torch.randn(24, 96), torch.randint(0, 96, (3,))]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+    with open_task(tmp_path / "picks.py", zygote) as handle:
+        derived = [w for w in handle.task.workloads if w.origin == "derived"]
+        assert derived
+        for workload in derived:
+            for seed in range(40):
+                handle.reference(handle.inputs(workload.name, seed), handle.init_state(0))
+
+
 def test_derived_workloads_are_valid_deterministic_and_varied(load, zygote):
     from task_files import FILES
 

@@ -20,7 +20,8 @@ from typing import Any, Literal
 import hipwright
 from hipwright.agents.evidence import evidence
 from hipwright.archive import Archive, read_log
-from hipwright.dataset.make import WRONG, verified
+from hipwright.dataset.judge import WRONG
+from hipwright.dataset.make import verified
 from hipwright.dataset.records import STEP_GAIN, Kind, Pair, built, estimates, timing
 from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Program, Record, Run

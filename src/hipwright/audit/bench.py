@@ -124,6 +124,8 @@ class TargetVerifier:
         """Evaluate the candidate on its task."""
         if self.bench.target not in case.targets:
             return Found(not_run=f"only {', '.join(case.targets)} can see this")
+        if "clocks" in case.checks and not self.timed:
+            return Found(not_run="only the clocks can see this (--timed)")
         return self.judge_text(case, case.text)
 
     def judge_text(self, case: Case, text: str) -> Found:

@@ -57,8 +57,8 @@ class Case(Record, frozen=True, kw_only=True):
 
     task: the stem of its task. row: the strategy's row in the taxonomy, "mistake" for an error without one, "" if
     honest. checks: any of these must be what stops it. statuses: what may be said of it. targets: where that can be
-    seen; elsewhere it is not run. says: a fragment of the message. rule: the name of the static rule that refuses it
-    before it runs, where one does.
+    seen; elsewhere it is not run. says: the message holds one of these, if there are any. rule: the name of the static
+    rule that refuses it before it runs, where one does.
     """
 
     lane: Lane
@@ -69,7 +69,7 @@ class Case(Record, frozen=True, kw_only=True):
     checks: tuple[Check, ...] = ()
     statuses: tuple[Status, ...] = ("pass",)
     targets: tuple[str, ...] = ("cpu", "cuda", "rocm")
-    says: str = ""
+    says: tuple[str, ...] = ()
     rule: str = ""
 
     @property
@@ -91,6 +91,10 @@ class Case(Record, frozen=True, kw_only=True):
     def text(self) -> str:
         """The candidate's text."""
         return self.path.read_text(encoding="utf-8")
+
+    def heard(self, message: str) -> bool:
+        """Whether a message says what it should."""
+        return not self.says or any(part in message for part in self.says)
 
     @property
     def honest(self) -> bool:
@@ -154,7 +158,7 @@ def _case(lane: str, kind: str, name: str, row: dict[str, Any]) -> Case:
             "checks": _listed(row.get("check", [])),
             "statuses": _listed(row.get("status", "pass")),
             "targets": _listed(row.get("targets", ["cpu", "cuda", "rocm"])),
-            "says": row.get("says", ""),
+            "says": _listed(row.get("says", [])),
             "rule": row.get("rule", ""),
         }
     )

@@ -86,8 +86,8 @@ def _outcome(case: Case, found: Found) -> tuple[Outcome, str]:
         return "wrong reason", f"{found.status}, not {' or '.join(case.statuses)}: {found.message}"
     if case.checks and found.check not in case.checks:
         return "wrong reason", f"stopped by {found.check}, not {' or '.join(case.checks)}: {found.message}"
-    if case.says not in found.message:
-        return "wrong reason", f"the message says nothing of {case.says!r}: {found.message}"
+    if not case.heard(found.message):
+        return "wrong reason", f"the message says nothing of {' or '.join(case.says)}: {found.message}"
     return "right", ""
 
 

@@ -72,7 +72,7 @@ def mutants(program: str, parsed: Parsed) -> list[Mutant]:
 def sample(groups: Sequence[list[Mutant]], seed: int) -> list[Mutant]:
     """All mutants in an order that visits programs in turn, and in each one kinds of change in turn."""
     rng = random.Random(seed)
-    queues = [_by_operator(group, rng) for group in groups]
+    queues = [_by_operator(group, rng) for group in groups if group]
     rng.shuffle(queues)
     order = []
     while queues:

@@ -13,7 +13,7 @@ from hipwright.cli.output import Face
 from hipwright.errors import BadInput
 
 app = typer.Typer(
-    help="Verified pairs of tasks and programs: build, check, stats, export.",
+    help="Verified pairs of tasks and programs: build, check, overlap, stats, export.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -26,10 +26,15 @@ Workers = Annotated[
 
 @app.command("build")
 def build(
-    tasks: Annotated[
-        Path, typer.Argument(help="A folder of `hipwright synth`, or any folder of task files.", metavar="TASKS")
-    ],
     out: Annotated[Path, typer.Option(help="Folder of the data set.", metavar="DIR")],
+    tasks: Annotated[
+        Path | None,
+        typer.Argument(help="A folder of `hipwright synth`, or any folder of task files.", metavar="TASKS"),
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(min=1, max=1_000_000, help="Without TASKS: compose this many into DIR/synth first.", metavar="N"),
+    ] = None,
     variants: Annotated[int, typer.Option(min=0, help="Other schedules of the engine's a task.", metavar="K")] = 3,
     negatives: Annotated[int, typer.Option(min=0, help="Broken programs with evidence a task.", metavar="N")] = 1,
     budget: Annotated[int, typer.Option(min=0, help="Evaluations of a search a task; 0 for none.", metavar="N")] = 0,
@@ -40,7 +45,7 @@ def build(
     unsafe: Unsafe = False,
     json_mode: Json = False,
 ) -> int:
-    """Make verified pairs of every task of TASKS. What is done is kept: --resume goes on after any end."""
+    """Make verified pairs of every task of TASKS, or of N new ones. What is done is kept: --resume goes on."""
     from hipwright.cli import dataset_work
     from hipwright.cli.outdir import prepare
     from hipwright.dataset.make import Settings
@@ -49,10 +54,17 @@ def build(
     if "cpu" not in chosen:
         raise BadInput("a pair is verified on the cpu target", hint="add --target cpu")
     settings = Settings(targets=chosen, variants=variants, negatives=negatives, budget=budget, seed=seed)
+    if (tasks is None) == (count is None):
+        raise BadInput("either TASKS or --count", hint="--count N makes new tasks; TASKS are made already")
     prepare(out)
     face = Face(json_mode=json_mode)
-    count = workers or dataset_work.cores()
-    return dataset_work.run_build(face, tasks, out, settings, workers=count, resume=resume, unsafe=unsafe)
+    workers = workers or dataset_work.cores()
+    if tasks is None:
+        assert count is not None
+        tasks = out / "synth"
+        if not dataset_work.compose(face, out, tasks, count, seed, workers=workers, resume=resume, unsafe=unsafe):
+            return dataset_work.INTERRUPTED
+    return dataset_work.run_build(face, tasks, out, settings, workers=workers, resume=resume, unsafe=unsafe)
 
 
 @app.command("check")
@@ -70,6 +82,26 @@ def check(
     face = Face(json_mode=json_mode)
     count = workers or dataset_work.cores()
     return dataset_work.run_check(face, data, sample=sample, seed=seed, workers=count, unsafe=unsafe)
+
+
+@app.command("overlap")
+def overlap(
+    data: Annotated[Path, typer.Argument(help="A data set, a file of its rows, or a folder of tasks.", metavar="DATA")],
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="A folder of tasks; may be repeated. [default: DATA with itself]"),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the rows of the other tasks here.", metavar="FILE")] = None,
+    workers: Workers = None,
+    unsafe: Unsafe = False,
+    json_mode: Json = False,
+) -> int:
+    """Which tasks of DATA are copies or near copies of those of a folder, or of each other. Exit 1 when any is."""
+    from hipwright.cli import dataset_overlap, dataset_work
+
+    face = Face(json_mode=json_mode)
+    count = workers or dataset_work.cores()
+    return dataset_overlap.run_overlap(face, data, against or [], out, workers=count, unsafe=unsafe)
 
 
 @app.command("stats")
@@ -92,9 +124,13 @@ def export(
         str, typer.Option("--format", help="jsonl, parquet, sft, trl, verl, source or preference.", metavar="FORMAT")
     ] = "jsonl",
     title: Annotated[str, typer.Option(help="For the card.")] = "HIP kernels with proof",
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="So many rows across kinds and families. [default: all]", metavar="N")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Draws the sample.")] = 0,
     json_mode: Json = False,
 ) -> int:
     """Write DATA in a format that trainers read (docs/dataset.md), whole or not at all."""
     from hipwright.cli import dataset_out
 
-    return dataset_out.export(Face(json_mode=json_mode), data, out, form, title)
+    return dataset_out.export(Face(json_mode=json_mode), data, out, form, title, sample=sample, seed=seed)

@@ -39,23 +39,26 @@ def stats(face: Face, data: Path, out: Path | None) -> int:
     return 1 if bad else 0
 
 
-def export(face: Face, data: Path, out: Path, form: str, title: str) -> int:
-    """Write; exit 1 when a row had to be left out because it is bad."""
+def export(face: Face, data: Path, out: Path, form: str, title: str, *, sample: int | None, seed: int) -> int:
+    """Write all rows, or a sample of them; exit 1 when a row had to be left out because it is bad."""
     from hipwright.agents import desk
     from hipwright.dataset.export import FORMATS, Options
     from hipwright.dataset.export import export as write
+    from hipwright.dataset.sample import across
     from hipwright.dataset.store import read_pairs
 
     if form not in FORMATS:
         raise BadInput(f"unknown format {form!r}", hint=f"formats: {', '.join(FORMATS)}")
     bad: list[BadRow] = []
+    drawn = "" if sample is None else f" --sample {sample} --seed {seed}"
     options = Options(
         system=desk.system(OFFLINE) if form in CHAT else "",
         title=title,
-        command=f"hipwright dataset export {data} --format {form} --out {out}",
+        command=f"hipwright dataset export {data} --format {form} --out {out}{drawn}",
         bad=bad,
     )
-    written = write(form, read_pairs(data, bad), out, options)
+    pairs = read_pairs(data, bad)
+    written = write(form, pairs if sample is None else across(pairs, sample, seed), out, options)
     skipped = [f"{one.where} {one.task}: {one.why}" for one in written.skipped]
     name_some(face, "bad rows are left out (skipped.jsonl)", skipped)
     if face.json_mode:

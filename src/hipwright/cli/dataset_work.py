@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hipwright.cli import session
 from hipwright.cli.output import Face, clean, console
-from hipwright.errors import SandboxMissing
+from hipwright.errors import BadInput, SandboxMissing
 from hipwright.records import Evaluation, Program
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def run_build(
     from hipwright.dataset.tasks import read_tasks
 
     entries, problems = read_tasks(tasks)
-    _must_contain(unsafe)
+    must_contain(unsafe)
     name_some(face, "in the folder of tasks", problems)
     with Store(out, settings.to_dict(), resume=resume) as store:
         name_some(face, "unreadable lines, kept in bad.jsonl", [_line(one) for one in store.bad])
@@ -73,12 +73,25 @@ def run_build(
     return 3 if report.statuses["fault"] else 0 if report.statuses["verified"] else 1
 
 
+def compose(
+    face: Face, out: Path, tasks: Path, count: int, seed: int, *, workers: int, resume: bool, unsafe: bool
+) -> bool:
+    """New tasks for a data set, going on with those that are there; False when interrupted."""
+    from hipwright.cli.synth import composed
+    from hipwright.dataset.store import MANIFEST
+
+    must_contain(unsafe)
+    if not resume and (out / MANIFEST).exists():
+        raise BadInput(f"{out} already holds a data set", hint="--resume goes on with it, or choose another --out")
+    return composed(face, tasks, count, seed, workers=workers, resume=resume, unsafe=unsafe)
+
+
 def run_check(face: Face, data: Path, *, sample: int, seed: int | None, workers: int, unsafe: bool) -> int:
     """Verify a sample again; exit 1 when a row is wrong, 3 when the machine kept some from being looked at."""
     from hipwright.dataset.check import check
     from hipwright.dataset.store import read_pairs
 
-    _must_contain(unsafe)
+    must_contain(unsafe)
     bad: list[BadRow] = []
     targets = ("gfx942", "gfx950", "cpu")
     with Bar("rows", sample, 0) as bar:
@@ -191,7 +204,7 @@ class Bar:
         return f"{left / 60:.0f} min left" if left >= 90 else f"{left:.0f} s left"
 
 
-def _must_contain(unsafe: bool) -> None:
+def must_contain(unsafe: bool) -> None:
     """Said once, not once a task."""
     from hipwright.sandbox import SANDBOX_HINT, available
 

@@ -170,7 +170,34 @@ def _examples() -> tuple[Path, ...]:
 # ---------------------------------------------------------------- the run
 
 
+def composed(face: Face, out: Path, count: int, seed: int, *, workers: int, resume: bool, unsafe: bool) -> bool:
+    """Tasks by composition into a folder, for `dataset build --count`; False when interrupted."""
+    wanted = _Wanted(
+        out=out, count=count, modes=("composition",), parents=(), constraint="", seed=seed, against=(), resume=resume,
+        workers=workers, unsafe=unsafe, models=None, share=SHARE,
+    )  # fmt: skip
+    made = _made(face, wanted)
+    if made is not None and len(made.store.made) < count:
+        face.say(f"only {len(made.store.made)} of {count} tasks: too many drafts in a row came to nothing")
+    return made is not None
+
+
 def _run(face: Face, wanted: _Wanted) -> int:
+    made = _made(face, wanted)
+    return INTERRUPTED if made is None else _hand_over(face, wanted, made)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a run left: all tasks, and how many of them it made in how long."""
+
+    store: Store
+    new: int
+    seconds: float
+
+
+def _made(face: Face, wanted: _Wanted) -> _Made | None:
+    """Make what is missing; None when interrupted."""
     from hipwright.synth.run import Plan, open_zygotes, synthesise
     from hipwright.synth.store import Store
 
@@ -194,11 +221,11 @@ def _run(face: Face, wanted: _Wanted) -> int:
         except KeyboardInterrupt:
             store.sync()
             face.say(f"interrupted with {len(store.made)} of {wanted.count} tasks: --resume goes on")
-            return INTERRUPTED
+            return None
         except BaseException:
             store.sync()
             raise
-    return _hand_over(face, wanted, store, len(store.made) - before, time.monotonic() - start)
+    return _Made(store, len(store.made) - before, time.monotonic() - start)
 
 
 def _settings(wanted: _Wanted, plan: Plan) -> dict[str, Any]:
@@ -306,10 +333,10 @@ class _Progress:
         print(f"[{self._said - self._began:6.1f}s{place}] {text}", file=sys.stderr, flush=True)
 
 
-def _hand_over(face: Face, wanted: _Wanted, store: Store, new: int, seconds: float) -> int:
+def _hand_over(face: Face, wanted: _Wanted, run: _Made) -> int:
     from hipwright.synth.describe import summary
 
-    made, counts = store.made, store.counts
+    made, counts, new, seconds = run.store.made, run.store.counts, run.new, run.seconds
     told = {
         "status": "pass" if len(made) >= wanted.count else "short", "out": str(wanted.out), **counts, "new": new,
         "seconds": round(seconds, 1), "tasks_per_minute": round(60 * new / seconds, 1) if seconds else 0.0,

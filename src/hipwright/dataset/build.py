@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from hipwright.dataset.make import MUTANTS, RESCUE, Hooks, Product, Settings, make
+from hipwright.dataset.make import MUTANTS, RESCUE, RUNGS, Hooks, Product, Settings, make
 from hipwright.dataset.store import Outcome, Store
 from hipwright.dataset.tasks import Entry
 from hipwright.dataset.workers import Opener, Pool
@@ -94,7 +94,7 @@ def build(
     mine = {entry.key for entry in entries}
     report = Report(len(entries), {key: one for key, one in store.outcomes.items() if key in mine})
     work = partial(_work, settings=settings, hooks=hooks)
-    each = 2 + max(settings.variants, RESCUE) + MUTANTS * settings.negatives + settings.budget
+    each = RUNGS + max(settings.variants, RESCUE) + MUTANTS * settings.negatives + settings.budget
     pool: Pool[Entry, Product] = Pool(min(workers, len(todo)), opener, work, hang_s=EVALUATION_S * each)
     begun = time.monotonic()
     with closing(pool.run(todo)) as results:

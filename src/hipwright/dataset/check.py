@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hipwright.dataset.make import Bench, Machine
+from hipwright.dataset.judge import Bench
+from hipwright.dataset.make import Machine
 from hipwright.dataset.records import Pair, built
 from hipwright.dataset.workers import Opener, Pool
 from hipwright.errors import HipwrightError, InfrastructureError, WorkerError

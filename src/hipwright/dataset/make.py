@@ -23,34 +23,25 @@ import hipwright
 from hipwright import search
 from hipwright.archive import Archive
 from hipwright.dataset.describe import describe
+from hipwright.dataset.judge import Bench, Judge
+from hipwright.dataset.ladder import Rung, library, rungs
 from hipwright.dataset.records import STEP_GAIN, Kind, Pair, built, estimates, timing
 from hipwright.dataset.store import Outcome
 from hipwright.dataset.tasks import Entry
 from hipwright.engine.graph import Graph
-from hipwright.engine.write import space, specialise, write
+from hipwright.engine.write import space, write
 from hipwright.errors import HipwrightError, InfrastructureError, WorkerError
-from hipwright.evaluate import Evaluator
 from hipwright.evaluate.results import compiler
 from hipwright.events import Listener, silent
 from hipwright.records import Evaluation, Program, Record, content_key
 from hipwright.search import fitness
-from hipwright.search.interfaces import INFRASTRUCTURE
-from hipwright.search.operators import Choices, default, mutate, sample
-from hipwright.task import TaskHandle
+from hipwright.search.operators import Choices, mutate, sample
 
 RESCUE = 4  # more schedules that are tried when the engine's own choice does not pass
 DRAWS = 6  # draws for each schedule that is wanted: in a small space many are alike
 MUTANTS = 4  # broken programs that are tried for each negative that is wanted
-OWN, SCHEDULES = "the engine's own choice", "the engine's schedules"
-WRONG = ("wrong_value", "out_of_bounds", "nondeterministic", "bad_output_spec", "input_mutated", "launch_error", "hack")
-"""What a negative may be. Not "timeout", which depends on how busy the machine is, and not what does not compile."""
-
-
-class Bench(Protocol):
-    """An opened task (cli/session.py: Workbench)."""
-
-    handle: TaskHandle
-    evaluator: Evaluator
+RUNGS = 6  # the engine's programs that are tried at most, other schedules aside
+SCHEDULES = "the engine's schedules"
 
 
 class Machine(Protocol):
@@ -101,7 +92,8 @@ def make(machine: Machine, entry: Entry, settings: Settings, hooks: Hooks) -> Pr
             path = Path(folder) / f"{entry.name}.py"
             path.write_text(entry.source, encoding="utf-8")
             with machine.open(path, seed=seed, listener=silent) as bench:
-                product = _Maker(bench, entry, settings, hooks).make()
+                judge = Judge(bench, _number("second inputs", settings, entry))
+                product = _Maker(bench, judge, entry, settings, hooks).make()
     except InfrastructureError:
         raise
     except (HipwrightError, ValueError, KeyError, ArithmeticError, RecursionError) as error:
@@ -127,13 +119,14 @@ class _Maker:
     """One task while its pairs are made."""
 
     bench: Bench
+    judge: Judge
     entry: Entry
     settings: Settings
     hooks: Hooks
     pairs: dict[str, Pair] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     tried: list[_Tried] = field(default_factory=list)
-    evaluations: int = 0
+    seen: set[str] = field(default_factory=set)  # keys of the programs that were tried
 
     def make(self) -> Product:
         handle = self.bench.handle
@@ -142,14 +135,18 @@ class _Maker:
         captured = handle.capture(workload.name)
         self.about = describe(self.entry, captured, workload.specs)
         graph = Graph.from_dict(captured)
-        graph = self._engine(graph)
-        self._variants(graph)
-        good = [one for one in self.tried if one.evaluation.passed]
-        if good:
-            self._search(graph)
+        rung = self._engine(graph)
+        self._variants(rung)
+        if not self._good():
+            self._write(library(graph))
+        if good := self._good():
+            self._search(rung.graph)
             self._step(good)
             self._negatives(good[0])
         return Product(self._outcome(good), tuple(self.pairs.values()))
+
+    def _good(self) -> list[_Tried]:
+        return [one for one in self.tried if one.evaluation.passed]
 
     def _outcome(self, good: list[_Tried]) -> Outcome:
         first = self.tried[0].evaluation
@@ -162,47 +159,51 @@ class _Maker:
             coverage=max((one.evaluation.coverage for one in good), default=0.0),
             pairs=tuple(self.pairs),
             counts=dict(sorted(self.counts.items())),
-            evaluations=self.evaluations,
+            evaluations=self.judge.evaluations,
         )
 
     # ---------------------------------------------------------------- programs that should be right
 
-    def _engine(self, graph: Graph) -> Graph:
-        """The engine's own choice; where it is wrong at other sizes, its program for the captured ones, which says so.
+    def _engine(self, graph: Graph) -> Rung:
+        """The engine's own choice; where it is refused, what gives up something, until one passes.
 
-        -> the graph that the schedules are of.
+        -> the rung that other schedules are of: the one that passed, or the first.
         """
-        self._try(*_default(graph), "engine", OWN)
-        if self.tried[0].evaluation.passed or not graph.symbols:
-            return graph
-        fixed = specialise(graph)
-        self._try(*_default(fixed), "engine", f"{OWN}, for the captured sizes alone")
-        return fixed if self.tried[-1].evaluation.passed else graph
+        ladder = list(rungs(graph))
+        for rung in ladder:
+            self._write(rung)
+            if self._good():
+                return rung
+        return ladder[0]
 
-    def _variants(self, graph: Graph) -> None:
+    def _write(self, rung: Rung) -> None:
+        choices = rung.choices()
+        self._try(write(rung.graph, choices), choices, "engine", rung.by)
+
+    def _variants(self, rung: Rung) -> None:
         """Other schedules: near the engine's own and anywhere in the space, in turn. More until one passes."""
-        choice, rng = space(graph), random.Random(_number("variants", self.settings, self.entry))
-        passed = self.tried[-1].evaluation.passed
-        wanted = self.settings.variants if passed else max(self.settings.variants, RESCUE)
-        seen = {one.program.key for one in self.tried}
-        most = len(seen) + wanted
+        choice, rng = space(rung.graph), random.Random(_number("variants", self.settings, self.entry))
+        wanted = self.settings.variants if self._good() else max(self.settings.variants, RESCUE)
+        most = len(self.seen) + wanted
         for draw in range(wanted * DRAWS):
-            if len(self.tried) >= most:
+            if len(self.seen) >= most:
                 break
-            choices = mutate(choice, [], rng) if draw % 2 == 0 else sample(choice, [], rng)
-            program = write(graph, choices)
-            if program.key not in seen:
-                seen.add(program.key)
-                self._try(program, choices, "variant", SCHEDULES)
+            drawn = mutate(choice, [], rng) if draw % 2 == 0 else sample(choice, [], rng)
+            choices = {**drawn, **rung.fixed}
+            self._try(write(rung.graph, choices), choices, "variant", SCHEDULES)
 
     def _try(self, program: Program, choices: Choices, kind: Kind, by: str) -> None:
-        evaluation = self._judge(program)
+        """Judge a program, each once."""
+        if program.key in self.seen:
+            return
+        self.seen.add(program.key)
+        evaluation = self.judge.verdict(program)
         self.tried.append(_Tried(program, evaluation, choices))
         made = {"by": by, "choices": choices}
         if evaluation.passed:
             self.counts[kind] += 1
             self._add(program, evaluation, kind, made)
-        elif _is_wrong(evaluation):
+        elif self.judge.is_wrong(program, evaluation):
             self.counts["the engine's, and wrong"] += 1
             self._add(program, evaluation, "negative", made)
         else:
@@ -234,7 +235,7 @@ class _Maker:
             found = search.run(archive, run, task, evaluator=self.bench.evaluator, source=source)
             if found.interrupted:
                 raise WorkerError("the search was stopped")
-            self.evaluations += found.evaluations - found.cached
+            self.judge.evaluations += found.evaluations - found.cached
             for pair in self.hooks.lessons(archive, run.id):
                 self.counts["of the search"] += pair.key not in self.pairs
                 self._keep(replace(pair, task=self.task, provenance=pair.provenance | self._origin()))
@@ -250,8 +251,8 @@ class _Maker:
         for number, (program, said) in enumerate(self.hooks.mutants(honest.program, rng)):
             if made >= self.settings.negatives or number >= MUTANTS * self.settings.negatives:
                 break
-            evaluation = self._judge(program)
-            if not _is_wrong(evaluation):
+            evaluation = self.judge.verdict(program)
+            if not self.judge.is_wrong(program, evaluation):
                 self.counts[f"mutants: {evaluation.status}"] += 1
                 continue
             made += 1
@@ -263,15 +264,6 @@ class _Maker:
                 self._add(honest.program, honest.evaluation, "repair", mended, before=program, evidence=words)
 
     # ---------------------------------------------------------------- rows
-
-    def _judge(self, program: Program) -> Evaluation:
-        self.evaluations += 1
-        evaluation = self.bench.evaluator.evaluate(program)
-        if evaluation.fault in INFRASTRUCTURE:
-            raise WorkerError(evaluation.message or f"{evaluation.fault} at fault", status=evaluation.status)
-        if evaluation.fault == "task":
-            raise _NoTask(evaluation.message or evaluation.status, status=evaluation.status)
-        return evaluation
 
     def _add(
         self, program: Program, evaluation: Evaluation, kind: Kind, made: dict[str, Any], *,
@@ -307,20 +299,6 @@ class _Maker:
             task |= {"mode": draft.mode, "mind": draft.mind, "seed": draft.seed, "parents": list(draft.parents)}
             task |= {"detail": draft.detail, **made.provenance}
         return {"task": task, "seed": self.settings.seed, "hipwright": hipwright.__version__, "compiler": compiler()}
-
-
-def _default(graph: Graph) -> tuple[Program, Choices]:
-    choices = default(space(graph), [], random.Random(0))
-    return write(graph, choices), choices
-
-
-class _NoTask(HipwrightError):
-    """The evaluator found that nothing can be judged on this task."""
-
-
-def _is_wrong(evaluation: Evaluation) -> bool:
-    """Refused by the verifier for what the program does."""
-    return evaluation.fault == "candidate" and evaluation.status in WRONG
 
 
 def verified(evaluation: Evaluation) -> dict[str, Any]:

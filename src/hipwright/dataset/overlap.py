@@ -14,6 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from hipwright.errors import HipwrightError, InfrastructureError
 from hipwright.evaluate.suite import find_tasks
 from hipwright.events import Listener, silent
@@ -78,7 +80,7 @@ class Overlap(Record, frozen=True, kw_only=True):
 
 
 def overlap(
-    tasks: Mapping[str, str],
+    tasks: Mapping[str, str | Made],
     against: Sequence[Path],
     *,
     workers: int = 1,
@@ -88,16 +90,23 @@ def overlap(
 ) -> Overlap:
     """Compare tasks ({name: source}) with all tasks of folders in the KernelBench form. BadInput for one without any.
 
+    Without a folder: with each other, each with the earlier ones that are no copies themselves. There synthesised tasks
+    are compared by the hash and the text that they bring, as when they were made: nothing is run.
+
     The listener is told "compared" {done, count, task}.
     """
     others = sources(against)
+    own = {name: one.draft.source if against and isinstance(one, Made) else one for name, one in tasks.items()}
     with Zygote(WARM, unsafe=unsafe, name="task host") as zygote:
         known = list(prints(others, zygote, workers=workers, listener=listener))
-        mine = list(prints(tasks, zygote, workers=workers, listener=listener))
-    index = Known(known, threshold)
+        mine = list(prints(own, zygote, workers=workers, listener=listener))
     weaker = {one.name: one.why for one in (*known, *mine) if one.why}
-    hits = tuple(hit for one in mine for hit in index.hits(one))
-    return Overlap(hits=hits, tasks=len(mine), others=len(known), weaker=weaker)
+    if against:
+        index = Known(known, threshold)
+        hits = [hit for one in mine for hit in index.hits(one)]
+    else:
+        hits = repeated(mine, threshold)
+    return Overlap(hits=tuple(hits), tasks=len(mine), others=len(known), weaker=weaker)
 
 
 @contextmanager
@@ -137,7 +146,7 @@ def sources(folders: Sequence[Path]) -> dict[str, str | HipwrightError]:
 
 
 def prints(
-    tasks: Mapping[str, str | HipwrightError], zygote: Zygote, *, workers: int = 1, listener: Listener = silent
+    tasks: Mapping[str, str | Made | HipwrightError], zygote: Zygote, *, workers: int = 1, listener: Listener = silent
 ) -> Iterator[Print]:
     """The print of each task, in order. Raises the infrastructure's errors."""
     with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="overlap") as pool:
@@ -147,8 +156,10 @@ def prints(
             yield one
 
 
-def print_of(name: str, source: str | HipwrightError, zygote: Zygote) -> Print:
+def print_of(name: str, source: str | Made | HipwrightError, zygote: Zygote) -> Print:
     """Open one task and see what it is; by its text alone where that fails. Raises the infrastructure's errors."""
+    if isinstance(source, Made):
+        return replace(print_of_made(source), name=name)
     if isinstance(source, HipwrightError):
         return Print(name=name, why=source.message)
     text = tuple(sorted(text_steps(source)))

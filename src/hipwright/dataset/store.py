@@ -22,6 +22,7 @@ import msgspec
 
 from hipwright.archive.lock import run_lock
 from hipwright.dataset.records import Pair
+from hipwright.engine.version import source_key
 from hipwright.errors import BadInput
 from hipwright.records import Record
 
@@ -34,7 +35,7 @@ class Outcome(Record, frozen=True, kw_only=True):
 
     status: "verified" (a program passed), "unverified" (none did), "failed" (the task itself), "fault" (the machine: it
     is tried again by the next build). coverage: the best of the verified programs; counts: what was tried and why it
-    gave no row.
+    gave no row; engine: which one tried (engine/version.py), noted by the store.
     """
 
     entry: str
@@ -47,6 +48,7 @@ class Outcome(Record, frozen=True, kw_only=True):
     counts: dict[str, int] = msgspec.field(default_factory=dict)
     evaluations: int = 0
     seconds: float = 0.0
+    engine: str = ""
 
 
 class BadRow(Record, frozen=True, kw_only=True):
@@ -154,8 +156,11 @@ class Store:
         self._stack.close()
 
     def done(self, entry: str) -> bool:
-        """Whether the task need not be made again."""
-        return entry in self.outcomes and self.outcomes[entry].status != "fault"
+        """Whether the task need not be made again. Another engine may find a kernel where one found none."""
+        outcome = self.outcomes.get(entry)
+        if outcome is None or outcome.status == "fault":
+            return False
+        return outcome.coverage > 0 or outcome.engine == source_key()
 
     def add(self, outcome: Outcome, pairs: Iterable[Pair]) -> None:
         """Durable when this returns: first the rows, then the outcome that vouches for them."""
@@ -164,6 +169,7 @@ class Store:
             self.note({"finished": False})
         if rows := b"".join(row(pair) for pair in pairs):
             append(self.folder / PAIRS, rows)
+        outcome = msgspec.structs.replace(outcome, engine=source_key())
         append(self.folder / OUTCOMES, outcome.to_json().encode() + b"\n")
         self.outcomes[outcome.entry] = outcome
 

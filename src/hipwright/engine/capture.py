@@ -16,6 +16,7 @@ import torch
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
+from hipwright.engine.assumptions import assumptions
 from hipwright.engine.graph import Graph, Input, Meta, Mutation, Node, Size, Symbol
 from hipwright.errors import TaskError
 from hipwright.torchio import NAMES
@@ -99,6 +100,7 @@ class _Builder:
     def graph(self) -> Graph:
         signature = self.exported.graph_signature
         inputs = self._inputs()
+        self.guards += self._assumed()
         nodes = []
         output: Any = None
         for node in self.exported.graph.nodes:
@@ -179,6 +181,21 @@ class _Builder:
                 self.symbols.append(Symbol(name=name, access=spelled, hint=int(leaf.shape[i])))
             else:
                 self.guards.append(f"{spelled} == {self._size(size)}")
+
+    def _assumed(self) -> list[str]:
+        """Conditions on sizes under which export's path is the module's."""
+        values = (node.meta.get("val") for node in self.exported.graph.nodes)
+        tensor = next((value for value in values if isinstance(value, torch.Tensor)), None)
+        env = getattr(getattr(tensor, "fake_mode", None), "shape_env", None)
+        if env is None or not self.symbols:
+            return []
+        return assumptions(env.guards, self._expression)
+
+    def _expression(self, expression: Any) -> str:
+        """A size as text; ValueError where it holds a symbol that no input gives."""
+        if set(map(str, expression.free_symbols)) - self.rename.keys():
+            raise ValueError(f"a size that no input gives: {expression}")
+        return str(self._size(int(expression) if expression.is_Integer else expression))
 
     def _is_size(self, node: Any) -> bool:
         value = node.meta.get("val")

@@ -62,6 +62,8 @@ class Lowering:
         self.reader = SizeReader([s.name for s in graph.symbols])
         self.c = Context(self.reader, hints)
         self.c.split_choice = lambda name, default: bool(choices.get(f"split:{name}", default))
+        self.c.wide = bool(choices.get("wide", False))
+        self.plain = bool(choices.get("library", False))  # every operator stays the library's
         self.epilogue = bool(choices.get("fuse_bias", True))
         self.out = Lowered(graph, self.c)
         self.values: dict[str, Any] = {}
@@ -140,6 +142,9 @@ class Lowering:
         kind = short(node.op)
         if kind in HEAVY:
             self._library(node, "matrix products, convolutions, attention and recurrent cells are the library's")
+            return
+        if self.plain:
+            self._library(node, "the choice: no kernels")
             return
         before = len(self.c.items)
         try:
@@ -278,7 +283,7 @@ class Lowering:
         view = self.plan_views.get(name) or self._plan_view(name)
         if view is not None:
             return view
-        kept = self.c.realise(value, plain(name))
+        kept = self.c.realise(value, plain(name), between=False)
         self.values[name] = kept
         self.out.metas.setdefault(kept.buffer, self._meta_of(name))
         return kept.buffer
@@ -334,7 +339,7 @@ class Lowering:
         if mine and value.buffer not in returned:
             return str(value.buffer)
         fresh = self.c.tensor(value.dtype, value.shape, value.at)
-        kept = self.c.realise(fresh, plain(name))
+        kept = self.c.realise(fresh, plain(name), between=False)
         return kept.buffer
 
 

@@ -314,6 +314,8 @@ class _Builder:
             out["fuse_bias"] = Choice(options=(True, False), default=True)
         if len(self.lowered.items) > 1:
             out["fuse"] = Choice(options=(True, False), default=True)
+        if self.lowered.context.narrow:
+            out["wide"] = Choice(options=(False, True), default=False)
         for title, split in self.lowered.context.splits.items():
             out[f"split:{title}"] = Choice(options=(True, False), default=split)
         for name in sorted(self.knobs):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hipwright.device.side import Block, Prepared
 from hipwright.errors import WorkerError
 from hipwright.tensors import Tree
-from hipwright.verify.reference import BASELINES, BaselineMissing, DeviceReference, ReferenceSide
+from hipwright.verify.reference import BaselineMissing, DeviceReference, ReferenceSide
 
 
 @dataclass
 class Kept:
-    """A baseline that is prepared once for each policy. A comparison that must use the stream leaves the graphs be."""
+    """A baseline that is prepared once for each policy. A comparison that must use the stream leaves the graphs be.
+
+    graphs: False where there is no room for the outputs that a graph keeps.
+    """
 
     reference: DeviceReference
     name: str
@@ -20,12 +24,16 @@ class Kept:
     state: Tree
     seed: int
     slots: int
+    graphs: bool = True
     _open: dict[bool, tuple[ReferenceSide, Prepared | None]] = field(default_factory=dict)
-    _graph: bool = True
+    _graph: bool = False
+
+    def __post_init__(self) -> None:
+        self._graph = self.graphs
 
     def prepare(self, iterations_hint: int) -> Prepared:
         """Captured where it can be; at once when an earlier comparison did the work."""
-        self._graph = True
+        self._graph = self.graphs
         return self._prepared(iterations_hint)
 
     def stream(self, why: str) -> None:
@@ -84,12 +92,14 @@ class Baselines:
     missing: dict[str, str]
 
 
-def open_baselines(reference: DeviceReference, workload: str, state: Tree, seed: int, slots: int) -> Baselines:
-    """Every baseline on the same slots of the same inputs. torch.compile is compiled here."""
+def open_baselines(
+    reference: DeviceReference, workload: str, state: Tree, seed: int, slots: int, *, graphs: bool, names: Sequence[str]
+) -> Baselines:
+    """The named baselines on the same slots of the same inputs. torch.compile is compiled here."""
     sides: list[Kept] = []
     missing: dict[str, str] = {}
-    for name in BASELINES:
-        kept = Kept(reference, name, workload, state, seed, slots)
+    for name in names:
+        kept = Kept(reference, name, workload, state, seed, slots, graphs)
         try:
             kept.open()
         except BaselineMissing as error:

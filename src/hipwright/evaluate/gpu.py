@@ -27,7 +27,7 @@ from hipwright.measure.bench import BenchResult
 from hipwright.measure.ceilings import Ceilings, ceilings_of
 from hipwright.measure.roofline import Floor, count_work, floor_of, rotation
 from hipwright.measure.rounds import Memory
-from hipwright.measure.settings import FULL, SCORE
+from hipwright.measure.settings import FULL, SCORE, BenchSettings
 from hipwright.program import Parsed
 from hipwright.records import Build, Program, TensorSpec, Verdict, content_key
 from hipwright.sandbox import GpuAccess, OneShotPool, Zygote
@@ -39,15 +39,16 @@ from hipwright.verify import Oracle
 from hipwright.verify.candidate import Rejected
 from hipwright.verify.gpu import BIG_BYTES, judge_on_device, verify_gpu
 from hipwright.verify.gpu_client import GPU_WORKER, GpuCandidates, GpuSide, Loaded
-from hipwright.verify.reference import DeviceReference, open_reference
+from hipwright.verify.reference import BASELINES, DeviceReference, open_reference
 
 Kind = Literal["cuda", "rocm"]
 Gate = Literal["full", "fast"]
 DEVICE = "cuda:0"
 """Torch's name of the only GPU that a contained process sees, on ROCm too."""
 SCORE_SLOTS = 4
-CANDIDATES, REFERENCES = 0.45, 0.53
-"""Shares of a limit on device memory; what is left is for what the driver keeps for each process."""
+CANDIDATES, REFERENCES = 0.4325, 0.5475
+"""Shares of a limit on device memory; what is left is for what the driver keeps for each process. A candidate holds its
+inputs and outputs; the reference holds the same, and for each float of an output the honest error in 2 bytes."""
 SHARE = 4  # of the device's memory: inputs in rotation may take a quarter in each of the processes
 
 
@@ -242,8 +243,7 @@ class GpuTask:
         with self._turn, self.gpu.door.exclusive():
             first = self._timed(program, build, gate, outline, worker or self.worker, at, more)
             if gate == "fast" and first.verdict is not None:  # short blocks give no ground to refuse anybody
-                at = self._measured("full")
-                first = self._timed(program, build, "full", outline, worker or self.worker, at, more)
+                first = self._timed(program, build, gate, outline, worker or self.worker, at, more, settings=FULL)
             if not again or first.verdict is not None or first.timing is None:
                 return first
             return self._remeasured(first, program, build, outline)
@@ -274,12 +274,13 @@ class GpuTask:
         if large:
             reference.free("all")  # a timing needs the room
         outputs = _spec_bytes(self.handle.outline(self.workload).outputs)
-        room = int(reference.info["memory_bytes"]) // SHARE
+        room = (self.gpu.memory_bytes or int(reference.info["memory_bytes"])) // SHARE
         slots = rotation(inputs + outputs, int(reference.info["llc_bytes"]), max(room, 1))
-        if gate == "fast":
-            slots = min(slots, SCORE_SLOTS)
-        baselines = open_baselines(reference, self.workload, state, seed, slots)
-        return _Measured(reference, state, seed, slots, f"timed/{seed}/{gate}", baselines, large)
+        slots = 1 if large else min(slots, SCORE_SLOTS) if gate == "fast" else slots
+        graphs = inputs + outputs <= BIG_BYTES  # a graph keeps its outputs, and long calls gain nothing from it
+        names = BASELINES if gate == "full" else BASELINES[:1]
+        baselines = open_baselines(reference, self.workload, state, seed, slots, graphs=graphs, names=names)
+        return _Measured(reference, state, seed, slots, f"timed/{seed}/{gate}", baselines, large, graphs)
 
     def _timed(
         self,
@@ -290,14 +291,15 @@ class GpuTask:
         worker: GpuCandidates,
         at: _Measured,
         more: Mapping[str, Any] | None,
+        settings: BenchSettings | None = None,
     ) -> BenchResult:
         with worker.load(program, build, at.state, more=more) as loaded:
             loaded.place(at.set_name, at.reference.inputs(self.workload, at.seed), at.slots)
-            side = loaded.side(at.set_name, graph=True, own_time=gate == "full" and not at.large)
+            side = loaded.side(at.set_name, graph=at.graphs, own_time=gate == "full" and not at.large)
             result = bench.time_pairs(
                 side,
-                at.baselines.sides if gate == "full" else at.baselines.sides[:1],
-                settings=FULL if gate == "full" else SCORE,
+                at.baselines.sides,
+                settings=settings or (FULL if gate == "full" else SCORE),
                 memory=at.memory,
                 **self._terms(program, outline, at.slots),
             )
@@ -333,7 +335,7 @@ class GpuTask:
                 at = self._open_measured(reference, seed, "full")
                 with worker.load(program, build, at.state) as loaded:
                     loaded.place(at.set_name, reference.inputs(self.workload, seed), at.slots)
-                    yield loaded.side(at.set_name, graph=True), at.baselines.sides
+                    yield loaded.side(at.set_name, graph=at.graphs), at.baselines.sides
 
         return bench.remeasure(first, fresh, **self._terms(program, outline, self._measured("full").slots))
 
@@ -368,7 +370,8 @@ class GpuTask:
 class _Measured:
     """What a timing stands on: the reference, the model's state, the slots of inputs, the baselines.
 
-    large: there is no room for late values beside the timed ones. memory: what is known of the warm baselines.
+    large: there is no room for late values beside the timed ones. graphs: whether calls are captured. memory: what is
+    known of the warm baselines.
     """
 
     reference: DeviceReference
@@ -378,6 +381,7 @@ class _Measured:
     set_name: str
     baselines: Baselines
     large: bool
+    graphs: bool
     memory: Memory = field(default_factory=dict)
 
 

@@ -1,9 +1,10 @@
 """Score mode: many programs of one task at once, for learning (docs/score.md).
 
 The fast gate instead of the full one, and a short paired timing against eager instead of a long one against every
-baseline. Programs are compiled and verified side by side, each verifier with a worker of its own; then those that pass
-are timed one after the other, alone on the GPU. The verdicts are the evaluator's: what score mode passes, `evaluate`
-with the full gate passes too in all but a few of a hundred cases (measured; see the page).
+baseline. Programs are compiled side by side, all of them from the start. Wave by wave they are verified side by side,
+each verifier with a worker of its own; then those that pass are timed one after the other, alone on the GPU. The
+verdicts are the evaluator's: what score mode passes, `evaluate` with the full gate passes too in all but a few of a
+hundred cases (measured; see the page).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import queue
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -24,12 +25,24 @@ from hipwright.errors import BadInput, HipwrightError
 from hipwright.evaluate.gpu import GpuTask
 from hipwright.evaluate.pipeline import Evaluator
 from hipwright.evaluate.results import Findings, build_verdict, rejected
-from hipwright.program import parse
+from hipwright.program import Parsed, parse
 from hipwright.records import Evaluation, Program
 from hipwright.verify.gpu_client import GpuCandidates
 
 WORKERS = 10
 """Candidate processes that verify at once, if there are processors for them."""
+WAVE = 2
+"""Programs for each of them in a wave: verified together, then timed one by one."""
+
+
+@dataclass(frozen=True)
+class _Built:
+    """A program and what compiling it came to."""
+
+    program: Program
+    found: Findings
+    outcome: Parsed | Evaluation
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -71,36 +84,51 @@ class Scorer:
         """Start the workers and work out what is right, so that the first batch does not wait for it."""
         with ThreadPoolExecutor(len(self._workers)) as pool:
             started = [pool.submit(worker.open) for worker in self._workers]
-            self._evaluator.oracle.prepare(every=False)
+            self._evaluator.oracle.prepare(every=True)
             for future in started:
                 future.result()
 
     def score(self, programs: Sequence[Program], *, timed: bool = True) -> list[Evaluation]:
         """An evaluation for each, in order. A fault of the machine is told in it, never as a wrong kernel."""
-        with ThreadPoolExecutor(2 * len(self._workers)) as pool:
-            checked = list(pool.map(self._checked, programs))
-        return [one if isinstance(one, Evaluation) else self._timed(one, timed) for one in checked]
+        found: list[Evaluation] = []
+        wave = WAVE * len(self._workers)
+        with ThreadPoolExecutor(wave) as builders, ThreadPoolExecutor(wave) as pool:
+            built = [builders.submit(self._built, program) for program in programs]
+            for start in range(0, len(programs), wave):
+                checked = list(pool.map(self._checked, built[start : start + wave]))
+                found += [one if isinstance(one, Evaluation) else self._timed(one, timed) for one in checked]
+        return found
 
-    # ---------------------------------------------------------------- the two phases
+    # ---------------------------------------------------------------- the three phases
 
-    def _checked(self, program: Program) -> _Checked | Evaluation:
+    def _built(self, program: Program) -> _Built:
+        """Compiled, on the processor alone: later waves are built while earlier ones are on the GPU."""
         start = time.perf_counter()
         found = Findings((self._name,))
-        outcome = self._guarded(program, found, lambda: self._check(program, found))
-        spent = time.perf_counter() - start
-        if isinstance(outcome, Evaluation):
-            return replace(outcome, seconds=round(spent, 4))
-        return _Checked(program, found, outcome, spent)
+        outcome = self._guarded(program, found, lambda: self._build(program, found))
+        return _Built(program, found, outcome, time.perf_counter() - start)
 
-    def _check(self, program: Program, found: Findings) -> dict[str, Any] | Evaluation:
+    def _build(self, program: Program, found: Findings) -> Parsed | Evaluation:
         if program.lane != "program":
             raise BadInput("score mode takes programs only", hint="`hipwright eval` judges ModelNew files")
         task, parsed = self._evaluator.handle.task.key, parse(program.text)
-        build = self._gpu.build(parsed, parsed.defines(program.knobs))
-        found.gpu[self._name] = build
-        if not build.ok:
-            return rejected(task, program, build_verdict(build), found)
-        oracle = self._evaluator.oracle
+        found.gpu[self._name] = build = self._gpu.build(parsed, parsed.defines(program.knobs))
+        return parsed if build.ok else rejected(task, program, build_verdict(build), found)
+
+    def _checked(self, made: Future[_Built]) -> _Checked | Evaluation:
+        built, start = made.result(), time.perf_counter()
+        program, found, outcome = built.program, built.found, built.outcome
+        if isinstance(outcome, Evaluation):
+            return replace(outcome, seconds=round(built.seconds, 4))
+        parsed = outcome
+        checked = self._guarded(program, found, lambda: self._check(program, parsed, found))
+        spent = built.seconds + time.perf_counter() - start
+        if isinstance(checked, Evaluation):
+            return replace(checked, seconds=round(spent, 4))
+        return _Checked(program, found, checked, spent)
+
+    def _check(self, program: Program, parsed: Parsed, found: Findings) -> dict[str, Any] | Evaluation:
+        task, build, oracle = self._evaluator.handle.task.key, found.gpu[self._name], self._evaluator.oracle
         with self._worker() as worker:
             verdict = self._gpu.verify(parsed, program, build, oracle, gate="fast", worker=worker)
             if not verdict.passed:

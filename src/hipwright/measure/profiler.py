@@ -31,7 +31,7 @@ from hipwright.toolchain.nvrtc import OWN
 JOB, CODE, DATA = "job.json", "kernels.bin", "data.bundle"
 MARK = "hipwright-profile:"
 WARM_CALLS = 3
-NCU_PLACES = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu", "/usr/local/NVIDIA-Nsight-Compute*/ncu")
+NCU_PLACES = ("/opt/nvidia/nsight-compute/*/ncu", "/usr/local/NVIDIA-Nsight-Compute*/ncu", "/usr/local/cuda/bin/ncu")
 
 
 class Job(Record, frozen=True, kw_only=True):
@@ -100,7 +100,8 @@ def find_tool(target: str) -> Path:
         hint = "install rocprofiler-sdk (part of ROCm 6.2 and later)"
     else:
         patterns = [sorted(Path("/").glob(place.lstrip("/")), reverse=True) for place in NCU_PLACES]
-        found = [Path(shutil.which("ncu") or "/-"), *(path for group in patterns for path in group)]
+        # the installation itself first: what CUDA puts on PATH is a script that looks for it, and the sandbox hides it
+        found = [*(path for group in patterns for path in group), Path(shutil.which("ncu") or "/-")]
         hint = "install Nsight Compute (part of the CUDA toolkit), or put ncu on PATH"
     for path in found:
         if os.access(path, os.X_OK) and path.is_file():

@@ -18,6 +18,12 @@ _PROBES = re.compile(
     r"__has_embed|__FILE__|__FILE_NAME__|__BASE_FILE__|__DATE__|__TIME__|__TIMESTAMP__|__INCLUDE_LEVEL__)\b"
 )
 _COMMENTS = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
+# code or data for the machine that loads the source, not for the GPU: an exported file would carry it there
+_ATTRIBUTE = re.compile(r"\b__attribute__\s*\(\(.*?\)\s*\)|\[\[.*?\]\]", re.DOTALL)
+_HOST_ATTRIBUTE = re.compile(r"\b(?:__)?(?:section|alias)(?:__)?\b")
+_HOST = re.compile(
+    r"\b(?:__)?(?:constructor|destructor|init_priority|ifunc|weakref)(?:__)?\b|\.(?:incbin|include)\b(?=\s*\\?\")"
+)
 # `__device__ float kept[64];`, `static int calls = 0;`: a declaration that is no function and not constant. It is tried
 # at the first word after punctuation only, with possessive repeats: long comments (blanks here) cost linear time
 _VARIABLE = re.compile(
@@ -38,6 +44,10 @@ def check_source(source: str, first_line: int) -> None:
             "everywhere: tell targets apart by __AMDGCN__, __gfx942__ and the like, or by warpSize",
             _line(bare, found.start(), first_line),
         )
+    attributes = "|".join(match.group() for match in _ATTRIBUTE.finditer(bare))
+    if (found := _HOST_ATTRIBUTE.search(attributes)) or (found := _HOST.search(bare)):
+        line = _line(bare, found.start(), first_line) if found.re is _HOST else first_line
+        raise ProgramError(f"HIP says {found.group()}, which acts on the machine that compiles or loads it", line)
     code = blank(source)
     for match in _VARIABLE.finditer(code):
         if not _CONSTANT.search(match.group(1)):

@@ -23,7 +23,7 @@ from hipwright.task.device_parts import Cut, Sink, cut, kept, leaf_of, same_rows
 from hipwright.task.reference import RUN_SEED, named_leaves
 from hipwright.tensors import Tree
 
-_MAX_PARTS = 256
+_MAX_PARTS = 1024
 
 
 @dataclass

@@ -6,6 +6,7 @@ no expectation leaves it. Whole tensors never enter host memory: they leave and 
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,7 @@ class DeviceHost(Cases):
             self._checks.clear()
         if what in ("inputs", "all"):
             self._draws.clear()
+        gc.collect()  # see `_make_room`
         self._empty()
         return {}, None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections import OrderedDict
 from types import MethodType
@@ -84,6 +85,9 @@ class Inputs:
 
     def _make_room(self, wanted: int, keep: str = "") -> None:
         """Drop what can be made again, the oldest first, until `wanted` bytes are free: draws, then expectations."""
+        if self._room() >= wanted:
+            return
+        gc.collect()  # a finished expectation is a cycle through its frames, and holds its inputs
         for key in [key for key in self._draws if key != keep]:
             if self._room() >= wanted:
                 return
@@ -138,7 +142,7 @@ class Inputs:
         try:
             call = Call(self.file, self.file.model(), self._inputs(header))
         except TaskError as error:
-            if is_fault(error.__cause__):
+            if is_fault(error.__cause__) or isinstance(error.__cause__, torch.OutOfMemoryError):
                 raise
             return 2.0
         floats = [tensor.reshape(-1) for _, tensor in call.leaves() if tensor.is_floating_point()]

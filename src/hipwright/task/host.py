@@ -28,6 +28,8 @@ _REAL_ELEMENTS = 1 << 24  # of inputs and parameters
 _REAL_OPERATIONS = 1 << 33  # of products and convolutions: a fraction of a second
 _COSTLY = 1 << 22  # elements of inputs from which other shapes are drawn as such, not cut out
 _PROBE_ELEMENTS = 1 << 20  # elements up to which a probe may run for real
+_FEW_INDICES = 64  # integers of an input up to which several draws say whether they are in range at another shape
+_INDEX_DRAWS = 6
 _SMALL = 1 << 16  # elements of a workload that stands for one too large to run
 
 
@@ -90,6 +92,9 @@ class TaskHost:
         try:
             inputs = self._draw(workload, 0)
             outputs = self._forward(inputs)
+            if any(_may_index(tensor) for _, tensor in named_leaves("inputs", inputs)):
+                for seed in range(1, _INDEX_DRAWS):  # a few indices may be in range under one seed alone
+                    self._forward(self._draw(workload, seed))
         except TaskError:
             return None
         floats = [tensor for _, tensor in named_leaves("output", outputs) if tensor.is_floating_point()]
@@ -319,6 +324,11 @@ class _Probe:
         else:
             inputs = draw.resize_all(self._inputs, self._inputs, shapes)
         return self._host._forward(inputs)
+
+
+def _may_index(tensor: torch.Tensor) -> bool:
+    """Integers that are few, so that one draw of them says little of the next."""
+    return not tensor.is_floating_point() and tensor.dtype != torch.bool and 0 < tensor.numel() <= _FEW_INDICES
 
 
 def _reshaped(tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:

@@ -66,7 +66,7 @@ def verify_gpu(
     """Verify one built program on the worker's device.
 
     parsed: None for the modelnew lane, whose float atomics are unknown. reference: judges what the oracle calls too
-    large; without one that is skipped. gate: "fast" runs few families, one unseen shape and no no-ops. more: as
+    large; without one that is skipped. gate: "fast" runs one family on unseen shapes and no no-ops. more: as
     `GpuCandidates.load` takes it. Raises infrastructure errors; all else is in the Verdict.
     """
     problem = oracle.status()
@@ -150,8 +150,10 @@ class _Verification(Ledger):
 
     def cases(self, session: Loaded, gate: Gate) -> None:
         """Families, unseen shapes, and the task's own shapes that the oracle holds."""
-        if gate == "fast":
-            todo = self.quick_cases()
+        if gate == "fast":  # a family of a small workload costs a GPU next to nothing
+            families = self.family_cases()
+            known = {case.name for case in families}
+            todo = [*families, *(case for case in self.quick_cases() if case.name not in known)]
         else:
             assert self.main is not None
             own = [p.workload.name for p in self.oracle.planned() if p.role == "full"]

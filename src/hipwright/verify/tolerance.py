@@ -23,6 +23,7 @@ LARGEST = {"float64": 1.797e308, "float32": 3.4028e38, "float16": 65504.0, "bflo
 SMALLEST = {"float64": 2.3e-308, "float32": 1.2e-38, "float16": 6.2e-5, "bfloat16": 1.2e-38}  # normal
 FLOOR = {"float64": 1e-14, "float32": 1e-6, "float16": 1e-3, "bfloat16": 8e-3}
 FLOOR_CAP = 1e-5  # float32 floor for the longest reductions
+SPREAD = 2.0  # standard deviations of the rounding errors of a sum
 
 MIN_ROW = 32  # elements; shorter rows are merged, or one lucky rounding of the baseline would be the measure
 ELEMENT = 4.0  # one element may be this many row budgets off: the 4 sigma of a row of 10^4 elements
@@ -31,10 +32,14 @@ ALLCLOSE = {"float64": 1e-4, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
 
 
 def floor(dtype: str, reduction: int) -> float:
-    """Relative rms every kernel of this dtype may cost; float32 grows with sqrt(reduction length / 1024)."""
+    """Relative rms every kernel of this dtype may cost, with `reduction` terms in a sum.
+
+    For float32 and float64 at least SPREAD sqrt(n) u: what adding n terms one after another costs with high probability
+    (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019).
+    """
     if dtype not in ("float32", "float64"):
         return FLOOR[dtype]
-    grown = FLOOR[dtype] * max(1.0, sqrt(reduction / 1024))
+    grown = max(FLOOR[dtype], SPREAD * sqrt(reduction) * UNIT[dtype])
     return min(grown, FLOOR_CAP) if dtype == "float32" else grown
 
 

@@ -101,6 +101,8 @@ class Context:
         self._reduced: dict[Any, Tensor] = {}
         self._probes: dict[tuple[int, str], Ix] = {}
         self.split_choice: Callable[[str, bool], bool] = lambda name, default: default
+        self.wide = False  # keep half and bfloat16 in float32 between kernels
+        self.narrow: set[str] = set()  # items that `wide` is about
 
     # ------------------------------------------------------------ making values
 
@@ -122,15 +124,26 @@ class Context:
         self.names.add(candidate)
         return candidate
 
-    def realise(self, value: Tensor, name: str = "") -> Tensor:
-        """The same value, kept in memory by an item."""
+    def realise(self, value: Tensor, name: str = "", *, between: bool = True) -> Tensor:
+        """The same value, kept in memory by an item. between: only kernels read it, so its width is ours to choose."""
         if value.buffer:
             return value
         item = Item(
             self.unique(name or self.origin), "pw", value.dtype, value.shape, value.at, node=name or self.origin
         )
+        return self.keep(item, between=between)
+
+    def keep(self, item: Item, *, between: bool = True) -> Tensor:
+        """Take up an item; the tensor its readers see, which has a buffer only where that has the tensor's dtype."""
         self.items.append(item)
-        return self.stored(item.name, item.dtype, item.shape)
+        dtype, shape = item.dtype, item.shape
+        if not between or dtype not in ("float16", "bfloat16"):
+            return self.stored(item.name, dtype, shape)
+        self.narrow.add(item.name)
+        if not self.wide:
+            return self.stored(item.name, dtype, shape)
+        item.dtype = "float32"
+        return self.tensor(dtype, shape, lambda i: self.arena.load(item.name, flatten(shape, i), "float32"))
 
     def reduce(
         self, kind: str, value: Tensor, dims: Sequence[int], *, keep: bool = False, dtype: str = "", name: str = ""
@@ -179,6 +192,7 @@ class Context:
         """Forget every item after the first `count` (their operator stays a library call after all)."""
         gone = {item.name for item in self.items[count:]}
         del self.items[count:]
+        self.narrow -= gone
         self._reduced = {key: flat for key, flat in self._reduced.items() if flat.buffer not in gone}
 
     def _should_split(self, value: Tensor, dims: Sequence[int], title: str) -> bool:

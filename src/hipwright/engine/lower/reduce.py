@@ -416,8 +416,7 @@ def _scan(kind: str) -> Callable[..., Tensor]:
             return c.cast(x, meta.dtype)
         value = c.cast(x, meta.dtype)
         item = Item(c.unique(c.origin), "scan", meta.dtype, value.shape, value.at, (dim % x.rank,), kind, c.origin)
-        c.items.append(item)
-        return c.stored(item.name, item.dtype, item.shape)
+        return c.keep(item)
 
     return handler
 

@@ -1,0 +1,34 @@
+"""A few rows that show what a data set holds: every kind in equal shares, every family of operators, many tasks."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+
+from hipwright.dataset.records import KINDS, Pair
+
+
+def across(pairs: Iterable[Pair], count: int, seed: int) -> list[Pair]:
+    """`count` rows (fewer where there are fewer), in the data set's order; the kinds take turns, and of each kind the
+    row whose families and task were drawn least is next. The seed decides between equals."""
+    rows = list(pairs)
+    order = list(range(len(rows)))
+    random.Random(seed).shuffle(order)
+    left = {kind: [at for at in order if rows[at].kind == kind] for kind in KINDS}
+    used: Counter[str] = Counter()
+    chosen: list[int] = []
+    while len(chosen) < min(count, len(rows)):
+        for kind in KINDS:
+            if left[kind] and len(chosen) < count:
+                best = min(left[kind], key=lambda at: _use(rows[at], used))
+                left[kind].remove(best)
+                chosen.append(best)
+                used.update([f"task {rows[best].task}", *rows[best].families])
+    return [rows[at] for at in sorted(chosen)]
+
+
+def _use(pair: Pair, used: Counter[str]) -> tuple[int, int, int]:
+    """How often its task was drawn, then its rarest family, then all of them."""
+    families = [used[family] for family in pair.families]
+    return used[f"task {pair.task}"], min(families, default=0), sum(families)

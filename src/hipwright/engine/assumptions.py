@@ -1,0 +1,94 @@
+"""What export took for granted of the sizes, as conditions a plan can assert.
+
+torch.export follows one path through the module: where Python branches on a size, or two sizes must be equal to
+broadcast, it notes the choice in its shape environment and goes on. Most notes are the library's own bookkeeping
+(`size != 1`, contiguity); they are left out, since kernels do not depend on them.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+_TORCH = re.compile(r"[\\/](torch|sympy)[\\/]")
+_TYPICAL = (2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 20, 24, 30, 32, 36, 48, 60, 64, 96)
+_TRIES = 300
+
+
+def assumptions(guards: Sequence[Any], spell: Callable[[Any], str]) -> list[str]:
+    """Conditions in the plan's language, from a ShapeEnv's `guards`; spell gives a size's text, or raises ValueError.
+
+    Kept are the task's own branches on sizes, and equal sizes wherever they do not follow from the rest.
+    """
+    own: list[str] = []
+    equal: list[str] = []
+    given: list[str] = []
+    for guard in guards:
+        relation = guard.expr
+        try:
+            text = _condition(relation, spell)
+        except (ValueError, AttributeError):
+            continue
+        if _is_own(guard):
+            own.append(text)
+        elif "%" in text:
+            given.append(text)  # the operator itself refuses other sizes
+        elif relation.rel_op == "==" and "max(" not in text and not _is_bound(relation):
+            equal.append(text)
+    equal = list(dict.fromkeys(equal))
+    for text in list(equal):
+        rest = [one for one in equal if one != text]
+        if _follows(text, [*given, *own, *rest]):
+            equal = rest
+    return list(dict.fromkeys([*own, *equal]))
+
+
+def _condition(relation: Any, spell: Callable[[Any], str]) -> str:
+    left, right = (_side(side, spell) for side in relation.args)
+    return f"{left} {relation.rel_op} {right}"
+
+
+def _side(side: Any, spell: Callable[[Any], str]) -> str:
+    if side.func.__name__ == "Mod":
+        dividend, divisor = (spell(part) for part in side.args)
+        return f"({dividend}) % ({divisor})"
+    return spell(side)
+
+
+def _is_own(guard: Any) -> bool:
+    """The task's code asked, not the library."""
+    frame = guard.sloc.framework_loc
+    return frame is not None and not _TORCH.search(str(getattr(frame, "filename", frame)))
+
+
+def _is_bound(relation: Any) -> bool:
+    """One plain size equal to another or to a number, which the graph's shapes say already; or a product of sizes equal
+    to a number, which is a stride that happened to equal another."""
+    left, right = sorted(relation.args, key=lambda side: bool(side.is_Integer))
+    factors = left.args if left.is_Mul and right.is_Integer else (left, right)
+    return all(side.is_Symbol or side.is_Integer for side in factors)
+
+
+def _follows(text: str, rest: Sequence[str]) -> bool:
+    """It holds at typical sizes wherever the rest does. No proof: sizes from a list, drawn the same way each time."""
+    conditions = [compile(one, "sizes", "eval") for one in rest]
+    wanted = compile(text, "sizes", "eval")
+    return all(_holds(wanted, sizes) for sizes in _sizes([text, *rest]) if all(_holds(c, sizes) for c in conditions))
+
+
+def _holds(condition: Any, sizes: dict[str, Any]) -> bool:
+    try:
+        return bool(eval(condition, {"__builtins__": {}}, sizes))
+    except ZeroDivisionError:
+        return False
+
+
+def _sizes(texts: Sequence[str]) -> Iterator[dict[str, Any]]:
+    names = sorted(set(re.findall(r"[A-Za-z_]\w*", " ".join(texts))) - {"min", "max"})
+    for size in _TYPICAL:
+        yield {**dict.fromkeys(names, size), "min": min, "max": max}
+    rng = random.Random(0)
+    for _ in range(_TRIES):
+        yield {**{name: rng.choice(_TYPICAL) for name in names}, "min": min, "max": max}

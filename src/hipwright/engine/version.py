@@ -1,0 +1,15 @@
+"""Which engine this is: what it failed at is worth another try when its source has changed."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from hipwright.records import content_key
+
+
+@cache
+def source_key() -> str:
+    """Names the text of the engine's modules."""
+    folder = Path(__file__).parent
+    return content_key("engine", *(path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))))

@@ -1,0 +1,107 @@
+"""Every task ends with a verified program: the rungs are climbed in order, and the last has no kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from hipwright.cli.dataset_work import evidence_words, lessons, mutants
+from hipwright.cli.session import Machine
+from hipwright.dataset.ladder import LIBRARY, OWN, library, rungs
+from hipwright.dataset.make import Hooks, Settings, make
+from hipwright.dataset.store import OUTCOMES, Outcome, Store, append, read_outcomes
+from hipwright.dataset.tasks import Entry
+from hipwright.engine.version import source_key
+from hipwright.evaluate import Evaluator
+from hipwright.records import Evaluation, Program
+from tests.dataset import tiny
+from tests.engine.harness import captured
+
+HOOKS = Hooks(mutants, evidence_words, lessons)
+SETTINGS = Settings(targets=("gfx942", "gfx950", "cpu"), variants=1, negatives=0)
+
+
+class Scan(torch.nn.Module):
+    """A running product that two kernels hand on in bfloat16, and parts of a row."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        left, right = torch.softmax(x.cumprod(-1), -1).chunk(2, -1)
+        return torch.tanh(left) * right
+
+
+def test_each_rung_gives_something_up() -> None:
+    graph = captured(Scan(), [torch.rand(4, 8, dtype=torch.bfloat16)])
+    found = list(rungs(graph))
+    assert [rung.by.removeprefix(OWN) for rung in found] == [
+        "", ", for the captured sizes alone", ", with float32 between kernels", ", without fusion",
+        ", without fusion, for the captured sizes alone",
+    ]  # fmt: skip
+    texts = [rung.program().text for rung in (*found, library(graph))]
+    assert len(set(texts)) == 6
+    static, wide, apart, none = texts[1], texts[2], texts[3], texts[5]
+    assert "x.shape[0] == 4" in static and "x_0" not in static
+    assert "float* cumprod" in wide and "__hip_bfloat16* cumprod" not in wide
+    assert apart.count("__global__") > wide.count("__global__") and "__global__" not in none
+
+
+def test_a_rung_that_changes_nothing_is_left_out() -> None:
+    graph = captured(torch.nn.Tanh(), [torch.rand(4, 8)])
+    assert "wide" not in {key for rung in rungs(graph) for key in rung.fixed}
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    """Let the evaluator call every program wrong that holds a text."""
+    real = Evaluator.evaluate
+
+    def evaluate(self: Evaluator, program: Program, *args: object, **kwargs: object) -> Evaluation:
+        if wrong not in program.text:
+            return real(self, program)
+        return Evaluation(task="", program=program.key, status="wrong_value", fault="candidate", message="for a test")
+
+    monkeypatch.setattr(Evaluator, "evaluate", evaluate)
+
+
+def test_what_no_kernel_does_right_is_left_to_the_library(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(monkeypatch, "__global__")
+    found = make(machine, Entry("rows", tiny.ROWS), SETTINGS, HOOKS)
+    assert found.outcome.status == "verified" and found.outcome.coverage == 0
+    (right,) = (pair for pair in found.pairs if pair.correct)
+    assert right.kind == "engine" and right.provenance["made"]["by"] == LIBRARY
+    assert found.outcome.counts["the engine's, and wrong"] >= 3 + 4  # rungs, and other schedules
+
+
+def test_other_schedules_keep_what_made_the_first_right(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(monkeypatch, "x_0 = x.shape[0]")
+    found = make(machine, Entry("rows", tiny.ROWS), SETTINGS, HOOKS)
+    right = [pair for pair in found.pairs if pair.correct]
+    assert {pair.kind for pair in right} >= {"engine", "variant"}
+    assert all("x.shape[0] ==" in pair.program.text for pair in right)
+
+
+def test_another_engine_tries_again_what_this_one_failed_at(tmp_path: Path) -> None:
+    failed = Outcome(entry="1", name="a", status="unverified")
+    with Store(tmp_path, {}, resume=False) as store:
+        store.add(failed, ())
+    assert read_outcomes(tmp_path)["1"].engine == source_key()
+    old = [replace(failed, entry="2"), replace(failed, entry="3", status="verified")]
+    old += [replace(failed, entry="4", status="verified", coverage=0.2), replace(failed, entry="5", status="fault")]
+    append(tmp_path / OUTCOMES, b"".join(one.to_json().encode() + b"\n" for one in old))
+    with Store(tmp_path, {}, resume=True) as store:
+        assert [store.done(key) for key in "123456"] == [True, False, False, True, False, False]
+
+
+def test_bad_luck_on_one_draw_makes_no_negative(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused on the build's own draw of inputs alone, as where rounding moves the place of a minimum."""
+    real = Evaluator.evaluate
+
+    def unlucky(self: Evaluator, program: Program, oracle: object = None, **kwargs: object) -> Evaluation:
+        if oracle is None and "__global__" in program.text:
+            return Evaluation(task="", program=program.key, status="wrong_value", fault="candidate", message="once")
+        return real(self, program, oracle)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Evaluator, "evaluate", unlucky)
+    found = make(machine, Entry("points", tiny.POINTS), SETTINGS, HOOKS)
+    assert all(pair.correct for pair in found.pairs) and found.outcome.counts["the engine's: wrong_value"] >= 1
