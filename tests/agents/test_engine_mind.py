@@ -17,6 +17,7 @@ from hipwright.records import Expansion
 from hipwright.search import Ask, EngineSource, View
 
 KNOWN = {"BLOCK": 512, "UNROLL": 4, "fuse": True, "order": "tiles", "vector": 2}
+TUNED = {"device": "a GPU", "choices": {**KNOWN, "BLOCK": 256}}
 OFFER = {"known": ["k"], "neighbours": ["n"], "choices": {"k": KNOWN, "n": {"vector": 4, "fuse": True, "UNROLL": 8}}}
 
 
@@ -26,7 +27,7 @@ def mind(settings: dict[str, Any]) -> EngineMind:
 
 def proposals(folder: Path, without: list[str], **more: Any) -> list[dict[str, Any]]:
     """What a seeded run with the archive's offer proposed, in order."""
-    settings = {**OFFER, "without": without}
+    settings = {**OFFER, "without": without, "tuned": more.pop("tuned", None)}
     with Archive(folder / "-".join(["run", *without])) as archive:
         begin(archive, Judge(), budget=24, seed=5, settings={"agents": settings}, source=mind(settings), **more)
         log = read_log(archive.events(archive.latest().id))
@@ -35,9 +36,19 @@ def proposals(folder: Path, without: list[str], **more: Any) -> list[dict[str, A
 
 @pytest.mark.parametrize("part", PARTS)
 def test_proposals_change_when_a_part_is_removed(tmp_path: Path, part: str) -> None:
-    everything = proposals(tmp_path / "a", [])
-    assert proposals(tmp_path / "b", []) == everything
-    assert proposals(tmp_path, [part]) != everything
+    everything = proposals(tmp_path / "a", [], tuned=TUNED)
+    assert proposals(tmp_path / "b", [], tuned=TUNED) == everything
+    assert proposals(tmp_path, [part], tuned=TUNED) != everything
+
+
+def test_tuned_choices_are_the_first_answer(tmp_path: Path) -> None:
+    default = {key: choice.default for key, choice in SPACE.items()}
+    assert proposals(tmp_path / "a", [], tuned=TUNED)[:3] == [TUNED["choices"], default, KNOWN]
+    assert proposals(tmp_path / "b", ["tuned"], tuned=TUNED)[:2] == [default, KNOWN]
+    told = mind({"tuned": TUNED})
+    ask = Ask(Expansion(number=0, operator="default", action=dict(told.initial()[0])), (), View(0, 40))
+    assert told.propose(ask, random.Random(0)).notes == {"mind": "engine", "tuned": "a GPU"}
+    assert mind({"tuned": {"device": "a GPU", "choices": default}}).initial() == [{}]
 
 
 def test_archive_parents_are_tried_right_after_the_engines_own_choices(tmp_path: Path) -> None:

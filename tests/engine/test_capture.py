@@ -62,7 +62,7 @@ def test_nesting_views_and_writes() -> None:
     assert list(got) == ["a", "b"] and isinstance(got["b"], tuple) and isinstance(got["b"][1], list)
     for g, w in zip(leaves(got), leaves(want), strict=True):
         torch.testing.assert_close(g, w)
-    assert [entry["op"] for entry in explain(graph)["library"].values()] == ["aten.linear.default"]
+    assert not explain(graph)["library"]
 
 
 def test_the_specialised_graph_guards_its_sizes() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from hipwright.measure.estimate import LAUNCH, estimate
 from hipwright.records import Build, KernelResources
+from hipwright.toolchain.nvidia import nominal
 from hipwright.toolchain.targets import TARGETS
 
 MI300X = TARGETS["gfx942"]
@@ -83,3 +84,16 @@ def test_library_products_cost_at_least_their_roofline(target: str) -> None:
     assert result.microseconds * 1e-6 > floor
     assert 0 < result.roofline_fraction <= 1
     assert [row["name"] for row in result.detail] == ["aten.mm.default"]
+
+
+def test_an_nvidia_gpu_is_estimated_by_warps() -> None:
+    h200 = nominal("sm_90a")
+    assert h200 is not None and h200 == nominal("sm_90") and nominal("sm_10") is None and nominal("gfx942") == MI300X
+    elements, kernel = 1 << 28, resources(occupancy=16)
+    build = Build(target="cuda", ok=True, kernels=(kernel,))
+    seconds = estimate(h200, build, [launch(elements)], [], 0.0).microseconds * 1e-6 - LAUNCH
+    floor = 2 * 4 * elements / h200.bandwidth
+    assert floor <= seconds < 1.3 * floor
+    moves = resources(occupancy=16, instructions={**kernel.instructions, "other": 4000})
+    assert estimate(h200, Build(target="cuda", ok=True, kernels=(moves,)), [launch(elements)], [], 0.0).microseconds \
+        == estimate(h200, build, [launch(elements)], [], 0.0).microseconds  # fmt: skip

@@ -7,7 +7,7 @@ import torch
 from hipwright.task.device_expect import Expecting
 from hipwright.task.device_model import Call, DeviceFile, moved_to, nudge, widened
 from hipwright.task.device_parts import cut, same_rows
-from hipwright.task.device_side import ModelSide
+from hipwright.task.device_side import COMPILED, CopySide, ModelSide
 from hipwright.task.state import build
 from hipwright.torchio import from_torch
 from hipwright.verify import inputs as draws
@@ -93,7 +93,7 @@ def test_what_mixes_rows_has_no_parts(formula, room):
 def test_a_model_that_names_no_device_is_run_under_the_default_one():
     file = _file("if torch.get_default_device().type != 'meta': raise ValueError('not the default')\n        return x")
     file.device = META
-    side = ModelSide(file, {"params": {}, "buffers": {}}, [[torch.ones(2)]], compiled=False, graph=False, pool=None)
+    side = ModelSide(file, {"params": {}, "buffers": {}}, [[torch.ones(2)]], mode="eager", graph=False, pool=None)
     assert side.notes and "default-device" in side.notes[0]
 
 
@@ -102,9 +102,23 @@ def test_slots_take_turns_across_blocks():
     file = _file("return x.log_it()")
     file.file.model_class.forward = lambda self, x: seen.append(int(x))
     slots = [[torch.full((1,), float(i))] for i in range(3)]
-    side = ModelSide(file, {"params": {}, "buffers": {}}, slots, compiled=False, graph=True, pool=None)
+    side = ModelSide(file, {"params": {}, "buffers": {}}, slots, mode="eager", graph=True, pool=None)
     seen.clear()
     side.block(4)
     side.block(3)
     assert seen == [0, 1, 2, 0, 1, 2, 0]
     assert side.prepare(1)["why"] == "the cpu has no graphs"
+
+
+def test_a_copy_moves_its_bytes_over_all_slots():
+    side = CopySide(1001, 3, torch.device("cpu"), graph=True)
+    call = side._rotation._call
+    copies = [call(slot) for slot in range(3)]
+    assert all(copy.numel() == 512 and copy.dtype == torch.uint8 for copy in copies)  # half of it, in 16-byte steps
+    assert len({copy.data_ptr() for copy in copies}) == 3
+    assert side.prepare(2)["policy"] == "stream" and side.block(4)["calls"] == 4 and len(side.latency(2)) == 2
+
+
+def test_max_autotune_leaves_the_graphs_to_the_rotation():
+    assert COMPILED["max-autotune"]["mode"] == "max-autotune-no-cudagraphs"
+    assert all(options["dynamic"] is False for options in COMPILED.values())

@@ -142,6 +142,18 @@ def test_a_build_has_a_cubin_and_resources(compile_: Compile, cache: BuildCache)
         assert (kernel.lds_bytes, kernel.scratch_bytes, kernel.spills) == (0, 0, 0)
 
 
+def test_a_build_tells_its_instruction_mix_and_occupancy(compile_: Compile) -> None:
+    text = HEAD + (
+        'extern "C" __global__ void wide(const float4* x, float4* y) { __shared__ float s[64]; int i = threadIdx.x;'
+        " float4 v = x[i]; s[i] = v.x; __syncthreads(); v.y = expf(v.y) + __shfl_xor(v.z, 1) + s[63 - i]; y[i] = v; }\n"
+    )
+    (kernel,) = compile_(text).kernels
+    mix = kernel.instructions
+    assert (mix["vmem_load"], mix["vmem_store"], mix["lds"], mix["barrier"]) == (1, 1, 2, 1)
+    assert mix["wave"] >= 1 and mix["trans"] >= 1 and mix["valu"] >= 3
+    assert (kernel.vmem_bytes, kernel.widest_vmem_bytes, kernel.occupancy) == (32, 16, 16)
+
+
 def test_lds_stack_and_spills_are_told(compile_: Compile) -> None:
     text = HEAD + (
         'extern "C" __global__ void lds(float* y) { __shared__ float s[100]; s[threadIdx.x] = y[0]; __syncthreads();'

@@ -23,7 +23,7 @@ Mind = Literal["engine", "llm"]
 ROLES = ("task_generator", "translator", "optimizer", "planner", "judge", "lessons", "screener", "auditor")
 """The roles that a model may play: what `--llm ROLE=PROVIDER:MODEL` names."""
 
-SWITCHES = ("archive_parents", "retrieval", "failure_memory", "screener", "planner", "judge", "lessons")
+SWITCHES = ("tuned", "archive_parents", "retrieval", "failure_memory", "screener", "planner", "judge", "lessons")
 """What `--without` may leave out. The rest is not to be left out: nothing is found without it, or nothing is true."""
 
 

@@ -1,5 +1,6 @@
 """The engine mind: the built-in engine's proposals, guided by the archive and by the run's own trials. No model.
 
+    tuned             choices that an earlier search on this device found best for these shapes are the first answer
     archive parents   the best programs of earlier runs of the task are tried right after the engine's own choices
     retrieval         what is drawn anew takes, now and then, the value that served a similar verified kernel
     failure memory    a draw that repeats a remembered failure or a clear loss is drawn again
@@ -24,7 +25,7 @@ from hipwright.records import Program
 from hipwright.search import Ask, Candidate, EngineSource, View
 from hipwright.search.operators import Choices, complete, operator
 
-PARTS = ("archive_parents", "retrieval", "failure_memory", "screener")
+PARTS = ("tuned", "archive_parents", "retrieval", "failure_memory", "screener")
 """What can be switched off."""
 DRAWS = 4
 """Draws for one ask, of which the screener proposes one."""
@@ -55,6 +56,7 @@ class EngineMind:
     ) -> None:
         self.engine = engine
         self.without = frozenset(settings.get("without", ()))
+        self._tuned: Mapping[str, Any] = settings.get("tuned") or {} if self._has("tuned") else {}
         self._known = _choices_of(settings, "known") if self._has("archive_parents") else []
         self._hints = hints(settings) if self._has("retrieval") else {}
         self.problem = problem or partial(static_problem, targets=tuple(targets))
@@ -63,9 +65,12 @@ class EngineMind:
         self._written: dict[tuple[tuple[str, Any], ...], Candidate] = {}
 
     def initial(self) -> Sequence[dict[str, Any]]:
-        """The engine's own choices, then those of the best programs of earlier runs."""
+        """Tuned choices, the engine's own, then those of the best programs of earlier runs."""
         actions = list(self.engine.initial())
         seen = [complete(self.engine.space, {})]
+        if self._tuned and (tuned := complete(self.engine.space, self._tuned["choices"])) not in seen:
+            seen.append(tuned)
+            actions.insert(0, {"choices": tuned, "tuned": self._tuned["device"]})
         for choices in self._known:
             within = complete(self.engine.space, choices)
             if within not in seen:
@@ -79,7 +84,8 @@ class EngineMind:
     def propose(self, ask: Ask, rng: random.Random) -> Candidate:
         """The most promising of a few draws, with how it came about in its notes."""
         if ask.expansion.operator == "default":
-            return replace(self.engine.propose(ask, rng), notes={"mind": "engine"})
+            tuned = {"tuned": on} if (on := ask.expansion.action.get("tuned")) else {}
+            return replace(self.engine.propose(ask, rng), notes={"mind": "engine", **tuned})
         if self._screener is None:
             choices, notes = self._draw(ask, rng)
             return replace(self._write(choices), notes=notes)

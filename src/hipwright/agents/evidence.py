@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hipwright.agents.base import fence
+from hipwright.measure.fit import FITTED
 from hipwright.measure.words import device_words, interval_words
 from hipwright.records import Evaluation, KernelResources, Program, TargetResult, Verdict
 
@@ -214,7 +215,8 @@ def _target(name: str, result: TargetResult) -> Iterator[str]:
     if (found := result.estimate) is not None:
         share = f"{found.roofline_fraction:.1%} of the roofline"
         yield f"{name}, static estimate: {found.microseconds:.4g} us, {found.bound}-bound, {share}"
-        for row in sorted(found.detail, key=lambda row: (-row["seconds"], row["name"]))[:6]:
+        parts = [row for row in found.detail if row["kind"] != FITTED]
+        for row in sorted(parts, key=lambda row: (-row["seconds"], row["name"]))[:6]:
             yield f"{name}: {_row(row)}"
     if (timing := result.timing) is not None:
         yield f"{device_words(name, timing)}: {timing.median_ms:.4g} ms" + "".join(

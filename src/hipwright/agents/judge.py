@@ -14,6 +14,7 @@ from typing import Any
 from hipwright.agents.base import render
 from hipwright.agents.evidence import clean, figures, resources, shown
 from hipwright.measure.estimate import ISSUE_CYCLES, LAUNCH
+from hipwright.measure.fit import FITTED
 from hipwright.records import Estimate, Evaluation, KernelResources, Program, Record, TargetResult
 from hipwright.toolchain.targets import TARGETS
 
@@ -59,7 +60,8 @@ def _fraction(result: TargetResult) -> float:
 def _found(target: str, result: TargetResult) -> Iterator[Bottleneck]:
     """Findings by weight, the decisive one first; the last one always holds."""
     told: Estimate | None = result.estimate
-    rows = sorted(told.detail if told else (), key=lambda row: (-row["seconds"], row["name"]))
+    parts = [row for row in (told.detail if told else ()) if row["kind"] != FITTED]
+    rows = sorted(parts, key=lambda row: (-row["seconds"], row["name"]))
     whole, row = sum(item["seconds"] for item in rows), rows[0]
     if len(rows) > 1 and LAUNCH * len(rows) > LAUNCH_SHARE * whole:
         yield Bottleneck(

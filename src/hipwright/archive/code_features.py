@@ -58,7 +58,7 @@ KERNEL_FEATURES: dict[str, re.Pattern[str]] = {
     "lds": re.compile(r"__shared__|HIP_DYNAMIC_SHARED"),
     "shuffle": re.compile(r"\b__shfl|_update_dpp\(|_ds_bpermute\("),
     "vector": re.compile(
-        r"\b(?:float|int|uint|double)[24]\b|\bPack<|\bload_pack<|\b\w*(?:half|bfloat16)2\b|ext_vector"
+        r"\b(?:float|int|uint|double)[24]\b|\bPack<|\bload_(?:pack|tile|columns)<|\b\w*(?:half|bfloat16)2\b|ext_vector"
     ),
     "mfma": re.compile(r"_mfma_|_wmma_"),
     "atomic": re.compile(r"\b(?:unsafeAtomic|atomic)[A-Z]\w*\("),

@@ -14,7 +14,23 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from hipwright import __version__
-from hipwright.cli import ablate, audit, bench, dataset, doctor, evaluate, mcp, optimize, profile, runs, score, synth
+from hipwright.cli import (
+    ablate,
+    audit,
+    backward,
+    bench,
+    combine,
+    dataset,
+    doctor,
+    evaluate,
+    export,
+    mcp,
+    optimize,
+    profile,
+    runs,
+    score,
+    synth,
+)
 from hipwright.cli.output import error_object, print_error, print_json, whose
 from hipwright.errors import HipwrightError
 
@@ -32,6 +48,8 @@ app = typer.Typer(
 app.command("doctor")(doctor.doctor)
 app.command("optimize")(optimize.optimize)
 app.command("eval")(evaluate.evaluate)
+app.command("backward")(backward.backward)
+app.command("combine")(combine.combine_programs)
 app.command("score")(score.score)
 app.command("bench")(bench.bench)
 app.command("profile")(profile.profile)
@@ -41,7 +59,7 @@ app.command("synth")(synth.synth)
 app.command("runs")(runs.runs)
 app.command("show")(runs.show)
 app.command("compare")(runs.compare)
-app.command("export")(runs.export)
+app.command("export")(export.export)
 app.command("mcp")(mcp.mcp)
 app.add_typer(dataset.app, name="dataset")
 

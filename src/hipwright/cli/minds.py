@@ -20,6 +20,7 @@ from hipwright.search import EngineSource, ProposalSource
 
 if TYPE_CHECKING:
     from hipwright.agents.base import Tools
+    from hipwright.engine.tuned import Tuned
     from hipwright.llm.client import Client
     from hipwright.llm.ledger import CallLog, Recorded
 
@@ -61,11 +62,18 @@ class Asked:
         return {key: value for key, value in said.items() if value not in (None, [])}
 
 
-def new_settings(asked: Asked, archive: Archive, task: Task, targets: tuple[str, ...]) -> dict[str, Any]:
-    """The setting of a new run. BadInput for a model, a role or a price that cannot be used, before any work."""
+def new_settings(
+    asked: Asked, archive: Archive, task: Task, targets: tuple[str, ...], tuned: Tuned | None = None
+) -> dict[str, Any]:
+    """The setting of a new run. BadInput for a model, a role or a price that cannot be used, before any work.
+
+    tuned: what the tuning cache knows; it stays in the run's own record, so the run can be done again without it.
+    """
     from hipwright.agents.pipeline import snapshot
 
     known = check(asked)
+    if tuned is not None and "tuned" not in asked.without:
+        known["tuned"] = {"device": tuned.device, "choices": tuned.choices}
     return {KEY: {**known, **snapshot(archive, task, targets, without=frozenset(asked.without))}}
 
 

@@ -20,6 +20,7 @@ from hipwright.cli.progress import Progress
 from hipwright.cli.results import Found, hand_over
 from hipwright.cli.session import Workbench
 from hipwright.engine.graph import Graph
+from hipwright.engine.tuned import Tuned, TuningCache, estimated_on, tuned_of
 from hipwright.engine.write import explain, space, write
 from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Program, Run, Task
@@ -122,7 +123,8 @@ def _search(
     progress("stage", {"text": "capturing the graph"})
     graph = Graph.from_dict(bench.handle.capture(task.workloads[0].name))
     engine = search.EngineSource(space(graph), partial(write, graph))
-    run = plan.known or _new_run(archive, task, wanted, plan)
+    cache = TuningCache(config.home())
+    run = plan.known or _new_run(archive, task, wanted, plan, cache.best(_devices(bench), graph, engine.space))
     progress("stage", {"text": f"{'resuming' if plan.known else 'starting'} run {run.id}"})
     with (
         _stop_on_interrupt() as stopping,
@@ -143,20 +145,31 @@ def _search(
             result = search.resume(archive, run.id, task, **options)
     detail = show(archive, run.id)
     choices = next((t.choices for t in detail.trials if t.number == result.number), {})
+    if result.evaluation is not None and result.confirmed:
+        found = tuned_of(graph, engine.space, choices, result.evaluation, result.evaluations)
+        if found is not None and cache.remember(found):
+            progress("stage", {"text": f"these choices are the first answer from now on, for {found.device}"})
     explanation = explain(graph, choices) if result.program else {}
     failure = None if result.program else _last_rejection(archive, run.id)
     models = minds.models_of(archive, run)
     return Found(wanted.task, task, detail, result, explanation, failure, models)
 
 
-def _new_run(archive: Archive, task: Task, wanted: Wanted, plan: _Plan) -> Run:
+def _devices(bench: Workbench) -> list[str]:
+    """Whose tuned choices serve this search: the measured GPU's, else those by estimate for the same targets."""
+    evaluator = bench.evaluator
+    measured = [str(gpu.reference.info["name"]) for gpu in evaluator.gpus.values()]
+    return [*measured, *([] if measured else [estimated_on(evaluator.amd)])]
+
+
+def _new_run(archive: Archive, task: Task, wanted: Wanted, plan: _Plan, tuned: Tuned | None) -> Run:
     """A fresh run, or the recorded one's twin."""
     if plan.like is not None:
         settings = {**plan.like.settings}
         if plan.like.task != task.key:
             raise BadInput(f"run {plan.like.id} was of another task, or another version of {task.name}")
     else:
-        settings = minds.new_settings(wanted.minds, archive, task, plan.targets)
+        settings = minds.new_settings(wanted.minds, archive, task, plan.targets, tuned)
     return search.new_run(
         task, plan.targets, budget=plan.budget, policy_name=plan.policy, seed=plan.seed, settings=settings
     )

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from hipwright.evaluate.results import RUNNING
 from hipwright.records import Evaluation, KernelResources, Program, Record, Timing, content_key
 
 Kind = Literal["engine", "variant", "repair", "step", "negative"]
@@ -88,8 +89,8 @@ def _built(ok: bool, kernels: tuple[KernelResources, ...]) -> Built:
 
 
 def estimates(evaluation: Evaluation) -> dict[str, float]:
-    """{target: estimated microseconds} of a program that passed."""
-    found = {name: result.estimate for name, result in evaluation.targets.items()}
+    """{AMD target: estimated microseconds} of a program that passed."""
+    found = {name: result.estimate for name, result in evaluation.targets.items() if name not in RUNNING}
     return {name: one.microseconds for name, one in found.items() if one is not None}
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from hipwright.engine import tiles
+
 GENERIC: dict[str, str] = {
     "relu": "return x < T(0) ? T(0) : x;  // NaN stays NaN",
     "relu6": "return x < T(0) ? T(0) : (x > T(6) ? T(6) : x);",
@@ -170,19 +172,6 @@ __device__ Best<T> shuffle_xor(Best<T> v, int distance) {
     return {__shfl_xor(v.value, distance), __shfl_xor(v.index, distance)};
 }
 """
-BLOCK_REDUCE = """// Combine one value per thread over the block; every thread gets the result. Whole waves only.
-template <int BLOCK_SIZE, typename T, typename Op>
-__device__ T block_reduce(T v, Op op) {
-    __shared__ T partial[BLOCK_SIZE / 32];
-    for (int distance = warpSize / 2; distance > 0; distance >>= 1) v = op(v, shuffle_xor(v, distance));
-    __syncthreads();  // an earlier use of `partial` has been read
-    if (threadIdx.x % warpSize == 0) partial[threadIdx.x / warpSize] = v;
-    __syncthreads();
-    v = partial[0];
-    for (int wave = 1; wave < BLOCK_SIZE / warpSize; ++wave) v = op(v, partial[wave]);
-    return v;
-}
-"""
 LANE_REDUCE = """// Combine over LANE_COUNT neighbouring lanes (a power of two, at most 32); each gets the result.
 template <int LANE_COUNT, typename T, typename Op>
 __device__ T lane_reduce(T v, Op op) {
@@ -190,71 +179,12 @@ __device__ T lane_reduce(T v, Op op) {
     return v;
 }
 """
-COLUMN_REDUCE = """// Combine down the columns of a block; every thread gets its column's result.
-template <int BLOCK_SIZE, int WIDTH, typename T, typename Op>
-__device__ T column_reduce(T v, Op op) {
-    __shared__ T partial[BLOCK_SIZE];
-    __syncthreads();  // an earlier use of `partial` has been read
-    partial[threadIdx.x] = v;
-    __syncthreads();
-    for (int rows = BLOCK_SIZE / WIDTH / 2; rows > 0; rows >>= 1) {
-        const int other = threadIdx.x + rows * WIDTH;
-        if (threadIdx.x < rows * WIDTH) partial[threadIdx.x] = op(partial[threadIdx.x], partial[other]);
-        __syncthreads();
-    }
-    return partial[threadIdx.x % WIDTH];
-}
-"""
-BLOCK_SCAN = """// Inclusive scan over the block (Hillis & Steele 1986 in each wave, then over the waves).
-template <int BLOCK_SIZE, typename T, typename Op>
-__device__ T block_scan(T v, Op op) {
-    __shared__ T partial[BLOCK_SIZE / 32];
-    const int lane = threadIdx.x % warpSize, wave = threadIdx.x / warpSize;
-    for (int distance = 1; distance < warpSize; distance <<= 1) {
-        const T before = __shfl_up(v, distance);
-        if (lane >= distance) v = op(before, v);
-    }
-    __syncthreads();  // an earlier use of `partial` has been read
-    if (lane == warpSize - 1) partial[wave] = v;
-    __syncthreads();
-    if (wave > 0) {
-        T before = partial[0];
-        for (int w = 1; w < wave; ++w) before = op(before, partial[w]);
-        v = op(before, v);
-    }
-    return v;
-}
-"""
-PACK = """// N neighbours, read and written at once; the address need only suit one element.
-template <typename T, int N>
-struct Pack {
-    T v[N];
-};
-
-template <int N, typename T, typename I>
-__device__ Pack<T, N> load_pack(const T* p, I base, I n) {
-    Pack<T, N> pack;
-    if (base + N <= n) {
-        __builtin_memcpy(&pack, p + base, sizeof(pack));
-    } else {
-        for (int k = 0; k < N; ++k) pack.v[k] = p[base + k < n ? base + k : n - 1];
-    }
-    return pack;
-}
-
-template <int N, typename T, typename I>
-__device__ void store_pack(T* p, I base, I n, const Pack<T, N>& pack) {
-    if (base + N <= n) {
-        __builtin_memcpy(p + base, &pack, sizeof(pack));
-    } else {
-        for (int k = 0; base + k < n; ++k) p[base + k] = pack.v[k];
-    }
-}
-"""
 STRUCTURES = {
-    "Best": BEST, "shuffle_xor": SHUFFLE, "shuffle_best": SHUFFLE_BEST, "block_reduce": BLOCK_REDUCE,
-    "lane_reduce": LANE_REDUCE, "column_reduce": COLUMN_REDUCE, "block_scan": BLOCK_SCAN, "Pack": PACK,
+    "Best": BEST, "Tile": tiles.TILE, "shuffle_xor": SHUFFLE, "shuffle_best": SHUFFLE_BEST, "lane_reduce": LANE_REDUCE,
+    **tiles.STRUCTURES,
 }  # fmt: skip
+
+FIRST = ("Best", "Tile")
 
 RESERVED = (
     set(GENERIC) | set(PAIRS) | set(FLOAT) | set(INTEGER) | set(INDEX) | LIBRARY | set(STRUCTURES)
@@ -269,6 +199,10 @@ RESERVED = (
         "y1", "yn", "jn", "time", "log", "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "NAN",
         "INFINITY", "stack", "pack", "carry", "fabs", "fmod", "logb", "remove", "rename", "xor", "and", "or", "not",
         "bitand", "bitor", "compl",
+        # what row, scan and transpose kernels call their own
+        "across", "arrived", "before", "bound", "chunks", "col", "column", "count", "flip", "items", "line", "part",
+        "rest", "segment", "start", "step", "team", "ta", "tb", "ta0", "tb0", "tx", "ty", "ticket", "tile", "tiles",
+        "tiles_a", "tiles_b", "total", "v", "value", "width",
     }
 )  # fmt: skip
 
@@ -278,7 +212,7 @@ def prelude(used: Iterable[tuple[str, str]]) -> str:
     wanted = _close(set(used))
     out: list[str] = []
     names = {name for name, _ in wanted}
-    out += [STRUCTURES[name] for name in ("Best", "Pack") if name in names]
+    out += [STRUCTURES[name] for name in FIRST if name in names]
     for table, parameters in ((GENERIC, "T x"), (PAIRS, "T a, T b")):
         out += [
             f"template <typename T>\n__device__ T {name}({parameters}) {{\n    {body}\n}}\n"
@@ -298,7 +232,7 @@ def prelude(used: Iterable[tuple[str, str]]) -> str:
                 )
     out += [f"__device__ {text}\n" for name, text in INDEX.items() if (name, "") in wanted]
     out += _operators(wanted)
-    out += [text for name, text in STRUCTURES.items() if name in names and name not in ("Best", "Pack")]
+    out += [text for name, text in STRUCTURES.items() if name in names and name not in FIRST]
     return "\n".join(out)
 
 
@@ -309,8 +243,13 @@ def _close(wanted: set[tuple[str, str]]) -> set[tuple[str, str]]:
     for name, _ in list(wanted):
         if name in FLOAT:
             wanted |= {(other, "") for other in PAIRS if other in FLOAT[name][1]}
-        if name in ("block_reduce", "lane_reduce"):
-            wanted.add(("shuffle_xor", ""))
+        wanted |= {(other, "") for other in tiles.NEEDS.get(name, ())}
+    if any(name in ("block_reduce", "lane_reduce", "team_collect", "sum_before") for name, _ in wanted):
+        wanted |= {
+            ("shuffle_xor", ""),
+            *((("block_reduce", ""),) if {("team_collect", ""), ("sum_before", "")} & wanted else ()),
+        }
+    for name, _ in list(wanted):
         if name in BEST_OPS:
             wanted |= {("Best", ""), ("shuffle_best", "")}
     return wanted

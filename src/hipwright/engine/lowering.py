@@ -7,19 +7,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hipwright.engine import calls
 from hipwright.engine.expr import COMPUTE, weight
 from hipwright.engine.graph import Graph, Input, Meta, Node, references, short
 from hipwright.engine.index import ONE, Ix, SizeReader, evaluate, ix
-from hipwright.engine.lower import indexing, loss, pointwise, reduce, views, window
+from hipwright.engine.knobs import Choice
+from hipwright.engine.lower import indexing, loss, pointwise, reduce, statistics, views, window
 from hipwright.engine.lower.core import TABLE, Call, Context, Item, NotLowered, Tensor
 
-_TABLES = (indexing, loss, pointwise, reduce, views, window)  # importing them fills TABLE
+_TABLES = (indexing, loss, pointwise, reduce, statistics, views, window)  # importing them fills TABLE
 
 HEAVY = {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "conv1d", "conv2d", "conv3d", "convolution", "einsum",
          "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "scaled_dot_product_attention", "lstm", "gru",
          "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", "bilinear", "dot", "mv",
          "addmv", "addbmm", "outer", "chain_matmul", "tensordot", "inner", "linalg_multi_dot"}  # fmt: skip
-"""Matrix products, convolutions, attention and recurrent cells: the library's in this version."""
+"""Matrix products, convolutions, attention and recurrent cells: a call template's (calls.py) or the library's."""
 BIASED = {"linear": 2, "conv1d": 2, "conv2d": 2, "conv3d": 2}
 VIEWS = {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze", "permute", "transpose",
          "t", "expand", "select", "slice", "split", "chunk", "unbind", "getitem", "split_with_sizes", "detach",
@@ -51,6 +53,7 @@ class Lowered:
     outputs: dict[str, str] = field(default_factory=dict)
     in_hip: dict[str, str] = field(default_factory=dict)
     library: dict[str, str] = field(default_factory=dict)
+    structure: dict[str, Choice] = field(default_factory=dict)  # library or template, per call
 
 
 class Lowering:
@@ -58,10 +61,10 @@ class Lowering:
 
     def __init__(self, graph: Graph, choices: Mapping[str, Any]) -> None:
         self.graph = graph
+        self.choices = choices
         hints = {s.name: s.hint for s in graph.symbols}
         self.reader = SizeReader([s.name for s in graph.symbols])
         self.c = Context(self.reader, hints)
-        self.c.split_choice = lambda name, default: bool(choices.get(f"split:{name}", default))
         self.c.wide = bool(choices.get("wide", False))
         self.plain = bool(choices.get("library", False))  # every operator stays the library's
         self.epilogue = bool(choices.get("fuse_bias", True))
@@ -140,8 +143,11 @@ class Lowering:
             return
         self.c.origin = plain(node.name)
         kind = short(node.op)
+        why = self._template(node, kind) if calls.templates(kind) else None
+        if why == "":
+            return
         if kind in HEAVY:
-            self._library(node, "matrix products, convolutions, attention and recurrent cells are the library's")
+            self._library(node, why or "no template writes this operator yet: it is the library's")
             return
         if self.plain:
             self._library(node, "the choice: no kernels")
@@ -157,6 +163,32 @@ class Lowering:
         self.values[node.name] = value
         self._label(node, value)
         self._keep(node, kind, value)
+
+    def _template(self, node: Node, kind: str) -> str:
+        """Let a call template write the node: "" when one does, else why not."""
+        call = calls.KernelCall(node, kind, self.c, self._resolve(list(node.args)),
+                                {k: self._resolve(v) for k, v in node.kwargs.items()}, self.choices,
+                                self._followed(node.name))  # fmt: skip
+        offers, why = calls.offers(call)
+        if not offers:
+            return why or "no template writes this form of it"
+        usual = "library" if kind in HEAVY or node.op not in TABLE else "generic"
+        default = next((o.name for o in offers if o.default), usual)
+        options = tuple(o.name for o in offers)
+        if not node.op.startswith("hip."):  # our own operators have templates only
+            options = (usual, *options)
+            self.out.structure[f"call:{node.name}"] = Choice(options=options, default=default)
+        chosen = self.choices.get(f"call:{node.name}", default)
+        chosen = chosen if chosen in options else default
+        offer = next((o for o in offers if o.name == chosen), None)
+        if offer is None:
+            return f"call:{node.name} is {usual}" + (": by the static rule" if default == usual else "")
+        _, value = calls.place(call, offer)
+        self.out.in_hip[node.name] = kind
+        self.values[node.name] = value
+        self._label(node, value)
+        self._keep(node, kind, value)
+        return ""
 
     def _lower(self, node: Node) -> Any:
         handler = TABLE.get(node.op)
@@ -259,6 +291,18 @@ class Lowering:
                     if self._feeds_kernel(node.name):
                         return True
                 elif kind not in HEAVY and node.op in TABLE:
+                    return True
+        return False
+
+    def _followed(self, name: str) -> bool:
+        """A pointwise operator reads the value, through views at most."""
+        for node in self.graph.nodes:
+            if name in references([*node.args, *node.kwargs.values()]):
+                handler = TABLE.get(node.op)
+                if short(node.op) in VIEWS:
+                    if self._followed(node.name):
+                        return True
+                elif handler is not None and handler.__module__ == pointwise.__name__:
                     return True
         return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,6 +62,7 @@ class PlanWriter:
         self.lines: list[str] = []
         self.names: dict[str, str] = {}
         self._taken: set[str] = set(parameters)
+        self.temporaries: set[str] = set()
         self.limits: list[Ix] = []  # sizes that the kernels count in int
 
     def name(self, buffer: str) -> str:
@@ -145,25 +146,43 @@ class PlanWriter:
             return arg
         return repr(arg)
 
-    def allocate(self, buffer: str, shape: Sequence[Ix], dtype: str) -> None:
+    def allocate(self, buffer: str, shape: Sequence[Ix], dtype: str, maker: str = "empty") -> None:
         """A new tensor."""
         sizes = ", ".join(to_python(s) for s in shape)
         comma = "," if len(shape) == 1 else ""
-        self.lines.append(f"{self.name(buffer)} = torch.empty(({sizes}{comma}), dtype=torch.{dtype})")
+        self.lines.append(f"{self.name(buffer)} = torch.{maker}(({sizes}{comma}), dtype=torch.{dtype})")
 
     def launch(self, kernel: Kernel, group: Group, allocate: Mapping[str, tuple[list[Ix], str]]) -> None:
         """Allocations of what a kernel writes, and its launch."""
-        for buffer in kernel.writes:
-            if buffer in allocate:
-                self.allocate(buffer, *allocate[buffer])
-        grid = kernel.grid.format(total=to_python(product(group.space)), rows=to_python(product(group.outer)))
-        arguments = ", ".join(self.name(a) if a in self.known_buffers else a for a in kernel.arguments)
-        self.lines.append(f"{kernel.name}[{grid}, {kernel.block}]({arguments})")
+        kernel.grid = kernel.grid.format(total=to_python(product(group.space)), rows=to_python(product(group.outer)))
+        self.lines += kernel.before
+        made = {b: allocate[b] for b in kernel.writes if b in allocate} | kernel.scratch
+        self.launches([kernel], made, kernel.zeroed)
+
+    def launches(
+        self, kernels: Sequence[Kernel], allocate: Mapping[str, tuple[list[Ix], str]], zeroed: Collection[str]
+    ) -> None:
+        """The kernels of one call, and before them what they write: results and memory between them."""
+        self.temporaries |= set(allocate)
+        for buffer in dict.fromkeys(b for k in kernels for b in [*k.reads, *k.writes, *k.scratch] if b in allocate):
+            self.allocate(buffer, *allocate[buffer], maker="zeros" if buffer in zeroed else "empty")
+        for kernel in kernels:
+            known = self.known_buffers
+            arguments = ", ".join(self._argument(a, kernel) if a in known else a for a in kernel.arguments)
+            lds = f", {kernel.lds}" if kernel.lds else ""
+            self.lines.append(f"{kernel.name}[{kernel.grid}, {kernel.block}{lds}]({arguments})")
+
+    def _argument(self, buffer: str, kernel: Kernel) -> str:
+        """A kernel's tensor; one that it reads 16 bytes at once is copied where a view begins between them."""
+        name, count = self.name(buffer), kernel.aligned.get(buffer, 0)
+        given = buffer in self.lowered.tensors or buffer in self.lowered.metas
+        return f"{name} if {name}.storage_offset() % {count} == 0 else {name}.clone()" if count and given else name
 
     @property
     def known_buffers(self) -> set[str]:
         """Everything that is a tensor rather than a size."""
-        return set(self.lowered.tensors) | set(self.lowered.metas) | {i.name for i in self.lowered.items}
+        made = {i.name for i in self.lowered.items} | self.temporaries
+        return set(self.lowered.tensors) | set(self.lowered.metas) | made
 
     # ------------------------------------------------------------ the whole
 
@@ -232,7 +251,7 @@ def _returned(output: Any, names: Mapping[str, str]) -> str:
             return f"({', '.join(inner)}{',' if len(inner) == 1 else ''})"
         if "map" in output:
             return "{" + ", ".join(f"{k!r}: {_returned(v, names)}" for k, v in output["map"]) + "}"
-        return str(output.get("size", output))
+        return str(output.get("text", output.get("size", output)))
     if isinstance(output, (list, tuple)):
         return f"[{', '.join(_returned(o, names) for o in output)}]"
     return repr(output)

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from hipwright.engine.expr import E, walk, weight
+from hipwright.engine.expr import COMPUTE, E, walk, weight
 from hipwright.engine.index import ONE, Atom, Fn, Ix, Var, flatten, ix, product, reindex, unflatten
 from hipwright.engine.lower.core import Context, Item
 
@@ -26,7 +26,7 @@ class Member:
     """An item placed in a group: its expression there, where it lies, and its natural position."""
 
     item: Item
-    role: str  # "red", FULL, ROW or PART
+    role: str  # "red", "call", FULL, ROW or PART
     value: E
     position: Ix
 
@@ -42,7 +42,7 @@ class Group:
     members: list[Member] = field(default_factory=list)
     variables: list[Var] = field(default_factory=list)
     columns: dict[str, Var] = field(default_factory=dict)  # the column variable of the parts, by their width's key
-    kind: str = "fused"  # or "scan"
+    kind: str = "fused"  # or "scan" or "call"
 
     @property
     def outer(self) -> list[Ix]:
@@ -76,12 +76,14 @@ class Scheduler:
     def add(self, item: Item) -> Group:
         """Place one item; producers have been placed before."""
         self.reads[item.name] = self._item_reads(item)
+        if item.kind == "call" and self._joined(item):
+            return self.home[item.name]
         for group in self._candidates(item):
             if self.fuse and self._try(group, item):
                 self.home[item.name] = group
                 return group
         group = Group(len(self.groups), list(item.space), item.dims if item.kind != "pw" else ())
-        group.kind = "scan" if item.kind == "scan" else "fused"
+        group.kind = item.kind if item.kind in ("scan", "call") else "fused"
         members = self._place(group, [item])
         if members is None:
             raise RuntimeError(f"{item.name} reads itself")
@@ -90,27 +92,45 @@ class Scheduler:
         self.home[item.name] = group
         return group
 
+    def _joined(self, item: Item) -> bool:
+        """The outputs of one call share its group."""
+        group = next((self.home[i.name] for i in item.placed.items if i and i.name in self.home), None)
+        if group is None:
+            return False
+        group.items.append(item)
+        self.home[item.name] = group
+        return True
+
     def _item_reads(self, item: Item) -> set[str]:
+        if item.kind == "call":
+            return set(item.placed.reads)
         index = [ix(self.c.arena.var("p", s)) for s in item.space]
         return {e.attr[0] for e in walk([item.body(index)]) if e.op == "load"}
 
     def _candidates(self, item: Item) -> list[Group]:
-        if item.kind == "scan":
+        if item.kind in ("scan", "call"):
             return []
         found: list[Group] = []
         producers = {self.home[r].number for r in self.reads[item.name] if r in self.home}
         found += [self.groups[n] for n in sorted(producers, reverse=True)]
+        behind = [g for g in found if g.kind == "call" and self._follows(g, item)]
         for group in reversed(self.groups):
             if group not in found and self._shares(group, item):
                 found.append(group)
-        return [g for g in found if g.kind == "fused"]
+        return behind + [g for g in found if g.kind == "fused"]
+
+    def _follows(self, group: Group, item: Item) -> bool:
+        """May a pointwise item stand behind a call, as its epilogue?"""
+        whole = group.items[0].placed.offer.whole
+        return item.kind == "pw" and not whole and product(item.space) == product(group.space)
 
     def _shares(self, group: Group, item: Item) -> bool:
         """The same input is read by both over the same space."""
         if product(group.space) != product(item.space) and product(group.outer) != product(item.space):
             return False
         mine = self.reads[item.name]
-        return any(mine & self.reads[other.name] for other in group.items)
+        beside = item.kind == "red" and bool(group.dims)  # two reductions of equal extent are one launch
+        return beside or any(mine & self.reads[other.name] for other in group.items)
 
     # ------------------------------------------------------------ placing
 
@@ -204,6 +224,9 @@ class Scheduler:
         return list(placed.values())
 
     def _member(self, group: Group, item: Item, full: list[Ix], kept: list[Ix], reduced: list[Ix]) -> Member | None:
+        if item.kind == "call":
+            value = self.c.arena.make("row", (), COMPUTE[item.dtype], item.name)
+            return Member(item, "call", value, flatten(item.space, full))
         if item.kind in ("red", "scan"):
             if list(item.space) == group.space and item.dims == group.dims:
                 index = full
@@ -247,7 +270,7 @@ class Scheduler:
             if member is None:
                 return None
             if position == member.position:
-                if member.role == "red":
+                if member.role in ("red", "call"):
                     return self.c.arena.make("row", (), e.ctype, buffer)
                 return self._as_stored(member, dtype)
             elsewhere = self._elsewhere(member, position, placed) if again else None

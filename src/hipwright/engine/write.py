@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hipwright.engine.decompose import decomposed
 from hipwright.engine.emit import cname
 from hipwright.engine.graph import Graph, Meta, Symbol, references, short
 from hipwright.engine.helpers import RESERVED, prelude
 from hipwright.engine.index import ZERO, Ix, product
 from hipwright.engine.knobs import KNOBS, Choice, Value
+from hipwright.engine.layout import Planner
 from hipwright.engine.lower.core import Call
 from hipwright.engine.lowering import Lowered, Lowering, View
+from hipwright.engine.pin import pinned
 from hipwright.engine.plan import PlanWriter, Step, order
-from hipwright.engine.schedule import FULL, Group, Scheduler, collapse
+from hipwright.engine.schedule import Group, Scheduler, collapse
 from hipwright.engine.templates.base import Body, Kernel, Need, fused
+from hipwright.engine.templates.call import CallBody, Options
 from hipwright.engine.templates.elementwise import elementwise
-from hipwright.engine.templates.rows import can_keep, rows
+from hipwright.engine.templates.rows import rows
 from hipwright.engine.templates.scan import scan
+from hipwright.engine.templates.transpose import transpose
 from hipwright.records import Program
-
-MAPPINGS = ("block", "lanes", "columns")
-SIZES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1,
-         "uint8": 1, "bool": 1}  # fmt: skip
-LONG_ROW, MANY_ROWS, BIG = 1024, 64, 1 << 20
 
 
 def write(graph: Graph, choices: Mapping[str, Value] | None = None) -> Program:
@@ -68,6 +68,11 @@ def specialise(graph: Graph) -> Graph:
             return _evaluated(value["size"], hints)
         return [argument(v) for v in value] if isinstance(value, (list, tuple)) else value
 
+    def returned(value: Any) -> Any:
+        if isinstance(value, dict) and "tuple" in value:
+            return {"tuple": [returned(v) for v in value["tuple"]]}
+        return argument(value)
+
     import msgspec
 
     nodes = tuple(msgspec.structs.replace(n, args=tuple(argument(a) for a in n.args),
@@ -84,8 +89,9 @@ def specialise(graph: Graph) -> Graph:
                     guards.append(text)
     empty: tuple[Symbol, ...] = ()
     return msgspec.structs.replace(
-        graph, nodes=nodes, inputs=inputs, symbols=empty, guards=tuple(guards), dynamic=False
-    )
+        graph, nodes=nodes, inputs=inputs, output=returned(graph.output), symbols=empty, guards=tuple(guards),
+        dynamic=False,
+    )  # fmt: skip
 
 
 def _evaluated(text: str, hints: Mapping[str, int]) -> int:
@@ -93,6 +99,7 @@ def _evaluated(text: str, hints: Mapping[str, int]) -> int:
 
 
 def _built(graph: Graph, choices: Mapping[str, Value]) -> _Builder:
+    graph, structure = decomposed(pinned(graph), choices)
     try:
         builder = _Builder(graph, choices)
         builder.build()
@@ -101,6 +108,7 @@ def _built(graph: Graph, choices: Mapping[str, Value]) -> _Builder:
             raise
         builder = _Builder(specialise(graph), choices)
         builder.build()
+    builder.structure |= structure
     return builder
 
 
@@ -115,6 +123,7 @@ class _Builder:
         self.knobs: set[str] = set()
         self.names: set[str] = set()
         self.defaults: dict[str, int] = {}
+        self.own: dict[str, tuple[int, tuple[int, ...], str]] = {}  # the call templates' knobs
         self.plan = ""
 
     def build(self) -> None:
@@ -171,7 +180,48 @@ class _Builder:
                     wanted.add(name)
         return wanted | {i.name for i in lowered.items if i.target}
 
+    def _call(self, c: Any, lowered: Lowered, group: Group, stored: set[str], writer: PlanWriter) -> None:
+        """The kernels of a call template, with the pointwise operators behind it."""
+        items = [i for i in group.items if i.name in stored]
+        if any(ZERO in i.shape for i in items):  # nothing to compute, ever
+            for item in items:
+                writer.allocate(item.name, item.shape, item.dtype)
+            return
+        if not items:
+            return
+        need = Need({i.name: (i.target or i.name, i.dtype) for i in items}, self._dtypes(lowered),
+                    self._numels(lowered))  # fmt: skip
+        body = CallBody(c, group, self._name(lowered, group), need, Options(self._choose, self._own_knob))
+        offer = body.placed.offer
+        kernels = offer.write(body)
+        writer.limits += body.limits()
+        allocate = {i.name: (i.shape, i.dtype) for i in items if not i.target}
+        allocate |= {name: (t.shape, t.dtype) for name, t in body.temporaries.items()}
+        self.kernels += [(kernel, group, f"call:{offer.name}") for kernel in kernels]
+        writer.launches(kernels, allocate, {name for name, t in body.temporaries.items() if t.zero})
+
+    def _choose(self, key: str, options: Sequence[Any], default: Any) -> Any:
+        """A structural choice made while a kernel is written."""
+        if len(options) > 1:
+            self.structure[key] = Choice(options=tuple(options), default=default)
+        chosen = self.choices.get(key, default)
+        return chosen if chosen in options else default
+
+    def _own_knob(self, name: str, default: int, options: Sequence[int], comment: str) -> str:
+        """A call template's knob; kernels that want the same share it."""
+        wanted = (default, tuple(options), comment)
+        unique, count = name, 1
+        while unique in KNOBS or self.own.get(unique, wanted) != wanted:
+            count += 1
+            unique = f"{name}_{count}"
+        self.own[unique] = wanted
+        self.knobs.add(unique)
+        return unique
+
     def _kernel(self, c: Any, lowered: Lowered, group: Group, stored: set[str], writer: PlanWriter) -> None:
+        if group.kind == "call":
+            self._call(c, lowered, group, stored, writer)
+            return
         members = {m.item.name: m for m in group.members if m.item.name in stored}
         if not members:
             return
@@ -185,63 +235,28 @@ class _Builder:
         need = Need(stores, self._dtypes(lowered), self._numels(lowered))
         body = Body(c, group, self._name(lowered, group), need)
         writer.limits += body.limits()
-        mapping = self._mapping(c, group, body)
+        mapping, planner = group.kind, Planner(c, group, body, self._choose, self._shared_knob)
         if group.kind == "scan":
-            kernel = scan(body)
+            kernel = scan(body, planner.scan())
         elif group.dims:
-            wide = self._row_vector(c, group, body, mapping)
-            kernel = rows(body, mapping, self._registers(c, group, body.name, mapping), wide > 1)
-            if "ROW_VEC" in kernel.knobs:
-                self.defaults["ROW_VEC"] = min(wide, self.defaults.get("ROW_VEC", wide))
+            layout = planner.layout()
+            mapping = layout.mapping + (" of a team" if layout.team else "")
+            kernel = rows(body, layout)
         else:
-            kernel = elementwise(body, mapping == "vector")
+            kernel, mapping = _pointwise(group, body, planner)
         allocate = {i.name: (i.shape, i.dtype) for i in group.items if not i.target}
         self.knobs |= kernel.knobs
         self.kernels.append((kernel, group, mapping))
         writer.launch(kernel, group, allocate)
 
-    def _mapping(self, c: Any, group: Group, body: Body) -> str:
-        if group.kind == "scan":
-            return "scan"
-        options, default = self._mapping_options(c, group, body)
-        key = f"map:{body.name}"
-        if len(options) > 1:
-            self.structure[key] = Choice(options=options, default=default)
-        chosen = self.choices.get(key, default)
-        return str(chosen) if chosen in options else default
-
-    def _mapping_options(self, c: Any, group: Group, body: Body) -> tuple[tuple[str, ...], str]:
-        if not group.dims:
-            large = c.hint(product(group.space)) >= BIG
-            return ("scalar", "vector"), "vector" if large else "scalar"
-        count, length = c.hint(product(group.outer)), c.hint(product(group.inner))
-        if len(group.dims) == len(group.space):
-            return ("block",), "block"
-        if len(group.space) - 1 not in group.dims and count >= MANY_ROWS:
-            return MAPPINGS, "columns"
-        return MAPPINGS, "lanes" if length <= LONG_ROW and count >= MANY_ROWS else "block"
-
-    def _registers(self, c: Any, group: Group, name: str, mapping: str) -> bool:
-        """Keep a short row in registers between passes?"""
-        again = any(m.role == FULL for m in group.members)
-        passes = sum(m.role == "red" for m in group.members) + again
-        if passes < 2 or not can_keep(group, mapping):
-            return False
-        default = "registers" if again else "reload"
-        self.structure[f"cache:{name}"] = Choice(options=("registers", "reload"), default=default)
-        chosen = self.choices.get(f"cache:{name}", default)
-        return chosen == "registers" if chosen in ("registers", "reload") else default == "registers"
-
-    def _row_vector(self, c: Any, group: Group, body: Body, mapping: str) -> int:
-        """Neighbours that fill 16 bytes, if the captured row gives each thread that many; else fewer, down to 1."""
-        if mapping == "columns":
-            return 1
-        widths = [c.hint(product(group.inner)), *(c.hint(v.size) for v in group.columns.values() if v.size is not None)]
-        buffers = [*body.loads, *(body.need.stores[m.item.name][0] for m in body.stored)]
-        most = min(8, 16 // min((SIZES.get(body.need.dtypes[b], 4) for b in buffers), default=4))
-        threads = KNOBS["ROW_BLOCK" if mapping == "block" else "LANES"][0]
-        fits = [v for v in (8, 4, 2) if v <= most and all(w % v == 0 and w >= v * threads for w in widths)]
-        return max(fits, default=1)
+    def _shared_knob(self, name: str, default: int) -> str:
+        """A knob of the table; kernels that start from another value have one of their own."""
+        unique, count = name, 1
+        while self.defaults.get(unique, default) != default:
+            count += 1
+            unique = f"{name}_{count}"
+        self.defaults[unique] = default
+        return unique
 
     def _dtypes(self, lowered: Lowered) -> dict[str, str]:
         out = {name: meta.dtype for name, meta in lowered.metas.items()}
@@ -285,6 +300,7 @@ class _Builder:
         helpers = prelude(used)
         if helpers:
             parts.append(helpers)
+        parts += dict.fromkeys(text for kernel, _, _ in self.kernels for text in kernel.device.values())
         parts += [kernel.text for kernel, _, _ in self.kernels]
         lines = ["HIP = r'''\n" + "\n".join(parts).rstrip() + "\n'''", ""]
         knobs = self._knob_values()
@@ -295,7 +311,7 @@ class _Builder:
         return Program(text=text, knobs=knobs)
 
     def _knob(self, name: str) -> tuple[int, tuple[int, ...], str]:
-        default, options, comment = KNOBS[name]
+        default, options, comment = self.own.get(name) or KNOBS[re.sub(r"_\d+$", "", name)]
         return self.defaults.get(name, default), options, comment
 
     def _knob_values(self) -> dict[str, int]:
@@ -309,15 +325,13 @@ class _Builder:
 
     def space(self) -> dict[str, Choice]:
         """Structure first, then knobs."""
-        out = dict(self.structure)
+        out = {**self.lowered.structure, **self.structure}
         if any(short(n.op) in ("linear", "conv1d", "conv2d", "conv3d") for n in self.graph.nodes):
             out["fuse_bias"] = Choice(options=(True, False), default=True)
         if len(self.lowered.items) > 1:
             out["fuse"] = Choice(options=(True, False), default=True)
         if self.lowered.context.narrow:
             out["wide"] = Choice(options=(False, True), default=False)
-        for title, split in self.lowered.context.splits.items():
-            out[f"split:{title}"] = Choice(options=(True, False), default=split)
         for name in sorted(self.knobs):
             default, options, _ = self._knob(name)
             out[name] = Choice(options=options, default=default, kind="knob")
@@ -337,6 +351,17 @@ class _Builder:
 
 
 _IDENTIFIERS = {"signal", "index", "kernel", "main", "select", "remove", "write", "read", "open", "close", "pipe"}
+
+
+def _pointwise(group: Group, body: Body, planner: Planner) -> tuple[Kernel, str]:
+    """A kernel without reductions, and its mapping."""
+    mapping, layout, (vec, items, threads) = planner.pointwise()
+    if mapping == "transpose":
+        return transpose(body, threads, items), mapping
+    if layout is None:
+        return elementwise(body, vec, items, threads), mapping
+    group.dims = (len(group.space) - 1,)
+    return rows(body, layout), mapping
 
 
 def _live(group: Group, stored: set[str]) -> list[Any]:

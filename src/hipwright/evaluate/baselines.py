@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from hipwright.device.side import Block, Prepared
 from hipwright.errors import WorkerError
 from hipwright.tensors import Tree
-from hipwright.verify.reference import BaselineMissing, DeviceReference, ReferenceSide
+from hipwright.verify.reference import BASELINES, BaselineMissing, DeviceReference, ReferenceSide
 
 
 @dataclass
 class Kept:
     """A baseline that is prepared once for each policy. A comparison that must use the stream leaves the graphs be.
 
-    graphs: False where there is no room for the outputs that a graph keeps.
+    moved: bytes that the side "copy" moves. graphs: False where there is no room for the outputs that a graph keeps.
     """
 
     reference: DeviceReference
@@ -24,6 +24,7 @@ class Kept:
     state: Tree
     seed: int
     slots: int
+    moved: int = 0
     graphs: bool = True
     _open: dict[bool, tuple[ReferenceSide, Prepared | None]] = field(default_factory=dict)
     _graph: bool = False
@@ -61,8 +62,9 @@ class Kept:
     def _side(self) -> ReferenceSide:
         if self._graph not in self._open:
             opened = self.reference.side(
-                self.name, self.workload, state=self.state, seed=self.seed, slots=self.slots, graph=self._graph
-            )
+                self.name, self.workload, state=self.state, seed=self.seed, slots=self.slots, graph=self._graph,
+                moved=self.moved,
+            )  # fmt: skip
             self._open[self._graph] = opened, None
         return self._open[self._graph][0]
 
@@ -93,13 +95,24 @@ class Baselines:
 
 
 def open_baselines(
-    reference: DeviceReference, workload: str, state: Tree, seed: int, slots: int, *, graphs: bool, names: Sequence[str]
+    reference: DeviceReference,
+    workload: str,
+    state: Tree,
+    seed: int,
+    slots: int,
+    names: Sequence[str] = BASELINES,
+    moved: int = 0,
+    *,
+    graphs: bool = True,
 ) -> Baselines:
-    """The named baselines on the same slots of the same inputs. torch.compile is compiled here."""
+    """Every baseline on the same slots of the same inputs. torch.compile is compiled here. moved: bytes of a "copy"."""
     sides: list[Kept] = []
     missing: dict[str, str] = {}
     for name in names:
-        kept = Kept(reference, name, workload, state, seed, slots, graphs)
+        if name == "copy" and not moved:
+            missing[name] = "the task's bytes at its own shapes are not known"
+            continue
+        kept = Kept(reference, name, workload, state, seed, slots, moved, graphs)
         try:
             kept.open()
         except BaselineMissing as error:

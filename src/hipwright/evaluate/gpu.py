@@ -28,6 +28,7 @@ from hipwright.measure.ceilings import Ceilings, ceilings_of
 from hipwright.measure.roofline import Floor, count_work, floor_of, rotation
 from hipwright.measure.rounds import Memory
 from hipwright.measure.settings import FULL, SCORE, BenchSettings
+from hipwright.measure.traffic import Traffic, count_traffic
 from hipwright.program import Parsed
 from hipwright.records import Build, Program, TensorSpec, Verdict, content_key
 from hipwright.sandbox import GpuAccess, OneShotPool, Zygote
@@ -161,12 +162,16 @@ def compiler(kind: Kind, unsafe: bool) -> Zygote:
 
 
 class GpuTask:
-    """One task on one GPU. A context manager; safe to use from several threads."""
+    """One task on one GPU. A context manager; safe to use from several threads.
+
+    more: sides beside the baselines that a full timing measures too ("max-autotune", "copy"); set before the first.
+    """
 
     def __init__(self, gpu: Gpu, handle: TaskHandle) -> None:
         self.gpu = gpu
         self.handle = handle
         self.worker = gpu.candidates()
+        self.more: tuple[str, ...] = ()
         self._turn = threading.RLock()  # the worker serves one candidate at a time: one that breaks it breaks no other
         self._opening = threading.Lock()
         self._known: dict[Gate, _Measured] = {}
@@ -239,14 +244,14 @@ class GpuTask:
 
         worker, more: the process of a modelnew candidate, and what loading it takes.
         """
-        at = self._measured(gate)
+        first = self._alone(program, build, gate, outline, worker or self.worker, more)
+        if gate == "fast" and first.verdict is not None:  # short blocks give no ground to refuse anybody
+            first = self._alone(program, build, gate, outline, worker or self.worker, more, settings=FULL)
+        if not again or first.verdict is not None or first.timing is None:
+            return first
+        slots = self._measured("full").slots  # asked for here: nothing is opened behind a closed door
         with self._turn, self.gpu.door.exclusive():
-            first = self._timed(program, build, gate, outline, worker or self.worker, at, more)
-            if gate == "fast" and first.verdict is not None:  # short blocks give no ground to refuse anybody
-                first = self._timed(program, build, gate, outline, worker or self.worker, at, more, settings=FULL)
-            if not again or first.verdict is not None or first.timing is None:
-                return first
-            return self._remeasured(first, program, build, outline)
+            return self._remeasured(first, program, build, outline, slots)
 
     # ---------------------------------------------------------------- timing
 
@@ -260,10 +265,35 @@ class GpuTask:
         """The workload that is timed: the task's first own one."""
         return self.handle.task.workloads[0].name
 
+    @cached_property
+    def traffic(self) -> Traffic | None:
+        """Bytes and operations of the workload that is timed; None where it could only be traced at other shapes."""
+        outline = self.handle.outline(self.workload)
+        if outline.workload.name != self.workload:
+            return None
+        held = [outline.state["params"], outline.state["buffers"]]
+        return count_traffic(outline.ops, _plain([outline.inputs, held]), _plain(list(outline.outputs)))
+
+    def _alone(
+        self,
+        program: Program,
+        build: Build | None,
+        gate: Gate,
+        outline: Outline,
+        worker: GpuCandidates,
+        more: Mapping[str, Any] | None,
+        settings: BenchSettings | None = None,
+    ) -> BenchResult:
+        """Timed with the GPU to itself. What is compiled for that, or tuned, shares it with others first."""
+        at = self._measured(gate)
+        with self._turn, self.gpu.door.exclusive():
+            return self._timed(program, build, gate, outline, worker, at, more, settings)
+
     def _measured(self, gate: Gate) -> _Measured:
         with self._opening:
             if gate not in self._known:
-                self._known[gate] = self._open_measured(self.reference, self._seed, gate)
+                with self.gpu.door.shared():  # a baseline that is compiled runs, and would disturb a timing
+                    self._known[gate] = self._open_measured(self.reference, self._seed, gate)
             return self._known[gate]
 
     def _open_measured(self, reference: DeviceReference, seed: int, gate: Gate) -> _Measured:
@@ -278,8 +308,9 @@ class GpuTask:
         slots = rotation(inputs + outputs, int(reference.info["llc_bytes"]), max(room, 1))
         slots = 1 if large else min(slots, SCORE_SLOTS) if gate == "fast" else slots
         graphs = inputs + outputs <= BIG_BYTES  # a graph keeps its outputs, and long calls gain nothing from it
-        names = BASELINES if gate == "full" else BASELINES[:1]
-        baselines = open_baselines(reference, self.workload, state, seed, slots, graphs=graphs, names=names)
+        names = (*BASELINES, *self.more) if gate == "full" else BASELINES[:1]  # the fast gate ranks by the first
+        moved = self.traffic.bytes if self.traffic is not None and "copy" in names else 0
+        baselines = open_baselines(reference, self.workload, state, seed, slots, names, moved, graphs=graphs)
         return _Measured(reference, state, seed, slots, f"timed/{seed}/{gate}", baselines, large, graphs)
 
     def _timed(
@@ -322,7 +353,9 @@ class GpuTask:
         judge_on_device(loaded, run, at.reference, expected, "in a timed call, ")
         loaded.drop(run)
 
-    def _remeasured(self, first: BenchResult, program: Program, build: Build | None, outline: Outline) -> BenchResult:
+    def _remeasured(
+        self, first: BenchResult, program: Program, build: Build | None, outline: Outline, slots: int
+    ) -> BenchResult:
         """The figures of a winner: fresh processes, fresh inputs."""
         seed = secrets.randbits(31)
 
@@ -337,7 +370,7 @@ class GpuTask:
                     loaded.place(at.set_name, reference.inputs(self.workload, seed), at.slots)
                     yield loaded.side(at.set_name, graph=at.graphs), at.baselines.sides
 
-        return bench.remeasure(first, fresh, **self._terms(program, outline, self._measured("full").slots))
+        return bench.remeasure(first, fresh, **self._terms(program, outline, slots))
 
     def _terms(self, program: Program, outline: Outline, slots: int) -> dict[str, Any]:
         return {

@@ -29,12 +29,14 @@ from hipwright.evaluate.results import (
 )
 from hipwright.measure.cost import coverage, tensor_bytes
 from hipwright.measure.estimate import estimate
+from hipwright.measure.fit import CostModel, load, refined
 from hipwright.program import Parsed, parse
 from hipwright.records import Evaluation, Program, content_key
 from hipwright.sandbox import Limits, Zygote
 from hipwright.task import Outline, TaskHandle
 from hipwright.toolchain import amdgpu, cpu
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.nvidia import nominal
 from hipwright.toolchain.targets import TARGETS
 from hipwright.verify import WORKER, Oracle, checked_trace, verify_cpu
 from hipwright.verify.static import Warning as LintWarning
@@ -69,13 +71,18 @@ class Evaluator:
                 known = ", ".join([*TARGETS, "cpu", *self.gpus])
                 raise BadInput(f"unknown target {name!r}", hint=f"this evaluator knows {known}")
         self._outlined: Outline | None = None
+        machines = {*self.amd, *(gpu.gpu.architecture for gpu in self.gpus.values())}
+        self._models: dict[str, CostModel] = {
+            known: model for known in machines if (model := load(known, self.cache.folder)) is not None
+        }
 
     @property
     def fingerprint(self) -> str:
         """What an Evaluation depends on besides task and program."""
-        devices = [gpu.fingerprint for gpu in self.gpus.values()]
+        parts = [gpu.fingerprint for gpu in self.gpus.values()]
+        parts += [self._models[name].key for name in sorted(self._models)]
         return content_key(
-            hipwright.__version__, ",".join(self.targets), compiler(), str(self.oracle.seed), ",".join(devices)
+            hipwright.__version__, ",".join(self.targets), compiler(), str(self.oracle.seed), ",".join(parts)
         )
 
     @property
@@ -197,10 +204,16 @@ class Evaluator:
         on_cpu = found.verdicts.get("cpu")
         traffic = (on_cpu.checks.get("traffic") if on_cpu else None) or {}
         floor = self._floor_bytes()
-        found.estimates = {
-            name: estimate(TARGETS[name], build, trace["launches"], trace["ops"], floor, traffic)
-            for name, build in found.amd.items()
-        }
+        built = {name: (TARGETS.get(name), build) for name, build in found.amd.items()}
+        for name, gpu in self.gpus.items():  # of the GPU at hand too, beside what was measured
+            if name in found.gpu and found.gpu[name].kernels:
+                built[name] = nominal(gpu.gpu.architecture), found.gpu[name]
+        for name, (target, build) in built.items():
+            if target is not None:
+                told = estimate(target, build, trace["launches"], trace["ops"], floor, traffic)
+                model = self._models.get(target.name)
+                found.estimates[name] = refined(told, model) if model else told
+        builds = [*found.amd.values(), *found.gpu.values()]
         own = next((t.own_time for t in found.timings.values() if t.own_time is not None), None)
         return Evaluation(
             task=self.handle.task.key,
@@ -211,7 +224,7 @@ class Evaluator:
             library=library_shares(trace["calls"], reference),
             own_time=own,
             **found.score(),
-            features=features(list(found.amd.values()), trace["launches"], found.estimates.values()),
+            features=features(builds, trace["launches"], found.estimates.values()),
             environment=environment(),
         )
 

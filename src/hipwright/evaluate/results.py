@@ -19,7 +19,7 @@ NOT_TIMED_CPU = "the cpu target proves numerics; its speed says nothing about a 
 NOT_PASSED = "the program was rejected before this stage"
 RUNNING = ("cpu", "cuda", "rocm")
 NOT_ASKED = "timing was not asked for"
-NO_ESTIMATE = "the estimate is for AMD's offline targets"
+NO_ESTIMATE = "no estimate: of this GPU's architecture, or of what it builds, too little is known"
 
 CpuBuilds = Mapping[tuple[int, bool], Build]
 
@@ -52,7 +52,7 @@ class Findings:
             why = {"timing": NOT_TIMED_CPU, "estimate": NOT_TIMED_CPU}
             return self._with_why(name, self.cpu.get((self.wave, False)), verdict, why)
         if name in ("cuda", "rocm"):
-            why = {"estimate": NO_ESTIMATE}
+            why = {} if name in self.estimates else {"estimate": NO_ESTIMATE}
             if name not in self.timings:
                 why["timing"] = self.untimed.get(name, NOT_PASSED)
             return self._with_why(name, self.gpu.get(name), verdict, why)
@@ -79,8 +79,8 @@ class Findings:
         if self.timings:
             timing = next(iter(self.timings.values()))
             return {"score": round(1e3 * timing.median_ms, 4), "score_kind": "measured"}
-        if self.estimates:
-            times = [log(e.microseconds) for e in self.estimates.values()]
+        if offline := [one for name, one in self.estimates.items() if name not in RUNNING]:
+            times = [log(e.microseconds) for e in offline]
             return {"score": round(exp(sum(times) / len(times)), 4), "score_kind": "estimate"}
         return {"score": None, "score_kind": "none"}
 

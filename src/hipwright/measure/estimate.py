@@ -1,6 +1,7 @@
-"""A static estimate of a program's time on an AMD GPU from its build: roofline + occupancy + instruction mix.
+"""A static estimate of a program's time on a GPU from its build: roofline + occupancy + instruction mix.
 
-An estimate, never a measurement: it orders candidates on a laptop. The model per launch, in seconds:
+AMD's builds bring the mix of their assembly, NVIDIA's that of their PTX. An estimate, never a measurement: it orders
+candidates on a laptop. The model per launch, in seconds:
 
 - memory: bytes / (bandwidth * e). By Little's law a CU reaches its share of the bandwidth only with enough bytes in
   flight: e = min(1, resident waves * lanes * bytes a lane keeps outstanding / (bandwidth per CU * latency)).
@@ -31,6 +32,12 @@ LIBRARY_EFFICIENCY = 0.7  # of the roofline
 ISSUE_CYCLES = {
     "valu": 4, "salu": 1, "trans": 16, "mfma": 32, "lds": 8, "vmem_load": 16, "vmem_store": 16, "smem": 1,
     "branch": 4, "barrier": 32, "wave": 8, "other": 1,
+}  # fmt: skip
+# the same of one warp on its partition of an SM (CUDA C++ Programming Guide, "Arithmetic Instructions": results a cycle
+# and SM over 4 partitions); what PTX calls a move costs nothing
+WARP_ISSUE_CYCLES = {
+    "valu": 1, "trans": 8, "mfma": 16, "lds": 4, "vmem_load": 4, "vmem_store": 4, "smem": 2, "branch": 2, "barrier": 16,
+    "wave": 4, "other": 0,
 }  # fmt: skip
 OUTSTANDING_LOADS = 4  # loads a wave keeps in flight before it waits
 
@@ -119,9 +126,11 @@ def _outstanding_bytes(kernel: KernelResources) -> float:
 def _issue_seconds(target: Target, kernel: KernelResources, waves: int, busy: int, moved: float) -> float:
     per_pass = waves * target.wave * max(kernel.vmem_bytes, 1)
     trips = max(1.0, moved / per_pass) if kernel.vmem_bytes else 1.0
-    cycles = sum(ISSUE_CYCLES.get(kind, 1) * count for kind, count in kernel.instructions.items())
+    warps = target.name.startswith("sm_")
+    costs, share = (WARP_ISSUE_CYCLES, 1.0) if warps else (ISSUE_CYCLES, target.wave / 64)
+    cycles = sum(costs.get(kind, 1) * count for kind, count in kernel.instructions.items())
     simds = busy * target.simds_per_cu
-    return waves * trips * cycles * (target.wave / 64) / (min(simds, waves) * target.clock_hz)
+    return waves * trips * cycles * share / (min(simds, waves) * target.clock_hz)
 
 
 def _library(target: Target, call: Mapping[str, Any]) -> dict[str, Any] | None:

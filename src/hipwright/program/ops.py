@@ -40,7 +40,8 @@ _NOT_PURE = frozenset({"boolean_dispatch", "handle_torch_function", "has_torch_f
 _COMPOSITE_TORCH = ("tensor", "unique", "unravel_index", "finfo", "iinfo", "lu")
 _PRIVATE = frozenset({"_softmax", "_log_softmax", "_to_copy", "_scaled_mm", "_int_mm", "_weight_norm_interface",
                       "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
-                      "_native_batch_norm_legit_no_training", "_weight_int8pack_mm", "_grouped_mm"})  # fmt: skip
+                      "_native_batch_norm_legit_no_training", "_native_batch_norm_legit_functional",
+                      "_weight_int8pack_mm", "_grouped_mm"})  # fmt: skip
 _NO_TENSOR_RETURNED = frozenset({"is_complex", "is_floating_point", "result_type", "can_cast", "promote_types"})
 _SWITCHES = {"p": 0.0, "dropout_p": 0.0, "dropout": 0.0, "training": False, "train": False}
 """Arguments whose value switches the randomness of an operator off."""

@@ -104,7 +104,7 @@ def tiles(data: ReportData) -> list[dict[str, str]]:
                 }
             )
         for name, result in evaluation.targets.items():
-            if result.estimate is not None:
+            if result.estimate is not None and result.timing is None:
                 value = f"{number(result.estimate.microseconds)} µs"
                 found.append({"label": f"{name} ESTIMATE", "value": value, "note": "static model, not a measurement"})
             if result.timing is not None:

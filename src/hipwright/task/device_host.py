@@ -18,7 +18,7 @@ from hipwright.sandbox import lockdown
 from hipwright.task import device_ceilings
 from hipwright.task.device_cases import Cases
 from hipwright.task.device_inputs import Told, is_fault, phase
-from hipwright.task.device_side import ModelSide, flags
+from hipwright.task.device_side import COMPILED, CopySide, ModelSide, Turning, flags
 from hipwright.tensors import Tree
 
 _CPU_CACHE = 32 << 20  # assumed where the device does not tell
@@ -37,7 +37,7 @@ class DeviceHost(Cases):
         # torch.compile starts compilers, which only a GPU's host is let do
         lockdown("task" if init["device"] == "cpu" else "tools")
         super().__init__(init)
-        self._sides: dict[int, ModelSide] = {}
+        self._sides: dict[int, Turning] = {}
         self._pool: Any = None
 
     # ---------------------------------------------------------------- the device
@@ -91,15 +91,23 @@ class DeviceHost(Cases):
     # ---------------------------------------------------------------- baselines
 
     def side(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """Open a side: {"notes"}, or {"missing": why} where torch.compile does not compile the model."""
-        compiled = header["name"] == "compile"
+        """Open a side: {"notes"}, or {"missing": why} where torch.compile does not compile the model.
+
+        The side "copy" moves header["moved"] bytes and runs nothing of the task.
+        """
+        mode = header["name"]
+        if mode == "copy":
+            copy = CopySide(header["moved"], len(header["drawn"]), self.device, graph=header["graph"])
+            self._sides[header["side"]] = copy
+            return {"notes": copy.notes}, None
+        compiled = mode in COMPILED
         phase("torch.compile" if compiled else "forward")
         slots = [self._inputs(drawn) for drawn in header["drawn"]]
         state = self._states[header["state"]]
         if self._gpu and self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
         try:
-            side = ModelSide(self.file, state, slots, compiled=compiled, graph=header["graph"], pool=self._pool)
+            side = ModelSide(self.file, state, slots, mode=mode, graph=header["graph"], pool=self._pool)
         except TaskError as error:
             if not compiled or is_fault(error.__cause__):
                 raise

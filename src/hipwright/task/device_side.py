@@ -1,4 +1,5 @@
-"""The baselines, eager and torch.compile, as things that can be timed (hipwright.device.side). Runs in the device host.
+"""The baselines, eager and torch.compile, and the copy, as things that can be timed (hipwright.device.side). Runs in
+the device host.
 
 The model runs as the file has it: its own dtype, the mode its constructor left, torch.no_grad(), the flags that the
 file set (which hold in this process alone) and torch's defaults otherwise.
@@ -17,12 +18,62 @@ from hipwright.errors import TaskError
 from hipwright.task.device_model import DeviceFile
 from hipwright.tensors import Tree
 
+COMPILED: dict[str, dict[str, Any]] = {
+    "compile": {"dynamic": False},
+    # the mode's own graphs are left out: every side is captured in ours, or none is
+    "max-autotune": {"dynamic": False, "mode": "max-autotune-no-cudagraphs"},
+}
+"""What torch.compile is given for a baseline of that name."""
 
-class ModelSide:
-    """One baseline on its slots. `compiled` runs the model through torch.compile; `graph` asks for CUDA graphs."""
+
+class Turning:
+    """What a Side does, over a rotation of slots. notes: how it runs."""
+
+    notes: list[str]
+    _rotation: Rotation
+
+    def prepare(self, calls: int) -> dict[str, Any]:
+        """{"policy", "why", "call_ms"}: warm up every slot, capture if asked to, then run about `calls` calls."""
+        return self._rotation.prepare(calls)
+
+    def stream(self, why: str) -> None:
+        """Drop the graphs."""
+        self._rotation.launch_on_stream(why)
+
+    def block(self, calls: int) -> dict[str, float]:
+        """{"device_ms", "host_ms"} of `calls` calls back to back."""
+        return self._rotation.block(calls)
+
+    def latency(self, calls: int) -> list[float]:
+        """Milliseconds of single calls, each synchronised, never from a graph."""
+        return self._rotation.latency(calls)
+
+
+class CopySide(Turning):
+    """A copy that moves `moved` bytes, half of them read and half written: what memory allows, beside a task.
+
+    As many pairs of buffers as there are slots, so that the cache helps it no more than it helps the others.
+    """
+
+    def __init__(self, moved: int, slots: int, device: torch.device, *, graph: bool) -> None:
+        self.notes = []
+        size = max(16, -(-moved // 32) * 16)
+        pairs = [torch.ones(2, size, dtype=torch.uint8, device=device) for _ in range(slots)]
+        stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+        def around() -> Any:
+            return torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext()
+
+        self._rotation = Rotation(
+            lambda slot: pairs[slot][1].copy_(pairs[slot][0]), slots, device, graph=graph, around=around, stream=stream
+        )
+
+
+class ModelSide(Turning):
+    """One baseline on its slots. mode: "eager" or a key of COMPILED; `graph` asks for CUDA graphs."""
 
     def __init__(
-        self, file: DeviceFile, state: Tree, slots: list[list[Any]], *, compiled: bool, graph: bool, pool: Any
+        self, file: DeviceFile, state: Tree, slots: list[list[Any]], *, mode: str, graph: bool, pool: Any
     ) -> None:
         self.file, self.slots = file, slots
         self.notes: list[str] = []
@@ -30,8 +81,8 @@ class ModelSide:
         self._stream = torch.cuda.Stream(file.device) if file.device.type == "cuda" else None
         self._run: Any = file.model(state)
         self._default_device = False
-        if compiled:
-            self._run = file.file.guarded(lambda: torch.compile(self._run, dynamic=False), "torch.compile")
+        if mode in COMPILED:
+            self._run = file.file.guarded(lambda: torch.compile(self._run, **COMPILED[mode]), "torch.compile")
         self._first_call()
         run, mine = self._run, self.slots
         # the graphs' outputs share a memory pool with the other side's, for replays never overlap
@@ -63,24 +114,6 @@ class ModelSide:
             if self._default_device:
                 stack.enter_context(self._device)
             yield
-
-    # ---------------------------------------------------------------- what a Side does
-
-    def prepare(self, calls: int) -> dict[str, Any]:
-        """{"policy", "why", "call_ms"}: warm up every slot, capture if asked to, then run about `calls` calls."""
-        return self._rotation.prepare(calls)
-
-    def stream(self, why: str) -> None:
-        """Drop the graphs."""
-        self._rotation.launch_on_stream(why)
-
-    def block(self, calls: int) -> dict[str, float]:
-        """{"device_ms", "host_ms"} of `calls` calls back to back."""
-        return self._rotation.block(calls)
-
-    def latency(self, calls: int) -> list[float]:
-        """Milliseconds of single calls, each synchronised, never from a graph."""
-        return self._rotation.latency(calls)
 
 
 def flags() -> dict[str, Any]:

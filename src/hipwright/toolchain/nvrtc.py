@@ -24,9 +24,10 @@ from hipwright.errors import BadInput, ToolchainError
 from hipwright.records import Build, KernelResources, Record, content_key
 from hipwright.sandbox import WorkerDied, WorkerTimeout, Zygote
 from hipwright.tensors import HostTensor
-from hipwright.toolchain import clang, pch
+from hipwright.toolchain import clang, pch, ptx
 from hipwright.toolchain.amdgpu import outside
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.nvidia import nominal
 from hipwright.toolchain.pool import CompilePool
 
 SERVICE = "hipwright.toolchain.nvrtc_service:Nvrtc"
@@ -112,7 +113,7 @@ def build(hip: str, defines: Mapping[str, int], *, arch: str, pool: CompilePool,
     if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
         raise BadInput(f"unknown NVIDIA architecture {arch!r}", hint='write it as "sm_90"')
     knobs = "".join(f"#define {name} {value}\n" for name, value in sorted(defines.items()))
-    key = content_key("cuda", hip, knobs, arch, "\0".join((*_FLAGS, *_PREFIX)), compiler_id())
+    key = content_key("cuda 2", hip, knobs, arch, "\0".join((*_FLAGS, *_PREFIX)), compiler_id())
     if known := cache.load(key):
         return known
     started = time.perf_counter()
@@ -131,13 +132,13 @@ def _build(hip: str, knobs: str, arch: str, pool: CompilePool, cache: BuildCache
     if refused := outside(hip):
         return Build(target="cuda", ok=False, log=refused), True
     try:
-        ok, log, code = _compile_twice(hip, knobs, arch, pool)
+        ok, log, code, text = _compile_twice(hip, knobs, arch, pool)
         while not ok and (clash := _CLASH.search(log)):
             renamed = _rename(hip, clash[1])
             if renamed == hip:
                 break
             hip = renamed
-            ok, log, code = _compile_twice(hip, knobs, arch, pool)
+            ok, log, code, text = _compile_twice(hip, knobs, arch, pool)
     except WorkerTimeout:
         pool.refresh()  # a compiler that was killed leaves its temporary files
         return Build(target="cuda", ok=False, log=f"the compiler was stopped after {COMPILE_LIMIT_S:.0f} s"), False
@@ -145,11 +146,12 @@ def _build(hip: str, knobs: str, arch: str, pool: CompilePool, cache: BuildCache
         return Build(target="cuda", ok=False, log=f"the compiler crashed: {error.message}"), False
     if not ok:
         return Build(target="cuda", ok=False, log=_explain(log)), True
-    return Build(target="cuda", ok=True, blob=cache.put(code), kernels=resources(log), device_math="host",
+    kernels = ptx.with_mix(resources(log), text, nominal(arch), OWN)
+    return Build(target="cuda", ok=True, blob=cache.put(code), kernels=kernels, device_math="host",
                  log=_clean(log)), True  # fmt: skip
 
 
-def _compile_twice(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[bool, str, bytes]:
+def _compile_twice(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[bool, str, bytes, str]:
     """`_compile`, once more with nothing left of earlier compiles where the compiler crashed or lacked room.
 
     Raises ToolchainError where it lacks room even then, WorkerDied where it crashes again: on this source.
@@ -171,16 +173,17 @@ def _compile_twice(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[
     raise AssertionError("unreachable")
 
 
-def _compile(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[bool, str, bytes]:
-    """(compiled?, log, cubin)."""
+def _compile(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[bool, str, bytes, str]:
+    """(compiled?, log, cubin, PTX)."""
     on_prefix = bool(pch.leading(hip))
     head = "" if on_prefix else f"#include <{_PREFIX[0]}>\n"
     body = f'{head}{knobs}#line 1 "kernel.hip"\n{hip}\n'
     header = {"body": body, "prefix": on_prefix}
-    said, code = pool.call(SERVICE, _init(arch), "compile", header, timeout_s=COMPILE_LIMIT_S)
-    if not isinstance(code, HostTensor):
+    said, made = pool.call(SERVICE, _init(arch), "compile", header, timeout_s=COMPILE_LIMIT_S)
+    if not (isinstance(made, list) and len(made) == 2 and all(isinstance(one, HostTensor) for one in made)):
         raise ToolchainError("the NVRTC session gave no answer", hint="try again; report it if it stays")
-    return bool(said["ok"]), str(said["log"]), np.asarray(code.storage).tobytes()
+    code, text = (np.asarray(one.storage).tobytes() for one in made)
+    return bool(said["ok"]), str(said["log"]), code, text.decode(errors="replace")
 
 
 def _init(arch: str) -> dict[str, Any]:
@@ -205,7 +208,7 @@ _STATIC = re.compile(r"(\d+) bytes smem")
 
 def resources(log: str) -> tuple[KernelResources, ...]:
     """What ptxas -v says of each kernel: vgpr = registers a thread, scratch_bytes = the stack frame, spills = 4-byte
-    words spilled."""
+    words spilled. What its PTX says is added by `ptx.with_mix`."""
     found: list[KernelResources] = []
     name, stack, spilled = "", 0, 0
     for line in log.splitlines():

@@ -52,24 +52,24 @@ class Nvrtc:
     def compile(self, header: dict[str, Any], _: Tree) -> tuple[dict[str, Any], Tree]:
         """header: body (what follows the prefix), prefix (whether the body may stand on it).
 
-        ({ok, log, seconds}, the cubin as uint8). Raises ToolchainError when NVRTC itself fails.
+        ({ok, log, seconds}, [the cubin, its PTX] as uint8). Raises ToolchainError when NVRTC itself fails.
         """
         started = time.perf_counter()
         if header["prefix"] and self._pch:
-            status, log, code = self._run(self._prefix + header["body"], [*self._options, f"--use-pch={self._pch}"])
+            told = self._run(self._prefix + header["body"], [*self._options, f"--use-pch={self._pch}"])
         else:
-            status, log, code = self._run(header["body"], self._options)
+            told = self._run(header["body"], self._options)
+        status, log, code, ptx = told
         if status not in (0, _COMPILATION) or _OUR_TROUBLE.search(log):
             raise ToolchainError(f"NVRTC failed (result {status}): {log[-500:]}", hint=_hint(status))
         said = {"ok": status == 0, "log": log, "seconds": time.perf_counter() - started}
-        raw = np.frombuffer(code, dtype=np.uint8)
-        return said, HostTensor.of(raw)
+        return said, [HostTensor.of(np.frombuffer(raw, dtype=np.uint8)) for raw in (code, ptx)]
 
     def _precompile(self) -> str:
         """The path of this session's precompiled header. Its own: NVRTC's hold addresses of the process."""
         with tempfile.TemporaryDirectory(prefix="hipwright-pch-") as folder:
             file = Path(folder) / "hip.pch"
-            status, log, _ = self._run(self._prefix, [*self._options, f"--create-pch={file}"])
+            status, log, *_ = self._run(self._prefix, [*self._options, f"--create-pch={file}"])
             if status:
                 raise ToolchainError(f"our headers do not compile with this NVRTC: {log[-2000:]}", hint=_hint(status))
             if not file.is_file():
@@ -78,17 +78,19 @@ class Nvrtc:
             os.write(self._memory, file.read_bytes())
         return f"/proc/self/fd/{self._memory}"
 
-    def _run(self, source: str, options: list[str]) -> tuple[int, str, bytes]:
-        """(nvrtcResult, log, cubin)."""
+    def _run(self, source: str, options: list[str]) -> tuple[int, str, bytes, bytes]:
+        """(nvrtcResult, log, cubin, PTX)."""
         program = c_void_p()
         status = self._nvrtc.nvrtcCreateProgram(byref(program), source.encode(), NAME.encode(), 0, None, None)
         if status:
-            return status, "the program cannot be created", b""
+            return status, "the program cannot be created", b"", b""
         try:
             words = (c_char_p * len(options))(*(option.encode() for option in options))
             status = self._nvrtc.nvrtcCompileProgram(program, len(options), words)
             log = self._read(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
-            return status, log, b"" if status else self._read(program, "CUBIN")
+            if status:
+                return status, log, b"", b""
+            return status, log, self._read(program, "CUBIN"), self._read(program, "PTX").rstrip(b"\0")
         finally:
             self._nvrtc.nvrtcDestroyProgram(byref(program))
 
@@ -113,4 +115,6 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "nvrtcGetProgramLog": (c_void_p, c_char_p),
     "nvrtcGetCUBINSize": (c_void_p, POINTER(c_size_t)),
     "nvrtcGetCUBIN": (c_void_p, c_char_p),
+    "nvrtcGetPTXSize": (c_void_p, POINTER(c_size_t)),
+    "nvrtcGetPTX": (c_void_p, c_char_p),
 }

@@ -25,10 +25,12 @@ from hipwright.verify.compare import Comparison, check_structure
 from hipwright.verify.oracle import NATIVE_SLACK, alias_pairs
 from hipwright.verify.reference_ends import BaselineMissing, Drawn, InputSource, ReferenceSide
 
-__all__ = ["BASELINES", "BaselineMissing", "DeviceReference", "Drawn", "ExpectInfo", "InputSource", "ReferenceSide",
-           "open_reference"]  # fmt: skip
+__all__ = ["BASELINES", "MORE", "BaselineMissing", "DeviceReference", "Drawn", "ExpectInfo", "InputSource",
+           "ReferenceSide", "open_reference"]  # fmt: skip
 
 BASELINES = ("eager", "compile")
+MORE = ("max-autotune", "copy")
+"""Sides that are opened where they are asked for: slow to compile, or no baseline at all."""
 ROTATION = 3  # times the last-level cache that the slots of a timing fill
 MAX_SLOTS = 64
 _SERVICE = "hipwright.task.device_host:DeviceHost"
@@ -264,7 +266,7 @@ class DeviceReference:
 
     def baselines(self) -> tuple[str, ...]:
         """The names that `side` takes."""
-        return BASELINES
+        return (*BASELINES, *MORE)
 
     def slots(self, input_bytes: int, output_bytes: int) -> int:
         """How many sets of inputs and outputs rotate over `ROTATION` times the last-level cache; at least 1."""
@@ -272,16 +274,25 @@ class DeviceReference:
         return max(1, min(MAX_SLOTS, ceil(wanted)))
 
     def side(
-        self, name: str, workload: str, *, state: Tree, seed: int, slots: int = 1, graph: bool = True
+        self,
+        name: str,
+        workload: str,
+        *,
+        state: Tree,
+        seed: int,
+        slots: int = 1,
+        graph: bool = True,
+        moved: int = 0,
     ) -> ReferenceSide:
-        """The baseline on slots 0 .. slots-1 of the inputs under `seed`; "compile" is compiled here.
+        """The baseline on slots 0 .. slots-1 of the inputs under `seed`; "compile" and "max-autotune" are compiled
+        here. "copy" moves `moved` bytes a call over as many slots.
 
         Raises BaselineMissing where torch.compile fails, TaskError where the model itself does.
         """
         drawn = [self.header(self._drawn(workload, seed, "given", slot)) for slot in range(slots)]
         side = next(self._ids)
-        header = {"side": side, "name": name, "drawn": drawn, "state": self._state(state), "graph": graph}
-        told = self.ask("side", header)[0]
+        header = {"side": side, "name": name, "drawn": drawn, "graph": graph, "moved": moved}
+        told = self.ask("side", {**header, "state": self._state(state)})[0]
         if told.get("missing"):
             raise BaselineMissing(f"no {name} baseline: {told['missing']}", evidence={"baseline": name})
         return ReferenceSide(self, name, side, self.generation, tuple(told["notes"]))

@@ -17,7 +17,6 @@ from hipwright.engine.graph import Meta, Node
 from hipwright.engine.index import ONE, ZERO, Ix, SizeReader, evaluate, flatten, ix
 
 Index = Sequence[Ix]
-FEW_ROWS, LONG_ROW = 128, 16384
 
 
 class NotLowered(Exception):
@@ -54,9 +53,12 @@ class Tensor:
 
 @dataclass(eq=False)
 class Item:
-    """Something to compute and keep: `pw` (an element each), `red` (over `dims` of `space`) or `scan` (along a dim).
+    """Something to compute and keep: `pw` (an element each), `red` (over `dims` of `space`), `scan` (along a dim) or
+    `call` (an output of a call template, engine/calls.py).
 
     For `red`, `space` is the input's shape; the result keeps the other dimensions. `body` gives the input element.
+    For `call`, `space` is what the template walks, `result` the shape in memory (as many elements, row-major), and
+    `body` is not used.
     """
 
     name: str
@@ -68,10 +70,14 @@ class Item:
     reduction: str = ""
     node: str = ""
     target: str = ""  # a module buffer that takes the result
+    result: list[Ix] = field(default_factory=list)
+    placed: Any = None  # the engine.calls.Placed that writes a `call` item
 
     @property
     def shape(self) -> list[Ix]:
         """The shape of the result."""
+        if self.kind == "call":
+            return self.result
         if self.kind != "red":
             return self.space
         return [s for i, s in enumerate(self.space) if i not in self.dims]
@@ -97,10 +103,9 @@ class Context:
         self.items: list[Item] = []
         self.origin = ""
         self.names: set[str] = set()
-        self.splits: dict[str, bool] = {}  # reductions that may be cut in two stages, and the default
         self._reduced: dict[Any, Tensor] = {}
+        self.kept: dict[Any, Tensor] = {}  # operands of call templates that were worth keeping
         self._probes: dict[tuple[int, str], Ix] = {}
-        self.split_choice: Callable[[str, bool], bool] = lambda name, default: default
         self.wide = False  # keep half and bfloat16 in float32 between kernels
         self.narrow: set[str] = set()  # items that `wide` is about
 
@@ -148,7 +153,9 @@ class Context:
     def reduce(
         self, kind: str, value: Tensor, dims: Sequence[int], *, keep: bool = False, dtype: str = "", name: str = ""
     ) -> Tensor:
-        """sum, prod, max, min, any, all, argmax or argmin of a value over dims, in the compute type."""
+        """sum, prod, max, min, any, all, argmax or argmin of a value over dims, in the compute type; or the mean, what
+        its rounding left over (`rest`), or the sum of squared distances from it (`squares`).
+        """
         if dtype == "":
             dtype = "int64" if kind.startswith("arg") else ("bool" if kind in ("any", "all") else value.dtype)
         if dtype in ("float16", "bfloat16"):
@@ -162,26 +169,28 @@ class Context:
             result = self.tensor(dtype, shape, lambda i: flat.at([x for k, x in enumerate(i) if k not in reduced]))
         elif best:
             result = self.tensor(dtype, value.shape, lambda i: self.arena.const(0, "long"))
+        elif kind in ("squares", "rest"):
+            result = self.cast(value, dtype)
+            result = self.map(lambda x: self.arena.binary("-", x, x), result, dtype=dtype, shape=value.shape)
         else:
             result = self.cast(value, dtype)
         return result if keep else self.squeeze(result, dims)
 
     def _rows(self, kind: str, value: Tensor, dims: tuple[int, ...], dtype: str, name: str) -> Tensor:
         """One value per row, in memory; the same reduction of the same values is made once."""
-        for k, size in enumerate(value.shape):
-            self._probes.setdefault((k, size.key), ix(self.arena.var("p", size)))
-        element = value.at([self._probes[k, size.key] for k, size in enumerate(value.shape)])
+        element = value.at(self.probe(value.shape))
         key = (kind, dtype, dims, tuple(s.key for s in value.shape), element.id)
         if key in self._reduced:
             return self._reduced[key]
         title = self.unique(name or f"{self.origin}_{kind}")
-        if kind in ("sum", "max", "min", "prod") and dtype in FLOATING and self._should_split(value, dims, title):
-            from hipwright.engine.lower.reduce import split_source
-
-            padded, inner, dims = split_source(self, value, dims, kind)
-            value = self._reduction(f"{title}_parts", kind, padded, inner, dtype)
         self._reduced[key] = self._reduction(title, kind, value, dims, dtype)
         return self._reduced[key]
+
+    def probe(self, shape: Sequence[Ix]) -> list[Ix]:
+        """An index of variables, the same for the same shape: equal values have equal elements there."""
+        for k, size in enumerate(shape):
+            self._probes.setdefault((k, size.key), ix(self.arena.var("p", size)))
+        return [self._probes[k, size.key] for k, size in enumerate(shape)]
 
     def _reduction(self, title: str, kind: str, value: Tensor, dims: Sequence[int], dtype: str) -> Tensor:
         item = Item(title, "red", dtype, value.shape, value.at, tuple(dims), kind, self.origin)
@@ -194,15 +203,6 @@ class Context:
         del self.items[count:]
         self.narrow -= gone
         self._reduced = {key: flat for key, flat in self._reduced.items() if flat.buffer not in gone}
-
-    def _should_split(self, value: Tensor, dims: Sequence[int], title: str) -> bool:
-        """Few long rows leave most of the device idle: cut them, then combine the parts in a second kernel."""
-        length = self.hints_of([value.shape[d] for d in dims])
-        rows = self.hints_of(value.shape) // length
-        if length < LONG_ROW // 8:
-            return False
-        self.splits[title] = rows <= FEW_ROWS and length >= LONG_ROW
-        return self.split_choice(title, self.splits[title])
 
     def squeeze(self, value: Tensor, dims: Sequence[int]) -> Tensor:
         """Without the given (size 1) dimensions."""

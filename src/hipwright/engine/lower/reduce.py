@@ -7,8 +7,8 @@ from typing import Any
 
 from hipwright.engine.expr import COMPUTE, FLOATING, E
 from hipwright.engine.graph import Meta
-from hipwright.engine.index import Ix, flatten, ix, product, unflatten
-from hipwright.engine.lower.core import Context, Index, Item, NotLowered, Tensor, dims_of, op
+from hipwright.engine.index import Ix, ix, product, unflatten
+from hipwright.engine.lower.core import Context, Item, NotLowered, Tensor, dims_of, op
 from hipwright.engine.lower.views import remap
 
 INFINITY = float("inf")
@@ -49,7 +49,7 @@ class Math:
         n = product([x.shape[d] for d in dims])
         if n.value is not None:
             return max(n.value - less, 0)
-        return self.fn("-", _constant(self.c, n, self.dtype), less) if less else n
+        return self.fn("nan_max", self.fn("-", _constant(self.c, n, self.dtype), less), 0.0) if less else n
 
     def sum(self, x: Tensor, dims: Sequence[int], name: str = "") -> Tensor:
         """Sum, dimensions kept."""
@@ -67,16 +67,11 @@ class Math:
         return self.fn("/", self.sum(x, dims, name), self.count(x, dims))
 
     def moments(self, x: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """(x - mean, sum of its squares, mean): the corrected two-pass form (Chan, Golub & LeVeque 1983).
-
-        The second pass also sums x - mean, which would be 0 had the first mean not been rounded, and takes it out.
-        """
-        rough = self.mean(x, dims)
-        distance = self.fn("-", x, rough)
-        rest = self.sum(distance, dims, "rest")
-        left = self.fn("/", rest, self.count(x, dims))
-        squares = self.fn("-", self.sum(self.fn("square", distance), dims, "squares"), self.fn("*", rest, left))
-        return self.fn("-", distance, left), squares, self.fn("+", rough, left)
+        """(x - mean, sum of its squares, mean), the moments from one pass over memory (templates/reducers.py)."""
+        mean = self.c.reduce("mean", x, dims, keep=True, dtype=self.dtype, name=self._name("mean"))
+        squares = self.c.reduce("squares", x, dims, keep=True, dtype=self.dtype, name=self._name("squares"))
+        rest = self.c.reduce("rest", x, dims, keep=True, dtype=self.dtype, name=self._name("rest"))
+        return self.fn("-", self.fn("-", x, mean), rest), squares, mean
 
 
 def _constant(c: Context, value: Ix, dtype: str) -> Tensor:
@@ -235,7 +230,7 @@ def softmax(c: Context, meta: Meta, x: Tensor, dim: int, *rest: Any, **kw: Any) 
     """exp(x - max) / sum of it; a row of -inf gives NaN, as in PyTorch."""
     m, axes = Math(c, meta.dtype), dims_of(dim, x.rank)
     e = m.fn("exp", m.fn("-", m.of(x), m.max(m.of(x), axes)))
-    return c.cast(m.fn("/", e, m.sum(e, axes)), meta.dtype)
+    return c.cast(m.fn("*", e, m.fn("reciprocal", m.sum(e, axes))), meta.dtype)  # the sum is at least 1
 
 
 @op("softmin.int")
@@ -282,14 +277,12 @@ def normalise(c: Context, m: Math, x: Tensor, dims: Sequence[int], eps: float) -
     return m.fn("*", centred, rstd)
 
 
-@op("layer_norm", "native_layer_norm")
+@op("layer_norm")
 def layer_norm(
-    c: Context, meta: Any, x: Tensor, shape: Sequence[Any], weight: Any = None, bias: Any = None, eps: float = 1e-5,
+    c: Context, meta: Meta, x: Tensor, shape: Sequence[Any], weight: Any = None, bias: Any = None, eps: float = 1e-5,
     *rest: Any
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Ba, Kiros & Hinton 2016."""
-    if isinstance(meta, (list, tuple)):
-        raise NotLowered("its statistics are outputs")
     m = Math(c, meta.dtype)
     y = normalise(c, m, m.of(x), range(x.rank - len(shape), x.rank), eps)
     return finish(c, meta, _affine(c, m, y, weight, bias, None))
@@ -423,39 +416,3 @@ def _scan(kind: str) -> Callable[..., Tensor]:
 
 op("cumsum")(_scan("sum"))
 op("cumprod")(_scan("prod"))
-
-
-# ---------------------------------------------------------------- splitting
-
-
-IDENTITY = {"sum": 0.0, "prod": 1.0, "max": -INFINITY, "min": INFINITY}
-CHUNKS = 256
-
-
-def split_source(
-    c: Context, value: Tensor, dims: Sequence[int], kind: str
-) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
-    """The reduced dimensions cut in CHUNKS: (padded view, dims of stage one, dims of stage two).
-
-    The chunk comes first when the innermost dimension is kept, so that neighbouring threads stay on neighbours.
-    """
-    kept = [d for d in range(value.rank) if d not in dims]
-    sizes = [value.shape[d] for d in dims]
-    total = product(sizes)
-    length = (total + (CHUNKS - 1)) // ix(CHUNKS)
-    first = bool(kept) and kept[-1] == value.rank - 1
-    outer = [value.shape[d] for d in kept]
-    shape = [ix(CHUNKS), *outer, length] if first else [*outer, ix(CHUNKS), length]
-    where = 0 if first else len(outer)
-
-    def at(i: Index) -> E:
-        position = flatten([ix(CHUNKS), length], [i[where], i[-1]])
-        index: list[Ix] = [ix(0)] * value.rank
-        for d, k in zip(kept, i[1:-1] if first else i[:-2], strict=True):
-            index[d] = k
-        for d, k in zip(dims, unflatten(sizes, position), strict=True):
-            index[d] = k
-        identity = c.arena.const(IDENTITY[kind], COMPUTE[value.dtype])
-        return c.arena.guard(c.arena.compare(position, "<", total), value.at(index), identity)
-
-    return c.tensor(value.dtype, shape, at), (len(shape) - 1,), (where,)

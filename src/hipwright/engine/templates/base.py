@@ -29,6 +29,12 @@ class Kernel:
     knobs: set[str] = field(default_factory=set)
     reads: list[str] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
+    lds: str = ""  # dynamic shared memory in bytes, as the plan writes it
+    aligned: dict[str, int] = field(default_factory=dict)  # pointers read 16 bytes at once, and the elements of those
+    device: dict[str, str] = field(default_factory=dict)  # device code of the template's own, by name
+    before: list[str] = field(default_factory=list)  # lines of the plan ahead of the launch
+    scratch: dict[str, tuple[list[Ix], str]] = field(default_factory=dict)  # memory of its own: name -> shape, dtype
+    zeroed: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -58,6 +64,8 @@ class Body:
         self.taken_symbols = self._symbols(values)
         self.emit.taken |= set(self.pointers.values()) | set(self.taken_symbols)
         self.knobs: set[str] = set()
+        self.scratch: list[str] = []  # pointers to memory that blocks of one launch share
+        self.extra: list[str] = []  # parameters beyond tensors and sizes
 
     def _fits(self) -> bool:
         return all(self.c.hint(s) < INT_LIMIT for s in self._sizes())
@@ -111,8 +119,15 @@ class Body:
         out = []
         for buffer, name in self.pointers.items():
             kind = STORAGE[self.need.dtypes[buffer]]
-            out.append(f"{kind}* {name}" if buffer in written else f"const {kind}* {name}")
-        return ", ".join(out + [f"{self.index_type} {s}" for s in self.taken_symbols])
+            if buffer in self.scratch:
+                out.append(f"{kind}* {name}")
+            else:
+                out.append(f"{'' if buffer in written else 'const '}{kind}* __restrict__ {name}")
+        return ", ".join(out + [f"{self.index_type} {s}" for s in self.taken_symbols] + self.extra)
+
+    def as_index(self, text: str) -> str:
+        """An index as a value of the kernel's index type."""
+        return text if self.index_type == "int" or not text else f"(long)({text})"
 
     def store(self, member: Member, value: str, position: str) -> str:
         """A store statement; half types convert."""

@@ -1,182 +1,242 @@
 """Rows: reductions and what is computed from them, in passes over the row (softmax, norms, losses, pooled means).
 
 Mappings: `block` one row a block, `lanes` one row by LANES neighbouring lanes, `columns` neighbouring threads on
-neighbouring rows (for strided reductions, so that memory is read along the kept dimension).
+neighbouring rows (for strided reductions, so that memory is read along the kept dimension). A row goes by in tiles
+(engine/tiles.py); its first tile can stay in registers between passes, the rest of a longer row is read again.
+A *team* of blocks shares a long row (templates/team.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from hipwright.engine.emit import ATOM, literal
-from hipwright.engine.expr import COMPUTE, E, walk
-from hipwright.engine.index import Ix, Var, flatten, ix, product
-from hipwright.engine.schedule import FULL, PART, ROW, Group, Member
+from hipwright.engine.expr import E
+from hipwright.engine.index import Ix, Var, flatten, ix, product, to_python
+from hipwright.engine.schedule import FULL, PART, ROW, Member
 from hipwright.engine.templates.base import Body, Kernel, depends, fused
+from hipwright.engine.templates.reducers import State, levels, pairs, states
+from hipwright.engine.templates.row_tiles import Tiles
 from hipwright.engine.templates.sweep import Sweep, Threads
+from hipwright.engine.templates.team import Team
 
-OPERATORS = {"sum": "Sum", "prod": "Product", "max": "Max", "min": "Min", "any": "Any", "all": "All",
-             "argmax": "BestMax", "argmin": "BestMin"}  # fmt: skip
-START = {"sum": 0, "prod": 1, "any": 0, "all": 1}
-
-
-MAX_ITEMS = {"block": 8192, "lanes": 1024, "columns": 0}
 MAX_KEPT = 3
+KEPT_VALUES = 32
+"""Elements of a row that a thread keeps in registers, at most."""
 
 
-def rows(body: Body, mapping: str, registers: bool = False, vector: bool = False) -> Kernel:
-    """The kernel for a group with reductions.
+@dataclass
+class Layout:
+    """How a row kernel is laid out; names of knobs or literals.
 
-    registers: keep the row in registers between passes. vector: ROW_VEC neighbours at a time where they lie together.
+    registers: keep the first tile between passes. whole: the row has a fixed length and is one tile. segments: the row
+    is several dense runs, and tiles do not cross their ends.
     """
-    return _Rows(body, mapping, registers, vector).kernel()
+
+    mapping: str
+    threads: str  # of a block
+    share: str = ""  # LANES or COLUMNS
+    vec: str = "1"
+    items: str = "1"
+    rest: str = ""  # of the tiles after the first
+    bounds: str = ""  # threads for which the compiler spares registers, if other than `threads`
+    registers: bool = False
+    whole: bool = False
+    segments: bool = False
+    team: str = ""  # the knob of the blocks a row, or "" for one block
+    spread: bool = False  # nothing is reduced: every tile of a row has its own block
 
 
-def can_keep(group: Group, mapping: str) -> bool:
-    """A row of fixed, short length can stay in registers."""
-    length = product(group.inner).value
-    return length is not None and 0 < length <= MAX_ITEMS[mapping]
+def rows(body: Body, layout: Layout) -> Kernel:
+    """The kernel for a group with reductions."""
+    return RowKernel(body, layout).kernel()
 
 
-class _Rows:
-    def __init__(self, body: Body, mapping: str, registers: bool, vector: bool) -> None:
-        self.body = body
-        self.registers = registers
-        self.vector = vector and mapping != "columns"
+class RowKernel:
+    """Writes one kernel; `emit` holds the text."""
+
+    def __init__(self, body: Body, layout: Layout) -> None:
+        self.body, self.layout, self.emit, self.group = body, layout, body.emit, body.group
         self.kept: dict[int, tuple[E, int, str]] = {}  # expression id -> (expression, pass that computes it, array)
-        self.mapping = mapping
-        self.emit = body.emit
-        self.group = body.group
-        self.levels: dict[str, int] = {}
-        self.inner: set[str] = set()
         self.memo: dict[int, bool] = {}
+        self.columns = layout.mapping == "columns"
         self.packs: dict[tuple[str, str], str] = {}
+        self.place = ""
+        self.team = Team(body, layout.team, self.columns) if layout.team or layout.spread else None
 
     def kernel(self) -> Kernel:
+        """The finished kernel."""
         body, group, emit = self.body, self.group, self.emit
-        kept = [k for k in range(len(group.space)) if k not in group.dims]
-        emit.taken |= {"row", "r", "c", "v", "live", "lane", *(f"i{k}" for k in range(8)), *(f"j{k}" for k in range(8))}
-        outer_table, outer_lines = body.name_variables(kept, "i", "row") if kept else ({}, [])
-        inner_table, self.inner_lines = body.name_variables(group.dims, "j", "r")
-        columns = {v: ix(Var("c", v.size)) for v in group.columns.values()}
-        table = {**outer_table, **inner_table, **columns}
-        self.flat_index = [table[v] for v in group.variables]
-        body.rename(table)
-        self.inner = {"r", "c", *(f"j{k}" for k in range(len(group.dims)))}
-        self.count = emit.position(product(group.outer))
-        self.length = emit.position(product(group.inner))
+        emit.taken |= {"row", "r", "c", "v", "k", "col", "line", "width", "start", "tile", "count", "base", "live",
+                       "lane", "first", "items", "across", "part", "team", "ticket", "t", "segment", "bound", "arrived",
+                       *(f"i{k}" for k in range(8)), *(f"j{k}" for k in range(8))}  # fmt: skip
+        self._variables()
         grid = self._prologue()
-        for line in outer_lines:
+        for line in self.outer_lines:
             emit.line(line)
-        self.row_sweep = Sweep("r", self.length, product(group.inner), self.inner, self.inner_lines)
-        self._alias_position()
-        plain = emit.read
-        emit.read = lambda e, position: self.packs.get((e.attr[0], e.attr[1].key)) or plain(e, position)
-        self._levels()
-        whole = [m for level in range(self._last() + 1) for m in self._at(level)]
-        stores = [m for m in whole if m.role == FULL]
-        self.row_vector = self.vector and self.row_sweep.neighbours([m.value for m in whole], stores, set())
-        if self.registers:
-            self._plan_registers()
+        self._plan()
+        emit.read = self._reader(emit.read)
         for level in range(self._last() + 1):
             self._pass(level)
-        return body.finish(grid, self.block, fused(group), emit.lines, self.block)
+        threads = self.layout.threads
+        kernel = body.finish(grid, threads, fused(group), emit.lines, self.layout.bounds or threads)
+        if self.team:
+            self.team.finish(kernel, self._tiles(), to_python(product(group.space)))
+        return kernel
+
+    def _reader(self, plain: Callable[[E, str], str]) -> Callable[[E, str], str]:
+        def read(e: E, position: str) -> str:
+            name = self.packs.get((e.attr[0], e.attr[1].key))
+            return f"{name}.v[{self.place}]" if name else plain(e, position)
+
+        return read
+
+    # ------------------------------------------------------------ names
+
+    def _variables(self) -> None:
+        """Names for the loop variables, and how they come from the counters."""
+        body, group, layout = self.body, self.group, self.layout
+        kept = [k for k in range(len(group.space)) if k not in group.dims]
+        if self.columns:
+            outer, self.outer_lines = body.name_variables(kept[:-1], "i", "line") if kept[1:] else ({}, [])
+            outer[group.variables[kept[-1]]] = ix(Var("col", group.space[kept[-1]]))
+            self.lines = product([group.space[k] for k in kept[:-1]])
+            self.across = group.space[kept[-1]]
+        else:
+            outer, self.outer_lines = body.name_variables(kept, "i", "row") if kept else ({}, [])
+        dims = list(group.dims)
+        splits: list[str] = []
+        self.segment_lines: list[str] = []
+        if layout.segments:
+            inner, self.segment_lines = body.name_variables(dims[:-1], "j", "segment")
+            inner[group.variables[dims[-1]]] = ix(Var("r", group.space[dims[-1]]))
+            self.width = group.space[dims[-1]]
+            self.segments = product([group.space[d] for d in dims[:-1]])
+        else:
+            inner, splits = body.name_variables(dims, "j", "r")
+            self.width, self.segments = product(group.inner), ix(1)
+        table = {**outer, **inner, **{v: ix(Var("c", v.size)) for v in group.columns.values()}}
+        self.flat_index = [table[v] for v in group.variables]
+        body.rename(table)
+        self.inner = {"r", "c", "segment", *(f"j{k}" for k in range(len(dims)))}
+        length = self.emit.position(self.width)
+        changing = {"r", "c"} if layout.segments else self.inner
+        self.row_sweep = Sweep("r", length, self.width, changing, splits)
+        if not self.columns and not layout.segments:
+            self._alias_position()
 
     def _alias_position(self) -> None:
         """Where the reduced dimensions come last, an element's position is row * length + r."""
-        group = self.group
+        group, length = self.group, self.row_sweep.length
         if list(group.dims) == list(range(len(group.space) - len(group.dims), len(group.space))):
             flat = flatten(group.space, self.flat_index)
-            length = self.length if self.length.isidentifier() or self.length.isdigit() else f"({self.length})"
-            start = "" if product(group.outer).value == 1 else f"row * {length}"
+            bare = length if length.isidentifier() or length.isdigit() else f"({length})"
+            start = "" if product(group.outer).value == 1 else f"row * {bare}"
             self.emit.aliases[flat.key] = f"{start} + r" if start else "r"
             self.row_sweep.row_starts[flat.key] = start or "0"
 
     # ------------------------------------------------------------ mapping
 
     def _prologue(self) -> str:
-        emit, body, kind = self.emit, self.body, self.body.index_type
-        if self.mapping == "block":
-            self.block, self.threads = "ROW_BLOCK", Threads("threadIdx.x", "ROW_BLOCK")
-            body.knobs.add("ROW_BLOCK")
+        emit, kind, layout = self.emit, self.body.index_type, self.layout
+        count = emit.position(product(self.group.outer))
+        self.body.knobs |= {
+            n for n in (layout.threads, layout.share, layout.vec, layout.items) if n and not n.isdigit()
+        }
+        if layout.mapping == "block":
+            self.threads = Threads("threadIdx.x", layout.threads)
+            if self.team:
+                return self.team.prologue(count, "{rows}")
             emit.line(f"const {kind} row = blockIdx.x;")
             return "{rows}"
-        if self.mapping == "lanes":
-            self.block, self.threads = "BLOCK", Threads("lane", "LANES", "live")
-            body.knobs |= {"BLOCK", "LANES"}
-            emit.line("const int lane = threadIdx.x % LANES;")
-            emit.line(f"const {kind} first = blockIdx.x * ({kind})(BLOCK / LANES) + threadIdx.x / LANES;")
-            grid = "cdiv({rows}, BLOCK // LANES)"
-        else:
-            self.block, self.threads = "BLOCK", Threads("lane", "(BLOCK / COLUMNS)", "live")
-            body.knobs |= {"BLOCK", "COLUMNS"}
-            emit.line("const int lane = threadIdx.x / COLUMNS;")
-            emit.line(f"const {kind} first = blockIdx.x * ({kind})COLUMNS + threadIdx.x % COLUMNS;")
-            grid = "cdiv({rows}, COLUMNS)"
-        emit.line(f"const bool live = first < {self.count};  // the last block may have rows to spare")
-        emit.line(f"const {kind} row = live ? first : {self.count} - 1;")
-        emit.taken.add("first")
-        return grid
+        block = f"{layout.threads}"
+        if layout.mapping == "lanes":
+            self.threads = Threads("lane", layout.share, "live")
+            emit.line(f"const int lane = threadIdx.x % {layout.share};")
+            emit.line(
+                f"const {kind} first = blockIdx.x * ({kind})({block} / {layout.share}) + threadIdx.x / {layout.share};"
+            )
+            emit.line(f"const bool live = first < {count};  // the last block may have rows to spare")
+            emit.line(f"const {kind} row = live ? first : {count} - 1;")
+            return f"cdiv({{rows}}, {block} // {layout.share})"
+        return self._column_prologue()
 
-    def _combined(self, name: str, operator: str) -> str:
-        self.emit.used.add((operator, ""))
-        if self.mapping == "block":
-            self.emit.used.add(("block_reduce", ""))
-            return f"block_reduce<ROW_BLOCK>({name}, {operator}())"
-        if self.mapping == "lanes":
-            self.emit.used.add(("lane_reduce", ""))
-            return f"lane_reduce<LANES>({name}, {operator}())"
-        self.emit.used.add(("column_reduce", ""))
-        return f"column_reduce<BLOCK, COLUMNS>({name}, {operator}())"
+    def _column_prologue(self) -> str:
+        """Threads side by side take packs of columns; the rows of threads share out the elements down a column."""
+        emit, kind, layout = self.emit, self.body.index_type, self.layout
+        self.threads = Threads("lane", f"({layout.threads} / {layout.share})", "live", columns=True)
+        across, lines = emit.position(self.across), emit.position(self.lines)
+        groups = f"cdiv({to_python(self.lines)} * cdiv({to_python(self.across)}, {layout.vec}), {layout.share})"
+        block = "blockIdx.x"
+        if self.team:
+            groups = self.team.prologue(groups, groups)
+            block = "row"  # the team's number: a group of columns
+        emit.line(f"const int lane = threadIdx.x / {layout.share};")
+        emit.line(
+            f"const {kind} across = ({across} + {layout.vec} - 1) / {layout.vec};  // packs of columns side by side"
+        )
+        emit.line(f"const {kind} first = {block} * ({kind}){layout.share} + threadIdx.x % {layout.share};")
+        total = "across" if self.lines.value == 1 else f"({lines}) * across" if " " in lines else f"{lines} * across"
+        emit.line(f"const bool live = first < {total};  // the last block may have columns to spare")
+        emit.line(f"const {kind} pack = live ? first : {total} - 1;")
+        emit.taken.add("pack")
+        if self.lines.value == 1:
+            emit.line(f"const {kind} column = pack * {layout.vec};")
+        else:
+            emit.line(f"const {kind} line = pack / across;")
+            emit.line(f"const {kind} column = pack % across * {layout.vec};")
+        emit.taken.add("column")
+        emit.line(f"const int width = {across} - column < {layout.vec} ? {across} - column : {layout.vec};")
+        return groups
+
+    def _tiles(self) -> str:
+        """How many tiles a row has, as the plan computes it."""
+        layout = self.layout
+        size = f"{layout.threads} * {layout.vec} * {layout.items}"
+        if self.columns:
+            size = f"({layout.threads} // {layout.share} * {layout.items})"
+            return f"cdiv({to_python(self.width)}, {size})"
+        tiles = f"cdiv({to_python(self.width)}, {size})"
+        return tiles if self.segments.value == 1 else f"({to_python(self.segments)}) * {tiles}"
 
     # ------------------------------------------------------------ passes
 
-    def _levels(self) -> None:
-        """A reduction's pass comes after those of the row values it uses."""
-        for member in self.group.members:
-            needs = [self.levels[e.attr] for e in walk([member.value]) if e.op == "row"]
-            after = max(needs, default=-1) + 1
-            if member.role == "red":
-                self.levels[member.item.name] = after
-            else:
-                self.levels.setdefault(f"={member.item.name}", after)
+    def _plan(self) -> None:
+        """Which reduction goes with which pass, and what stays in registers."""
+        layout, emit, members = self.layout, self.emit, self.group.members
+        stays = layout.registers and layout.whole and not self.team
+        self.online = {} if stays else pairs(members)
+        self.levels = levels(members, self.online)
+        whole = [m for level in range(self._last() + 1) for m in self._at(level)]
+        stores = [m for m in whole if m.role == FULL]
+        self.vec = layout.vec
+        if not self.columns and not self.row_sweep.dense([m.value for m in whole], stores):
+            self.vec = "1"
+        step = self.threads.count if self.columns or self.vec == "1" else f"{self.threads.count} * {self.vec}"
+        self.registers = layout.registers and self._choose_kept()
+        self.items = layout.items
+        if self.registers and stays:
+            self.items = "items"
+            step_text = step if " " not in step else f"({step})"
+            emit.line(f"constexpr int items = ({self.row_sweep.length} + {step_text} - 1) / {step_text};")
+        self.size = f"{self.items} * {self.vec}" if self.vec != "1" else self.items
+        for _, (e, _, name) in sorted(self.kept.items()):
+            emit.line(f"{e.ctype} {name}[{self.size}];  // this thread's part of the row")
+        if self.team:
+            self.team.open(waits=self._last() > 0)  # does anything follow the first reductions?
 
     def _last(self) -> int:
         full = [self.levels[f"={m.item.name}"] for m in self.body.stored if m.role in (FULL, PART)]
         reds = [self.levels[m.item.name] for m in self.group.members if m.role == "red"]
         return max([*full, *reds])
 
-    def _pass(self, level: int) -> None:
+    def _at(self, level: int) -> list[Member]:
+        """The members that a pass evaluates along the row."""
         reds = [m for m in self.group.members if m.role == "red" and self.levels[m.item.name] == level]
-        full = [m for m in self.body.stored if m.role == FULL and self.levels[f"={m.item.name}"] == level]
-        if reds or full:
-            self._loop(self.row_sweep, level, reds, full)
-        for column in self.group.columns.values():
-            self._part(level, column)
-        for member in reds:
-            if member.item.name in self.body.need.stores:
-                self._store_row(member, self.body.rows[member.item.name])
-        for member in self.body.stored:
-            if member.role == ROW and max(self.levels[f"={member.item.name}"], 1) == level + 1:
-                self.emit.count([member.value])
-                self._store_row(member, None)
+        reds = [m for m in reds if m.item.name not in self.online]
+        return reds + [m for m in self.body.stored if m.role == FULL and self.levels[f"={m.item.name}"] == level]
 
-    def _part(self, level: int, column: Var) -> None:
-        """The values that have columns of their own: a loop over these."""
-        assert column.size is not None
-        mine = [
-            m
-            for m in self.body.stored
-            if m.role == PART and self.levels[f"={m.item.name}"] == level and self._column(m) == column.size
-        ]
-        if mine:
-            length = self.emit.position(column.size)
-            self._loop(Sweep("c", length, column.size, self.inner), level, [], mine)
-
-    def _column(self, member: Member) -> Ix | None:
-        return next((a.size for a in member.position.atoms() if isinstance(a, Var) and a.name == "c"), None)
-
-    def _plan_registers(self) -> None:
+    def _choose_kept(self) -> bool:
         """What a later pass needs and an earlier one has computed per element stays in an array."""
         seen: dict[int, int] = {}
         found: dict[int, E] = {}
@@ -187,150 +247,115 @@ class _Rows:
                 if seen.setdefault(e.id, level) < level:
                     found[e.id] = e
         if not 0 < len(found) <= MAX_KEPT:
-            self.registers = False
-            return
-        emit = self.emit
-        emit.taken |= {"k", "items"}
-        step = f"({self.threads.step} * ROW_VEC)" if self.row_vector else self.threads.step
-        emit.line(f"constexpr int items = ({self.length} + {step} - 1) / {step};")
+            return False
         for number, e in sorted(found.items()):
-            name = emit.fresh(f"{e.label or (e.attr[0] if e.op == 'load' else 'kept')}_row")
-            count = "items * ROW_VEC" if self.row_vector else "items"
-            emit.line(f"{e.ctype} {name}[{count}];  // this thread's part of the row")
+            name = self.emit.fresh(f"{e.label or (e.attr[0] if e.op == 'load' else 'kept')}_row")
             self.kept[number] = (e, seen[number], name)
+        return True
 
-    def _at(self, level: int) -> list[Member]:
-        """The members that a pass evaluates along the row."""
-        reds = [m for m in self.group.members if m.role == "red" and self.levels[m.item.name] == level]
-        return reds + [m for m in self.body.stored if m.role == FULL and self.levels[f"={m.item.name}"] == level]
+    def _pass(self, level: int) -> None:
+        reds = [m for m in self._at(level) if m.role == "red"]
+        full = [m for m in self._at(level) if m.role == FULL]
+        made = states(self.emit, reds, self.online)
+        if made or full:
+            self._sweep(self.row_sweep, level, made, full)
+        for column in self.group.columns.values():
+            self._part(level, column)
+        named = [m for m in self.group.members if m.role == "red" and self.levels[m.item.name] == level]
+        for member in named:
+            if member.item.name in self.body.need.stores:
+                self._store_row(member, self.body.rows[member.item.name])
+        for member in self.body.stored:
+            if member.role == ROW and max(self.levels[f"={member.item.name}"], 1) == level + 1:
+                self._store_row(member, None)
 
-    def _open(self, sweep: Sweep, level: int, values: list[E], full: list[Member]) -> bool:
-        """The loop along the row (one level deeper when it takes packs, then True)."""
-        emit, kind, threads = self.emit, self.body.index_type, self.threads
-        registers = self.registers and sweep is self.row_sweep
-        known = {number for number, (_, made, _) in self.kept.items() if made < level} if registers else set()
-        vector = self.row_vector if registers else self.vector and sweep.neighbours(values, full, known)
-        name = "base" if vector else sweep.variable
-        first = f"{threads.first} * ROW_VEC" if vector else threads.first
-        step = f"{threads.step} * ROW_VEC" if vector else threads.step
-        if registers:
-            emit.line("#pragma unroll")
-            emit.open("for (int k = 0; k < items; ++k)")
-            turn = f"({threads.first} + k * {threads.step}) * ROW_VEC" if vector else f"{first} + k * {step}"
-            emit.line(f"const {kind} {name} = {turn};")
-            emit.line(f"if ({name} >= {sweep.length}) continue;")
-        else:
-            emit.open(f"for ({kind} {name} = {first}; {name} < {sweep.length}; {name} += {step})")
-        if vector:
-            self.body.knobs.add("ROW_VEC")
-            emit.used.add(("Pack", ""))
-            sweep.read_packs(self.body, values, full, known)
-            self.packs = sweep.packs
-            sweep.open_elements(self.body, registers)
-        else:
-            for line in sweep.splits:
-                emit.line(line)
-        if registers:
-            self._keep(level, "[k * ROW_VEC + v]" if vector else "[k]")
-        return vector
+    def _part(self, level: int, column: Var) -> None:
+        """The values that have columns of their own: a loop over these."""
+        assert column.size is not None
+        mine = [
+            m
+            for m in self.body.stored
+            if m.role == PART and self.levels[f"={m.item.name}"] == level and _column(m) == column.size
+        ]
+        if mine:
+            length = self.emit.position(column.size)
+            self._sweep(Sweep("c", length, column.size, self.inner), level, [], mine)
 
-    def _keep(self, level: int, place: str) -> None:
-        """Names for what earlier passes kept; what this pass keeps is computed and stored."""
-        for e, made, name in self.kept.values():
-            if made < level:
-                self.emit.name(e, f"{name}{place}")
-        for e, made, name in self.kept.values():
-            if made == level:
-                self.emit.line(f"{name}{place} = {self.emit.text(e)[0]};")
-                self.emit.name(e, f"{name}{place}")
+    # ------------------------------------------------------------ one sweep
 
-    def _loop(self, sweep: Sweep, level: int, reds: list[Member], full: list[Member]) -> None:
+    def _sweep(self, sweep: Sweep, level: int, made: list[State], full: list[Member]) -> None:
         emit = self.emit
-        values = [m.value for m in [*reds, *full]]
+        values = [s.value for s in made] + [m.value for m in full]
         emit.count(values)
-        self._hoist(values, level)
-        for member in reds:
-            self._declare(member)
-        vector = self._open(sweep, level, values, full)
-        for member in reds:
-            self._accumulate(member)
-        for member in full:
-            if member.item.name in sweep.stores:
-                text = self.body.as_stored(member, emit.text(member.value)[0])
-                emit.line(f"{sweep.stores[member.item.name][0]}.v[v] = {text};")
-        direct = [m for m in full if m.item.name not in sweep.stores]
-        if direct and self.threads.guard:
-            emit.open(f"if ({self.threads.guard})")
-        for member in direct:
-            emit.line(self.body.store(member, emit.text(member.value)[0], emit.position(member.position)))
-        if direct and self.threads.guard:
-            emit.close()
-        if vector:
-            emit.close()
-            sweep.write_packs(self.body, self.threads.guard)
-            self.packs = {}
-        emit.close()
-        self._combine(reds)
+        if not self.columns:
+            self.hoist(values, level)
+        for state in made:
+            self._declare(state)
+            for member, follows in state.results.items():
+                self.body.rows[member] = f"{state.name}{'[v]' if self.columns else ''}{follows}"
+        kept = self.registers and sweep is self.row_sweep
+        vec = self.vec if sweep is self.row_sweep or self.columns else self.layout.vec
+        if not self.columns and not sweep.dense(values, full):
+            vec = "1"
+        tiles = Tiles(self, sweep, level, made, full, vec)
+        if kept:
+            tiles.first()
+        if not (kept and self.layout.whole and not self.team):
+            tiles.rest(after_first=kept)
+        self._combine(made)
 
-    def _combine(self, reds: list[Member]) -> None:
-        """Each thread's part of the reductions becomes the row's."""
-        emit = self.emit
-        for member in reds:
-            name = self.body.rows[member.item.name]
-            operator = OPERATORS[member.item.reduction]
-            if member.item.reduction.startswith("arg"):
-                best = f"{name}_best"
-                emit.line(f"const {self._ctype(member)} {name} = {self._combined(best, operator)}.index;")
-            else:
-                emit.line(f"{name} = {self._combined(name, operator)};")
-
-    def _ctype(self, member: Member) -> str:
-        if member.item.reduction in ("any", "all"):
-            return "int"
-        return COMPUTE[member.item.dtype]
-
-    def _declare(self, member: Member) -> None:
-        name = self.emit.fresh(member.item.name)
-        self.body.rows[member.item.name] = name
-        kind = member.item.reduction
-        if kind.startswith("arg"):
-            ctype = member.value.ctype
-            start = _worst(kind == "argmax", ctype)
-            self.emit.taken.add(f"{name}_best")
-            self.emit.line(f"Best<{ctype}> {name}_best = {{{start}, 0x7fffffffffffffffL}};")
+    def _declare(self, state: State) -> None:
+        emit, vec = self.emit, self.layout.vec
+        if not self.columns:
+            emit.line(f"{state.struct} {state.name} = {state.start};")
             return
-        ctype = self._ctype(member)
-        start = _worst(kind == "max", ctype) if kind in ("max", "min") else literal(START[kind], ctype)
-        self.emit.line(f"{ctype} {name} = {start};")
+        emit.line(f"{state.struct} {state.name}[{vec}];")
+        emit.line("#pragma unroll")
+        emit.line(f"for (int v = 0; v < {vec}; ++v) {state.name}[v] = {state.value_start};")
 
-    def _accumulate(self, member: Member) -> None:
-        emit, name, kind = self.emit, self.body.rows[member.item.name], member.item.reduction
-        text, rank = emit.text(member.value)
-        if kind.startswith("arg"):
-            emit.used.add((OPERATORS[kind], ""))
-            ctype = member.value.ctype
-            emit.line(f"{name}_best = {OPERATORS[kind]}()({name}_best, Best<{ctype}>{{{text}, r}});")
-        elif kind in ("sum", "prod"):
-            emit.line(f"{name} {'+' if kind == 'sum' else '*'}= {text};")
-        elif kind in ("max", "min"):
-            emit.used.add((f"nan_{kind}", ""))
-            typed = text if rank >= ATOM and member.value.op != "index" else f"({self._ctype(member)})({text})"
-            emit.line(f"{name} = nan_{kind}({name}, {typed});")
-        else:
-            emit.line(f"{name} = {name} {'||' if kind == 'any' else '&&'} ({text});")
+    def _combine(self, made: list[State]) -> None:
+        """Each thread's part of the reductions becomes the row's."""
+        emit, layout = self.emit, self.layout
+        for s in made:
+            op = f"{s.operator}()"
+            if self.columns:
+                emit.used.add(("column_reduce", ""))
+                emit.line(f"column_reduce<{layout.threads}, {layout.share}, {layout.vec}>({s.name}, {op});")
+            elif layout.mapping == "block":
+                emit.used.add(("block_reduce", ""))
+                emit.line(f"{s.name} = block_reduce<{layout.threads}>({s.name}, {op});")
+            else:
+                emit.used.add(("lane_reduce", ""))
+                emit.line(f"{s.name} = lane_reduce<{layout.share}>({s.name}, {op});")
+        if self.team and made:
+            self.team.combine(made, layout)
 
     def _store_row(self, member: Member, name: str | None) -> None:
         """One thread of the row writes its value."""
         emit = self.emit
-        own = "threadIdx.x == 0" if self.mapping == "block" else "live && lane == 0"
+        own = "threadIdx.x == 0" if self.layout.mapping == "block" else "live && lane == 0"
+        if self.team and self.team.waits:
+            own = f"part == 0 && {own}"
         emit.open(f"if ({own})")
-        if name is None:
-            emit.count([member.value])
-            name = emit.text(member.value)[0]
-        emit.line(self.body.store(member, name, emit.position(member.position)))
+        if self.columns:
+            self.open_columns("v < width")
+        emit.count([member.value])
+        text = name if name is not None else emit.text(member.value)[0]
+        emit.line(self.body.store(member, text, emit.position(member.position)))
+        if self.columns:
+            emit.close()
         emit.close()
 
-    def _hoist(self, values: list[E], level: int) -> None:
+    def open_columns(self, condition: str = "") -> None:
+        """The loop over a thread's columns."""
+        emit, vec = self.emit, self.layout.vec
+        emit.line("#pragma unroll")
+        emit.open(f"for (int v = 0; v < {vec}; ++v)")
+        if condition:
+            emit.line(f"if (!({condition})) continue;")
+        emit.line(f"const {self.body.index_type} col = column + (v < width ? v : width - 1);")
+
+    def hoist(self, values: list[E], level: int) -> None:
         """What does not change along the row is computed once, before the loop."""
         found: list[E] = []
         seen: set[int] = set()
@@ -357,6 +382,10 @@ class _Rows:
             self.emit.bind(e)
 
 
+def _column(member: Member) -> Ix | None:
+    return next((a.size for a in member.position.atoms() if isinstance(a, Var) and a.name == "c"), None)
+
+
 def _elements(values: list[E], inner: set[str], memo: dict[int, bool], stop: set[int]) -> Iterator[E]:
     """Expressions that change along the row and cost something, outermost first; not below those in `stop`."""
     stack, done = list(values), set[int]()
@@ -372,11 +401,3 @@ def _elements(values: list[E], inner: set[str], memo: dict[int, bool], stop: set
                 continue
         if e.op not in ("guard", "loop"):
             stack.extend(e.args)
-
-
-def _worst(maximum: bool, ctype: str) -> str:
-    """What every value beats."""
-    if ctype in ("float", "double"):
-        return literal(float("-inf") if maximum else float("inf"), ctype)
-    big = "0x7fffffffffffffffL" if ctype == "long" else "0x7fffffff"
-    return f"-{big} - 1" if maximum else big

@@ -1,50 +1,242 @@
-"""Running sums and products along one dimension: one block a row, a carry from chunk to chunk."""
+"""Running sums and products along one dimension.
+
+`rows`: the elements lie side by side. A block takes a tile; each wave scans a run of it with coalesced packs (Hillis &
+Steele 1986 over the lanes), one barrier joins the waves. `chunks`: as that, but every tile has a block of its own, and
+a block adds up what the tiles before it have left in memory: memory is read once, and the order of additions is fixed
+(unlike decoupled look-back, Merrill & Garland 2016, whose order depends on timing). `columns`: neighbouring threads
+scan neighbouring columns, serially.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from hipwright.engine.emit import literal
-from hipwright.engine.expr import COMPUTE
+from hipwright.engine.expr import COMPUTE, STORAGE
+from hipwright.engine.index import Var, ix, product, to_python
 from hipwright.engine.templates.base import Body, Kernel, fused
+from hipwright.engine.templates.sweep import Share, Sweep
 
 OPERATORS = {"sum": ("Sum", 0), "prod": ("Product", 1)}
 
 
-def scan(body: Body) -> Kernel:
+@dataclass(frozen=True)
+class ScanLayout:
+    """mapping rows, chunks or columns; the names of the knobs."""
+
+    mapping: str
+    threads: str
+    vec: str
+    items: str
+
+
+def scan(body: Body, layout: ScanLayout) -> Kernel:
     """Inclusive scan; the input's own computation is fused in."""
-    group, emit = body.group, body.emit
-    (member,) = group.members
-    (d,) = group.dims
-    kept = [k for k in range(len(group.space)) if k != d]
-    emit.taken |= {"row", "r", "start", "carry", "value", *(f"i{k}" for k in range(8))}
-    table, lines = body.name_variables(kept, "i", "row") if kept else ({}, [])
-    inner, _ = body.name_variables([d], "r", "r")
-    body.rename({**table, **inner})
-    body.knobs.add("SCAN_BLOCK")
-    kind, ctype = body.index_type, COMPUTE[member.item.dtype]
-    operator, identity = OPERATORS[member.item.reduction]
-    start = literal(identity, ctype)
-    length = emit.position(group.space[d])
-    emit.used |= {(operator, ""), ("block_scan", "")}
-    if kept:
-        emit.line(f"const {kind} row = blockIdx.x;")
-    for line in lines:
-        emit.line(line)
-    emit.line(f"__shared__ {ctype} last;  // the running total at the end of a chunk")
-    emit.line(f"{ctype} carry = {start};")
-    emit.open(f"for ({kind} start = 0; start < {length}; start += SCAN_BLOCK)")
-    emit.line(f"const {kind} r = start + threadIdx.x;")
-    emit.line(f"{ctype} value = {start};")
-    emit.open(f"if (r < {length})")
-    emit.count([member.value])
-    emit.line(f"value = {emit.text(member.value)[0]};")
-    emit.close()
-    emit.line(f"value = {operator}()(carry, block_scan<SCAN_BLOCK>(value, {operator}()));")
-    emit.line(f"if (r < {length}) " + body.store(member, "value", emit.position(member.position)))
-    emit.line("if (threadIdx.x == SCAN_BLOCK - 1) last = value;")
-    emit.line("__syncthreads();")
-    emit.line("carry = last;")
-    emit.line("__syncthreads();  // `last` is written again in the next chunk")
-    emit.close()
-    outer = [group.space[k] for k in kept]
-    grid = "{rows}" if outer else "1"
-    return body.finish(grid, "SCAN_BLOCK", fused(group), emit.lines, "SCAN_BLOCK")
+    return _Scan(body, layout).kernel()
+
+
+class _Scan:
+    def __init__(self, body: Body, layout: ScanLayout) -> None:
+        self.body, self.layout, self.emit, self.group = body, layout, body.emit, body.group
+        (self.member,) = body.group.members
+        self.ctype = COMPUTE[self.member.item.dtype]
+        self.operator, identity = OPERATORS[self.member.item.reduction]
+        self.identity = f"{self.ctype}({literal(identity, self.ctype)})"
+        self.columns = layout.mapping == "columns"
+        self.extent = f"{layout.items} * {layout.vec}"
+
+    def kernel(self) -> Kernel:
+        """The finished kernel."""
+        body, emit, layout = self.body, self.emit, self.layout
+        emit.taken |= {"row", "r", "start", "carry", "value", "k", "v", "base", "count", "col", "column", "line",
+                       "pack", "across", "width", "step", "tile", "tiles", "ticket", "total", "before", "flip",
+                       *(f"i{k}" for k in range(8))}  # fmt: skip
+        body.knobs |= {layout.threads, layout.vec, layout.items}
+        emit.used |= {(self.operator, ""), ("Tile", ""), ("tile_count", "")}
+        self._variables()
+        emit.count([self.member.value])
+        grid = self._columns() if self.columns else self._rows()
+        kernel = body.finish(grid, layout.threads, fused(self.group), emit.lines, layout.threads)
+        if layout.mapping == "chunks":
+            self._memory(kernel)
+        return kernel
+
+    def _variables(self) -> None:
+        group, body = self.group, self.body
+        (d,) = group.dims
+        kept = [k for k in range(len(group.space)) if k != d]
+        self.outer = product([group.space[k] for k in kept])
+        if self.columns:
+            table, self.lines = body.name_variables(kept[:-1], "i", "line") if kept[1:] else ({}, [])
+            table[group.variables[kept[-1]]] = ix(Var("col", group.space[kept[-1]]))
+            self.across = group.space[kept[-1]]
+            self.outer = product([group.space[k] for k in kept[:-1]])
+        else:
+            table, self.lines = body.name_variables(kept, "i", "row") if kept else ({}, [])
+        body.rename({**table, group.variables[d]: ix(Var("r", group.space[d]))})
+        self.width = group.space[d]
+        self.length = self.emit.position(self.width)
+        self.sweep = Sweep("r", self.length, self.width, {"r"})
+
+    # ------------------------------------------------------------ rows
+
+    def _rows(self) -> str:
+        emit, kind, layout = self.emit, self.body.index_type, self.layout
+        chunks = layout.mapping == "chunks"
+        span = f"{layout.threads} * {self.extent}"
+        emit.used |= {("scan_tile", ""), ("join_waves", "")}
+        if chunks:
+            self._ticket(span)
+        else:
+            emit.line(f"const {kind} row = blockIdx.x;")
+        for line in self.lines:
+            emit.line(line)
+        emit.line(f"const {kind} step = warpSize * {layout.vec};")
+        if not chunks:
+            emit.line(f"{self.ctype} carry = {self.identity};")
+            emit.line("int flip = 0;")
+            emit.open(f"for ({kind} start = 0; start < {self.length}; start += {self.body.as_index(span)})")
+        else:
+            emit.line(f"const {kind} start = tile * {self.body.as_index(span)};")
+        lanes = f"threadIdx.x / warpSize * warpSize * {self.extent} + threadIdx.x % warpSize * {layout.vec}"
+        emit.line(f"const {kind} base = start + {lanes};")
+        self._values(
+            "base", "step", self.body.as_index(self.length), f"base + k / {layout.vec} * step + k % {layout.vec}"
+        )
+        op = f"{self.operator}()"
+        emit.line(
+            f"const {self.ctype} total = scan_tile<{layout.items}, {layout.vec}>(value.v, {self.identity}, {op});"
+        )
+        if chunks:
+            emit.line(f"{self.ctype} before = {self.identity}, all = {self.identity};")
+            emit.line(f"join_waves<{layout.threads}>(total, 0, {op}, before, all);")
+            self._look_back(op)
+        else:
+            emit.line(f"{self.ctype} before = carry;")
+            emit.line(f"join_waves<{layout.threads}>(total, flip, {op}, before, carry);")
+            emit.line("flip ^= 1;")
+        self._write(f"{op}(before, value.v[k])", Share(f"{layout.items}, {layout.vec}", "base", "step",
+                                                       self.body.as_index(self.length)))  # fmt: skip
+        if not chunks:
+            emit.close()
+        tiles = f"cdiv({to_python(self.width)}, {span})"
+        return f"{to_python(self.outer)} * {tiles}" if chunks else to_python(self.outer)
+
+    def _values(self, base: str, step: str, bound: str, index: str) -> None:
+        """This thread's tile of inputs, the identity past the end."""
+        emit, layout, kind = self.emit, self.layout, self.body.index_type
+        emit.line(f"const int count = tile_count<{layout.items}, {layout.vec}>({base}, {step}, {bound});")
+        self.sweep.read(
+            self.body, [self.member.value], set(), Share(f"{layout.items}, {layout.vec}", base, step, bound)
+        )
+        packs, plain = dict(self.sweep.packs), emit.read
+        emit.read = lambda e, p: f"{packs[k]}.v[k]" if (k := (e.attr[0], e.attr[1].key)) in packs else plain(e, p)
+        emit.line(f"Tile<{self.ctype}, {self.extent}> value;")
+        emit.line("#pragma unroll")
+        emit.open(f"for (int k = 0; k < {self.extent}; ++k)")
+        emit.line(f"value.v[k] = {self.identity};")
+        emit.line("if (k >= count) continue;")
+        emit.line(f"const {kind} r = {index};")
+        emit.line(f"value.v[k] = {emit.text(self.member.value)[0]};")
+        emit.close()
+        emit.read = plain
+
+    def _write(self, value: str, share: Share) -> None:
+        emit, member = self.emit, self.member
+        dtype = self.body.need.stores[member.item.name][1]
+        self.sweep.declare_stores(self.body, [member], self.extent, columns=False)
+        name = self.sweep.stores[member.item.name][0]
+        emit.line("#pragma unroll")
+        emit.line(f"for (int k = 0; k < {self.extent}; ++k) {name}.v[k] = {_stored(dtype, value)};")
+        self.sweep.write(self.body, share, "")
+
+    # ------------------------------------------------------------ chunks
+
+    def _ticket(self, span: str) -> None:
+        emit, kind, name = self.emit, self.body.index_type, self.body.name
+        emit.used |= {("take_ticket", ""), ("sum_before", "")}
+        for scratch, dtype in ((f"{name}_flags", "int32"), (f"{name}_sums", _dtype(self.ctype))):
+            self.body.need.dtypes[scratch] = dtype
+            self.body.pointers[scratch] = emit.fresh(scratch)
+            self.body.scratch.append(scratch)
+        emit.line(f"const int ticket = take_ticket({self.body.pointers[f'{name}_flags']});")
+        emit.line(f"const int tiles = ({self.length} + {span} - 1) / ({span});")
+        emit.line(f"const {kind} row = ticket / tiles;")
+        emit.line(f"const {kind} tile = ticket % tiles;")
+
+    def _look_back(self, op: str) -> None:
+        """Add what the row's earlier tiles come to."""
+        name, layout = self.body.name, self.layout
+        flags, sums = self.body.pointers[f"{name}_flags"], self.body.pointers[f"{name}_sums"]
+        places = f"{sums} + row * 2 * tiles, {flags} + 1 + row * 2 * tiles"
+        call = f"sum_before<{layout.threads}>(all, {places}, tiles, (int)tile, {self.identity}, {op})"
+        self.emit.line(f"before = {op}({call}, before);")
+
+    def _memory(self, kernel: Kernel) -> None:
+        """Flags (zeroed) and sums: two a tile, the tile's own and that of whole groups before it."""
+        span = f"{self.layout.threads} * {self.extent}"
+        name = self.body.name
+        kernel.before.append(f"{name}_tiles = cdiv({to_python(self.width)}, {span})")
+        tiles = ix(Var(f"{name}_tiles"))
+        shape = self.outer * tiles * 2
+        kernel.scratch = {f"{name}_flags": ([shape + 1], "int32"), f"{name}_sums": ([shape], _dtype(self.ctype))}
+        kernel.zeroed = {f"{name}_flags"}
+
+    # ------------------------------------------------------------ columns
+
+    def _columns(self) -> str:
+        """A thread a pack of columns: several rows of it are asked for at once."""
+        emit, kind, layout = self.emit, self.body.index_type, self.layout
+        across, lines = emit.position(self.across), emit.position(self.outer)
+        total = "across" if self.outer.value == 1 else f"({lines}) * across"
+        emit.line(f"const {kind} across = ({across} + {layout.vec} - 1) / {layout.vec};")
+        emit.line(f"const {kind} pack = blockIdx.x * ({kind}){layout.threads} + threadIdx.x;")
+        emit.line(f"if (pack >= {total}) return;")
+        if self.outer.value != 1:
+            emit.line(f"const {kind} line = pack / across;")
+        emit.line(f"const {kind} column = pack % across * {layout.vec};")
+        emit.line(f"const int width = {across} - column < {layout.vec} ? {across} - column : {layout.vec};")
+        for line in self.lines:
+            emit.line(line)
+        emit.line(f"{self.ctype} carry[{layout.vec}];")
+        emit.line("#pragma unroll")
+        emit.line(f"for (int v = 0; v < {layout.vec}; ++v) carry[v] = {self.identity};")
+        emit.open(f"for ({kind} start = 0; start < {self.length}; start += {layout.items})")
+        self._column_tile()
+        emit.close()
+        lines_text, across_text = to_python(self.outer), to_python(self.across)
+        return f"cdiv({lines_text} * cdiv({across_text}, {layout.vec}), {layout.threads})"
+
+    def _column_tile(self) -> None:
+        emit, kind, layout, member = self.emit, self.body.index_type, self.layout, self.member
+        one, bound = self.body.as_index("1"), self.body.as_index(self.length)
+        emit.line(f"const int count = tile_count<{layout.items}, 1>(start, {one}, {bound});")
+        share = Share(f"{layout.items}, {layout.vec}", "start", one, bound, "width")
+        self.sweep.read(self.body, [member.value], set(), share)
+        packs, plain = dict(self.sweep.packs), emit.read
+        place = f"k * {layout.vec} + v"
+        emit.read = lambda e, p: f"{packs[k]}.v[{place}]" if (k := (e.attr[0], e.attr[1].key)) in packs else plain(e, p)
+        self.sweep.declare_stores(self.body, [member], self.extent, columns=True)
+        name = self.sweep.stores[member.item.name][0]
+        emit.line("#pragma unroll")
+        emit.open(f"for (int v = 0; v < {layout.vec}; ++v)")
+        emit.line("if (v >= width) continue;")
+        emit.line(f"const {kind} col = column + v;")
+        emit.line("#pragma unroll")
+        emit.open(f"for (int k = 0; k < {layout.items}; ++k)")
+        emit.line("if (k >= count) continue;")
+        emit.line(f"const {kind} r = start + k;")
+        emit.line(f"carry[v] = {self.operator}()(carry[v], {self.ctype}({emit.text(member.value)[0]}));")
+        emit.line(f"{name}.v[{place}] = {_stored(member.item.dtype, 'carry[v]')};")
+        emit.close()
+        emit.close()
+        self.sweep.write(self.body, share, "")
+        emit.read = plain
+
+
+def _stored(dtype: str, value: str) -> str:
+    return f"{STORAGE[dtype]}({value})" if dtype in ("float16", "bfloat16") else value
+
+
+def _dtype(ctype: str) -> str:
+    return {"float": "float32", "double": "float64", "int": "int32", "long": "int64"}[ctype]

@@ -1,5 +1,7 @@
-"""One loop along a row: the reduced elements (`r`) or a part's columns (`c`), ROW_VEC neighbours at a time where they
-lie side by side in memory, so that a wave reads with its widest loads."""
+"""One pass along a row: the reduced elements (`r`) or a part's columns (`c`), a tile per thread at a time.
+
+Accesses that walk memory element by element become packs (engine/tiles.py); the others are read one by one.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +9,35 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hipwright.engine.expr import STORAGE, E
-from hipwright.engine.index import Ind, Ix, Var, ix, to_c
+from hipwright.engine.index import Atom, Fn, Ind, Ix, Var, ix, to_c
 from hipwright.engine.schedule import Member
 from hipwright.engine.templates.base import Body
 
 
-@dataclass
+@dataclass(frozen=True)
 class Threads:
-    """How a row's elements are dealt out: thread `first` takes every `step`-th; `guard` says it has a row at all."""
+    """How a row's elements are dealt out: this thread's number, how many share the row, and whether it has one."""
 
-    first: str
-    step: str
+    lane: str
+    count: str
     guard: str = ""
+    columns: bool = False  # neighbouring threads on neighbouring rows
+
+
+@dataclass(frozen=True)
+class Share:
+    """A thread's elements of one tile, as the device functions take them; width: of a pack of columns, else empty."""
+
+    shape: str  # ITEMS, N
+    base: str
+    step: str
+    bound: str
+    width: str = ""
+
+    def arguments(self, stride: str, guard: str = "") -> str:
+        """What follows the pointer."""
+        bound = f"{guard} ? {self.bound} : 0" if guard else self.bound
+        return ", ".join([self.base, self.step, bound, *([stride, self.width] if self.width else [])])
 
 
 @dataclass(eq=False)
@@ -32,79 +51,105 @@ class Sweep:
     splits: Sequence[str] = ()
     row_starts: dict[str, str] = field(default_factory=dict)
     packs: dict[tuple[str, str], str] = field(default_factory=dict)
-    stores: dict[str, tuple[str, str]] = field(default_factory=dict)  # item -> (its pack, where it goes)
+    stores: dict[str, tuple[str, str, str]] = field(default_factory=dict)  # item -> (tile, pointer, stride)
 
     def start(self, position: Ix) -> str | None:
         """Where the row begins for an access that walks it element by element, else None."""
         if position.key in self.row_starts:
             return self.row_starts[position.key]
-        mine = [a for a in position.atoms() if isinstance(a, Var) and a.name == self.variable]
-        if len(mine) != 1 or position.terms.get((mine[0],)) != 1:
+        found = linear(position, self.variable)
+        if found is None or found[0] != ix(1) or self._changes(found[1]):
             return None
-        rest = position - ix(mine[0])
-        if any(isinstance(a, Ind) or (isinstance(a, Var) and a.name in self.inner) for a in rest.atoms()):
-            return None
-        return self.row_starts.get(rest.key) or to_c(rest)
+        return self.row_starts.get(found[1].key) or to_c(found[1])
 
-    def neighbours(self, values: Sequence[E], members: Sequence[Member], stop: set[int]) -> bool:
-        """Does the loop read or write anything element by element?"""
-        loads = (e.attr[1] for e in _loads(values, stop))
-        return any(self.start(p) is not None for p in [*loads, *(m.position for m in members)])
+    def column(self, position: Ix) -> tuple[str, str] | None:
+        """(where the thread's columns of row 0 begin, stride of rows) for an access that is dense across columns."""
+        across = linear(position, "col")
+        if across is None or across[0] != ix(1):
+            return None
+        down = linear(across[1], self.variable)
+        if (
+            down is None
+            or down[0] == ix(0)
+            or self._changes(down[1])
+            or any(isinstance(a, Ind) for a in down[0].atoms())
+        ):
+            return None
+        return to_c(down[1] + ix(Var("column"))), to_c(down[0])
+
+    def _changes(self, rest: Ix) -> bool:
+        return any(isinstance(a, Ind) or (isinstance(a, Var) and a.name in self.inner) for a in rest.atoms())
+
+    def place(self, position: Ix, columns: bool) -> tuple[str, str] | None:
+        """(start, stride) of an access that packs serve."""
+        if columns:
+            return self.column(position)
+        start = self.start(position)
+        return None if start is None else (start, "")
+
+    def dense(self, values: Sequence[E], members: Sequence[Member], columns: bool = False) -> bool:
+        """Does the loop read or write anything in packs?"""
+        loads = (e.attr[1] for e in unconditional(values, set()))
+        return any(self.place(p, columns) is not None for p in [*loads, *(m.position for m in members)])
 
     # ------------------------------------------------------------ text
 
-    def _bound(self, body: Body) -> str:
-        """The loop's bound with the index's own type, which the packs' templates need."""
-        return self.length if body.index_type == "int" else f"(long)({self.length})"
-
-    def read_packs(self, body: Body, values: Sequence[E], members: Sequence[Member], stop: set[int]) -> None:
-        """Read what the next ROW_VEC elements need, declare what they make."""
-        emit = body.emit
-        bound = self._bound(body)
-        for e in _loads(values, stop):
+    def read(self, body: Body, values: Sequence[E], known: set[int], share: Share) -> None:
+        """Ask for the tiles that the values need."""
+        function = "load_columns" if share.width else "load_tile"
+        for e in unconditional(values, known):
             buffer, position, _ = e.attr
-            if (buffer, position.key) in self.packs:
+            place = self.place(position, bool(share.width))
+            if (buffer, position.key) in self.packs or place is None:
                 continue
-            start = self.start(position)
-            if start is not None:
-                name = emit.fresh(f"{body.pointers[buffer]}_pack")
-                where = _offset(body.pointers[buffer], start)
-                emit.line(f"const auto {name} = load_pack<ROW_VEC>({where}, base, {bound});")
-                self.packs[buffer, position.key] = f"{name}.v[v]"
+            name = body.emit.fresh(f"{body.pointers[buffer]}_tile")
+            body.emit.used.add((function, ""))
+            pointer, arguments = offset(body.pointers[buffer], place[0]), share.arguments(body.as_index(place[1]))
+            body.emit.line(f"const auto {name} = {function}<{share.shape}>({pointer}, {arguments});")
+            self.packs[buffer, position.key] = name
+
+    def declare_stores(self, body: Body, members: Sequence[Member], size: str, columns: bool) -> None:
+        """Tiles for what the pass makes."""
         for member in members:
-            start = self.start(member.position)
-            if start is not None:
+            place = self.place(member.position, columns)
+            if place is not None:
                 buffer, dtype = body.need.stores[member.item.name]
-                name = emit.fresh(f"{body.pointers[buffer]}_out")
-                emit.line(f"Pack<{STORAGE[dtype]}, ROW_VEC> {name};")
-                self.stores[member.item.name] = (name, _offset(body.pointers[buffer], start))
+                name = body.emit.fresh(f"{body.pointers[buffer]}_out")
+                body.emit.used.add(("store_columns" if columns else "store_tile", ""))
+                body.emit.line(f"Tile<{STORAGE[dtype]}, {size}> {name};")
+                self.stores[member.item.name] = (name, offset(body.pointers[buffer], place[0]), place[1])
 
-    def write_packs(self, body: Body, guard: str) -> None:
-        """Store what the elements made."""
-        bound = self._bound(body)
-        for name, where in self.stores.values():
-            condition = f"if ({guard}) " if guard else ""
-            body.emit.line(f"{condition}store_pack<ROW_VEC>({where}, base, {bound}, {name});")
-        self.packs, self.stores = {}, {}
-
-    def open_elements(self, body: Body, unroll: bool) -> None:
-        """The loop over the ROW_VEC elements; the last ones of a row may be missing."""
-        emit = body.emit
-        if unroll:
-            emit.line("#pragma unroll")
-        emit.open("for (int v = 0; v < ROW_VEC; ++v)")
-        emit.line(f"const {body.index_type} {self.variable} = base + v;")
-        odd = f"{self.length} % ROW_VEC != 0 && " if self.width.value is not None else ""
-        emit.line(f"if ({odd}{self.variable} >= {self.length}) break;")
-        for text in self.splits:
-            emit.line(text)
+    def write(self, body: Body, share: Share, guard: str) -> None:
+        """Store what the pass made."""
+        function = "store_columns" if share.width else "store_tile"
+        for name, pointer, stride in self.stores.values():
+            arguments = share.arguments(body.as_index(stride), guard)
+            body.emit.line(f"{function}<{share.shape}>({pointer}, {arguments}, {name});")
 
 
-def _offset(pointer: str, start: str) -> str:
+def linear(position: Ix, name: str) -> tuple[Ix, Ix] | None:
+    """(coefficient of the variable, the rest), or None where the position is not linear in it."""
+    slope: dict[tuple[Atom, ...], int] = {}
+    rest: dict[tuple[Atom, ...], int] = {}
+    for mono, k in position.terms.items():
+        hits = [a for a in mono if isinstance(a, Var) and a.name == name]
+        others = tuple(a for a in mono if not (isinstance(a, Var) and a.name == name))
+        if len(hits) > 1 or any(_inside(a, name) for a in others):
+            return None
+        (slope if hits else rest)[others if hits else mono] = k
+    return Ix(slope), Ix(rest)
+
+
+def _inside(a: Atom, name: str) -> bool:
+    return isinstance(a, Fn) and any(isinstance(b, Var) and b.name == name for b in a.a.atoms() | a.b.atoms())
+
+
+def offset(pointer: str, start: str) -> str:
+    """pointer + start."""
     return pointer if start in ("", "0") else f"{pointer} + {start}"
 
 
-def _loads(values: Sequence[E], stop: set[int]) -> Iterator[E]:
+def unconditional(values: Sequence[E], stop: set[int]) -> Iterator[E]:
     """Loads that every element performs: none under a condition, none below the expressions in `stop`."""
     stack, done = list(reversed(values)), set[int]()
     while stack:

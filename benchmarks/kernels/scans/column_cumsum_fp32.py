@@ -1,0 +1,10 @@
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.cumsum(x, dim=0)
+
+
+def get_inputs():
+    return [torch.randn(16384, 8192)]

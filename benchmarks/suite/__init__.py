@@ -1,0 +1,1 @@
+"""The ground on which "kernels that win" is measured: docs/kernels.md."""

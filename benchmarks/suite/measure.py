@@ -1,0 +1,201 @@
+"""One task on one GPU: the engine's first answer verified and timed, then what a search makes of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Any
+
+from msgspec.structs import replace
+
+import hipwright
+from benchmarks.suite.records import Against, Measured, Stage, Trial
+from benchmarks.suite.tasks import SuiteTask
+from hipwright import search
+from hipwright.agents.engine_mind import EngineMind
+from hipwright.agents.pipeline import Pipeline
+from hipwright.archive import Archive, RunLog, read_log
+from hipwright.cli.session import Workbench
+from hipwright.engine.graph import Graph
+from hipwright.engine.tuned import TuningCache, tuned_of
+from hipwright.engine.write import space, write
+from hipwright.evaluate import Evaluator
+from hipwright.evaluate.gpu import GpuTask
+from hipwright.program import parse
+from hipwright.records import Estimate, Evaluation, Program, Timing, Verdict, content_key
+from hipwright.verify import Oracle
+
+
+@dataclass(frozen=True)
+class Options:
+    """How tasks are measured. evaluations: of a search, 0 for none; workers: programs judged at a time in it."""
+
+    target: str = "cuda"
+    evaluations: int = 0
+    policy: str = "islands"
+    seed: int = 0
+    workers: int = 2
+    lanes: int = 1
+    timed: bool = True
+
+
+class FastGate:
+    """An evaluator whose verdicts and timings are those of the fast gate: what a search can afford."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+        self.fingerprint = content_key("fast gate", evaluator.fingerprint)
+
+    def evaluate(self, program: Program) -> Evaluation:
+        """The fast gate's evaluation."""
+        return self._evaluator.evaluate(program, gate="fast")
+
+
+class OneTask:
+    """A task that is open on a GPU. started: when its opening began (time.perf_counter)."""
+
+    def __init__(self, task: SuiteTask, bench: Workbench, options: Options, started: float) -> None:
+        self.task, self.bench, self.options = task, bench, options
+        self._started = started
+        self.gpu: GpuTask = bench.evaluator.gpus[options.target]
+        self.gpu.more = ("max-autotune", "copy") if task.max_autotune else ("copy",)
+        self.graph = Graph.from_dict(bench.handle.capture(bench.handle.task.workloads[0].name))
+        self.space = space(self.graph)
+
+    def waited(self, seconds: float) -> None:
+        """Time that was spent waiting for other tasks counts for nobody."""
+        self._started += seconds
+
+    # ---------------------------------------------------------------- the two stages
+
+    def first(self, stage: Stage = "first") -> Measured:
+        """The engine's own answer, with the seconds until it was verified; timed too unless it is only "opened"."""
+        program = write(self.graph)
+        judged = self.bench.evaluator.evaluate(program, timed=False)
+        spent = time.perf_counter() - self._started
+        row = self._row(stage, program, judged, choices={}, first_s=round(spent, 3))
+        done = self._timed(row, program) if judged.passed and stage == "first" else row
+        return replace(done, seconds=round(time.perf_counter() - self._started, 2))
+
+    def searched(self, archive: Archive, cache: TuningCache, stop: Callable[[], bool]) -> Measured | None:
+        """The best of a search, verified in full and timed as the first was; None where it was stopped in between."""
+        handle, options, begun = self.bench.handle, self.options, time.perf_counter()
+        run = search.new_run(
+            handle.task, (options.target,), budget=options.evaluations, policy_name=options.policy, seed=options.seed
+        )
+        mind = EngineMind(search.EngineSource(self.space, partial(write, self.graph)), {}, run.targets)
+        found = search.run(
+            archive, run, handle.task, evaluator=FastGate(self.bench.evaluator), source=Pipeline(mind, None, {}),
+            workers=options.workers, confirm=self._confirm, stop_requested=stop,
+        )  # fmt: skip
+        if found.interrupted:
+            return None
+        log = read_log(archive.events(run.id))
+        trials = trials_of(log, options.target)
+        if found.program is None or found.evaluation is None:
+            return self._bare("search", "unscorable", "candidate", "nothing that the search tried passed", trials)
+        choices = log.proposed[found.number].choices
+        tuned = tuned_of(self.graph, self.space, choices, found.evaluation, found.evaluations)
+        if tuned is not None and found.confirmed:
+            cache.remember(tuned)
+        row = self._row("search", found.program, found.evaluation, choices, trials, found.evaluations)
+        return replace(self._timed(row, found.program), seconds=round(time.perf_counter() - begun, 2))
+
+    def _confirm(self, program: Program) -> Evaluation:
+        fresh = Oracle(self.bench.handle, seed=None)
+        return self.bench.evaluator.evaluate(program, fresh, timed=False)
+
+    # ---------------------------------------------------------------- rows
+
+    def _timed(self, row: Measured, program: Program) -> Measured:
+        parsed = parse(program.text)
+        build = self.gpu.build(parsed, parsed.defines(program.knobs))
+        outline = self.bench.evaluator.outline()
+        result = self.gpu.time(program, build, gate="full", outline=outline, again=False)
+        return with_timing(row, result.timing, result.verdict)
+
+    def _row(
+        self,
+        stage: Stage,
+        program: Program,
+        judged: Evaluation,
+        choices: Mapping[str, Any],
+        trials: tuple[Trial, ...] = (),
+        evaluations: int = 1,
+        **more: Any,
+    ) -> Measured:
+        estimate = _estimate(judged, self.options.target)
+        return self._bare(
+            stage, judged.status, judged.fault, judged.message[:500], trials, program=program.key,
+            choices=dict(choices), coverage=judged.coverage if judged.passed else None, evaluations=evaluations,
+            estimated_us=estimate.microseconds if estimate else None, detail=estimate.detail if estimate else (),
+            **more,
+        )  # fmt: skip
+
+    def _bare(
+        self, stage: Stage, status: str, fault: str | None, message: str, trials: tuple[Trial, ...] = (), **more: Any
+    ) -> Measured:
+        traffic, info = self.gpu.traffic, self.gpu.reference.info
+        return Measured(
+            task=self.task.name, family=self.task.family, key=self.task.key, stage=stage, status=status, fault=fault,
+            message=message, device=str(info["name"]), architecture=self.gpu.gpu.architecture,
+            torch=str(info["torch"]), version=hipwright.__version__, trials=trials,
+            bytes=traffic.bytes if traffic else None, operations=traffic.operations if traffic else None,
+            lanes=self.options.lanes, clock=time.time(), **more,
+        )  # fmt: skip
+
+
+def failed(task: SuiteTask, stage: Stage, status: str, fault: str | None, message: str) -> Measured:
+    """The row of a task that ended in an error."""
+    return Measured(
+        task=task.name, family=task.family, key=task.key, stage=stage, status=status, fault=fault,
+        message=message[:500], version=hipwright.__version__, clock=time.time(),
+    )  # fmt: skip
+
+
+def with_timing(row: Measured, timing: Timing | None, verdict: Verdict | None) -> Measured:
+    """The row with its figures; a verdict of the clocks makes it a failure."""
+    if verdict is not None or timing is None:
+        said = verdict or Verdict(status="untrusted", fault="device", message="no time could be taken")
+        return replace(row, status=said.status, fault=said.fault, message=said.message[:500], clock=time.time())
+    return replace(
+        row, policy=timing.policy, median_ms=timing.median_ms, latency_ms=timing.latency_ms,
+        floor_ms=timing.floor_ms, own_time=timing.own_time, sides=sides_of(timing), missing=timing.notes,
+        clock=time.time(),
+    )  # fmt: skip
+
+
+def sides_of(timing: Timing) -> dict[str, Against]:
+    """What stood beside the program."""
+    return {
+        name: Against(
+            speedup=one.speedup, interval=one.interval, ms=median(one.baseline_ms), latency_speedup=one.latency_speedup
+        )
+        for name, one in timing.versus.items()
+    }
+
+
+def trials_of(log: RunLog, target: str) -> tuple[Trial, ...]:
+    """The evaluations of a search in the order in which they were proposed."""
+    found = []
+    for place, number in enumerate(sorted(log.evaluated), 1):
+        judged = log.evaluated[number].evaluation
+        timing = judged.targets[target].timing if judged.passed and target in judged.targets else None
+        eager = timing.versus.get("eager") if timing else None
+        estimate = _estimate(judged, target)
+        found.append(
+            Trial(
+                number=place, microseconds=1e3 * timing.median_ms if timing else None,
+                speedup=eager.speedup if eager else None, interval=eager.interval if eager else None,
+                estimated_us=estimate.microseconds if estimate else None, detail=estimate.detail if estimate else (),
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _estimate(judged: Evaluation, target: str) -> Estimate | None:
+    result = judged.targets.get(target)
+    return result.estimate if result else None

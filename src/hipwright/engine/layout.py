@@ -1,0 +1,285 @@
+"""How a kernel is laid out by default: a rule over captured sizes. Every choice is in the space, for search to vary.
+
+The rules aim at memory bandwidth: 16 bytes an access, 16 to 32 elements of a thread in flight, rows that are read once
+and kept in registers where they fit, several hundred blocks (an H200 has 132 multiprocessors, an MI300X 304).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hipwright.engine.expr import walk
+from hipwright.engine.index import Var, ix, product
+from hipwright.engine.lower.core import Context
+from hipwright.engine.schedule import FULL, PART, ROW, Group
+from hipwright.engine.templates.base import Body
+from hipwright.engine.templates.elementwise import broadcasts
+from hipwright.engine.templates.rows import KEPT_VALUES, Layout
+from hipwright.engine.templates.scan import ScanLayout
+from hipwright.engine.templates.sweep import linear
+from hipwright.engine.templates.transpose import turned
+
+MAPPINGS = ("block", "lanes", "columns")
+SIZES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1,
+         "uint8": 1, "bool": 1}  # fmt: skip
+SHORT_ROW, MANY_ROWS, FEW_COLUMNS = 1024, 64, 16
+SMALL, BIG = 1 << 17, 1 << 22
+BUSY = 1024  # blocks that keep any of today's devices busy
+FEW_BLOCKS = 264  # two a multiprocessor of an H200
+PART_OF_ROW = 8192  # elements below which a block more costs more than it brings
+TEAM_THREADS, TEAM_KEPT = 256, 16  # of a team's block: few registers, so that several blocks are on a multiprocessor
+SLICE = 3 * TEAM_THREADS * TEAM_KEPT
+"""Elements of a row that a block of a team takes: enough to hide the wait (about 3 us), few enough that the rows in
+work at once stay in a cache of 50 MB, whence what registers do not hold is read again."""
+MOST_TEAM = 128  # blocks of 256 threads that every device of interest runs at once, with room to spare
+HUGE_ROW = 1 << 21  # elements from which a team takes twice that, so that few rows at a time share the cache
+
+
+@dataclass(eq=False)
+class Planner:
+    """Decides for one group. choose(key, options, default) and knob(name, default) are the writer's."""
+
+    c: Context
+    group: Group
+    body: Body
+    choose: Callable[[str, Sequence[Any], Any], Any]
+    knob: Callable[[str, int], str]
+
+    def layout(self) -> Layout:
+        """The layout of the kernel."""
+        c, group = self.c, self.group
+        self.rows, self.length = c.hint(product(group.outer)), c.hint(product(group.inner))
+        self.static = product(group.inner).value
+        self.follows = any(m.role in (FULL, PART) for m in self.body.stored)
+        mapping = self._mapping()
+        registers = self._registers(mapping)
+        return self._columns(registers) if mapping == "columns" else self._rows(mapping, registers)
+
+    def _name(self) -> str:
+        return self.body.name
+
+    def _mapping(self) -> str:
+        group = self.group
+        if len(group.dims) == len(group.space):
+            return "block"
+        default = "block"
+        if len(group.space) - 1 not in group.dims and self.rows >= FEW_COLUMNS:
+            default = "columns"
+        elif self.length <= SHORT_ROW and self.rows >= MANY_ROWS:
+            default = "lanes"
+        return str(self.choose(f"map:{self._name()}", MAPPINGS, default))
+
+    def _registers(self, mapping: str) -> bool:
+        """Keep what fits of a row in registers between passes?"""
+        passes = sum(m.role == "red" for m in self.group.members) + self.follows
+        if passes < 2:
+            return False
+        default = "registers" if any(m.role == FULL for m in self.group.members) else "reload"
+        if mapping == "columns" and self.static is None and self.length > 1024:
+            default = "reload"
+        return bool(self.choose(f"cache:{self._name()}", ("registers", "reload"), default) == "registers")
+
+    # ------------------------------------------------------------ pointwise
+
+    def pointwise(self) -> tuple[str, Layout | None, tuple[str, str, str]]:
+        """(mapping, layout of `rows`, names of VEC, PACKS and BLOCK) for a group without reductions."""
+        c, group = self.c, self.group
+        total = c.hint(product(group.space))
+        last = c.hint(group.space[-1]) if group.space else 1
+        wide = broadcasts(self.body) and last >= FEW_COLUMNS
+        turn = self._turned()
+        options = ("scalar", "vector", *(("rows",) if wide else ()), *(("transpose",) if turn else ()))
+        default = "scalar" if total < SMALL else (options[-1] if turn or wide else "vector")
+        mapping = str(self.choose(f"map:{self._name()}", options, default))
+        if mapping == "rows":
+            return mapping, self._pointwise_rows(last, total), ("", "", "")
+        if mapping == "transpose":
+            side = 64 if max(turn) <= 2 else 32
+            return mapping, None, ("", self.knob("TURN_TILE", side), self.knob("BLOCK", 256))
+        if mapping == "scalar":
+            return mapping, None, ("", "", self.knob("BLOCK", 256))
+        self.length = 1
+        inputs = len(self.body.loads)
+        vec = self._widest()
+        items = 1 if total < BIG else min(4 if inputs == 1 else 2, max(16 // vec, 1))
+        return mapping, None, (self.knob("VEC", vec), self.knob("PACKS", items), self.knob("BLOCK", 256))
+
+    def _turned(self) -> list[int]:
+        """Bytes an element of the operands that run along another dimension than the result, both of some length."""
+        found = turned(self.group, {m.item.name for m in self.body.stored})
+        if found is None or any(m.role != FULL for m in self.group.members):
+            return []
+        sides = [self.c.hint(self.group.space[found[0]]), self.c.hint(self.group.space[-1])]
+        return [SIZES[e.attr[2]] for e in found[1]] if min(sides) >= FEW_COLUMNS else []
+
+    def _pointwise_rows(self, last: int, total: int) -> Layout:
+        """Rows of the innermost dimension: lanes for short ones, tiles of blocks for long ones."""
+        self.length = last
+        vec = self._vector([last])
+        packs = -(-last // vec)
+        most = 1 if total < BIG else max(16 // vec, 1)
+        if packs <= 64:
+            lanes = min(max(_power(packs), 4), 32)
+            layout = Layout("lanes", self.knob("BLOCK", 256), self.knob("LANES", lanes))
+            items = min(-(-packs // lanes), max(16 // vec, 1))
+        else:
+            threads = min(max(_power(packs // most), 64), 256)
+            items = min(-(-packs // threads), most)
+            layout = Layout("block", self.knob("ROW_BLOCK", threads))
+            layout.spread = True
+        layout.vec, layout.items = self.knob("ROW_VEC", vec), self.knob("ROW_ITEMS", _option(items))
+        return layout
+
+    # ------------------------------------------------------------ scans
+
+    def scan(self) -> ScanLayout:
+        """Columns unless the scanned dimension is the last; blocks share rows that are few and long."""
+        c, group = self.c, self.group
+        self.rows, self.length = c.hint(product(group.outer)), c.hint(product(group.inner))
+        (d,) = group.dims
+        if d != len(group.space) - 1:
+            across = c.hint(group.space[-1])
+            vec = self._vector([across]) if self.rows >= 1 << 17 else 1
+            threads = 256 if self.rows // vec >= 1 << 16 else 64
+            return ScanLayout("columns", self.knob("SCAN_BLOCK", threads), self.knob("SCAN_VEC", vec),
+                              self.knob("SCAN_ITEMS", 8 if vec == 1 else 4))  # fmt: skip
+        vec = self._vector([self.length])
+        packs = -(-self.length // vec)
+        items = min(_option(-(-packs // 256)), 16 // vec if vec > 1 else 8)
+        threads = min(max(_power(packs // items), 64), 256)
+        few = self.rows < FEW_BLOCKS and self.length > 2 * threads * vec * items
+        chunks = self.length >= 4096 and self.choose(
+            f"map:{self._name()}", ("rows", "chunks"), "chunks" if few else "rows"
+        )
+        return ScanLayout(str(chunks or "rows"), self.knob("SCAN_BLOCK", threads), self.knob("SCAN_VEC", vec),
+                          self.knob("SCAN_ITEMS", items))  # fmt: skip
+
+    # ------------------------------------------------------------ rows
+
+    def _rows(self, mapping: str, registers: bool) -> Layout:
+        group = self.group
+        trailing = list(group.dims) == list(range(len(group.space) - len(group.dims), len(group.space)))
+        last = self.c.hint(group.space[group.dims[-1]])
+        long = self.length > 1024 * KEPT_VALUES
+        segments = mapping == "block" and len(group.dims) > 1 and not group.columns and last >= 32
+        segments = segments and group.dims[-1] == len(group.space) - 1 and (not trailing or (long and last >= 1024))
+        extent = last if segments else self.length
+        vec = self._vector([extent])
+        team = mapping == "block" and self._team(self.rows, self._team_blocks())
+        packs = -(-extent // vec)
+        most = max((TEAM_KEPT if team else KEPT_VALUES) // vec, 1)
+        if mapping == "lanes":
+            lanes = min(max(_power(packs // 2), 4), 32)
+            items = min(-(-packs // lanes), most)
+            layout = Layout("lanes", self.knob("BLOCK", 256), self.knob("LANES", lanes))
+            threads = lanes
+        else:
+            wide = registers and 512 * 16 < extent <= 512 * KEPT_VALUES  # two such blocks fit a multiprocessor
+            each = max((KEPT_VALUES if wide else 8 if self.rows <= 512 and not team else 16) // vec, 1)
+            threads = min(max(_power(packs // each), 64), TEAM_THREADS if team else 512 if long else 1024)
+            items = min(-(-packs // threads), most)
+            layout = Layout("block", self.knob("ROW_BLOCK", threads))
+            layout.bounds = "1024" if wide and threads == 512 and not team else ""
+            if team and self.follows:
+                layout.bounds = f"({layout.threads} > 768 ? {layout.threads} : 768)"  # three blocks a multiprocessor
+        if not registers:
+            items = min(items, max(16 // vec, 2))
+        layout.vec = self.knob("ROW_VEC", vec)
+        layout.registers, layout.segments = registers, segments
+        layout.whole = self.static is not None and 0 < self.static <= threads * KEPT_VALUES and not segments
+        layout.items = self.knob("ROW_ITEMS", _option(items))
+        layout.rest = "1" if extent <= threads * vec * items and not team else layout.items
+        layout.team = self.knob("TEAM", self._team_size()) if team else ""
+        return layout
+
+    def _vector(self, extents: Sequence[int]) -> int:
+        """Neighbours that fill 16 bytes, if they divide the captured row (else it lies at odd addresses)."""
+        widths = [*extents, *(self.c.hint(v.size) for v in self.group.columns.values() if v.size is not None)]
+        fits = [v for v in (8, 4, 2) if v <= self._widest() and all(w % v == 0 for w in widths)]
+        return max(fits, default=1)
+
+    def _widest(self) -> int:
+        stored = [self.body.need.stores[m.item.name][0] for m in self.body.stored if m.role in (FULL, PART)]
+        big = [b for b in [*self.body.loads, *stored] if self._numel(b) >= self.length]
+        return min(8, 16 // min((SIZES.get(self.body.need.dtypes[b], 4) for b in big), default=4))
+
+    def _numel(self, buffer: str) -> int:
+        size = self.body.need.numels.get(buffer)
+        return self.c.hint(size) if size is not None else self.length
+
+    def _team_blocks(self) -> int:
+        """How many blocks should share a row."""
+        if self.follows:
+            whole = -(-self.length // SLICE)
+            return whole if self.length > 1024 * KEPT_VALUES else min(2 * whole, FEW_BLOCKS // max(self.rows, 1))
+        return min(BUSY // max(self.rows, 1), self.length // PART_OF_ROW)
+
+    def _team_size(self) -> int:
+        """Where blocks wait for one another, all of a team must be on the device at once."""
+        most = BUSY if not self.follows else (2 * MOST_TEAM if self.length >= HUGE_ROW else MOST_TEAM)
+        return max(min(_power(self._team_blocks()), most), 2)
+
+    def _team(self, blocks: int, share: int) -> bool:
+        """Does a team of blocks share a row by default? Long rows, or too few of them."""
+        if self.length < PART_OF_ROW // 2 or self._overwrites():
+            return False
+        total = self.rows * self.length  # below some size the team's own launch (zeroed counters) costs what it saves
+        if self.follows:
+            default = share >= 2 and (self.length > 1024 * KEPT_VALUES or (share >= 4 and total >= 1 << 20))
+        else:
+            default = share >= 2 and blocks < FEW_BLOCKS and total >= 1 << 18
+        return bool(self.choose(f"team:{self._name()}", (False, True), default))
+
+    def _overwrites(self) -> bool:
+        """Would a block of a team read what another overwrites? Only where more than the row's one value reads it."""
+        targets = {m.item.target for m in self.group.members if m.item.target}
+        wide = [m.value for m in self.group.members if m.role != ROW]
+        return any(e.op == "load" and e.attr[0] in targets for e in walk(wide))
+
+    # ------------------------------------------------------------ columns
+
+    def _columns(self, registers: bool) -> Layout:
+        group = self.group
+        kept = [k for k in range(len(group.space)) if k not in group.dims]
+        across = self.c.hint(group.space[kept[-1]])
+        vec = self._vector([across]) if self._dense(group.variables[kept[-1]]) else 1
+        packs = -(-across // vec)
+        share, threads = 32, 256
+        if registers:
+            while self.length > threads // share * (TEAM_KEPT // vec) and threads < 1024:
+                threads, share = (threads * 2, share) if share * vec <= 32 else (threads, share // 2)
+        while share > 8 and share >= 2 * packs and packs < 32:
+            share //= 2
+        lanes = threads // share
+        items = min(-(-self.length // lanes), max(TEAM_KEPT // vec, 1))
+        blocks = -(-self.rows // (vec * share))
+        layout = Layout("columns", self.knob("BLOCK", threads), self.knob("COLUMNS", share))
+        layout.vec, layout.items = self.knob("COLUMN_VEC", vec), self.knob("ROW_ITEMS", _option(items))
+        layout.registers = registers
+        layout.rest = "1" if self.length <= lanes * items else layout.items
+        layout.whole = self.static is not None and 0 < self.static <= lanes * max(TEAM_KEPT // vec, 1)
+        shares = min(BUSY // max(blocks, 1), self.length // (lanes * 16))
+        if not self.follows and self.length >= 512 and not self._overwrites():
+            default = blocks < FEW_BLOCKS and shares >= 2
+            if self.choose(f"team:{self._name()}", (False, True), default):
+                layout.team = self.knob("TEAM", min(_power(max(shares, 2)), 2 * MOST_TEAM))
+        return layout
+
+    def _dense(self, variable: Var) -> bool:
+        """Do neighbouring columns lie side by side in some access?"""
+        values = [m.value for m in self.group.members]
+        positions = [e.attr[1] for e in walk(values) if e.op == "load"]
+        found = (linear(p, variable.name) for p in positions)
+        return any(f is not None and f[0] == ix(1) for f in found)
+
+
+def _power(value: int) -> int:
+    """The next power of two."""
+    return 1 << max(value - 1, 0).bit_length()
+
+
+def _option(items: int) -> int:
+    """Tiles come in powers of two."""
+    return min(_power(items), 32)

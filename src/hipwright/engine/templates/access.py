@@ -1,0 +1,81 @@
+"""How a kernel's accesses walk memory: which run along a variable, and the wide loads and stores for those that do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hipwright.engine.expr import E, indices, walk
+from hipwright.engine.index import Atom, Fn, Ind, Ix, Var, ix
+
+
+def step(a: Atom, axis: str) -> Ix | None:
+    """The axis' variable moved by v."""
+    return ix(a) + ix(Var("v")) if isinstance(a, Var) and a.name == axis else None
+
+
+def unit(position: Ix, axis: str) -> bool:
+    """Does the position grow by one with the axis, in a plain way? What a gather adds may not change with it."""
+    mine = [a for a in position.terms if any(isinstance(x, Var) and x.name == axis for x in a)]
+    if len(mine) != 1 or len(mine[0]) != 1 or position.terms[mine[0]] != 1:
+        return False
+    return not any(_holds(a, axis) for a in position.atoms() if not isinstance(a, Var))
+
+
+def _holds(a: Atom, axis: str) -> bool:
+    """Is the axis inside a quotient, a remainder or a gathered index?"""
+    if isinstance(a, Ind):
+        return any(_names(p, axis) for e in walk([a.value]) for p in indices(e))
+    return isinstance(a, Fn) and (_names(a.a, axis) or _names(a.b, axis))
+
+
+def _names(p: Ix, axis: str) -> bool:
+    return any(isinstance(a, Var) and a.name == axis for a in p.atoms())
+
+
+def certain_loads(values: Sequence[E]) -> list[E]:
+    """Loads that are always performed: none under a condition or in a window."""
+    out, stack, done = [], list(reversed(values)), set[int]()
+    while stack:
+        e = stack.pop()
+        if e.id in done:
+            continue
+        done.add(e.id)
+        if e.op == "load":
+            out.append(e)
+        stack.extend(reversed(e.args[:1] if e.op == "guard" else () if e.op == "loop" else e.args))
+    return out
+
+
+WIDE = """// N neighbours, moved 16 bytes at a time where the address allows it.
+template <typename T, int N>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) AlignedWide {
+    T v[N];
+};
+
+template <int N, typename T>
+__device__ __forceinline__ bool suits_wide(const T* p) {
+    return (unsigned long long)p % alignof(AlignedWide<T, N>) == 0;
+}
+
+template <int N, typename T>
+__device__ __forceinline__ AlignedWide<T, N> load_aligned(const T* p) {
+    return *reinterpret_cast<const AlignedWide<T, N>*>(p);
+}
+
+template <int N, typename T>
+__device__ __forceinline__ AlignedWide<T, N> load_wide(const T* p) {
+    if (suits_wide<N>(p)) return load_aligned<N>(p);
+    AlignedWide<T, N> out;
+    for (int k = 0; k < N; ++k) out.v[k] = p[k];
+    return out;
+}
+
+template <int N, typename T>
+__device__ __forceinline__ void store_wide(T* p, const AlignedWide<T, N>& in) {
+    if (suits_wide<N>(p)) {
+        *reinterpret_cast<AlignedWide<T, N>*>(p) = in;
+    } else {
+        for (int k = 0; k < N; ++k) p[k] = in.v[k];
+    }
+}
+"""

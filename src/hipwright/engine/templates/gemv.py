@@ -1,0 +1,389 @@
+"""Products with few rows or columns: out[r, c] = sum_k matrix[r, k] * vectors[c, k] for at most FEW c at a time.
+
+Every element of the matrix is used FEW times only, so memory bounds the work: each is read once, 16 bytes at a time,
+and the vectors come from the cache. Where the matrix runs along k (a linear layer's weight), 32 lanes share a row;
+where it runs along r, a thread sums some neighbours and threads apart take different k. What is cheap to compute from
+the matrix (a cast and a scale of int8 weights, a transpose, a gather) is computed on the way.
+
+Few rows are cut along k among the groups of a block (GEMV_WAVES) and among blocks (`split`): those leave their parts in
+memory, which a second kernel adds in order, so that the result is the same each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from hipwright.engine.expr import walk
+from hipwright.engine.index import ZERO, Ix, ix, product, to_python
+from hipwright.engine.lower.core import Context, Tensor
+from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.call import CallBody, factor, unit
+
+FEW = 8
+"""Vectors handled at once: the products of one loaded element."""
+MOST = 32
+"""Vectors in all; from FEW on the matrix is read again, from the cache where it is small."""
+GROUPS, SMALL_GRID = 132 * 32, 132 * 4
+"""Groups of 32 lanes that keep a large GPU's memory busy, and blocks that do at the least."""
+ITEM_BYTES = {"float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
+
+
+@dataclass(eq=False)
+class Spec:
+    """matrix [batch, rows, k], vectors [batch, few, k]; `swapped`: the rows are the output's columns (out[b, c, r])."""
+
+    matrix: Tensor
+    vectors: Tensor
+    space: list[Ix]
+    k: Ix
+    swapped: bool
+    along_k: bool
+    width: int  # matrix elements in 16 bytes
+
+    @property
+    def rows(self) -> Ix:
+        """Rows of the matrix."""
+        return self.matrix.shape[1]
+
+    @property
+    def few(self) -> Ix:
+        """How many vectors."""
+        return self.vectors.shape[1]
+
+    def place(self, row: str, vector: str) -> list[str | Ix | int]:
+        """The output's index of a row and a vector."""
+        return ["b", vector, row] if self.swapped else ["b", row, vector]
+
+
+def plan(c: Context, a: Tensor, b: Tensor, space: list[Ix], k: Ix) -> Spec | None:
+    """How the product a[b, m, k] b[b, n, k] would be written, or None: too many of both, or strided reads."""
+    m, n = c.hint(space[1]), c.hint(space[2])
+    if min(m, n) > MOST or ZERO in space:
+        return None
+    swapped = m < n or (m == n and c.hints_of(b.shape) > c.hints_of(a.shape))
+    matrix, vectors = (b, a) if swapped else (a, b)
+    for axis in (2, 1):
+        width = _width(c, matrix, axis)
+        if axis == 2 and width:  # what the vectors' packs leave of the registers
+            width = max(4, min(width, 64 // min(FEW, min(m, n))))
+        if width and not (axis == 1 and c.hint(matrix.shape[1]) < 2 * width):
+            return Spec(matrix, vectors, space, k, swapped, axis == 2, width)
+    return None
+
+
+def _width(c: Context, matrix: Tensor, axis: int) -> int:
+    """Elements in 16 bytes of the largest thing read along an axis; 0 when nothing runs along it."""
+    variables = [c.arena.var("p", s) for s in matrix.shape]
+    loads = [e for e in walk([matrix.at([ix(v) for v in variables])]) if e.op == "load"]
+    sizes = [ITEM_BYTES.get(e.attr[2], 4) for e in loads if unit(e.attr[1], variables[axis].name)]
+    return min(16 // max(sizes), 16) if sizes else 0
+
+
+# ---------------------------------------------------------------- the kernels
+
+
+def write(body: CallBody) -> list[Kernel]:
+    """One kernel, or two when blocks share a row."""
+    spec: Spec = body.data
+    matrix, vectors = (t for t in body.operands if t is not None)
+    spec.matrix, spec.vectors = matrix, vectors
+    return (_Along if spec.along_k else _Across)(body, spec).kernels()
+
+
+class _Gemv:
+    """What both ways share: the grid, the share of k, and what becomes of the sums."""
+
+    names = (
+        "FEW WIDTH COUNT PARTS SHARE t tiles tile split part lane group low high tail sums acc r c p v w x at chunk "
+    )
+    names += "first n row total few few0 b i fast sum q"
+    title = ""
+    share = "1"
+
+    def __init__(self, body: CallBody, spec: Spec) -> None:
+        self.body, self.spec = body, spec
+        self.chunk = min(FEW, body.hint(spec.few))  # vectors of one block
+        self.loose = spec.few.value is None or spec.few.value % self.chunk != 0
+        self.block = body.knob("GEMV_BLOCK", 256, (256, 512), "threads of a block of a skinny product")
+        self.blocks, self.steps = self.tune()
+        self.split = self._split()
+        self.parts = ""
+        if self.split > 1:
+            shape = [ix(self.split), spec.space[0], spec.few, spec.rows]
+            self.parts = body.temporary("parts", shape, "float32")
+        self.k = body.kernel("parts" if self.parts else "", self.names)
+        self.rows, self.few, self.depth = (self.k.size(s) for s in (spec.rows, spec.few, spec.k))
+
+    def tune(self) -> tuple[int, int]:
+        """Ask for the knobs: (blocks without a split, k of a block's one step), at capture."""
+        raise NotImplementedError
+
+    def tile(self) -> tuple[str, str]:
+        """Rows of a block: as C, and as the plan writes it."""
+        raise NotImplementedError
+
+    def sums(self) -> None:
+        """The body."""
+        raise NotImplementedError
+
+    def _split(self) -> int:
+        """Blocks along k: enough to fill the device, each with several steps."""
+        depth, default = self.body.hint(self.spec.k), 1
+        while default < 64 and self.blocks * default < SMALL_GRID and depth >= 8 * default * self.steps:
+            default *= 2
+        return int(self.body.choose("split", (1, 2, 4, 8, 16, 32, 64), default))
+
+    def kernels(self) -> list[Kernel]:
+        """Sums, and what adds the blocks' parts."""
+        spec = self.spec
+        tile_c, tile_plan = self.tile()
+        self._decode(tile_c)
+        self.sums()
+        few = "1" if spec.few.value == self.chunk else f"cdiv({to_python(spec.few)}, {self.chunk})"
+        factors = [f"cdiv({to_python(spec.rows)}, {tile_plan})", few, factor(spec.space[0]), str(self.split)]
+        grid = " * ".join(f for f in factors if f != "1")
+        out = [self.k.finish(grid, self.block, self.block, self.title)]
+        return [*out, _added(self.body, spec, self.parts, self.split)] if self.parts else out
+
+    def _decode(self, tile: str) -> None:
+        """blockIdx.x counts (batch, vectors, rows, split), the last fastest; [low, high) is this block's part of k."""
+        k = self.k
+        k.line(f"constexpr int FEW = {self.chunk}, WIDTH = {self.spec.width};")
+        k.line("unsigned t = blockIdx.x;")
+        if self.split > 1:
+            k.line(f"const {k.kind} split = t % {self.split};")
+            k.line(f"t /= {self.split};")
+        k.line(f"const unsigned tiles = ({self.rows} + {tile} - 1) / {tile};")
+        k.line(f"const {k.kind} tile = t % tiles;")
+        k.line("t /= tiles;")
+        chunks = f"(({self.few} + FEW - 1) / FEW)"
+        k.line(f"const {k.kind} few0 = t % {chunks} * FEW, b = t / {chunks};")
+        if self.split == 1:
+            k.line(f"const {k.kind} low = 0, high = {self.depth};")
+            return
+        k.line(f"constexpr int SHARE = {self.split} * {self.share};")
+        k.line(f"const {k.kind} chunk = ({self.depth} + SHARE - 1) / SHARE * {self.share};")
+        k.line(f"const {k.kind} low = split * chunk, high = low + chunk < {self.depth} ? low + chunk : {self.depth};")
+
+    def fast(self, *conditions: list[str]) -> str:
+        """Where wide reads are legal: a name, or "" where they always are."""
+        texts = list(dict.fromkeys(text for group in conditions for text in group))
+        if texts:
+            self.k.line(f"const bool fast = {' && '.join(texts)};")
+        return "fast" if texts else ""
+
+    def each_vector(self) -> None:
+        """Open the loop over the vectors; `at` is the vector's number, in range."""
+        k = self.k
+        k.line("#pragma unroll")
+        k.open("for (int c = 0; c < FEW; ++c)")
+        spare = f" < {self.few} ? few0 + c : {self.few} - 1" if self.loose else ""
+        k.line(f"const {k.kind} at = few0 + c{spare};")
+
+    def keep(self, value: str) -> None:
+        """The sum of `row` and vector `few`: to the epilogue, or to the parts."""
+        k, spec = self.k, self.spec
+        if self.parts:
+            k.written.add(self.parts)
+            place = f"((split * {k.size(spec.space[0])} + b) * {self.few} + few) * {self.rows} + row"
+            k.line(f"{k.pointer(self.parts)}[{place}] = {value};")
+        else:
+            k.epilogue(value, spec.place("row", "few"))
+
+
+class _Along(_Gemv):
+    """The matrix runs along k: 32 lanes a row, GEMV_ROWS rows at once, GEMV_WAVES groups of lanes along k."""
+
+    title = "32 lanes share a row and read 16 bytes each at a time"
+    share = "(32 * WIDTH)"
+
+    def tune(self) -> tuple[int, int]:
+        """Several rows a group where there are many: they share the vectors. Where they are few, groups share a row."""
+        body, spec = self.body, self.spec
+        rows = body.hint(spec.rows) * body.hint(spec.space[0])
+        depth = body.hint(spec.k)
+        each = 4 if rows >= 4 * GROUPS or self.chunk >= 4 else 2 if rows >= 2 * GROUPS or self.chunk >= 2 else 1
+        waves = 1
+        while waves < 8 and rows // each * waves < GROUPS and depth >= 64 * spec.width * waves:
+            waves *= 2
+        self.each = body.knob("GEMV_ROWS", each, (1, 2, 4), "rows of the matrix that 32 lanes sum at once")
+        self.waves = body.knob("GEMV_WAVES", waves, (1, 2, 4, 8), "groups of 32 lanes that share a row")
+        unroll = max(1, 4 // each // max(1, self.chunk // 2))
+        self.unroll = body.knob("GEMV_UNROLL", unroll, (1, 2, 4), "steps along k under way at once")
+        return ceil(rows * waves / each / 8), 32 * spec.width * waves
+
+    def tile(self) -> tuple[str, str]:
+        """GEMV_ROWS for each group that has rows of its own."""
+        groups = f"{self.each} * ({self.block} {{}} 32 {{}} {self.waves})"
+        return f"({groups.format('/', '/')})", groups.format("//", "//")
+
+    def sums(self) -> None:
+        """Wide steps where memory allows it, then what is left one by one; the lanes' and groups' sums last."""
+        k, spec, kind = self.k, self.spec, self.k.kind
+        k.helper("lane_reduce", "Sum")
+        k.line(f"const int lane = threadIdx.x % 32, group = threadIdx.x / 32, part = group % {self.waves};")
+        k.line(
+            f"const {kind} first = (tile * ({self.block} / 32 / {self.waves}) + group / {self.waves}) * {self.each};"
+        )
+        k.line(f"float acc[{self.each}][FEW] = {{}};")
+        width = str(spec.width)
+        fast = self.fast(
+            k.wide(spec.matrix, ["b", "row", "p"], "p", width), k.wide(spec.vectors, ["b", "at", "p"], "p", width)
+        )
+        whole = "low + (high - low) / WIDTH * WIDTH"
+        k.line(f"const {kind} tail = {f'fast ? {whole} : low' if fast else whole};")
+        if fast:
+            k.open("if (fast)")
+        k.line(f"#pragma unroll {self.unroll}")
+        k.open(f"for ({kind} p = low + (part * 32 + lane) * WIDTH; p + WIDTH <= high; p += {self.waves} * 32 * WIDTH)")
+        self._step("WIDTH")
+        k.close()
+        if fast:
+            k.close()
+        k.open(f"for ({kind} p = tail + part * 32 + lane; p < high; p += {self.waves} * 32)")
+        self._step("")
+        k.close()
+        self._combine()
+
+    def _step(self, width: str) -> None:
+        """WIDTH neighbours of every row times those of every vector, or one of each."""
+        k, spec = self.k, self.spec
+        many = f"[{width}]" if width else ""
+        k.line(f"float x[FEW]{many};")
+        self.each_vector()
+        self._read(spec.vectors, "at", "x[c]", width)
+        k.close()
+        k.line("#pragma unroll")
+        k.open(f"for (int r = 0; r < {self.each}; ++r)")
+        k.line(f"const {k.kind} row = first + r < {self.rows} ? first + r : {self.rows} - 1;")
+        k.line(f"float w{many};")
+        self._read(spec.matrix, "row", "w", width)
+        k.line("#pragma unroll")
+        k.open("for (int c = 0; c < FEW; ++c)")
+        if width:
+            k.line("#pragma unroll")
+            k.line("for (int v = 0; v < WIDTH; ++v) acc[r][c] += w[v] * x[c][v];")
+        else:
+            k.line("acc[r][c] += w * x[c];")
+        k.close()
+        k.close()
+
+    def _read(self, operand: Tensor, row: str, into: str, width: str) -> None:
+        k = self.k
+        if width:
+            k.vector(operand, ["b", row, "p"], "p", str(self.spec.width), into, aligned=True)
+        else:
+            k.line(f"{into} = {k.load(operand, ['b', row, 'p'])};")
+
+    def _combine(self) -> None:
+        k, each, waves = self.k, self.each, self.waves
+        k.line(f"__shared__ float sums[{self.block} / 32][{each}][FEW];")
+        k.line("#pragma unroll")
+        k.open(f"for (int r = 0; r < {each}; ++r)")
+        k.line("#pragma unroll")
+        k.open("for (int c = 0; c < FEW; ++c)")
+        k.line("const float sum = lane_reduce<32>(acc[r][c], Sum());")
+        k.line("if (lane == 0) sums[group][r][c] = sum;")
+        k.close()
+        k.close()
+        k.line("__syncthreads();")
+        k.line(f"constexpr int COUNT = {self.block} / 32 / {waves} * {each};")
+        k.open(f"for (int i = threadIdx.x; i < COUNT * FEW; i += {self.block})")
+        k.line(f"const {k.kind} row = tile * COUNT + i % COUNT, few = few0 + i / COUNT;")
+        k.line(f"if (row >= {self.rows} || few >= {self.few}) continue;")
+        k.line("float total = 0.0f;")
+        k.line(
+            f"for (int q = 0; q < {waves}; ++q) total += sums[i % COUNT / {each} * {waves} + q][i % {each}][i / COUNT];"
+        )
+        self.keep("total")
+        k.close()
+
+
+class _Across(_Gemv):
+    """The matrix runs along its rows' number: a thread sums WIDTH neighbours, GEMV_COLUMNS threads side by side."""
+
+    title = "a thread sums neighbouring columns, the block's threads share k"
+
+    def tune(self) -> tuple[int, int]:
+        """Narrow blocks where there is little to stand side by side: still whole 128-byte lines."""
+        body, spec = self.body, self.spec
+        rows = body.hint(spec.rows) * body.hint(spec.space[0])
+        columns = next((c for c in (32, 16) if rows // (c * spec.width) >= SMALL_GRID), 8)
+        self.columns = body.knob("GEMV_COLUMNS", columns, (8, 16, 32), "threads side by side, 16 bytes each")
+        unroll = 4 if self.chunk <= 2 else 2
+        self.unroll = body.knob("GEMV_UNROLL", unroll, (1, 2, 4), "steps along k under way at once")
+        return ceil(rows / columns / spec.width), 256 // columns
+
+    def tile(self) -> tuple[str, str]:
+        """Neighbours of all threads that stand side by side."""
+        return f"({self.columns} * WIDTH)", f"({self.columns} * {self.spec.width})"
+
+    def sums(self) -> None:
+        """Each thread's own k, then the sum over the threads above each other."""
+        k, spec, kind = self.k, self.spec, self.k.kind
+        k.line(f"constexpr int PARTS = {self.block} / {self.columns}, COUNT = {self.columns} * WIDTH;")
+        k.line(f"const int lane = threadIdx.x % {self.columns}, part = threadIdx.x / {self.columns};")
+        k.line(f"const {kind} n = tile * COUNT + lane * WIDTH;")
+        k.line("float acc[FEW][WIDTH] = {};")
+        fast = self.fast(k.wide(spec.matrix, ["b", "n", "p"], "n", str(spec.width)))
+        k.open(f"if ({f'{fast} && ' if fast else ''}n + WIDTH <= {self.rows})")
+        k.line(f"#pragma unroll {self.unroll}")
+        self._steps(wide=True)
+        k.close()
+        k.open(f"else if (n < {self.rows})")
+        self._steps(wide=False)
+        k.close()
+        self._combine()
+
+    def _steps(self, *, wide: bool) -> None:
+        k, spec, kind = self.k, self.spec, self.k.kind
+        k.open(f"for ({kind} p = low + part; p < high; p += PARTS)")
+        k.line("float w[WIDTH];")
+        if wide:
+            k.vector(spec.matrix, ["b", "n", "p"], "n", str(spec.width), "w", aligned=True)
+        else:
+            k.line("#pragma unroll")
+            k.open("for (int v = 0; v < WIDTH; ++v)")
+            k.line(f"const {kind} row = n + v < {self.rows} ? n + v : {self.rows} - 1;")
+            k.line(f"w[v] = {k.load(spec.matrix, ['b', 'row', 'p'])};")
+            k.close()
+        self.each_vector()
+        k.line(f"const float x = {k.load(spec.vectors, ['b', 'at', 'p'])};")
+        k.line("#pragma unroll")
+        k.line("for (int v = 0; v < WIDTH; ++v) acc[c][v] += w[v] * x;")
+        k.close()
+        k.close()
+
+    def _combine(self) -> None:
+        k = self.k
+        k.line(f"__shared__ float sums[{self.block} * WIDTH];")
+        k.line("#pragma unroll")
+        k.open("for (int c = 0; c < FEW; ++c)")
+        k.line("__syncthreads();  // the last vector's sums have been read")
+        k.line("#pragma unroll")
+        k.line("for (int v = 0; v < WIDTH; ++v) sums[threadIdx.x * WIDTH + v] = acc[c][v];")
+        k.line("__syncthreads();")
+        k.open(f"for (int i = threadIdx.x; i < COUNT; i += {self.block})")
+        k.line(f"const {k.kind} row = tile * COUNT + i, few = few0 + c;")
+        k.line(f"if (row >= {self.rows} || few >= {self.few}) continue;")
+        k.line("float total = 0.0f;")
+        k.line("for (int q = 0; q < PARTS; ++q) total += sums[q * COUNT + i];")
+        self.keep("total")
+        k.close()
+        k.close()
+
+
+def _added(body: CallBody, spec: Spec, parts: str, split: int) -> Kernel:
+    """The second kernel: one thread an output element adds the blocks' parts in order."""
+    k = body.kernel("sum", "i row few b total q")
+    rows, few = k.size(spec.rows), k.size(spec.few)
+    total = product([spec.space[0], spec.few, spec.rows])
+    k.line(f"const {k.kind} i = blockIdx.x * ({k.kind})256 + threadIdx.x;")
+    k.line(f"if (i >= {k.size(total)}) return;")
+    k.line(f"const {k.kind} row = i % {rows}, few = i / {rows} % {few}, b = i / {rows} / {few};")
+    k.line("float total = 0.0f;")
+    k.line("#pragma unroll")
+    k.line(f"for (int q = 0; q < {split}; ++q) total += {k.pointer(parts)}[q * {k.size(total)} + i];")
+    k.epilogue("total", spec.place("row", "few"))
+    return k.finish(f"cdiv({to_python(total)}, 256)", "256", "256", "the blocks' parts are added in order")

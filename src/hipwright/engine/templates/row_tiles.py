@@ -1,0 +1,183 @@
+"""The tiles of one pass over a row, as text: what a thread asks for, the loop over its elements, what it writes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hipwright.engine.schedule import Member
+from hipwright.engine.templates.reducers import State
+from hipwright.engine.templates.sweep import Share, Sweep
+
+if TYPE_CHECKING:
+    from hipwright.engine.templates.rows import RowKernel
+
+
+class Tiles:
+    """The tiles of one sweep: the first, which may stay in registers, and the rest."""
+
+    def __init__(
+        self, kernel: RowKernel, sweep: Sweep, level: int, made: list[State], full: list[Member], vec: str
+    ) -> None:
+        self.k, self.sweep, self.level, self.made, self.full, self.vec = kernel, sweep, level, made, full, vec
+        self.emit, self.kind = kernel.emit, kernel.body.index_type
+        self.segmented = kernel.layout.segments and sweep is kernel.row_sweep
+        self._size(kernel.items if sweep is kernel.row_sweep else kernel.layout.items)
+        self.values = [s.value for s in made] + [m.value for m in full]
+
+    def _size(self, items: str) -> None:
+        self.items = items
+        self.extent = items if self.vec == "1" else f"{items} * {self.vec}"
+        along = items if self.k.columns or self.vec == "1" else self.extent
+        self.span = f"{self.k.threads.count} * {along}"  # elements of the row that a block takes at a time
+
+    # ------------------------------------------------------------ loops
+
+    def first(self) -> None:
+        """The first tile, whose values stay."""
+        emit = self.emit
+        emit.line("{")
+        emit.depth += 1
+        emit.scopes.append({})
+        start = "0"
+        if self.segmented:
+            self._segment("part" if self.k.team else "0")
+            start = "start"
+        elif self.k.team:
+            emit.line(f"const {self.kind} start = {self._typed(f'part * ({self.span})')};")
+            start = "start"
+        self._tile(start, keep=True)
+        emit.close()
+
+    def rest(self, *, after_first: bool) -> None:
+        """All tiles, or those after the first."""
+        emit, kind, team = self.emit, self.kind, self.k.team
+        begin = {(False, False): "0", (False, True): "1", (True, False): "part", (True, True): "(part + team)"}[
+            bool(team), after_first
+        ]
+        skipped = self.span
+        if after_first and self.k.layout.rest and not self.segmented:
+            self._size(self.k.layout.rest)
+        if self.segmented:
+            emit.open(f"for ({kind} t = {begin}; t < {self._tiles()}; t += {'team' if team else '1'})")
+            self._segment("t")
+        else:
+            start = begin if begin == "0" else self._typed(f"{begin} * ({skipped})".removeprefix("1 * "))
+            step = self._typed(f"team * ({self.span})" if team else self.span)
+            emit.open(f"for ({kind} start = {start}; start < {self.sweep.length}; start += {step})")
+        self._tile("start", keep=False)
+        emit.close()
+
+    def _typed(self, text: str) -> str:
+        return self.k.body.as_index(text)
+
+    def _tiles(self) -> str:
+        segments = self.emit.position(self.k.segments)
+        return f"({segments}) * (({self.sweep.length} + {self.span} - 1) / ({self.span}))"
+
+    def _segment(self, number: str) -> None:
+        """Which run of the row tile `number` belongs to, and where in it."""
+        emit, kind = self.emit, self.kind
+        emit.line(f"const {kind} per_segment = ({self.sweep.length} + {self.span} - 1) / ({self.span});")
+        emit.taken.add("per_segment")
+        emit.line(f"const {kind} segment = {number} / per_segment;")
+        emit.line(f"const {kind} start = {number} % per_segment * ({self.span});")
+        inside = self.emit.position(self.k.segments)
+        emit.line(f"const {kind} bound = segment < {inside} ? {self.sweep.length} : 0;")
+        for line in self.k.segment_lines:
+            emit.line(line)
+
+    # ------------------------------------------------------------ one tile
+
+    def _tile(self, start: str, *, keep: bool) -> None:
+        k, emit, sweep, columns = self.k, self.emit, self.sweep, self.k.columns
+        known = {n for n, (_, made, _) in k.kept.items() if made < self.level} if keep else set()
+        bound = self._typed("bound" if self.segmented else sweep.length)
+        scale = "" if columns or self.vec == "1" else f" * {self.vec}"
+        lane = f"{k.threads.lane}{scale}"
+        emit.line(f"const {self.kind} base = {lane if start == '0' else f'{start} + {lane}'};")
+        step = self._typed(f"{k.threads.count}{scale}")
+        emit.used |= {("tile_count", ""), ("Tile", "")}
+        emit.line(f"const int count = tile_count<{self.items}, {'1' if columns else self.vec}>(base, {step}, {bound});")
+        share = Share(f"{self.items}, {self.vec}", "base", step, bound, "width" if columns else "")
+        sweep.read(k.body, self.values, known, share)
+        k.packs = sweep.packs
+        sweep.declare_stores(k.body, self.full, self.extent, columns)
+        if not columns:
+            self._declare_tiles(self.extent)
+        self._elements(keep)
+        if not columns:
+            self._take_tiles("")
+        sweep.write(k.body, share, k.threads.guard)
+        sweep.packs, sweep.stores = {}, {}
+        k.packs = {}
+
+    def _declare_tiles(self, size: str) -> None:
+        for s in self.made:
+            if s.by_tile:
+                self.emit.line(f"{s.ctype} {s.name}_tile[{size}];")
+
+    def _elements(self, keep: bool) -> None:
+        """The loop over the tile's elements; down each column for the columns mapping."""
+        k, emit, columns = self.k, self.emit, self.k.columns
+        if columns:
+            k.open_columns()
+            self._declare_tiles(self.items)
+            k.hoist(self.values, self.level if keep else 0)
+        emit.line("#pragma unroll")
+        emit.open(f"for (int k = 0; k < {self.items if columns else self.extent}; ++k)")
+        emit.line("if (k >= count) continue;")
+        index = len(emit.lines)
+        emit.line(f"const {self.kind} {self.sweep.variable} = {self._index()};")
+        for line in self.sweep.splits:
+            emit.line(line)
+        k.place = ("k" if self.vec == "1" else f"k * {self.vec} + v") if columns else "k"
+        if keep:
+            self._keep()
+        for s in self.made:
+            flat = "r" if not self.segmented else f"segment * {self.sweep.length} + r"
+            s.take(emit, "[v]" if columns else "", "k", flat)
+        for member in self.full:
+            self._store(member)
+        if not any(re.search(rf"\b{self.sweep.variable}\b", line) for line in emit.lines[index + 1 :]):
+            del emit.lines[index]
+        emit.close()
+        if columns:
+            self._take_tiles("[v]")
+            emit.close()
+
+    def _index(self) -> str:
+        k = self.k
+        if k.columns or self.vec == "1":
+            return f"base + k * {k.threads.count}"
+        return f"base + k / {self.vec} * ({k.threads.count} * {self.vec}) + k % {self.vec}"
+
+    def _take_tiles(self, place: str) -> None:
+        for s in self.made:
+            if s.by_tile:
+                self.emit.line(f"{s.name}{place} = with_tile({s.name}{place}, {s.name}_tile, count);")
+
+    def _keep(self) -> None:
+        """Names for what earlier passes kept; what this pass keeps is computed and stored."""
+        k, place = self.k, f"[{self.k.place}]"
+        for e, made, name in k.kept.values():
+            if made < self.level:
+                self.emit.name(e, f"{name}{place}")
+        for e, made, name in k.kept.values():
+            if made == self.level:
+                self.emit.line(f"{name}{place} = {self.emit.text(e)[0]};")
+                self.emit.name(e, f"{name}{place}")
+
+    def _store(self, member: Member) -> None:
+        k, emit = self.k, self.emit
+        found = self.sweep.stores.get(member.item.name)
+        if found:
+            text = k.body.as_stored(member, emit.text(member.value)[0])
+            emit.line(f"{found[0]}.v[{k.place}] = {text};")
+            return
+        guards = [g for g in (k.threads.guard, "v < width" if k.columns else "") if g]
+        if guards:
+            emit.open(f"if ({' && '.join(guards)})")
+        emit.line(k.body.store(member, emit.text(member.value)[0], emit.position(member.position)))
+        if guards:
+            emit.close()

@@ -1,0 +1,408 @@
+"""Device functions that move a thread's share of a row, and states that a reduction builds in one pass over memory.
+
+A *tile* is what one thread takes at a time: ITEMS packs of N neighbours, all asked for before the first is used, so
+that several 16-byte loads per thread are in flight. Tails are guarded element by element; rows whose address suits no
+wide access are read element by element on NVIDIA, which needs aligned vectors, and in packs on AMD, which does not.
+"""
+
+from __future__ import annotations
+
+TILE = """// N neighbours; as wide an access as the device has.
+template <typename T, int N>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
+    T v[N];
+};
+
+// Does the address suit packs? AMD reads and writes them anywhere.
+template <typename T, int N>
+__device__ bool packs_fit(const T* p) {
+#ifdef __AMDGCN__
+    return true;
+#else
+    return (size_t)p % alignof(Pack<T, N>) == 0;
+#endif
+}
+
+template <int N, typename T>
+__device__ void read_pack(const T* p, T* v) {
+#ifdef __AMDGCN__
+    __builtin_memcpy(v, p, N * sizeof(T));
+#else
+    const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(p);
+#pragma unroll
+    for (int k = 0; k < N; ++k) v[k] = pack.v[k];
+#endif
+}
+
+template <int N, typename T>
+__device__ void write_pack(T* p, const T* v) {
+#ifdef __AMDGCN__
+    __builtin_memcpy(p, v, N * sizeof(T));
+#else
+    Pack<T, N> pack;
+#pragma unroll
+    for (int k = 0; k < N; ++k) pack.v[k] = v[k];
+    *reinterpret_cast<Pack<T, N>*>(p) = pack;
+#endif
+}
+
+// What one thread takes at a time: SIZE elements in registers.
+template <typename T, int SIZE>
+struct Tile {
+    T v[SIZE];
+};
+"""
+
+LOAD_TILE = """// ITEMS packs of p[0 .. n), the first at `base`, `step` elements apart; all are asked for at once.
+template <int ITEMS, int N, typename T, typename I>
+__device__ Tile<T, ITEMS * N> load_tile(const T* __restrict__ p, I base, I step, I n) {
+    Tile<T, ITEMS * N> tile;
+    const bool fit = packs_fit<T, N>(p);
+    if (fit && base + (ITEMS - 1) * step + N <= n) {
+#pragma unroll
+        for (int k = 0; k < ITEMS; ++k) read_pack<N>(p + (base + k * step), tile.v + k * N);
+        return tile;
+    }
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I at = base + k * step;
+        if (fit && at + N <= n) {
+            read_pack<N>(p + at, tile.v + k * N);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; ++j)
+                if (at + j < n) tile.v[k * N + j] = p[at + j];
+        }
+    }
+    return tile;
+}
+"""
+
+STORE_TILE = """template <int ITEMS, int N, typename T, typename I>
+__device__ void store_tile(T* __restrict__ p, I base, I step, I n, const Tile<T, ITEMS * N>& tile) {
+    const bool fit = packs_fit<T, N>(p);
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I at = base + k * step;
+        if (fit && at + N <= n) {
+            write_pack<N>(p + at, tile.v + k * N);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; ++j)
+                if (at + j < n) p[at + j] = tile.v[k * N + j];
+        }
+    }
+}
+"""
+
+TILE_COUNT = """// How many of a thread's elements lie before n; they are the first ones of its tile.
+template <int ITEMS, int N, typename I>
+__device__ int tile_count(I base, I step, I n) {
+    if (base + (ITEMS - 1) * step + N <= n) return ITEMS * N;
+    int count = 0;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I left = n - base - k * step;
+        count += left < 0 ? 0 : (left < N ? (int)left : N);
+    }
+    return count;
+}
+"""
+
+LOAD_COLUMNS = """// Packs of `width` <= N neighbouring columns from ITEMS rows (base, base + step, ...) below n;
+// rows are `stride` elements apart.
+template <int ITEMS, int N, typename T, typename I>
+__device__ Tile<T, ITEMS * N> load_columns(const T* __restrict__ p, I base, I step, I n, I stride, int width) {
+    Tile<T, ITEMS * N> tile;
+    const bool fit = width == N && packs_fit<T, N>(p) && (N == 1 || packs_fit<T, N>(p + stride));
+    if (fit && base + (ITEMS - 1) * step < n) {
+#pragma unroll
+        for (int k = 0; k < ITEMS; ++k) read_pack<N>(p + (base + k * step) * stride, tile.v + k * N);
+        return tile;
+    }
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I row = base + k * step;
+        if (row >= n) continue;
+        if (fit) {
+            read_pack<N>(p + row * stride, tile.v + k * N);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; ++j)
+                if (j < width) tile.v[k * N + j] = p[row * stride + j];
+        }
+    }
+    return tile;
+}
+"""
+
+STORE_COLUMNS = """template <int ITEMS, int N, typename T, typename I>
+__device__ void store_columns(T* __restrict__ p, I base, I step, I n, I stride, int width,
+                              const Tile<T, ITEMS * N>& tile) {
+    const bool fit = width == N && packs_fit<T, N>(p) && (N == 1 || packs_fit<T, N>(p + stride));
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I row = base + k * step;
+        if (row >= n) continue;
+        if (fit) {
+            write_pack<N>(p + row * stride, tile.v + k * N);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; ++j)
+                if (j < width) p[row * stride + j] = tile.v[k * N + j];
+        }
+    }
+}
+"""
+
+MOMENTS = """// How many, their mean as one of them and an offset (so that a large mean costs no digits), and the sum of
+// their squared distances from it.
+template <typename T>
+struct Moments {
+    T count, pivot, offset, squares;
+    __device__ T mean() const { return pivot + offset; }
+    __device__ T rest() const { return pivot - mean() + offset; }  // what the rounded mean leaves over
+};
+
+// The moments of two sets together (Chan, Golub & LeVeque 1983).
+struct Together {
+    template <typename T>
+    __device__ Moments<T> operator()(Moments<T> a, Moments<T> b) const {
+        if (b.count == T(0)) return a;
+        if (a.count == T(0)) return b;
+        const T count = a.count + b.count, share = b.count / count, apart = b.pivot - a.pivot + (b.offset - a.offset);
+        return {count, a.pivot, a.offset + apart * share, a.squares + b.squares + apart * apart * a.count * share};
+    }
+};
+
+// The moments with a tile's first `count` values: two passes over registers, one over memory.
+template <typename T, int SIZE>
+__device__ Moments<T> with_tile(Moments<T> state, const T (&v)[SIZE], int count) {
+    if (count == 0) return state;
+    T sum = T(0), squares = T(0);
+#pragma unroll
+    for (int k = 1; k < SIZE; ++k) sum += k < count ? v[k] - v[0] : T(0);
+    const T offset = sum / T(count);
+#pragma unroll
+    for (int k = 0; k < SIZE; ++k) {
+        const T apart = v[k] - v[0] - offset;
+        squares += k < count ? apart * apart : T(0);
+    }
+    return Together()(state, Moments<T>{T(count), v[0], offset, squares});
+}
+"""
+
+EXPONENTIALS = """// The maximum and the sum of exp(x - maximum), in one pass (Milakov & Gimelshein 2018); an infinite
+// maximum shifts nothing.
+template <typename T>
+struct Exponentials {
+    T top, sum;
+    __device__ T total() const { return sum + (top - top); }  // NaN where the maximum is not finite, as exp(x - top) is
+};
+
+template <typename T>
+__device__ T shift_of(T top) {
+    return top - top == T(0) ? top : T(0);
+}
+
+struct Rescaled {
+    template <typename T>
+    __device__ Exponentials<T> operator()(Exponentials<T> a, Exponentials<T> b) const {
+        const T top = nan_max(a.top, b.top), shift = shift_of(top);
+        const T left = a.sum == T(0) ? T(0) : a.sum * exp(shift_of(a.top) - shift);
+        const T right = b.sum == T(0) ? T(0) : b.sum * exp(shift_of(b.top) - shift);
+        return {top, left + right};
+    }
+};
+
+template <typename T, int SIZE>
+__device__ Exponentials<T> with_tile(Exponentials<T> state, const T (&v)[SIZE], int count) {
+    T top = -T(INFINITY), sum = T(0);
+#pragma unroll
+    for (int k = 0; k < SIZE; ++k) top = nan_max(top, k < count ? v[k] : -T(INFINITY));
+    top = nan_max(state.top, top);
+    const T shift = shift_of(top);
+#pragma unroll
+    for (int k = 0; k < SIZE; ++k) sum += k < count ? exp(v[k] - shift) : T(0);
+    return {top, (state.sum == T(0) ? T(0) : state.sum * exp(shift_of(state.top) - shift)) + sum};
+}
+"""
+
+SHUFFLE_MOMENTS = """template <typename T>
+__device__ Moments<T> shuffle_xor(Moments<T> v, int distance) {
+    return {__shfl_xor(v.count, distance), __shfl_xor(v.pivot, distance), __shfl_xor(v.offset, distance),
+            __shfl_xor(v.squares, distance)};
+}
+"""
+SHUFFLE_EXPONENTIALS = """template <typename T>
+__device__ Exponentials<T> shuffle_xor(Exponentials<T> v, int distance) {
+    return {__shfl_xor(v.top, distance), __shfl_xor(v.sum, distance)};
+}
+"""
+
+BLOCK_REDUCE = """// Combine one value per thread over the block; every thread gets the result. Whole waves only.
+template <int BLOCK_SIZE, typename T, typename Op>
+__device__ T block_reduce(T v, Op op) {
+    for (int distance = warpSize / 2; distance > 0; distance >>= 1) v = op(v, shuffle_xor(v, distance));
+    if (BLOCK_SIZE <= warpSize) return v;
+    __shared__ T partial[BLOCK_SIZE / 32];
+    __syncthreads();  // an earlier use of `partial` has been read
+    if (threadIdx.x % warpSize == 0) partial[threadIdx.x / warpSize] = v;
+    __syncthreads();
+    v = partial[0];
+    for (int wave = 1; wave < BLOCK_SIZE / warpSize; ++wave) v = op(v, partial[wave]);
+    return v;
+}
+"""
+
+COLUMN_REDUCE = """// Combine the N columns of each thread down the block, rows in order; every thread gets the results.
+template <int BLOCK_SIZE, int WIDTH, int N, typename T, typename Op>
+__device__ void column_reduce(T (&v)[N], Op op) {
+    if (BLOCK_SIZE <= WIDTH) return;
+    __shared__ T partial[N][BLOCK_SIZE];
+    __syncthreads();  // an earlier use of `partial` has been read
+#pragma unroll
+    for (int j = 0; j < N; ++j) partial[j][threadIdx.x] = v[j];
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+        v[j] = partial[j][threadIdx.x % WIDTH];
+        for (int row = 1; row < BLOCK_SIZE / WIDTH; ++row)
+            v[j] = op(v[j], partial[j][row * WIDTH + threadIdx.x % WIDTH]);
+    }
+}
+"""
+
+TEAM_MEET = """// The blocks of a team wait for one another; each has written its part, and then reads the others'.
+__device__ void team_meet(int* arrived, int expected) {
+    if (threadIdx.x == 0) {
+        __threadfence();
+        atomicAdd(arrived, 1);
+        while (atomicAdd(arrived, 0) < expected) {
+        }
+    }
+    __syncthreads();
+    __threadfence();
+}
+"""
+
+TEAM_LAST = """// True in the block of a team that came last: it reads what all have written.
+__device__ bool team_last(int* arrived, int team) {
+    __shared__ bool last;
+    if (threadIdx.x == 0) {
+        __threadfence();
+        last = atomicAdd(arrived, 1) == team - 1;
+    }
+    __syncthreads();
+    __threadfence();
+    return last;
+}
+"""
+
+TEAM_COLLECT = """// The parts of a team, combined in the same order by each of its blocks.
+template <int BLOCK_SIZE, typename T, typename Op>
+__device__ T team_collect(const T* parts, int team, T start, Op op) {
+    for (int k = threadIdx.x; k < team; k += BLOCK_SIZE) start = op(start, parts[k]);
+    return block_reduce<BLOCK_SIZE>(start, op);
+}
+"""
+
+TAKE_TICKET = """// Blocks take turns in the order in which they start: who waits, waits for blocks that run.
+__device__ int take_ticket(int* counter) {
+    __shared__ int ticket;
+    if (threadIdx.x == 0) ticket = atomicAdd(counter, 1);
+    __syncthreads();
+    return ticket;
+}
+"""
+
+SCAN_TILE = """// Inclusive scan of the packs of a wave, lane after lane, pack after pack; returns the wave's total.
+template <int ITEMS, int N, typename T, typename Op>
+__device__ T scan_tile(T* v, T total, Op op) {
+    const int lane = threadIdx.x % warpSize;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+#pragma unroll
+        for (int j = 1; j < N; ++j) v[k * N + j] = op(v[k * N + j - 1], v[k * N + j]);
+        T sum = v[k * N + N - 1];
+        for (int distance = 1; distance < warpSize; distance <<= 1) {
+            const T lower = __shfl_up(sum, distance);
+            if (lane >= distance) sum = op(lower, sum);
+        }
+        const T lower = __shfl_up(sum, 1);
+        const T before = lane > 0 ? op(total, lower) : total;
+#pragma unroll
+        for (int j = 0; j < N; ++j) v[k * N + j] = op(before, v[k * N + j]);
+        total = op(total, __shfl(sum, warpSize - 1));
+    }
+    return total;
+}
+"""
+
+JOIN_WAVES = """// Adds the totals of the block's earlier waves to `before`, of all waves to `all`; `flip` alternates.
+template <int BLOCK_SIZE, typename T, typename Op>
+__device__ void join_waves(T total, int flip, Op op, T& before, T& all) {
+    __shared__ T partial[2][BLOCK_SIZE / 32];
+    const int wave = threadIdx.x / warpSize;
+    if (threadIdx.x % warpSize == warpSize - 1) partial[flip][wave] = total;
+    __syncthreads();
+    for (int w = 0; w < BLOCK_SIZE / warpSize; ++w) {
+        if (w < wave) before = op(before, partial[flip][w]);
+        all = op(all, partial[flip][w]);
+    }
+}
+"""
+
+SUM_BEFORE = """// What the tiles before this one come to. Tiles form groups of BLOCK_SIZE: sums[0 .. tiles) are theirs,
+// the second half holds what comes before each group. Blocks wait for earlier tickets only, and add in one order.
+template <int BLOCK_SIZE, typename T, typename Op>
+__device__ T sum_before(T total, T* sums, int* flags, int tiles, int tile, T none, Op op) {
+    __shared__ T carried;
+    const int group = tile / BLOCK_SIZE, place = tile % BLOCK_SIZE, first = tile - place;
+    if (threadIdx.x == 0) {
+        sums[tile] = total;
+        __threadfence();
+        atomicExch(flags + tile, 1);
+    }
+    T before = none;
+    if (threadIdx.x < place) {
+        while (atomicAdd(flags + first + threadIdx.x, 0) == 0) {
+        }
+        __threadfence();
+        before = sums[first + threadIdx.x];
+    }
+    before = block_reduce<BLOCK_SIZE>(before, op);
+    if (threadIdx.x == 0) {
+        carried = none;
+        if (group > 0) {
+            while (atomicAdd(flags + tiles + group, 0) == 0) {
+            }
+            __threadfence();
+            carried = sums[tiles + group];
+        }
+        if (place == BLOCK_SIZE - 1 && tile + 1 < tiles) {
+            sums[tiles + group + 1] = op(op(carried, before), total);
+            __threadfence();
+            atomicExch(flags + tiles + group + 1, 1);
+        }
+    }
+    __syncthreads();
+    return op(carried, before);
+}
+"""
+
+STRUCTURES = {
+    "Tile": TILE, "Moments": MOMENTS, "Exponentials": EXPONENTIALS, "shuffle_moments": SHUFFLE_MOMENTS,
+    "shuffle_exponentials": SHUFFLE_EXPONENTIALS, "load_tile": LOAD_TILE, "store_tile": STORE_TILE,
+    "tile_count": TILE_COUNT, "load_columns": LOAD_COLUMNS, "store_columns": STORE_COLUMNS,
+    "block_reduce": BLOCK_REDUCE, "column_reduce": COLUMN_REDUCE, "team_meet": TEAM_MEET, "team_last": TEAM_LAST,
+    "team_collect": TEAM_COLLECT, "take_ticket": TAKE_TICKET, "scan_tile": SCAN_TILE, "join_waves": JOIN_WAVES,
+    "sum_before": SUM_BEFORE,
+}  # fmt: skip
+"""In the order in which a program holds them."""
+
+NEEDS = {
+    "load_tile": ("Tile",), "store_tile": ("Tile",), "load_columns": ("Tile",), "store_columns": ("Tile",),
+    "Moments": ("shuffle_moments",), "Exponentials": ("shuffle_exponentials", "nan_max"),
+    "team_collect": ("block_reduce",), "sum_before": ("block_reduce",),
+}  # fmt: skip

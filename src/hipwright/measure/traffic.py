@@ -1,0 +1,78 @@
+"""What a task must move and compute, counted from the reference's operators: is it bound by memory?
+
+bytes: inputs, parameters and buffers once, of what a gather picks from only as much as it picks, and outputs once. This
+is what a copy is measured with beside the task. operations: those of products (2 M N K), and one for each element that
+any other operator touches; views, casts and moves compute nothing. Both are the task's, whatever a program does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from hipwright.measure.cost import FREE, ITEM_BYTES, OpCall, Spec, base_name, is_product, op_flops, tensor_bytes
+
+MEMORY_BOUND = 10.0
+"""Operations a byte below which a task is bound by memory: an H200 does 12 fp32 operations a byte it copies."""
+
+_PICKS = frozenset({"embedding", "embedding_bag", "gather", "index", "index_select", "take", "take_along_dim"})
+_MOVES = frozenset(
+    {
+        "_to_copy", "to", "clone", "contiguous", "copy", "cat", "stack", "concat", "flip", "roll", "repeat", "pad",
+        "constant_pad_nd", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "zeros", "zeros_like", "ones",
+        "ones_like", "full", "full_like", "new_zeros", "new_full", "arange", "fill", "scatter", "scalar_tensor",
+    }
+    | _PICKS
+)  # fmt: skip
+"""Operators that move elements and compute nothing."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Of one call."""
+
+    bytes: int
+    operations: float
+
+    @property
+    def intensity(self) -> float:
+        """Operations a byte."""
+        return self.operations / max(self.bytes, 1)
+
+    @property
+    def memory_bound(self) -> bool:
+        """Fewer than MEMORY_BOUND operations a byte."""
+        return self.intensity < MEMORY_BOUND
+
+
+def count_traffic(calls: Iterable[OpCall], held: Sequence[Spec], outputs: Sequence[Spec]) -> Traffic:
+    """calls: operator records as in hipwright.measure.cost; held: inputs, parameters and buffers; outputs: what is
+    given back."""
+    ops = [call for call in calls if base_name(call["op"]) not in FREE]
+    read = sum(min(tensor_bytes(spec), _picked(spec, ops)) for spec in held)
+    return Traffic(read + sum(map(tensor_bytes, outputs)), float(sum(map(_operations, ops))))
+
+
+def _picked(spec: Spec, ops: Sequence[OpCall]) -> int:
+    """Bytes that gathers take of a tensor; all of it where anything else reads it, or nothing is known to."""
+    users = [call for call in ops if any(_like(one) == _like(spec) for one in call["in"])]
+    whole = tensor_bytes(spec)
+    if not users or any(base_name(c["op"]) not in _PICKS or _like(c["in"][0]) != _like(spec) for c in users):
+        return whole
+    item = ITEM_BYTES.get(spec["dtype"], 8)
+    return sum(item * prod(out["shape"]) for call in users for out in call["out"][:1])
+
+
+def _operations(call: OpCall) -> int:
+    name = base_name(call["op"])
+    if is_product(name) or name in ("mv", "addmv", "dot"):
+        return op_flops(call)
+    if name in _MOVES:
+        return 0
+    return int(max((prod(spec["shape"]) for spec in (*call["in"], *call["out"])), default=0))
+
+
+def _like(spec: Spec) -> tuple[str, int]:
+    """Operators do not name their tensors: dtype and number of elements stand for one."""
+    return str(spec["dtype"]), prod(spec["shape"])

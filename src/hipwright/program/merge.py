@@ -1,0 +1,85 @@
+"""Several programs' texts in one: each keeps its kernels, knobs and constants under names of its own. Torch-free."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from hipwright.program.check import _bound
+from hipwright.program.parsed import Parsed
+from hipwright.program.signature import blank
+
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[^\n]*\n?", re.MULTILINE)
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A program whose names have been made its own. includes: its lines; hip: the rest, in a namespace; heads: its
+    knobs and constants, as top-level lines; functions: syntax trees by name."""
+
+    includes: tuple[str, ...]
+    hip: str
+    heads: tuple[str, ...]
+    functions: dict[str, ast.FunctionDef]
+
+
+def part(parsed: Parsed, knobs: Mapping[str, int], suffix: str, *, rename_locals: bool = False) -> Part:
+    """`parsed` with `suffix` at the end of its kernels', knobs' and constants' names; chosen knobs become defaults.
+
+    rename_locals: at the end of the plan's own names too, but for the inputs, which are shared.
+    """
+    names = {name: f"{name}{suffix}" for name in (*parsed.signatures, *parsed.knobs, *parsed.constants)}
+    chosen = parsed.choose(knobs)
+    heads = [
+        f"{names[name]} = knob({chosen[name]!r}, choices={list(knob.choices)!r})" for name, knob in parsed.knobs.items()
+    ]
+    heads += [f"{names[n]} = {_renamed(ast.unparse(value), names)}" for n, value in parsed.constants.items()]
+    functions = {}
+    for name, function in parsed.functions.items():
+        inner = {n: f"{n}{suffix}" for n in sorted(_bound(function))} if rename_locals else {}
+        functions[name] = Names({**inner, **names}).visit(copy.deepcopy(function))
+    includes = tuple(line.strip() for line in _INCLUDE.findall(parsed.hip))
+    return Part(includes, _namespace(_renamed(_INCLUDE.sub("", parsed.hip), names), suffix), tuple(heads), functions)
+
+
+def text(parts: Iterable[Part], functions: Iterable[ast.FunctionDef]) -> str:
+    """One program of the parts' sources and heads and of these functions."""
+    parts = list(parts)
+    includes = dict.fromkeys(line for one in parts for line in one.includes)
+    hip = "\n".join([*includes, "", *(one.hip for one in parts)]).strip("\n")
+    quotes = "'''" if "'''" not in hip else '"""'
+    heads = "\n".join(line for one in parts for line in one.heads)
+    plans = "\n\n\n".join(ast.unparse(ast.fix_missing_locations(function)) for function in functions)
+    return f"HIP = r{quotes}\n{hip}\n{quotes}\n\n{heads}\n\n\n{plans}\n"
+
+
+def _namespace(hip: str, suffix: str) -> str:
+    """The source where its helpers cannot meet another's of the same name; its macros end with it."""
+    if not suffix or not hip.strip():
+        return hip.strip("\n")
+    macros = dict.fromkeys(_DEFINE.findall(blank(hip)))
+    ends = "".join(f"\n#undef {name}" for name in macros)
+    return f"namespace hw{suffix} {{\n" + hip.strip("\n") + f"\n}}{ends}"
+
+
+def _renamed(source: str, names: Mapping[str, str]) -> str:
+    """Whole words replaced; a member after a dot or an arrow keeps its name."""
+    if not names:
+        return source
+    pattern = rf"(?<![\w.])(?<!->)(?:{'|'.join(map(re.escape, names))})\b"
+    return re.sub(pattern, lambda match: names[match[0]], source)
+
+
+class Names(ast.NodeTransformer):
+    """Names of a plan replaced; attributes and keywords stay."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """A local, a kernel, a knob or a constant."""
+        return ast.copy_location(ast.Name(self.names.get(node.id, node.id), node.ctx), node)

@@ -1,0 +1,1 @@
+"""What people take away: a program as a package of its own (docs/ship.md)."""

@@ -1,0 +1,236 @@
+"""A plan as `torch.library` operators: shapes for the compiler, gradients where the plan has them, errors where not.
+
+    NAME::forward(arguments, state) -> outputs, new values of written buffers, what backward needs
+    NAME::backward(gradients of the outputs, what was saved, state) -> gradients
+    NAME::no_backward                what a gradient becomes that the plan does not have: an error when it is computed
+The operators are functional: a buffer that the plan writes is copied first, and its new value is returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from .gpu import Kernels, Skip
+
+_KEPT: list[Any] = []  # a torch.library.Library takes its operators along when it goes
+
+
+class Declined(RuntimeError):
+    """The plan does not claim these shapes, dtypes or layouts; its guard says why."""
+
+
+class NoBackward(RuntimeError):
+    """A gradient that this package cannot compute."""
+
+
+def register(spec: Any, plan: Any, kernels: Kernels) -> None:
+    """Make the operators of a package. spec, plan: its generated modules."""
+    library = torch.library.Library(spec.NAME, "DEF")
+    _KEPT.append(library)
+    made = Operator(spec, plan, kernels)
+    tags = (torch.Tag.pt2_compliant_tag,)
+    library.define(f"forward{spec.SCHEMA}", tags=tags)
+    library.impl("forward", made.forward, "CompositeExplicitAutograd")
+    library.define("no_backward(Tensor grad, SymInt[] shape, ScalarType dtype) -> Tensor", tags=tags)
+    library.impl("no_backward", made.refuse, "CompositeExplicitAutograd")
+    forward = f"{spec.NAME}::forward"
+    torch.library.register_fake(forward, made.fake_forward, lib=library)
+    torch.library.register_fake(f"{spec.NAME}::no_backward", _like, lib=library)
+    if spec.SAVED is None:
+        setup, back = made.note_shapes, made.refused
+    else:
+        library.define(f"backward{spec.BACKWARD_SCHEMA}", tags=tags)
+        library.impl("backward", made.backward, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"{spec.NAME}::backward", made.fake_backward, lib=library)
+        setup, back = made.save, made.gradients
+    torch.library.register_autograd(forward, back, setup_context=setup, lib=library)
+
+
+def _like(grad: Any, shape: Sequence[int], dtype: Any) -> Any:
+    return grad.new_empty(shape, dtype=dtype)
+
+
+class Operator:
+    """The functions behind the operators of one package."""
+
+    def __init__(self, spec: Any, plan: Any, kernels: Kernels) -> None:
+        self.spec, self.plan, self.kernels = spec, plan, kernels
+        self._packed = Packed(plan.prepare) if hasattr(plan, "prepare") else None
+        self._state = [(i, name, shape, getattr(torch, dtype)) for i, name, shape, dtype in spec.STATE]
+
+    # ------------------------------------------------------------ forward
+
+    def forward(self, *arguments: Any) -> Any:
+        """The plan on a device."""
+        return self._forward(_where(arguments), arguments, self.kernels.on)
+
+    def fake_forward(self, *arguments: Any) -> Any:
+        """The plan without its kernels: shapes, dtypes and strides."""
+        return self._forward(_where(arguments), arguments, _skip)
+
+    def _forward(self, device: Any, arguments: Sequence[Any], on: Callable[[Any], Any]) -> Any:
+        self._check_state(arguments)
+        with _at(device):
+            k = on(device)
+            own = list(arguments)
+            for index in self.spec.WRITTEN:
+                own[index] = own[index].clone()
+            packed = self._prepared(k, device, own)
+            outputs, saved = self.plan.call_forward(k, device, *packed, *own)
+            new = [own[index] for index in self.spec.WRITTEN]
+            result = tuple(_fresh([*outputs, *new, *self._extra(saved)], arguments))
+        return result if len(result) > 1 else result[0]
+
+    def _extra(self, saved: Sequence[Any]) -> list[Any]:
+        """What of `saved` is neither an argument nor an output, and so has to be returned."""
+        kinds = self.spec.SAVED or ()
+        return [item for (kind, _), item in zip(kinds, saved or (), strict=True) if kind == "tensor"]
+
+    def _prepared(self, k: Any, device: Any, own: Sequence[Any]) -> list[Any]:
+        """The packed weights, as a list of none or one."""
+        state = [own[i] for i, _, _, _ in self._state]
+        return [] if self._packed is None else [self._packed.get(k, device, state)]
+
+    def _check_state(self, arguments: Sequence[Any]) -> None:
+        """Kernels are written for the parameters' shapes: any other would be read out of bounds."""
+        for index, name, shape, dtype in self._state:
+            tensor = arguments[index]
+            if tuple(tensor.shape) != shape or tensor.dtype != dtype:
+                raise Declined(
+                    f"{name} is {tensor.dtype} of {tuple(tensor.shape)}; the kernels are for {dtype} of {shape}"
+                )
+
+    # ------------------------------------------------------------ backward
+
+    def backward(self, *arguments: Any) -> Any:
+        """The plan's backward on a device."""
+        return self._backward(_where(arguments), arguments, self.kernels.on)
+
+    def fake_backward(self, *arguments: Any) -> Any:
+        """The plan's backward without its kernels."""
+        return self._backward(_where(arguments), arguments, _skip)
+
+    def _backward(self, device: Any, arguments: Sequence[Any], on: Callable[[Any], Any]) -> Any:
+        with _at(device):
+            k = on(device)
+            packed = [] if self._packed is None else [self._packed.get(k, device, self._of_state(arguments))]
+            result = tuple(_fresh(self.plan.call_backward(k, device, *packed, *arguments), arguments))
+        return result if len(result) > 1 else result[0]
+
+    def _of_state(self, arguments: Sequence[Any]) -> list[Any]:
+        return list(arguments[len(arguments) - len(self._state) :])
+
+    def save(self, ctx: Any, inputs: Sequence[Any], output: Any) -> None:
+        """Keep what backward needs: arguments and outputs by reference, the rest as the operator returned it."""
+        outs = output if isinstance(output, tuple) else (output,)
+        count = self.spec.OUTPUTS
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*outs[count:])
+        extra = iter(outs[count + len(self.spec.WRITTEN) :])
+        kept: list[Any] = []
+        for kind, place in self.spec.SAVED:
+            if kind != "host":
+                kept.append(inputs[place] if kind == "argument" else outs[place] if kind == "output" else next(extra))
+        ctx.save_for_backward(*kept, *(inputs[i] for i, _, _, _ in self._state))
+        ctx.host, ctx.outs = self._host(inputs), [(tuple(o.shape), o.dtype, o.device) for o in outs[:count]]
+        self.note_shapes(ctx, inputs, output)
+
+    def _host(self, inputs: Sequence[Any]) -> list[Any]:
+        """Numbers among what is saved: the plan says them again, without data or kernels."""
+        if not any(kind == "host" for kind, _ in self.spec.SAVED):
+            return []
+        meta = [i.to("meta") if isinstance(i, torch.Tensor) else i for i in inputs]
+        packed = self._prepared(Skip(), torch.device("meta"), meta)
+        _, saved = self.plan.call_forward(Skip(), torch.device("meta"), *packed, *meta)
+        return [item for (kind, _), item in zip(self.spec.SAVED, saved, strict=True) if kind == "host"]
+
+    def gradients(self, ctx: Any, *grads: Any) -> Any:
+        """For torch's autograd: one gradient for each argument, None where there is none."""
+        tensors = [t.contiguous() for t in ctx.saved_tensors]
+        count = len(tensors) - len(self._state)
+        given = [
+            torch.zeros(shape, dtype=dtype, device=device) if grad is None else grad.contiguous()
+            for grad, (shape, dtype, device) in zip(grads, ctx.outs, strict=False)
+        ]
+        saved, host, state = iter(tensors[:count]), iter(ctx.host), tensors[count:]
+        items = [next(host) if kind == "host" else next(saved) for kind, _ in self.spec.SAVED]
+        found = getattr(torch.ops, self.spec.NAME).backward(*given, *items, *state)
+        found = found if isinstance(found, (tuple, list)) else (found,)
+        full = list(self.refused(ctx, *given))
+        for index, grad in zip(self.spec.GRADS, found, strict=True):
+            full[index] = grad if ctx.needs_input_grad[index] else None
+        return tuple(full)
+
+    # ------------------------------------------------------------ what there is no gradient for
+
+    def note_shapes(self, ctx: Any, inputs: Sequence[Any], output: Any) -> None:
+        """What a refused gradient would have looked like."""
+        ctx.shapes = [(tuple(i.shape), i.dtype) if isinstance(i, torch.Tensor) else None for i in inputs]
+
+    def refused(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        """Placeholders: tracing a module whose gradients nobody asks for must not fail, computing them must."""
+        grad = next(g for g in grads if g is not None)
+        stub = getattr(torch.ops, self.spec.NAME).no_backward
+        have = set(self.spec.GRADS if self.spec.SAVED is not None else ())
+        return tuple(
+            stub(grad, list(shape[0]), shape[1]) if needed and shape is not None and i not in have else None
+            for i, (needed, shape) in enumerate(zip(ctx.needs_input_grad, ctx.shapes, strict=True))
+        )
+
+    def refuse(self, grad: Any, shape: Sequence[int], dtype: Any) -> Any:
+        """A gradient was asked for that the plan does not have."""
+        raise NoBackward(f"{self.spec.NAME} has no backward for this gradient: run it under torch.no_grad(), or ship a "
+                         "program that has one")  # fmt: skip
+
+
+class Packed:
+    """What `prepare` made of parameters, made again when one of them changed or is another."""
+
+    def __init__(self, prepare: Callable[..., dict[str, Any]]) -> None:
+        self._prepare = prepare
+        self._known: list[tuple[Any, list[StorageWeakRef], dict[str, Any]]] = []
+
+    def get(self, k: Any, device: Any, state: Sequence[Any]) -> dict[str, Any]:
+        """The packed tensors for this state."""
+        if device.type == "meta" or isinstance(k, Skip) or any(t.is_inference() for t in state):
+            return self._prepare(k, device, *state)  # nothing to keep, or no version to tell a change by
+        key = (device, *((t.data_ptr(), t._version, tuple(t.shape), t.stride()) for t in state))
+        self._known = [e for e in self._known if not any(ref.expired() for ref in e[1])]
+        for known, _, packed in self._known:
+            if known == key:
+                return packed
+        made = self._prepare(k, device, *state)
+        refs = [StorageWeakRef(t.untyped_storage()) for t in state]
+        addresses = {t.data_ptr() for t in state}
+        stale = [e for e in self._known if addresses & {entry[0] for entry in e[0][1:]}]
+        self._known = [*(e for e in self._known if e not in stale), (key, refs, made)]
+        return made
+
+
+def _skip(device: Any) -> Skip:
+    return Skip()
+
+
+def _where(arguments: Sequence[Any]) -> Any:
+    """The device of the first tensor."""
+    return next(a.device for a in arguments if isinstance(a, torch.Tensor))
+
+
+def _at(device: Any) -> Any:
+    """That GPU as the current one."""
+    return torch.cuda.device(device) if device.type == "cuda" and torch.cuda.is_available() else torch.no_grad()
+
+
+def _fresh(results: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+    """Results of an operator share no memory with its arguments or each other: what does is copied."""
+    seen = {a.untyped_storage()._cdata for a in arguments if isinstance(a, torch.Tensor)}
+    out = []
+    for tensor in results:
+        tensor = tensor.clone() if tensor.untyped_storage()._cdata in seen else tensor
+        seen.add(tensor.untyped_storage()._cdata)
+        out.append(tensor)
+    return out

@@ -1,0 +1,276 @@
+"""`--format torch-op`: a program as an importable package with a `torch.library` operator (docs/ship.md).
+
+The generated half (plan.py, spec.py, __init__.py) is text; the other half (runtime/) is copied as it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import pprint
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hipwright.errors import BadInput
+from hipwright.program.parsed import Parsed
+from hipwright.program.signature import Param
+from hipwright.program.table import Table
+from hipwright.records import Program
+from hipwright.ship import texts
+from hipwright.ship.interface import Interface, interface
+from hipwright.ship.plain import Plain, spelled
+from hipwright.tensors import Tree
+from hipwright.toolchain import clang
+
+RUNTIME = Path(__file__).parent / "runtime"
+_COPIED = ("build.py", "gpu.py", "op.py")
+_STRUCT = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
+           "int64": "q", "uint64": "Q", "float16": "e", "bfloat16": "H", "float32": "f", "float64": "d"}  # fmt: skip
+_SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
+_MODES = re.compile(r"training|dropout|batch_?norm|instance_?norm|\.eval\(|lstm|gru", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is shipped. source: the task file. inputs, state: with specs (or data) for tensors. init: the constructor's
+    arguments, as `get_init_inputs` gives them."""
+
+    name: str
+    source: str
+    program: Program
+    parsed: Parsed
+    inputs: Sequence[Any]
+    state: Tree
+    init: Any
+
+
+def package(subject: Subject) -> dict[str, str]:
+    """Every file of the package by its path. Raises BadInput, ProgramError for what cannot be shipped."""
+    if not re.fullmatch(r"[a-z_][a-z0-9_]*", subject.name) or keyword.iskeyword(subject.name):
+        raise BadInput(f"{subject.name!r} is no package name", hint="use --name: small letters, digits, _")
+    parsed, knobs = subject.parsed, subject.program.knobs
+    found = interface(parsed, knobs, subject.state, subject.inputs)
+    plain = Plain(parsed, knobs, Table(subject.state, device="meta"), [name for name, _, _ in found.arguments])
+    here = f"src/{subject.name}"
+    files = {
+        "pyproject.toml": texts.PYPROJECT.format(name=subject.name),
+        "README.md": texts.readme(subject.name, found, subject.program.key),
+        f"{here}/__init__.py": _init(subject, found, plain),
+        f"{here}/__main__.py": texts.MAIN,
+        f"{here}/plan.py": _plan(subject, found, plain),
+        f"{here}/spec.py": _spec(subject, found, plain),
+        f"{here}/reference.py": subject.source,
+        f"{here}/kernels.hip": parsed.hip,
+    }
+    files |= {f"{here}/{name}": (RUNTIME / name).read_text(encoding="utf-8") for name in _COPIED}
+    return files | {f"{here}/include/{name}": text for name, text in _headers().items()}
+
+
+def _headers() -> dict[str, str]:
+    """HIP's device headers for NVRTC."""
+    files = (path for path in sorted(clang.INCLUDE.rglob("*")) if path.is_file())
+    named = ((path.relative_to(clang.INCLUDE).as_posix(), path) for path in files)
+    wanted = ((name, path) for name, path in named if not name.startswith(("torchlite/", "hw/cpu", "hw/amdgcn")))
+    return {name: path.read_text(encoding="utf-8") for name, path in wanted}
+
+
+# ---------------------------------------------------------------- plan.py
+
+
+def _plan(subject: Subject, found: Interface, plain: Plain) -> str:
+    order = [name for name in ("prepare", "forward", "backward") if name in plain.functions]
+    parts = [
+        texts.PLAN_HEAD.format(name=subject.name, key=subject.program.key),
+        plain.constants(),
+        texts.HOST,
+        *(plain.functions[name] for name in order),
+        _call_forward(found, plain),
+        *([_call_backward(found, plain)] if found.saved is not None else []),
+    ]
+    text = "\n\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"
+    ast.parse(text)  # what is written must at least be Python
+    return text
+
+
+def _call_forward(found: Interface, plain: Plain) -> str:
+    state, head = plain.state.values(), plain.head("forward")
+    takes = ", ".join([*head, *(name for name, _, _ in found.arguments), *state])
+    gives = ", ".join([*head, *_bound(found, plain), *(f"{name}={name}" for name in state)])
+    both = "out, saved" if found.saved is not None else "out"
+    return (
+        f"def call_forward({takes}):\n"
+        '    """forward on flat arguments: (outputs, what backward needs), flat."""\n'
+        f"    {both} = forward({gives})\n"
+        f"    return {_tuple(found.outputs)}, {_tuple(found.saved_reads)}"
+    )
+
+
+def _bound(found: Interface, plain: Plain) -> list[str]:
+    """The inputs by name, so that parameters with defaults keep them."""
+    return [f"{name}={text}" for name, text in zip(plain.inputs("forward"), found.inputs, strict=False)]
+
+
+def _call_backward(found: Interface, plain: Plain) -> str:
+    assert found.saved is not None
+    head, state = plain.head("backward"), list(plain.state.values())
+    grads = [f"grad{i}" for i in range(len(found.outputs))]
+    saved = [f"saved{i}" for i in range(len(found.saved))]
+    return (
+        f"def call_backward({', '.join([*head, *grads, *saved, *state])}):\n"
+        '    """backward on flat arguments: the gradients, in the order of spec.GRADS."""\n'
+        f"    grads = backward({', '.join([*head, found.grad_nest, found.saved_nest, *state])})\n"
+        f"    return {_tuple(found.grad_reads)}"
+    )
+
+
+def _tuple(items: Sequence[str]) -> str:
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+# ---------------------------------------------------------------- spec.py
+
+
+def _spec(subject: Subject, found: Interface, plain: Plain) -> str:
+    parsed = subject.parsed
+    paths = [path for _, _, path in found.arguments] + [f"self.{path}" for path in plain.state]
+    state = Table(subject.state, device="meta").tensors()
+    first = len(found.arguments)
+    values = {
+        "NAME": subject.name,
+        "SCHEMA": _schema(found, plain),
+        "BACKWARD_SCHEMA": _backward_schema(found, plain),
+        "STATE": tuple((first + i, path, tuple(state[path].shape), str(state[path].dtype).removeprefix("torch."))
+                       for i, path in enumerate(plain.state)),
+        "WRITTEN": tuple(paths.index(f"self.{path}") for path in found.written),
+        "OUTPUTS": len(found.outputs),
+        "SAVED": found.saved and tuple((k, paths.index(p) if k == "argument" else p) for k, p in found.saved),
+        "GRADS": tuple(map(paths.index, found.grads)),
+        "DEFINES": parsed.defines(subject.program.knobs),
+        "SIGNATURES": {name: tuple(map(_param, parsed.signatures[name].params)) for name in parsed.launched},
+        "TRAINING": bool(subject.state.get("training", True)) if _MODES.search(subject.source) else None,
+        "ATTRIBUTES": _attributes(subject.state),
+    }  # fmt: skip
+    lines = [f"{name} = {pprint.pformat(value, width=110, sort_dicts=False)}" for name, value in values.items()]
+    return texts.SPEC_HEAD + "\n".join(lines) + "\n"
+
+
+def _schema(found: Interface, plain: Plain) -> str:
+    takes = [f"{schema} {name}" for name, schema, _ in found.arguments] + [f"Tensor {n}" for n in plain.state.values()]
+    extra = sum(kind == "tensor" for kind, _ in found.saved or ())
+    return f"({', '.join(takes)}) -> {_returns(len(found.outputs) + len(found.written) + extra)}"
+
+
+def _backward_schema(found: Interface, plain: Plain) -> str:
+    grads = [f"Tensor grad{i}" for i in range(len(found.outputs))]
+    saved = [f"{place if kind == 'host' else 'Tensor'} saved{i}" for i, (kind, place) in enumerate(found.saved or ())]
+    takes = [*grads, *saved, *(f"Tensor {name}" for name in plain.state.values())]
+    return f"({', '.join(takes)}) -> {_returns(len(found.grads))}"
+
+
+def _returns(count: int) -> str:
+    return "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
+
+
+def _param(param: Param) -> tuple[str, str, tuple[str, ...], int]:
+    """A parameter as runtime/gpu.py wants it."""
+    if not param.pointer:
+        return param.name, _STRUCT[param.kind], (param.kind,), 1
+    if param.ctype == "char":
+        dtypes: tuple[str, ...] = ("int8", "uint8", "bool")
+    elif param.kind == "uint8":
+        dtypes = ("uint8", "bool")
+    else:
+        dtypes = () if param.kind == "void" else (_SIGNED.get(param.kind, param.kind),)
+    return param.name, "P", dtypes, param.align
+
+
+def _attributes(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain attributes of the model: kernels may have their values written into them."""
+    kept = {path: value for path, value in state.get("attrs", {}).items() if path.rpartition(".")[2] != "training"}
+    return {path: value for path, value in kept.items() if _comparable(value)}
+
+
+def _comparable(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_comparable, value))
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+# ---------------------------------------------------------------- __init__.py
+
+
+def _init(subject: Subject, found: Interface, plain: Plain) -> str:
+    signature = _forward_arguments(subject)
+    names = [a.arg for a in signature.args][1:]
+    tensor = next((path for _, schema, path in found.arguments if schema == "Tensor"), None)
+    if tensor is None:
+        raise BadInput("no input is a tensor: there is nothing to run an operator on")
+    flat = [path for _, _, path in found.arguments] + [self_path(path) for path in plain.state]
+    saved = sum(kind == "tensor" for kind, _ in found.saved or ())
+    outs = [f"out{i}" for i in range(len(found.outputs))]
+    new = [f"new{i}" for i in range(len(found.written))]
+    taken = ", ".join([*outs, *new, *["_"] * saved])
+    text = texts.INIT.format(
+        name=subject.name,
+        init=_init_call(subject.init),
+        signature=ast.unparse(signature),
+        passed=", ".join(names),
+        tensor=tensor,
+        results=taken,
+        flat=", ".join(flat),
+        updates="".join(
+            f"        {self_path(p)}.copy_({n}.detach())\n" for p, n in zip(found.written, new, strict=True)
+        ),
+        nest=found.nest,
+    )
+    ast.parse(text)
+    return text
+
+
+def _forward_arguments(subject: Subject) -> ast.arguments:
+    """The reference's own forward signature, for callers that use keywords; the plan's where that is not plain."""
+    plan = subject.parsed.functions["forward"].args
+    for node in ast.walk(ast.parse(subject.source)):
+        if isinstance(node, ast.ClassDef) and node.name == "Model":
+            for item in node.body:
+                if isinstance(item, ast.FunctionDef) and item.name == "forward" and _same(item.args, plan):
+                    for arg in item.args.args:
+                        arg.annotation = None
+                    return item.args
+    return plan
+
+
+def _same(given: ast.arguments, plan: ast.arguments) -> bool:
+    """Plain parameters of the same names."""
+    plain = not (given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs)
+    literal = all(isinstance(default, ast.Constant) for default in given.defaults)
+    return plain and literal and [a.arg for a in given.args][1:] == [a.arg for a in plan.args][1:]
+
+
+def _init_call(init: Any) -> str:
+    """The constructor's arguments as text: [..] positional, [[..], {..}] with keywords."""
+    items = list(init) if isinstance(init, (list, tuple)) else [init]
+    given: tuple[Any, dict[str, Any]] = (items, {})
+    if len(items) == 2 and isinstance(items[0], (list, tuple)) and isinstance(items[1], dict):
+        given = (items[0], items[1])
+    parts = [*map(_argument, given[0]), *(f"{key}={_argument(value)}" for key, value in given[1].items())]
+    return "".join(f"{part}, " for part in parts)
+
+
+def _argument(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_argument, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k!r}: {_argument(v)}" for k, v in value.items()) + "}"
+    return spelled(value)
+
+
+def self_path(path: str) -> str:
+    """`net.0.weight` -> `self.net[0].weight`."""
+    return "self." + re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", path)
+
+
+__all__ = ["Subject", "package"]

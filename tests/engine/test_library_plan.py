@@ -1,0 +1,49 @@
+"""Programs of library calls alone: the fallback of a set is right wherever the capture holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from hipwright.engine.library import library_program
+from hipwright.engine.write import specialise, write
+from hipwright.program.sets import Member, combine
+from tests.engine.harness import captured, leaves, run
+
+
+class Mixed(torch.nn.Module):
+    """Constants, several outputs, state, an updated buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = torch.nn.ModuleList([torch.nn.Linear(6, 6), torch.nn.BatchNorm1d(6)])
+
+    def forward(self, x: torch.Tensor, extra: list[torch.Tensor]) -> Any:
+        y = self.parts[1](self.parts[0](x)) * torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+        top, where = y.max(dim=1)
+        return {"y": y.clamp(max=float("inf")), "rest": (top, where, extra[0].softmax(-1).half())}
+
+
+@pytest.mark.parametrize("rows", [5, 9])
+def test_the_library_plan_is_the_module(rows: int) -> None:
+    torch.manual_seed(0)
+    model = Mixed()
+    program = library_program(captured(model, [torch.randn(5, 6), [torch.randn(3, 4)]]))
+    inputs = [torch.randn(rows, 6), [torch.randn(rows, 7)]]
+    got, buffers = run(program, model, inputs)
+    want = model(*inputs)
+    for g, w in zip(leaves(got), leaves(want), strict=True):
+        torch.testing.assert_close(g, w.detach())
+    torch.testing.assert_close(buffers["parts.1.running_mean"], model.parts[1].running_mean)
+
+
+def test_a_set_of_one_shape_and_the_library() -> None:
+    model = torch.nn.Sequential(torch.nn.LayerNorm(32), torch.nn.GELU())
+    graph = captured(model, [torch.randn(4, 32)])
+    own = Member(program=write(specialise(graph)))
+    program = combine([own, Member(program=library_program(graph))])
+    for rows in (4, 7):
+        x = torch.randn(rows, 32)
+        torch.testing.assert_close(run(program, model, [x])[0], model(x).detach(), rtol=1e-5, atol=1e-5)

@@ -1,0 +1,104 @@
+"""Pooling as stencils: values and indices over windows, strides, paddings and dtypes; AMD builds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from hipwright.engine.write import space
+from tests.engine.harness import captured, check
+from tests.engine.template_builds import builds
+
+
+def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64).to(dtype)
+
+
+class Op(nn.Module):
+    """One function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+def verify(function: Callable[..., Any], x: torch.Tensor, tile: str, **kw: Any) -> str:
+    """The stencil of this tile is right and is the only kernel."""
+    model = Op(function)
+    keys = [k for k in space(captured(model, [x])) if k.startswith("call:") and k.count(":") == 1]
+    text = check(model, [x], choices={f"{k}:tile": tile for k in keys}, **kw)
+    assert f"tile {tile}" in text, text
+    assert text.count("__global__") == 1, text
+    return text
+
+
+CASES: list[tuple[Callable[..., Any], tuple[int, ...], str]] = [
+    (lambda x: F.max_pool2d(x, 2), (2, 3, 8, 12), "1x2x2"),
+    (lambda x: F.max_pool2d(x, 3, 2, 1), (2, 3, 9, 16), "1x4x2"),
+    (lambda x: F.max_pool2d(x, 3, 1, 1, dilation=1), (2, 3, 9, 10), "1x2x2"),
+    (lambda x: F.max_pool2d(x, (2, 3), (1, 2), (1, 1), dilation=2), (1, 2, 11, 13), "1x2x1"),
+    (lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True), (1, 2, 8, 10), "1x1x2"),
+    (lambda x: F.relu(F.max_pool1d(x, 4, 4)), (2, 3, 64), "1x1x1"),
+    (lambda x: F.max_pool3d(x, 3, 2, 1), (1, 2, 5, 6, 8), "1x2x2"),
+    (lambda x: F.max_pool2d(x, 3), (3, 9, 9), "1x1x1"),
+    (lambda x: F.avg_pool2d(x, 3, 2, 1), (2, 3, 9, 8), "1x2x2"),
+    (lambda x: F.avg_pool2d(x, 3, 1, 1, count_include_pad=False), (1, 3, 7, 8), "1x2x4"),
+    (lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), (1, 3, 8, 8), "1x2x2"),
+    (lambda x: F.avg_pool2d(x, 2, divisor_override=3) + 1, (1, 3, 8, 8), "1x1x2"),
+    (lambda x: F.avg_pool1d(x, 5, 1, 2), (2, 3, 40), "1x1x4"),
+    (lambda x: F.avg_pool3d(x, 2, 2, count_include_pad=False), (1, 2, 4, 6, 8), "1x1x2"),
+    (lambda x: F.avg_pool2d(x, 33, 1, 16), (1, 1, 40, 33), "1x1x2"),
+    (lambda x: F.avg_pool2d(x.square(), 2), (1, 2, 6, 8), "1x2x4"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "shape", "tile"), CASES)
+def test_values(function: Callable[..., Any], shape: tuple[int, ...], tile: str) -> None:
+    verify(function, draw(*shape), tile)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("which", [1, 8])
+def test_dtypes_and_other_shapes(dtype: torch.dtype, which: int) -> None:
+    function, shape, _ = CASES[which]
+    verify(function, draw(*shape, dtype=dtype), "1x4x2", other=[draw(3, 2, 7, 11, dtype=dtype)])
+
+
+@pytest.mark.parametrize("tile", ["1x1x1", "1x2x4"])
+def test_indices(tile: str) -> None:
+    x = torch.randint(0, 4, (2, 3, 9, 8), generator=torch.Generator().manual_seed(2)).float()  # many ties
+    verify(lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), x, tile, other=[x[:, :, :, :7].contiguous()])
+    verify(lambda x: F.max_pool3d(x, 2, 1, return_indices=True), x[None], tile)
+
+
+def test_lp_pool_and_even_adaptive_pools() -> None:
+    model = Op(lambda x: (F.lp_pool2d(x, 2, 3, 2), F.adaptive_avg_pool2d(x, 4), F.adaptive_max_pool2d(x, (2, 4))))
+    check(model, [draw(2, 3, 8, 8)])
+
+
+def test_nan_beats_numbers() -> None:
+    x = draw(1, 1, 6, 8)
+    x[0, 0, 2, 3] = float("nan")
+    verify(lambda x: F.max_pool2d(x, 3, 2, 1), x, "1x2x2")
+
+
+BIG = [
+    (lambda x: F.max_pool2d(x, 2), (16, 64, 112, 112), torch.float32),
+    (lambda x: F.max_pool2d(x, 3, 2, 1), (16, 64, 112, 112), torch.float16),
+    (lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), (16, 64, 112, 112), torch.float32),
+    (lambda x: F.avg_pool3d(x, 3, 1, 1), (4, 32, 16, 56, 56), torch.float32),
+    (lambda x: F.avg_pool1d(x, 8), (16, 64, 65536), torch.bfloat16),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "shape", "dtype"), BIG)
+def test_builds(function: Callable[..., Any], shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    assert "tile 1x" in builds(Op(function), [torch.empty(shape, dtype=dtype)], 4)

@@ -1,0 +1,120 @@
+"""Top-k, sorting and k-th values: values and indices over row lengths, dtypes, ties and specials; AMD builds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from hipwright.engine.write import write
+from tests.engine.harness import captured, run
+from tests.engine.template_builds import builds
+
+
+def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64).to(dtype)
+
+
+class Op(nn.Module):
+    """One function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *x: torch.Tensor) -> Any:
+        return self.function(*x)
+
+
+def selected(function: Callable[..., Any], x: torch.Tensor, name: str, other: torch.Tensor | None = None,
+             wave: int = 64, **choices: Any) -> str:  # fmt: skip
+    """Values equal PyTorch's; indices point to equal values and do not repeat. Returns the text."""
+    model = Op(function)
+    program = write(captured(model, [x]), choices)
+    assert f"{name}" in program.text, program.text
+    for case in [x, *([other] if other is not None else [])]:
+        got, _ = run(program, model, [case], wave=wave)
+        expected = model(case)
+        for g, e in zip(got, expected, strict=True):
+            assert g.dtype == e.dtype
+            assert g.shape == e.shape
+        assert torch.equal(torch.nan_to_num(got[0].float(), 7e30), torch.nan_to_num(expected[0].float(), 7e30))
+        assert torch.equal(got[1], expected[1]) or _same(case, got, expected)
+    return program.text
+
+
+def _same(x: torch.Tensor, got: Any, expected: Any) -> bool:
+    """Ties may be broken otherwise: the indices must lead to the values."""
+    dim = next((d for d in range(x.ndim) if x.shape[d] != got[1].shape[d]), x.ndim - 1)
+    return torch.equal(x.gather(dim, got[1]).float(), expected[0].float())
+
+
+@pytest.mark.parametrize(
+    ("shape", "k", "dim", "largest", "name"),
+    [
+        ((3, 40), 5, -1, True, "bitonic"),
+        ((5, 7, 6), 3, 1, False, "bitonic"),
+        ((2, 1500), 1, -1, True, "the best 1 of a row"),
+        ((3, 4000), 64, -1, True, "the best 64 of a row"),
+        ((2, 2111), 100, -1, False, "the best 100 of a row"),
+    ],
+)
+def test_topk(shape: tuple[int, ...], k: int, dim: int, largest: bool, name: str) -> None:
+    selected(lambda x: x.topk(k, dim, largest), draw(*shape), name)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int32, torch.uint8])
+def test_topk_dtypes(dtype: torch.dtype) -> None:
+    x = (draw(3, 1300) * 50).abs().to(dtype)
+    selected(lambda x: x.topk(9), x, "the best 9 of a row")
+
+
+def test_topk_of_sorted_rows_overflows_its_buffer() -> None:
+    """Every element passes the filter."""
+    selected(lambda x: x.topk(10), torch.arange(5000.0).repeat(2, 1), "the best 10 of a row")
+
+
+def test_topk_in_parts() -> None:
+    x = draw(2, 6000)
+    text = selected(lambda x: x.topk(20), x, "the best 20 of a row's part", other=draw(3, 1101),
+                    **{"call:topk:parts": 2})  # fmt: skip
+    assert text.count("__global__") == 2
+
+
+def test_specials() -> None:
+    row = torch.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.0, -1.0, 1.0, float("nan"), 3.0])
+    selected(lambda x: x.topk(6), row.repeat(2, 1), "bitonic")
+    selected(lambda x: x.sort(-1), row.repeat(2, 1), "bitonic")
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim", "descending"),
+    [((3, 17), -1, False), ((4, 33, 5), 1, True), ((70, 64), -1, False), ((2, 2000), -1, True), ((1, 9), 1, False)],
+)
+def test_sort(shape: tuple[int, ...], dim: int, descending: bool) -> None:
+    selected(lambda x: torch.sort(x, dim=dim, descending=descending, stable=True), draw(*shape), "bitonic", wave=32)
+
+
+def test_equal_values_keep_their_order() -> None:
+    x = torch.randint(0, 4, (5, 300), generator=torch.Generator().manual_seed(1)).to(torch.int32)
+    program = write(captured(Op(lambda x: torch.sort(x, dim=-1, stable=True)), [x]))
+    got, _ = run(program, Op(lambda x: x), [x])
+    assert torch.equal(got[1], torch.sort(x, dim=-1, stable=True)[1])
+
+
+def test_a_row_longer_than_the_buffer_is_ranked() -> None:
+    selected(lambda x: x.sort(-1), draw(2, 100), "bitonic", other=draw(1, 4100))
+
+
+def test_kthvalue_and_argsort() -> None:
+    selected(lambda x: x.kthvalue(4, -1), draw(6, 50), "bitonic")
+    selected(lambda x: x.kthvalue(40, -1), draw(3, 1200), "the best 40 of a row")
+    selected(lambda x: (x.msort(), x.argsort(0)), draw(30, 4), "bitonic")
+
+
+@pytest.mark.parametrize("shape", [(64, 100), (256, 20000), (2, 1 << 20)])
+def test_builds(shape: tuple[int, ...]) -> None:
+    builds(Op(lambda x: x.topk(50)), [torch.empty(shape)])

@@ -1,0 +1,77 @@
+"""Ship a program and import the package, its kernels running on the cpu target instead of a GPU."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hipwright.device.cpu import CpuLauncher
+from hipwright.program import parse
+from hipwright.program.arguments import make_launch
+from hipwright.records import Program
+from hipwright.ship.torch_op import Subject, package
+from hipwright.task.load import TaskFile
+from hipwright.task.state import build as state_table
+from hipwright.toolchain import cpu
+from hipwright.toolchain.cache import BuildCache
+
+CACHE = BuildCache(Path(tempfile.gettempdir()) / "hipwright-engine-tests")
+
+
+def files(name: str, task: str, program: str) -> dict[str, str]:
+    """The package's files, from the texts of a task and a program."""
+    file = TaskFile(f"{name}.py", task)
+    parsed = parse(program)
+    return package(
+        Subject(
+            name=name,
+            source=task,
+            program=Program(text=program),
+            parsed=parsed,
+            inputs=file.inputs(0),
+            state=state_table(file.model(0)),
+            init=file.init_inputs(0),
+        )
+    )
+
+
+def write(folder: Path, made: dict[str, str]) -> None:
+    """Put the files where their paths say."""
+    for path, text in made.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+
+
+def shipped(folder: Path, name: str, task: str, program: str, *, kernels: bool = True) -> Any:
+    """The imported package. Each name once in a process: torch's registry of operators is global."""
+    write(folder, files(name, task, program))
+    sys.path.insert(0, str(folder / "src"))
+    try:
+        made = importlib.import_module(name)
+    finally:
+        sys.path.pop(0)
+    if kernels:
+        made.KERNELS._made[torch.device("cpu")] = on_cpu(program)
+    return made
+
+
+class _Named:
+    """Kernels as attributes, like gpu.Kernels gives them."""
+
+    def __init__(self, launches: dict[str, Callable[..., None]]) -> None:
+        self.__dict__.update(launches)
+
+
+def on_cpu(program: str) -> Any:
+    """A program's kernels on the cpu target."""
+    parsed = parse(program)
+    build = cpu.build(parsed.hip, parsed.defines({}), wave=64, checked=True, cache=CACHE, unsafe=True)
+    assert build.ok, build.log
+    launcher = CpuLauncher(str(CACHE.path(build.blob)), parsed.signatures, wave=64)
+    return _Named({name: make_launch(parsed.signatures[name], launcher) for name in parsed.launched})
