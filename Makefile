@@ -1,6 +1,7 @@
 # make demo   install into .venv and optimise one task: no GPU, no key
-# make test   everything that CI runs
-# make quick  the tests that take seconds
+# make test      everything that CI runs: under 20 minutes on two processors
+# make test-all  whole matrices and the exhaustive tests too: hours
+# make quick     the tests that take seconds
 # PIP_FLAGS reaches pip; on a machine without a GPU this saves 2 GB of CUDA libraries:
 #   make demo PIP_FLAGS='--extra-index-url https://download.pytorch.org/whl/cpu'
 
@@ -12,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FL
 OUT ?= out/demo
 BUDGET ?= 12
 
-.PHONY: demo test check quick clean
+.PHONY: demo test test-all check quick clean
 .DELETE_ON_ERROR:
 
 # The stamps make a second `make` start at once; a changed pyproject.toml installs again.
@@ -34,7 +35,11 @@ demo: $(VENV)/.stamp-cpu
 
 test: check
 	@scripts/system-deps.sh bubblewrap g++ chromium
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --durations=25
+
+test-all: check
+	@scripts/system-deps.sh bubblewrap g++ chromium
+	$(BIN)/pytest -n 2 --all
 
 check: $(VENV)/.stamp-test
 	$(BIN)/ruff check .

@@ -1,6 +1,44 @@
-"""For all tests: property tests are judged by what they find, not by how busy the machine is."""
+"""For all tests: property tests are judged by what they find, not by how busy the machine is.
 
+`make test` keeps under 20 minutes on two processors: of a test marked `matrix(keep=N)` it runs N of the parameters,
+evenly spread from the first to the last, and none marked `exhaustive`. `--all` (`make test-all`), or naming a test
+with `::`, runs everything.
+"""
+
+from collections import defaultdict
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("hipwright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("hipwright")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="whole matrices and exhaustive tests too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--all") or any("::" in arg for arg in config.args):
+        return
+    matrices: dict[str, list[pytest.Item]] = defaultdict(list)
+    left: set[pytest.Item] = set()
+    for item in items:
+        if item.get_closest_marker("exhaustive"):
+            left.add(item)
+        elif item.get_closest_marker("matrix"):
+            matrices[item.nodeid.partition("[")[0]].append(item)
+    for members in matrices.values():
+        marker = members[0].get_closest_marker("matrix")
+        keep = spread(len(members), marker.kwargs["keep"] if marker else len(members))
+        left.update(item for at, item in enumerate(members) if at not in keep)
+    if left:
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
+
+
+def spread(count: int, keep: int) -> set[int]:
+    """`keep` places among `count`, the first and the last with them."""
+    if keep >= count:
+        return set(range(count))
+    return {round(i * (count - 1) / max(keep - 1, 1)) for i in range(keep)}

@@ -17,7 +17,7 @@ import torch
 from hipwright.digest import digest
 from hipwright.errors import TaskError
 from hipwright.task import state as states
-from hipwright.task.device_leaf import Leaf, find_gather
+from hipwright.task.device_leaf import Leaf, find_gather, ties
 from hipwright.task.device_model import Call, DeviceFile, memory, nudge, widened
 from hipwright.task.device_parts import Cut, Sink, cut, kept, leaf_of, same_rows
 from hipwright.task.reference import RUN_SEED, named_leaves
@@ -198,7 +198,7 @@ class Expecting:
         try:
             model = self._moved_model()
             states.to_double(model)
-            moved = self._values(model, self._nudged(wide), exact=True)
+            moved = self._values(model, self._nudged(wide), exact=True, close=self._narrowest())
         except TaskError as error:
             if _is_memory(error):
                 raise
@@ -206,9 +206,15 @@ class Expecting:
         same = [tensor.shape for tensor in moved] == [tensor.shape for tensor in exact]
         return exact, moved if same else None
 
-    def _values(self, model: torch.nn.Module, args: list[Any], *, exact: bool) -> list[torch.Tensor]:
-        """Outputs and buffers after, in the order of the leaves."""
-        call = Call(self.file, model, args, exact=exact)
+    def _narrowest(self) -> str:
+        """The narrowest float dtype among inputs, parameters and buffers."""
+        held = [getattr(torch, tensor.dtype) for tensor in states_of(self.state)]
+        floats = [d for d in (*held, *(t.dtype for _, t in named_leaves("", self.args))) if d.is_floating_point]
+        return str(max(floats, key=lambda d: torch.finfo(d).eps, default=torch.float32)).removeprefix("torch.")
+
+    def _values(self, model: torch.nn.Module, args: list[Any], *, exact: bool, close: str = "") -> list[torch.Tensor]:
+        """Outputs and buffers after, in the order of the leaves. close: as in `TaskHandle.reference`."""
+        call = Call(self.file, model, args, exact=exact, close=close)
         return [tensor for _, tensor in (*call.leaves(), *self._buffers(model))]
 
     def _moved_model(self) -> torch.nn.Module:
@@ -254,6 +260,8 @@ class Expecting:
         for leaf in leaves:
             if leaf.exact and leaf.evidence:
                 leaf.gather = find_gather(leaf.want.view(leaf.shape), sources)
+                if leaf.gather is not None and leaf.judged is not None:
+                    leaf.judged |= ties(leaf.gather)
 
 
 def states_of(state: Tree) -> list[Any]:

@@ -214,6 +214,13 @@ def _selects(index: torch.Tensor, source: torch.Tensor, dim: int, keepdim: bool)
     return None
 
 
+def ties(gather: Gather) -> torch.Tensor:
+    """Where several elements of the source have the selected value: any of them is right, and nothing else (flat)."""
+    source = gather.source
+    kept = (*source.shape[: gather.dim], 1, *source.shape[gather.dim + 1 :])
+    return ((source == gather.values.view(kept)).sum(gather.dim) > 1).reshape(-1)
+
+
 def same_choice(gather: Gather, places: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
     """Where `got` (int64) at flat output places selects a value equal to the expected one."""
     source, dim = gather.source, gather.dim

@@ -20,6 +20,7 @@ import torch
 from hipwright.digest import digest, span
 from hipwright.errors import TaskError
 from hipwright.task import state as states
+from hipwright.task.choices import CloseChoices
 from hipwright.task.device_leaf import pieces
 from hipwright.task.double import float64, widen
 from hipwright.task.load import SUPPORTED, TaskFile, seed_everything
@@ -78,7 +79,14 @@ class Call:
     """One call of a model on tensors, and everything that can be seen of it afterwards."""
 
     def __init__(
-        self, file: DeviceFile, model: torch.nn.Module, args: list[Any], *, exact: bool = False, seed: int = RUN_SEED
+        self,
+        file: DeviceFile,
+        model: torch.nn.Module,
+        args: list[Any],
+        *,
+        exact: bool = False,
+        close: str = "",
+        seed: int = RUN_SEED,
     ) -> None:
         self._name = file.file.name
         self._args = args
@@ -86,7 +94,8 @@ class Call:
         versions = [tensor._version for _, tensor in named_leaves("inputs", args)]
         seed_everything(seed)
         before = _generators(file.device)
-        mode: AbstractContextManager[None] = float64() if exact else nullcontext()
+        choices = CloseChoices(close, (tensor for _, tensor in named_leaves("inputs", args))) if close else None
+        mode: AbstractContextManager[None] = float64(choices) if exact else nullcontext()
         start = time.perf_counter()
         with torch.no_grad(), file.device, mode:
             result = file.file.guarded(lambda: model(*args), "forward")

@@ -11,6 +11,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from hipwright.task.choices import CloseChoices
+
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -21,8 +23,13 @@ def _widen(value: Any) -> Any:
 class _Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
     """Dtype arguments of operators: x.half(), x.to(torch.float32), torch.zeros(..., dtype=torch.bfloat16)."""
 
+    def __init__(self, choices: CloseChoices | None) -> None:
+        super().__init__()
+        self._choices = choices
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*pytree.tree_map(_widen, args), **pytree.tree_map(_widen, kwargs or {}))
+        args, kwargs = pytree.tree_map(_widen, args), pytree.tree_map(_widen, kwargs or {})
+        return func(*args, **kwargs) if self._choices is None else self._choices.called(func, args, kwargs)
 
 
 class _Literals(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
@@ -37,12 +44,12 @@ class _Literals(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch
 
 
 @contextmanager
-def float64() -> Iterator[None]:
-    """Inside, no operator makes anything narrower than float64 of floats."""
+def float64(choices: CloseChoices | None = None) -> Iterator[None]:
+    """Inside, no operator makes anything narrower than float64 of floats. choices: marks indices among equals."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with _Operators(), _Literals():
+        with _Operators(choices), _Literals():
             yield
     finally:
         torch.set_default_dtype(before)

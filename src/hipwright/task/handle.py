@@ -139,17 +139,19 @@ class TaskHandle:
     # ---------------------------------------------------------------- what the reference does
 
     def reference(
-        self, inputs: Tree, state: Tree, *, dtype: Literal["float64", "native"] = "float64"
+        self, inputs: Tree, state: Tree, *, dtype: Literal["float64", "native"] = "float64", close: str = ""
     ) -> tuple[Tree, dict[str, HostTensor], Mapping[str, Any]]:
         """(outputs, buffers after, info) of the reference on `inputs`, its state set to `state`.
 
         "float64": parameters, buffers, float inputs and every dtype that the code names are float64; integers stay.
-        "native": as the file has it. info: seconds; random (another torch seed gives other outputs); aliases:
-        [output leaf, "inputs[0]" | "params.weight" | "buffers.x" | earlier output] that share memory; mutated_inputs:
-        paths, with `inputs_after` beside it if there are any; reference_dtype: "native" where float64 does not run.
+        "native": as the file has it. close: the narrowest float dtype of the task; indices in float64 outputs that were
+        chosen among elements equal to within its rounding are then beyond their range (task/choices.py). info: seconds;
+        random (another torch seed gives other outputs); aliases: [output leaf, "inputs[0]" | "params.weight" |
+        "buffers.x" | earlier output] that share memory; mutated_inputs: paths, with `inputs_after` beside it if there
+        are any; reference_dtype: "native" where float64 does not run.
         Raises TaskError where forward raises, dies or takes too long.
         """
-        outputs, buffers, info = self._ask("run", {"dtype": dtype}, [inputs, state])[1]
+        outputs, buffers, info = self._ask("run", {"dtype": dtype, "close": close}, [inputs, state])[1]
         return outputs, buffers, info
 
     def capture(self, workload: str = "given") -> dict[str, Any]:

@@ -235,10 +235,11 @@ class TaskHost:
             ) from None
 
     def run(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
-        """The reference on bundle = [inputs, state] in header["dtype"]; bundle back: [outputs, buffers, info]."""
+        """The reference on bundle = [inputs, state], header["dtype"] and ["close"] as in `TaskHandle.reference`; bundle
+        back: [outputs, buffers, info]."""
         _phase("forward")
         inputs, state = bundle
-        outputs, buffers, info = self.reference.run(inputs, state, header["dtype"])
+        outputs, buffers, info = self.reference.run(inputs, state, header["dtype"], header["close"])
         return {}, [outputs, buffers, info]
 
     def capture(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:

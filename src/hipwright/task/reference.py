@@ -14,6 +14,7 @@ import torch
 
 from hipwright.errors import TaskError
 from hipwright.task import state as states
+from hipwright.task.choices import CloseChoices
 from hipwright.task.double import float64, widen
 from hipwright.task.load import SUPPORTED, TaskFile, seed_everything
 from hipwright.tensors import HostTensor, Tree, map_tensors
@@ -43,20 +44,22 @@ class Reference:
         return model
 
     def run(
-        self, inputs: Tree, state: Tree, dtype: Dtype = "native"
+        self, inputs: Tree, state: Tree, dtype: Dtype = "native", close: str = ""
     ) -> tuple[Tree, dict[str, HostTensor], dict[str, Any]]:
         """(outputs, buffers after, info) as `TaskHandle.reference` documents them."""
         if dtype == "native":
             return self._run(inputs, state, exact=False)
         try:
-            return self._run(inputs, state, exact=True)
+            return self._run(inputs, state, exact=True, close=close)
         except TaskError:
             # an operator without a float64 kernel: say so, and give the native result for what it is
             outputs, buffers, info = self._run(inputs, state, exact=False)
             return outputs, buffers, {**info, "reference_dtype": "native"}
 
-    def _run(self, inputs: Tree, state: Tree, *, exact: bool) -> tuple[Tree, dict[str, HostTensor], dict[str, Any]]:
-        run = _Run(self, inputs, state, exact=exact)
+    def _run(
+        self, inputs: Tree, state: Tree, *, exact: bool, close: str = ""
+    ) -> tuple[Tree, dict[str, HostTensor], dict[str, Any]]:
+        run = _Run(self, inputs, state, exact=exact, close=close)
         outputs, buffers = run.outputs(), run.buffers()
         info: dict[str, Any] = {
             "seconds": run.seconds,
@@ -78,7 +81,9 @@ class Reference:
 class _Run:
     """One call of the model, and everything that can be seen of it afterwards."""
 
-    def __init__(self, reference: Reference, inputs: Tree, state: Tree, *, exact: bool, seed: int = RUN_SEED) -> None:
+    def __init__(
+        self, reference: Reference, inputs: Tree, state: Tree, *, exact: bool, close: str = "", seed: int = RUN_SEED
+    ) -> None:
         self.file = reference.file
         self.model = reference.model(state)
         self._known = frozenset(state["buffers"])
@@ -87,10 +92,12 @@ class _Run:
             states.to_double(self.model)
             cache: dict[int, torch.Tensor] = {}
             self.args = map_torch(self.args, lambda tensor: widen(tensor, cache))
-        self._versions = [tensor._version for _, tensor in named_leaves("inputs", self.args)]
+        own = [tensor for _, tensor in named_leaves("inputs", self.args)]
+        choices = CloseChoices(close, own) if close else None
+        self._versions = [tensor._version for tensor in own]
         seed_everything(seed)
         before = _generators()
-        mode: AbstractContextManager[None] = float64() if exact else nullcontext()
+        mode: AbstractContextManager[None] = float64(choices) if exact else nullcontext()
         start = time.perf_counter()
         with torch.no_grad(), mode:
             self.result = self.file.guarded(lambda: self.model(*self.args), "forward")

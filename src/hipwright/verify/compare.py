@@ -42,6 +42,12 @@ class Gather:
         same: Mask = valid & ((taken == self.values) | (np.isnan(taken) & np.isnan(self.values)))
         return same
 
+    def ties(self) -> Mask:
+        """Where several elements of the source have the selected value: any of them is right, and nothing else."""
+        kept = self.values if self.keepdim else np.expand_dims(self.values, self.dim)
+        many: Mask = np.sum(self.source == kept, axis=self.dim, keepdims=self.keepdim) > 1
+        return many
+
 
 @dataclass(frozen=True, eq=False)
 class Rule:

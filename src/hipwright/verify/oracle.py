@@ -27,6 +27,7 @@ from hipwright.verify.compare import F64, Expected, Rule, rules
 from hipwright.verify.lint import degenerate
 from hipwright.verify.tolerance import (
     LARGEST,
+    UNIT,
     find_gather,
     kernelbench_rule,
     reduction_length,
@@ -395,7 +396,8 @@ class Oracle:
         nudged = self._nudged[id(state)]
         try:
             arguments = draws.nudge(inputs, seed + 1, rounded=native_only)
-            outputs, buffers, _ = self.handle.reference(arguments, nudged, dtype="native" if native_only else "float64")
+            dtype: Literal["native", "float64"] = "native" if native_only else "float64"
+            outputs, buffers, _ = self.handle.reference(arguments, nudged, dtype=dtype, close=narrowest(inputs, state))
         except HipwrightError as error:
             if isinstance(error, InfrastructureError):
                 raise
@@ -403,6 +405,12 @@ class Oracle:
         if not draws.same_shapes(tensor_leaves(outputs), tensor_leaves(exact)):
             return exact, after
         return outputs, buffers
+
+
+def narrowest(inputs: Tree, state: Tree) -> str:
+    """The float dtype with the fewest digits among inputs, parameters and buffers."""
+    held = [*tensor_leaves(inputs), *tensor_leaves(state["params"]), *tensor_leaves(state["buffers"])]
+    return max((leaf.dtype for leaf in held if leaf.is_float), key=UNIT.__getitem__, default="float32")
 
 
 def alias_pairs(info: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
@@ -433,7 +441,9 @@ def _with_gather(tree: Any, sources: Sequence[Any]) -> Any:
         if isinstance(node, Rule):
             if node.element is not None:
                 return node
-            return replace(node, gather=find_gather(node.expected, usable))
+            gather = find_gather(node.expected, usable)
+            judged = node.judged if gather is None or node.judged is None else node.judged | gather.ties()
+            return replace(node, gather=gather, judged=judged)
         if isinstance(node, tuple):
             return tuple(map(one, node))
         return {k: one(v) for k, v in node.items()} if isinstance(node, dict) else node
