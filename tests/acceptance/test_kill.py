@@ -16,7 +16,7 @@ import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "bias_gelu.py"
 BUDGET = 8
-KILLS = int(os.environ.get("HIPWRIGHT_TEST_KILLS", "6"))
+KILLS = int(os.environ.get("HIPWRIGHT_TEST_KILLS", "3"))
 SEARCH = ["--budget", str(BUDGET), "--seed", "7", "--policy", "islands", "--json"]
 
 

@@ -86,7 +86,7 @@ def test_an_endless_kernel_is_stopped(tmp_path: Path, name: str, status: str) ->
     assert left_behind(home) == []
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive  # a task may take two minutes
 def test_an_endless_task_is_stopped(tmp_path: Path) -> None:
     home = tmp_path / "home"
     done = hipwright(home, "eval", FILES / "endless_task.py", FILES / "good.py")

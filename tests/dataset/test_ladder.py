@@ -43,7 +43,7 @@ def test_each_rung_gives_something_up() -> None:
     assert len(set(texts)) == 6
     static, wide, apart, none = texts[1], texts[2], texts[3], texts[5]
     assert "x.shape[0] == 4" in static and "x_0" not in static
-    assert "float* cumprod" in wide and "__hip_bfloat16* cumprod" not in wide
+    assert "float* __restrict__ cumprod" in wide and "__hip_bfloat16* __restrict__ cumprod" not in wide
     assert apart.count("__global__") > wide.count("__global__") and "__global__" not in none
 
 
