@@ -43,7 +43,7 @@ def decomposed(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[st
         elif kind in GATES:
             name, default = ("persistent" if _usual_layer(node, known) else None), _small(node, known, hints)
         if name is not None:
-            usual = name if default else "library"
+            usual = name if default and not choices.get("library") else "library"
             structure[f"call:{node.name}"] = Choice(options=("library", name), default=usual)
             if choices.get(f"call:{node.name}", usual) == name:
                 users = {g.args[1]: g for g in graph.nodes if g.op == "getitem" and g.args[0]["node"] == node.name}

@@ -143,14 +143,14 @@ class Lowering:
             return
         self.c.origin = plain(node.name)
         kind = short(node.op)
+        if self.plain:
+            self._library(node, "the choice: no kernels")
+            return
         why = self._template(node, kind) if calls.templates(kind) else None
         if why == "":
             return
         if kind in HEAVY:
             self._library(node, why or "no template writes this operator yet: it is the library's")
-            return
-        if self.plain:
-            self._library(node, "the choice: no kernels")
             return
         before = len(self.c.items)
         try:
