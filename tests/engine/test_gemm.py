@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from hipwright.engine.templates.gemm import DEPTH
 from hipwright.engine.write import explain, space, write
 from hipwright.program import parse
 from hipwright.records import Program
@@ -289,17 +290,20 @@ def compilers() -> Iterator[CompilePool]:
 
 @pytest.mark.parametrize(("way", "model", "inputs"), BUILT)
 def test_builds(way: str, model: nn.Module, inputs: list[torch.Tensor], compilers: CompilePool) -> None:
-    """For AMD with no scratch and room for two blocks a unit, and the same source by NVRTC."""
+    """For AMD with no scratch and room for two blocks a unit (one, where a large GPU has no two: the tiles are twice as
+    deep then), and the same source by NVRTC."""
     program = write(captured(model, inputs), chosen(model, inputs, way))
     parsed = parse(program.text)
     defines = parsed.defines(program.knobs)
+    deep = defines.get("GEMM_K", 0) > DEPTH[str(inputs[0].dtype).removeprefix("torch.")]
     for target in TARGETS:
         build = amdgpu.build(parsed.hip, target, defines, cache=CACHE, unsafe=True)
         assert build.ok, build.log
         for kernel in build.kernels:
             assert kernel.scratch_bytes == 0, (target, kernel)
             assert kernel.occupancy is not None
-            assert kernel.occupancy >= (4 if target == "gfx1100" else 2), (target, kernel)
+            least = 4 if target == "gfx1100" else 1 if deep else 2
+            assert kernel.occupancy >= least, (target, kernel)
     build = nvrtc.build(parsed.hip, defines, arch="sm_90", pool=compilers, cache=CACHE)
     assert build.ok, build.log
     assert all(k.scratch_bytes == 0 for k in build.kernels), build.kernels
