@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from hipwright.device.memory import Guarded
+from tests.cpu.conftest import Gpu
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
@@ -83,3 +84,31 @@ def test_memory_goes_back_when_tensors_die() -> None:
 def test_the_storage_of_an_empty_tensor_can_be_copied() -> None:
     tensor = Guarded().empty((0, 7), torch.float32, 0xA5)
     assert tensor.untyped_storage().clone().nbytes() == 1 and tensor.clone().shape == (0, 7)
+
+
+WAITING = r"""
+extern "C" __global__ void turn(float* x) {
+    __shared__ float part[1024];
+    part[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = part[1023 - threadIdx.x];
+}
+"""
+
+
+def test_stacks_are_given_back(gpu: Gpu) -> None:
+    """A process may have some 65,000 mappings; a launcher of blocks of 1024 that wait takes two thousand."""
+
+    def mappings() -> int:
+        return len(Path("/proc/self/maps").read_text().splitlines())
+
+    before = mappings()
+    for _ in range(3):
+        x = torch.arange(1024.0)
+        launcher = gpu.load(WAITING)
+        for _ in range(2):
+            launcher.launch("turn", (1, 1, 1), (1024, 1, 1), 0, [x])
+        assert torch.equal(x, torch.arange(1024.0)) and mappings() > before + 2000
+        del launcher, gpu.launcher
+        gc.collect()
+        assert mappings() < before + 200

@@ -10,6 +10,7 @@ import ctypes
 import json
 import struct
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
@@ -89,6 +90,7 @@ class CpuLauncher:
         lds_limit: int = LDS_LIMIT,
     ) -> None:
         self._library = ctypes.CDLL(so_path)
+        weakref.finalize(self, self._library.hw_release).atexit = False
         self._meta = json.loads(ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(self._library, "hw_meta"))))
         if self._meta["wave"] != wave:
             raise ValueError(f"{so_path} was built for waves of {self._meta['wave']} lanes, not {wave}")

@@ -86,7 +86,9 @@ class Guarded:
         base = _libc.mmap(None, length, _PROT_NONE, _MAP, -1, 0)
         if base is None or base == ctypes.c_void_p(-1).value:
             raise MemoryError(f"cannot map {length} bytes")
-        _libc.mprotect(base + PAGE, body, _PROT_RW)
+        if _libc.mprotect(base + PAGE, body, _PROT_RW):  # too many mappings, or a limit of the process
+            _libc.munmap(base, length)
+            raise MemoryError(f"cannot use {body} bytes")
         held = max(nbytes, 1)  # torch's storage of an empty buffer has one byte, which may be read
         start = (base + PAGE + body - held) // ALIGN * ALIGN
         region = Region(start, nbytes, base, length, pattern(poison))

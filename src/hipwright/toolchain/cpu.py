@@ -237,7 +237,7 @@ def _front(source: str, knobs: tuple[str, ...], wave: int, cache: BuildCache, un
 def _back(text: str, kernels: tuple[KernelResources, ...], runtime: bytes, unsafe: bool) -> tuple[bytes, str]:
     """(the shared library or b"", messages): IR to object, and linked with the runtime."""
     names = "".join(f"hw_entry_{k.name}; " for k in kernels)
-    version = f"{{ global: hw_run; hw_meta; {names}local: *; }};"
+    version = f"{{ global: hw_run; hw_release; hw_meta; {names}local: *; }};"
     script = '"$zig" clang -target "$1" -x ir -c -O2 -Xclang -disable-llvm-passes -fPIC -Wno-override-module '
     script += '-o k.o k.ll && shift && "$zig" ld.lld "$@" -o k.so k.o rt.o'
     files = {"k.ll": text.encode(), "rt.o": runtime, "exports": version.encode()}

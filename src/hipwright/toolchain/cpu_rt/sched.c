@@ -40,17 +40,30 @@ static void arrange(uint8_t *order, uint32_t n) {
 
 static hw_fiber hw_fiber_list[HW_MAX_FIBERS];
 
+enum { BATCH = 64, PAGE = 4096 }; // fibers that are mapped together, each with a page before it that faults
+
 static void more_fibers(void) {
-    enum { BATCH = 64, PAGE = 4096 };
     if (hw.fibers + BATCH > HW_MAX_FIBERS) hw_stop(HW_LAUNCH_ERROR, "too many threads wait on another block");
     char *memory = hw_map((size_t)BATCH * (HW_STACK + PAGE));
     for (int i = 0; i < BATCH; i++) {
+        if (!mprotect(memory + (size_t)i * (HW_STACK + PAGE), PAGE, PROT_NONE)) continue;
+        munmap(memory, (size_t)BATCH * (HW_STACK + PAGE));
+        hw_stop(HW_LAUNCH_ERROR, "the cpu target ran out of memory mappings");
+    }
+    for (int i = 0; i < BATCH; i++) {
         hw_fiber *f = &hw_fiber_list[hw.fibers];
-        mprotect(memory + (size_t)i * (HW_STACK + PAGE), PAGE, PROT_NONE);
         f->stack = memory + (size_t)i * (HW_STACK + PAGE) + PAGE;
         f->number = hw.fibers++;
         f->next = hw.free_fibers, hw.free_fibers = f;
     }
+}
+
+// Give the stacks back: two mappings each, and a process may have some 65,000. Nothing while a launch runs.
+HW_EXPORT void hw_release(void) {
+    if (hw.launch) return;
+    for (uint32_t i = 0; i < hw.fibers; i += BATCH)
+        munmap((char *)hw_fiber_list[i].stack - PAGE, (size_t)BATCH * (HW_STACK + PAGE));
+    hw.fibers = 0, hw.free_fibers = NULL;
 }
 
 static void all_fibers_free(void) {
