@@ -71,6 +71,7 @@ TRANSPOSED = [
 
 
 @pytest.mark.parametrize(("layer", "shape", "tile"), [*PLAIN, *TRANSPOSED])
+@pytest.mark.matrix(keep=11)
 def test_values(layer: nn.Module, shape: tuple[int, ...], tile: str) -> None:
     verify(Then(layer), draw(*shape), tile)
 

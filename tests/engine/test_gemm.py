@@ -81,6 +81,7 @@ MM = Of(lambda a, b: torch.mm(a, b).relu())
 
 @pytest.mark.parametrize("dtype", [torch.float32, HALF, BRAIN])
 @pytest.mark.parametrize(("m", "n", "k"), [(33, 65, 17), (64, 32, 64), (1, 1, 1), (130, 7, 40)])
+@pytest.mark.matrix(keep=6)
 def test_sizes_and_dtypes(m: int, n: int, k: int, dtype: torch.dtype) -> None:
     verify(MM, [draw(m, k, dtype=dtype), draw(k, n, dtype=dtype)], "gemm")
 
@@ -180,6 +181,7 @@ def test_matrix_units(dtype: torch.dtype, tile: int) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, HALF, BRAIN])
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 264, 33), (3, 131, 20), (8, 64, 16), (19, 72, 40)])
+@pytest.mark.matrix(keep=6)
 def test_skinny_linear(m: int, k: int, n: int, dtype: torch.dtype) -> None:
     text = verify(Dense(k, n, dtype), [draw(m, k, dtype=dtype)], "gemv")
     assert "lane_reduce<32>" in text
@@ -289,6 +291,7 @@ def compilers() -> Iterator[CompilePool]:
 
 
 @pytest.mark.parametrize(("way", "model", "inputs"), BUILT)
+@pytest.mark.matrix(keep=5)
 def test_builds(way: str, model: nn.Module, inputs: list[torch.Tensor], compilers: CompilePool) -> None:
     """For AMD with no scratch and room for two blocks a unit (one, where a large GPU has no two: the tiles are twice as
     deep then), and the same source by NVRTC."""

@@ -61,6 +61,7 @@ CASES: list[tuple[Callable[..., Any], tuple[int, ...], str]] = [
 
 
 @pytest.mark.parametrize(("function", "shape", "tile"), CASES)
+@pytest.mark.matrix(keep=8)
 def test_values(function: Callable[..., Any], shape: tuple[int, ...], tile: str) -> None:
     verify(function, draw(*shape), tile)
 

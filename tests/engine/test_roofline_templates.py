@@ -118,6 +118,7 @@ def test_values(name: str, wave: int) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", list(TASKS))
+@pytest.mark.matrix(keep=24)
 def test_no_scratch_on_amd(name: str, target: str) -> None:
     model, inputs = large(name)
     program = parse(write(captured(model, inputs)).text)
@@ -136,6 +137,7 @@ def compilers() -> Iterator[CompilePool]:
 
 
 @pytest.mark.parametrize("name", list(TASKS))
+@pytest.mark.matrix(keep=8)
 def test_nvrtc(name: str, compilers: CompilePool, tmp_path: Path) -> None:
     model, inputs = large(name)
     program = parse(write(captured(model, inputs)).text)

@@ -40,6 +40,7 @@ def verified(program: Program, path: Path, tasks: Any, candidates: Zygote, cache
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in PAIRS])
+@pytest.mark.matrix(keep=6)
 def test_candidates_become_programs_that_verify(name: str, tasks: Any, candidates: Zygote, cache: BuildCache) -> None:
     program = from_modelnew(candidate(name), task(name))
     verdict = verified(program, ROOT / "tasks" / f"{PAIRS[name]}.py", tasks, candidates, cache)
@@ -68,6 +69,7 @@ def _body(text: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HONEST)
+@pytest.mark.matrix(keep=10)
 def test_exports_that_were_converted_back_verify(name: str, tasks: Any, candidates: Zygote, cache: BuildCache) -> None:
     text, path = HONEST[name].text, HONEST[name].task_path
     back = from_modelnew(export(Program(text=text), parse(text), path.read_text()), path.read_text())

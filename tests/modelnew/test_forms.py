@@ -116,6 +116,7 @@ MEANINGS = {"loop launches": "x * self.a", "py nested": "torch.relu(x * 2.0 * se
 
 @pytest.mark.slow
 @pytest.mark.parametrize("one", FORMS, ids=lambda one: one.name)
+@pytest.mark.matrix(keep=12)
 def test_forms_convert_and_verify(one: Form, tmp_path: Path, tasks: Any, candidates: Zygote, cache: BuildCache) -> None:
     source = TASK % MEANINGS.get(one.name, one.meaning)
     program = from_modelnew(one.text(), source)

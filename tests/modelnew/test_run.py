@@ -295,6 +295,7 @@ def test_torchs_own_headers_are_the_last_resort(zygote: Zygote, cache: BuildCach
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.matrix(keep=5)
 def test_cuda_candidates_compile_against_the_lean_headers(name: str, cache: BuildCache) -> None:
     made = prepare(candidate(name), target="cuda", arch="sm_90", cache=cache, ways=("lean",))
     assert [e["how"] for e in made.checks["extensions"]] == ["lean"]

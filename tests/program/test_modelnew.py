@@ -202,6 +202,7 @@ def many() -> list[Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_torch_half_compiles_against_torch(tmp_path: Path) -> None:
     from torch.utils.cpp_extension import include_paths
 
