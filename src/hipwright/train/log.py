@@ -54,9 +54,9 @@ class Log:
 
     def __init__(self, folder: Path, trackers: Sequence[str] | None = None, *, resume_step: int | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self._trackers = _open(folder, trackers, resume_step)
         self._metrics = _File(folder / METRICS, resume_step)
         self._samples = _File(folder / SAMPLES, resume_step)
-        self._trackers = _open(folder, trackers, resume_step)
         self._lock = threading.Lock()
 
     def __enter__(self) -> Log:
@@ -146,14 +146,18 @@ def _beyond(lines: Sequence[Line], stage: str, resume_step: int) -> set[int]:
 
 
 def _open(folder: Path, names: Sequence[str] | None, resume_step: int | None) -> list[Tracker]:
-    opened: list[Tracker] = []
-    for name in dict.fromkeys(DEFAULT if names is None else names):
+    wanted = list(dict.fromkeys(DEFAULT if names is None else names))
+    for name in wanted:
         if name not in TRACKERS:
             raise BadInput(f"there is no tracker {name!r}", hint=f"trackers: {', '.join(TRACKERS)}")
+    opened: list[Tracker] = []
+    for name in wanted:
         try:
             opened.append(TRACKERS[name](folder, resume_step))
         except ImportError as error:
             if names is not None:
+                for one in opened:
+                    one.close()
                 raise BadInput(f"the tracker {name} is not installed", hint=f"pip install {name}") from error
     return opened
 
