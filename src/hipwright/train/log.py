@@ -207,15 +207,16 @@ class Wandb:
 
     def close(self) -> None:
         """End the run."""
-        self._run.finish(quiet=True)
+        self._run.finish()
 
 
 class Mlflow:
-    """MLflow: files in FOLDER/mlruns unless MLFLOW_TRACKING_URI is set. A resumed training goes on with its run."""
+    """MLflow: FOLDER/mlflow.db unless MLFLOW_TRACKING_URI is set. A resumed training goes on with its run."""
 
     def __init__(self, folder: Path, resume_step: int | None) -> None:
         tracking: Any = importlib.import_module("mlflow.tracking")
-        address = os.environ.get("MLFLOW_TRACKING_URI") or (folder / "mlruns").resolve().as_uri()
+        # MLflow refuses its store of plain files by now
+        address = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.resolve() / 'mlflow.db'}"
         self._client = tracking.MlflowClient(tracking_uri=address)
         self._id = _known(folder, "mlflow") if resume_step is not None else ""
         if not self._id:
