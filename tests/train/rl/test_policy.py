@@ -1,0 +1,106 @@
+"""Sampling and likelihood agree, and neither padding nor packing changes what the model says."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hipwright.train.rl.policy import HFPolicy
+from tests.train.rl.tools import tiny_model
+
+PROMPTS = [[5, 6, 7], [9] * 40 + [3, 4], [8], list(range(2, 30))]
+END = 1
+
+
+@pytest.fixture
+def policy() -> HFPolicy:
+    return HFPolicy(tiny_model(), end=[END], device="cpu")
+
+
+def sample(policy: HFPolicy, prompts: list[list[int]], seed: int = 3, samples: int = 3, temperature: float = 0.8):
+    return policy.generate(prompts, samples=samples, max_new_tokens=40, temperature=temperature, seed=seed)
+
+
+def test_sampling_log_probs_are_the_likelihood(policy: HFPolicy) -> None:
+    groups = sample(policy, PROMPTS)
+    pairs = [(prompt, one.tokens) for prompt, group in zip(PROMPTS, groups, strict=True) for one in group]
+    found = policy.logprobs(pairs, temperature=0.8, micro_tokens=256)
+    said = [one.logprobs for group in groups for one in group]
+    assert max(abs(a - b) for x, y in zip(found, said, strict=True) for a, b in zip(x, y, strict=True)) < 1e-4
+
+
+def test_likelihood_is_that_of_transformers_alone(policy: HFPolicy) -> None:
+    prompt, completion = PROMPTS[3], [4, 9, 33, 1]
+    with torch.no_grad():
+        table = policy.model(torch.tensor([prompt + completion])).logits[0].log_softmax(-1)
+    expected = [table[len(prompt) - 1 + i, token].item() for i, token in enumerate(completion)]
+    packed = policy.logprobs([(PROMPTS[0], [7, 7]), (prompt, completion), (PROMPTS[2], [5])])[1]
+    assert packed == pytest.approx(expected, abs=1e-5)
+
+
+def test_padding_on_the_left_changes_nothing(policy: HFPolicy) -> None:
+    together = policy.generate(PROMPTS, samples=1, max_new_tokens=24, temperature=0, seed=0)
+    for prompt, group in zip(PROMPTS, together, strict=True):
+        alone = policy.generate([prompt], samples=1, max_new_tokens=24, temperature=0, seed=9)[0][0]
+        assert alone.tokens == group[0].tokens
+        assert alone.logprobs == pytest.approx(group[0].logprobs, abs=1e-5)
+
+
+def test_greedy_sampling_is_what_transformers_generates(policy: HFPolicy) -> None:
+    prompt = torch.tensor([PROMPTS[3]])
+    kept = policy.model.generate(
+        prompt,
+        attention_mask=torch.ones_like(prompt),
+        do_sample=False,
+        max_new_tokens=24,
+        eos_token_id=END,
+        pad_token_id=0,
+    )
+    ours = policy.generate([PROMPTS[3]], samples=1, max_new_tokens=24, temperature=0, seed=0)[0][0]
+    assert ours.tokens == kept[0, prompt.shape[1] :].tolist()
+
+
+def test_seeds(policy: HFPolicy) -> None:
+    assert sample(policy, PROMPTS) == sample(policy, PROMPTS)
+    assert sample(policy, PROMPTS) != sample(policy, PROMPTS, seed=4)
+
+
+def test_samples_follow_the_distribution(policy: HFPolicy) -> None:
+    with torch.no_grad():
+        p = (policy.model(torch.tensor([PROMPTS[0]])).logits[0, -1] / 0.8).softmax(-1)
+    groups = policy.generate([PROMPTS[0]] * 8, samples=500, max_new_tokens=1, temperature=0.8, seed=1)
+    counts = torch.bincount(torch.tensor([one.tokens[0] for group in groups for one in group]), minlength=64)
+    chi = ((counts - 4000 * p) ** 2 / (4000 * p)).sum().item()
+    assert chi < 63 + 5 * (2 * 63) ** 0.5  # five standard deviations of chi-squared
+
+
+def test_an_answer_stops_at_its_end_token(policy: HFPolicy) -> None:
+    for group in sample(policy, PROMPTS, samples=16):
+        for one in group:
+            assert one.ended == (one.tokens[-1] == END)
+            assert END not in one.tokens[:-1] and (one.ended or len(one.tokens) == 40)
+            assert len(one.logprobs) == len(one.tokens)
+
+
+def test_a_new_shape_after_a_change_of_weights_is_right(policy: HFPolicy) -> None:
+    before = sample(policy, PROMPTS)
+    state = policy.state()
+    with torch.no_grad():
+        for one in policy.trainable_parameters():
+            one.mul_(1.1)
+    assert sample(policy, PROMPTS) != before
+    policy.load(state)
+    assert sample(policy, PROMPTS) == before
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning:transformers.*")  # peft reads a renamed attribute
+def test_lora_trains_the_adapter_alone(tmp_path) -> None:
+    from hipwright.train.rl.policy import with_lora
+
+    policy = HFPolicy(with_lora(tiny_model(), 4), end=[END], device="cpu")
+    assert all("lora" in name for name in policy.state()) and policy.state()
+    groups = sample(policy, PROMPTS[:2])
+    found = policy.logprobs([(PROMPTS[0], groups[0][0].tokens)], temperature=0.8)[0]
+    assert found == pytest.approx(groups[0][0].logprobs, abs=1e-4)
+    policy.save(tmp_path)
+    assert (tmp_path / "adapter_model.safetensors").is_file()
