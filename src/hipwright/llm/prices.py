@@ -71,7 +71,7 @@ class Prices:
         for name in (spec.name, spec.model):
             if name in self._given:
                 return self._given[name]
-        if spec.loopback and spec.provider in ("vllm", "sglang", "ollama", "compatible"):
+        if spec.loopback and spec.provider in ("vllm", "sglang", "ollama", "compatible", "local"):
             return LOCAL
         return package_tariff(spec, now=now)
 
