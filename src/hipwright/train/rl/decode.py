@@ -36,7 +36,7 @@ class _Cache:
         self.filling, self.repeat = True, 1
 
     def update(self, key: Tensor, value: Tensor, layer: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """rows x heads x tokens x size each; the values' dtype is the cache's, since autocast leaves keys in float32."""
+        """rows x heads x tokens x size each. The cache has the values' dtype: autocast leaves keys in float32."""
         key = key.to(value.dtype)
         if layer not in self.kept:
             shape = (self.rows, key.shape[1], self.length)

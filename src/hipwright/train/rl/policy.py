@@ -38,7 +38,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Of a list of sequences, completion tokens only, flat in the sequences' order. entropy has no gradient; nats."""
+    """Of a list of sequences, completion tokens only, flat in `order` of the sequences.
+
+    entropy: nats, without gradient, where it was asked for; else empty.
+    """
 
     order: list[int]
     counts: tuple[int, ...]
@@ -59,11 +62,18 @@ class Policy(Protocol):
         ...
 
     def likelihood(
-        self, pairs: Sequence[Pair], *, temperature: float = 1.0, micro_tokens: int, row_tokens: int = 0
+        self,
+        pairs: Sequence[Pair],
+        *,
+        temperature: float = 1.0,
+        micro_tokens: int,
+        row_tokens: int = 0,
+        entropy: bool = False,
     ) -> Iterator[Likelihood]:
         """log p(completion token | what is before it), with gradients where they are enabled, a micro-batch at a time.
 
-        micro_tokens: tokens in one pass; row_tokens: the length of a packed row, 0 for the longest sequence's.
+        micro_tokens: tokens in one pass; row_tokens: the length of a packed row, 0 for the longest sequence's; entropy:
+        compute it too.
         """
         ...
 
@@ -186,7 +196,13 @@ class HFPolicy:
     # ---------------------------------------------------------------- likelihood
 
     def likelihood(
-        self, pairs: Sequence[Pair], *, temperature: float = 1.0, micro_tokens: int, row_tokens: int = 0
+        self,
+        pairs: Sequence[Pair],
+        *,
+        temperature: float = 1.0,
+        micro_tokens: int,
+        row_tokens: int = 0,
+        entropy: bool = False,
     ) -> Iterator[Likelihood]:
         """See Policy."""
         sizes = [len(prompt) + len(completion) for prompt, completion in pairs]
@@ -202,9 +218,9 @@ class HFPolicy:
                 logits = self._head(states.flatten(0, 1)[packed.states]).float()
             table = (logits / temperature).log_softmax(-1)
             fixed = table.detach()
-            entropy = -(fixed.exp() * fixed).sum(-1)
+            spread = -(fixed.exp() * fixed).sum(-1) if entropy else fixed.new_zeros(0)
             chosen = table.gather(1, packed.targets[:, None])[:, 0]
-            yield Likelihood(order, packed.counts, chosen, entropy)
+            yield Likelihood(order, packed.counts, chosen, spread)
 
     def logprobs(
         self, pairs: Sequence[Pair], *, temperature: float = 1.0, micro_tokens: int = 32768
