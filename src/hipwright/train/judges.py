@@ -139,7 +139,10 @@ class LocalJudge:
         if stack is None:
             return
         self._jobs.shutdown(wait=False, cancel_futures=True)
+        self._shelf.refuse()
         self._lane.close()
+        while not self._shelf.idle(0.5):  # a process that was killed is replaced by the next call
+            self._lane.close()
         self._shelf.close()
         self._jobs.shutdown(wait=True)
         stack.close()

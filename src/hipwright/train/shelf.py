@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -14,6 +14,7 @@ from hipwright.errors import InfrastructureError, WorkerError
 from hipwright.machine import Workbench
 from hipwright.train.records import Problem
 
+TRIES = 2
 Opener = Callable[[Problem], AbstractContextManager[Workbench]]
 
 
@@ -34,8 +35,9 @@ class _Entry:
 class Shelf:
     """size: tasks open at once; openers: threads that open them. Safe to use from several threads.
 
-    A task that cannot be opened through its own fault stays so until it is pushed out; one that the machine failed is
-    opened again when it is asked for again.
+    A task that failed to open is opened again when it is asked for again, unless it failed `TRIES` times through its
+    own fault: that may have been a process of ours that was killed. After so many it stays broken until it is pushed
+    out.
     """
 
     def __init__(self, opener: Opener, size: int, openers: int = 4) -> None:
@@ -43,6 +45,7 @@ class Shelf:
         self._size = size
         self._changed = threading.Condition()
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._failures: Counter[str] = Counter()
         self._closed = False
         self._pool = ThreadPoolExecutor(openers, thread_name_prefix="open task")
         self.opened = 0  # tasks opened so far
@@ -63,9 +66,11 @@ class Shelf:
         finally:
             with self._changed:
                 entry.leases -= 1
-                failed = entry.opened.done() and entry.opened.exception()
-                if isinstance(failed, InfrastructureError) and self._entries.get(key) is entry:
-                    del self._entries[key]
+                if entry.opened.done() and entry.opened.exception() and self._entries.get(key) is entry:
+                    own = not isinstance(entry.opened.exception(), InfrastructureError)
+                    self._failures[key] += own
+                    if not own or self._failures[key] < TRIES:
+                        del self._entries[key]
                 self._changed.notify_all()
 
     def prefetch(self, problems: Sequence[Problem]) -> None:
@@ -76,17 +81,26 @@ class Shelf:
                 if entry is not None:
                     entry.wanted = True
 
-    def close(self) -> None:
-        """Close every task, once nobody uses it; whoever waits for one gets WorkerError."""
+    def refuse(self) -> None:
+        """Open nothing more; whoever waits for a task gets WorkerError."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-            self._changed.wait_for(lambda: not any(entry.leases for entry in self._entries.values()))
-            entries = list(self._entries.values())
-            self._entries.clear()
+
+    def idle(self, timeout_s: float) -> bool:
+        """Whether, within that time, nobody uses a task and none is being opened."""
+        with self._changed:
+            return self._changed.wait_for(lambda: all(entry.idle for entry in self._entries.values()), timeout_s)
+
+    def close(self) -> None:
+        """Close every task, once nobody uses it."""
+        self.refuse()
+        while not self.idle(60.0):
+            pass
         self._pool.shutdown(wait=True)
-        for entry in entries:
+        for entry in self._entries.values():
             _close(entry)
+        self._entries.clear()
 
     # ---------------------------------------------------------------- inside; the lock is held
 
@@ -125,6 +139,8 @@ class Shelf:
         if victim is not None:
             _close(victim)
         try:
+            if self._closed:
+                raise WorkerError("the judge is closed")
             bench = entry.stack.enter_context(self._opener(problem))
         except BaseException as error:
             entry.opened.set_exception(error)
