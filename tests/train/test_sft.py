@@ -18,7 +18,7 @@ from hipwright.train import data, hf, sft
 from hipwright.train.log import Log
 from tests.train import sft_small as small
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*pin_memory.*:UserWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*will be removed in v6.*:FutureWarning")  # peft's use of transformers
 
 
 def metrics(folder: Path, stage: str) -> dict[int, dict[str, float]]:
@@ -144,6 +144,8 @@ def test_a_training_is_only_gone_on_with_under_the_same_conditions(
     monkeypatch.setattr(hf, "fingerprint", lambda *args: {**real(*args), "device": "NVIDIA A100"})
     with pytest.raises(BadInput, match="with device cpu, and this is NVIDIA A100"):
         sft.train_sft(model, tokenizer, rows, settings, tmp_path, None, resume=True)
+    point = hf.resume_point(tmp_path, hf.fingerprint({}, "") | sft.known(rows, settings), allow_device_change=True)
+    assert point == tmp_path / "checkpoint-3"
 
 
 def test_a_torn_checkpoint_is_none(tmp_path: Path) -> None:

@@ -116,15 +116,6 @@ def system_prompt(targets: Sequence[str] = ("gfx942", "gfx950")) -> str:
     return desk.system(targets)
 
 
-def messages(problem: Problem, system: str) -> list[Message]:
-    """The prompt that asks for a problem, in the words of the data set's rows."""
-    from hipwright.dataset.export.chat import ASKS, SHAPES, fence
-
-    user = "\n\n".join([ASKS["translate"], f"## The reference\n{fence(problem.source, 'python')}", SHAPES])
-    asked = [{"role": "user", "content": user}]
-    return [{"role": "system", "content": system}, *asked] if system else asked
-
-
 # ---------------------------------------------------------------- which folder is this
 
 

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hipwright.errors import BadInput
 from hipwright.records import content_key
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 WHOLE, PREFIX, FINAL = "whole.json", "checkpoint-", "model"
 """A folder of training holds checkpoint-STEP/ with whole.json, and at its end model/."""
+MACHINE = ("device", "processes", "torch")
+"""What of a fingerprint names where the training ran."""
 KEEP = 2
 """Checkpoints: the last whole one survives a kill while the next is written."""
 
@@ -57,7 +59,13 @@ def load_model(name: str, *, dtype: str, attention: str) -> tuple[Any, Any]:
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=getattr(torch, dtype), attn_implementation=attention)
+        options = {"dtype": getattr(torch, dtype), "attn_implementation": attention}
+        if (Path(name) / "adapter_config.json").is_file():  # what LoRA left: its base with the adapters in the weights
+            from peft import AutoPeftModelForCausalLM
+
+            model = AutoPeftModelForCausalLM.from_pretrained(name, **options).merge_and_unload()
+        else:
+            model = AutoModelForCausalLM.from_pretrained(name, **options)
     except ImportError as error:
         raise BadInput(f"{attention} is not installed: {error}", hint="--set attention=sdpa") from error
     except (OSError, ValueError) as error:
@@ -138,10 +146,11 @@ def digest(parts: Any) -> str:
     return content_key("training data", json.dumps(parts, sort_keys=True))
 
 
-def resume_point(folder: Path, found: Mapping[str, Any]) -> Path | None:
+def resume_point(folder: Path, found: Mapping[str, Any], *, allow_device_change: bool = False) -> Path | None:
     """The last whole checkpoint; None where there is none. Torn ones are removed by the main process.
 
-    BadInput where it was made on another device, with other settings or data: what would follow is another run.
+    BadInput where it was made with other settings or data, or on another device that nobody allowed: what would follow
+    is another run.
     """
     whole = [path for path in _checkpoints(folder) if (path / WHOLE).is_file()]
     if os.environ.get("RANK", "0") == "0":
@@ -152,8 +161,10 @@ def resume_point(folder: Path, found: Mapping[str, Any]) -> Path | None:
         return None
     known = json.loads((whole[-1] / WHOLE).read_text(encoding="utf-8"))
     for name, value in found.items():
-        if known.get(name) != value:
-            raise BadInput(_differs(whole[-1], name, known.get(name), value), hint="a new --out folder begins anew")
+        if known.get(name) == value or (name in MACHINE and allow_device_change):
+            continue
+        hint = "--allow-device-change goes on with other rounding" if name in MACHINE else "a new --out begins anew"
+        raise BadInput(_differs(whole[-1], name, known.get(name), value), hint=hint)
     return whole[-1]
 
 
@@ -165,7 +176,12 @@ def step_of(checkpoint: Path | None) -> int:
 def refuse_used(folder: Path) -> None:
     """BadInput where a training was begun already."""
     if _checkpoints(folder) or (folder / FINAL).exists():
-        raise BadInput(f"{folder} already holds a training", hint="--resume goes on with it, or choose another --out")
+        refuse(folder)
+
+
+def refuse(folder: Path) -> NoReturn:
+    """Say so."""
+    raise BadInput(f"{folder} already holds a training", hint="--resume goes on with it, or choose another --out")
 
 
 def _checkpoints(folder: Path) -> list[Path]:
@@ -226,6 +242,6 @@ def _by_stage(stage: str, logs: Mapping[str, Any]) -> dict[str, dict[str, float]
         if name.startswith("eval_"):
             if name.endswith("_loss"):
                 split.setdefault("eval", {})[name.removeprefix("eval_")] = float(value)
-        elif not name.startswith("train_") and name not in ("total_flos", "epoch"):
+        elif not name.startswith("train_") and name not in ("total_flos", "epoch", "num_tokens"):
             split.setdefault(stage, {})[name] = float(value)
     return split

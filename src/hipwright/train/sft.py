@@ -79,7 +79,7 @@ class Result:
 
 def train_sft(
     model: Any, tokenizer: Any, lessons: Lessons, settings: Settings, folder: Path, log: Log | None,
-    *, resume: bool = False, watch: Watch | None = None,
+    *, resume: bool = False, allow_device_change: bool = False, watch: Watch | None = None,
 ) -> Result:  # fmt: skip
     """Train a loaded model on the rows; checkpoints and the result in `folder`.
 
@@ -90,7 +90,7 @@ def train_sft(
     if not resume:
         hf.refuse_used(folder)
     found = known(lessons, settings)
-    point = hf.resume_point(folder, found)
+    point = hf.resume_point(folder, found, allow_device_change=allow_device_change)
     rows, too_long = fitting(lessons, tokenizer, settings.max_length)
     trainer = _trainer(model, tokenizer, rows, settings, folder)
     each = None if watch is None else lambda step, _: watch(trainer, step)

@@ -11,7 +11,7 @@ from typing import Any
 
 from hipwright.errors import BadInput
 
-VOCABULARY = 512
+VOCABULARY = 2048
 SHAPE = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "max_position_embeddings": 32768,
@@ -26,7 +26,7 @@ TEMPLATE = (
 
 
 def tiny(architecture: str, texts: Iterable[str], *, seed: int = 0) -> tuple[Any, Any]:
-    """(a random causal language model of about 40,000 parameters in float32, its tokenizer with a chat template).
+    """(a random causal language model of at most 100,000 parameters in float32, its tokenizer with a chat template).
 
     architecture: transformers' name of it, e.g. "qwen2". BadInput for one that transformers does not know.
     """
@@ -47,7 +47,7 @@ def tiny(architecture: str, texts: Iterable[str], *, seed: int = 0) -> tuple[Any
 
 
 def tokenizer(texts: Iterable[str]) -> Any:
-    """A byte-level byte-pair tokenizer of 512 tokens, which writes every text, with the chat form of Qwen2's."""
+    """A byte-level byte-pair tokenizer of at most 2,048 tokens, which writes every text, with Qwen2's chat form."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

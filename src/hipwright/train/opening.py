@@ -1,0 +1,66 @@
+"""An environment from plain settings: in this process, or on a server that `hipwright train serve` runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from hipwright.errors import BadInput
+from hipwright.train.environment import Environment
+from hipwright.train.judges import LocalJudge
+from hipwright.train.recipe import Judging, Reward
+from hipwright.train.rewards import reward
+
+VARIABLE = "HIPWRIGHT_ENVIRONMENT"
+"""{"reward": {...}, "judge": {...}} as in a recipe, each optional; for processes that other libraries start."""
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The parts of a recipe that decide what an answer is worth."""
+
+    reward: Reward = Reward()
+    judge: Judging = Judging()
+    unsafe: bool = False
+
+
+def environment(opening: Opening, gpu: int | None = None) -> Environment:
+    """Closed as yet: a context manager. gpu: the number of the one that judges; None: this process's (LOCAL_RANK).
+
+    BadInput for an unknown reward or target.
+    """
+    chosen = opening.judge
+    judge = LocalJudge(
+        targets_of(chosen),
+        workers=chosen.workers,
+        gpu=int(os.environ.get("LOCAL_RANK", "0")) if gpu is None else gpu,
+        gpu_memory_gb=chosen.gpu_memory_gb,
+        unsafe=opening.unsafe,
+    )
+    return Environment(judge, reward(opening.reward.name, **opening.reward.options))
+
+
+def targets_of(judge: Judging) -> tuple[str, ...]:
+    """Those that are named; else a GPU of this machine, or without one the processor and the static estimate."""
+    if judge.targets:
+        return judge.targets
+    from hipwright.sandbox.gpu import gpu_count
+
+    for kind in ("rocm", "cuda"):
+        if gpu_count(kind):  # type: ignore[arg-type]
+            return (kind,)
+    return ("cpu", "gfx942")
+
+
+def given(plain: Mapping[str, Any] | None = None) -> Opening:
+    """What other libraries were handed: a mapping, else the variable HIPWRIGHT_ENVIRONMENT, else all defaults."""
+    text = os.environ.get(VARIABLE, "")
+    try:
+        if plain is None:
+            plain = json.loads(text) if text else {}
+        return msgspec.convert(json.loads(json.dumps(plain)), Opening)
+    except (ValueError, TypeError) as error:  # msgspec's errors are ValueErrors
+        raise BadInput(f"{VARIABLE}: {error}", hint='e.g. {"reward": {"name": "hipwright"}}') from error
