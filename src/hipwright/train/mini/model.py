@@ -87,7 +87,9 @@ def save(model: Any, words: Any, folder: Path, facts: dict[str, Any]) -> None:
     import copy
 
     import torch
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     folder.mkdir(parents=True, exist_ok=True)
     copy.deepcopy(model).to("cpu", torch.bfloat16).save_pretrained(str(folder))
     words.save_pretrained(str(folder))
