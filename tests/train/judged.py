@@ -38,9 +38,9 @@ def completion(name: str, kind: str = "honest") -> str:
     return f"Here it is.\n```python\n{text(name, kind)}\n```\n"
 
 
-def uncompilable(name: str = "row_sum_wave") -> str:
+def uncompilable(name: str) -> str:
     """A completion with an identifier that nobody declared."""
-    return completion(name).replace("__shfl", "__shfk")
+    return completion(name).replace("blockIdx", "blokIdx")
 
 
 class Processor(Gpu):
