@@ -70,6 +70,10 @@ class Lane(Protocol):
         """One verdict. Raises HipwrightError, for faults of task and machine among them."""
         ...
 
+    def sharing(self) -> AbstractContextManager[None]:
+        """A block during which nothing is timed."""
+        ...
+
     def close(self) -> None:
         """End what it started; what runs raises."""
         ...
@@ -173,6 +177,18 @@ class LocalJudge:
         if self._stack is None:
             raise InfrastructureError("the judge is not open", hint="use it as a context manager")
         self._shelf.prefetch(problems)
+
+    @contextmanager
+    def sharing(self, stage: str = "policy") -> Iterator[None]:
+        """For work of the caller's own on the GPU that times (a batch of generation, a step of training): it waits
+        while programs are timed, and nothing is timed within the block. Keep the blocks short, a second or less."""
+        if self._stack is None:
+            raise InfrastructureError("the judge is not open", hint="use it as a context manager")
+        with ExitStack() as stack:
+            with self.account.during(f"wait: {stage}"):
+                stack.enter_context(self._lane.sharing())
+            with self.account.during(stage):
+                yield
 
     def _job(self, key: str, problem: Problem, program: Program) -> Evaluation:
         evaluation = self._attempt(problem, program)

@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from math import exp, log
 
 from msgspec.structs import replace
@@ -61,6 +61,10 @@ class CpuLane:
                     return with_reference(found, bench) if found.passed and self.clock == "estimate" else found
             finally:
                 self._turns.release()
+
+    def sharing(self) -> AbstractContextManager[None]:
+        """Nothing is timed here."""
+        return nullcontext()
 
     def close(self) -> None:
         """End the processes."""
@@ -136,6 +140,10 @@ class GpuLane:
     def _timed(self, problem: Problem, bench: Workbench, checked: Checked) -> Evaluation:
         with self._account.during("time", "gpu", what=problem.name):
             return measure(bench.evaluator, self._target, checked, self._timer)
+
+    def sharing(self) -> AbstractContextManager[None]:
+        """Between timings."""
+        return self._clock.shared()
 
     def close(self) -> None:
         """End the processes, and the thread that times."""
