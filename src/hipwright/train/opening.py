@@ -13,6 +13,7 @@ from hipwright.errors import BadInput
 from hipwright.train.environment import Environment
 from hipwright.train.judges import LocalJudge
 from hipwright.train.recipe import Judging, Reward
+from hipwright.train.remote import RemoteJudge
 from hipwright.train.rewards import reward
 
 VARIABLE = "HIPWRIGHT_ENVIRONMENT"
@@ -32,7 +33,10 @@ def environment(opening: Opening, gpu: int | None = None) -> Environment:
 
     BadInput for an unknown reward or target.
     """
+    rewarded = reward(opening.reward.name, **opening.reward.options)
     chosen = opening.judge
+    if chosen.url:
+        return Environment(RemoteJudge(chosen.url), rewarded)
     judge = LocalJudge(
         targets_of(chosen),
         workers=chosen.workers,
@@ -40,7 +44,7 @@ def environment(opening: Opening, gpu: int | None = None) -> Environment:
         gpu_memory_gb=chosen.gpu_memory_gb,
         unsafe=opening.unsafe,
     )
-    return Environment(judge, reward(opening.reward.name, **opening.reward.options))
+    return Environment(judge, rewarded)
 
 
 def targets_of(judge: Judging) -> tuple[str, ...]:

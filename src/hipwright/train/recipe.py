@@ -70,9 +70,10 @@ class Judging(Part, frozen=True, kw_only=True):
     """Where answers are judged. targets: as `--target`; none: a GPU's where there is one, else the static estimate.
 
     gpu_memory_gb: 10^9 bytes of a GPU that judging may use beside training; workers: programs verified at once, 0 for
-    what the processors allow.
+    what the processors allow. url: of a server (`hipwright train serve`) that judges in this machine's place.
     """
 
+    url: str = ""
     targets: tuple[str, ...] = ()
     gpu_memory_gb: float = 0.0
     workers: int = 0
@@ -144,14 +145,14 @@ def load(name: str, changes: Sequence[str] = ()) -> Recipe:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} is not TOML: {error}") from error
     plain.setdefault("name", path.stem)
-    for change in changes:
-        _change(plain, change)
+    for one in changes:
+        change(plain, one)
     return read(plain, str(path))
 
 
 def read(plain: dict[str, Any], where: str) -> Recipe:
     """A recipe from its tables. BadInput names the first thing that is wrong."""
-    _refuse_unknown(plain, Recipe, where, "")
+    refuse_unknown(plain, Recipe, where, "")
     try:
         recipe = msgspec.convert(plain, Recipe)
     except msgspec.ValidationError as error:
@@ -168,12 +169,12 @@ def changed(recipe: Recipe, **parts: Any) -> Recipe:
 # ---------------------------------------------------------------- what can be wrong
 
 
-def _change(plain: dict[str, Any], change: str) -> None:
-    """part.name=value; the value as in TOML, or text without quotes."""
-    name, equals, text = change.partition("=")
+def change(plain: dict[str, Any], said: str) -> None:
+    """Put part.name=value in its table; the value as in TOML, or text without quotes. BadInput for another form."""
+    name, equals, text = said.partition("=")
     *tables, last = name.strip().split(".")
     if not equals or not all((*tables, last)):
-        raise BadInput(f"--set {change}: not of the form part.name=value", hint="e.g. --set sft.learning_rate=2e-5")
+        raise BadInput(f"--set {said}: not of the form part.name=value", hint="e.g. --set sft.learning_rate=2e-5")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -182,11 +183,11 @@ def _change(plain: dict[str, Any], change: str) -> None:
     for part in tables:
         table = table.setdefault(part, {})
         if not isinstance(table, dict):
-            raise BadInput(f"--set {change}: {part} is no table", hint="docs/recipes.md lists names and types")
+            raise BadInput(f"--set {said}: {part} is no table", hint="docs/recipes.md lists names and types")
     table[last] = value
 
 
-def _refuse_unknown(plain: dict[str, Any], kind: Any, where: str, prefix: str) -> None:
+def refuse_unknown(plain: dict[str, Any], kind: Any, where: str, prefix: str) -> None:
     """msgspec would name an unknown field too, but not the one that was meant."""
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
     for name, value in plain.items():
@@ -196,7 +197,7 @@ def _refuse_unknown(plain: dict[str, Any], kind: Any, where: str, prefix: str) -
             )
         inner = next((one for one in (fields[name].type, *get_args(fields[name].type)) if _is_struct(one)), None)
         if inner is not None and isinstance(value, dict):
-            _refuse_unknown(value, inner, where, f"{prefix}{name}.")
+            refuse_unknown(value, inner, where, f"{prefix}{name}.")
 
 
 def _is_struct(kind: Any) -> bool:

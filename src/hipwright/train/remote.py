@@ -1,115 +1,90 @@
-"""A judge on another machine, over HTTP (train/serve.py is the other end; docs/rewards.md).
+"""A judge on another machine: what `hipwright train serve` runs there, seen from here as any judge.
 
-Whatever the network does is a fault of the service: tried again, then told in the Evaluation, never a wrong kernel.
+The network's faults are the machine's: the Evaluation says so, and no answer is called wrong for them.
 """
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import json
-import time
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Self, cast
-
-import msgspec
+from typing import Any, Self
 
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.records import Evaluation, Program, content_key
 from hipwright.train.records import Clock, Problem
 
-CALLS = 64  # at once
-RETRY = (408, 425, 429, 500, 502, 503, 504)
-MOST_BYTES = 64 << 20  # of an answer
+AT_ONCE = 64
+"""Requests under way."""
+SECONDS = 900.0
+"""One verdict, with everything that waits before it."""
 
 
 class RemoteJudge:
-    """url: of `serve`, such as "http://node7:8765". token: as the server was given. timeout_s: of one program, waiting
-    for its turn included. attempts: tries of a call. A context manager; entering asks what judges there, and raises
-    InfrastructureError where nobody answers, BadInput where the answer is no judge's."""
+    """A Judge over HTTP. url: of the server, e.g. "http://host:8417". BadInput on entering where none answers."""
 
-    def __init__(self, url: str, *, token: str = "", timeout_s: float = 600.0, attempts: int = 4) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise BadInput(f"not the address of a judge: {url!r}", hint="such as http://127.0.0.1:8765")
+    def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
         self.device = ""
         self.clock: Clock = ""
-        self.identity: dict[str, Any] = {}
-        self._token, self._timeout_s, self._attempts = token, timeout_s, max(1, attempts)
-        self._pool: ThreadPoolExecutor | None = None
+        self._jobs: ThreadPoolExecutor | None = None
+        self._known: dict[str, Future[Evaluation]] = {}
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
-        if self._pool is None:
-            told = self._call("/identity", None)
-            try:
-                self.identity = dict(told)
-                self.device, self.clock = str(told["device"]), cast("Clock", told["clock"])
-            except (KeyError, TypeError, ValueError):
-                raise BadInput(f"{self.url} is no judge: {str(told)[:100]}") from None
-            self._pool = ThreadPoolExecutor(CALLS, thread_name_prefix="remote judge")
+        try:
+            told = _ask(f"{self.url}/judge", None, 10.0)
+            self.device, self.clock = str(told["device"]), told["clock"]
+        except (OSError, ValueError, KeyError) as error:
+            hint = "`hipwright train serve` starts one"
+            raise BadInput(f"no judge answers at {self.url}: {error}", hint=hint) from error
+        self._jobs = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="remote judge")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-            self._pool = None
+        if self._jobs is not None:
+            self._jobs.shutdown(wait=True, cancel_futures=True)
+            self._jobs = None
 
     def submit(self, problem: Problem, program: Program) -> Future[Evaluation]:
-        """The evaluation to come, of the other machine."""
-        return self._opened().submit(self._judge, problem, program)
+        """The evaluation to come. Equal programs are asked for once, unless the machine was at fault."""
+        if self._jobs is None:
+            raise InfrastructureError("the judge is not open", hint="use it as a context manager")
+        key = content_key(problem.source, program.key)
+        with self._lock:
+            known = self._known.get(key)
+            if known is not None and not (known.done() and known.result().fault not in (None, "candidate")):
+                return known
+            found = self._known[key] = self._jobs.submit(self._one, problem, program)
+            return found
 
     def prefetch(self, problems: Sequence[Problem]) -> None:
-        """Let the other machine open these; nobody waits for it, and it may fail."""
+        """The server opens its tasks as they come."""
 
-        def ask() -> None:
-            with contextlib.suppress(InfrastructureError):
-                self._call("/prefetch", {"problems": [problem.to_dict() for problem in problems]})
-
-        self._opened().submit(ask)
-
-    def _opened(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            raise InfrastructureError("the judge is not open", hint="use it as a context manager")
-        return self._pool
-
-    def _judge(self, problem: Problem, program: Program) -> Evaluation:
+    def _one(self, problem: Problem, program: Program) -> Evaluation:
+        asked = {"problem": problem.to_dict(), "program": program.to_dict()}
         try:
-            told = self._call("/judge", {"problem": problem.to_dict(), "program": program.to_dict()})
-            found = Evaluation.from_dict(told)
-            if found.program != program.key:
-                raise InfrastructureError(f"{self.url} judged another program")
-        except (InfrastructureError, msgspec.ValidationError) as error:
+            return Evaluation.from_dict(_ask(f"{self.url}/judge", asked, SECONDS))
+        except (OSError, ValueError) as error:
             return Evaluation(
-                task=content_key("problem", problem.source), program=program.key, status="unscorable",
-                fault="service", message=str(error),
+                task=content_key("problem", problem.source), program=program.key, status="unscorable", fault="service",
+                message=f"{self.url}: {error}",
             )  # fmt: skip
-        return found
 
-    def _call(self, path: str, body: dict[str, Any] | None) -> Any:
-        """One request, tried again where that may help. InfrastructureError."""
-        why = ""
-        for attempt in range(self._attempts):
-            if attempt:
-                time.sleep(min(10.0, 0.25 * 2**attempt))
-            try:
-                return self._once(path, body)
-            except urllib.error.HTTPError as error:
-                why = f"{error.code} {error.reason}"
-                if error.code not in RETRY:
-                    break
-            except (OSError, http.client.HTTPException, ValueError) as error:  # no connection, cut off, no JSON
-                why = f"{type(error).__name__}: {error}"
-        raise InfrastructureError(f"the judge at {self.url} does not answer: {why}", hint="is it running there?")
 
-    def _once(self, path: str, body: dict[str, Any] | None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
-        request = urllib.request.Request(self.url + path, data=data, headers=headers)
-        with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
-            return json.loads(answer.read(MOST_BYTES))
+def _ask(url: str, body: dict[str, Any] | None, seconds: float) -> dict[str, Any]:
+    """JSON there and back. OSError for what the network or the server refuses."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=seconds) as answer:
+            plain = json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        raise OSError(f"{error.code}: {error.read()[:200].decode(errors='replace')}") from error
+    if not isinstance(plain, dict):
+        raise ValueError("no JSON object")
+    return plain
