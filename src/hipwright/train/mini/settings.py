@@ -34,7 +34,8 @@ class Settings(Record, frozen=True, kw_only=True):
     """One run. target: "cuda", "rocm", or "cpu" (static estimates). seeds: whole repetitions behind the corpus.
 
     arm_minutes: wall time of each arm of each seed. rl_tasks: training tasks that the arms with a judge answer.
-    held: tasks of the corpus that only the loss while training looks at. corpus_folder: one made elsewhere.
+    held: tasks of the corpus that only the loss while training looks at. checked: programs of the corpus that the
+    verifier is asked about. corpus_folder: one made elsewhere.
     """
 
     target: str = "cuda"
@@ -44,6 +45,7 @@ class Settings(Record, frozen=True, kw_only=True):
     arm_minutes: float = 4.0
     rl_tasks: int = 256
     held: int = 32
+    checked: int = 64
     corpus: corpus.Settings = corpus.Settings()
     corpus_folder: str = ""
     model: model.Shape = model.Shape()
@@ -71,18 +73,20 @@ CPU = Settings(
     arm_minutes=0.3,
     rl_tasks=6,
     held=1,
+    checked=2,
     corpus=corpus.Settings(scale="cpu", tasks=8, shapes=4, programs=6),
     model=model.TINY,
     sft=ImitationSettings(
         steps=120,
         batch_tokens=4096,
         micro_tokens=4096,
+        row_tokens=256,
         checkpoint_every=60,
         evaluate_every=60,
         optim=OptimSettings(learning_rate=4e-3, warmup=10, schedule="cosine", weight_decay=0.01),
     ),
     continued=ImitationSettings(
-        steps=20, batch_tokens=4096, micro_tokens=4096, checkpoint_every=10, evaluate_every=20, optim=_CONSTANT
+        steps=20, batch_tokens=4096, micro_tokens=4096, row_tokens=256, checkpoint_every=10, evaluate_every=20, optim=_CONSTANT
     ),
     rl=RLSettings(
         steps=2, prompts=2, samples=3, max_new_tokens=320, max_prompt_tokens=256, checkpoint_every=1,

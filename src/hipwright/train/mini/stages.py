@@ -1,10 +1,11 @@
 """The stages of the miniature: corpus, tokenizer, SFT, arms, evaluation. Each leaves files, and is done when they are.
 
     FOLDER/run.json                        settings, device, clock
-           corpus/                         pairs of task and programs
+           corpus/, corpus-check.json      pairs of task and programs, and what the verifier said of a sample
            seed-0/base, sft, grpo, ...     checkpoints that --llm local:PATH takes
            seed-0/work/sft, grpo, ...      training: checkpoints, metrics.jsonl, samples.jsonl
            evaluation/, evaluation.json    samples, verdicts, the figures
+           report.html
 
 A call goes on for `minutes` and can be repeated with the same arguments until it says `finished`; a call that was
 killed is continued in the same way.
@@ -17,6 +18,7 @@ import os
 import random
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -30,6 +32,7 @@ from msgspec.structs import replace
 from hipwright.errors import BadInput
 from hipwright.events import Listener, silent
 from hipwright.llm.compact import prompt
+from hipwright.report import train_page
 from hipwright.train.environment import Environment
 from hipwright.train.judges import Judge, LocalJudge
 from hipwright.train.log import Log
@@ -47,7 +50,7 @@ from hipwright.train.rl.packing import Pair
 from hipwright.train.rl.policy import HFPolicy
 from hipwright.train.rl.training import Result
 
-RUN, CORPUS, EVALUATION = "run.json", "corpus", "evaluation.json"
+RUN, CORPUS, CHECK, EVALUATION, ACCOUNT = "run.json", "corpus", "corpus-check.json", "evaluation.json", "account.json"
 LEAST_MINUTES = 0.2
 """A piece with less left begins no further stage."""
 SHOWN = 32  # tasks whose samples are parsed while SFT goes on
@@ -118,14 +121,16 @@ class Bench:
     @cached_property
     def rows(self) -> tuple[list[Pair], list[Pair]]:
         """(pairs to learn from, held-out ones), as tokens; a pair that the context does not hold is left out."""
-        held = {id(line) for line in random.Random("held").sample(list(self.corpus.lines), self.settings.held)}
+        lines, wrong = self.corpus.lines, wrong_programs(self.folder)
+        held = set(random.Random("held").sample(range(len(lines)), self.settings.held))
+        numbered = [(number, text) for number, line in enumerate(lines) for text in line.programs]
+        targets = self.form.targets([text for _, text in numbered])
+        prompts = [self.form.encode(line.problem) for line in lines]
         split: tuple[list[Pair], list[Pair]] = ([], [])
-        for line in self.corpus.lines:
-            asked = self.form.encode(line.problem)
-            for text in line.programs:
-                said = self.form.target(line.problem, text)
-                if len(asked) + len(said) <= self.settings.model.context:
-                    split[id(line) in held].append((asked, said))
+        for (number, text), said in zip(numbered, targets, strict=True):
+            fits = len(prompts[number]) + len(said) <= self.settings.model.context
+            if fits and (lines[number].problem.name, text) not in wrong:
+                split[number in held].append((prompts[number], said))
         return split
 
     @cached_property
@@ -176,16 +181,27 @@ def run(
     """
     folder.mkdir(parents=True, exist_ok=True)
     _claim(folder, settings, resume)
+    _threads()
     bench = Bench(folder, settings, listener, minutes, judge)
     finished = True
     with bench.stack:
         try:
+            _check(bench)
             for seed in settings.seeds:
                 _train(bench, seed)
             _evaluate(bench)
+            train_page.write(folder)
         except PieceOver:
             finished = False
     return _told(bench, finished)
+
+
+def _threads() -> None:
+    """Without a GPU the model is tiny: it gains nothing from threads, and the judge's processes want the cores."""
+    import torch
+
+    if not torch.cuda.is_available():
+        torch.set_num_threads(1)
 
 
 def _claim(folder: Path, settings: Settings, resume: bool) -> None:
@@ -219,6 +235,38 @@ def _write(path: Path, data: Mapping[str, Any]) -> None:
     beside = path.with_suffix(".new")
     beside.write_text(json.dumps(dict(data), indent=1) + "\n", encoding="utf-8")
     beside.replace(path)
+
+
+# ---------------------------------------------------------------- the corpus
+
+
+def _check(bench: Bench) -> None:
+    """Have a sample of the corpus judged, a program of a task each; what is wrong is not learnt from."""
+    path = bench.folder / CHECK
+    if path.exists() or not bench.settings.checked:
+        return
+    bench.left()
+    rng = random.Random("check")
+    lines = rng.sample(list(bench.corpus.lines), min(bench.settings.checked, len(bench.corpus.lines)))
+    drawn = [(line.problem, rng.choice(line.programs)) for line in lines]
+    bench.environment.judge.prefetch([problem for problem, _ in drawn[:8]])
+    waiting = [bench.environment.submit(problem, text) for problem, text in drawn]
+    counts: Counter[str] = Counter()
+    wrong = []
+    for (problem, text), future in zip(drawn, waiting, strict=True):
+        outcome = future.result()
+        counts[outcome.status if outcome.scorable else "infrastructure"] += 1
+        if outcome.scorable and not outcome.correct:
+            wrong.append({"problem": problem.name, "program": text, "status": outcome.status, "why": outcome.message})
+    _write(path, {"checked": len(drawn), "counts": dict(counts), "wrong": wrong})
+    bench.say("checked", programs=len(drawn), wrong=len(wrong))
+
+
+def wrong_programs(folder: Path) -> set[tuple[str, str]]:
+    """(task, short program) of those that the check found wrong."""
+    path = folder / CHECK
+    found = json.loads(path.read_text(encoding="utf-8"))["wrong"] if path.exists() else []
+    return {(one["problem"], one["program"]) for one in found}
 
 
 # ---------------------------------------------------------------- training
@@ -284,6 +332,8 @@ def _arm(bench: Bench, seed: int, arm: str) -> tuple[HFPolicy, Result]:
         result = train(
             policy, bench.problems(), environment, bench.form, rl, folder, log, piece_minutes=bench.left()
         )  # fmt: skip
+    if hasattr(environment.judge, "figures"):
+        _write(folder / ACCOUNT, environment.judge.figures())
     return policy, result
 
 
