@@ -108,7 +108,7 @@ def machine(
             from hipwright.evaluate.gpu import open_gpu
 
             limit = int(gpu_memory_gb * 1e9)
-            opening = open_gpu(kind, gpu, found.cache, unsafe=unsafe, memory_bytes=limit)  # type: ignore[arg-type]
+            opening = open_gpu(kind, gpu, found.cache, unsafe=unsafe, memory_bytes=limit)
             found.gpus[kind] = opened(opening)
         yield found
 

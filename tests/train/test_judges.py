@@ -14,9 +14,12 @@ import msgspec
 import pytest
 from judged import problem, processor_machine, program
 
-from hipwright.errors import BadInput, InfrastructureError
+from hipwright.errors import BadInput, DeviceError, InfrastructureError
 from hipwright.machine import Machine, machine
+from hipwright.measure.profile import Profile
+from hipwright.measure.profiler import Report, Subject
 from hipwright.records import Program
+from hipwright.train.counters import shares
 from hipwright.train.environment import Environment, outcome
 from hipwright.train.judges import LocalJudge, slim
 from hipwright.train.records import Problem
@@ -210,6 +213,41 @@ def test_the_workers_of_a_gpu_are_replaced_when_killed(timed: LocalJudge) -> Non
     assert found.result(timeout=120).passed, found.result()
 
 
+# ---------------------------------------------------------------- counters
+
+
+def test_counters_are_shares_by_device_time_of_own_kernels() -> None:
+    own = Profile(kernel="a", target="cuda", duration_us=30.0, occupancy_pct=50.0, dram_throughput_pct=120.0)
+    short = Profile(kernel="b", target="cuda", duration_us=10.0, occupancy_pct=10.0)
+    library = Profile(kernel="gemm", target="cuda", own=False, duration_us=900.0, occupancy_pct=100.0, valu_pct=5.0)
+    assert shares([own, short, library]) == {"occupancy": 0.4, "dram_throughput": 1.0}
+    assert shares([library]) == {}
+
+
+@slow
+def test_counters_join_the_features_and_a_profiler_that_fails_is_a_fault(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The profiler is made up; what it is handed is not."""
+    handed: list[Subject] = []
+
+    def profiled(subject: Subject, *, index: int, unsafe: bool) -> Report:
+        handed.append(subject)
+        if len(handed) > 1:
+            raise DeviceError("the counters may not be read")
+        profile = Profile(kernel="row_sum", target="cuda", duration_us=3.0, occupancy_pct=25.0)
+        return Report(target="cuda", profiles=(profile,), tool="ncu", contained=True)
+
+    monkeypatch.setattr("hipwright.train.counters.profile_program", profiled)
+    monkeypatch.setattr("hipwright.train.lanes.find_tool", lambda target: Path("ncu"))
+    with LocalJudge(("cuda",), workers=1, counters=True, opener=partial(processor_machine, cache)) as judge:
+        found = judge.submit(problem("row_sum"), program("row_sum_wave")).result(timeout=240)
+        lost = judge.submit(problem("row_sum"), program("row_sum_tree")).result(timeout=240)
+    assert outcome(found, program("row_sum_wave")).metrics["occupancy"] == 0.25
+    assert handed[0].job.text == program("row_sum_wave").text and handed[0].code and handed[0].inputs
+    assert (lost.status, lost.fault) == ("unscorable", "device") and len(handed) == 3
+
+
 # ---------------------------------------------------------------- without starting anything
 
 
@@ -218,6 +256,8 @@ def test_targets_that_do_not_go_together(targets: tuple[str, ...]) -> None:
     with pytest.raises(BadInput) as caught:
         LocalJudge(targets)
     assert caught.value.hint
+    with pytest.raises(BadInput, match="on a GPU"):
+        LocalJudge(("cpu",), counters=True)
 
 
 def test_an_environment_opens_and_closes_its_judge() -> None:

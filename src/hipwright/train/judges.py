@@ -86,6 +86,7 @@ class LocalJudge:
     AMD targets such as "gfx942": the fast gate on the processor, and where there is an AMD target the clock "estimate".
     open_tasks: how many stay open; workers: programs verified at once, 0 for what the processors allow; seed: of the
     verification inputs, None for secret ones; limit_s: wall seconds of one call of a program on a GPU (None: 10);
+    counters: read the hardware counters of every right program too (train/counters.py; seconds a program);
     gpu, gpu_memory_gb, unsafe, cache: as `hipwright.machine.machine`; opener: another machine than this one's;
     remember: judged programs that are kept.
 
@@ -100,6 +101,7 @@ class LocalJudge:
         workers: int = 0,
         seed: int | None = 0,
         limit_s: float | None = None,
+        counters: bool = False,
         gpu: int = 0,
         gpu_memory_gb: float = 0.0,
         unsafe: bool = False,
@@ -115,7 +117,9 @@ class LocalJudge:
         where: dict[str, Any] = {"unsafe": unsafe, "gpu": gpu, "gpu_memory_gb": gpu_memory_gb, "cache": cache}
         self._opener = opener or partial(machine, self.targets, **where)
         self._open_tasks, self._workers, self._seed, self._limit_s = max(1, open_tasks), workers, seed, limit_s
-        self._remember = remember
+        self._remember, self._counters = remember, counters
+        if counters and self.clock != "device":
+            raise BadInput("counters are read on a GPU", hint="give the target cuda or rocm, or leave counters out")
         self._known: OrderedDict[str, Evaluation] = OrderedDict()
         self._running: dict[str, Future[Evaluation]] = {}
         self._lock = threading.Lock()
@@ -238,7 +242,9 @@ class LocalJudge:
 
         lane: Lane
         if self.clock == "device":
-            lane = GpuLane(made, self.targets[0], self.account, self._seed, self._workers, self._limit_s)
+            lane = GpuLane(
+                made, self.targets[0], self.account, self._seed, self._workers, self._limit_s, self._counters
+            )
         else:
             lane = CpuLane(made, self.account, self._seed, self._workers, self.clock)
         try:
@@ -259,7 +265,8 @@ class LocalJudge:
     @property
     def identity(self) -> dict[str, Any]:
         """What its figures rest on; figures of another identity are not comparable."""
-        return {"targets": list(self.targets), "clock": self.clock, "device": self.device, "seed": self._seed}
+        where = {"targets": list(self.targets), "clock": self.clock, "device": self.device}
+        return {**where, "seed": self._seed, "counters": self._counters}
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint: what is known of programs, and on what it rests. Plain JSON types."""

@@ -19,8 +19,10 @@ from hipwright.errors import WorkerError
 from hipwright.evaluate.gate import Gate
 from hipwright.evaluate.score import WAVE, WORKERS, Built, Checked, build, check, measure
 from hipwright.machine import Machine, Workbench
+from hipwright.measure.profiler import find_tool
 from hipwright.records import Evaluation, Program
 from hipwright.train.account import Account
+from hipwright.train.counters import counters
 from hipwright.train.records import Clock, Problem
 from hipwright.train.shelf import Shelf
 from hipwright.verify.gpu_client import GpuCandidates
@@ -75,12 +77,23 @@ class GpuLane:
     """One GPU: programs are built at once, verified side by side in shared workers, and timed one by one, alone.
 
     Verified programs are timed in batches, so that the verifiers are not stopped for each: when as many as a wave of
-    score mode are ready, when nothing else is being verified, or when one has waited for a second.
+    score mode are ready, when nothing else is being verified, or when one has waited for a second. counted: see
+    `hipwright.train.counters`; ToolchainError where the profiler is missing.
     """
 
     def __init__(
-        self, made: Machine, target: str, account: Account, seed: int | None, workers: int, limit_s: float | None
+        self,
+        made: Machine,
+        target: str,
+        account: Account,
+        seed: int | None,
+        workers: int,
+        limit_s: float | None,
+        counted: bool,
     ) -> None:
+        if counted:
+            find_tool(target)
+        self._counted = counted
         self.clock: Clock = "device"
         self._machine, self._target, self._account, self._seed = made, target, account, seed
         self._gpu = made.gpus[target]
@@ -139,7 +152,14 @@ class GpuLane:
 
     def _timed(self, problem: Problem, bench: Workbench, checked: Checked) -> Evaluation:
         with self._account.during("time", "gpu", what=problem.name):
-            return measure(bench.evaluator, self._target, checked, self._timer)
+            found = measure(bench.evaluator, self._target, checked, self._timer)
+            if not (self._counted and found.passed):
+                return found
+            made, gpu = checked.found.gpu[self._target], self._gpu
+            shares = counters(
+                bench, self._target, gpu.index, checked.program, made, gpu.cache, unsafe=self._machine.unsafe
+            )
+            return replace(found, features={**found.features, **shares})
 
     def sharing(self) -> AbstractContextManager[None]:
         """Between timings."""
