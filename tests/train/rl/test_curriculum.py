@@ -40,7 +40,7 @@ def test_draws_follow_the_weights_without_repeats() -> None:
     for index, weight in enumerate(found.weights()):
         assert counts[index] / 4000 == pytest.approx(weight, abs=0.04)
     assert all(len(set(found.draw(4, rng))) == 4 for _ in range(20))
-    assert Counter(found.draw(8, rng)) == {i: 2 for i in range(4)}
+    assert Counter(found.draw(8, rng)) == dict.fromkeys(range(4), 2)
 
 
 def test_nothing_judged_is_nothing_learnt() -> None:

@@ -265,7 +265,9 @@ class HFPolicy:
         import torch
 
         on = self.device.startswith("cuda")
-        return torch.autocast("cuda" if on else "cpu", torch.bfloat16, enabled=on, cache_enabled=cached)
+        kind = "cuda" if on else "cpu"
+        products: AbstractContextManager[Any] = torch.autocast(kind, torch.bfloat16, enabled=on, cache_enabled=cached)
+        return products
 
 
 def with_lora(model: Any, rank: int) -> Any:
