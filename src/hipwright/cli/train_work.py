@@ -77,6 +77,8 @@ def run_stage(face: Face, wanted: Wanted, rank: int, address: str) -> int:
     told = {"recipe": chosen.name, "out": None if wanted.dry else str(wanted.out), "dry_run": wanted.dry, **done}
     if wanted.dry:
         told["model"] = None  # it was random, and is gone
+        if told["command"]:
+            told["command"] = told["command"].replace(str(out), str(wanted.out.absolute()))
     if face.json_mode:
         face.result(told)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -259,12 +260,17 @@ def opening(recipe: Recipe, *, unsafe: bool) -> dict[str, Any]:
     return {**plain, "unsafe": True} if unsafe else plain
 
 
+LITERALS = ("true", "false", "null", "inf", "nan")
+
+
 def _hydra(value: Any) -> str:
-    """A value in hydra's override grammar. Text is quoted, so that no sign in a path means anything."""
+    """A value in hydra's override grammar. Text is quoted where a sign of it could mean something."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{name}:{_hydra(one)}" for name, one in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ",".join(_hydra(one) for one in value) + "]"
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z/][A-Za-z0-9_./-]*", value) and value.lower() not in LITERALS:
+        return value
     if isinstance(value, str):
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
     return "null" if value is None else str(value)
@@ -272,7 +278,7 @@ def _hydra(value: Any) -> str:
 
 def write_rows(work: Work) -> Path:
     """The problems to learn from in verl's columns; -> the file."""
-    from datasets import Dataset
+    from datasets import Dataset, disable_progress_bars
 
     from hipwright.dataset.export.rl import ABILITY, SOURCE
     from hipwright.train.forms import ChatForm
@@ -291,6 +297,7 @@ def write_rows(work: Work) -> Path:
     ]
     work.folder.mkdir(parents=True, exist_ok=True)
     path = work.folder / ROWS
+    disable_progress_bars()
     Dataset.from_list(rows).to_parquet(path)
     return path
 
@@ -302,7 +309,6 @@ def _dry(work: Work, command: Command | None, say: Say) -> dict[str, Any]:
     """One update of a random model; before it, whatever the launcher reads is written and read back."""
     checked: dict[str, Any] = {}
     if command is not None:
-        say(command.shell())
         _prepare(work, command)
         if ACCELERATE in command.files:
             checked["processes"] = _read_back(work.folder / ACCELERATE)
@@ -320,11 +326,10 @@ def _read_back(path: Path) -> int:
 
 def _one_score(work: Work) -> int:
     """verl's reward function, called as verl calls it, on the first row with an answer that holds nothing; -> rows."""
-    from datasets import Dataset, disable_progress_bars
+    from datasets import Dataset
 
     from hipwright.train.adapters.verl import compute_score
 
-    disable_progress_bars()
     rows = Dataset.from_parquet(str(work.folder / ROWS))
     row = rows[0]
     kwargs = verl_overrides(work)["+reward.custom_reward_function.reward_kwargs"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -63,8 +65,32 @@ def given(plain: Mapping[str, Any] | None = None) -> Opening:
     """What other libraries were handed: a mapping, else the variable HIPWRIGHT_ENVIRONMENT, else all defaults."""
     text = os.environ.get(VARIABLE, "")
     try:
-        if plain is None:
-            plain = json.loads(text) if text else {}
-        return msgspec.convert(json.loads(json.dumps(plain)), Opening)
+        return msgspec.convert(json.loads(text or "{}") if plain is None else _plain(plain), Opening)
     except (ValueError, TypeError) as error:  # msgspec's errors are ValueErrors
         raise BadInput(f"{VARIABLE}: {error}", hint='e.g. {"reward": {"name": "hipwright"}}') from error
+
+
+_open: dict[tuple[int, str], Environment] = {}
+_opening = threading.Lock()
+
+
+def shared(plain: Mapping[str, Any] | None = None) -> Environment:
+    """An open environment, one a process and configuration; it closes with the process. plain: as for `given`."""
+    opening = given(plain)
+    name = (os.getpid(), json.dumps(msgspec.to_builtins(opening), sort_keys=True))  # a fork needs a machine of its own
+    with _opening:
+        if name not in _open:
+            made = environment(opening)
+            made.__enter__()
+            atexit.register(made.__exit__, None, None, None)
+            _open[name] = made
+        return _open[name]
+
+
+def _plain(value: Any) -> Any:
+    """hydra hands over mappings and lists of its own."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, (str, int, float)) or value is None:
+        return value
+    return [_plain(one) for one in value]

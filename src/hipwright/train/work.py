@@ -75,10 +75,10 @@ def shrunk(work: Work) -> Work:
         recipe,
         data=replace(recipe.data, problems=2),
         sft=replace(
-            recipe.sft, max_steps=1, accumulate=1, evaluate_every=1, **fast
+            recipe.sft, max_steps=1, accumulate=1, evaluate_every=1, warmup=0.0, **fast
         ),
         grpo=replace(
-            recipe.grpo, steps=1, batch=2, accumulate=1, samples=2, max_new_tokens=8, vllm="", **fast
+            recipe.grpo, steps=1, batch=2, accumulate=1, samples=2, max_new_tokens=8, vllm="", warmup=0.0, **fast
         ),
         rl=replace(
             recipe.rl, steps=1, prompts=1, samples=2, max_new_tokens=8, max_prompt_tokens=32_000, overlap=False,

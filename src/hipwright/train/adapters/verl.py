@@ -12,21 +12,11 @@ share of right answers is open for every right answer.
 
 from __future__ import annotations
 
-import atexit
-import json
-import os
-import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from hipwright.train.environment import Environment
+from typing import Any
 
 SOURCE = "hipwright"
 TRIES = 3
-
-_open: dict[tuple[int, str], Environment] = {}
-_opening = threading.Lock()
 
 
 class Unscorable(RuntimeError):
@@ -46,12 +36,13 @@ def compute_score(
     environment: as opening.Opening, by reward_kwargs; without it from the variable HIPWRIGHT_ENVIRONMENT. Raises
     Unscorable, and ValueError for rows of another data source.
     """
+    from hipwright.train.opening import shared
     from hipwright.train.records import Problem
 
     if data_source != SOURCE:
         raise ValueError(f"data_source {data_source!r}: this reward function is for {SOURCE!r}")
     problem = Problem(name=str((extra_info or {}).get("task_name") or "task"), source=ground_truth)
-    opened = _environment(environment)
+    opened = shared(environment)
     for _ in range(TRIES):
         scored = opened.score(problem, solution_str)
         if scored.reward is not None:
@@ -62,27 +53,3 @@ def compute_score(
     fast = found.correct and (found.speedup or 0.0) > 1.0
     flags = {"compiled": found.compiled, "correct": found.correct, "fast_1": fast, "hack": found.hack}
     return {"score": scored.reward, **{name: float(value) for name, value in flags.items()}}
-
-
-def _environment(plain: Mapping[str, Any] | None) -> Environment:
-    """One a process and configuration, opened at the first answer and closed with the process."""
-    from hipwright.train.opening import environment, given
-
-    config = given(_plain(plain))
-    name = (os.getpid(), json.dumps(_plain(plain), sort_keys=True))  # a fork must not use its parent's machine
-    with _opening:
-        if name not in _open:
-            made = environment(config)
-            made.__enter__()
-            atexit.register(made.__exit__, None, None, None)
-            _open[name] = made
-        return _open[name]
-
-
-def _plain(value: Any) -> Any:
-    """hydra hands over its own mappings and lists."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, (str, int, float)) or value is None:
-        return value
-    return [_plain(one) for one in value]
