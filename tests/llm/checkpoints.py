@@ -1,4 +1,4 @@
-"""Checkpoints for tests, made here in seconds: random ones, and one that has learnt a single answer by heart."""
+"""Checkpoints for tests, made here in seconds: random ones, and one that knows a single answer by heart."""
 
 from __future__ import annotations
 
@@ -29,42 +29,40 @@ def forward(self, x):
 """A right program for EXAMPLE in the short form: `gelu` is the engine's."""
 
 
-def random_chat(folder: Path) -> Path:
-    """Two random layers; what they write is garbage."""
+def random_chat(folder: Path, *, brief: bool = False) -> Path:
+    """Two random layers; what they write is garbage. brief: every 40th token ends it."""
     model, tokenizer = tiny("qwen2", [EXAMPLE.read_text()])
+    if brief:
+        model.generation_config.eos_token_id = list(range(2, len(tokenizer), 40))
     return save(folder, model, tokenizer)
 
 
 def by_heart(folder: Path) -> Path:
-    """A compact checkpoint that answers EXAMPLE with PROGRAM, learnt in some seconds."""
+    """A compact checkpoint that answers EXAMPLE with PROGRAM: a GPT-2 whose next token depends on the position alone.
+
+    Each position of the answer has a direction of its own, and the head reads the token off it; layers add nothing.
+    """
     import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
 
     prompt = compact.prompt(EXAMPLE.read_text())
     _, tokenizer = tiny("qwen2", [prompt, PROGRAM])
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=len(tokenizer), hidden_size=96, intermediate_size=192, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=1024, tie_word_embeddings=True,
-        eos_token_id=tokenizer.eos_token_id,
-    )  # fmt: skip
-    model = Qwen2ForCausalLM(config)
-    asked = tokenizer.apply_chat_template(
-        [{"role": "user", "content": prompt}], add_generation_prompt=True, tokenize=False
-    )
+    conversation = [{"role": "user", "content": prompt}]
+    asked = tokenizer.apply_chat_template(conversation, add_generation_prompt=True, tokenize=False)
     question, answer = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (asked, PROGRAM))
-    ids = torch.tensor([[*question, *answer, tokenizer.eos_token_id]])
-    labels = ids.clone()
-    labels[0, : len(question)] = -100
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    for _ in range(400):
-        loss = model(input_ids=ids, labels=labels).loss
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        if loss.item() < 0.005:
-            break
+    answer = [*answer, tokenizer.eos_token_id]
+    config = GPT2Config(
+        vocab_size=len(tokenizer), n_positions=1024, n_embd=len(answer), n_layer=2, n_head=1, n_inner=8,
+        eos_token_id=tokenizer.eos_token_id, bos_token_id=None, tie_word_embeddings=False,
+    )  # fmt: skip
+    model = GPT2LMHeadModel(config)
+    with torch.no_grad():
+        for name, weights in model.named_parameters():
+            if "ln_" not in name:
+                weights.zero_()
+        for place, token in enumerate(answer):
+            model.transformer.wpe.weight[len(question) - 1 + place, place] = 1.0
+            model.lm_head.weight[token, place] = 1.0
     return save(folder, model, tokenizer, {"form": "compact", "temperature": 0.05})
 
 

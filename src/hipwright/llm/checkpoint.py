@@ -118,18 +118,21 @@ def load(folder: Path) -> Checkpoint:
 def _load(folder: Path) -> Checkpoint:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
 
-    files = {"local_files_only": True, "trust_remote_code": False}
+    logging.disable_progress_bar()  # a run shows its own
+    meta, files = _meta(folder), {"local_files_only": True, "trust_remote_code": False}
+    dtype = "float32" if meta.get("form") == "compact" else "auto"  # a small model is evaluated in float32 too
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), **files)
-        model = AutoModelForCausalLM.from_pretrained(str(folder), dtype="auto", use_safetensors=True, **files)
+        model = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype, use_safetensors=True, **files)
     except ImportError:
         raise
     except Exception as error:  # transformers, tokenizers and safetensors each have errors of their own
         raise _no_checkpoint(folder, " ".join(str(error).split())[:300]) from error
     if not tokenizer.chat_template:
         raise _no_checkpoint(folder, "its tokenizer has no chat template")
-    return Checkpoint(folder, model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), tokenizer, _meta(folder))
+    return Checkpoint(folder, model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), tokenizer, meta)
 
 
 def _meta(folder: Path) -> dict[str, Any]:
