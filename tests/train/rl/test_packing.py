@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hipwright.train.rl.packing import batches, pack, rows
+from hipwright.train.rl.packing import ALIGN, batches, pack, rows
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=60)
 
@@ -37,11 +37,12 @@ def test_the_layout() -> None:
     pairs = [([10, 11], [12, 13]), ([20], [21]), ([30, 31, 32], [33])]
     packed, order = pack(pairs, [[1, 0], [2]], "cpu")
     assert order == [1, 0, 2] and packed.counts == (1, 2, 1)
-    assert packed.tokens.tolist() == [[20, 21, 10, 11, 12, 13], [30, 31, 32, 33, 0, 0]]
-    assert packed.positions.tolist() == [[0, 1, 0, 1, 2, 3], [0, 1, 2, 3, 0, 0]]
+    assert packed.tokens[:, :7].tolist() == [[20, 21, 10, 11, 12, 13, 0], [30, 31, 32, 33, 0, 0, 0]]
+    assert packed.positions[:, :7].tolist() == [[0, 1, 0, 1, 2, 3, 0], [0, 1, 2, 3, 0, 0, 0]]
+    assert packed.tokens.shape == (2, ALIGN) and not packed.owners[:, 6:].any()
     assert packed.targets.tolist() == [21, 12, 13, 33]
     assert packed.tokens.flatten()[packed.states].tolist() == [20, 11, 12, 32]
-    seen = packed.mask()[0, 0].int().tolist()
+    seen = packed.mask()[0, 0, :, :6].int().tolist()
     assert seen[:3] == [[1, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0]]
     assert seen[5] == [0, 0, 1, 1, 1, 1]
     assert packed.mask().any(-1).all()  # padding sees something: no softmax over nothing

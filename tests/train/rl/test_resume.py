@@ -109,7 +109,9 @@ def test_another_device_is_refused_until_it_is_allowed(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="trained with judge 'NVIDIA H200'; this is 'NVIDIA H100'") as caught:
         run(tmp_path, judge=ToyJudge("NVIDIA H100"))
     assert "--allow-device-change" in caught.value.hint
-    result, _ = run(tmp_path, judge=ToyJudge("NVIDIA H100"), allow_device_change=True)
+    judge = ToyJudge("NVIDIA H100")
+    judge.load = lambda state: pytest.fail("the other device's verdicts")  # type: ignore[method-assign]
+    result, _ = run(tmp_path, judge=judge, allow_device_change=True)
     assert result.step == 6
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec.structs import replace
@@ -125,4 +126,31 @@ def test_a_context_that_does_not_fit_is_left_out() -> None:
 def test_seconds_are_told_by_phase_and_once() -> None:
     rolls = roller(Script(["7"] * 3))
     rolls.finish(rolls.start(1, [0]))
-    assert rolls.watch.taken().keys() == {"generate", "submit", "wait"} and not rolls.watch.taken()
+    assert rolls.watch.taken().keys() == {"wait_gpu", "generate", "submit", "wait"} and not rolls.watch.taken()
+
+
+def test_the_gpu_is_shared_with_the_judge_s_timings() -> None:
+    class Sharing(ToyJudge):
+        inside = 0
+
+        @contextmanager
+        def sharing(self, stage: str) -> Iterator[None]:
+            assert stage == "generate"
+            self.inside += 1
+            yield
+            self.inside -= 1
+
+    judge = Sharing()
+
+    class Checked(Script):
+        def generate(self, prompts: Sequence[list[int]], **options: Any) -> list[list[Sample]]:
+            assert judge.inside == 1
+            return super().generate(prompts, **options)
+
+    class Outside(ToyEnvironment):
+        def submit(self, problem: Problem, completion: str, history: Sequence[Turn] = ()) -> Any:
+            assert judge.inside == 0  # a submission may wait for the judge, which waits for us
+            return super().submit(problem, completion, history)
+
+    rolls = roller(Checked(["8", "7", "7"], ["7"]), environment=Outside(judge))
+    rolls.finish(rolls.start(1, [0]))

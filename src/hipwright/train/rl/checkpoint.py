@@ -60,7 +60,7 @@ def save(folder: Path, step: int, identity: Mapping[str, str], state: dict[str, 
 
 
 def load(folder: Path, identity: Mapping[str, str], *, allow_device_change: bool = False) -> dict[str, Any] | None:
-    """The last checkpoint's state; None where there is none.
+    """The last checkpoint's state, with the `identity` that it was written with; None where there is none.
 
     BadInput where it belongs to another run: other settings, data or model, or another device that nobody allowed.
     """
@@ -77,7 +77,7 @@ def load(folder: Path, identity: Mapping[str, str], *, allow_device_change: bool
         hint = f"delete {place} to go on from the checkpoint before it"
         raise BadInput(f"cannot read the checkpoint {place}: {error}", hint=hint) from error
     _check(place, known, identity, allow_device_change)
-    return state
+    return {**state, "identity": known}
 
 
 def _check(place: Path, known: Mapping[str, str], identity: Mapping[str, str], allow_device_change: bool) -> None:

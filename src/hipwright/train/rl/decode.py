@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LOOK = 32
 """Tokens between two looks at whether every row has ended: a look waits for the device."""
 ROUND = 64
-"""Prompts are padded to a multiple of this, so that batches share shapes."""
+"""Prompts are padded to a multiple of this, and so is the cache, so that batches share shapes."""
 
 
 class _Cache:
@@ -63,13 +63,14 @@ class Decoder:
 
         self.network, self.rows, self.width, self.new, self.pad = network, rows, width, new, pad
         self.device = network.device
-        self.cache = _Cache(rows, width + new, self.device)
+        length = -(-(width + new) // ROUND) * ROUND  # a mask's row is read in whole vectors
+        self.cache = _Cache(rows, length, self.device)
         self.end = torch.tensor(sorted(end), device=self.device)
 
         def zeros(*shape: int, dtype: torch.dtype = torch.long) -> Tensor:
             return torch.zeros(*shape, dtype=dtype, device=self.device)
 
-        self.mask = zeros(rows, width + new, dtype=torch.bool)
+        self.mask = zeros(rows, length, dtype=torch.bool)
         self.token, self.position, self.column = zeros(rows), zeros(rows), zeros(1)
         self.done = zeros(rows, dtype=torch.bool)
         self.tokens, self.logprobs = zeros(rows, new), zeros(rows, new, dtype=torch.float32)

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 from hipwright.errors import InfrastructureError
 from hipwright.train.forms import Form
 from hipwright.train.records import Problem
@@ -91,7 +93,7 @@ class Loop:
             "ahead": self.ahead,
         }
         if hasattr(environment.judge, "state"):
-            parts["judge"] = environment.judge
+            parts["judge"] = Remembered(environment.judge)
         identity = {
             "judge": str(environment.judge.device),
             "data": digest(f"{one.name}\n{one.source}" for one in problems),
@@ -120,7 +122,7 @@ class Loop:
             self.ahead.batch = self._start(batch.step + 1)
         self.roller.finish(batch)
         self._look(batch)
-        with self.watch.phase("train"):
+        with self.roller.on_gpu("train"):
             metrics = self.update(batch, training)
         metrics |= figures(batch) | {f"seconds_{name}": spent for name, spent in self.watch.taken().items()}
         metrics["seconds_step"] = time.monotonic() - began
@@ -168,6 +170,23 @@ class Loop:
                 "reward": answer.scored.reward if answer.scored else None,
             }
             self.log.sample(STAGE, self.training.step, record)
+
+
+class Remembered:
+    """What a judge knows of programs, as one block of JSON: thousands of records are slow to pickle one by one."""
+
+    def __init__(self, judge: Any) -> None:
+        self.judge = judge
+
+    def state(self) -> dict[str, Any]:
+        """The block, a tensor of bytes."""
+        import torch
+
+        return {"json": torch.frombuffer(bytearray(msgspec.json.encode(self.judge.state())), dtype=torch.uint8)}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Put `state()` back."""
+        self.judge.load(msgspec.json.decode(state["json"].numpy().tobytes()))
 
 
 class Ahead:

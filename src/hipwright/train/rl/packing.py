@@ -61,6 +61,9 @@ def rows(lengths: Sequence[int], length: int) -> list[list[int]]:
 OPEN = 16
 """Rows that still take sequences: enough to fill them to a few per cent, and linear in the number of sequences."""
 
+ALIGN = 16
+"""Rows are a multiple of so many tokens: attention kernels read masks in whole vectors, or copy them first."""
+
 
 def batches(packed: Sequence[Sequence[int]], lengths: Sequence[int], tokens: int) -> list[list[list[int]]]:
     """Rows in groups of at most `tokens` tokens with their padding (a single row may have more), longest rows first."""
@@ -82,7 +85,7 @@ def pack(pairs: Sequence[Pair], layout: Sequence[Sequence[int]], device: str) ->
 
     order = [index for row in layout for index in row]
     sizes = {index: len(pairs[index][0]) + len(pairs[index][1]) for index in order}
-    length = max(sum(sizes[index] for index in row) for row in layout)
+    length = -(-max(sum(sizes[index] for index in row) for row in layout) // ALIGN) * ALIGN
     tokens, owners, positions = (np.zeros((len(layout), length), dtype=np.int64) for _ in range(3))
     states: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
     for number, row in enumerate(layout):

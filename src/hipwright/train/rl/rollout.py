@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -169,6 +169,19 @@ class Roller:
             talk.waiting = self.environment.submit(talk.problem, talk.answers[-1].text, talk.history)
         return batch
 
+    @contextmanager
+    def on_gpu(self, phase: str) -> Iterator[None]:
+        """A phase of ours on the GPU that programs are timed on, where the judge shares it: never over a timing.
+
+        The wait for the timing under way is a phase of its own, "wait_gpu".
+        """
+        sharing = getattr(self.environment.judge, "sharing", nullcontext)
+        with ExitStack() as stack:
+            with self.watch.phase("wait_gpu"):
+                stack.enter_context(sharing(phase))
+            with self.watch.phase(phase):
+                yield
+
     # ---------------------------------------------------------------- one turn
 
     def _opening(self, problem: Problem, rng: random.Random) -> tuple[str, list[int]]:
@@ -192,7 +205,7 @@ class Roller:
 
     def _sample(self, batch: Batch, turn: int, talks: Sequence[Talk], prompts: list[list[int]], samples: int) -> None:
         settings = self.settings
-        with self.watch.phase("generate"):
+        with self.on_gpu("generate"):
             groups = self.policy.generate(
                 prompts,
                 samples=samples,

@@ -55,7 +55,8 @@ class Result:
 
 
 class Training:
-    """A run in `folder`. parts: by name, everything else that decides what the next step does.
+    """A run in `folder`. parts: by name, everything else that decides what the next step does; one that is named like
+    a part of the identity is not restored where that differs.
 
     piece_minutes: how long this call may go on; the run can be continued by the same call. total: steps in all.
     """
@@ -87,7 +88,8 @@ class Training:
         self.policy.load(state["weights"])
         self.optim.load(state["optimizer"])
         for name, part in self.parts.items():
-            part.load(state["parts"][name])
+            if state["identity"].get(name) == self.identity.get(name):  # else another machine's, and that was allowed
+                part.load(state["parts"][name])
         self.step, self._before = state["step"], state["minutes"]
         checkpoint.restore_random(state["random"])
         self._began = time.monotonic()
