@@ -197,7 +197,7 @@ def optimize(home: Path, *args: object) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_a_run_with_garbage_ends_with_the_engines_program_and_replays(tmp_path: Path) -> None:
     home, chat = tmp_path / "home", random_chat(tmp_path / "chat", brief=True)
-    done = optimize(home, "--llm", f"local:{chat}", "--budget", 4, "--without", "retrieval", "--max-tokens", 80_000)
+    done = optimize(home, "--llm", f"local:{chat}", "--budget", 4, "--without", "retrieval", "--max-tokens", 45_000)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["status"] == "pass" and result["models"]["calls"] >= 1 and result["models"]["usd"] == 0
