@@ -191,6 +191,17 @@ def test_what_makes_no_sense_is_refused(name: str, options: dict[str, object]) -
     assert caught.value.hint
 
 
+def test_what_contradicts_itself_earns_nothing_for_it() -> None:
+    """The evaluator never says such things; a mistake in it must not pay."""
+    fast = passed(4.0)
+    assert rewards_of("source", replace(fast, hack=True), replace(fast, compiled=False)) == [0.0, 0.0]
+    assert rewards_of("hipwright", replace(fast, clock="")) == [pytest.approx(0.3)], "a speedup that nothing rests on"
+    assert rewards_of("hipwright", replace(fast, coverage=7.0)) == rewards_of("hipwright", fast)
+    assert rewards_of("hipwright", replace(fast, coverage=math.nan)) == [pytest.approx(0.3)]
+    lost = replace(fast, fault="device")
+    assert rewards_of("hipwright", fast, WRONG, WRONG, lost) == [pytest.approx(0.5), 0.0, 0.0, None]
+
+
 def test_an_empty_group() -> None:
     assert all(one([]) == [] for one in REWARDS.values())
 
@@ -204,7 +215,7 @@ def test_clip_holds_values_within_the_last_hundred() -> None:
         assert clip.clip([0.0, 1.0, None]) == [0.0, 1.0, None]
     assert clip.bounds() == (pytest.approx(-0.25), pytest.approx(1.25))
     assert clip.clip([9.0, -9.0, 0.5, None]) == [pytest.approx(1.25), pytest.approx(-0.25), 0.5, None]
-    assert clip.clipped == 2
+    assert clip.clipped == 2 and clip.state()["values"][-3:] == [9.0, -9.0, 0.5], "kept as they came"
     clip.clip([0.5] * 100)
     assert clip.bounds() == (0.5, 0.5), "what came before the last hundred is forgotten"
 
