@@ -99,10 +99,16 @@ def save(model: Any, words: Any, folder: Path, facts: dict[str, Any]) -> None:
 def load(folder: Path, device: str | None = None) -> tuple[Any, Any]:
     """(model in float32, tokenizer) of a folder that `save` left."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
-    words = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
     model = AutoModelForCausalLM.from_pretrained(
         str(folder), dtype=torch.float32, attn_implementation="sdpa", local_files_only=True
     )
-    return (model.to(device) if device else model), words
+    return (model.to(device) if device else model), load_words(folder)
+
+
+def load_words(folder: Path) -> Any:
+    """The tokenizer of a folder. Not by AutoTokenizer, which gives every Qwen2 model Qwen2's own splitting of words."""
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast.from_pretrained(str(folder), local_files_only=True)

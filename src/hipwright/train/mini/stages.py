@@ -109,9 +109,7 @@ class Bench:
             shutil.rmtree(beside, ignore_errors=True)
             model.tokenizer(texts, self.settings.model.vocabulary).save_pretrained(str(beside))
             beside.rename(place)
-        from transformers import AutoTokenizer
-
-        return AutoTokenizer.from_pretrained(str(place), local_files_only=True)
+        return model.load_words(place)
 
     @cached_property
     def form(self) -> CompactForm:
