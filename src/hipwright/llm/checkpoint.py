@@ -117,14 +117,16 @@ def load(folder: Path) -> Checkpoint:
 
 def _load(folder: Path) -> Checkpoint:
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # a run shows its own
     meta, files = _meta(folder), {"local_files_only": True, "trust_remote_code": False}
     dtype = "float32" if meta.get("form") == "compact" else "auto"  # a small model is evaluated in float32 too
+    # AutoTokenizer gives every Qwen2 model Qwen2's own splitting of words, whatever its file says
+    words = PreTrainedTokenizerFast if meta.get("form") == "compact" else AutoTokenizer
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), **files)
+        tokenizer = words.from_pretrained(str(folder), **files)
         model = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype, use_safetensors=True, **files)
     except ImportError:
         raise
