@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 512
 """Sequences that are sampled at once."""
+ROW = 1024
+"""Tokens in a packed row: many enough to fill it well, few enough that what attention masks out costs little."""
 SHAPES = 4
 """Decoders that are kept, each with its keys, values and graph."""
 
@@ -72,8 +74,8 @@ class Policy(Protocol):
     ) -> Iterator[Likelihood]:
         """log p(completion token | what is before it), with gradients where they are enabled, a micro-batch at a time.
 
-        micro_tokens: tokens in one pass; row_tokens: the length of a packed row, 0 for the longest sequence's; entropy:
-        compute it too.
+        micro_tokens: tokens in one pass; row_tokens: the most in a packed row, 0 for `ROW` or the longest sequence's;
+        entropy: compute it too.
         """
         ...
 
@@ -206,7 +208,7 @@ class HFPolicy:
     ) -> Iterator[Likelihood]:
         """See Policy."""
         sizes = [len(prompt) + len(completion) for prompt, completion in pairs]
-        for layout in batches(rows(sizes, row_tokens or max(sizes, default=1)), sizes, micro_tokens):
+        for layout in batches(rows(sizes, row_tokens or max([ROW, *sizes])), sizes, micro_tokens):
             packed, order = pack(pairs, layout, self.device)
             with self._precision():
                 states = self._backbone(
