@@ -18,7 +18,7 @@ from hipwright import __version__
 from hipwright.report import html, train_plots, views
 from hipwright.report.train_data import Folder, Training, ends, mean, pooled, rank, rates, read, seconds_of
 from hipwright.report.train_tables import figures, tables
-from hipwright.report.train_views import by_split, clock_words, columns_of, differences, interval_words
+from hipwright.report.train_views import by_split, clock_words, columns_of, differences, interval_words, labelled
 
 __all__ = ["PAGE", "figures", "render", "tables", "write"]
 
@@ -75,11 +75,11 @@ def render(data: Folder) -> str:
             clock=clock_words(data),
             tiles=_tiles(data),
             palette=palette,
-            curves=_curves(data.trainings, palette),
+            curves=_curves(data, palette),
             rows=by_split(rows),
             seeds=len({row.get("seed") for row in rows}) > 1,
             columns=columns_of(rows),
-            dots=_dots(rows, palette),
+            dots=_dots(data, palette),
             comparisons=differences(data.evaluation.get("comparisons") or []),
             regret=data.evaluation.get("regret") or [],
             rates=[(one.name, rates(one), one) for one in data.trainings if "rl" in one.curves],
@@ -91,6 +91,7 @@ def render(data: Folder) -> str:
             command=str(data.run.get("command") or ""),
             code_css=html._code_css(),
             interval=interval_words,
+            labelled=labelled,
         )
     )
     return text
@@ -124,15 +125,15 @@ def _tiles(data: Folder) -> list[dict[str, str]]:
 # ---------------------------------------------------------------- curves
 
 
-def _curves(trainings: Sequence[Training], palette: Mapping[str, int]) -> list[tuple[str, list[train_plots.Chart]]]:
+def _curves(data: Folder, palette: Mapping[str, int]) -> list[tuple[str, list[train_plots.Chart]]]:
     """(heading, charts); a heading without a chart is left out."""
 
     def one(stage: str, metric: str, title: str) -> train_plots.Chart | None:
-        lines = train_plots.series(trainings, stage, metric, palette)
+        lines, title = train_plots.series(data.trainings, stage, metric, palette), labelled(title, metric, data.clock)
         if metric in BAD_SHARES and not any(value for line in lines for _, value in line.points):
             return None  # nothing of the kind happened, as the table of rates says
-        share, holds = metric in GOOD_SHARES | BAD_SHARES, (0.0, 1.0) if metric in GOOD_SHARES else ()
-        holds = (0.0,) if metric in BAD_SHARES else holds
+        share = metric in GOOD_SHARES | BAD_SHARES
+        holds = [0.0, 1.0] if metric in GOOD_SHARES else [0.0] if share else []
         return train_plots.chart(title, lines, share=share, holds=holds, log=metric == "loss" and stage != "rl")
 
     groups = [
@@ -146,13 +147,13 @@ def _curves(trainings: Sequence[Training], palette: Mapping[str, int]) -> list[t
 # ---------------------------------------------------------------- evaluation
 
 
-def _dots(rows: Sequence[Mapping[str, Any]], palette: Mapping[str, int]) -> list[train_plots.Dots]:
-    names = {"fast_1": "fast_1", "fast_1.2": "fast_1.2", "roofline": "Share of the roofline", "reward": "Reward"}
-    best = pooled(rows)
-    all_ = [
-        train_plots.dots(names.get(one, one.capitalize()), best, one, palette, share=one != "reward") for one in PLOTTED
-    ]
-    return [one for one in all_ if one]
+def _dots(data: Folder, palette: Mapping[str, int]) -> list[train_plots.Dots]:
+    best, names = pooled(data.evaluation.get("arms") or []), {"roofline": "Share of the roofline"}
+    found = []
+    for metric in PLOTTED:
+        title = labelled(names.get(metric, metric if "_" in metric else metric.capitalize()), metric, data.clock)
+        found.append(train_plots.dots(title, best, metric, palette, share=metric != "reward"))
+    return [one for one in found if one]
 
 
 # ---------------------------------------------------------------- time, examples, settings

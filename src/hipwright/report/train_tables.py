@@ -9,7 +9,7 @@ from rich.table import Table
 
 from hipwright.report import views
 from hipwright.report.train_data import Folder, ends, rates, read, seconds_of
-from hipwright.report.train_views import by_split, clock_words, columns_of, differences, interval_words
+from hipwright.report.train_views import by_split, clock_words, columns_of, differences, interval_words, labelled
 
 
 def tables(folder: Path) -> list[Table]:
@@ -19,7 +19,9 @@ def tables(folder: Path) -> list[Table]:
     rows = data.evaluation.get("arms") or []
     columns = columns_of(rows)
     for split, arms in by_split(rows):
-        table = _table(f"{split}, {clock_words(data)['badge']}", "arm", *columns)
+        table = _table(
+            f"{split}, {clock_words(data)['badge']}", "arm", *(labelled(name, name, data.clock) for name in columns)
+        )
         for row, _ in arms:
             table.add_row(str(row.get("arm")), *(_cell(row.get(name), name) for name in columns))
         found.append(table)

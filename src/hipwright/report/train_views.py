@@ -27,6 +27,12 @@ def clock_words(data: Folder) -> dict[str, str]:
     return {"tone": "unsure", "badge": "nothing timed", "text": "No program was timed, and no speed is claimed."}
 
 
+def labelled(title: str, metric: str, clock: str) -> str:
+    """A heading, marked where its figures rest on estimates of speed."""
+    timed = metric.startswith("fast_") or metric in ("speedup", "roofline", "reward")
+    return f"{title} (ESTIMATE)" if timed and clock == "estimate" else title
+
+
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The figures of the table, in order; those that no row has are left out."""
     names = ["compiled", "correct", *fast_names(rows), "roofline", "reward", "speedup"]
