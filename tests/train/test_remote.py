@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -21,7 +22,7 @@ from hipwright.train.environment import Environment
 from hipwright.train.records import Problem
 from hipwright.train.remote import RemoteJudge
 from hipwright.train.rewards import REWARDS
-from hipwright.train.serve import MOST_BYTES, app, serve
+from hipwright.train.serve import MOST_BYTES, app, guarded, serve
 
 TASK = Problem(name="row_sum", source="import torch")
 TOKEN = "a long word"
@@ -31,7 +32,7 @@ class Here:
     """What judges on the other side. breaks: requests that fail first."""
 
     def __init__(self) -> None:
-        self.identity = {"device": "NVIDIA H200", "clock": "device", "targets": ["cuda"], "seed": 0}
+        self.device, self.clock = "NVIDIA H200", "device"
         self.prefetched: list[str] = []
         self.breaks = 0
         self.asked = 0
@@ -53,7 +54,7 @@ class Here:
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[str, Here]]:
     here = Here()
-    server = uvicorn.Server(uvicorn.Config(app(here, TOKEN), port=0, log_level="error"))  # type: ignore[arg-type]
+    server = uvicorn.Server(uvicorn.Config(guarded(app(here), TOKEN), port=0, log_level="error"))  # type: ignore[arg-type]
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -96,20 +97,31 @@ def test_a_fault_on_the_way_is_tried_again_and_then_no_verdict(served: tuple[str
         assert mixed.fault == "service" and "another program" in mixed.message
 
 
-def test_a_server_that_goes_away_is_unscorable() -> None:
-    """Nobody listens there any more when the program is sent."""
-    judge = RemoteJudge("http://127.0.0.1:9", attempts=1)
-    with pytest.raises(InfrastructureError, match="does not answer"):
-        judge.__enter__()
-    judge._call = lambda path, body: {"device": "x", "clock": "device"}  # type: ignore[method-assign]
+def test_equal_programs_are_asked_for_once_and_faults_are_not_remembered(served: tuple[str, Here]) -> None:
+    url, here = served
+    here.asked, program = 0, Program(text="c")
+    with RemoteJudge(url, token=TOKEN, attempts=1) as judge:
+        here.breaks = 1
+        assert judge.submit(TASK, program).result(timeout=10).fault == "service"
+        assert all(judge.submit(TASK, program).result(timeout=10).passed for _ in range(3))
+    assert here.asked == 2
+
+
+def test_a_server_that_goes_away_is_unscorable(served: tuple[str, Here]) -> None:
+    judge = RemoteJudge(served[0], token=TOKEN, attempts=2)
     with Environment(judge, REWARDS["hipwright"], lambda text, task: Program(text=text)) as environment:
-        del judge._call  # type: ignore[attr-defined]
+        judge.url = "http://127.0.0.1:9"  # where nobody listens
         assert [one.reward for one in environment.score_group(TASK, ["a", "b"])] == [None, None]
+
+
+def test_no_judge_there() -> None:
+    with pytest.raises(BadInput, match="no judge answers"):
+        RemoteJudge("http://127.0.0.1:9").__enter__()
 
 
 @pytest.mark.parametrize("token", ["", "another word"])
 def test_without_the_token_nothing_is_told(served: tuple[str, Here], token: str) -> None:
-    with pytest.raises(InfrastructureError, match="401"):
+    with pytest.raises(BadInput, match="401"):
         RemoteJudge(served[0], token=token).__enter__()
 
 
@@ -136,7 +148,22 @@ def test_bad_requests_are_refused(served: tuple[str, Here]) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "node7"])
 def test_no_open_door_without_a_token(host: str) -> None:
     with pytest.raises(BadInput, match="no token"):
-        serve(Here(), host)  # type: ignore[arg-type]
+        serve(app(Here()), host)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("header", "reached"), [(b"", False), (f"Bearer {TOKEN}".encode(), True)])
+def test_the_guard_stands_before_websockets_too(header: bytes, reached: bool) -> None:
+    seen: list[str] = []
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        seen.append("inside")
+
+    async def send(message: Any) -> None:
+        seen.append(message["type"])
+
+    scope = {"type": "websocket", "headers": [(b"authorization", header)]}
+    asyncio.run(guarded(inner, TOKEN)(scope, None, send))  # type: ignore[arg-type]
+    assert seen == (["inside"] if reached else ["websocket.close"])
 
 
 @pytest.mark.parametrize("url", ["", "node7:8765", "file:///etc/passwd"])

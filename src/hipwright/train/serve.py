@@ -1,6 +1,6 @@
-"""A judge for other machines: one JSON endpoint over a LocalJudge (train/remote.py is the client; docs/rewards.md).
+"""A judge for other machines over HTTP, and the guard before any of our servers (train/remote.py is the client).
 
-GET /identity -> what judges here. POST /judge {"problem", "program"} -> an Evaluation. POST /prefetch {"problems"}.
+GET /judge -> {"device", "clock"}. POST /judge {"problem", "program"} -> an Evaluation. POST /prefetch {"problems"}.
 Programs are contained as everywhere; still, whoever may call this may keep the machine busy, so it answers on the
 loopback alone unless there is a token. Needs starlette and uvicorn.
 """
@@ -11,6 +11,7 @@ import asyncio
 import hmac
 import ipaddress
 import json
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,65 +25,49 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from hipwright.train.judges import LocalJudge
+    from hipwright.train.judges import Judge
 
 PORT = 8765
 MOST_BYTES = 2 << 20  # of a request: a task and a program
 MOST_PROBLEMS = 256
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Scope]]
+Send = Callable[[Scope], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class _Refused(Exception):
-    """A request that is answered with `code`."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-def app(judge: LocalJudge, token: str = "") -> Starlette:
-    """The ASGI application over an open judge. token: what callers must bear; "" for none."""
+def app(judge: Judge) -> Starlette:
+    """The ASGI application over an open judge."""
     from starlette.applications import Starlette
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
-    def answering(work: Any) -> Any:
-        async def handle(request: Request) -> Response:
-            try:
-                _authorise(request, token)
-                return JSONResponse(await work(request))
-            except _Refused as refused:
-                return JSONResponse({"error": str(refused)}, refused.code)
-            except HipwrightError as error:
-                return JSONResponse({"error": error.message}, 503)
+    async def told(request: Request) -> Response:
+        return JSONResponse({"device": judge.device, "clock": judge.clock})
 
-        return handle
-
-    async def identity(request: Request) -> dict[str, Any]:
-        return judge.identity
-
-    async def judged(request: Request) -> dict[str, Any]:
+    async def judged(request: Request) -> Response:
         body = await _body(request)
-        problem, program = _record(Problem, body, "problem"), _record(Program, body, "program")
+        problem = msgspec.convert(body.get("problem"), Problem)
+        program = msgspec.convert(body.get("program"), Program)
         evaluation = await asyncio.wrap_future(judge.submit(problem, program))
-        return evaluation.to_dict()
+        return JSONResponse(evaluation.to_dict())
 
-    async def prefetch(request: Request) -> dict[str, Any]:
-        problems = (await _body(request)).get("problems")
-        if not isinstance(problems, list) or len(problems) > MOST_PROBLEMS:
-            raise _Refused(400, f"problems: a list of at most {MOST_PROBLEMS}")
-        judge.prefetch([_record(Problem, {"problem": one}, "problem") for one in problems])
-        return {}
+    async def prefetch(request: Request) -> Response:
+        problems = msgspec.convert((await _body(request)).get("problems"), list[Problem])
+        judge.prefetch(problems[:MOST_PROBLEMS])
+        return JSONResponse({})
 
     routes = [
-        Route("/identity", answering(identity), methods=["GET"]),
-        Route("/judge", answering(judged), methods=["POST"]),
-        Route("/prefetch", answering(prefetch), methods=["POST"]),
+        Route("/judge", told, methods=["GET"]),
+        Route("/judge", judged, methods=["POST"]),
+        Route("/prefetch", prefetch, methods=["POST"]),
     ]
-    return Starlette(routes=routes)
+    handlers = {msgspec.ValidationError: _bad_request, HipwrightError: _unavailable}
+    return Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
 
 
-def serve(judge: LocalJudge, host: str = "127.0.0.1", port: int = PORT, token: str = "") -> None:
-    """Answer until interrupted. judge: opened by the caller. BadInput for a host off the loopback without a token."""
+def serve(application: Application, host: str = "127.0.0.1", port: int = PORT, token: str = "") -> None:
+    """Answer behind `guarded` until interrupted. BadInput for a host off the loopback without a token."""
     import uvicorn
 
     if not (token or _loopback(host)):
@@ -90,7 +75,44 @@ def serve(judge: LocalJudge, host: str = "127.0.0.1", port: int = PORT, token: s
             f"{host} can be reached from other machines, and there is no token",
             hint="give a token that callers must bear, or serve on 127.0.0.1",
         )
-    uvicorn.run(app(judge, token), host=host, port=port, log_level="warning")
+    uvicorn.run(guarded(application, token), host=host, port=port, log_level="warning")
+
+
+def guarded(application: Application, token: str = "", most_bytes: int = MOST_BYTES) -> Application:
+    """Any ASGI application behind a bearer token ("": none) and a limit on the size of a request; WebSockets too."""
+
+    async def guard(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            return await application(scope, receive, send)
+        given = dict(scope["headers"]).get(b"authorization", b"")
+        if token and not hmac.compare_digest(given, f"Bearer {token}".encode()):
+            return await _refuse(scope, send, 401, "the token is missing or wrong")
+        if scope["type"] != "http":
+            return await application(scope, receive, send)
+        body = bytearray()
+        more = True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message["type"] == "http.request" and bool(message.get("more_body"))
+            if len(body) > most_bytes:
+                return await _refuse(scope, send, 413, f"more than {most_bytes} bytes")
+        held: list[Scope] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+
+        async def again() -> Scope:
+            return held.pop() if held else await receive()
+
+        return await application(scope, again, send)
+
+    return guard
+
+
+async def _refuse(scope: Scope, send: Send, code: int, why: str) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": why})
+        return
+    await send({"type": "http.response.start", "status": code, "headers": [(b"content-type", b"application/json")]})
+    await send({"type": "http.response.body", "body": json.dumps({"detail": why}).encode()})
 
 
 def _loopback(host: str) -> bool:
@@ -100,30 +122,23 @@ def _loopback(host: str) -> bool:
         return False
 
 
-def _authorise(request: Request, token: str) -> None:
-    given = request.headers.get("authorization", "")
-    if token and not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
-        raise _Refused(401, "the token is missing or wrong")
-
-
 async def _body(request: Request) -> dict[str, Any]:
-    """The request's JSON object; read no further than the limit."""
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MOST_BYTES:
-            raise _Refused(413, f"more than {MOST_BYTES} bytes")
     try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        found = None
+        found = json.loads(await request.body())
+    except (ValueError, RecursionError) as error:
+        raise msgspec.ValidationError(f"no JSON: {type(error).__name__}") from error
     if not isinstance(found, dict):
-        raise _Refused(400, "not a JSON object")
+        raise msgspec.ValidationError("no JSON object")
     return found
 
 
-def _record(kind: Any, body: dict[str, Any], name: str) -> Any:
-    try:
-        return kind.from_dict(body[name])
-    except (KeyError, msgspec.ValidationError) as error:
-        raise _Refused(400, f"{name}: {error}") from None
+async def _bad_request(request: Request, error: Exception) -> Response:
+    from starlette.responses import JSONResponse
+
+    return JSONResponse({"detail": str(error)}, 400)
+
+
+async def _unavailable(request: Request, error: Exception) -> Response:
+    from starlette.responses import JSONResponse
+
+    return JSONResponse({"detail": str(error)}, 503)
