@@ -29,7 +29,8 @@ VERIFIERS = [
     "latex2sympy2-extended==1.11.0", "antlr4-python3-runtime==4.13.2", *AIOHTTP,
 ]  # fmt: skip
 VERL = [
-    "verl==0.9.1", "transformers==5.9.0", "hydra-core==1.3.8", "omegaconf==2.3.0", "antlr4-python3-runtime==4.9.3",
+    "verl==0.9.1", "transformers==5.9.0", "tokenizers==0.22.2", "huggingface_hub==1.33.0", "httpx==0.28.1",
+    "httpcore==1.0.9", "fastapi==0.165.0", "hydra-core==1.3.8", "omegaconf==2.3.0", "antlr4-python3-runtime==4.9.3",
     "tensordict==0.10.0", "ray==2.60.0", "codetiming==1.4.0", "torchdata==0.11.0", "pylatexenc==2.10", "msgpack==1.2.4",
     "cachetools==8.0.1", "pyvers==0.2.3", "cloudpickle==3.1.2", "orjson==3.13.0",
     "TransferQueue==0.1.11", "pyzmq==27.3.0", *AIOHTTP,
