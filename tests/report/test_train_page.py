@@ -40,7 +40,12 @@ def test_an_estimate_is_called_one_everywhere(tmp_path: Path) -> None:
     html = page(tmp_path, clock="estimate")
     assert '<span class="badge unsure">ESTIMATE</span>' in html and "was measured" not in html
     assert "Speeds were measured" not in html and "static estimates" in html
-    for title in ("Reward (ESTIMATE)", "fast_1.2 (ESTIMATE)", "Speedup of correct programs (ESTIMATE)"):
+    for title in (
+        "Reward (ESTIMATE)",
+        "fast_1.2 (ESTIMATE)",
+        'fast_1<br><span class="tag estimate">ESTIMATE',
+        "Speedup of correct programs (ESTIMATE)",
+    ):
         assert title in html
     assert "Correct (ESTIMATE)" not in html, "whether it is right was not estimated"
 

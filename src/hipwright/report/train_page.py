@@ -33,7 +33,7 @@ RL_CURVES = (
     ("hack", "Proven hacks"),
     ("infra", "Infrastructure faults"),
     ("infrastructure", "Infrastructure faults"),
-    ("loss", "Loss of the policy gradient"),
+    ("loss", "Loss of the update"),
     ("entropy", "Entropy, nats a token"),
     ("drift", "KL from the sampling policy"),
     ("tokens", "Tokens an answer"),
@@ -209,7 +209,7 @@ def _answer(text: Any) -> Markup:
     """A completion: a program is highlighted, anything else is plain text."""
     shown = str(text)
     if re.search(r"^\s*HIP = |__global__", shown, re.MULTILINE):
-        return html.highlight(shown, "python")
+        return html.highlight(shown, "program")
     return Markup('<pre class="log">{}</pre>').format(html.visible(shown) or "(nothing)")
 
 

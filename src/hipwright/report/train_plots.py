@@ -97,11 +97,11 @@ class Axis:
 
     @classmethod
     def exact(cls, values: Iterable[float], start: float, end: float) -> Axis:
-        """From the lowest to the highest value, without room for the next round one."""
+        """Of whole numbers, from the lowest to the highest, without room for the next round one."""
         known = list(values)
         axis = cls(known, start, end)
         axis._low, axis._high = min(known), max(known)
-        axis.ticks = [tick for tick in axis.ticks if axis._low <= tick <= axis._high]
+        axis.ticks = [tick for tick in axis.ticks if axis._low <= tick <= axis._high and tick == int(tick)]
         return axis
 
     def __call__(self, value: float) -> float:
@@ -131,6 +131,9 @@ def percent(value: float) -> str:
 
 def plain(value: float) -> str:
     """A tick of anything else."""
+    if 0 < abs(value) < 1e-3:
+        mantissa, power = f"{value:.1e}".split("e")
+        return f"{float(mantissa):g}e{int(power)}"
     return f"{value / 1000:g}k" if abs(value) >= 10_000 and value % 1000 == 0 else f"{value:.4g}"
 
 

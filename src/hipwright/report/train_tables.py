@@ -9,7 +9,7 @@ from rich.table import Table
 
 from hipwright.report import views
 from hipwright.report.train_data import Folder, ends, rates, read, seconds_of
-from hipwright.report.train_views import by_split, clock_words, columns_of, differences, interval_words, labelled
+from hipwright.report.train_views import by_split, clock_words, columns_of, differences, interval_words
 
 
 def tables(folder: Path) -> list[Table]:
@@ -19,18 +19,16 @@ def tables(folder: Path) -> list[Table]:
     rows = data.evaluation.get("arms") or []
     columns = columns_of(rows)
     for split, arms in by_split(rows):
-        table = _table(
-            f"{split}, {clock_words(data)['badge']}", "arm", *(labelled(name, name, data.clock) for name in columns)
-        )
+        table = _table(f"{split}, {clock_words(data)['badge']}", "arm", *columns)
         for row, _ in arms:
             table.add_row(str(row.get("arm")), *(_cell(row.get(name), name) for name in columns))
         found.append(table)
     compared = differences(data.evaluation.get("comparisons") or [])
-    if compared["rows"]:
-        table = _table("difference", "arms", "metric", *compared["splits"])
-        for (arms_, metric), cells in compared["rows"]:
-            shown = [f"{c['text']} ({c['interval']})" if (c := cells.get(s)) else "–" for s in compared["splits"]]
-            table.add_row(arms_, metric, *shown)
+    for split, arms_ in compared["splits"]:
+        table = _table(f"{split}, differences", "arms", *compared["metrics"])
+        for name, cells in arms_.items():
+            shown = [f"{c['text']} ({c['interval']})" if (c := cells.get(m)) else "–" for m in compared["metrics"]]
+            table.add_row(name, *shown)
         found.append(table)
     return found
 

@@ -65,20 +65,20 @@ def signed(value: float, digits: int) -> str:
 
 
 def differences(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A table: rows (one arm against another, metric), a cell for each split: difference, interval, and for sure?"""
-    splits = list(dict.fromkeys(str(one.get("split")) for one in found))
-    table: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
+    """{"metrics", "splits": [(split, {"one arm - another": {metric: cell}})]}; a cell has text, interval and tone."""
+    metrics = list(dict.fromkeys(str(one.get("metric")) for one in found))
+    splits: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
     for one in found:
         if (difference := triple(one.get("difference"))) is not None:
-            value, low, high = difference
-            scale, unit = (1, "") if one.get("metric") == "reward" else (100, " pp")
-            digits = 2 if scale == 1 else 0
-            tone = "good" if low > 0 else "bad" if high < 0 else ""
-            cell = {
-                "text": signed(scale * value, digits) + unit,
-                "tone": tone,
-                "interval": f"{signed(scale * low, digits)} to {signed(scale * high, digits)}",
-            }
-            row = (f"{one.get('better')} − {one.get('worse')}", str(one.get("metric")))
-            table.setdefault(row, {})[str(one.get("split"))] = cell
-    return {"splits": splits, "rows": list(table.items())}
+            metric, arms = str(one.get("metric")), f"{one.get('better')} − {one.get('worse')}"
+            cell = _difference(difference, metric)
+            splits.setdefault(str(one.get("split")), {}).setdefault(arms, {})[metric] = cell
+    return {"metrics": metrics, "splits": list(splits.items())}
+
+
+def _difference(difference: tuple[float, float, float], metric: str) -> dict[str, str]:
+    """tone: "good" or "bad" where the interval does not hold 0."""
+    scale, unit, digits = (1, "", 2) if metric == "reward" else (100, " pp", 0)
+    value, low, high = (signed(scale * one, digits) for one in difference)
+    tone = "good" if difference[1] > 0 else "bad" if difference[2] < 0 else ""
+    return {"text": value + unit, "interval": f"{low} to {high}", "tone": tone}
