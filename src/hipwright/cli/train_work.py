@@ -184,8 +184,9 @@ def run_serve(
     from hipwright.train.opening import Opening, environment
     from hipwright.train.recipe import Judging, Reward
 
-    if find_spec("starlette") is None or find_spec("uvicorn") is None:
-        raise BadInput("serving needs starlette and uvicorn", hint="pip install 'hipwright[train]'")
+    missing = [name for name in ("starlette", "uvicorn", "websockets") if find_spec(name) is None]
+    if missing:
+        raise BadInput(f"serving needs {', '.join(missing)}", hint="pip install 'hipwright[train]'")
     known = problems(data)
     if split not in known:
         raise BadInput(f"{data} has no split {split!r}", hint=f"splits: {', '.join(known)}")

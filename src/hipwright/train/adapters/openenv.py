@@ -2,7 +2,7 @@
 
 An episode is one problem and up to `turns` answers to it. Over /ws the connection holds it; plain HTTP requests
 name it by `episode_id`, which /reset gives or takes. An answer that the machine kept from being judged has reward null
-and uses up no turn. /judge judges a program for `remote.RemoteJudge`. Needs starlette; serving needs uvicorn.
+and uses up no turn. /judge judges a program for `remote.RemoteJudge`. Needs starlette.
 """
 
 from __future__ import annotations
@@ -162,11 +162,9 @@ def app(arena: Arena) -> Starlette:
 
 
 def serve(arena: Arena, host: str, port: int) -> None:
-    """Serve until interrupted. BadInput where uvicorn is not installed."""
-    try:
-        import uvicorn
-    except ImportError:
-        raise BadInput("serving needs uvicorn", hint="pip install 'hipwright[train]'") from None
+    """Serve until interrupted. Needs uvicorn, and websockets for /ws."""
+    import uvicorn
+
     uvicorn.run(app(arena), host=host, port=port, log_level="warning")
 
 
