@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from math import isfinite
 from statistics import median
 from types import TracebackType
@@ -69,6 +70,12 @@ class Environment:
 
         self.judge.submit(problem, program).add_done_callback(told)
         return answer
+
+    def sharing(self, stage: str = "policy") -> AbstractContextManager[None]:
+        """Around the caller's own work on a GPU that the judge may time on; see `LocalJudge.sharing`. A judge that
+        shares nothing waits for nothing."""
+        shares = getattr(self.judge, "sharing", None)
+        return shares(stage) if shares is not None else nullcontext()
 
     def score(self, problem: Problem, completion: str, history: Sequence[Turn] = ()) -> Scored:
         """One completion, as a group of its own."""

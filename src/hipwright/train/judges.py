@@ -184,8 +184,9 @@ class LocalJudge:
 
     @contextmanager
     def sharing(self, stage: str = "policy") -> Iterator[None]:
-        """For work of the caller's own on the GPU that times (a batch of generation, a step of training): it waits
-        while programs are timed, and nothing is timed within the block. Keep the blocks short, a second or less."""
+        """For work of the caller's own on the GPU that times (generation, a step of training): it waits while programs
+        are timed, and nothing is timed within the block, while verification goes on. Never wait for a verdict inside:
+        it may be one that waits for the clock."""
         if self._stack is None:
             raise InfrastructureError("the judge is not open", hint="use it as a context manager")
         with ExitStack() as stack:

@@ -163,7 +163,7 @@ class GpuLane:
 
     def sharing(self) -> AbstractContextManager[None]:
         """Between timings."""
-        return self._clock.shared()
+        return self._clock.sharing()
 
     def close(self) -> None:
         """End the processes, and the thread that times."""
@@ -178,7 +178,7 @@ class _Clock:
 
     def __init__(self, wave: int) -> None:
         self._wave = wave
-        self._gate = Gate()
+        self._gate, self._callers = Gate(), Gate()
         self._changed = threading.Condition()
         self._ready: deque[tuple[Callable[[], Evaluation], Future[Evaluation]]] = deque()
         self._verifying = 0
@@ -189,6 +189,10 @@ class _Clock:
     def shared(self) -> AbstractContextManager[None]:
         """Outside of timings."""
         return self._gate.shared()
+
+    def sharing(self) -> AbstractContextManager[None]:
+        """Outside of timings, for work of the caller's own, which may last."""
+        return self._callers.shared()
 
     @contextmanager
     def verifying(self) -> Iterator[None]:
@@ -228,7 +232,8 @@ class _Clock:
                 )
                 if self._stopping:
                     return self._give_up()
-            with self._gate.exclusive():
+            # verifications go on while a caller's own work is waited for
+            with self._callers.exclusive(), self._gate.exclusive():
                 while (item := self._next()) is not None:
                     work, answer = item
                     try:
