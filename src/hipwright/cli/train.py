@@ -105,13 +105,16 @@ def mini(
         str | None, typer.Option(help="cuda, rocm, or cpu (static estimates). [default: the best here]", metavar="T")
     ] = None,
     change: Change = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop in good order after so long; the same command with --resume goes on.")
+    ] = None,
     resume: Resume = False,
     json_mode: Json = False,
 ) -> int:
     """Train the miniature from random weights, every arm, and evaluate it (docs/mini.md). --resume goes on."""
     from hipwright.cli import train_work
 
-    return train_work.run_mini(Face(json_mode=json_mode), out, target, change or [], resume=resume)
+    return train_work.run_mini(Face(json_mode=json_mode), out, target, change or [], minutes, resume=resume)
 
 
 @app.command("report")

@@ -121,8 +121,10 @@ def _say(face: Face, told: dict[str, Any]) -> None:
 # ---------------------------------------------------------------- the others
 
 
-def run_mini(face: Face, out: Path, target: str | None, changes: Sequence[str], *, resume: bool) -> int:
-    """The miniature, from random weights to its evaluation."""
+def run_mini(
+    face: Face, out: Path, target: str | None, changes: Sequence[str], minutes: float | None, *, resume: bool
+) -> int:
+    """The miniature, from random weights to its evaluation; as far as the minutes go."""
     import msgspec
 
     from hipwright.cli.outdir import prepare
@@ -146,7 +148,7 @@ def run_mini(face: Face, out: Path, target: str | None, changes: Sequence[str], 
         face.say(str(told.get("text") or ", ".join(f"{name} {value}" for name, value in told.items())))
 
     try:
-        done = mini.run(out, settings, resume=resume, listener=listen)
+        done = mini.run(out, settings, resume=resume, listener=listen, minutes=minutes)
     except KeyboardInterrupt:
         face.say("interrupted: --resume goes on")
         if face.json_mode:
