@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 EXTRA = ("trl", "transformers", "peft", "accelerate", "datasets")
 """What the extra `train` brings that every stage imports."""
+MINI = ("torch", "transformers")
+"""What the miniature needs of it."""
 RUN = "run.json"
 INTERRUPTED = 130
 
@@ -86,8 +88,8 @@ def run_stage(face: Face, wanted: Wanted, rank: int, address: str) -> int:
     return 0
 
 
-def _installed() -> None:
-    missing = [name for name in EXTRA if find_spec(name) is None]
+def _installed(packages: Sequence[str] = EXTRA) -> None:
+    missing = [name for name in packages if find_spec(name) is None]
     if missing:
         raise BadInput(f"training needs {', '.join(missing)}", hint="pip install 'hipwright[train]'")
 
@@ -133,7 +135,7 @@ def run_mini(
     from hipwright.train.opening import targets_of
     from hipwright.train.recipe import Judging, change, refuse_unknown
 
-    _installed()
+    _installed(MINI)
     plain = preset(target or targets_of(Judging())[0]).to_dict()
     for one in changes:
         change(plain, one)
