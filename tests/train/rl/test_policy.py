@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from hipwright.train.rl.decode import Decoder
 from hipwright.train.rl.policy import HFPolicy
 from tests.train.rl.tools import tiny_model
 
@@ -104,3 +105,48 @@ def test_lora_trains_the_adapter_alone(tmp_path) -> None:
     assert found == pytest.approx(groups[0][0].logprobs, abs=1e-4)
     policy.save(tmp_path)
     assert (tmp_path / "adapter_model.safetensors").is_file()
+
+
+def test_a_step_uses_the_same_memory_every_time(policy: HFPolicy) -> None:
+    """What a captured graph rests on: no tensor of the decoder moves, whatever is sampled, however weights change."""
+
+    def places() -> list[int]:
+        (decoder,) = policy._decoders.values()
+        own = [value for value in vars(decoder).values() if isinstance(value, torch.Tensor)]
+        kept = [one for pair in decoder.cache.kept.values() for one in pair]
+        return [one.data_ptr() for one in (*own, *kept, decoder.cache.at, *policy.trainable_parameters())]
+
+    first = sample(policy, PROMPTS)
+    before = places()
+    sample(policy, [[3] * 50, [4], [5], [6]], seed=8, temperature=0.0)
+    optimizer = torch.optim.SGD(policy.trainable_parameters(), lr=0.0)
+    sum(one.sum() for one in policy.trainable_parameters()).backward()
+    optimizer.step()
+    policy.load(policy.state())
+    assert sample(policy, PROMPTS) == first  # nothing is left of what came between
+    assert places() == before and len(before) > 20
+
+
+def test_a_captured_step_is_replayed(policy: HFPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in for CUDA's graph: warming up leaves nothing behind, and each token is one replay."""
+    plain = sample(policy, PROMPTS)
+    replays: list[int] = []
+
+    class Graph:
+        def __init__(self, decoder: Decoder) -> None:
+            self.decoder = decoder
+
+        def replay(self) -> None:
+            replays.append(1)
+            self.decoder._step()
+
+    def capture(decoder: Decoder) -> None:
+        decoder._step()
+        decoder._step()
+        decoder.graph = Graph(decoder)
+
+    monkeypatch.setattr(Decoder, "_capture", capture)
+    policy.graphs = True
+    policy._decoders.clear()
+    assert sample(policy, PROMPTS) == plain and sample(policy, PROMPTS) == plain
+    assert 0 < len(replays) <= 2 * 40

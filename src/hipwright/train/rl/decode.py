@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 LOOK = 32
 """Tokens between two looks at whether every row has ended: a look waits for the device."""
+WARM = 2
+"""Steps before a capture: libraries choose and load their kernels in them."""
 ROUND = 64
 """Prompts are padded to a multiple of this, and so is the cache, so that batches share shapes."""
 
@@ -81,21 +83,21 @@ class Decoder:
 
     def __call__(self, prompts: Sequence[Sequence[int]], samples: int, temperature: float, generator: Any) -> None:
         """Fill `tokens` and `logprobs`, rows x new: `samples` rows for each prompt, one after the other."""
-        self._prefill(prompts, samples)
-        self.temperature.fill_(temperature or 1.0)
-        if self.noise.shape != self.logits.shape:
-            self.noise = self.logits.new_ones(self.logits.shape)
+        self._prefill(prompts, samples, temperature)
+        if self.graph is None and self.network.graphs and self.new > WARM:
+            self._capture()
+            self._prefill(prompts, samples, temperature)
         for number in range(self.new):
             if temperature > 0:
                 self.noise.exponential_(generator=generator)
+            if self.graph:
+                self.graph.replay()
             else:
-                self.noise.fill_(1.0)
-            self._pick()
-            if number + 1 == self.new or (number % LOOK == LOOK - 1 and bool(self.done.all())):
+                self._step()
+            if number % LOOK == LOOK - 1 and bool(self.done.all()):
                 break
-            self._advance()
 
-    def _prefill(self, prompts: Sequence[Sequence[int]], samples: int) -> None:
+    def _prefill(self, prompts: Sequence[Sequence[int]], samples: int, temperature: float) -> None:
         """Run the prompts, padded on the left, and leave every sequence ready for its first token."""
         import torch
 
@@ -112,8 +114,11 @@ class Decoder:
         self.cache.filling, self.cache.repeat = True, samples
         logits = self.network.last_logits(tokens, mask, positions, self.cache)
         self.cache.filling = False
-        if self.logits.shape[1] == 1:
+        if self.logits.shape[1] != logits.shape[1]:
             self.logits = logits.new_zeros(self.rows, logits.shape[1])
+            self.noise = self.logits.clone()
+        self.noise.fill_(1.0)  # which at temperature 0 it stays: the likeliest token
+        self.temperature.fill_(temperature or 1.0)
         self.logits.copy_(logits.repeat_interleave(samples, 0))
         self.mask.zero_()
         self.mask[:, : self.width] = seen.repeat_interleave(samples, 0)
@@ -123,52 +128,42 @@ class Decoder:
             state.zero_()
         self.tokens.fill_(self.pad)
 
+    def _step(self) -> None:
+        """One token of each row from the logits, and the logits after it. Only tensors that stay where they are."""
+        self._pick()
+        self.logits.copy_(
+            self.network.last_logits(self.token[:, None], self.mask[:, None, None], self.position[:, None], self.cache)
+        )
+
     def _pick(self) -> None:
         """Sample a token of each row: the argmax of p / Exp(1) has the distribution p (the Gumbel trick)."""
-        import torch
-
         logprobs = (self.logits / self.temperature).log_softmax(-1)
         token = (logprobs - self.noise.log()).argmax(-1)
         chosen = logprobs.gather(1, token[:, None])
-        token = torch.where(self.done, self.pad, token)
+        token = token.masked_fill(self.done, self.pad)
         self.tokens.index_copy_(1, self.column, token[:, None])
         self.logprobs.index_copy_(1, self.column, chosen)
-        self.done |= torch.isin(token, self.end)
+        self.done |= (token[:, None] == self.end).any(-1)
         self.token.copy_(token)
         self.column += 1
         self.position += 1
         self.cache.at += 1
         self.mask.index_fill_(1, self.cache.at, True)
 
-    def _advance(self) -> None:
-        """The network's step on the tokens just sampled: captured at its first use, replayed from then on."""
-        if self.graph is None and self.network.graphs:
-            self._capture()
-        if self.graph:
-            self.graph.replay()
-        else:
-            self._forward()
-
-    def _forward(self) -> None:
-        step = self.network.last_logits(
-            self.token[:, None], self.mask[:, None, None], self.position[:, None], self.cache
-        )
-        self.logits.copy_(step)
-
     def _capture(self) -> None:
-        """Capture `_forward`. It only writes where the step after it writes the same, so warming up changes nothing."""
+        """Capture `_step`. Warming up moves the state on: the prompts are run again after it."""
         import torch
 
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            for _ in range(2):
-                self._forward()
+            for _ in range(WARM):
+                self._step()
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                self._forward()
+                self._step()
         except RuntimeError as error:
             warnings.warn(f"the decode step could not be captured, sampling will be slower: {error}", stacklevel=2)
             self.graph = False
