@@ -276,7 +276,7 @@ class LocalJudge:
             return {"identity": self.identity, "counts": dict(self.counts), "known": known}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint. BadInput where it was made with another device, clock, seed or targets."""
+        """Go on from a checkpoint, beside what is known already. BadInput where it was made with another device, clock, seed or targets."""
         other = state["identity"]
         differs = [f"{name} {other.get(name)!r} then, {now!r} now" for name, now in self.identity.items()
                    if other.get(name) != now]  # fmt: skip
@@ -287,8 +287,8 @@ class LocalJudge:
             )
         known = {key: Evaluation.from_dict(plain) for key, plain in state["known"].items()}
         with self._lock:
-            self._known = OrderedDict(known)
-            self.counts = Counter(state["counts"])
+            self._known.update(known)
+            self.counts.update(state["counts"])
 
 
 def slim(evaluation: Evaluation) -> Evaluation:
