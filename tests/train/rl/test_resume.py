@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -102,6 +103,25 @@ def test_the_judge_remembers(tmp_path: Path) -> None:
     again = ToyJudge()
     run(tmp_path, judge=again)
     assert again.known == judge.known != {}
+
+
+def test_the_judge_is_restored_before_it_is_asked(tmp_path: Path) -> None:
+    events: list[str] = []
+
+    class Told(ToyJudge):
+        def load(self, state: dict[str, Any]) -> None:
+            events.append("load")
+            super().load(state)
+
+        def judge(self, text: str) -> Any:
+            events.append("judge")
+            return super().judge(text)
+
+    settings = replace(SETTINGS, steps=4)
+    run(tmp_path, settings)
+    shutil.rmtree(tmp_path / "checkpoints" / "step-000004")  # back to step 2, which has a batch that is judged ahead
+    run(tmp_path, settings, Told())
+    assert events[0] == "load" and events.count("judge") >= 12
 
 
 def test_another_device_is_refused_until_it_is_allowed(tmp_path: Path) -> None:

@@ -86,14 +86,10 @@ class Loop:
         self.roller = Roller(policy, problems, environment, form, settings, self.context, self.watch)
         self.ahead = Ahead(self.roller)
         self.blind = 0
-        parts: dict[str, Stateful] = {
-            "curriculum": self.curriculum,
-            "context": self.context,
-            "update": update,
-            "ahead": self.ahead,
-        }
+        parts: dict[str, Stateful] = {"curriculum": self.curriculum, "context": self.context, "update": update}
         if hasattr(environment.judge, "state"):
             parts["judge"] = Remembered(environment.judge)
+        parts["ahead"] = self.ahead  # last: restoring it asks the judge, which knows most of the answers by then
         identity = {
             "judge": str(environment.judge.device),
             "data": digest(f"{one.name}\n{one.source}" for one in problems),
