@@ -195,10 +195,10 @@ def _examples(
     """The first sample of each arm, of the first seed, side by side; tasks of all splits in turn."""
     turns = [[p for p in problems if p.split == split] for split in HELD_OUT]
     chosen = [some[n] for n in range(count) for some in turns if n < len(some)][:count]
-    first = {arm: one for (arm, _), one in reversed(drawn.items())}
+    first = {arm: one for (arm, _), one in reversed(list(drawn.items()))}
     return [
         {"problem": p.name, "split": p.split, "source": p.source,
          "arms": {arm: {"completion": one[p.name][0], "outcome": outcomes[p.name, one[p.name][0]].to_dict()}
-                  for arm, one in reversed(first.items())}}
+                  for arm, one in reversed(list(first.items()))}}
         for p in chosen
     ]  # fmt: skip

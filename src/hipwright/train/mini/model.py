@@ -43,8 +43,8 @@ TINY = Shape(hidden=64, inner=128, layers=2, heads=4)
 
 def tokenizer(texts: Iterable[str], vocabulary: int) -> Any:
     """A byte-level byte-pair tokenizer of the texts (a transformers one); it writes every text."""
+    import transformers
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
 
     bare = Tokenizer(models.BPE())
     bare.pre_tokenizer = pre_tokenizers.Sequence([
@@ -58,7 +58,8 @@ def tokenizer(texts: Iterable[str], vocabulary: int) -> Any:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )  # fmt: skip
     bare.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(
+    wrapped: Any = transformers.PreTrainedTokenizerFast
+    return wrapped(
         tokenizer_object=bare, pad_token=PAD, eos_token=END, chat_template=TEMPLATE, clean_up_tokenization_spaces=False
     )
 
@@ -76,7 +77,8 @@ def fresh(words: Any, shape: Shape, seed: int) -> Any:
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = Qwen2ForCausalLM(config).float()
+        model: Any = Qwen2ForCausalLM(config)
+        model = model.float()
     model.generation_config.eos_token_id = words.eos_token_id
     model.generation_config.pad_token_id = words.pad_token_id
     return model
@@ -89,7 +91,8 @@ def save(model: Any, words: Any, folder: Path, facts: dict[str, Any]) -> None:
     import torch
     from transformers.utils import logging
 
-    logging.disable_progress_bar()
+    quiet: Any = logging
+    quiet.disable_progress_bar()
     folder.mkdir(parents=True, exist_ok=True)
     copy.deepcopy(model).to("cpu", torch.bfloat16).save_pretrained(str(folder))
     words.save_pretrained(str(folder))
@@ -101,7 +104,7 @@ def load(folder: Path, device: str | None = None) -> tuple[Any, Any]:
     import torch
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(
+    model: Any = AutoModelForCausalLM.from_pretrained(
         str(folder), dtype=torch.float32, attn_implementation="sdpa", local_files_only=True
     )
     return (model.to(device) if device else model), load_words(folder)

@@ -40,6 +40,7 @@ from hipwright.train.mini import corpus as corpora
 from hipwright.train.mini import evaluate, model
 from hipwright.train.mini.form import CompactForm, read
 from hipwright.train.mini.settings import ARMS, BASE, CONTINUED, RFT, SFT, Settings
+from hipwright.train.mini.tasks import SCALES
 from hipwright.train.records import Problem
 from hipwright.train.rewards import reward
 from hipwright.train.rl.arms import train_rft
@@ -123,11 +124,12 @@ class Bench:
         held = set(random.Random("held").sample(range(len(lines)), self.settings.held))
         numbered = [(number, text) for number, line in enumerate(lines) for text in line.programs]
         targets = self.form.targets([text for _, text in numbered])
-        prompts = [self.form.encode(line.problem) for line in lines]
+        problems = [line.problem for line in lines]
+        prompts = [self.form.encode(problem) for problem in problems]
         split: tuple[list[Pair], list[Pair]] = ([], [])
         for (number, text), said in zip(numbered, targets, strict=True):
             fits = len(prompts[number]) + len(said) <= self.settings.model.context
-            if fits and (lines[number].problem.name, text) not in wrong:
+            if fits and (problems[number].name, text) not in wrong:
                 split[number in held].append((prompts[number], said))
         return split
 
@@ -140,7 +142,8 @@ class Bench:
 
     def problems(self) -> list[Problem]:
         """What the arms with a judge answer: tasks of the corpus."""
-        lines = list(self.corpus.lines)
+        least = SCALES[self.settings.corpus.scale].judged
+        lines = [line for line in self.corpus.lines if line.shape[0] * line.shape[1] >= least]
         random.Random("tasks of the arms").shuffle(lines)
         return [line.problem for line in lines[: self.settings.rl_tasks]]
 
@@ -321,7 +324,7 @@ def _arm(bench: Bench, seed: int, arm: str) -> tuple[HFPolicy, Result]:
     if arm == CONTINUED:
         imitation = replace(settings.continued, seed=seed + 1000, max_minutes=settings.arm_minutes)
         return policy, _imitate(bench, seed, arm, policy, imitation)
-    environment = bench.environment
+    environment: Any = bench.environment
     _forget(environment.judge)
     bench.say(arm, seed=seed)
     train = train_rft if arm == RFT else train_rl

@@ -50,16 +50,21 @@ DTYPES = ("float32", "float16")
 
 @dataclass(frozen=True)
 class Scale:
-    """Which shapes tasks have. rows, columns: train's and the held-out ones; elements: least and most of a tensor."""
+    """Which shapes tasks have. rows, columns: train's and the held-out ones; elements: least and most of a tensor.
+
+    judged: least elements of a task that is judged; a smaller one is over before a clock tells schedules apart.
+    """
 
     name: str
     rows: tuple[tuple[int, ...], tuple[int, ...]]
     columns: tuple[tuple[int, ...], tuple[int, ...]]
     elements: tuple[int, int]
+    judged: int
 
-    def shapes(self, held: bool) -> list[tuple[int, int]]:
-        """The shapes of train, or the held-out ones: no size is in both."""
+    def shapes(self, held: bool, *, judged: bool = False) -> list[tuple[int, int]]:
+        """The shapes of train, or the held-out ones: no size is in both. judged: only those of judged tasks."""
         low, high = self.elements
+        low = max(low, self.judged) if judged else low
         return [(r, c) for r in self.rows[held] for c in self.columns[held] if low <= r * c <= high]
 
 
@@ -68,9 +73,10 @@ GPU = Scale(
     ((2048, 4096, 8192, 16384, 32768), (3072, 6144, 10000, 12288, 24576)),
     ((256, 512, 768, 1000, 1024, 1536, 2048, 4096), (384, 640, 896, 1280, 1500, 1792, 2560, 3072 + 2)),
     (1 << 21, 1 << 24),
+    1 << 22,
 )
-"""8 to 64 MB a float32 tensor: about 5 to 100 microseconds of an H200's memory traffic."""
-CPU = Scale("cpu", ((8, 16, 24, 32), (12, 20, 28)), ((32, 64, 100, 128), (48, 80, 96, 130)), (256, 4096))
+"""16 to 64 MB a float32 tensor that is judged: about 5 to 100 microseconds of an H200's memory traffic."""
+CPU = Scale("cpu", ((8, 16, 24, 32), (12, 20, 28)), ((32, 64, 100, 128), (48, 80, 96, 130)), (256, 4096), 0)
 """For machines without a GPU: small enough to interpret."""
 SCALES = {"gpu": GPU, "cpu": CPU}
 
@@ -172,9 +178,9 @@ class Grammar:
             yield made
 
     def problems(self, split: Split, count: int, compositions: int | None = None) -> list[Problem]:
-        """`count` different tasks; compositions: how many train has (the shapes split draws from those)."""
+        """`count` different tasks to judge; compositions: how many train has (the shapes split draws from those)."""
         rng = random.Random(f"problems {self.seed} {split}")
-        shapes = self.scale.shapes(split == "shapes")
+        shapes = self.scale.shapes(split == "shapes", judged=True)
         source = self.compositions(split)
         pool = [next(source) for _ in range(compositions or count)]
         found: dict[str, Problem] = {}
