@@ -1,6 +1,7 @@
 # make demo   install into .venv and optimise one task: no GPU, no key
 # make test   everything that CI runs
 # make quick  the tests that take seconds
+# make test-all  with those that take minutes or download something
 # PIP_FLAGS reaches pip; on a machine without a GPU this saves 2 GB of CUDA libraries:
 #   make demo PIP_FLAGS='--extra-index-url https://download.pytorch.org/whl/cpu'
 
@@ -12,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FL
 OUT ?= out/demo
 BUDGET ?= 12
 
-.PHONY: demo test check quick clean
+.PHONY: demo test test-all check quick clean
 .DELETE_ON_ERROR:
 
 # The stamps make a second `make` start at once; a changed pyproject.toml installs again.
@@ -34,6 +35,10 @@ demo: $(VENV)/.stamp-cpu
 
 test: check
 	@scripts/system-deps.sh bubblewrap g++ chromium
+	$(BIN)/pytest -n 2 -m 'not exhaustive'
+
+test-all: check
+	@scripts/system-deps.sh bubblewrap g++ chromium
 	$(BIN)/pytest -n 2
 
 check: $(VENV)/.stamp-test
@@ -44,7 +49,7 @@ check: $(VENV)/.stamp-test
 
 quick: $(VENV)/.stamp-test
 	@scripts/system-deps.sh bubblewrap g++
-	$(BIN)/pytest -n 2 -m 'not slow'
+	$(BIN)/pytest -n 2 -m 'not slow and not exhaustive'
 
 clean:
 	rm -rf $(VENV) out .hipwright .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
