@@ -225,11 +225,29 @@ def test_what_hangs_holds_up_nobody_for_good(timed: LocalJudge) -> None:
 @slow
 def test_the_workers_of_a_gpu_are_replaced_when_killed(timed: LocalJudge) -> None:
     """Killed between two programs: the next one starts a new process, and nobody is blamed."""
-    for worker in timed._lane._workers:  # type: ignore[attr-defined]
+    for worker in (*timed._lane._workers, timed._lane._timer):  # type: ignore[attr-defined]
         if worker.session is not None:
             worker.session.close()
     found = timed.submit(problem("softmax"), Program(text=program("softmax_online").text + "\n# again\n"))
     assert found.result(timeout=120).passed, found.result()
+    for name in GOOD:  # tasks make way whose sets died with the process
+        again = timed.submit(problem(name), Program(text=program(GOOD[name]).text + "\n# once more\n"))
+        assert again.result(timeout=120).passed, again.result()
+
+
+@slow
+def test_a_worker_forgets_a_task(timed: LocalJudge) -> None:
+    """Neither its table nor its sets stay when it is closed."""
+    lane = timed._lane
+    with timed._shelf.lease(problem("row_sum")) as bench:
+        assert timed._lane.judge(problem("row_sum"), program("row_sum_wave"), timed._shelf).passed
+        sets = set(lane._timer.placed)  # type: ignore[attr-defined]
+        task = bench.evaluator.gpus["cuda"]
+        name = next(at.set_name for at in task._known.values())
+        assert name in sets
+        held = len(lane._timer._tables)  # type: ignore[attr-defined]
+        task.leave(lane._timer)  # type: ignore[attr-defined]
+        assert name not in lane._timer.placed and len(lane._timer._tables) == held - 1  # type: ignore[attr-defined]
 
 
 # ---------------------------------------------------------------- counters

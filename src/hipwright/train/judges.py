@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import traceback
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -216,7 +217,9 @@ class LocalJudge:
         except HipwrightError as error:
             status, fault, message = error.status, error.fault, error.message
         except Exception as error:  # of ours: it must not count against the program
-            status, fault, message = "unscorable", "service", f"{type(error).__name__}: {error}"
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(place.filename).name}:{place.lineno}"
+            status, fault, message = "unscorable", "service", f"{type(error).__name__} at {where}: {error}"
         return Evaluation(
             task=content_key("problem", problem.source), program=program.key, status=status, fault=fault,
             message=message,
@@ -276,7 +279,8 @@ class LocalJudge:
             return {"identity": self.identity, "counts": dict(self.counts), "known": known}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint, beside what is known already. BadInput where it was made with another device, clock, seed or targets."""
+        """Go on from a checkpoint, beside what is known already. BadInput where it was made with another device, clock,
+        seed or targets."""
         other = state["identity"]
         differs = [f"{name} {other.get(name)!r} then, {now!r} now" for name, now in self.identity.items()
                    if other.get(name) != now]  # fmt: skip

@@ -63,7 +63,7 @@ def app(judge: Judge) -> Starlette:
         Route("/prefetch", prefetch, methods=["POST"]),
     ]
     handlers = {msgspec.ValidationError: _bad_request, HipwrightError: _unavailable}
-    return Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
+    return Starlette(routes=routes, exception_handlers=handlers)
 
 
 def serve(application: Application, host: str = "127.0.0.1", port: int = PORT, token: str = "") -> None:

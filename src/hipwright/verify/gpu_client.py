@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -113,7 +114,8 @@ class GpuCandidates:
             for name in sets:
                 self.sizes.pop(name, None)
                 if self.placed.pop(name, None) is not None and self._session is not None:
-                    self.call("set_free", {"set": name}, limit_s=BULK_LIMIT_S)
+                    with contextlib.suppress(Rejected, WorkerError, DeviceError, CandidateError):  # then all is gone
+                        self.call("set_free", {"set": name}, limit_s=BULK_LIMIT_S)
 
     @property
     def session(self) -> Session | None:
