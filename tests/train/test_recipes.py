@@ -129,12 +129,14 @@ def test_one_gpu_needs_no_launcher(tmp_path: Path) -> None:
 
 
 def test_verl_is_told_everything_the_recipe_says(tmp_path: Path) -> None:
-    changes = ["verl.samples=16", "judge.url=http://judge:8417", "verl.overrides={'trainer.test_freq' = 5}"]
+    changes = ["verl.samples=16", "judge.urls=['http://judge:8417']", "verl.overrides={'trainer.test_freq' = 5}"]
     wanted = job("qwen2.5-coder-14b-verl", "rl", tmp_path / "a run", *changes, resume=True)
     told = launch.verl_overrides(wanted)
     assert told["actor_rollout_ref.rollout.n"] == 16 and told["trainer.nnodes"] == 2
     assert told["trainer.test_freq"] == 5, "the recipe's own word is the last"
-    assert told["+reward.custom_reward_function.reward_kwargs"]["environment"]["judge"]["url"] == "http://judge:8417"
+    assert told["+reward.custom_reward_function.reward_kwargs"]["environment"]["judge"]["urls"] == (
+        "http://judge:8417",
+    )
     assert Path(told["reward.custom_reward_function.path"]) == Path(verl.__file__)
     assert told["trainer.resume_mode"] == "auto"
     command = launch.plan(wanted)

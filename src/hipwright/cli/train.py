@@ -139,14 +139,19 @@ def serve(
     reward: Annotated[str, typer.Option(help="hipwright, source or milestones.", metavar="NAME")] = "hipwright",
     turns: Annotated[int, typer.Option(min=1, max=8, help="Answers that an episode allows.", metavar="N")] = 1,
     split: Annotated[str, typer.Option(help="Serve the problems of this split.", metavar="SPLIT")] = "train",
-    gpu: Annotated[int, typer.Option(min=0, help="The number of the GPU that judges.", metavar="N")] = 0,
+    gpu: Annotated[
+        list[int] | None, typer.Option(min=0, help="The number of a GPU that judges; may be repeated.", metavar="N")
+    ] = None,
     unsafe: Unsafe = False,
 ) -> int:
-    """Serve the environment over HTTP in OpenEnv's form; other machines' trainings judge here by `judge.url`."""
+    """Serve the environment over HTTP in OpenEnv's form; trainings elsewhere judge here by `judge.urls`.
+
+    Off the loopback it asks for the token in HIPWRIGHT_JUDGE_TOKEN.
+    """
     from hipwright.cli import train_work
 
     if not data.exists():
         raise BadInput(f"no such folder of data: {data}")
     return train_work.run_serve(
-        Face(), data, host, port, target or [], reward, turns=turns, split=split, gpu=gpu, unsafe=unsafe
+        Face(), data, host, port, target or [], reward, turns=turns, split=split, gpus=gpu or [], unsafe=unsafe
     )

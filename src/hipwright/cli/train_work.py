@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -130,8 +131,8 @@ def run_mini(
     import msgspec
 
     from hipwright.cli.outdir import prepare
-    from hipwright.train import mini
     from hipwright.train.mini.settings import Settings, preset
+    from hipwright.train.mini.stages import run
     from hipwright.train.opening import targets_of
     from hipwright.train.recipe import Judging, change, refuse_unknown
 
@@ -150,7 +151,7 @@ def run_mini(
         face.say(str(told.get("text") or ", ".join(f"{name} {value}" for name, value in told.items())))
 
     try:
-        done = mini.run(out, settings, resume=resume, listener=listen, minutes=minutes)
+        done = run(out, settings, resume=resume, listener=listen, minutes=minutes)
     except KeyboardInterrupt:
         face.say("interrupted: --resume goes on")
         if face.json_mode:
@@ -179,13 +180,14 @@ def run_report(face: Face, folder: Path) -> int:
 
 def run_serve(
     face: Face, data: Path, host: str, port: int, targets: Sequence[str], reward: str, *, turns: int, split: str,
-    gpu: int, unsafe: bool,
+    gpus: Sequence[int], unsafe: bool,
 ) -> int:  # fmt: skip
     """The environment over HTTP, until it is interrupted."""
     from hipwright.cli.targets import choose
+    from hipwright.train import serve
     from hipwright.train.adapters import openenv
     from hipwright.train.data import problems
-    from hipwright.train.opening import Opening, environment
+    from hipwright.train.opening import TOKEN, Opening, environment
     from hipwright.train.recipe import Judging, Reward
 
     missing = [name for name in ("starlette", "uvicorn", "websockets") if find_spec(name) is None]
@@ -196,10 +198,10 @@ def run_serve(
         raise BadInput(f"{data} has no split {split!r}", hint=f"splits: {', '.join(known)}")
     judge = Judging(targets=choose(list(targets)) if targets else ())
     opening = Opening(reward=Reward(name=reward), judge=judge, unsafe=unsafe)
-    with environment(opening, gpu) as opened:
+    with environment(opening, gpus) as opened:
         arena = openenv.Arena(opened, known[split], turns=turns)
         face.say(
             f"{len(known[split])} problems at http://{host}:{port}, judged on {opened.judge.device or 'the processor'}"
         )
-        openenv.serve(arena, host, port)
+        serve.serve(openenv.app(arena), host, port, os.environ.get(TOKEN, ""))
     return 0

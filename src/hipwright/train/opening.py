@@ -6,20 +6,24 @@ import atexit
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from hipwright.errors import BadInput
 from hipwright.train.environment import Environment
-from hipwright.train.judges import LocalJudge
+from hipwright.train.judges import Judge, LocalJudge
 from hipwright.train.recipe import Judging, Reward
 from hipwright.train.remote import RemoteJudge
 from hipwright.train.rewards import reward
+from hipwright.train.spread import Spread
 
 VARIABLE = "HIPWRIGHT_ENVIRONMENT"
 """{"reward": {...}, "judge": {...}} as in a recipe, each optional; for processes that other libraries start."""
+
+TOKEN = "HIPWRIGHT_JUDGE_TOKEN"
+"""What servers that judge ask for; no recipe and no command line holds it."""
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,23 +34,26 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     unsafe: bool = False
 
 
-def environment(opening: Opening, gpu: int | None = None) -> Environment:
-    """Closed as yet: a context manager. gpu: the number of the one that judges; None: this process's (LOCAL_RANK).
+def environment(opening: Opening, gpus: Sequence[int] = ()) -> Environment:
+    """Closed as yet: a context manager. gpus: the numbers of those that judge; none: this process's (LOCAL_RANK).
 
     BadInput for an unknown reward or target.
     """
     rewarded = reward(opening.reward.name, **opening.reward.options)
+    token = os.environ.get(TOKEN, "")
+    judges: list[Judge]
+    if opening.judge.urls:
+        judges = [RemoteJudge(url, token=token) for url in opening.judge.urls]
+    else:
+        judges = [_local(opening, gpu) for gpu in gpus or [int(os.environ.get("LOCAL_RANK", "0"))]]
+    return Environment(judges[0] if len(judges) == 1 else Spread(judges), rewarded)
+
+
+def _local(opening: Opening, gpu: int) -> LocalJudge:
     chosen = opening.judge
-    if chosen.url:
-        return Environment(RemoteJudge(chosen.url), rewarded)
-    judge = LocalJudge(
-        targets_of(chosen),
-        workers=chosen.workers,
-        gpu=int(os.environ.get("LOCAL_RANK", "0")) if gpu is None else gpu,
-        gpu_memory_gb=chosen.gpu_memory_gb,
-        unsafe=opening.unsafe,
+    return LocalJudge(
+        targets_of(chosen), workers=chosen.workers, gpu=gpu, gpu_memory_gb=chosen.gpu_memory_gb, unsafe=opening.unsafe
     )
-    return Environment(judge, rewarded)
 
 
 def targets_of(judge: Judging) -> tuple[str, ...]:

@@ -70,10 +70,11 @@ class Judging(Part, frozen=True, kw_only=True):
     """Where answers are judged. targets: as `--target`; none: a GPU's where there is one, else the static estimate.
 
     gpu_memory_gb: 10^9 bytes of a GPU that judging may use beside training; workers: programs verified at once, 0 for
-    what the processors allow. url: of a server (`hipwright train serve`) that judges in this machine's place.
+    what the processors allow. urls: of servers (`hipwright train serve`) that judge in this machine's place; their
+    token is in the variable HIPWRIGHT_JUDGE_TOKEN.
     """
 
-    url: str = ""
+    urls: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     gpu_memory_gb: float = 0.0
     workers: int = 0

@@ -15,7 +15,7 @@ from hipwright.train.adapters import verifiers as adapter
 from tests.train import fakes
 
 judge = fakes.WordJudge()
-opening.environment = lambda asked, gpu=None: fakes.environment(asked.reward.name)
+opening.environment = lambda asked, gpus=(): fakes.environment(asked.reward.name)
 
 
 def trace(task: Any, word: str) -> Any:

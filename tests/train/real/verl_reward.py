@@ -23,7 +23,7 @@ from verl.trainer.ppo.v1.agent_loop_tq import _settle_session_tasks
 from hipwright.train import opening
 from tests.train import fakes
 
-opening.environment = lambda asked, gpu=None: fakes.environment(asked.reward.name)
+opening.environment = lambda asked, gpus=(): fakes.environment(asked.reward.name)
 WORDS = ["fast", "wrong", "broken", "slow"]
 
 
@@ -41,7 +41,11 @@ def sample(word: str) -> DataProto:
         "data_source": "hipwright", "reward_model": {"style": "rule", "ground_truth": fakes.SOURCE},
         "extra_info": {"task_name": "row_sum", "split": "train", "index": 0},
     }  # fmt: skip
-    tensors = {"prompts": prompt, "responses": ids, "attention_mask": torch.ones((1, 3 + ids.shape[1]))}
+    tensors = {
+        "prompts": prompt,
+        "responses": ids,
+        "attention_mask": torch.ones((1, 3 + ids.shape[1]), dtype=torch.long),
+    }
     return DataProto.from_dict(tensors, {name: np.array([value], dtype=object) for name, value in row.items()})
 
 
@@ -58,6 +62,7 @@ with initialize_config_dir(str(Path(verl.__file__).parent / "trainer" / "config"
     config = compose("ppo_trainer", overrides=json.loads(Path(sys.argv[1]).read_text()))
 scores, errors = asyncio.run(rewards(config))
 left = list(scores)
+print("; ".join(errors), file=sys.stderr)
 advantage, _ = compute_grpo_outcome_advantage(
     torch.tensor([[scores[word]] for word in left]), torch.ones((len(left), 1)), np.array(["one prompt"] * len(left)),
     norm_adv_by_std_in_grpo=config.algorithm.norm_adv_by_std_in_grpo,

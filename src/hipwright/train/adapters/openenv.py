@@ -1,8 +1,8 @@
-"""An HTTP server in OpenEnv's form (0.10): /reset /step /state /schema /metadata /health and /ws; and /judge, our own.
+"""An HTTP server in OpenEnv's form (0.10): /reset /step /state /schema /metadata /health and /ws.
 
 An episode is one problem and up to `turns` answers to it. Over /ws the connection holds it; plain HTTP requests
 name it by `episode_id`, which /reset gives or takes. An answer that the machine kept from being judged has reward null
-and uses up no turn. /judge judges a program for `remote.RemoteJudge`. Needs starlette.
+and uses up no turn. /judge and /prefetch (serve.py) judge programs for `remote.RemoteJudge`. Needs starlette.
 """
 
 from __future__ import annotations
@@ -17,10 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import msgspec
-
 from hipwright.errors import BadInput, HipwrightError
-from hipwright.records import Program
 from hipwright.train.forms import ChatForm
 from hipwright.train.records import Problem, Scored, Turn
 
@@ -153,29 +150,23 @@ class Arena:
 def app(arena: Arena) -> Starlette:
     """The server's application, for any ASGI server. Judging goes on in threads."""
     from starlette.applications import Starlette
-    from starlette.routing import Route, WebSocketRoute
+    from starlette.routing import Mount, Route, WebSocketRoute
+
+    from hipwright.train import serve
 
     routes: list[Any] = [Route(path, partial(_get, made), methods=["GET"]) for path, made in _gets(arena).items()]
-    for path, made in (("/reset", _reset), ("/step", _step), ("/judge", _judge)):
+    for path, made in (("/reset", _reset), ("/step", _step)):
         routes.append(Route(path, partial(_post, arena, made), methods=["POST"]))
-    return Starlette(routes=[*routes, WebSocketRoute("/ws", partial(_session, arena))])
-
-
-def serve(arena: Arena, host: str, port: int) -> None:
-    """Serve until interrupted. Needs uvicorn, and websockets for /ws."""
-    import uvicorn
-
-    uvicorn.run(app(arena), host=host, port=port, log_level="warning")
+    judging = Mount("/", app=serve.app(arena.environment.judge))
+    return Starlette(routes=[*routes, WebSocketRoute("/ws", partial(_session, arena)), judging])
 
 
 def _gets(arena: Arena) -> dict[str, Any]:
-    judge = arena.environment.judge
     return {
         "/health": lambda _: {"status": "healthy"},
         "/schema": lambda _: SCHEMA,
         "/metadata": lambda _: arena.metadata(),
         "/state": lambda query: arena.state(arena.find(query["episode_id"]) if "episode_id" in query else None),
-        "/judge": lambda _: {"device": judge.device, "clock": judge.clock},
     }
 
 
@@ -210,11 +201,6 @@ def _reset(arena: Arena, plain: dict[str, Any]) -> dict[str, Any]:
 
 def _step(arena: Arena, plain: dict[str, Any]) -> dict[str, Any]:
     return arena.step(arena.find(plain.get("episode_id")), plain.get("action"))
-
-
-def _judge(arena: Arena, plain: dict[str, Any]) -> dict[str, Any]:
-    problem, program = msgspec.convert(plain["problem"], Problem), msgspec.convert(plain["program"], Program)
-    return arena.environment.judge.submit(problem, program).result().to_dict()
 
 
 # ---------------------------------------------------------------- WebSocket
