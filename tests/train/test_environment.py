@@ -222,6 +222,11 @@ def test_outcomes_arrive_while_others_are_judged() -> None:
         assert slow.result(timeout=5).correct
 
 
+def test_a_judge_that_shares_no_gpu_waits_for_nothing(judge: Told) -> None:
+    with Environment(judge, REWARDS["source"]).sharing():  # type: ignore[arg-type]
+        pass
+
+
 def test_a_judge_that_fails_is_heard_of() -> None:
     with Environment(Told({}), REWARDS["source"], plain) as environment, pytest.raises(KeyError):  # type: ignore[arg-type]
         environment.score(TASK, "unknown")
