@@ -100,6 +100,21 @@ def test_figures_are_plain_json_and_the_tables_name_every_arm(tmp_path: Path) ->
     assert all(arm in text for arm in ARMS) and "unseen shapes, measured" in text and "grpo − continued" in text
 
 
+def test_a_planted_hole_has_its_section(tmp_path: Path) -> None:
+    after = {
+        "start": {"cheats": 0.03, "right": 0.9},
+        "hole": {"cheats": 0.91, "right": 0.07},
+        "closed": {"cheats": 0.0},
+    }
+    told = {"device": "NVIDIA H200", "along": {"hole": [0.03, 0.4, 0.9], "closed": [0.03, 0.01, 0.0]}, "after": after}
+    assert "The planted hole" not in page(tmp_path)
+    (tmp_path / "hole").mkdir()
+    (tmp_path / "hole" / "hole.json").write_text(json.dumps(told))
+    html = train_page.write(tmp_path).read_text()
+    assert "The planted hole" in html and "Programs that cheat" in html and "91 %" in html
+    assert re.search(r"with the hole</th><td class=\"n\">91 %</td><td class=\"n\">7 %", html)
+
+
 def test_trl_names_of_rates_are_understood(tmp_path: Path) -> None:
     values = {"reward": 0.5, "infrastructure": 0.25, "frac_reward_zero_std": 0.5, "hack": 0.0}
     (tmp_path / "metrics.jsonl").write_text(json.dumps({"stage": "rl", "step": 1, "values": values}) + "\n")

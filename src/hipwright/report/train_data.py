@@ -22,6 +22,9 @@ RUNS = ("run.json", "work.json")
 ACCOUNT = "account.json"
 """A judge's account of its time: {"wall_s", "stages": {name: {"count", "sum_s", "busy_s", "busy_share"}}}."""
 
+HOLE = "hole.json"
+"""A hole planted in the verifier (benchmarks/planted_hole.py): {"along": {name: shares}, "after": {name: {...}}}."""
+
 Points = list[tuple[int, float]]
 """(step, value), by step."""
 
@@ -64,6 +67,7 @@ class Folder:
     trainings: Sequence[Training]
     evaluation: Mapping[str, Any] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)
+    hole: Mapping[str, Any] = field(default_factory=dict)
     device: str = ""
     clock: str = ""
 
@@ -81,7 +85,8 @@ def read(folder: Path) -> Folder:
     device, clock = (str(evaluation.get(name) or "") for name in ("device", "clock"))
     if not clock:
         device, clock = _judged_by(trainings)
-    return Folder(folder, trainings, evaluation, run, device, clock)
+    hole = next((found for path in sorted(folder.rglob(HOLE)) if (found := _object(path))), {})
+    return Folder(folder, trainings, evaluation, run, hole, device, clock)
 
 
 def _training(folder: Path, path: Path) -> Training:

@@ -85,6 +85,7 @@ def render(data: Folder) -> str:
             rates=[(one.name, rates(one), one) for one in data.trainings if "rl" in one.curves],
             time=[found for one in data.trainings if (found := _time(one))],
             accounts=[(one.name, one.account) for one in data.trainings if one.account],
+            hole=_hole(data.hole),
             examples=_examples(data.evaluation.get("examples") or []),
             samples=[found for one in data.trainings if (found := _samples(one))],
             settings=_flat(data.run),
@@ -171,6 +172,23 @@ def _time(training: Training) -> dict[str, Any]:
     busy = mean(training.values("rl", "gpu_busy"))
     hours = mean(training.values("rl", "rewards_an_hour"))
     return {"name": training.name, "seconds": whole, "parts": shares, "busy": busy, "an_hour": hours}
+
+
+def _hole(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Shares of programs that go through a planted hole: along the way, and after; empty where none was planted."""
+    along, after = found.get("along") or {}, found.get("after") or {}
+    if not along:
+        return {}
+    words = {"hole": ("with the hole", 5), "closed": ("with the real verifier", 4)}
+    lines = []
+    for name, shares in along.items():
+        points = [(round(100 * (place + 1) / len(shares)), share) for place, share in enumerate(shares)]
+        label, colour = words.get(name, (str(name), 1))
+        lines.append(train_plots.Series(label, colour, points))
+    chart = train_plots.chart("Programs that cheat, over the judged ones in %", lines, share=True, holds=[0.0])
+    columns = list(dict.fromkeys(column for shares in after.values() for column in shares))
+    rows = [(words.get(name, (name, 0))[0], [shares.get(one) for one in columns]) for name, shares in after.items()]
+    return {"lines": lines, "chart": chart, "columns": columns, "rows": rows}
 
 
 def _examples(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
