@@ -150,3 +150,25 @@ def test_a_captured_step_is_replayed(policy: HFPolicy, monkeypatch: pytest.Monke
     policy._decoders.clear()
     assert sample(policy, PROMPTS) == plain and sample(policy, PROMPTS) == plain
     assert 0 < len(replays) <= 2 * 40
+
+
+def test_mixed_precision_samples_and_scores_alike(policy: HFPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on CUDA, with the processor's autocast in its place: keys in float32 and values in bfloat16 among others."""
+    plain = sample(policy, PROMPTS)
+    monkeypatch.setattr(
+        HFPolicy, "_precision", lambda self, cached=True: torch.autocast("cpu", torch.bfloat16, cache_enabled=cached)
+    )
+    policy._decoders.clear()
+    groups = sample(policy, PROMPTS)
+    (decoder,) = policy._decoders.values()
+    assert {one.dtype for pair in decoder.cache.kept.values() for one in pair} == {torch.bfloat16}
+    assert decoder.logits.dtype == torch.float32
+    pairs = [(prompt, one.tokens) for prompt, group in zip(PROMPTS, groups, strict=True) for one in group]
+    found = policy.logprobs(pairs, temperature=0.8)
+    said = [one.logprobs for group in groups for one in group]
+    gaps = [abs(a - b) for x, y in zip(found, said, strict=True) for a, b in zip(x, y, strict=True)]
+    assert max(gaps) < 0.1 and sum(gaps) / len(gaps) < 0.01
+    assert groups != plain  # it was not float32 after all
+    loss = sum(-part.logprobs.sum() for part in policy.likelihood(pairs, micro_tokens=512))
+    loss.backward()
+    assert all(one.grad is not None and one.grad.dtype == torch.float32 for one in policy.trainable_parameters())

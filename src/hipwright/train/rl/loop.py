@@ -107,7 +107,6 @@ class Loop:
             metrics = self._step()
             if training.checkpoint_due():
                 training.save()
-        self.ahead.drop()
         return training.result(metrics)
 
     def _step(self) -> dict[str, float]:
@@ -191,13 +190,6 @@ class Ahead:
     def __init__(self, roller: Roller) -> None:
         self.roller = roller
         self.batch: Batch | None = None
-
-    def drop(self) -> None:
-        """Nobody waits for it in this process any more."""
-        for talk in self.batch.talks if self.batch else []:
-            if talk.waiting:
-                talk.waiting.cancel()
-        self.batch = None
 
     def state(self) -> dict[str, Any]:
         """What was sampled."""

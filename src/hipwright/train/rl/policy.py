@@ -192,8 +192,7 @@ class HFPolicy:
             states = self._backbone(
                 input_ids=tokens, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
             ).last_hidden_state
-            logits: Tensor = self._head(states[:, -1]).float()
-        return logits
+        return self._logits(states[:, -1])
 
     # ---------------------------------------------------------------- likelihood
 
@@ -217,8 +216,7 @@ class HFPolicy:
                     position_ids=packed.positions,
                     use_cache=False,
                 ).last_hidden_state
-                logits = self._head(states.flatten(0, 1)[packed.states]).float()
-            table = (logits / temperature).log_softmax(-1)
+            table = (self._logits(states.flatten(0, 1)[packed.states]) / temperature).log_softmax(-1)
             fixed = table.detach()
             spread = -(fixed.exp() * fixed).sum(-1) if entropy else fixed.new_zeros(0)
             chosen = table.gather(1, packed.targets[:, None])[:, 0]
@@ -261,6 +259,12 @@ class HFPolicy:
     def save(self, folder: Path) -> None:
         """Write the model, or its adapter, in transformers' form."""
         self.model.save_pretrained(str(folder))
+
+    def _logits(self, states: Tensor) -> Tensor:
+        """float32, from a product in the head's own type: bfloat16 logits of 10 are 0.06 apart, and so would be what
+        sampling and scoring say of one token."""
+        logits: Tensor = self._head(states.to(self._head.weight.dtype)).float()
+        return logits
 
     def _precision(self, cached: bool = True) -> AbstractContextManager[Any]:
         """bfloat16 products on CUDA; `cached` keeps cast weights for the pass, which a captured graph must not."""

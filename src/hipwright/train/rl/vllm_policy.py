@@ -30,7 +30,7 @@ class VLLMPolicy(HFPolicy):
             raise BadInput("vLLM is not installed", hint="pip install vllm, or sample with HFPolicy")
         super().__init__(model, end=end, pad=pad, device="cuda", graphs=False)
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # weights are handed over inside this process
-        from vllm import LLM
+        from vllm import LLM  # type: ignore[import-not-found,unused-ignore]  # on few machines only
 
         self._engine = LLM(
             model=str(path),
