@@ -121,13 +121,14 @@ def _load(folder: Path) -> Checkpoint:
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # a run shows its own
-    meta, files = _meta(folder), {"local_files_only": True, "trust_remote_code": False}
+    meta = _meta(folder)
+    files: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     dtype = "float32" if meta.get("form") == "compact" else "auto"  # a small model is evaluated in float32 too
     # AutoTokenizer gives every Qwen2 model Qwen2's own splitting of words, whatever its file says
-    words = PreTrainedTokenizerFast if meta.get("form") == "compact" else AutoTokenizer
+    words: Any = PreTrainedTokenizerFast if meta.get("form") == "compact" else AutoTokenizer
     try:
         tokenizer = words.from_pretrained(str(folder), **files)
-        model = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype, use_safetensors=True, **files)
+        model: Any = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype, use_safetensors=True, **files)
     except ImportError:
         raise
     except Exception as error:  # transformers, tokenizers and safetensors each have errors of their own
