@@ -17,6 +17,7 @@ from hipwright.train.mini.corpus import (
     _Job,
     _write,
     build,
+    copy,
     load,
     schedules,
 )
@@ -56,6 +57,10 @@ def test_a_folder_of_other_settings_is_refused(corpus_folder: Path, tmp_path: Pa
     (tmp_path / MANIFEST).write_text("{}")
     with pytest.raises(BadInput, match="no corpus"):
         load(tmp_path)
+    with pytest.raises(BadInput, match="no corpus"):
+        copy(tmp_path, tmp_path / "other")
+    copy(corpus_folder, tmp_path / "taken over")
+    assert load(tmp_path / "taken over") == load(corpus_folder)
 
 
 @pytest.mark.slow

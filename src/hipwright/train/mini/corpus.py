@@ -12,6 +12,7 @@ import contextlib
 import json
 import lzma
 import random
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -213,6 +214,16 @@ def save(corpus: Corpus, folder: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps(corpus.manifest, indent=1) + "\n", encoding="utf-8")
 
 
+def copy(made: Path, folder: Path) -> None:
+    """Take over a corpus that was made elsewhere. BadInput where there is none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        for name in (LINES, MANIFEST):
+            shutil.copyfile(made / name, folder / name)
+    except OSError as error:
+        raise BadInput(f"{made} holds no corpus of the miniature: {error}", hint="let it be made anew") from None
+
+
 def load(folder: Path) -> Corpus:
     """Read a corpus. BadInput where there is none."""
     try:
@@ -223,4 +234,6 @@ def load(folder: Path) -> Corpus:
     return Corpus(tuple(msgspec.json.decode(line, type=Line) for line in text.splitlines()), manifest)
 
 
-__all__ = ["Corpus", "Line", "Settings", "at_shape", "build", "captured", "drawn", "load", "save", "schedules"]
+__all__ = [
+    "Corpus", "Line", "Settings", "at_shape", "build", "captured", "copy", "drawn", "load", "save", "schedules",
+]  # fmt: skip

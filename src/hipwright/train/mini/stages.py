@@ -93,8 +93,7 @@ class Bench:
         """Read, made, or copied from where it was made."""
         folder = self.folder / CORPUS
         if self.settings.corpus_folder and not (folder / corpora.MANIFEST).exists():
-            found = corpora.load(Path(self.settings.corpus_folder))
-            corpora.save(found, folder)
+            corpora.copy(Path(self.settings.corpus_folder), folder)
         self.say("corpus")
         workers = max(1, len(os.sched_getaffinity(0)) - 1)
         return corpora.build(self.settings.corpus, folder, workers=workers)
