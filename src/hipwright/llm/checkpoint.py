@@ -120,7 +120,7 @@ def _load(folder: Path) -> Checkpoint:
     from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # a run shows its own
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # a run shows its own
     meta = _meta(folder)
     files: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     dtype = "float32" if meta.get("form") == "compact" else "auto"  # a small model is evaluated in float32 too
