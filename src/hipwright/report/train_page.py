@@ -50,7 +50,7 @@ HELD_CURVES = (
 PLOTTED = ("correct", "fast_1", "fast_1.2", "roofline", "reward")
 """Of the evaluation, as dots with intervals; the table has every column."""
 SHOWN_SAMPLES = 3
-PHASES = ("generate", "submit", "wait", "train")
+PHASES = ("generate", "submit", "wait", "wait_gpu", "train")
 """What a step of RL is made of; the rest of it is "other"."""
 
 
