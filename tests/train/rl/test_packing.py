@@ -23,14 +23,14 @@ def test_batches_keep_to_their_tokens(lengths: list[int], room: int, tokens: int
     found = batches(packed, lengths, tokens)
     assert sorted(map(tuple, (row for batch in found for row in batch))) == sorted(map(tuple, packed))
     for batch in found:
-        widest = max(sum(lengths[i] for i in row) for row in batch)
-        assert len(batch) == 1 or len(batch) * widest <= tokens
+        held = [sum(lengths[i] for i in row) for row in batch]
+        assert len(batch) == 1 or (sum(held) <= tokens and len(batch) * max(held) <= 1.25 * tokens)
 
 
 def test_rows_are_filled() -> None:
     lengths = [100 + (37 * i) % 300 for i in range(500)]
     packed = rows(lengths, 1024)
-    assert sum(lengths) / (1024 * len(packed)) > 0.93
+    assert sum(lengths) / (1024 * len(packed)) > 0.97
 
 
 def test_the_layout() -> None:
@@ -38,7 +38,7 @@ def test_the_layout() -> None:
     packed, order = pack(pairs, [[1, 0], [2]], "cpu")
     assert order == [1, 0, 2] and packed.counts == (1, 2, 1)
     assert packed.tokens[:, :7].tolist() == [[20, 21, 10, 11, 12, 13, 0], [30, 31, 32, 33, 0, 0, 0]]
-    assert packed.positions[:, :7].tolist() == [[0, 1, 0, 1, 2, 3, 0], [0, 1, 2, 3, 0, 0, 0]]
+    assert packed.positions[:, :6].tolist() == [[0, 1, 0, 1, 2, 3], [0, 1, 2, 3, 0, 1]]
     assert packed.tokens.shape == (2, ALIGN) and not packed.owners[:, 6:].any()
     assert packed.targets.tolist() == [21, 12, 13, 33]
     assert packed.tokens.flatten()[packed.states].tolist() == [20, 11, 12, 32]

@@ -39,6 +39,14 @@ def test_likelihood_is_that_of_transformers_alone(policy: HFPolicy) -> None:
     assert packed == pytest.approx(expected, abs=1e-5)
 
 
+def test_many_sequences_keep_their_order(policy: HFPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [(PROMPTS[i % 4], [2 + i, 9, 1 + i % 3]) for i in range(7)]
+    whole = policy.logprobs(pairs)
+    monkeypatch.setattr("hipwright.train.rl.policy.MANY", 3)
+    for one, other in zip(policy.logprobs(pairs), whole, strict=True):
+        assert one == pytest.approx(other, abs=1e-5)
+
+
 def test_padding_on_the_left_changes_nothing(policy: HFPolicy) -> None:
     together = policy.generate(PROMPTS, samples=1, max_new_tokens=24, temperature=0, seed=0)
     for prompt, group in zip(PROMPTS, together, strict=True):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +15,10 @@ if TYPE_CHECKING:
 
 Pair = tuple[Sequence[int], Sequence[int]]
 """The tokens of a prompt, and those of its completion."""
+PADDING = 0.25
+"""Padding in a group of rows over its tokens, at most."""
+ALIGN = 16
+"""Rows are a multiple of so many tokens: attention kernels read masks in whole vectors, or copy them first."""
 
 
 @dataclass(frozen=True)
@@ -43,38 +46,35 @@ class Packed:
 
 
 def rows(lengths: Sequence[int], length: int) -> list[list[int]]:
-    """Indices of sequences, first fit in the given order into rows of `length` tokens; a longer one stands alone."""
+    """Indices of sequences in rows of `length` tokens: first fit, the longest first; a longer one stands alone."""
     packed: list[list[int]] = []
     room: list[int] = []
-    opened = 0
-    for index, need in enumerate(lengths):
-        place = next((i for i in range(opened, len(room)) if room[i] >= need), len(room))
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        need = lengths[index]
+        place = next((i for i, free in enumerate(room) if free >= need), len(room))
         if place == len(room):
             packed.append([])
             room.append(length)
         packed[place].append(index)
         room[place] -= need
-        opened = max(opened, len(room) - OPEN)
     return packed
 
 
-OPEN = 16
-"""Rows that still take sequences: enough to fill them to a few per cent, and linear in the number of sequences."""
-
-ALIGN = 16
-"""Rows are a multiple of so many tokens: attention kernels read masks in whole vectors, or copy them first."""
-
-
 def batches(packed: Sequence[Sequence[int]], lengths: Sequence[int], tokens: int) -> list[list[list[int]]]:
-    """Rows in groups of at most `tokens` tokens with their padding (a single row may have more), longest rows first."""
+    """Rows in groups of at most `tokens` tokens (a single row may have more), longest rows first.
+
+    Padding comes on top of that, up to `PADDING`.
+    """
     sized = sorted(((sum(lengths[i] for i in row), list(row)) for row in packed), key=lambda item: -item[0])
     groups: list[list[list[int]]] = []
-    for _, row in sized:
-        width = sum(lengths[i] for i in groups[-1][0]) if groups else 0
-        if groups and (len(groups[-1]) + 1) * width <= tokens:
+    width = held = 0
+    for size, row in sized:
+        if groups and held + size <= tokens and (len(groups[-1]) + 1) * width <= (1 + PADDING) * tokens:
             groups[-1].append(row)
+            held += size
         else:
             groups.append([row])
+            width = held = size
     return groups
 
 
@@ -84,20 +84,26 @@ def pack(pairs: Sequence[Pair], layout: Sequence[Sequence[int]], device: str) ->
     import torch
 
     order = [index for row in layout for index in row]
-    sizes = {index: len(pairs[index][0]) + len(pairs[index][1]) for index in order}
-    length = -(-max(sum(sizes[index] for index in row) for row in layout) // ALIGN) * ALIGN
-    tokens, owners, positions = (np.zeros((len(layout), length), dtype=np.int64) for _ in range(3))
-    states: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
-    for number, row in enumerate(layout):
-        ends = np.cumsum([0, *(sizes[index] for index in row)])
-        for owner, (index, (start, end)) in enumerate(zip(row, pairwise(ends), strict=True), start=1):
+    length = max(sum(len(pairs[i][0]) + len(pairs[i][1]) for i in row) for row in layout)
+    length = -(-length // ALIGN) * ALIGN
+    tokens: list[int] = []
+    spans: list[tuple[int, int]] = []  # sizes of sequences and of padding, with their owner
+    firsts, counts = [], []
+    for number, row in enumerate(layout, start=1):
+        for owner, index in enumerate(row, start=1):
             prompt, completion = pairs[index]
-            tokens[number, start:end] = [*prompt, *completion]
-            owners[number, start:end] = owner
-            positions[number, start:end] = np.arange(end - start)
-            states.append(np.arange(start + len(prompt) - 1, end - 1) + number * length)
-    place = np.concatenate(states)
-    made = [torch.from_numpy(a).to(device, non_blocking=True) for a in (tokens, owners, positions, place)]
-    targets = made[0].flatten()[made[3] + 1]
-    counts = tuple(len(pairs[index][1]) for index in order)
-    return Packed(made[0], made[1], made[2], made[3], targets, counts), order
+            firsts.append(len(tokens) + len(prompt) - 1)
+            counts.append(len(completion))
+            spans.append((len(prompt) + len(completion), owner))
+            tokens += prompt
+            tokens += completion
+        spans.append((number * length - len(tokens), 0))
+        tokens += [0] * spans[-1][0]
+    sizes, owners = np.array(spans, dtype=np.int64).T
+    positions = np.arange(len(tokens)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    before = np.cumsum(counts) - np.array(counts)
+    states = np.repeat(np.array(firsts) - before, counts) + np.arange(sum(counts))
+    rows_of = (np.array(tokens, dtype=np.int64), np.repeat(owners, sizes), positions)
+    shaped = [torch.from_numpy(one.reshape(len(layout), length)).to(device, non_blocking=True) for one in rows_of]
+    place = torch.from_numpy(states).to(device, non_blocking=True)
+    return Packed(shaped[0], shaped[1], shaped[2], place, shaped[0].flatten()[place + 1], tuple(counts)), order

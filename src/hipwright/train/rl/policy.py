@@ -21,6 +21,8 @@ from hipwright.train.rl.packing import Pair, batches, pack, rows
 if TYPE_CHECKING:
     from torch import Tensor
 
+MANY = 1024
+"""Sequences that are packed at once where there are more: packing looks at every row for each."""
 MAX_ROWS = 512
 """Sequences that are sampled at once."""
 ROW = 1024
@@ -230,9 +232,11 @@ class HFPolicy:
 
         found: dict[int, list[float]] = {}
         with torch.no_grad():
-            for part in self.likelihood(pairs, temperature=temperature, micro_tokens=micro_tokens):
-                for index, values in zip(part.order, part.logprobs.cpu().split(list(part.counts)), strict=True):
-                    found[index] = values.tolist()
+            for start in range(0, len(pairs), MANY):
+                some = pairs[start : start + MANY]
+                for part in self.likelihood(some, temperature=temperature, micro_tokens=micro_tokens):
+                    for index, values in zip(part.order, part.logprobs.cpu().split(list(part.counts)), strict=True):
+                        found[start + index] = values.tolist()
         return [found[index] for index in range(len(pairs))]
 
     # ---------------------------------------------------------------- weights
