@@ -20,7 +20,7 @@ from hipwright.train.records import Problem
 
 if TYPE_CHECKING:
     from hipwright.train.environment import Environment
-    from hipwright.train.log import Log
+    from hipwright.train.rl.training import Metrics
 
 STAGE = "rl"
 
@@ -70,7 +70,7 @@ class Result:
 
 def train_grpo(
     model: Any, tokenizer: Any, problems: Sequence[Problem], environment: Environment, settings: Settings,
-    folder: Path, log: Log | None, *, resume: bool = False, allow_device_change: bool = False,
+    folder: Path, log: Metrics | None, *, resume: bool = False, allow_device_change: bool = False,
 ) -> Result:  # fmt: skip
     """Train a loaded model on the problems' rewards. log: None in all processes but the main one.
 

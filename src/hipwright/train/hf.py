@@ -18,10 +18,12 @@ from hipwright.errors import BadInput
 from hipwright.records import content_key
 
 if TYPE_CHECKING:
-    from hipwright.train.log import Log
+    from hipwright.train.rl.training import Metrics
 
 WHOLE, PREFIX, FINAL = "whole.json", "checkpoint-", "model"
 """A folder of training holds checkpoint-STEP/ with whole.json, and at its end model/."""
+ADAPTER = "adapter_config.json"
+"""What peft leaves in a folder that holds adapters alone."""
 MACHINE = ("device", "processes", "torch")
 """What of a fingerprint names where the training ran."""
 KEEP = 2
@@ -60,7 +62,7 @@ def load_model(name: str, *, dtype: str, attention: str) -> tuple[Any, Any]:
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
         options = {"dtype": getattr(torch, dtype), "attn_implementation": attention}
-        if (Path(name) / "adapter_config.json").is_file():  # what LoRA left: its base with the adapters in the weights
+        if (Path(name) / ADAPTER).is_file():  # what LoRA left: its base with the adapters in the weights
             from peft import AutoPeftModelForCausalLM
 
             model = AutoPeftModelForCausalLM.from_pretrained(name, **options).merge_and_unload()
@@ -77,6 +79,12 @@ def load_model(name: str, *, dtype: str, attention: str) -> tuple[Any, Any]:
     if not tokenizer.chat_template:
         raise BadInput(f"the tokenizer of {name!r} has no chat template", hint="take the instruct model")
     return model, tokenizer
+
+
+def base_of(name: str) -> str:
+    """The model that a folder of adapters adapts; any other name as it is."""
+    adapter = Path(name) / ADAPTER
+    return str(json.loads(adapter.read_bytes())["base_model_name_or_path"]) if adapter.is_file() else name
 
 
 def quiet() -> None:
@@ -199,7 +207,9 @@ def _differs(checkpoint: Path, name: str, known: Any, value: Any) -> str:
 # ---------------------------------------------------------------- callbacks
 
 
-def callbacks(stage: str, log: Log | None, found: Mapping[str, Any], each: Callable[..., None] | None = None) -> Any:
+def callbacks(
+    stage: str, log: Metrics | None, found: Mapping[str, Any], each: Callable[..., None] | None = None
+) -> Any:
     """A TrainerCallback: figures go to the Log, saved checkpoints are marked whole. log: None but in the main process.
 
     each: called after every step as (step, model).

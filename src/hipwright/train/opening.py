@@ -62,9 +62,10 @@ def targets_of(judge: Judging) -> tuple[str, ...]:
         return judge.targets
     from hipwright.sandbox.gpu import gpu_count
 
-    for kind in ("rocm", "cuda"):
-        if gpu_count(kind):  # type: ignore[arg-type]
-            return (kind,)
+    if gpu_count("rocm"):
+        return ("rocm",)
+    if gpu_count("cuda"):
+        return ("cuda",)
     return ("cpu", "gfx942")
 
 

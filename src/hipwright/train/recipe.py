@@ -81,9 +81,13 @@ class Judging(Part, frozen=True, kw_only=True):
 
 
 class Policy(Part, frozen=True, kw_only=True):
-    """Of our own loop: lora_rank 0 trains all weights."""
+    """Of our own loop. lora_rank: 0 trains all weights. engine: what samples; "": vLLM where it is installed and there
+    is a GPU. vllm_memory: the share of the GPU that vLLM takes.
+    """
 
     lora_rank: int = 0
+    engine: Literal["", "transformers", "vllm"] = ""
+    vllm_memory: float = 0.3
 
 
 class Verl(Part, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from hipwright.train import hf
 from hipwright.train.data import TRAIN, Lessons, Row
 
 if TYPE_CHECKING:
-    from hipwright.train.log import Log
+    from hipwright.train.rl.training import Metrics
 
 STAGE = "sft"
 
@@ -78,7 +78,7 @@ class Result:
 
 
 def train_sft(
-    model: Any, tokenizer: Any, lessons: Lessons, settings: Settings, folder: Path, log: Log | None,
+    model: Any, tokenizer: Any, lessons: Lessons, settings: Settings, folder: Path, log: Metrics | None,
     *, resume: bool = False, allow_device_change: bool = False, watch: Watch | None = None,
 ) -> Result:  # fmt: skip
     """Train a loaded model on the rows; checkpoints and the result in `folder`.

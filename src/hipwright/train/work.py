@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -147,13 +148,8 @@ def _rl_here(
     from hipwright.train.forms import ChatForm
     from hipwright.train.rl import checkpoint
     from hipwright.train.rl.loop import train_rl
-    from hipwright.train.rl.policy import HFPolicy, with_lora
 
-    rank = work.recipe.policy.lora_rank
-    policy = HFPolicy(
-        with_lora(model, rank) if rank else model, end=[tokenizer.eos_token_id], pad=tokenizer.pad_token_id or 0,
-        device="cpu" if work.dry else None,
-    )  # fmt: skip
+    policy = _policy(work, model, tokenizer)
     step = checkpoint.latest_step(work.folder)
     if step is not None and not work.resume:
         hf.refuse(work.folder)
@@ -168,6 +164,27 @@ def _rl_here(
 
 
 # ---------------------------------------------------------------- parts
+
+
+def _policy(work: Work, model: Any, tokenizer: Any) -> Any:
+    """The loop's policy: sampled by vLLM where the recipe does not say otherwise and it can be."""
+    import torch
+
+    from hipwright.train.rl.policy import HFPolicy, with_lora
+    from hipwright.train.rl.vllm_policy import VLLMPolicy
+
+    chosen, rl = work.recipe.policy, work.recipe.rl
+    if chosen.lora_rank:
+        model = with_lora(model, chosen.lora_rank)
+    ends: dict[str, Any] = {"end": [tokenizer.eos_token_id], "pad": tokenizer.pad_token_id or 0}
+    if work.dry:
+        return HFPolicy(model, device="cpu", **ends)
+    possible = torch.cuda.is_available() and find_spec("vllm") is not None
+    if chosen.engine == "vllm" or (not chosen.engine and possible):
+        base = hf.base_of(work.model or work.recipe.model.name)
+        length = rl.max_prompt_tokens + rl.max_new_tokens
+        return VLLMPolicy(model, base, memory=chosen.vllm_memory, length=length, **ends)
+    return HFPolicy(model, **ends)
 
 
 def _model(work: Work, texts: list[str]) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ from hipwright.train.records import Outcome, Problem, Scored
 
 if TYPE_CHECKING:
     from hipwright.train.environment import Environment
-    from hipwright.train.log import Log
+    from hipwright.train.rl.training import Metrics
 
 COLUMN = "problem"
 """The data set's column with the key of a row's problem; without it `ground_truth` holds the reference's source."""
@@ -32,7 +32,7 @@ class TrlReward:
 
     __name__ = "hipwright"  # what TRL logs it under
 
-    def __init__(self, environment: Environment, problems: Sequence[Problem] = (), log: Log | None = None) -> None:
+    def __init__(self, environment: Environment, problems: Sequence[Problem] = (), log: Metrics | None = None) -> None:
         self._environment = environment
         self._problems = {one.key: one for one in problems}
         self._log = log
