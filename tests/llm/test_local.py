@@ -269,6 +269,34 @@ def test_a_folder_that_is_not_sound_says_why(tmp_path: Path, change: str, says: 
         open_model(f"local:{folder}")
 
 
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft asks transformers by it
+def test_an_adapter_is_added_to_its_base(tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    base, folder = random_chat(tmp_path / "base"), tmp_path / "adapter"
+    whole = AutoModelForCausalLM.from_pretrained(str(base))
+    whole = get_peft_model(whole, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False))
+    whole.save_pretrained(str(folder))
+    AutoTokenizer.from_pretrained(str(base)).save_pretrained(str(folder))
+    prompt = load(folder).encode([{"role": "user", "content": "x"}])
+
+    def likeliest(place: Path) -> list[int]:
+        return load(place).generate(prompt, most=12, sampling=Sampling(temperature=0.0), seed=0, stop=never)[0]
+
+    never = threading.Event()
+    import torch
+
+    expected = whole.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=12)[0, len(prompt) :].tolist()
+    assert likeliest(folder) == expected[: len(likeliest(folder))] != likeliest(base)[: len(expected)]
+    moved = tmp_path / "alone"
+    folder.rename(moved)
+    base.rename(tmp_path / "gone")
+    with pytest.raises(BadInput, match="base"):
+        open_model(f"local:{moved}")
+
+
 def test_missing_packages_name_the_extra(chat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib.util
 

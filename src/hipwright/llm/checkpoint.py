@@ -17,6 +17,8 @@ from hipwright.errors import BadInput
 
 META = "hipwright.json"
 """What `hipwright train` writes beside the weights: {"form": "chat" or "compact", "temperature": ...}."""
+ADAPTER = "adapter_config.json"
+"""A LoRA adapter has this in place of config.json; its base model lies in a folder or in transformers' cache."""
 TEMPERATURE = 0.8
 """Where neither the request nor the checkpoint names one: proposals for one task are to differ."""
 
@@ -93,12 +95,13 @@ def check(folder: Path) -> None:
     """BadInput for a folder that holds no checkpoint, or where a package is missing. Quick: nothing is loaded."""
     from importlib.util import find_spec
 
-    for package in ("torch", "transformers"):
+    for package in ("torch", "transformers", *(["peft"] if (folder / ADAPTER).is_file() else [])):
         if find_spec(package) is None:
             raise BadInput(
-                f"local needs a Python package that is not installed ({package})", hint="pip install 'hipwright[train]'"
+                f"local needs a Python package that is not installed ({package})",
+                hint="pip install 'hipwright[train]'",
             )
-    if not (folder / "config.json").is_file():
+    if not any((folder / name).is_file() for name in ("config.json", ADAPTER)):
         raise _no_checkpoint(folder, "it has no config.json")
     if not any(folder.glob("*.safetensors")):
         raise _no_checkpoint(folder, "it has no weights in safetensors, the only form that is read")
@@ -120,7 +123,8 @@ def _load(folder: Path) -> Checkpoint:
     from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # a run shows its own
+    bars: Any = logging
+    bars.disable_progress_bar()  # a run shows its own
     meta = _meta(folder)
     files: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     dtype = "float32" if meta.get("form") == "compact" else "auto"  # a small model is evaluated in float32 too
@@ -128,7 +132,9 @@ def _load(folder: Path) -> Checkpoint:
     words: Any = PreTrainedTokenizerFast if meta.get("form") == "compact" else AutoTokenizer
     try:
         tokenizer = words.from_pretrained(str(folder), **files)
-        model: Any = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype, use_safetensors=True, **files)
+        base = _base(folder)
+        model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, use_safetensors=True, **files)
+        model = _adapted(model, folder) if base != str(folder) else model
     except ImportError:
         raise
     except Exception as error:  # transformers, tokenizers and safetensors each have errors of their own
@@ -136,6 +142,20 @@ def _load(folder: Path) -> Checkpoint:
     if not tokenizer.chat_template:
         raise _no_checkpoint(folder, "its tokenizer has no chat template")
     return Checkpoint(folder, model.to("cuda" if torch.cuda.is_available() else "cpu").eval(), tokenizer, meta)
+
+
+def _base(folder: Path) -> str:
+    """Where the weights are: the folder itself, or what an adapter was trained on."""
+    if not (folder / ADAPTER).is_file():
+        return str(folder)
+    return str(json.loads((folder / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"])
+
+
+def _adapted(model: Any, folder: Path) -> Any:
+    """The model with an adapter's weights added to its own."""
+    from peft import PeftModel
+
+    return PeftModel.from_pretrained(model, str(folder), use_safetensors=True).merge_and_unload()
 
 
 def _meta(folder: Path) -> dict[str, Any]:
