@@ -31,9 +31,10 @@ from hipwright.train.environment import Environment
 from hipwright.train.judges import Judge, LocalJudge
 from hipwright.train.log import Log
 from hipwright.train.mini import model
+from hipwright.train.mini.bench import Bench, targets
 from hipwright.train.mini.form import read
 from hipwright.train.mini.settings import SFT, Settings
-from hipwright.train.mini.stages import RUN, Bench, targets
+from hipwright.train.mini.stages import RUN
 from hipwright.train.mini.tasks import SCALES, Grammar
 from hipwright.train.records import Problem
 from hipwright.train.rewards import reward

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Program
 from hipwright.train.lanes import FLOOR_US, REFERENCE_US
-from hipwright.train.mini import corpus, model, settings, stages
+from hipwright.train.mini import bench, corpus, model, settings, stages
 from hipwright.train.mini.settings import CPU, GPU, Settings, preset
 from hipwright.train.records import Clock, Problem
 
@@ -68,7 +68,7 @@ def test_from_random_weights_to_the_report(corpus_folder: Path, tmp_path: Path) 
     done = stages.run(tmp_path, chosen, listener=lambda kind, data: said.append(data["stage"]))
     assert done["finished"]
     assert [name for name in ("corpus", "checked", "tokenizer", "sft", "grpo", "evaluation") if name not in said] == []
-    assert json.loads((tmp_path / stages.CHECK).read_text())["wrong"] == []
+    assert json.loads((tmp_path / bench.CHECK).read_text())["wrong"] == []
     found = json.loads(Path(done["evaluation"]).read_text())
     assert {row["arm"] for row in found["arms"]} == {"base", "sft", "continued", "grpo"}
     assert {row["split"] for row in found["arms"]} == {"shapes", "compositions", "deeper"}
@@ -86,7 +86,7 @@ def test_from_random_weights_to_the_report(corpus_folder: Path, tmp_path: Path) 
 def test_pieces_come_to_what_one_call_comes_to(
     corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stages, "LEAST_MINUTES", 0.0)
+    monkeypatch.setattr(bench, "LEAST_MINUTES", 0.0)
     chosen = replace(small(corpus_folder), arm_minutes=60.0, checked=0)
     whole = stages.run(tmp_path / "whole", chosen, judge=MadeUp)
     calls, finished = 0, False
@@ -117,10 +117,10 @@ def test_a_folder_belongs_to_one_run(corpus_folder: Path, tmp_path: Path) -> Non
 def test_what_the_check_found_wrong_is_not_learnt_from(corpus_folder: Path, tmp_path: Path) -> None:
     chosen = small(corpus_folder)
     line = corpus.load(corpus_folder).lines[0]
-    rows = sum(map(len, stages.Bench(tmp_path, chosen).rows))
+    rows = sum(map(len, bench.Bench(tmp_path, chosen).rows))
     wrong = [{"problem": line.problem.name, "program": line.programs[0]}]
-    (tmp_path / stages.CHECK).write_text(json.dumps({"wrong": wrong}))
-    assert sum(map(len, stages.Bench(tmp_path, chosen).rows)) == rows - 1
+    (tmp_path / bench.CHECK).write_text(json.dumps({"wrong": wrong}))
+    assert sum(map(len, bench.Bench(tmp_path, chosen).rows)) == rows - 1
 
 
 def test_presets() -> None:

@@ -28,7 +28,7 @@ from hipwright.train.rl.policy import HFPolicy
 
 if TYPE_CHECKING:
     from hipwright.train.environment import Environment
-    from hipwright.train.mini.stages import Bench
+    from hipwright.train.mini.bench import Bench
 
 FOLDER, VERDICTS = "evaluation", "verdicts.jsonl"
 IN_FLIGHT = 8  # tasks whose programs are judged at once
@@ -66,7 +66,7 @@ def problems(bench: Bench) -> list[Problem]:
 
 
 def judged(bench: Bench, models: Mapping[tuple[str, int], Path]) -> Judged:
-    """Draw and judge what is missing. Raises stages.PieceOver when the call's minutes are used."""
+    """Draw and judge what is missing. Raises bench.PieceOver when the call's minutes are used."""
     tasks = problems(bench)
     drawn = {key: _drawn(bench, key, path, tasks) for key, path in models.items()}
     grids = grid(tasks, bench.settings.evaluation)
