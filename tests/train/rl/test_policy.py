@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from hipwright.errors import BadInput
 from hipwright.train.rl.decode import Decoder
 from hipwright.train.rl.policy import HFPolicy
 from tests.train.rl.tools import tiny_model
@@ -180,3 +181,21 @@ def test_mixed_precision_samples_and_scores_alike(policy: HFPolicy, monkeypatch:
     loss = sum(-part.logprobs.sum() for part in policy.likelihood(pairs, micro_tokens=512))
     loss.backward()
     assert all(one.grad is not None and one.grad.dtype == torch.float32 for one in policy.trainable_parameters())
+
+
+def test_a_model_with_another_attention_is_set_right(policy: HFPolicy) -> None:
+    other = tiny_model()
+    other.set_attn_implementation("eager")
+    pairs = [(PROMPTS[0], [7, 7]), (PROMPTS[3], [4, 9])]
+    assert HFPolicy(other, end=[END], device="cpu").logprobs(pairs) == policy.logprobs(pairs)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [("final_logit_softcapping", 30.0, "soft cap"), ("layer_types", ["sliding_attention"] * 2, "sliding_attention")],
+)
+def test_models_that_would_be_run_wrongly_are_refused(field: str, value: object, said: str) -> None:
+    model = tiny_model()
+    setattr(model.config, field, value)
+    with pytest.raises(BadInput, match=said):
+        HFPolicy(model, end=[END], device="cpu")

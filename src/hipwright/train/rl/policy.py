@@ -2,7 +2,7 @@
 
 Nothing here calls transformers' `generate`: decode.py samples with static shapes, and logprobs() runs packed rows. Both
 take the network's states and its output head apart, so logits exist for completion tokens only. Models that change
-their logits behind the head (Gemma 2's soft cap) are refused.
+their logits behind the head (Gemma 2's soft cap) or have other layers than full attention are refused.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class HFPolicy:
         self.model = model.to(self.device).eval()
         self.graphs = graphs and self.device.startswith("cuda")
         self._network = model.get_base_model() if hasattr(model, "peft_config") else model
-        if getattr(self._network.config, "final_logit_softcapping", None):
-            raise BadInput("models with a soft cap on their logits are not supported", hint="train it with TRL")
+        _check(self._network.config)
+        self._network.set_attn_implementation("sdpa")  # the others do not read boolean masks of four dimensions
         self._backbone = getattr(self._network, self._network.base_model_prefix)
         self._head = self._network.get_output_embeddings()
         self._end, self._pad = tuple(end), pad
@@ -278,6 +278,14 @@ class HFPolicy:
         kind = "cuda" if on else "cpu"
         products: AbstractContextManager[Any] = torch.autocast(kind, torch.bfloat16, enabled=on, cache_enabled=cached)
         return products
+
+
+def _check(config: Any) -> None:
+    """BadInput for architectures that decode.py and packing.py would run wrongly."""
+    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
+    if getattr(config, "final_logit_softcapping", None) or kinds:
+        what = f"layers of kind {', '.join(sorted(kinds))}" if kinds else "a soft cap on their logits"
+        raise BadInput(f"models with {what} are not supported", hint="train it with TRL, or take another model")
 
 
 def with_lora(model: Any, rank: int) -> Any:
