@@ -366,9 +366,9 @@ def test_a_wrong_key_names_the_variable_of_ones_own_server(opened: Opener) -> No
     assert "VLLM_API_KEY" in caught.value.hint
 
 
-def test_a_local_checkpoint_is_not_in_this_version(opened: Opener) -> None:
-    with pytest.raises(BadInput, match="hipwright train"):
-        opened().ask(asking("local:/tmp/checkpoint"))
+def test_a_folder_without_a_checkpoint_is_bad_input(opened: Opener) -> None:
+    with pytest.raises(BadInput, match="no checkpoint"):
+        opened().ask(asking("local:/nowhere/checkpoint"))
 
 
 @pytest.mark.parametrize("fault", [garbage(), cut(2)], ids=str)

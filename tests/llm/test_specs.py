@@ -24,7 +24,7 @@ url = st.builds(
 )
 specs = st.builds(
     Spec,
-    provider=st.sampled_from([one for one in PROVIDERS if one not in ("local", "compatible")]),
+    provider=st.sampled_from([one for one in PROVIDERS if one not in ("compatible", "local")]),
     model=name,
     base_url=st.just("") | url,
     role=st.sampled_from(["", "translator", "second_judge"]),
@@ -66,6 +66,7 @@ def test_any_text_is_a_spec_or_bad_input(text: str) -> None:
         ("vllm:m@http://h/v1*3", Spec(provider="vllm", model="m", base_url="http://h/v1", weight=3.0)),
         ("vllm:m@http://h/*", Spec(provider="vllm", model="m", base_url="http://h/*")),
         ("vllm:odd*2*1", Spec(provider="vllm", model="odd*2")),
+        ("local:out/sft/model", Spec(provider="local", model="out/sft/model")),
         ("vllm:odd*x", Spec(provider="vllm", model="odd*x")),
         ("vllm:a=b", Spec(provider="vllm", model="a=b")),
         ("vllm:m@http://h/a@http://b", Spec(provider="vllm", model="m", base_url="http://h/a@http://b")),
@@ -90,7 +91,7 @@ def test_examples(text: str, expected: Spec) -> None:
         ("vllm:m@http://", "not a URL"),
         ("vllm:m@http://h:99999/v1", "not a URL"),
         ("vllm:m@http://h/v1?a=b", "query"),
-        ("local:/checkpoints/7", "hipwright train"),
+        ("local:/checkpoints/7@http://h/v1", "no base URL"),
     ],
 )
 def test_bad_specs_say_why(text: str, says: str) -> None:

@@ -68,8 +68,17 @@ class Lesson(Record, frozen=True, kw_only=True):
 def kind_of(evaluation: Evaluation) -> str:
     """The kind of a failure, "other" where no rule fits."""
     _, verdict = deciding(evaluation)
-    text = f"{evaluation.status}: {verdict.message if verdict else evaluation.message}"
+    return kind_of_words(f"{evaluation.status}: {verdict.message if verdict else evaluation.message}")
+
+
+def kind_of_words(text: str) -> str:
+    """The same, of "status: message"."""
     return next((kind for kind, pattern, _ in _KINDS if re.search(pattern, text)), "other")
+
+
+def guidance(kind: str) -> str:
+    """What to do about failures of a kind."""
+    return next((text for name, _, text in _KINDS if name == kind), "Look at the last message of this kind.")
 
 
 def lessons(view: View) -> list[Lesson]:
@@ -79,12 +88,11 @@ def lessons(view: View) -> list[Lesson]:
     for trial in judged:
         if trial.evaluation is not None and not trial.passed:
             groups.setdefault(kind_of(trial.evaluation), []).append(trial)
-    guidance = {kind: text for kind, _, text in _KINDS}
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     return [
         Lesson(
             kind=kind,
-            guidance=guidance.get(kind, "Look at the last message of this kind."),
+            guidance=guidance(kind),
             count=len(group),
             of=len(judged),
             numbers=tuple(trial.number for trial in group),

@@ -30,6 +30,7 @@ from hipwright.cli import (
     runs,
     score,
     synth,
+    train,
 )
 from hipwright.cli.output import error_object, print_error, print_json, whose
 from hipwright.errors import HipwrightError
@@ -62,6 +63,7 @@ app.command("compare")(runs.compare)
 app.command("export")(export.export)
 app.command("mcp")(mcp.mcp)
 app.add_typer(dataset.app, name="dataset")
+app.add_typer(train.app, name="train")
 
 
 def _print_version(value: bool) -> None:

@@ -18,7 +18,7 @@ WRONG = ("wrong_value", "out_of_bounds", "nondeterministic", "bad_output_spec", 
 
 
 class Bench(Protocol):
-    """An opened task (cli/session.py: Workbench)."""
+    """An opened task (hipwright.machine.Workbench)."""
 
     handle: TaskHandle
     evaluator: Evaluator

@@ -45,7 +45,7 @@ SCHEDULES = "the engine's schedules"
 
 
 class Machine(Protocol):
-    """What judges programs (cli/session.py: Machine)."""
+    """What judges programs (hipwright.machine.Machine)."""
 
     def open(self, task: Path, *, seed: int | None, listener: Listener) -> AbstractContextManager[Bench]:
         """Open a task file."""

@@ -253,6 +253,16 @@ class GpuTask:
         with self._turn, self.gpu.door.exclusive():
             return self._remeasured(first, program, build, outline, slots)
 
+    def warm(self, gate: Gate) -> None:
+        """Open what a timing stands on: the reference and its baselines."""
+        self._measured(gate)
+
+    def leave(self, worker: GpuCandidates) -> None:
+        """Drop what a worker that serves other tasks too holds of this one's timings."""
+        for at in list(self._known.values()):
+            with self.gpu.door.shared():  # memory that is given back would disturb a timing
+                worker.forget(at.state, [at.set_name])
+
     # ---------------------------------------------------------------- timing
 
     @cached_property

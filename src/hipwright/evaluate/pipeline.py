@@ -31,7 +31,7 @@ from hipwright.measure.cost import coverage, tensor_bytes
 from hipwright.measure.estimate import estimate
 from hipwright.measure.fit import CostModel, load, refined
 from hipwright.program import Parsed, parse
-from hipwright.records import Evaluation, Program, content_key
+from hipwright.records import Build, Estimate, Evaluation, Program, content_key
 from hipwright.sandbox import Limits, Zygote
 from hipwright.task import Outline, TaskHandle
 from hipwright.toolchain import amdgpu, cpu
@@ -211,8 +211,7 @@ class Evaluator:
         for name, (target, build) in built.items():
             if target is not None:
                 told = estimate(target, build, trace["launches"], trace["ops"], floor, traffic)
-                model = self._models.get(target.name)
-                found.estimates[name] = refined(told, model) if model else told
+                found.estimates[name] = self._refined(target.name, told)
         builds = [*found.amd.values(), *found.gpu.values()]
         own = next((t.own_time for t in found.timings.values() if t.own_time is not None), None)
         return Evaluation(
@@ -227,6 +226,19 @@ class Evaluator:
             features=features(builds, trace["launches"], found.estimates.values()),
             environment=environment(),
         )
+
+    def reference_estimates(self) -> dict[str, Estimate]:
+        """By AMD target, the reference itself by the static estimate: each of its operators one library call."""
+        ops, floor = self.outline().ops, self._floor_bytes()
+        found = {}
+        for name in self.amd:
+            nothing = Build(target=name, ok=True)
+            found[name] = self._refined(name, estimate(TARGETS[name], nothing, [], ops, floor))
+        return found
+
+    def _refined(self, machine: str, told: Estimate) -> Estimate:
+        model = self._models.get(machine)
+        return refined(told, model) if model else told
 
     def outline(self) -> Outline:
         """What the reference does at the task's own shapes, without data."""

@@ -2,9 +2,9 @@
 
 The fast gate instead of the full one, and a short paired timing against eager instead of a long one against every
 baseline. Programs are compiled side by side, all of them from the start. Wave by wave they are verified side by side,
-each verifier with a worker of its own; then those that pass are timed one after the other, alone on the GPU. The
-verdicts are the evaluator's: what score mode passes, `evaluate` with the full gate passes too in all but a few of a
-hundred cases (measured; see the page).
+each verifier with a worker of its own; then those that pass are timed one after the other, alone on the GPU (`build`,
+`check` and `measure`, which train/lanes.py uses for many tasks at once). The verdicts are the evaluator's: what score
+mode passes, `evaluate` with the full gate passes too in all but a few of a hundred cases (measured; see the page).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from hipwright.errors import BadInput, HipwrightError
-from hipwright.evaluate.gpu import GpuTask
+from hipwright.evaluate.gpu import Gpu, GpuTask
 from hipwright.evaluate.pipeline import Evaluator
 from hipwright.evaluate.results import Findings, build_verdict, rejected
 from hipwright.program import Parsed, parse
-from hipwright.records import Evaluation, Program
+from hipwright.records import Evaluation, Program, Verdict
 from hipwright.verify.gpu_client import GpuCandidates
 
 WORKERS = 10
@@ -36,23 +36,90 @@ WAVE = 2
 
 
 @dataclass(frozen=True)
-class _Built:
-    """A program and what compiling it came to."""
+class Built:
+    """A program and what compiling it came to: the parsed plan, or why there is none."""
 
     program: Program
     found: Findings
-    outcome: Parsed | Evaluation
+    outcome: Parsed | Verdict
     seconds: float
 
 
 @dataclass(frozen=True)
-class _Checked:
+class Checked:
     """A program that passed the fast gate and waits for its timing."""
 
     program: Program
     found: Findings
     trace: dict[str, Any]
     seconds: float
+
+
+def build(gpu: Gpu, target: str, program: Program) -> Built:
+    """Compile a program, on the processor alone: needs no task. target: the GPU's name among an evaluator's."""
+    start, found = time.perf_counter(), Findings((target,))
+
+    def compiled() -> Parsed | Verdict:
+        if program.lane != "program":
+            raise BadInput("score mode takes programs only", hint="`hipwright eval` judges ModelNew files")
+        parsed = parse(program.text)
+        found.gpu[target] = made = gpu.build(parsed.hip, parsed.defines(program.knobs))
+        return parsed if made.ok else build_verdict(made)
+
+    try:
+        outcome = compiled()
+    except HipwrightError as error:
+        outcome = error.verdict()
+    return Built(program, found, outcome, time.perf_counter() - start)
+
+
+def check(evaluator: Evaluator, target: str, built: Built, worker: GpuCandidates) -> Checked | Evaluation:
+    """Verify a built program behind the fast gate, in `worker`. An Evaluation where that is the end of it."""
+    start, program, found, parsed = time.perf_counter(), built.program, built.found, built.outcome
+    task, gpu = evaluator.handle.task.key, evaluator.gpus[target]
+    if isinstance(parsed, Verdict):
+        return replace(rejected(task, program, parsed, found), seconds=round(built.seconds, 4))
+
+    def checked() -> dict[str, Any] | Evaluation:
+        verdict = gpu.verify(parsed, program, found.gpu[target], evaluator.oracle, gate="fast", worker=worker)
+        if not verdict.passed:
+            return rejected(task, program, verdict, found, where=target)
+        found.verdicts[target] = verdict
+        return gpu.trace(program, evaluator.oracle, evaluator.outline(), worker)
+
+    outcome = _guarded(task, program, found, checked)
+    spent = built.seconds + time.perf_counter() - start
+    if isinstance(outcome, Evaluation):
+        return replace(outcome, seconds=round(spent, 4))
+    return Checked(program, found, outcome, spent)
+
+
+def measure(
+    evaluator: Evaluator, target: str, checked: Checked, worker: GpuCandidates | None = None, *, timed: bool = True
+) -> Evaluation:
+    """Time a checked program, alone on the GPU. worker: another process than the task's own."""
+    start, program, found = time.perf_counter(), checked.program, checked.found
+    task, gpu = evaluator.handle.task.key, evaluator.gpus[target]
+
+    def measured() -> Evaluation:
+        if timed:
+            outline, made = evaluator.outline(), found.gpu[target]
+            result = gpu.time(program, made, gate="fast", outline=outline, again=False, worker=worker)
+            if result.timing is not None:
+                found.timings[target] = result.timing
+            if result.verdict is not None:
+                return rejected(task, program, result.verdict, found, where=target)
+        return evaluator.finish(program, checked.trace, found)
+
+    done: Evaluation = _guarded(task, program, found, measured)
+    return replace(done, seconds=round(checked.seconds + time.perf_counter() - start, 4))
+
+
+def _guarded(task: str, program: Program, found: Findings, work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except HipwrightError as error:
+        return rejected(task, program, error.verdict(), found)
 
 
 class Scorer:
@@ -93,73 +160,20 @@ class Scorer:
         found: list[Evaluation] = []
         wave = WAVE * len(self._workers)
         with ThreadPoolExecutor(wave) as builders, ThreadPoolExecutor(wave) as pool:
-            built = [builders.submit(self._built, program) for program in programs]
+            gpu = self._gpu.gpu
+            built = [builders.submit(build, gpu, self._name, program) for program in programs]
             for start in range(0, len(programs), wave):
                 checked = list(pool.map(self._checked, built[start : start + wave]))
-                found += [one if isinstance(one, Evaluation) else self._timed(one, timed) for one in checked]
+                found += [one if isinstance(one, Evaluation) else self._measured(one, timed) for one in checked]
         return found
 
-    # ---------------------------------------------------------------- the three phases
-
-    def _built(self, program: Program) -> _Built:
-        """Compiled, on the processor alone: later waves are built while earlier ones are on the GPU."""
-        start = time.perf_counter()
-        found = Findings((self._name,))
-        outcome = self._guarded(program, found, lambda: self._build(program, found))
-        return _Built(program, found, outcome, time.perf_counter() - start)
-
-    def _build(self, program: Program, found: Findings) -> Parsed | Evaluation:
-        if program.lane != "program":
-            raise BadInput("score mode takes programs only", hint="`hipwright eval` judges ModelNew files")
-        task, parsed = self._evaluator.handle.task.key, parse(program.text)
-        found.gpu[self._name] = build = self._gpu.build(parsed, parsed.defines(program.knobs))
-        return parsed if build.ok else rejected(task, program, build_verdict(build), found)
-
-    def _checked(self, made: Future[_Built]) -> _Checked | Evaluation:
-        built, start = made.result(), time.perf_counter()
-        program, found, outcome = built.program, built.found, built.outcome
-        if isinstance(outcome, Evaluation):
-            return replace(outcome, seconds=round(built.seconds, 4))
-        parsed = outcome
-        checked = self._guarded(program, found, lambda: self._check(program, parsed, found))
-        spent = built.seconds + time.perf_counter() - start
-        if isinstance(checked, Evaluation):
-            return replace(checked, seconds=round(spent, 4))
-        return _Checked(program, found, checked, spent)
-
-    def _check(self, program: Program, parsed: Parsed, found: Findings) -> dict[str, Any] | Evaluation:
-        task, build, oracle = self._evaluator.handle.task.key, found.gpu[self._name], self._evaluator.oracle
+    def _checked(self, made: Future[Built]) -> Checked | Evaluation:
+        built = made.result()
         with self._worker() as worker:
-            verdict = self._gpu.verify(parsed, program, build, oracle, gate="fast", worker=worker)
-            if not verdict.passed:
-                return rejected(task, program, verdict, found, where=self._name)
-            found.verdicts[self._name] = verdict
-            return self._gpu.trace(program, oracle, self._evaluator.outline(), worker)
+            return check(self._evaluator, self._name, built, worker)
 
-    def _timed(self, checked: _Checked, timed: bool) -> Evaluation:
-        start = time.perf_counter()
-        program, found = checked.program, checked.found
-
-        def measure() -> Evaluation:
-            if timed:
-                build, outline = found.gpu[self._name], self._evaluator.outline()
-                result = self._gpu.time(program, build, gate="fast", outline=outline, again=False)
-                if result.timing is not None:
-                    found.timings[self._name] = result.timing
-                if result.verdict is not None:
-                    task = self._evaluator.handle.task.key
-                    return rejected(task, program, result.verdict, found, where=self._name)
-            return self._evaluator.finish(program, checked.trace, found)
-
-        done = self._guarded(program, found, measure)
-        assert isinstance(done, Evaluation)
-        return replace(done, seconds=round(checked.seconds + time.perf_counter() - start, 4))
-
-    def _guarded(self, program: Program, found: Findings, work: Callable[[], Any]) -> Any:
-        try:
-            return work()
-        except HipwrightError as error:
-            return rejected(self._evaluator.handle.task.key, program, error.verdict(), found)
+    def _measured(self, checked: Checked, timed: bool) -> Evaluation:
+        return measure(self._evaluator, self._name, checked, timed=timed)
 
     @contextmanager
     def _worker(self) -> Iterator[GpuCandidates]:

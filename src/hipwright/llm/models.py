@@ -6,9 +6,11 @@ import importlib
 import importlib.util
 import inspect
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hipwright.errors import BadInput
+from hipwright.llm.checkpoint import check
 from hipwright.llm.specs import KEYS, Spec, parse_spec
 
 if TYPE_CHECKING:
@@ -34,10 +36,12 @@ def open_model(spec: str | Spec) -> Model:
 
 
 def check_model(spec: str | Spec) -> None:
-    """BadInput where `open_model` would find no key or no package: quick, before any work is begun."""
+    """BadInput where `open_model` would find no key, package or checkpoint: quick, before any work is begun."""
     spec = parse_spec(spec) if isinstance(spec, str) else spec
     if importlib.util.find_spec("pydantic_ai") is None:
         raise _not_installed(spec, "pydantic-ai")
+    if spec.provider == "local":
+        check(Path(spec.model))
     key_of(spec)
 
 
@@ -140,6 +144,12 @@ def _bedrock(spec: Spec) -> Model:
     return BedrockConverseModel(spec.model, provider=BedrockProvider(bedrock_client=client))
 
 
+def _local(spec: Spec) -> Model:
+    from hipwright.llm.local import open_local
+
+    return open_local(spec.model)
+
+
 _OPEN = {
     "openai": _openai,
     "vllm": _openai,
@@ -149,4 +159,5 @@ _OPEN = {
     "anthropic": _anthropic,
     "google": _google,
     "bedrock": _bedrock,
+    "local": _local,
 }

@@ -17,7 +17,7 @@ from hipwright.errors import BadInput
 from hipwright.llm.budget import NANO, Limits
 from hipwright.llm.records import Message, Usage
 from hipwright.llm.specs import Spec, parse_spec
-from hipwright.llm.tariffs import LOCAL, UNKNOWN, Tariff, given_tariff, package_tariff, package_version
+from hipwright.llm.tariffs import FREE, LOCAL, UNKNOWN, Tariff, given_tariff, package_tariff, package_version
 
 REQUEST_TOKENS = 256
 """Tokens that a provider may add to a request (chat templates; a default system prompt)."""
@@ -71,6 +71,8 @@ class Prices:
         for name in (spec.name, spec.model):
             if name in self._given:
                 return self._given[name]
+        if spec.provider == "local":
+            return FREE
         if spec.loopback and spec.provider in ("vllm", "sglang", "ollama", "compatible"):
             return LOCAL
         return package_tariff(spec, now=now)

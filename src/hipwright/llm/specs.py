@@ -3,7 +3,7 @@
     SPEC     = [ROLE "="] PROVIDER ":" MODEL ["@" BASE_URL] ["*" WEIGHT]
     ROLE     = a lower-case word ("translator"): the spec is for that role only
     PROVIDER = one of `PROVIDERS`
-    MODEL    = text without blanks and without "@http://" or "@https://"
+    MODEL    = text without blanks and without "@http://" or "@https://"; of `local` the path of a checkpoint's folder
     BASE_URL = "http://" or "https://", a host, a path; no user, password, query or fragment
     WEIGHT   = a decimal number above 0, 1 by default
 
@@ -24,8 +24,8 @@ from urllib.parse import urlsplit
 from hipwright.errors import BadInput
 from hipwright.records import Record
 
-Provider = Literal["openai", "anthropic", "google", "bedrock", "vllm", "sglang", "ollama", "compatible"]
-PROVIDERS: tuple[str, ...] = (*get_args(Provider), "local")
+Provider = Literal["openai", "anthropic", "google", "bedrock", "vllm", "sglang", "ollama", "compatible", "local"]
+PROVIDERS: tuple[str, ...] = get_args(Provider)
 
 KEYS: dict[str, tuple[str, ...]] = {
     "openai": ("OPENAI_API_KEY",),
@@ -36,6 +36,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "sglang": ("SGLANG_API_KEY",),
     "ollama": ("OLLAMA_API_KEY",),
     "compatible": ("COMPATIBLE_API_KEY",),
+    "local": (),
 }
 """The environment variables a provider's key is read from, the first one that is set."""
 
@@ -77,7 +78,8 @@ class Spec(Record, frozen=True, kw_only=True):
     def loopback(self) -> bool:
         """Whether the model is served on this machine."""
         host = urlsplit(self.address).hostname or ""
-        return host == "localhost" or host == "::1" or host.startswith("127.")
+        here = host == "localhost" or host == "::1" or host.startswith("127.")
+        return here or self.provider == "local"
 
     def __str__(self) -> str:
         """The spec as it may be written."""
@@ -128,14 +130,8 @@ def parse_spec(text: str) -> Spec:
     if outer is None:
         raise _bad(text, f"the form is {FORM}", "for example --llm openai:gpt-5 or --llm vllm:my-model")
     provider = outer["provider"]
-    if provider == "local":
-        raise _bad(
-            text,
-            "trained checkpoints come with `hipwright train`, which is not in this version",
-            "serve the checkpoint with vLLM and name it: --llm vllm:MODEL@http://localhost:8000/v1",
-        )
     if provider not in PROVIDERS:
-        raise _bad(text, f"there is no provider {provider!r}", f"providers: {', '.join(get_args(Provider))}")
+        raise _bad(text, f"there is no provider {provider!r}", f"providers: {', '.join(PROVIDERS)}")
     rest, weight = _weight(outer["rest"], text)
     model, *urls = _URL.split(rest, maxsplit=1)
     if not model or not model.isprintable() or " " in model:
@@ -143,6 +139,8 @@ def parse_spec(text: str) -> Spec:
     base_url = _base_url(urls[0], text) if urls else ""
     if provider == "compatible" and not base_url:
         raise _bad(text, "a compatible server needs its base URL", "compatible:MODEL@http://HOST:PORT/v1")
+    if provider == "local" and base_url:
+        raise _bad(text, "a local checkpoint has no base URL", "local:PATH, the folder of a checkpoint")
     return Spec.from_dict(
         {"provider": provider, "model": model, "base_url": base_url, "role": outer["role"] or "", "weight": weight}
     )

@@ -61,6 +61,8 @@ class Tariff(Record, frozen=True, kw_only=True):
 
 
 LOCAL = Tariff(source="local")
+FREE = Tariff(source="local", tiers=(Tier(),))
+"""Of a checkpoint in this process, which nobody bills: 0, and known."""
 UNKNOWN = Tariff(source="unknown")
 
 

@@ -75,7 +75,8 @@ def trouble_of(error: Exception, spec: Spec) -> Trouble:
         return Trouble("garbage", text, again=True, billed=True, hint=_reach(spec))
     if isinstance(error, OSError) or _transport(error):
         return Trouble("network", text, again=True, billed=True, hint=_reach(spec))
-    hint = f"{spec.provider} takes its key from {' or '.join(KEYS[spec.provider])}; see docs/llm.md"
+    keys = KEYS[spec.provider]
+    hint = f"{spec.provider} takes its key from {' or '.join(keys)}; see docs/llm.md" if keys else "see docs/llm.md"
     return Trouble("package", f"{type(error).__name__}: {text}", again=False, billed=True, hint=hint)
 
 

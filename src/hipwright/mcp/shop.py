@@ -40,7 +40,7 @@ class Workbench(Protocol):
 
 
 class Machine(Protocol):
-    """The contained processes; see hipwright.cli.session.Machine."""
+    """The contained processes; see hipwright.machine.Machine."""
 
     def open(self, task: Path, *, seed: int | None, listener: Listener) -> AbstractContextManager[Workbench]:
         """Open a task."""

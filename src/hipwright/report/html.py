@@ -16,13 +16,24 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from pygments import highlight as pygments_highlight
 from pygments.formatters import HtmlFormatter
+from pygments.lexer import bygroups, inherit, using
 from pygments.lexers import CppLexer, PythonLexer
+from pygments.token import String
 
 from hipwright.report import plots, views
 from hipwright.report.data import ReportData
 
 LIGHT_STYLE, DARK_STYLE = "friendly", "github-dark"
-_LEXERS = {"python": PythonLexer, "hip": CppLexer}
+
+
+class ProgramLexer(PythonLexer):  # type: ignore[misc]
+    """A program as one file: the plan is Python, what stands in HIP = r'''...''' is C++."""
+
+    _hip = bygroups(String, using(CppLexer), String)  # type: ignore[no-untyped-call]
+    tokens = {"root": [(r"(?s)(HIP = r'''\n)(.*?)(\n''')", _hip), inherit]}  # noqa: RUF012 (pygments reads it here)
+
+
+_LEXERS = {"python": PythonLexer, "hip": CppLexer, "program": ProgramLexer}
 
 
 def render(data: ReportData) -> str:
@@ -88,7 +99,7 @@ def plain(value: Any) -> str:
 
 
 def highlight(text: str, language: str) -> Markup:
-    """Source code as highlighted, escaped HTML with line numbers; language: python or hip."""
+    """Source code as highlighted, escaped HTML with line numbers; language: python, hip, or program (both)."""
     formatter = HtmlFormatter(linenos="inline", cssclass="code", wrapcode=True)
     lexer = _LEXERS[language](stripnl=False)
     return Markup(pygments_highlight(visible(text), lexer, formatter))

@@ -66,6 +66,11 @@ def open_task(
     return TaskHandle(path.name, source, zygote, limits, tolerance)
 
 
+def open_source(name: str, source: str, zygote: Zygote) -> TaskHandle:
+    """As `open_task`, for a task that is in no file. name: without a suffix."""
+    return TaskHandle(f"{name}.py", source, zygote, _LIMITS, TolerancePolicy())
+
+
 class TaskHandle:
     """A loaded task. A context manager; usable from several threads, one call at a time; nothing is cached.
 

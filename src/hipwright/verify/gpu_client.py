@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -104,6 +105,17 @@ class GpuCandidates:
         with self._lock:
             self.recycled += 1
             self.close()
+
+    def forget(self, state: Tree, sets: Sequence[str] = ()) -> None:
+        """A task ends that this worker will not see again: drop its state table, and give its sets' memory back."""
+        with self._lock:
+            _, key = self._tables.pop(id(state), (None, ""))
+            self._sent.discard(key)
+            for name in sets:
+                self.sizes.pop(name, None)
+                if self.placed.pop(name, None) is not None and self._session is not None:
+                    with contextlib.suppress(Rejected, WorkerError, DeviceError, CandidateError):  # then all is gone
+                        self.call("set_free", {"set": name}, limit_s=BULK_LIMIT_S)
 
     @property
     def session(self) -> Session | None:

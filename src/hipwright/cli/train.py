@@ -1,0 +1,157 @@
+"""`hipwright train`: fine-tuning, reinforcement learning, the miniature, reports, and a server that judges."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hipwright.cli.options import Json, Unsafe
+from hipwright.cli.output import Face
+from hipwright.errors import BadInput
+
+app = typer.Typer(
+    help="Train models on verified programs and on the evaluator's rewards: sft, rl, mini, report, serve.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+RecipeName = Annotated[
+    str, typer.Option("--recipe", help="A recipe by name, or a .toml file (docs/recipes.md).", metavar="NAME")
+]
+Data = Annotated[
+    Path, typer.Option(help="A data set, its export, or for rl any folder of tasks too.", metavar="DIR")
+]  # fmt: skip
+Out = Annotated[Path, typer.Option(help="Folder of the training.", metavar="DIR")]
+Model = Annotated[
+    str, typer.Option(help="Another model than the recipe's: a folder, or a name on the Hub.", metavar="MODEL")
+]
+Change = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="Change a value of the recipe, e.g. sft.epochs=1; may be repeated.", metavar="KEY=VALUE"
+    ),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in --out.")]
+DeviceChange = Annotated[
+    bool, typer.Option("--allow-device-change", help="Go on although the checkpoint was made on another device.")
+]
+Tracker = Annotated[
+    list[str] | None,
+    typer.Option("--tracker", help="tensorboard (the default), wandb, mlflow; may be repeated.", metavar="T"),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Resolve, load, and do one step with a tiny random model, on the CPU.")
+]
+MachineRank = Annotated[int, typer.Option(min=0, help="Of several machines, which this is.", metavar="N")]
+MainAddress = Annotated[str, typer.Option(help="Of several machines, the first one's address.", metavar="HOST")]
+
+
+@app.command("sft")
+def sft(
+    recipe: RecipeName,
+    data: Data,
+    out: Out,
+    model: Model = "",
+    change: Change = None,
+    resume: Resume = False,
+    allow_device_change: DeviceChange = False,
+    tracker: Tracker = None,
+    dry_run: DryRun = False,
+    machine_rank: MachineRank = 0,
+    main_address: MainAddress = "",
+    unsafe: Unsafe = False,
+    json_mode: Json = False,
+) -> int:
+    """Fine-tune the recipe's model on the verified programs of a data set."""
+    from hipwright.cli import train_work
+
+    wanted = train_work.Wanted(
+        "sft", recipe, data, out, model, change or [], resume, allow_device_change, tracker, dry_run, unsafe
+    )
+    return train_work.run_stage(Face(json_mode=json_mode), wanted, machine_rank, main_address)
+
+
+@app.command("rl")
+def rl(
+    recipe: RecipeName,
+    data: Data,
+    out: Out,
+    model: Model = "",
+    change: Change = None,
+    resume: Resume = False,
+    allow_device_change: DeviceChange = False,
+    tracker: Tracker = None,
+    dry_run: DryRun = False,
+    machine_rank: MachineRank = 0,
+    main_address: MainAddress = "",
+    unsafe: Unsafe = False,
+    json_mode: Json = False,
+) -> int:
+    """Reinforce a model, such as the one that sft left, by what the evaluator finds of its answers."""
+    from hipwright.cli import train_work
+
+    wanted = train_work.Wanted(
+        "rl", recipe, data, out, model, change or [], resume, allow_device_change, tracker, dry_run, unsafe
+    )
+    return train_work.run_stage(Face(json_mode=json_mode), wanted, machine_rank, main_address)
+
+
+@app.command("mini")
+def mini(
+    out: Out,
+    target: Annotated[
+        str | None, typer.Option(help="cuda, rocm, or cpu (static estimates). [default: the best here]", metavar="T")
+    ] = None,
+    change: Change = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop in good order after so long; the same command with --resume goes on.")
+    ] = None,
+    resume: Resume = False,
+    json_mode: Json = False,
+) -> int:
+    """Train the miniature from random weights, every arm, and evaluate it (docs/mini.md). --resume goes on."""
+    from hipwright.cli import train_work
+
+    return train_work.run_mini(Face(json_mode=json_mode), out, target, change or [], minutes, resume=resume)
+
+
+@app.command("report")
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder of a training.", metavar="DIR")],
+    json_mode: Json = False,
+) -> int:
+    """Write DIR/report.html: curves, tables by stage and split, examples side by side."""
+    from hipwright.cli import train_work
+
+    return train_work.run_report(Face(json_mode=json_mode), folder)
+
+
+@app.command("serve")
+def serve(
+    data: Data,
+    host: Annotated[str, typer.Option(help="Address to listen at.", metavar="HOST")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen at.", metavar="N")] = 8417,
+    target: Annotated[
+        list[str] | None, typer.Option("--target", help="Judge on this target; may be repeated.", metavar="T")
+    ] = None,
+    reward: Annotated[str, typer.Option(help="hipwright, source or milestones.", metavar="NAME")] = "hipwright",
+    turns: Annotated[int, typer.Option(min=1, max=8, help="Answers that an episode allows.", metavar="N")] = 1,
+    split: Annotated[str, typer.Option(help="Serve the problems of this split.", metavar="SPLIT")] = "train",
+    gpu: Annotated[
+        list[int] | None, typer.Option(min=0, help="The number of a GPU that judges; may be repeated.", metavar="N")
+    ] = None,
+    unsafe: Unsafe = False,
+) -> int:
+    """Serve the environment over HTTP in OpenEnv's form; trainings elsewhere judge here by `judge.urls`.
+
+    Off the loopback it asks for the token in HIPWRIGHT_JUDGE_TOKEN.
+    """
+    from hipwright.cli import train_work
+
+    if not data.exists():
+        raise BadInput(f"no such folder of data: {data}")
+    return train_work.run_serve(
+        Face(), data, host, port, target or [], reward, turns=turns, split=split, gpus=gpu or [], unsafe=unsafe
+    )

@@ -1,0 +1,207 @@
+"""The work behind `hipwright train`: recipes resolved, stages started, what came of them told."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hipwright.cli.output import Face, clean
+from hipwright.errors import BadInput
+
+if TYPE_CHECKING:
+    from hipwright.train.recipe import Stage
+
+EXTRA = ("trl", "transformers", "peft", "accelerate", "datasets")
+"""What the extra `train` brings that every stage imports."""
+MINI = ("torch", "transformers")
+"""What the miniature needs of it."""
+RUN = "run.json"
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line says of a stage."""
+
+    stage: Stage
+    recipe: str
+    data: Path
+    out: Path
+    model: str
+    changes: Sequence[str]
+    resume: bool
+    allow_device_change: bool
+    trackers: Sequence[str] | None
+    dry: bool
+    unsafe: bool
+
+
+def run_stage(face: Face, wanted: Wanted, rank: int, address: str) -> int:
+    """Do a stage; returns the exit code."""
+    from hipwright.cli.outdir import prepare
+    from hipwright.train import recipe as recipes
+    from hipwright.train.launch import Place, start
+    from hipwright.train.work import Work
+
+    chosen = recipes.load(wanted.recipe, wanted.changes)
+    if not wanted.data.exists():
+        raise BadInput(f"no such folder of data: {wanted.data}", hint="`hipwright dataset build` makes one")
+    _installed()
+    if rank and not address:
+        raise BadInput("--machine-rank without --main-address", hint="the address of the machine with rank 0")
+    with ExitStack() as stack:
+        out = (
+            Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hipwright-dry-")))
+            if wanted.dry
+            else wanted.out
+        )
+        prepare(out)
+        work = Work(
+            stage=wanted.stage, recipe=chosen, data=str(wanted.data), out=str(out), model=wanted.model,
+            trackers=tuple(wanted.trackers) if wanted.trackers is not None else None, resume=wanted.resume,
+            allow_device_change=wanted.allow_device_change, unsafe=wanted.unsafe, dry=wanted.dry,
+        )  # fmt: skip
+        if not wanted.dry:
+            _note(out, {"recipe": chosen.name, "model": wanted.model or chosen.model.name, "data": str(wanted.data)})
+        try:
+            done = start(work, face.say, Place(rank, address))
+        except KeyboardInterrupt:
+            face.say("interrupted: --resume goes on from the last checkpoint")
+            if face.json_mode:
+                face.result({"stage": wanted.stage, "interrupted": True, "exit_code": INTERRUPTED})
+            return INTERRUPTED
+    told = {"recipe": chosen.name, "out": None if wanted.dry else str(wanted.out), "dry_run": wanted.dry, **done}
+    if wanted.dry:
+        told["model"] = None  # it was random, and is gone
+        if told["command"]:
+            told["command"] = told["command"].replace(str(out), str(wanted.out.absolute()))
+    if face.json_mode:
+        face.result(told)
+    else:
+        _say(face, told)
+    return 0
+
+
+def _installed(packages: Sequence[str] = EXTRA) -> None:
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise BadInput(f"training needs {', '.join(missing)}", hint="pip install 'hipwright[train]'")
+
+
+def _note(out: Path, facts: Mapping[str, Any]) -> None:
+    """What the report names the training by."""
+    from hipwright.cli.outdir import write_file
+
+    write_file(out / RUN, json.dumps(dict(facts), indent=1, sort_keys=True) + "\n")
+
+
+def _say(face: Face, told: dict[str, Any]) -> None:
+    table = face.tables()
+    if told["dry_run"]:
+        table.print(
+            f"dry run of {told['recipe']} {told['stage']}: one step of a tiny random model, {told['seconds']} s"
+        )
+    else:
+        table.print(f"{told['recipe']} {told['stage']}: {told.get('steps', '?')} steps; {told['out']}")
+    if told.get("command"):
+        table.print(f"command: {clean(told['command'])}")
+    for name, value in told.items():
+        if isinstance(value, float):
+            table.print(f"{name}: {value:.4g}")
+        elif isinstance(value, dict) and value:
+            table.print(f"{name}: " + ", ".join(f"{key} {figure:.4g}" for key, figure in value.items()))
+    if told.get("model"):
+        table.print(f"model: {told['model']}")
+
+
+# ---------------------------------------------------------------- the others
+
+
+def run_mini(
+    face: Face, out: Path, target: str | None, changes: Sequence[str], minutes: float | None, *, resume: bool
+) -> int:
+    """The miniature, from random weights to its evaluation; as far as the minutes go."""
+    import msgspec
+
+    from hipwright.cli.outdir import prepare
+    from hipwright.train.mini.settings import Settings, preset
+    from hipwright.train.mini.stages import run
+    from hipwright.train.opening import targets_of
+    from hipwright.train.recipe import Judging, change, refuse_unknown
+
+    _installed(MINI)
+    plain = preset(target or targets_of(Judging())[0]).to_dict()
+    for one in changes:
+        change(plain, one)
+    refuse_unknown(plain, Settings, "hipwright train mini", "")
+    try:
+        settings = msgspec.convert(plain, Settings)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"hipwright train mini: {error}", hint="docs/mini.md lists names and types") from error
+    prepare(out)
+
+    def listen(kind: str, told: dict[str, Any]) -> None:
+        face.say(str(told.get("text") or ", ".join(f"{name} {value}" for name, value in told.items())))
+
+    try:
+        done = run(out, settings, resume=resume, listener=listen, minutes=minutes)
+    except KeyboardInterrupt:
+        face.say("interrupted: --resume goes on")
+        if face.json_mode:
+            face.result({"interrupted": True, "exit_code": INTERRUPTED})
+        return INTERRUPTED
+    if face.json_mode:
+        face.result({**done, "out": str(out)})
+    else:
+        face.tables().print(f"{out}: " + ", ".join(f"{name} {clean(value)}" for name, value in done.items()))
+    return 0
+
+
+def run_report(face: Face, folder: Path) -> int:
+    """The page of a training."""
+    from hipwright.report import train_page
+
+    if not (folder / "metrics.jsonl").is_file():
+        raise BadInput(f"no training in {folder}", hint="`hipwright train` leaves metrics.jsonl in its --out")
+    page = train_page.write(folder)
+    if face.json_mode:
+        face.result({"page": str(page)})
+    else:
+        face.tables().print(f"page: {page}")
+    return 0
+
+
+def run_serve(
+    face: Face, data: Path, host: str, port: int, targets: Sequence[str], reward: str, *, turns: int, split: str,
+    gpus: Sequence[int], unsafe: bool,
+) -> int:  # fmt: skip
+    """The environment over HTTP, until it is interrupted."""
+    from hipwright.cli.targets import choose
+    from hipwright.train import serve
+    from hipwright.train.adapters import openenv
+    from hipwright.train.data import problems
+    from hipwright.train.opening import TOKEN, Opening, environment
+    from hipwright.train.recipe import Judging, Reward
+
+    missing = [name for name in ("starlette", "uvicorn", "websockets") if find_spec(name) is None]
+    if missing:
+        raise BadInput(f"serving needs {', '.join(missing)}", hint="pip install 'hipwright[train]'")
+    known = problems(data)
+    if split not in known:
+        raise BadInput(f"{data} has no split {split!r}", hint=f"splits: {', '.join(known)}")
+    judge = Judging(targets=choose(list(targets)) if targets else ())
+    opening = Opening(reward=Reward(name=reward), judge=judge, unsafe=unsafe)
+    with environment(opening, gpus) as opened:
+        arena = openenv.Arena(opened, known[split], turns=turns)
+        face.say(
+            f"{len(known[split])} problems at http://{host}:{port}, judged on {opened.judge.device or 'the processor'}"
+        )
+        serve.serve(openenv.app(arena), host, port, os.environ.get(TOKEN, ""))
+    return 0

@@ -1,0 +1,206 @@
+"""A short form of programs, for models with a small context: `shorten` and its way back, `expand`.
+
+What the engine writes is mostly its helper functions, the same in every program. The short form leaves them out (they
+are recognised by their whole text, so a helper that somebody changed stays), leaves out the standard includes and
+comments, writes the chosen knobs as plain constants ahead of the source, and gives kernels, results and locals short
+names that do not depend on the task. `expand` puts back by name what the source calls and does not define. The prompt's
+side, the short form of a reference, is compact_prompt.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from hipwright.engine.helpers import (
+    BEST_OPS,
+    FLOAT,
+    GENERIC,
+    INDEX,
+    INTEGER,
+    PAIRS,
+    REDUCTION,
+    RESERVED,
+    STRUCTURES,
+    prelude,
+)
+from hipwright.llm.compact_prompt import prompt
+from hipwright.program.settle import settled
+from hipwright.records import Program
+
+INCLUDES = "#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n#include <hip/hip_bf16.h>\n"
+OPEN, CLOSE = "HIP = r'''\n", "\n'''\n"
+
+_WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+_KNOB = re.compile(r"^([A-Z]\w*) = knob\((\d+), choices=\[[^\]]*\]\)[^\n]*\n", re.MULTILINE)
+_CONSTANT = re.compile(r"^([A-Z]\w*) = (\d+)\n", re.MULTILINE)
+_ENTRY = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^\n]*\)\s+)?(\w+)\(")
+_MADE = re.compile(r"^    (\w+) = torch\.(?:empty|zeros)\(", re.MULTILINE)
+_ASSIGNED = re.compile(r"^    (\w+) = ", re.MULTILINE)
+_TYPES = r"(?:auto|bool|int|long|float|double|__half|(?:Tile|Moments|Exponentials|Best)<[^;=\n]*?>)"
+_LOCAL = re.compile(rf"^\s+(const |constexpr )?{_TYPES} (\w+)(?:\[[^\n]*?\])?(?: =|;)", re.MULTILINE)
+_DEFINED = re.compile(r"\bstruct (?:alignas\([^\n]*\) )?(\w+) \{|__device__ [\w<>, *&]+? (\w+)\(")
+_OF = re.compile(r"(\w+?)_(?:tile|value|row)_?\d*\Z")
+
+
+def shorten(text: str) -> str:
+    """The short form of a program's text. A text of another form than the engine's comes back with less left out."""
+    text = text.replace("\r\n", "\n")
+    head, opened, rest = text.partition(OPEN)
+    hip, closed, plan = rest.partition(CLOSE)
+    if not opened or not closed:
+        return text
+    hip = _without_helpers(_without_comments(hip.replace(INCLUDES, "", 1)))
+    around = _KNOB.sub(r"\1 = \2\n", head + "\n" + plan)
+    plan = re.sub(r"\n{2,}", "\n", _without_messages(_CONSTANT.sub("", around))).lstrip("\n")
+    words = set(_WORD.findall(hip + plan))
+    constants = [f"{name} = {value}\n" for name, value in _CONSTANT.findall(around) if name in words]
+    return "".join(constants) + _renamed(OPEN + re.sub(r"\n{2,}", "\n", hip).strip("\n") + CLOSE + plan)
+
+
+def shortened(program: Program) -> str:
+    """The short form of a program with its chosen knobs."""
+    return shorten(settled(program))
+
+
+def expand(text: str) -> str:
+    """A program's text from its short form: includes, the engine's helpers that it calls, and knobs. Never raises.
+
+    A text that is not in the short form comes back as it is.
+    """
+    text = text.replace("\r\n", "\n")
+    head, opened, rest = text.partition(OPEN)
+    hip, closed, plan = rest.partition(CLOSE)
+    if not opened or not closed:
+        return text
+    words = set(_WORD.findall(hip))
+    helpers = prelude(_needed(hip, words))
+    start = "" if INCLUDES in hip else INCLUDES + "\n"
+
+    def knob(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        return f"{name} = knob({value}, choices=[{value}])\n" if name in words else found[0]
+
+    head, plan = (_CONSTANT.sub(knob, part) for part in (head, plan))
+    return head + OPEN + start + (helpers + "\n" if helpers else "") + hip + CLOSE + plan
+
+
+# ---------------------------------------------------------------- helpers
+
+
+def _chunks(hip: str) -> list[str]:
+    """Source cut after each line that closes a definition."""
+    return re.findall(r".*?^\};?\n|.+\Z", hip + "\n", re.MULTILINE | re.DOTALL)
+
+
+@lru_cache(maxsize=1)
+def _known() -> frozenset[str]:
+    """Every definition that the engine may put ahead of its kernels, without comments."""
+    names = [(name, kind) for name in FLOAT for kind in ("float", "double")]
+    names += [(name, kind) for name in INTEGER for kind in ("int", "long")]
+    names += [(name, "") for table in (GENERIC, PAIRS, INDEX, REDUCTION, BEST_OPS, STRUCTURES) for name in table]
+    return frozenset(chunk.strip() for chunk in _chunks(_without_comments(prelude(names))))
+
+
+@lru_cache(maxsize=1)
+def _homes() -> dict[str, str]:
+    """Name of a function or type inside a structure -> the structure's key; names that several define are left out."""
+    homes: dict[str, set[str]] = {}
+    for key, text in STRUCTURES.items():
+        for found in _DEFINED.finditer(text):
+            homes.setdefault(found[1] or found[2], set()).add(key)
+    return {name: next(iter(keys)) for name, keys in homes.items() if len(keys) == 1}
+
+
+def _needed(hip: str, words: Iterable[str]) -> set[tuple[str, str]]:
+    """What `prelude` must define for the names that a source uses and does not define itself."""
+    defined = {one or other for one, other in _DEFINED.findall(hip)}
+    floats = ("float", "double") if re.search(r"\bdouble\b", hip) else ("float",)
+    needed: set[tuple[str, str]] = set()
+    for name in set(words) - defined:
+        if name in FLOAT:
+            needed |= {(name, kind) for kind in floats}
+        if name in INTEGER:
+            needed |= {(name, kind) for kind in ("int", "long")}
+        if name in GENERIC or name in PAIRS or name in INDEX or name in REDUCTION or name in BEST_OPS:
+            needed.add((name, ""))
+        if name in STRUCTURES or name in _homes():
+            needed.add((name if name in STRUCTURES else _homes()[name], ""))
+    return needed
+
+
+def _without_helpers(hip: str) -> str:
+    """The source without the engine's definitions; one that `expand` would not put back stays."""
+    chunks = _chunks(hip)
+    ours = {number for number, chunk in enumerate(chunks) if chunk.strip() in _known()}
+    rest = "".join(chunk for number, chunk in enumerate(chunks) if number not in ours)
+    back = _chunks(_without_comments(prelude(_needed(rest, set(_WORD.findall(rest))))))
+    restored = {chunk.strip() for chunk in back}
+    return "".join(c for number, c in enumerate(chunks) if number not in ours or c.strip() not in restored)
+
+
+def _without_comments(hip: str) -> str:
+    """No comments: whole lines of them go with their line."""
+    return re.sub(r"[ \t]*//[^\n]*", "", re.sub(r"^[ \t]*//[^\n]*\n", "", hip, flags=re.MULTILINE))
+
+
+def _without_messages(plan: str) -> str:
+    """Guards without their reason."""
+    return re.sub(r'^(    assert .*), "[^"\n]*"$', r"\1", plan, flags=re.MULTILINE)
+
+
+# ---------------------------------------------------------------- names
+
+
+def _renamed(text: str) -> str:
+    """Kernels become run, run2, ...; tensors that the plan makes out, out2, ...; locals t, t2, ... and s, s2, ..."""
+    hip, plan = text.partition(CLOSE)[::2]
+    kernels, made = dict.fromkeys(_ENTRY.findall(hip)), dict.fromkeys(_MADE.findall(plan))
+    shared = dict.fromkeys([*kernels, *made])
+    # what the plan calls after a kernel follows its name
+    owned = {name: k for name in _ASSIGNED.findall(plan) for k in kernels if name.startswith(f"{k}_")}
+    owned = {name: k for name, k in owned.items() if name not in shared}
+    parts = re.split(r'^(?=extern "C")', hip, flags=re.MULTILINE)
+    locals_ = [_locals(part, {*shared, *owned}) for part in parts]
+    taken = RESERVED | set(_WORD.findall(text)) - {*shared, *owned, *(name for table in locals_ for name in table)}
+    names = {k: _fresh("run", taken) for k in kernels} | {m: _fresh("out", taken) for m in made}
+    names |= {name: _fresh(names[k] + name[len(k) :], taken) for name, k in owned.items()}
+    bodies = [_with_names(part, names | _drawn(table, taken)) for part, table in zip(parts, locals_, strict=True)]
+    return "".join(bodies) + CLOSE + _with_names(plan, names)
+
+
+def _locals(kernel: str, shared: set[str]) -> dict[str, str]:
+    """What a kernel declares and may be called otherwise, with the first letter of its new name.
+
+    What belongs to an input (x_tile, x_value) is called after it already.
+    """
+    inputs = set(re.findall(r"(\w+)(?:,|\))", kernel.partition("{")[0])) - shared
+    table: dict[str, str] = {}
+    for constant, name in _LOCAL.findall(kernel):
+        of = _OF.match(name)
+        if not (name in RESERVED or name in shared or name == "items" or (of and {of[1], f"{of[1]}_"} & inputs)):
+            table.setdefault(name, "t" if constant else "s")
+    return table
+
+
+def _drawn(table: dict[str, str], taken: set[str]) -> dict[str, str]:
+    """Each kernel counts its own locals from the first."""
+    taken = set(taken)
+    return {name: _fresh(letter, taken) for name, letter in table.items()}
+
+
+def _fresh(base: str, taken: set[str]) -> str:
+    name, count = base, 1
+    while name in taken:
+        count += 1
+        name = f"{base}{count}" if not base[-1].isdigit() else f"{base}_{count}"
+    taken.add(name)
+    return name
+
+
+def _with_names(text: str, table: dict[str, str]) -> str:
+    return _WORD.sub(lambda found: table.get(found[0], found[0]), text)
+
+
+__all__ = ["expand", "prompt", "shorten", "shortened"]

@@ -1,0 +1,122 @@
+"""The contained processes that judge programs, and a task opened on them: what faces and trainers stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hipwright import config
+from hipwright.errors import BadInput
+from hipwright.events import Listener, silent
+
+if TYPE_CHECKING:
+    from hipwright.evaluate import Evaluator
+    from hipwright.evaluate.gpu import Gpu
+    from hipwright.sandbox import Zygote
+    from hipwright.task import TaskHandle
+    from hipwright.toolchain.cache import BuildCache
+
+
+@dataclass
+class Workbench:
+    """An opened task and what judges programs for it."""
+
+    handle: TaskHandle
+    evaluator: Evaluator
+
+
+@dataclass
+class Machine:
+    """The contained processes that judge programs, warm for any number of tasks, several at once too."""
+
+    host: Zygote
+    candidates: Zygote
+    cache: BuildCache
+    targets: tuple[str, ...]
+    unsafe: bool
+    gpus: dict[str, Gpu] = field(default_factory=dict)
+
+    @contextmanager
+    def open(self, task: Path, *, seed: int | None, listener: Listener) -> Iterator[Workbench]:
+        """Open a task. seed: draws the verification inputs; None draws a secret one. BadInput and TaskError for the
+        task file, SandboxMissing and ToolchainError for this machine."""
+        from hipwright.task import open_task
+
+        path = existing_file(task, "task")
+        listener("stage", {"text": f"opening the task {path.name} in its sandbox"})
+        with open_task(path, self.host) as handle, self._bench(handle, seed, listener) as bench:
+            yield bench
+
+    @contextmanager
+    def open_text(
+        self, name: str, source: str, *, seed: int | None, listener: Listener = silent
+    ) -> Iterator[Workbench]:
+        """As `open`, for a task that is in no file. name: without a suffix."""
+        from hipwright.task import open_source
+
+        with open_source(name, source, self.host) as handle, self._bench(handle, seed, listener) as bench:
+            yield bench
+
+    @contextmanager
+    def _bench(self, handle: TaskHandle, seed: int | None, listener: Listener) -> Iterator[Workbench]:
+        from hipwright.evaluate import Evaluator
+        from hipwright.verify import Oracle
+
+        with ExitStack() as stack:
+            oracle = Oracle(handle, seed=seed, listener=listener)
+            gpus = {kind: stack.enter_context(gpu.task(handle)) for kind, gpu in self.gpus.items()}
+            evaluator = Evaluator(
+                handle, oracle, self.candidates, self.cache, self.targets, unsafe=self.unsafe, gpus=gpus
+            )
+            yield Workbench(handle, evaluator)
+
+    def close(self) -> None:
+        """End every process; what runs in them raises. From any thread."""
+        self.host.close()
+        self.candidates.close()
+        for gpu in self.gpus.values():
+            gpu.abort()
+
+
+@contextmanager
+def machine(
+    targets: tuple[str, ...], *, unsafe: bool, gpu: int = 0, gpu_memory_gb: float = 0.0, cache: Path | None = None
+) -> Iterator[Machine]:
+    """A Machine; every process that it starts ends with the block. gpu: the number of the one that GPU targets use.
+
+    gpu_memory_gb: 10^9 bytes of it that all processes together may use; 0 for all. cache: another folder of builds than
+    the user's.
+    """
+    from hipwright.evaluate.bench import GPU_TARGETS
+    from hipwright.sandbox import Zygote
+    from hipwright.toolchain.cache import BuildCache
+    from hipwright.verify import WORKER
+
+    cache_folder = cache or config.cache_dir()
+    cache_folder.mkdir(parents=True, exist_ok=True)
+    preload = ("torch", WORKER.partition(":")[0], "hipwright.verify.warm")
+    with ExitStack() as stack:
+        opened = stack.enter_context
+        host = opened(Zygote(("torch", "hipwright.task.warm"), unsafe=unsafe, name="task host"))
+        candidates = opened(Zygote(preload, unsafe=unsafe, name="candidate worker", ro=(cache_folder,)))
+        candidates.start()  # imports torch while the task opens
+        found = Machine(host, candidates, BuildCache(cache_folder), targets, unsafe)
+        for kind in (name for name in targets if name in GPU_TARGETS):
+            from hipwright.evaluate.gpu import open_gpu
+
+            limit = int(gpu_memory_gb * 1e9)
+            opening = open_gpu(kind, gpu, found.cache, unsafe=unsafe, memory_bytes=limit)
+            found.gpus[kind] = opened(opening)
+        yield found
+
+
+def existing_file(path: Path, what: str) -> Path:
+    """The absolute path of a readable file; BadInput otherwise."""
+    if not path.exists():
+        raise BadInput(f"no such {what} file: {path}")
+    if not path.is_file():
+        raise BadInput(f"the {what} is not a file: {path}")
+    return path.absolute()

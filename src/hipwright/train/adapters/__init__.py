@@ -1,0 +1,1 @@
+"""The environment as other libraries want it: TRL, verl, verifiers, OpenEnv; each thin, none needs another."""

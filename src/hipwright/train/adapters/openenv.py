@@ -1,0 +1,250 @@
+"""An HTTP server in OpenEnv's form (0.10): /reset /step /state /schema /metadata /health and /ws.
+
+An episode is one problem and up to `turns` answers to it. Over /ws the connection holds it; plain HTTP requests
+name it by `episode_id`, which /reset gives or takes. An answer that the machine kept from being judged has reward null
+and uses up no turn. /judge and /prefetch (serve.py) judge programs for `remote.RemoteJudge`. Needs starlette.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from hipwright.errors import BadInput, HipwrightError
+from hipwright.train.forms import ChatForm
+from hipwright.train.records import Problem, Scored, Turn
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.websockets import WebSocket
+
+    from hipwright.train.environment import Environment
+
+EPISODES = 4096
+"""Episodes of plain HTTP that are kept; the one that was used longest ago makes room."""
+INVALID_JSON, UNKNOWN, VALIDATION, EXECUTION = "INVALID_JSON", "UNKNOWN_TYPE", "VALIDATION_ERROR", "EXECUTION_ERROR"
+
+_TEXT, _NUMBER = {"type": "string"}, {"type": "integer"}
+SCHEMA: dict[str, Any] = {
+    "action": {
+        "title": "Answer", "type": "object", "required": ["completion"], "additionalProperties": False,
+        "properties": {"completion": {**_TEXT, "description": "the model's text, with a program in a code block"},
+                       "metadata": {"type": "object"}},
+    },
+    "observation": {
+        "title": "Task", "type": "object", "required": ["episode_id", "problem", "source", "messages", "turn"],
+        "properties": {
+            "episode_id": _TEXT, "problem": _TEXT, "source": _TEXT, "turn": _NUMBER,
+            "messages": {"type": "array", "items": {"type": "object", "properties": {"role": _TEXT, "content": _TEXT}}},
+            "outcome": {"description": "what the evaluator found of the last answer", "type": ["object", "null"]},
+        },
+    },
+    "state": {
+        "title": "State", "type": "object",
+        "properties": {"episode_id": {"type": ["string", "null"]}, "step_count": _NUMBER, "problem": _TEXT},
+    },
+}  # fmt: skip
+
+
+@dataclass
+class Episode:
+    """One problem, and the answers to it so far."""
+
+    id: str
+    problem: Problem
+    turns: list[Turn] = field(default_factory=list)
+    steps: int = 0
+    done: bool = False
+
+
+class Arena:
+    """Episodes over an open environment. turns: answers that an episode allows; a right one ends it."""
+
+    def __init__(self, environment: Environment, problems: Sequence[Problem], *, turns: int = 1) -> None:
+        if not problems:
+            raise BadInput("there are no problems to serve", hint="--data DIR with a data set or tasks")
+        self.environment, self.turns = environment, turns
+        self._problems = {one.name: one for one in problems}
+        self._form = ChatForm(None)  # messages need no tokenizer
+        self._episodes: OrderedDict[str, Episode] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def reset(self, asked: Mapping[str, Any]) -> tuple[Episode, dict[str, Any]]:
+        """A new episode. asked: `problem` by name, else drawn by `seed`, else by chance; `episode_id` as wanted."""
+        name = asked.get("problem")
+        if name is not None and name not in self._problems:
+            raise BadInput(f"no problem {name!r}", hint="/metadata tells how many there are")
+        if name is None:
+            name = random.Random(asked.get("seed")).choice(list(self._problems))
+        episode = Episode(str(asked.get("episode_id") or uuid4().hex), self._problems[name])
+        with self._lock:
+            self._episodes[episode.id] = episode
+            while len(self._episodes) > EPISODES:
+                self._episodes.popitem(last=False)
+        return episode, self._told(episode, None, {})
+
+    def find(self, name: Any) -> Episode:
+        """An episode by its id."""
+        with self._lock:
+            if name not in self._episodes:
+                raise BadInput("no such episode_id", hint="/reset begins an episode and tells its id")
+            self._episodes.move_to_end(name)
+            return self._episodes[name]
+
+    def step(self, episode: Episode, action: Any) -> dict[str, Any]:
+        """Judge an answer."""
+        if not isinstance(action, dict) or not isinstance(action.get("completion"), str):
+            raise BadInput('an action is {"completion": TEXT}', hint="/schema")
+        if episode.done:
+            raise BadInput("the episode is over", hint="/reset begins another")
+        text = action["completion"]
+        scored = self.environment.score(episode.problem, text, episode.turns)
+        if scored.reward is not None:
+            episode.steps += 1
+            episode.turns.append(Turn(completion=text, outcome=scored.outcome))
+            episode.done = scored.outcome.correct or episode.steps >= self.turns
+        return self._told(episode, scored, scored.parts)
+
+    def state(self, episode: Episode | None) -> dict[str, Any]:
+        """OpenEnv's State."""
+        if episode is None:
+            return {"episode_id": None, "step_count": 0}
+        return {"episode_id": episode.id, "step_count": episode.steps, "problem": episode.problem.name}
+
+    def metadata(self) -> dict[str, Any]:
+        """What the environment is."""
+        from hipwright import __version__
+
+        judge = self.environment.judge
+        said = f"{len(self._problems)} problems, judged on {judge.device or 'the processor'}, clock: {judge.clock}"
+        return {
+            "name": "hipwright",
+            "version": __version__,
+            "description": f"HIP programs for PyTorch references: {said}",
+        }
+
+    def _told(self, episode: Episode, scored: Scored | None, parts: Mapping[str, float]) -> dict[str, Any]:
+        observation = {
+            "episode_id": episode.id,
+            "problem": episode.problem.name,
+            "source": episode.problem.source,
+            "messages": self._form.messages(episode.problem, episode.turns),
+            "turn": episode.steps,
+            "outcome": scored.outcome.to_dict() if scored is not None else None,
+        }
+        told = {"observation": observation, "reward": scored.reward if scored else None, "done": episode.done}
+        return {**told, "metadata": {"scorable": scored.outcome.scorable, "parts": dict(parts)}} if scored else told
+
+
+# ---------------------------------------------------------------- HTTP
+
+
+def app(arena: Arena) -> Starlette:
+    """The server's application, for any ASGI server. Judging goes on in threads."""
+    from starlette.applications import Starlette
+    from starlette.routing import Mount, Route, WebSocketRoute
+
+    from hipwright.train import serve
+
+    routes: list[Any] = [Route(path, partial(_get, made), methods=["GET"]) for path, made in _gets(arena).items()]
+    for path, made in (("/reset", _reset), ("/step", _step)):
+        routes.append(Route(path, partial(_post, arena, made), methods=["POST"]))
+    judging = Mount("/", app=serve.app(arena.environment.judge))
+    return Starlette(routes=[*routes, WebSocketRoute("/ws", partial(_session, arena)), judging])
+
+
+def _gets(arena: Arena) -> dict[str, Any]:
+    return {
+        "/health": lambda _: {"status": "healthy"},
+        "/schema": lambda _: SCHEMA,
+        "/metadata": lambda _: arena.metadata(),
+        "/state": lambda query: arena.state(arena.find(query["episode_id"]) if "episode_id" in query else None),
+    }
+
+
+async def _get(made: Any, request: Request) -> Any:
+    from starlette.responses import JSONResponse
+
+    try:
+        return JSONResponse(made(dict(request.query_params)))
+    except HipwrightError as error:
+        return JSONResponse({"detail": f"{error.message}: {error.hint}"}, status_code=404)
+
+
+async def _post(arena: Arena, made: Any, request: Request) -> Any:
+    from starlette.concurrency import run_in_threadpool
+    from starlette.responses import JSONResponse
+
+    try:
+        body = await request.body()
+        plain = json.loads(body) if body.strip() else {}
+        if not isinstance(plain, dict):
+            raise BadInput("the body is no JSON object")
+        return JSONResponse(await run_in_threadpool(made, arena, plain))
+    except (BadInput, ValueError, KeyError, TypeError) as error:
+        return JSONResponse({"detail": str(error)}, status_code=422)
+    except HipwrightError as error:
+        return JSONResponse({"detail": error.message}, status_code=500)
+
+
+def _reset(arena: Arena, plain: dict[str, Any]) -> dict[str, Any]:
+    return arena.reset(plain)[1]
+
+
+def _step(arena: Arena, plain: dict[str, Any]) -> dict[str, Any]:
+    return arena.step(arena.find(plain.get("episode_id")), plain.get("action"))
+
+
+# ---------------------------------------------------------------- WebSocket
+
+
+async def _session(arena: Arena, socket: WebSocket) -> None:
+    """One connection, one episode at a time."""
+    from starlette.concurrency import run_in_threadpool
+    from starlette.websockets import WebSocketDisconnect
+
+    await socket.accept()
+    held: list[Episode] = []
+    try:
+        while True:
+            try:
+                message = json.loads(await socket.receive_text())
+            except ValueError as error:
+                await socket.send_json(_failed(INVALID_JSON, f"Invalid JSON: {error}"))
+                continue
+            if isinstance(message, dict) and message.get("type") == "close":
+                await socket.close()
+                return
+            await socket.send_json(await run_in_threadpool(_answer, arena, held, message))
+    except WebSocketDisconnect:
+        return
+
+
+def _answer(arena: Arena, held: list[Episode], message: Any) -> dict[str, Any]:
+    kind, told = (message.get("type"), message.get("data") or {}) if isinstance(message, dict) else (None, {})
+    try:
+        if kind == "reset":
+            episode, first = arena.reset(told)
+            held[:] = [episode]
+            return {"type": "observation", "data": first}
+        if kind == "state":
+            return {"type": "state", "data": arena.state(held[0] if held else None)}
+        if kind == "step" and held:
+            return {"type": "observation", "data": arena.step(held[0], told)}
+    except BadInput as error:
+        return _failed(VALIDATION, error.message)
+    except Exception as error:  # the connection goes on, whatever one answer brought
+        return _failed(EXECUTION, f"{type(error).__name__}: {error}")
+    return _failed(EXECUTION, "reset first") if kind == "step" else _failed(UNKNOWN, f"Unknown message type: {kind}")
+
+
+def _failed(code: str, message: str) -> dict[str, Any]:
+    return {"type": "error", "data": {"message": message, "code": code}}

@@ -1,0 +1,55 @@
+"""verl's reward function (0.9.1): compute_score(data_source, solution_str, ground_truth, extra_info) -> dict.
+
+    reward.custom_reward_function.path=.../hipwright/train/adapters/verl.py
+    reward.custom_reward_function.name=compute_score
+
+verl has no reward that means "not known". An answer that the machine kept from being judged raises `Unscorable`: verl's
+trainer (v1) then drops that answer's trajectory and calls its group failed, and with
+trainer.v1.sampler.sync_refill_failed_groups=True it draws another prompt in its place. A zero would have taught that
+the program was bad. verl scores answers one by one, so each is a group of its own: `hipwright`'s gate on the group's
+share of right answers is open for every right answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+SOURCE = "hipwright"
+TRIES = 3
+
+
+class Unscorable(RuntimeError):
+    """Nothing was learnt of this answer: leave its trajectory out."""
+
+
+def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: str,
+    extra_info: Mapping[str, Any] | None = None,
+    environment: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> dict[str, float]:
+    """The reward of one answer as `score`, and rates that verl logs. ground_truth: the reference's source.
+
+    environment: as opening.Opening, by reward_kwargs; without it from the variable HIPWRIGHT_ENVIRONMENT. Raises
+    Unscorable, and ValueError for rows of another data source.
+    """
+    from hipwright.train.opening import shared
+    from hipwright.train.records import Problem
+
+    if data_source != SOURCE:
+        raise ValueError(f"data_source {data_source!r}: this reward function is for {SOURCE!r}")
+    problem = Problem(name=str((extra_info or {}).get("task_name") or "task"), source=ground_truth)
+    opened = shared(environment)
+    for _ in range(TRIES):
+        scored = opened.score(problem, solution_str)
+        if scored.reward is not None:
+            break
+    else:
+        raise Unscorable(f"{problem.name}: {scored.outcome.fault}: {scored.outcome.message}")
+    found = scored.outcome
+    fast = found.correct and (found.speedup or 0.0) > 1.0
+    flags = {"compiled": found.compiled, "correct": found.correct, "fast_1": fast, "hack": found.hack}
+    return {"score": scored.reward, **{name: float(value) for name, value in flags.items()}}

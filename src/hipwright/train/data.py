@@ -1,0 +1,247 @@
+"""What learning reads: rows to imitate and problems to answer, from the folders that the other commands leave.
+
+    rows      a data set (`hipwright dataset build`), or its export as jsonl, sft or trl
+    problems  a data set, its export as jsonl, a folder of `hipwright synth`, or any folder of task files
+
+Held out is what the data set's splits hold out, never rows drawn by chance; a data set without splits holds out every
+20th task, by its name in the data set, so that the same tasks are held out each time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hipwright.dataset.records import Pair
+from hipwright.dataset.store import PAIRS, BadRow, read_pairs
+from hipwright.errors import BadInput
+from hipwright.records import content_key
+from hipwright.train.records import Problem
+
+TRAIN = "train"
+UNSPLIT = ("", "unsplit")
+HELD = "held_out"
+"""The split of the tasks that are held out of a data set without splits."""
+EVERY = 20
+
+Message = dict[str, str]
+"""role and content."""
+
+
+class Row(NamedTuple):
+    """One thing to imitate: the messages before the answer, the answer as one message, and the task it belongs to."""
+
+    prompt: list[Message]
+    completion: list[Message]
+    task: str
+    split: str
+
+    def columns(self) -> dict[str, Any]:
+        """As TRL's prompt-completion form."""
+        return {"prompt": self.prompt, "completion": self.completion}
+
+
+@dataclass
+class Lessons:
+    """Rows by split, `train` among them; bad: lines that could not be read, each as one line for people."""
+
+    splits: dict[str, list[Row]] = field(default_factory=dict)
+    bad: list[str] = field(default_factory=list)
+
+    @property
+    def train(self) -> list[Row]:
+        """What is learnt from."""
+        return self.splits.get(TRAIN, [])
+
+    @property
+    def held(self) -> dict[str, list[Row]]:
+        """What is only looked at."""
+        return {name: rows for name, rows in self.splits.items() if name != TRAIN and rows}
+
+
+def lessons(folder: Path, *, rows: int | None = None, held_rows: int | None = None) -> Lessons:
+    """The rows of a data set or of its export. rows, held_rows: at most so many to learn from, and a held-out split.
+
+    BadInput for a folder without such rows, and where none of them is there to learn from.
+    """
+    kind = _kind(folder)
+    if kind in ("sft", "trl"):
+        bad: list[BadRow] = []
+        found = list(_exported(folder, kind, bad))
+    elif kind in ("pairs", "jsonl"):
+        bad = []
+        found = list(_taught(_pairs(folder, kind, bad)))
+    else:
+        raise _wrong(folder, kind, "rows to imitate", "a data set, or its export as jsonl, sft or trl")
+    made = Lessons(_by_split(found), [_line(one) for one in bad])
+    if not made.train:
+        raise BadInput(
+            f"{folder} has no row to learn from", hint="; ".join(made.bad[:3]) or "`hipwright dataset stats`"
+        )
+    for name, known in made.splits.items():
+        limit = rows if name == TRAIN else held_rows
+        made.splits[name] = known[:limit] if limit else known
+    return made
+
+
+def problems(folder: Path, *, limit: int | None = None) -> dict[str, list[Problem]]:
+    """The problems of a folder by split, each once, in the folder's order; limit: at most so many a split.
+
+    BadInput for a folder that holds none.
+    """
+    kind = _kind(folder)
+    if kind in ("pairs", "jsonl"):
+        found = _of_pairs(_pairs(folder, kind, []))
+    elif kind == "tasks":
+        found = _of_tasks(folder)
+    else:
+        raise _wrong(folder, kind, "problems", "a data set, its export as jsonl, or a folder of tasks")
+    splits: dict[str, list[Problem]] = {}
+    for one in found:
+        splits.setdefault(one.split, []).append(one)
+    if not splits.get(TRAIN):
+        raise BadInput(f"{folder} has no problem to learn from", hint="`hipwright dataset stats` counts the splits")
+    return {name: known[:limit] if limit else known for name, known in splits.items()}
+
+
+def system_prompt(targets: Sequence[str] = ("gfx942", "gfx950")) -> str:
+    """What `hipwright dataset export` and the agents tell every writer first."""
+    from hipwright.agents import desk
+
+    return desk.system(targets)
+
+
+# ---------------------------------------------------------------- which folder is this
+
+
+def _kind(folder: Path) -> str:
+    """ "pairs", "tasks", or the format of an export. BadInput for what is none of them."""
+    if folder.is_file() or (folder / PAIRS).is_file():
+        return "pairs"
+    if not folder.is_dir():
+        raise BadInput(
+            f"no such folder of data: {folder}", hint="`hipwright dataset build --count N --out DIR` makes one"
+        )
+    try:
+        return str(json.loads((folder / "export.json").read_bytes())["format"])
+    except FileNotFoundError:
+        return "tasks"
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInput(f"{folder / 'export.json'} cannot be read: {error}", hint="export the data set again") from error
+
+
+def _wrong(folder: Path, kind: str, what: str, wanted: str) -> BadInput:
+    held = "a folder of tasks" if kind == "tasks" else f"an export as {kind}"
+    return BadInput(f"{folder} is {held}, which holds no {what}", hint=f"give {wanted}")
+
+
+def _line(bad: BadRow) -> str:
+    return f"{bad.file} line {bad.line}: {bad.why}"
+
+
+def _pairs(folder: Path, kind: str, bad: list[BadRow]) -> Iterator[Pair]:
+    if kind == "pairs":
+        return read_pairs(folder, bad)
+    from hipwright.dataset.export import read_export
+
+    return read_export(folder, bad)
+
+
+# ---------------------------------------------------------------- rows
+
+
+def _taught(pairs: Iterable[Pair]) -> Iterator[Row]:
+    """Every verified program, once for each prompt, as the exports tell it."""
+    from hipwright.dataset.export.chat import Lessons as Taught
+    from hipwright.dataset.export.writing import LeftOut, Options
+
+    taught = Taught(Options(system=system_prompt()))
+    for pair in pairs:
+        try:
+            row = taught(pair)
+        except LeftOut:
+            continue
+        yield Row(row["prompt"], row["completion"], pair.task, pair.split)
+
+
+def _exported(folder: Path, kind: str, bad: list[BadRow]) -> Iterator[Row]:
+    if kind == "trl":
+        yield from _parquet(folder / "sft")
+        return
+    for path in sorted(one for one in folder.glob("*.jsonl") if one.name != "skipped.jsonl"):
+        for number, line in enumerate(path.read_bytes().splitlines(), 1):
+            try:
+                row = msgspec.json.decode(line)
+                said = [dict(one) for one in row["messages"]]
+                if len(said) < 2 or said[-1]["role"] != "assistant":
+                    raise ValueError("the conversation does not end with an answer")
+                yield Row(said[:-1], said[-1:], str(row["task"]), path.stem)
+            except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
+                bad.append(BadRow(file=path.name, line=number, why=f"{type(error).__name__}: {error}"))
+
+
+def _parquet(folder: Path) -> Iterator[Row]:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise BadInput(
+            "an export as trl is Parquet, which needs pyarrow", hint="pip install 'hipwright[train]'"
+        ) from None
+    for path in sorted(folder.glob("*.parquet")):
+        split = path.name.split("-00", 1)[0]
+        for row in parquet.read_table(path, columns=["prompt", "completion", "task"]).to_pylist():
+            yield Row(row["prompt"], row["completion"], row["task"], split)
+
+
+def _by_split(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    whole = all(row.split in (*UNSPLIT, TRAIN) for row in rows)
+    held = _held({row.task for row in rows}) if whole else frozenset()
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        split = HELD if row.task in held else TRAIN if row.split in UNSPLIT else row.split
+        found.setdefault(split, []).append(row._replace(split=split))
+    return found
+
+
+def _held(tasks: Iterable[str]) -> frozenset[str]:
+    """Every 20th task in an order that no name decides; of fewer, but at least two, one."""
+    ordered = sorted(tasks, key=lambda task: content_key("held out", task))
+    count = max(len(ordered) // EVERY, 1) if len(ordered) > 1 else 0
+    return frozenset(ordered[:count])
+
+
+# ---------------------------------------------------------------- problems
+
+
+def _of_pairs(pairs: Iterable[Pair]) -> Iterator[Problem]:
+    """One a task; a data set without splits holds some out, as for rows."""
+    known: dict[str, Pair] = {}
+    for pair in pairs:
+        known.setdefault(pair.task, pair)
+    whole = all(pair.split in (*UNSPLIT, TRAIN) for pair in known.values())
+    held = _held(known) if whole else frozenset()
+    for key, pair in known.items():
+        split = HELD if key in held else TRAIN if pair.split in UNSPLIT else pair.split
+        yield Problem(name=pair.task_name, source=pair.task_source, split=split, facts=_facts(pair))
+
+
+def _of_tasks(folder: Path) -> Iterator[Problem]:
+    from hipwright.dataset.tasks import read_tasks
+
+    entries, _ = read_tasks(folder)
+    held = _held(entry.key for entry in entries)
+    for entry in entries:
+        facts = _facts(entry.made) if entry.made is not None else {}
+        split = HELD if entry.key in held else TRAIN
+        yield Problem(name=entry.name, source=entry.source, split=split, facts=facts)
+
+
+def _facts(known: Any) -> dict[str, Any]:
+    """What reports group by, of a pair or of what synthesis says."""
+    facts: Mapping[str, Any] = {name: getattr(known, name) for name in ("difficulty", "dtype", "operators", "families")}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items()}

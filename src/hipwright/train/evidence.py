@@ -1,0 +1,37 @@
+"""What the evaluator found, in words for a repair turn: the agents' own (agents/evidence.py), and what the conversation
+adds. Never a seed, and of the right outputs no more than the first wrong element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hipwright.agents.evidence import clean
+from hipwright.agents.evidence import evidence as verdict_words
+from hipwright.llm.repair import Unusable
+from hipwright.records import Evaluation, Program
+from hipwright.train.records import Turn
+
+NOT_JUDGED = "The program was not judged: the fault lies with the machine or the task, not with the program."
+
+
+def words(evaluation: Evaluation, program: Program, history: Sequence[Turn] = ()) -> str:
+    """Why a program failed, or the figures of one that passed. history: the turns before."""
+    if evaluation.fault not in (None, "candidate"):
+        return f"- {NOT_JUDGED}"
+    return _with_notes(verdict_words(evaluation, program), program.key, history)
+
+
+def unusable_words(found: Unusable) -> str:
+    """Why an answer holds no program, and what to change."""
+    return f"- verdict: parse_error: {clean(found.message, 300)}\n{found.repair.strip()}"
+
+
+def _with_notes(text: str, program: str, history: Sequence[Turn]) -> str:
+    notes = []
+    same = next((number for number, turn in enumerate(history, 1) if turn.outcome.program == program), None)
+    if same is not None:
+        notes.append(f"- this is the program of answer {same} again, to the letter: change something")
+    hacked = [str(number) for number, turn in enumerate(history, 1) if turn.outcome.hack]
+    if hacked:
+        notes.append(f"- answer {', '.join(hacked)} was refused as a way around the task: compute what it asks for")
+    return "\n".join([*notes, text])

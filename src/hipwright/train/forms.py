@@ -1,0 +1,71 @@
+"""How a problem becomes a prompt in tokens, and an answer becomes text: one form for chat models, others beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from hipwright.agents.desk import system
+from hipwright.dataset.export.chat import ASKS, SHAPES, answer, fence
+from hipwright.records import Program
+from hipwright.train.records import Problem, Turn
+
+
+class Form(Protocol):
+    """The tokens of prompts and answers. Pure: equal arguments give equal tokens."""
+
+    def encode(self, problem: Problem, history: Sequence[Turn] = (), context: str = "") -> list[int]:
+        """The prompt's tokens. history: earlier answers with what was found of them; context: exemplars, lessons."""
+        ...
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of an answer, without its end token."""
+        ...
+
+    def target(self, problem: Problem, program_text: str) -> list[int]:
+        """The answer to imitate, its end token last."""
+        ...
+
+
+REPAIR = "The verifier refused this program, or it can be better. Give the whole program again, with one change."
+
+
+class ChatForm:
+    """Conversations in a tokenizer's chat template, in the words of `hipwright dataset` and the agents' program form.
+
+    tokenizer: a transformers tokenizer with a chat template. targets: what the system prompt is written for.
+    """
+
+    def __init__(self, tokenizer: Any, targets: Sequence[str] = ("gfx942", "gfx950")) -> None:
+        self.tokenizer = tokenizer
+        self.system = system(targets)
+
+    def messages(self, problem: Problem, history: Sequence[Turn] = (), context: str = "") -> list[dict[str, str]]:
+        """System, user, and for each earlier answer the assistant's text and what the verifier found."""
+        parts = [ASKS["translate"], f"## The reference\n{fence(problem.source, 'python')}", context.strip(), SHAPES]
+        asked = [
+            {"role": "system", "content": self.system},
+            {"role": "user", "content": "\n\n".join(part for part in parts if part)},
+        ]
+        for turn in history:
+            found = turn.outcome.evidence.strip() or turn.outcome.message.strip() or turn.outcome.status
+            asked.append({"role": "assistant", "content": turn.completion})
+            asked.append({"role": "user", "content": f"## What the verifier found\n{found}\n\n{REPAIR}"})
+        return asked
+
+    def encode(self, problem: Problem, history: Sequence[Turn] = (), context: str = "") -> list[int]:
+        """The prompt's tokens, up to where the assistant answers."""
+        text = self._text(self.messages(problem, history, context))
+        return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The answer's text."""
+        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+    def target(self, problem: Problem, program_text: str) -> list[int]:
+        """One code block with the program, and the end of the turn."""
+        said = self.tokenizer.encode(answer(Program(text=program_text)), add_special_tokens=False)
+        return [*said, int(self.tokenizer.eos_token_id)]
+
+    def _text(self, messages: list[dict[str, str]]) -> str:
+        return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))

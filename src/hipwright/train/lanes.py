@@ -1,0 +1,271 @@
+"""How a LocalJudge judges: on a GPU, by the stages of score mode with their workers shared by all tasks; or without
+one, by the whole evaluator's fast gate on the processor and the static estimate."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from math import exp, log
+
+from msgspec.structs import replace
+
+from hipwright.device import topology
+from hipwright.errors import WorkerError
+from hipwright.evaluate.gate import Gate
+from hipwright.evaluate.score import WAVE, WORKERS, Built, Checked, build, check, measure
+from hipwright.machine import Machine, Workbench
+from hipwright.measure.profiler import find_tool
+from hipwright.records import Evaluation, Program
+from hipwright.train.account import Account
+from hipwright.train.counters import counters
+from hipwright.train.records import Clock, Problem
+from hipwright.train.shelf import Shelf
+from hipwright.verify.gpu_client import GpuCandidates
+
+REFERENCE_US, FLOOR_US = "reference_us", "floor_us"
+"""Features of an evaluation with the clock "estimate": the reference itself by the static estimate, each operator one
+library call, and the least time of its bytes and products; microseconds, geometric means over the AMD targets."""
+PATIENCE_S = 1.0  # a verified program waits no longer for others to be timed with
+
+
+class CpuLane:
+    """No GPU: verification on the cpu target, and estimates for the AMD targets."""
+
+    def __init__(self, made: Machine, account: Account, seed: int | None, workers: int, clock: Clock) -> None:
+        self.device, self.clock = "", clock
+        self._machine, self._account, self._seed = made, account, seed
+        self._turns = threading.BoundedSemaphore(workers or len(os.sched_getaffinity(0)))
+
+    @contextmanager
+    def open(self, problem: Problem) -> Iterator[Workbench]:
+        """Open a task, and work out what is right."""
+        with ExitStack() as stack:
+            with self._account.during("opening", what=problem.name):
+                opening = self._machine.open_text(problem.name, problem.source, seed=self._seed)
+                bench = stack.enter_context(opening)
+                if bench.evaluator.oracle.status() is None:
+                    bench.evaluator.oracle.prepare(every=False)
+            yield bench
+
+    def judge(self, problem: Problem, program: Program, shelf: Shelf) -> Evaluation:
+        """The evaluator's fast gate."""
+        with leased(shelf, problem, self._account) as bench:
+            with self._account.during("wait: worker"):
+                self._turns.acquire()
+            try:
+                with self._account.during("verify", what=problem.name):
+                    found = bench.evaluator.evaluate(program, gate="fast", timed=False)
+                    return with_reference(found, bench) if found.passed and self.clock == "estimate" else found
+            finally:
+                self._turns.release()
+
+    def sharing(self) -> AbstractContextManager[None]:
+        """Nothing is timed here."""
+        return nullcontext()
+
+    def close(self) -> None:
+        """End the processes."""
+        self._machine.close()
+
+
+class GpuLane:
+    """One GPU: programs are built at once, verified side by side in shared workers, and timed one by one, alone.
+
+    Verified programs are timed in batches, so that the verifiers are not stopped for each: when as many as a wave of
+    score mode are ready, when nothing else is being verified, or when one has waited for a second. counted: see
+    `hipwright.train.counters`; ToolchainError where the profiler is missing.
+    """
+
+    def __init__(
+        self,
+        made: Machine,
+        target: str,
+        account: Account,
+        seed: int | None,
+        workers: int,
+        limit_s: float | None,
+        counted: bool,
+    ) -> None:
+        if counted:
+            find_tool(target)
+        self._counted = counted
+        self.clock: Clock = "device"
+        self._machine, self._target, self._account, self._seed = made, target, account, seed
+        self._gpu = made.gpus[target]
+        names = [one.name for one in topology.find(self._gpu.kind) if one.index == self._gpu.index]
+        self.device = names[0] if names else f"{self._gpu.kind} {self._gpu.architecture}"
+        count = workers or max(1, min(WORKERS, len(os.sched_getaffinity(0)) - 4))
+        self._workers = [self._gpu.candidates() for _ in range(count)]
+        self._timer = self._gpu.candidates()
+        for worker in (*self._workers, self._timer) if limit_s else ():
+            worker.call_limit_s = float(limit_s or 0)
+        self._idle: queue.SimpleQueue[GpuCandidates] = queue.SimpleQueue()
+        for worker in self._workers:
+            self._idle.put(worker)
+        self._clock = _Clock(WAVE * count)
+
+    @contextmanager
+    def open(self, problem: Problem) -> Iterator[Workbench]:
+        """Open a task, work out what is right, and open what its timings stand on."""
+        with ExitStack() as stack:
+            with self._account.during("opening", what=problem.name):
+                opening = self._machine.open_text(problem.name, problem.source, seed=self._seed)
+                bench = stack.enter_context(opening)
+                stack.callback(self._leave, bench)
+                if bench.evaluator.oracle.status() is None:
+                    bench.evaluator.oracle.prepare()
+                    bench.evaluator.outline()
+                    bench.evaluator.gpus[self._target].warm("fast")
+            yield bench
+
+    def _leave(self, bench: Workbench) -> None:
+        """The shared workers forget a task."""
+        bench.evaluator.gpus[self._target].leave(self._timer)
+        for worker in (*self._workers, self._timer):
+            worker.forget(bench.evaluator.oracle.state)
+
+    def judge(self, problem: Problem, program: Program, shelf: Shelf) -> Evaluation:
+        """Built while the task is being opened, verified, timed."""
+        with self._account.during("build", what=problem.name):
+            built = build(self._gpu, self._target, program)
+        with leased(shelf, problem, self._account) as bench:
+            checked = self._checked(problem, bench, built)
+            if isinstance(checked, Evaluation):
+                return checked
+            with self._account.during("wait: timing"):
+                return self._clock.run(lambda: self._timed(problem, bench, checked))
+
+    def _checked(self, problem: Problem, bench: Workbench, built: Built) -> Checked | Evaluation:
+        with self._clock.verifying():
+            with self._account.during("wait: worker"):
+                worker = self._idle.get()
+            try:
+                with self._clock.shared(), self._account.during("verify", "gpu", what=problem.name):
+                    return check(bench.evaluator, self._target, built, worker)
+            finally:
+                self._idle.put(worker)
+
+    def _timed(self, problem: Problem, bench: Workbench, checked: Checked) -> Evaluation:
+        with self._account.during("time", "gpu", what=problem.name):
+            found = measure(bench.evaluator, self._target, checked, self._timer)
+            if not (self._counted and found.passed):
+                return found
+            made, gpu = checked.found.gpu[self._target], self._gpu
+            shares = counters(
+                bench, self._target, gpu.index, checked.program, made, gpu.cache, unsafe=self._machine.unsafe
+            )
+            return replace(found, features={**found.features, **shares})
+
+    def sharing(self) -> AbstractContextManager[None]:
+        """Between timings."""
+        return self._clock.sharing()
+
+    def close(self) -> None:
+        """End the processes, and the thread that times."""
+        self._machine.close()
+        self._clock.close()
+        for worker in (*self._workers, self._timer):
+            worker.close()
+
+
+class _Clock:
+    """The thread that times, and the gate that keeps verifications out. wave: ready programs that start it."""
+
+    def __init__(self, wave: int) -> None:
+        self._wave = wave
+        self._gate, self._callers = Gate(), Gate()
+        self._changed = threading.Condition()
+        self._ready: deque[tuple[Callable[[], Evaluation], Future[Evaluation]]] = deque()
+        self._verifying = 0
+        self._stopping = False
+        self._thread = threading.Thread(target=self._loop, name="timing", daemon=True)
+        self._thread.start()
+
+    def shared(self) -> AbstractContextManager[None]:
+        """Outside of timings."""
+        return self._gate.shared()
+
+    def sharing(self) -> AbstractContextManager[None]:
+        """Outside of timings, for work of the caller's own, which may last."""
+        return self._callers.shared()
+
+    @contextmanager
+    def verifying(self) -> Iterator[None]:
+        """While a program may soon be ready to be timed."""
+        with self._changed:
+            self._verifying += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._verifying -= 1
+                self._changed.notify_all()
+
+    def run(self, work: Callable[[], Evaluation]) -> Evaluation:
+        """What `work` gives, done alone. WorkerError where the judge is closed before its turn."""
+        answer: Future[Evaluation] = Future()
+        with self._changed:
+            self._ready.append((work, answer))
+            self._changed.notify_all()
+            if self._stopping:
+                self._give_up()
+        return answer.result()
+
+    def close(self) -> None:
+        """Time nothing more; waits for the one under way."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _loop(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._ready or self._stopping)
+                self._changed.wait_for(
+                    lambda: len(self._ready) >= self._wave or not self._verifying or self._stopping, PATIENCE_S
+                )
+                if self._stopping:
+                    return self._give_up()
+            # verifications go on while a caller's own work is waited for
+            with self._callers.exclusive(), self._gate.exclusive():
+                while (item := self._next()) is not None:
+                    work, answer = item
+                    try:
+                        answer.set_result(work())
+                    except BaseException as error:
+                        answer.set_exception(error)
+
+    def _next(self) -> tuple[Callable[[], Evaluation], Future[Evaluation]] | None:
+        with self._changed:
+            return self._ready.popleft() if self._ready and not self._stopping else None
+
+    def _give_up(self) -> None:
+        while self._ready:
+            self._ready.popleft()[1].set_exception(WorkerError("the judge is closed"))
+
+
+@contextmanager
+def leased(shelf: Shelf, problem: Problem, account: Account) -> Iterator[Workbench]:
+    """The shelf's task; waiting for it is told apart."""
+    with ExitStack() as stack:
+        with account.during("wait: task"):
+            bench = stack.enter_context(shelf.lease(problem))
+        yield bench
+
+
+def with_reference(found: Evaluation, bench: Workbench) -> Evaluation:
+    """The evaluation with `REFERENCE_US` and `FLOOR_US` among its features."""
+    known = bench.evaluator.reference_estimates()
+    asked = [known[name] for name, result in found.targets.items() if result.estimate is not None and name in known]
+    if not asked:
+        return found
+    base = exp(sum(log(one.microseconds) for one in asked) / len(asked))
+    fractions = [one.roofline_fraction for one in asked]
+    floor = base * exp(sum(map(log, fractions)) / len(asked)) if min(fractions) > 0 else 0.0
+    return replace(found, features={**found.features, REFERENCE_US: round(base, 4), FLOOR_US: round(floor, 4)})

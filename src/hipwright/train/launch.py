@@ -1,0 +1,339 @@
+"""How a recipe's stage is started: in this process, by accelerate, or by verl. `plan` says it, `start` does it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from hipwright.errors import BadInput, InfrastructureError
+from hipwright.train import data
+from hipwright.train.recipe import Recipe
+from hipwright.train.work import DONE, WORK, Say, Work, run
+
+ACCELERATE, ROWS = "accelerate.yaml", "problems.parquet"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which machine of several this is, counted from 0, and the first one's address."""
+
+    rank: int = 0
+    address: str = ""
+
+
+@dataclass(frozen=True)
+class Command:
+    """argv, with variables beside the environment's; files: text by name, written to the run's folder first; needs:
+    packages without which it cannot start."""
+
+    argv: tuple[str, ...]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+
+    def shell(self) -> str:
+        """As one would type it."""
+        return " ".join([*(f"{name}={value}" for name, value in self.variables.items()), shlex.join(self.argv)])
+
+
+def plan(work: Work, place: Place = Place()) -> Command | None:
+    """The command that does the work; None: this process does it."""
+    recipe = work.recipe
+    by = recipe.launch.sft if work.stage == "sft" else recipe.launch.rl
+    if by == "here":
+        return None
+    return _accelerate(work, place) if by == "accelerate" else _verl(work)
+
+
+def start(work: Work, say: Say, place: Place = Place()) -> dict[str, Any]:
+    """Do the work; -> its figures, with the command that was run.
+
+    BadInput where a GPU, a package or the model is missing, InfrastructureError where the command fails.
+    """
+    command = plan(work, place)
+    if work.dry:
+        return {**_dry(work, command, say), "command": command.shell() if command else None}
+    _require(work, command, place)
+    if command is None:
+        return {**run(work, say), "command": None}
+    _prepare(work, command)
+    say(command.shell())
+    done = subprocess.run(command.argv, env={**os.environ, **command.variables}, stdout=sys.stderr, check=False)
+    if done.returncode:
+        hint = "what the processes said stands above; --resume goes on from the last checkpoint"
+        if done.returncode == BadInput.exit_code:
+            raise BadInput("a process of the training refused its input", hint=hint)
+        raise InfrastructureError(f"the training ended with exit code {done.returncode}", hint=hint)
+    result = work.folder / DONE
+    figures = json.loads(result.read_bytes()) if result.is_file() else {"stage": work.stage}
+    return {**figures, "command": command.shell()}
+
+
+def _prepare(work: Work, command: Command) -> None:
+    work.folder.mkdir(parents=True, exist_ok=True)
+    (work.folder / DONE).unlink(missing_ok=True)
+    for name, text in command.files.items():
+        (work.folder / name).write_text(text, encoding="utf-8")
+    if command.needs and command.needs[0] == "verl":
+        write_rows(work)
+
+
+# ---------------------------------------------------------------- what must be there
+
+
+def _require(work: Work, command: Command | None, place: Place) -> None:
+    recipe = work.recipe
+    for name in command.needs if command else ():
+        if find_spec(name) is None:
+            raise BadInput(f"recipe {recipe.name} needs {name}, which is not installed", hint=_how(name))
+    if command is None:
+        return
+    import torch
+
+    found = torch.cuda.device_count()
+    if found < recipe.launch.gpus:
+        raise BadInput(
+            f"recipe {recipe.name} needs {recipe.launch.gpus} GPUs here; this machine has {found}",
+            hint="--dry-run needs none; --set launch.gpus=N for fewer",
+        )
+    if recipe.launch.machines > 1 and command.needs[0] != "verl" and not place.address:
+        raise BadInput(
+            f"recipe {recipe.name} is for {recipe.launch.machines} machines",
+            hint="--main-address HOST and --machine-rank N on each, or --set launch.machines=1",
+        )
+    _reachable(work.model or recipe.model.name)
+
+
+def _how(name: str) -> str:
+    if name == "verl":
+        return "pip install 'verl[vllm]==0.9.1' in an environment of its own: it needs transformers below 5.11"
+    return f"pip install {name}; --dry-run needs it not"
+
+
+def _reachable(model: str) -> None:
+    """Before eight processes find out."""
+    from transformers import AutoConfig
+
+    try:
+        AutoConfig.from_pretrained(model)
+    except (OSError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        hint = "--model FOLDER with the weights, or a network that reaches the Hub"
+        raise BadInput(f"the model {model!r} cannot be loaded: {first}", hint=hint) from error
+
+
+# ---------------------------------------------------------------- accelerate
+
+
+def _accelerate(work: Work, place: Place) -> Command:
+    recipe, folder = work.recipe, work.folder.absolute()
+    kept = msgspec.structs.replace(work, data=str(Path(work.data).absolute()), out=str(folder))
+    needs = ["accelerate"]
+    if recipe.launch.sharding == "deepspeed":
+        needs.append("deepspeed")
+    if work.stage == "rl" and recipe.grpo.vllm:
+        needs.append("vllm")
+    files = {
+        ACCELERATE: yaml.safe_dump(accelerate_config(work, place), sort_keys=True),
+        WORK: json.dumps(msgspec.to_builtins(kept), indent=1),
+    }
+    argv = (
+        sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(folder / ACCELERATE),
+        "-m", "hipwright.train.work", str(folder / WORK),
+    )  # fmt: skip
+    return Command(argv, files=files, needs=tuple(needs))
+
+
+def accelerate_config(work: Work, place: Place = Place()) -> dict[str, Any]:
+    """accelerate's configuration of the launch, as its own file holds it."""
+    launch = work.recipe.launch
+    checkpointed = (work.recipe.sft if work.stage == "sft" else work.recipe.grpo).checkpoint_activations
+    plain: dict[str, Any] = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": {"none": "MULTI_GPU", "fsdp": "FSDP", "deepspeed": "DEEPSPEED"}[launch.sharding],
+        "mixed_precision": "bf16",
+        "num_machines": launch.machines,
+        "num_processes": launch.machines * launch.gpus,
+        "machine_rank": place.rank,
+        "use_cpu": False,
+    }
+    if place.address:
+        plain |= {"main_process_ip": place.address, "main_process_port": 29500, "rdzv_backend": "static"}
+    if launch.sharding == "fsdp":
+        plain["fsdp_config"] = {
+            "fsdp_version": 2,
+            "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+            "fsdp_reshard_after_forward": True,
+            "fsdp_cpu_ram_efficient_loading": True,  # one process reads the weights, the others get their part
+            "fsdp_activation_checkpointing": checkpointed,
+            "fsdp_offload_params": False,
+            "fsdp_state_dict_type": "FULL_STATE_DICT",  # checkpoints are models that anything loads
+        }
+    if launch.sharding == "deepspeed":
+        plain["deepspeed_config"] = {
+            "zero_stage": 3,
+            "zero3_init_flag": True,
+            "zero3_save_16bit_model": True,
+            "offload_optimizer_device": "none",
+            "offload_param_device": "none",
+        }
+    return plain
+
+
+# ---------------------------------------------------------------- verl
+
+
+def _verl(work: Work) -> Command:
+    overrides = [f"{name}={_hydra(value)}" for name, value in verl_overrides(work).items()]
+    variables = {"RAY_ADDRESS": "auto"} if work.recipe.launch.machines > 1 else {}
+    argv = (sys.executable, "-m", "verl.trainer.main_ppo", *overrides)
+    return Command(argv, variables, needs=("verl", "ray", work.recipe.verl.engine))
+
+
+def verl_overrides(work: Work) -> dict[str, Any]:
+    """hydra's overrides of verl 0.9.1, by name. Paths must mean the same on every machine of the Ray cluster."""
+    from hipwright.train.adapters import verl as adapter
+
+    recipe, folder = work.recipe, work.folder.absolute()
+    chosen, launch, rows = recipe.verl, recipe.launch, str(folder / ROWS)
+    actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+    reward = "reward.custom_reward_function"
+    return {
+        "algorithm.adv_estimator": "grpo",
+        "algorithm.norm_adv_by_std_in_grpo": False,
+        "data.train_files": rows,
+        "data.val_files": rows,
+        "data.train_batch_size": chosen.prompts,
+        "data.max_prompt_length": chosen.max_prompt_tokens,
+        "data.max_response_length": chosen.max_new_tokens,
+        "data.filter_overlong_prompts": True,
+        "actor_rollout_ref.model.path": work.model or recipe.model.name,
+        "actor_rollout_ref.model.enable_gradient_checkpointing": True,
+        f"{actor}.optim.lr": chosen.learning_rate,
+        f"{actor}.ppo_mini_batch_size": chosen.prompts,
+        f"{actor}.ppo_micro_batch_size_per_gpu": chosen.micro,
+        f"{actor}.clip_ratio_low": chosen.clip_low,
+        f"{actor}.clip_ratio_high": chosen.clip_high,
+        f"{actor}.loss_agg_mode": "seq-mean-token-sum-norm",  # no length bias, as in dr_grpo
+        f"{actor}.use_kl_loss": False,
+        f"{rollout}.name": chosen.engine,
+        f"{rollout}.n": chosen.samples,
+        f"{rollout}.temperature": chosen.temperature,
+        f"{rollout}.tensor_model_parallel_size": chosen.tensor_parallel,
+        f"{rollout}.gpu_memory_utilization": chosen.gpu_memory,
+        f"{rollout}.log_prob_micro_batch_size_per_gpu": chosen.micro,
+        f"{reward}.path": str(Path(adapter.__file__).absolute()),
+        f"{reward}.name": "compute_score",
+        f"+{reward}.reward_kwargs": {"environment": opening(recipe, unsafe=work.unsafe)},
+        "trainer.v1.sampler.sync_refill_failed_groups": True,  # a group that the machine failed is drawn anew
+        "trainer.nnodes": launch.machines,
+        "trainer.n_gpus_per_node": launch.gpus,
+        "trainer.total_training_steps": chosen.steps,
+        "trainer.save_freq": chosen.save_every,
+        "trainer.test_freq": -1,
+        "trainer.val_before_train": False,
+        "trainer.logger": ["console", *(work.trackers if work.trackers is not None else ("tensorboard",))],
+        "trainer.project_name": "hipwright",
+        "trainer.experiment_name": folder.name,
+        "trainer.default_local_dir": str(folder / "checkpoints"),
+        "trainer.resume_mode": "auto" if work.resume else "disable",
+        **chosen.overrides,
+    }
+
+
+def opening(recipe: Recipe, *, unsafe: bool) -> dict[str, Any]:
+    """What the reward function opens its environment from (opening.py), as plain types."""
+    judge = {name: value for name, value in msgspec.to_builtins(recipe.judge).items() if value}
+    plain = {"reward": msgspec.to_builtins(recipe.reward), "judge": judge}
+    return {**plain, "unsafe": True} if unsafe else plain
+
+
+LITERALS = ("true", "false", "null", "inf", "nan")
+
+
+def _hydra(value: Any) -> str:
+    """A value in hydra's override grammar. Text is quoted where a sign of it could mean something."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{name}:{_hydra(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(_hydra(one) for one in value) + "]"
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z/][A-Za-z0-9_./-]*", value) and value.lower() not in LITERALS:
+        return value
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return "null" if value is None else str(value)
+
+
+def write_rows(work: Work) -> Path:
+    """The problems to learn from in verl's columns; -> the file."""
+    from datasets import Dataset, disable_progress_bars
+
+    from hipwright.dataset.export.rl import ABILITY, SOURCE
+    from hipwright.train.forms import ChatForm
+
+    known = data.problems(Path(work.data), limit=work.recipe.data.problems or None)[data.TRAIN]
+    form = ChatForm(None)  # messages need no tokenizer
+    rows = [
+        {
+            "data_source": SOURCE,
+            "prompt": form.messages(one),
+            "ability": ABILITY,
+            "reward_model": {"style": "rule", "ground_truth": one.source},
+            "extra_info": {"split": one.split, "index": place, "task_name": one.name},
+        }
+        for place, one in enumerate(known)
+    ]
+    work.folder.mkdir(parents=True, exist_ok=True)
+    path = work.folder / ROWS
+    disable_progress_bars()
+    Dataset.from_list(rows).to_parquet(path)
+    return path
+
+
+# ---------------------------------------------------------------- dry runs
+
+
+def _dry(work: Work, command: Command | None, say: Say) -> dict[str, Any]:
+    """One update of a random model; before it, whatever the launcher reads is written and read back."""
+    checked: dict[str, Any] = {}
+    if command is not None:
+        _prepare(work, command)
+        if ACCELERATE in command.files:
+            checked["processes"] = _read_back(work.folder / ACCELERATE)
+        else:
+            checked["rows"] = _one_score(work)
+    return {**run(work, say), **checked}
+
+
+def _read_back(path: Path) -> int:
+    """accelerate's own reader takes the file; -> processes."""
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    return int(load_config_from_file(str(path)).num_processes)
+
+
+def _one_score(work: Work) -> int:
+    """verl's reward function, called as verl calls it, on the first row with an answer that holds nothing; -> rows."""
+    from datasets import Dataset
+
+    from hipwright.train.adapters.verl import compute_score
+
+    rows = Dataset.from_parquet(str(work.folder / ROWS))
+    row = rows[0]
+    kwargs = verl_overrides(work)["+reward.custom_reward_function.reward_kwargs"]
+    found = compute_score(row["data_source"], "", row["reward_model"]["ground_truth"], row["extra_info"], **kwargs)
+    if found["score"] != 0.0:
+        raise InfrastructureError(f"an empty answer got the reward {found['score']}")
+    return len(rows)

@@ -1,0 +1,173 @@
+"""The miniature's evaluation: samples of every checkpoint on held-out tasks, each program judged once.
+
+    FOLDER/evaluation/samples-ARM-SEED.json   {task: [short programs]}
+                      verdicts.jsonl          {"problem", "text", "outcome"}: appended, so a killed call loses little
+
+Tasks are walked once, with the answers of all checkpoints together: opening a task costs more than a verdict, and equal
+programs of a task are judged once. A verdict that the machine is at fault for is not kept: the next call asks again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hipwright.train.mini import model
+from hipwright.train.mini.figures import Drawn, Regret, tables
+from hipwright.train.mini.regret import grid
+from hipwright.train.mini.tasks import HELD_OUT, SCALES, Grammar
+from hipwright.train.records import Outcome, Problem
+from hipwright.train.rl.policy import HFPolicy
+
+if TYPE_CHECKING:
+    from hipwright.train.environment import Environment
+    from hipwright.train.mini.bench import Bench
+
+FOLDER, VERDICTS = "evaluation", "verdicts.jsonl"
+IN_FLIGHT = 8  # tasks whose programs are judged at once
+
+
+class Verdict(msgspec.Struct):
+    """One line of VERDICTS. text: the short program."""
+
+    problem: str
+    text: str
+    outcome: Outcome
+
+
+@dataclass
+class Judged:
+    """All that the figures are made of. drawn: by (arm, seed); regrets: of the tasks with a schedule grid."""
+
+    problems: list[Problem]
+    drawn: dict[tuple[str, int], Drawn]
+    outcomes: dict[tuple[str, str], Outcome]
+    grids: dict[str, list[str]]
+    environment: Environment
+    settings: Any
+
+
+def problems(bench: Bench) -> list[Problem]:
+    """The tasks of all held-out splits."""
+    settings = bench.settings
+    grammar = Grammar(settings.corpus.seed, SCALES[settings.corpus.scale])
+    trained = -(-settings.corpus.tasks // settings.corpus.shapes)
+    found = []
+    for split in HELD_OUT:
+        found += grammar.problems(split, settings.evaluation.tasks, trained if split == "shapes" else None)
+    return found
+
+
+def judged(bench: Bench, models: Mapping[tuple[str, int], Path]) -> Judged:
+    """Draw and judge what is missing. Raises bench.PieceOver when the call's minutes are used."""
+    tasks = problems(bench)
+    drawn = {key: _drawn(bench, key, path, tasks) for key, path in models.items()}
+    grids = grid(tasks, bench.settings.evaluation)
+    wanted = {
+        task.name: list(dict.fromkeys([*(t for one in drawn.values() for t in one[task.name]),
+                                       *grids.get(task.name, ())]))
+        for task in tasks
+    }  # fmt: skip
+    outcomes = _outcomes(bench, tasks, wanted)
+    return Judged(tasks, drawn, outcomes, grids, bench.environment, bench.settings)
+
+
+def report(found: Judged, judge: Any) -> dict[str, Any]:
+    """evaluation.json."""
+    best: Regret = {}
+    for name, texts in found.grids.items():
+        times = [o.time_ms for t in texts if (o := found.outcomes.get((name, t))) and o.correct and o.time_ms]
+        if times:
+            best[name] = (min(times), len(texts))
+    made = tables(
+        found.problems, found.drawn, found.outcomes, best, found.environment.reward, found.settings.evaluation
+    )  # fmt: skip
+    return {**made, "device": str(judge.device), "clock": str(judge.clock)}
+
+
+# ---------------------------------------------------------------- drawing
+
+
+def _drawn(bench: Bench, key: tuple[str, int], path: Path, tasks: Sequence[Problem]) -> Drawn:
+    """The samples of one checkpoint, kept in a file."""
+    arm, seed = key
+    file = bench.folder / FOLDER / f"samples-{arm}-{seed}.json"
+    if file.exists():
+        known: Drawn = json.loads(file.read_text(encoding="utf-8"))
+        return known
+    bench.left()
+    bench.say("drawing", arm=arm, seed=seed)
+    network, words = model.load(path)
+    policy = HFPolicy(network, end=[words.eos_token_id], pad=words.pad_token_id)
+    settings = bench.settings.evaluation
+    prompts = [bench.form.encode(task) for task in tasks]
+    answers = policy.generate(
+        prompts, samples=settings.samples, max_new_tokens=bench.settings.rl.max_new_tokens, temperature=1.0,
+        seed=settings.seed + seed,
+    )  # fmt: skip
+    found = {
+        task.name: [bench.form.decode(one.tokens) for one in some] for task, some in zip(tasks, answers, strict=True)
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_suffix(".new")
+    beside.write_text(json.dumps(found), encoding="utf-8")
+    beside.replace(file)
+    return found
+
+
+# ---------------------------------------------------------------- judging
+
+
+def _outcomes(
+    bench: Bench, tasks: Sequence[Problem], wanted: Mapping[str, Sequence[str]]
+) -> dict[tuple[str, str], Outcome]:
+    """The outcome of every (task, program), from the file and what is judged now."""
+    file = bench.folder / FOLDER / VERDICTS
+    known = {(one.problem, one.text): one.outcome for one in _read(file)}
+    waiting: deque[tuple[Problem, dict[str, Future[Outcome]]]] = deque()
+    missing = [(task, [t for t in wanted[task.name] if (task.name, t) not in known]) for task in tasks]
+    missing = [(task, texts) for task, texts in missing if texts]
+    with file.open("ab") as stream:
+        for number, (task, texts) in enumerate(missing):
+            bench.left()
+            bench.environment.judge.prefetch([one for one, _ in missing[number : number + 2]])
+            waiting.append((task, {text: bench.environment.submit(task, text) for text in texts}))
+            if len(waiting) >= IN_FLIGHT:
+                _settle(waiting.popleft(), known, stream)
+                bench.say("judged", tasks=number + 1 - len(waiting), of=len(missing))
+        while waiting:
+            _settle(waiting.popleft(), known, stream)
+    return known
+
+
+def _settle(
+    one: tuple[Problem, dict[str, Future[Outcome]]], known: dict[tuple[str, str], Outcome], stream: Any
+) -> None:
+    """Wait for a task's verdicts, and keep them."""
+    task, futures = one
+    for text, future in futures.items():
+        outcome = future.result()
+        known[task.name, text] = outcome
+        if outcome.scorable:
+            stream.write(msgspec.json.encode(Verdict(task.name, text, outcome)) + b"\n")
+    stream.flush()
+
+
+def _read(file: Path) -> Iterator[Verdict]:
+    """The whole lines of a file; a torn last one is cut off."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if not file.exists():
+        return
+    text = file.read_bytes()
+    whole = text[: text.rfind(b"\n") + 1]
+    if len(whole) < len(text):
+        file.write_bytes(whole)
+    for line in whole.splitlines():
+        yield msgspec.json.decode(line, type=Verdict)

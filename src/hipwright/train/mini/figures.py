@@ -1,0 +1,204 @@
+"""The figures of the miniature's evaluation, with bootstrap intervals by task (docs/mini.md says what each means)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from math import exp, log
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hipwright.evaluate.passk import pass_at_k
+from hipwright.measure.fastp import over_tasks
+from hipwright.train.mini.tasks import HELD_OUT
+from hipwright.train.records import Outcome, Problem, Scored
+
+if TYPE_CHECKING:
+    from hipwright.train.mini.settings import Evaluation
+
+Drawn = dict[str, list[str]]
+"""Task -> the short programs that one checkpoint wrote for it."""
+Regret = dict[str, tuple[float, int]]
+"""Task -> (least time of its schedule grid in milliseconds, schedules judged)."""
+Reward = Callable[[Sequence[Outcome]], list[Scored]]
+Values = dict[str, dict[str, float]]
+"""Metric -> task -> its mean over the samples that say something."""
+
+METRICS = ("compiled", "correct", "fast_1", "fast_1.2", "roofline", "reward")
+COMPARED = (
+    ("sft", "base"), ("continued", "sft"), ("rft", "continued"),
+    ("grpo", "continued"), ("grpo", "rft"), ("grpo", "sft"),
+)  # fmt: skip
+"""(better, worse) as one hopes; the difference may be negative."""
+
+
+def tables(
+    problems: Sequence[Problem],
+    drawn: Mapping[tuple[str, int], Drawn],
+    outcomes: Mapping[tuple[str, str], Outcome],
+    best: Regret,
+    reward: Reward,
+    settings: Evaluation,
+) -> dict[str, Any]:
+    """Arms, comparisons, regret and examples of evaluation.json. A row with seed null is of all seeds together."""
+    arms = list(dict.fromkeys(arm for arm, _ in drawn))
+    rows, pooled = [], dict[tuple[str, str], Values]()
+    for arm, split in product(arms, HELD_OUT):
+        tasks = [p for p in problems if p.split == split]
+        seeds = {seed: _values(tasks, one, outcomes, reward) for (a, seed), one in drawn.items() if a == arm}
+        pooled[arm, split] = _mean(list(seeds.values()))
+        for seed, values in (*seeds.items(), *([(None, pooled[arm, split])] if len(seeds) > 1 else [])):
+            rows.append({"arm": arm, "seed": seed, "split": split, "samples": settings.samples} | _row(values))
+    return {
+        "arms": rows,
+        "comparisons": list(_comparisons(arms, pooled)),
+        "regret": [_regret(arm, drawn, outcomes, best) for arm in arms] if best else [],
+        "examples": _examples(problems, drawn, outcomes, settings.examples),
+    }
+
+
+# ---------------------------------------------------------------- one arm
+
+
+def _values(
+    tasks: Sequence[Problem], drawn: Drawn, outcomes: Mapping[tuple[str, str], Outcome], reward: Reward
+) -> Values:
+    """By metric and task; tasks that nothing is known of are left out, "infra" aside."""
+    found: Values = {name: {} for name in (*METRICS, "hack", "infra", "good", "known", "speedup")}
+    for task in tasks:
+        group = [outcomes[task.name, text] for text in drawn[task.name]]
+        known = [one for one in group if one.scorable]
+        found["infra"][task.name] = 1 - len(known) / len(group)
+        if not known:
+            continue
+        right = [one for one in known if one.correct]
+        rewards = [one.reward for one in reward(group) if one.reward is not None]
+        values = {
+            "compiled": _share(known, lambda one: one.compiled), "correct": _share(known, lambda one: one.correct),
+            "fast_1": _share(known, lambda one: faster(one, 1.0)),
+            "fast_1.2": _share(known, lambda one: faster(one, 1.2)),
+            "hack": _share(known, lambda one: one.hack), "reward": sum(rewards) / len(rewards),
+            "good": float(len(right)), "known": float(len(known)),
+        }  # fmt: skip
+        fractions = [f for one in right if (f := fraction(one)) is not None]
+        if fractions:
+            values["roofline"] = sum(fractions) / len(fractions)
+        speedups = [log(one.speedup) for one in right if one.speedup]
+        if speedups:
+            values["speedup"] = sum(speedups) / len(speedups)
+        for name, value in values.items():
+            found[name][task.name] = value
+    return found
+
+
+def faster(outcome: Outcome, p: float) -> bool:
+    """Right, and for sure more than p times as fast as the baseline: the interval's lower bound is."""
+    return outcome.correct and outcome.low is not None and outcome.low > p
+
+
+def fraction(outcome: Outcome) -> float | None:
+    """Share of the roofline that a right program reaches."""
+    if outcome.floor_ms and outcome.time_ms:
+        return outcome.floor_ms / outcome.time_ms
+    return outcome.metrics.get("roofline_fraction")
+
+
+def _share(outcomes: Sequence[Outcome], good: Callable[[Outcome], bool]) -> float:
+    return sum(map(good, outcomes)) / len(outcomes)
+
+
+def _mean(seeds: Sequence[Values]) -> Values:
+    """Each task's mean over the seeds that know it."""
+    found: Values = {}
+    for name in seeds[0]:
+        tasks = dict.fromkeys(task for values in seeds for task in values[name])
+        found[name] = {}
+        for task in tasks:
+            known = [values[name][task] for values in seeds if task in values[name]]
+            found[name][task] = sum(known) if name in ("good", "known") else sum(known) / len(known)
+    return found
+
+
+def _row(values: Values) -> dict[str, Any]:
+    """Means over the tasks with their intervals, and pass@k."""
+    row: dict[str, Any] = {"tasks": len(values["known"])}
+    for name in METRICS:
+        row[name] = interval(list(values[name].values()))
+    speedup = interval(list(values["speedup"].values()))
+    row["speedup"] = speedup and [exp(value) for value in speedup]
+    for name in ("hack", "infra"):
+        row[name] = _plain(list(values[name].values()))
+    counts = [(int(values["known"][t]), int(values["good"][t])) for t in values["known"]]
+    row["pass_at_k"] = {}
+    for k in (1, 2, 4, 8):
+        enough = [pass_at_k(total, good, k) for total, good in counts if total >= k]
+        if enough and len(enough) == len(counts):
+            row["pass_at_k"][str(k)] = sum(enough) / len(enough)
+    return row
+
+
+def _plain(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def interval(values: Sequence[float]) -> list[float] | None:
+    """[mean, low, high], 95 % by bootstrap over the tasks; None of nothing."""
+    if not values:
+        return None
+    known = np.array(values, dtype=np.float64)
+    low, high = over_tasks(known, lambda rows: rows.mean(axis=1))
+    return [float(known.mean()), low, high]
+
+
+# ---------------------------------------------------------------- between arms
+
+
+def _comparisons(arms: Sequence[str], pooled: Mapping[tuple[str, str], Values]) -> Iterator[dict[str, Any]]:
+    """Differences by task, of all seeds together: the tasks that both arms have a figure of."""
+    for (better, worse), split, metric in product(COMPARED, HELD_OUT, METRICS):
+        if better in arms and worse in arms:
+            one, other = pooled[better, split][metric], pooled[worse, split][metric]
+            difference = interval([one[task] - other[task] for task in one if task in other])
+            if difference is not None:
+                yield {"split": split, "better": better, "worse": worse, "metric": metric, "difference": difference}
+
+
+def _regret(
+    arm: str, drawn: Mapping[tuple[str, int], Drawn], outcomes: Mapping[tuple[str, str], Outcome], best: Regret
+) -> dict[str, Any]:
+    """How many times the best schedule's time an arm's right programs take: their mean, and the best of each task."""
+    all_, first = [], []
+    for (name, _), one in drawn.items():
+        for task, (least, _) in best.items() if name == arm else ():
+            found = (outcomes[task, text] for text in one[task])
+            times = [log(o.time_ms / least) for o in found if o.correct and o.time_ms]
+            if times:
+                all_.append(sum(times) / len(times))
+                first.append(min(times))
+    return {
+        "arm": arm, "tasks": len(all_), "schedules": sum(count for _, count in best.values()),
+        "ratio": _exp(interval(all_)), "best_of": _exp(interval(first)),
+    }  # fmt: skip
+
+
+def _exp(values: list[float] | None) -> list[float] | None:
+    return values and [exp(value) for value in values]
+
+
+def _examples(
+    problems: Sequence[Problem],
+    drawn: Mapping[tuple[str, int], Drawn],
+    outcomes: Mapping[tuple[str, str], Outcome],
+    count: int,
+) -> list[dict[str, Any]]:
+    """The first sample of each arm, of the first seed, side by side; tasks of all splits in turn."""
+    turns = [[p for p in problems if p.split == split] for split in HELD_OUT]
+    chosen = [some[n] for n in range(count) for some in turns if n < len(some)][:count]
+    first = {arm: one for (arm, _), one in reversed(list(drawn.items()))}
+    return [
+        {"problem": p.name, "split": p.split, "source": p.source,
+         "arms": {arm: {"completion": one[p.name][0], "outcome": outcomes[p.name, one[p.name][0]].to_dict()}
+                  for arm, one in reversed(list(first.items()))}}
+        for p in chosen
+    ]  # fmt: skip

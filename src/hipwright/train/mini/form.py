@@ -1,0 +1,64 @@
+"""CompactForm: problems and programs in the short forms of llm/compact.py, as tokens of the miniature's tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hipwright.errors import ProgramError
+from hipwright.llm.compact import expand, prompt, shorten
+from hipwright.llm.repair import Unusable
+from hipwright.program import parse
+from hipwright.records import Program
+from hipwright.train.mini.model import ANSWER
+from hipwright.train.records import Problem, Turn
+
+EVIDENCE = 120
+"""Characters of the first line of the evidence that a repair turn shows."""
+
+
+class CompactForm:
+    """See train/forms.py: Form. An answer's text is the short program; `read` makes the whole of it."""
+
+    def __init__(self, words: Any) -> None:
+        self.words = words
+        self._answer, self._end = words.convert_tokens_to_ids(ANSWER), words.eos_token_id
+
+    def encode(self, problem: Problem, history: Sequence[Turn] = (), context: str = "") -> list[int]:
+        """The prompt, earlier answers each with its status and first line of evidence, and the answer's mark."""
+        return [*self._tokens(self.text(problem, history, context)), self._answer]
+
+    def text(self, problem: Problem, history: Sequence[Turn] = (), context: str = "") -> str:
+        """The prompt as text."""
+        parts = [context.strip() + "\n" if context.strip() else "", prompt(problem.source)]
+        for turn in history:
+            found = (turn.outcome.evidence or turn.outcome.message).strip().splitlines() or [""]
+            parts.append(f"{turn.completion.strip()}\n{turn.outcome.status} {found[0][:EVIDENCE]}".rstrip() + "\n")
+        return "".join(parts)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The short program."""
+        return str(self.words.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+    def target(self, problem: Problem, program_text: str) -> list[int]:
+        """The short program and the end token; a program in the long form is shortened first."""
+        return [*self._tokens(shorten(program_text)), self._end]
+
+    def targets(self, short: Sequence[str]) -> list[list[int]]:
+        """`target` of many programs that are in the short form already, quicker."""
+        if not short:
+            return []
+        return [[*ids, self._end] for ids in self.words(list(short), add_special_tokens=False)["input_ids"]]
+
+    def _tokens(self, text: str) -> list[int]:
+        return list(self.words.encode(text, add_special_tokens=False))
+
+
+def read(text: str, problem: Problem) -> Program | Unusable:
+    """The program that a short answer stands for; nothing is mended. Never raises and never executes."""
+    whole = expand(text)
+    try:
+        parse(whole)
+    except ProgramError as error:
+        return Unusable(kind="refused", message=str(error), repair="")
+    return Program(text=whole)

@@ -1,0 +1,117 @@
+"""The miniature's model: a tokenizer made of its own corpus, and a Qwen2-architecture transformer from random weights.
+
+Whole lines of a program become one token where they are frequent, since merges stay inside a line. A size of a task
+(three digits or more) is always cut the same way, in prompts and programs, so that it can be copied; a line that sets a
+knob is cut apart from it, so that its number is one choice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from hipwright.records import Record
+
+PAD, ANSWER, END = "<pad>", "<answer>", "<end>"
+"""Behind the prompt stands ANSWER, behind the program END."""
+TEMPLATE = (
+    "{% for message in messages %}{{ message['content'] }}"
+    "{{ '<end>' if message['role'] == 'assistant' else '' }}{% endfor %}"
+    "{{ '<answer>' if add_generation_prompt else '' }}"
+)
+META = "hipwright.json"
+LINE = r"[^\n]*\n"
+APART = r"^[A-Z]\w* = \d+\n|(?<![\w.])\d{3,}(?![\w.])"
+
+
+class Shape(Record, frozen=True, kw_only=True):
+    """The transformer. context: tokens of prompt and program together."""
+
+    vocabulary: int = 1024
+    hidden: int = 320
+    inner: int = 704
+    layers: int = 6
+    heads: int = 5
+    context: int = 1024
+
+
+TINY = Shape(hidden=64, inner=128, layers=2, heads=4)
+"""For tests on a processor."""
+
+
+def tokenizer(texts: Iterable[str], vocabulary: int) -> Any:
+    """A byte-level byte-pair tokenizer of the texts (a transformers one); it writes every text."""
+    import transformers
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    bare = Tokenizer(models.BPE())
+    bare.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(LINE), "isolated"),
+        pre_tokenizers.Split(Regex(APART), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ])  # fmt: skip
+    bare.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary, special_tokens=[PAD, ANSWER, END], show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )  # fmt: skip
+    bare.train_from_iterator(texts, trainer)
+    wrapped: Any = transformers.PreTrainedTokenizerFast
+    return wrapped(
+        tokenizer_object=bare, pad_token=PAD, eos_token=END, chat_template=TEMPLATE, clean_up_tokenization_spaces=False
+    )
+
+
+def fresh(words: Any, shape: Shape, seed: int) -> Any:
+    """A model of random weights in float32 for a tokenizer."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    config = Qwen2Config(
+        vocab_size=shape.vocabulary, hidden_size=shape.hidden, intermediate_size=shape.inner,
+        num_hidden_layers=shape.layers, num_attention_heads=shape.heads, num_key_value_heads=shape.heads,
+        max_position_embeddings=shape.context, tie_word_embeddings=True, bos_token_id=None,
+        eos_token_id=words.eos_token_id, pad_token_id=words.pad_token_id,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model: Any = Qwen2ForCausalLM(config)
+        model = model.float()
+    model.generation_config.eos_token_id = words.eos_token_id
+    model.generation_config.pad_token_id = words.pad_token_id
+    return model
+
+
+def save(model: Any, words: Any, folder: Path, facts: dict[str, Any]) -> None:
+    """A checkpoint that `--llm local:FOLDER` takes: weights in bfloat16, tokenizer, and how to ask it."""
+    import copy
+
+    import torch
+    from transformers.utils import logging
+
+    quiet: Any = logging
+    quiet.disable_progress_bar()
+    folder.mkdir(parents=True, exist_ok=True)
+    copy.deepcopy(model).to("cpu", torch.bfloat16).save_pretrained(str(folder))
+    words.save_pretrained(str(folder))
+    (folder / META).write_text(json.dumps({"form": "compact", **facts}, indent=1) + "\n", encoding="utf-8")
+
+
+def load(folder: Path, device: str | None = None) -> tuple[Any, Any]:
+    """(model in float32, tokenizer) of a folder that `save` left."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        str(folder), dtype=torch.float32, attn_implementation="sdpa", local_files_only=True
+    )
+    return (model.to(device) if device else model), load_words(folder)
+
+
+def load_words(folder: Path) -> Any:
+    """The tokenizer of a folder. Not by AutoTokenizer, which gives every Qwen2 model Qwen2's own splitting of words."""
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast.from_pretrained(str(folder), local_files_only=True)

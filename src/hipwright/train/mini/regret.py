@@ -1,0 +1,57 @@
+"""Every schedule of some tasks: what the best of them takes is what a policy's programs are measured against."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from hipwright.engine.graph import Graph
+from hipwright.engine.write import space, write
+from hipwright.llm.compact import shortened
+from hipwright.program import parse
+from hipwright.records import Program
+from hipwright.train.mini.corpus import at_shape, captured, options
+from hipwright.train.mini.tasks import HELD_OUT, Composition
+from hipwright.train.records import Problem
+
+if TYPE_CHECKING:
+    from hipwright.train.mini.settings import Evaluation
+
+
+def grid(tasks: Sequence[Problem], settings: Evaluation) -> dict[str, list[str]]:
+    """Short programs of the first `regret` tasks of each split, pointwise ones first, for they have few schedules.
+
+    A task with more than `grid` schedules gives so many of them, drawn uniformly.
+    """
+    found: dict[str, list[str]] = {}
+    for split in HELD_OUT:
+        some = sorted((t for t in tasks if t.split == split), key=lambda t: t.facts["family"] != "pointwise")
+        for task in some[: settings.regret]:
+            texts = list(dict.fromkeys(all_schedules(_graph(task))))
+            if len(texts) > settings.grid:
+                texts = random.Random(f"grid {task.name}").sample(texts, settings.grid)
+            found[task.name] = texts
+    return found
+
+
+def all_schedules(graph: Graph) -> Iterator[str]:
+    """Every structure with every setting of its knobs, of the form for any shape, as the corpus draws them."""
+    structures = {
+        key: options(key, choice.options) for key, choice in space(graph).items() if choice.kind == "structure"
+    } | {"fuse": [True], "wide": [False]}  # fmt: skip
+    for values in product(*structures.values()):
+        choices: dict[str, Any] = dict(zip(structures, values, strict=True))
+        text = write(graph, choices).text
+        knobs = parse(text).knobs
+        for chosen in product(*(knob.choices for knob in knobs.values())):
+            yield shortened(Program(text=text, knobs=dict(zip(knobs, map(int, chosen), strict=True))))
+
+
+def _graph(task: Problem) -> Graph:
+    """The engine's graph of a task, from its name's operators."""
+    *operators, _, _ = task.name.split("-")
+    composition = Composition(tuple(operators), task.facts["dtype"])
+    rows, columns = task.facts["shape"]
+    return at_shape(captured(composition), (rows, columns))

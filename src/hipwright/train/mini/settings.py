@@ -1,0 +1,107 @@
+"""What decides a run of the miniature, with two presets: for a GPU, and one that ends on two processors in minutes."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from hipwright.errors import BadInput
+from hipwright.records import Record
+from hipwright.train.mini import corpus, model
+from hipwright.train.rl.settings import ImitationSettings, OptimSettings, RLSettings
+
+CONTINUED, RFT, GRPO = "continued", "rft", "grpo"
+ARMS = (CONTINUED, RFT, GRPO)
+"""SFT continued on the same pairs, rejection fine-tuning, leave-one-out policy gradient: each from the SFT model."""
+BASE, SFT = "base", "sft"
+GPUS = ("cuda", "rocm")
+
+_CONSTANT = OptimSettings(learning_rate=2e-4, warmup=10, weight_decay=0.01)
+
+
+class Evaluation(Record, frozen=True, kw_only=True):
+    """What the evaluation draws. tasks, samples: of each split and arm; regret: tasks a split whose schedules are
+    judged in full; grid: schedules of such a task at most; examples: tasks shown side by side."""
+
+    tasks: int = 100
+    samples: int = 4
+    regret: int = 4
+    grid: int = 128
+    examples: int = 6
+    seed: int = 7
+
+
+class Settings(Record, frozen=True, kw_only=True):
+    """One run. target: "cuda", "rocm", or "cpu" (static estimates). seeds: whole repetitions behind the corpus.
+
+    arm_minutes: wall time of each arm of each seed. rl_tasks: training tasks that the arms with a judge answer.
+    held: tasks of the corpus that only the loss while training looks at. checked: programs of the corpus that the
+    verifier is asked about. corpus_folder: one made elsewhere.
+    """
+
+    target: str = "cuda"
+    reward: str = "hipwright"
+    seeds: tuple[int, ...] = (0, 1)
+    arms: tuple[str, ...] = ARMS
+    arm_minutes: float = 4.0
+    rl_tasks: int = 256
+    held: int = 32
+    checked: int = 64
+    corpus: corpus.Settings = corpus.Settings()
+    corpus_folder: str = ""
+    model: model.Shape = model.Shape()
+    sft: ImitationSettings = ImitationSettings(
+        steps=1500,
+        batch_tokens=65536,
+        micro_tokens=65536,
+        checkpoint_every=500,
+        evaluate_every=250,
+        optim=OptimSettings(learning_rate=2e-3, warmup=100, schedule="cosine", weight_decay=0.05),
+    )
+    continued: ImitationSettings = ImitationSettings(
+        steps=1_000_000, batch_tokens=65536, micro_tokens=65536, checkpoint_every=500, optim=_CONSTANT
+    )
+    rl: RLSettings = RLSettings(
+        steps=1_000_000, max_new_tokens=400, max_prompt_tokens=256, optim=replace(_CONSTANT, learning_rate=1e-4)
+    )
+    evaluation: Evaluation = Evaluation()
+
+
+GPU = Settings()
+CPU = Settings(
+    target="cpu",
+    seeds=(0,),
+    arm_minutes=0.3,
+    rl_tasks=6,
+    held=1,
+    checked=2,
+    corpus=corpus.Settings(scale="cpu", tasks=8, shapes=4, programs=6),
+    model=model.TINY,
+    sft=ImitationSettings(
+        steps=120,
+        batch_tokens=4096,
+        micro_tokens=4096,
+        row_tokens=256,
+        checkpoint_every=60,
+        evaluate_every=60,
+        optim=OptimSettings(learning_rate=4e-3, warmup=10, schedule="cosine", weight_decay=0.01),
+    ),
+    continued=ImitationSettings(
+        steps=20, batch_tokens=4096, micro_tokens=4096, row_tokens=256, checkpoint_every=10, evaluate_every=20,
+        optim=_CONSTANT,
+    ),
+    rl=RLSettings(
+        steps=2, prompts=2, samples=3, max_new_tokens=320, max_prompt_tokens=256, checkpoint_every=1,
+        optim=replace(_CONSTANT, learning_rate=3e-4),
+    ),
+    evaluation=Evaluation(tasks=2, samples=2, regret=1, grid=4, examples=2),
+)  # fmt: skip
+"""No GPU: tiny tasks, verified on the processor, speed by static estimates. It shows the path, nothing is learnt."""
+
+
+def preset(target: str) -> Settings:
+    """The settings for a target. BadInput for one that nothing can be judged on."""
+    if target == "cpu":
+        return CPU
+    if target in GPUS:
+        return replace(GPU, target=target)
+    raise BadInput(f"the miniature has no target {target!r}", hint="cuda, rocm or cpu")

@@ -1,0 +1,242 @@
+"""The stages of the miniature: corpus, tokenizer, SFT, arms, evaluation. Each leaves files, and is done when they are.
+
+    FOLDER/run.json                        settings, device, clock
+           corpus/, corpus-check.json      pairs of task and programs, and what the verifier said of a sample
+           seed-0/base, sft, grpo, ...     checkpoints that --llm local:PATH takes
+           seed-0/work/sft, grpo, ...      training: checkpoints, metrics.jsonl, samples.jsonl
+           evaluation/, evaluation.json    samples, verdicts, the figures
+           report.html
+
+A call goes on for `minutes` and can be repeated with the same arguments until it says `finished`; a call that was
+killed is continued in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from hipwright.errors import BadInput
+from hipwright.events import Listener, silent
+from hipwright.report import train_page
+from hipwright.train.judges import Judge
+from hipwright.train.mini import evaluate, model
+from hipwright.train.mini.bench import CHECK, Bench, PieceOver
+from hipwright.train.mini.form import CompactForm, read
+from hipwright.train.mini.settings import ARMS, BASE, CONTINUED, RFT, SFT, Settings
+from hipwright.train.records import Problem
+from hipwright.train.rl.arms import train_rft
+from hipwright.train.rl.imitation import sft_loop
+from hipwright.train.rl.loop import train_rl
+from hipwright.train.rl.packing import Pair
+from hipwright.train.rl.policy import HFPolicy
+from hipwright.train.rl.training import Result
+
+RUN, EVALUATION, ACCOUNT = "run.json", "evaluation.json", "account.json"
+SHOWN = 32  # tasks whose samples are parsed while SFT goes on
+
+
+def run(
+    folder: Path,
+    settings: Settings,
+    *,
+    resume: bool = False,
+    listener: Listener = silent,
+    minutes: float | None = None,
+    judge: Callable[[], Judge] | None = None,
+) -> dict[str, Any]:
+    """All stages, as far as `minutes` go. -> {"finished", "folder", "models": {seed: {arm: path}}, "evaluation"}.
+
+    judge: makes another judge than this machine's. BadInput where the folder holds a run of other settings, or one and
+    `resume` was not given.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    _claim(folder, settings, resume)
+    _threads()
+    bench = Bench(folder, settings, listener, minutes, judge)
+    finished = True
+    with bench.stack:
+        try:
+            _check(bench)
+            for seed in settings.seeds:
+                _train(bench, seed)
+            _evaluate(bench)
+            train_page.write(folder)
+        except PieceOver:
+            finished = False
+    return _told(bench, finished)
+
+
+def _threads() -> None:
+    """Without a GPU the model is tiny: it gains nothing from threads, and the judge's processes want the cores."""
+    import torch
+
+    if not torch.cuda.is_available():
+        torch.set_num_threads(1)
+
+
+def _claim(folder: Path, settings: Settings, resume: bool) -> None:
+    """The folder is this run's, from its first call to its last."""
+    path, plain = folder / RUN, json.loads(msgspec.json.encode(settings))
+    if path.exists():
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if not resume:
+            raise BadInput(f"{folder} already holds a run", hint="--resume goes on with it, or choose another --out")
+        if known["settings"] != plain:
+            raise BadInput(f"{folder} holds a run of other settings", hint="give the same, or another --out")
+        return
+    _write(path, {"recipe": "mini", "target": settings.target, "settings": plain})
+
+
+def _told(bench: Bench, finished: bool) -> dict[str, Any]:
+    done = {
+        str(seed): {
+            name: str(bench.place(seed, name))
+            for name in (BASE, SFT, *bench.settings.arms)
+            if (bench.place(seed, name) / model.META).exists()
+        }
+        for seed in bench.settings.seeds
+    }
+    return {"finished": finished, "folder": str(bench.folder), "models": done,
+            "evaluation": str(bench.folder / EVALUATION) if finished else None}  # fmt: skip
+
+
+def _write(path: Path, data: Mapping[str, Any]) -> None:
+    """Whole or not at all."""
+    beside = path.with_suffix(".new")
+    beside.write_text(json.dumps(dict(data), indent=1) + "\n", encoding="utf-8")
+    beside.replace(path)
+
+
+# ---------------------------------------------------------------- the corpus
+
+
+def _check(bench: Bench) -> None:
+    """Have a sample of the corpus judged, a program of a task each; what is wrong is not learnt from."""
+    path = bench.folder / CHECK
+    if path.exists() or not bench.settings.checked:
+        return
+    bench.left()
+    rng = random.Random("check")
+    lines = rng.sample(list(bench.corpus.lines), min(bench.settings.checked, len(bench.corpus.lines)))
+    drawn = [(line.problem, rng.choice(line.programs)) for line in lines]
+    bench.environment.judge.prefetch([problem for problem, _ in drawn[:8]])
+    waiting = [bench.environment.submit(problem, text) for problem, text in drawn]
+    counts: Counter[str] = Counter()
+    wrong = []
+    for (problem, text), future in zip(drawn, waiting, strict=True):
+        outcome = future.result()
+        counts[outcome.status if outcome.scorable else "infrastructure"] += 1
+        if outcome.scorable and not outcome.correct:
+            wrong.append({"problem": problem.name, "program": text, "status": outcome.status, "why": outcome.message})
+    _write(path, {"checked": len(drawn), "counts": dict(counts), "wrong": wrong})
+    bench.say("checked", programs=len(drawn), wrong=len(wrong))
+
+
+# ---------------------------------------------------------------- training
+
+
+def _train(bench: Bench, seed: int) -> None:
+    """Base, SFT, and the arms of one seed; what is there already is skipped."""
+    settings = bench.settings
+    base = bench.place(seed, BASE)
+    if not (base / model.META).exists():
+        model.save(model.fresh(bench.words, settings.model, seed), bench.words, base, {"arm": BASE, "seed": seed})
+    if not (bench.place(seed, SFT) / model.META).exists():
+        _finish(bench, seed, SFT, *_sft(bench, seed))
+    for arm in settings.arms:
+        if arm not in ARMS:
+            raise BadInput(f"the miniature has no arm {arm!r}", hint=f"arms: {', '.join(ARMS)}")
+        if not (bench.place(seed, arm) / model.META).exists():
+            _finish(bench, seed, arm, *_arm(bench, seed, arm))
+
+
+def _finish(bench: Bench, seed: int, name: str, policy: HFPolicy, result: Result) -> None:
+    """Keep the model of a training that is done. Raises PieceOver for one that is not."""
+    if not result.finished:
+        raise PieceOver
+    facts = {"arm": name, "seed": seed, "steps": result.step, "minutes": round(result.minutes, 2)}
+    model.save(policy.model, bench.words, bench.place(seed, name), facts)
+    bench.say("trained", **result.metrics | {"arm": name, "seed": seed, "steps": result.step})
+
+
+def _sft(bench: Bench, seed: int) -> tuple[HFPolicy, Result]:
+    """From random weights to the SFT model."""
+    policy = _policy(model.fresh(bench.words, bench.settings.model, seed), bench.words)
+    settings = replace(bench.settings.sft, seed=seed)
+    return policy, _imitate(bench, seed, SFT, policy, settings)
+
+
+def _imitate(bench: Bench, seed: int, name: str, policy: HFPolicy, settings: Any) -> Result:
+    learn, held = bench.rows
+    bench.say(name, seed=seed, rows=len(learn))
+    folder = bench.work(seed, name)
+
+    def figures() -> dict[str, float]:
+        return held_figures(policy, bench.form, held, [line.problem for line in bench.corpus.lines[:SHOWN]])
+
+    with bench.log(folder) as log:
+        return sft_loop(policy, learn, settings, folder, log, evaluate=figures, piece_minutes=bench.left())
+
+
+def _arm(bench: Bench, seed: int, arm: str) -> tuple[HFPolicy, Result]:
+    """One arm from the SFT model, for its minutes."""
+    settings, folder = bench.settings, bench.work(seed, arm)
+    network, _ = model.load(bench.place(seed, SFT))
+    policy = _policy(network, bench.words)
+    if arm == CONTINUED:
+        imitation = replace(settings.continued, seed=seed + 1000, max_minutes=settings.arm_minutes)
+        return policy, _imitate(bench, seed, arm, policy, imitation)
+    environment: Any = bench.environment
+    bench.forget()
+    bench.say(arm, seed=seed)
+    train = train_rft if arm == RFT else train_rl
+    rl = replace(settings.rl, seed=seed, max_minutes=settings.arm_minutes)
+    with bench.log(folder) as log:
+        result = train(
+            policy, bench.problems(), environment, bench.form, rl, folder, log, piece_minutes=bench.left()
+        )  # fmt: skip
+    if hasattr(environment.judge, "figures"):
+        _write(folder / ACCOUNT, environment.judge.figures())
+    return policy, result
+
+
+def _policy(network: Any, words: Any) -> HFPolicy:
+    return HFPolicy(network, end=[words.eos_token_id], pad=words.pad_token_id)
+
+
+def held_figures(
+    policy: HFPolicy, form: CompactForm, held: Sequence[Pair], problems: Sequence[Problem]
+) -> dict[str, float]:
+    """Mean loss of held-out pairs, nats a token, and the share of sampled programs that parse."""
+    from hipwright.records import Program
+
+    told = {}
+    if held:
+        known = policy.logprobs(list(held[:256]))
+        told["loss"] = -sum(map(sum, known)) / max(sum(map(len, known)), 1)
+    prompts = [form.encode(problem) for problem in problems]
+    drawn = policy.generate(prompts, samples=1, max_new_tokens=320, temperature=1.0, seed=0)
+    good = [isinstance(read(form.decode(one[0].tokens), p), Program) for one, p in zip(drawn, problems, strict=True)]
+    return told | {"parsed": sum(good) / max(len(good), 1)}
+
+
+# ---------------------------------------------------------------- evaluation
+
+
+def _evaluate(bench: Bench) -> None:
+    """Samples of every checkpoint, their verdicts, the figures."""
+    if (bench.folder / EVALUATION).exists():
+        return
+    names = (BASE, SFT, *bench.settings.arms)
+    models = {(name, seed): bench.place(seed, name) for seed in bench.settings.seeds for name in names}
+    bench.say("evaluation", models=len(models))
+    judged = evaluate.judged(bench, models)
+    _write(bench.folder / EVALUATION, evaluate.report(judged, bench.environment.judge))

@@ -1,0 +1,205 @@
+"""The miniature's tasks: chains of operators on rows of numbers, with splits that are decided by construction.
+
+A *composition* is a sequence of operators with its data type; a task is a composition at a shape, written in the
+KernelBench form. The splits:
+- train: short compositions at the training shapes, without the held-out pairs of operators;
+- shapes: compositions of train at rows and columns that train never has;
+- compositions: as short as train's, each with a pair of operators that train never has together;
+- deeper: more operators than any of train, without the held-out pairs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+from hipwright.train.records import Problem
+
+Split = Literal["train", "shapes", "compositions", "deeper"]
+HELD_OUT: tuple[Split, ...] = ("shapes", "compositions", "deeper")
+
+UNARY: dict[str, str] = {
+    "relu": "torch.relu(x)", "gelu": "F.gelu(x)", "sigmoid": "torch.sigmoid(x)", "tanh": "torch.tanh(x)",
+    "silu": "F.silu(x)", "abs": "torch.abs(x)", "square": "torch.square(x)", "leaky": "F.leaky_relu(x, 0.1)",
+    "hardswish": "F.hardswish(x)", "softplus": "F.softplus(x)", "double": "x * 2.0", "half": "x * 0.5",
+    "shift": "x + 1.0", "clamp": "torch.clamp(x, -1.0, 1.0)",
+}  # fmt: skip
+"""Of one tensor of any shape."""
+BINARY: dict[str, tuple[str, str]] = {
+    "add": ("x + y", "y"), "mul": ("x * y", "y"), "sub": ("x - y", "y"), "maximum": ("torch.maximum(x, y)", "y"),
+    "addrow": ("x + u", "u"), "mulrow": ("x * w", "w"),
+}  # fmt: skip
+"""With a second input: y of x's shape, u and w one row that every row meets."""
+ROWS: dict[str, tuple[str, bool]] = {
+    "softmax": ("torch.softmax(x, dim=-1)", True), "layernorm": ("F.layer_norm(x, x.shape[-1:])", True),
+    "rmsnorm": ("x * torch.rsqrt(torch.mean(x * x, dim=-1, keepdim=True) + 1e-5)", True),
+    "sum": ("torch.sum(x, dim=-1)", False), "mean": ("torch.mean(x, dim=-1)", False),
+    "amax": ("torch.amax(x, dim=-1)", False),
+}  # fmt: skip
+"""Over the last dimension, and whether the result has x's shape."""
+OPERATORS = (*UNARY, *BINARY, *ROWS)
+
+MOST, DEEPER = 3, (4, 5)
+"""Operators of a task: at most in train, and in the deeper split."""
+PAIRS_HELD = 0.15
+DTYPES = ("float32", "float16")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Which shapes tasks have. rows, columns: train's and the held-out ones; elements: least and most of a tensor.
+
+    judged: least elements of a task that is judged; a smaller one is over before a clock tells schedules apart.
+    """
+
+    name: str
+    rows: tuple[tuple[int, ...], tuple[int, ...]]
+    columns: tuple[tuple[int, ...], tuple[int, ...]]
+    elements: tuple[int, int]
+    judged: int
+
+    def shapes(self, held: bool, *, judged: bool = False) -> list[tuple[int, int]]:
+        """The shapes of train, or the held-out ones: no size is in both. judged: only those of judged tasks."""
+        low, high = self.elements
+        low = max(low, self.judged) if judged else low
+        return [(r, c) for r in self.rows[held] for c in self.columns[held] if low <= r * c <= high]
+
+
+GPU = Scale(
+    "gpu",
+    ((2048, 4096, 8192, 16384, 32768), (3072, 6144, 10000, 12288, 24576)),
+    ((256, 512, 768, 1000, 1024, 1536, 2048, 4096), (384, 640, 896, 1280, 1500, 1792, 2560, 3072 + 2)),
+    (1 << 21, 1 << 24),
+    1 << 22,
+)
+"""16 to 64 MB a float32 tensor that is judged: about 5 to 100 microseconds of an H200's memory traffic."""
+CPU = Scale("cpu", ((8, 16, 24, 32), (12, 20, 28)), ((32, 64, 100, 128), (48, 80, 96, 130)), (256, 4096), 0)
+"""For machines without a GPU: small enough to interpret."""
+SCALES = {"gpu": GPU, "cpu": CPU}
+
+
+@dataclass(frozen=True)
+class Composition:
+    """A sequence of operators with a data type."""
+
+    operators: tuple[str, ...]
+    dtype: str
+
+    @property
+    def family(self) -> str:
+        """The row operator it has, else "pointwise"."""
+        return next((o for o in self.operators if o in ROWS), "pointwise")
+
+    @property
+    def inputs(self) -> list[str]:
+        """x and the second inputs that are used."""
+        used = {BINARY[o][1] for o in self.operators if o in BINARY}
+        return ["x", *(name for name in "yuw" if name in used)]
+
+    @property
+    def pairs(self) -> set[frozenset[str]]:
+        """Every two different operators that it has together."""
+        return {frozenset(p) for p in combinations(sorted(set(self.operators)), 2)}
+
+    def source(self, shape: tuple[int, int]) -> str:
+        """The task file at a shape (rows, columns)."""
+        rows, columns = shape
+        dtype = "" if self.dtype == "float32" else f", dtype=torch.{self.dtype}"
+        sizes = {"x": f"{rows}, {columns}", "y": f"{rows}, {columns}", "u": f"{columns}", "w": f"{columns}"}
+        lines = [f"        x = {text(o)}" for o in self.operators[:-1]]
+        lines.append(f"        return {text(self.operators[-1])}")
+        made = ", ".join(f"torch.randn({sizes[name]}{dtype})" for name in self.inputs)
+        return _FILE.format(names=", ".join(self.inputs), body="\n".join(lines), made=made)
+
+    def problem(self, shape: tuple[int, int], split: Split) -> Problem:
+        """The task as training hands it around."""
+        rows, columns = shape
+        name = "-".join([*self.operators, self.dtype.replace("float", "f"), f"{rows}x{columns}"])
+        facts = {"family": self.family, "depth": len(self.operators), "dtype": self.dtype, "shape": list(shape)}
+        return Problem(name=name, source=self.source(shape), split=split, facts=facts)
+
+
+_FILE = """import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def forward(self, {names}):
+{body}
+
+
+def get_inputs():
+    return [{made}]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def text(operator: str) -> str:
+    """An operator as an expression of x and its second input."""
+    if operator in UNARY:
+        return UNARY[operator]
+    return (BINARY[operator] if operator in BINARY else ROWS[operator])[0]
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """The tasks of a seed. Everything is drawn from it: the held-out pairs, compositions and shapes."""
+
+    seed: int
+    scale: Scale = GPU
+
+    @property
+    def held_pairs(self) -> frozenset[frozenset[str]]:
+        """Pairs of operators that train never has together; each operator keeps most of its partners."""
+        pairs = [frozenset(p) for p in combinations(OPERATORS, 2) if not set(p) <= set(ROWS)]
+        random.Random(f"pairs {self.seed}").shuffle(pairs)
+        kept: list[frozenset[str]] = []
+        for pair in pairs:
+            if len(kept) < PAIRS_HELD * len(pairs) and all(sum(o in k for k in kept) < 5 for o in pair):
+                kept.append(pair)
+        return frozenset(kept)
+
+    def compositions(self, split: Split) -> Iterator[Composition]:
+        """Different compositions of a split without end, always in the same order. The shapes split has train's."""
+        rng = random.Random(f"compositions {self.seed} {'train' if split == 'shapes' else split}")
+        held, seen = self.held_pairs, set[Composition]()
+        while True:
+            made = _draw(rng, DEEPER if split == "deeper" else (1, MOST))
+            if made is None or made in seen or bool(made.pairs & held) != (split == "compositions"):
+                continue
+            seen.add(made)
+            yield made
+
+    def problems(self, split: Split, count: int, compositions: int | None = None) -> list[Problem]:
+        """`count` different tasks to judge; compositions: how many train has (the shapes split draws from those)."""
+        rng = random.Random(f"problems {self.seed} {split}")
+        shapes = self.scale.shapes(split == "shapes", judged=True)
+        source = self.compositions(split)
+        pool = [next(source) for _ in range(compositions or count)]
+        found: dict[str, Problem] = {}
+        while len(found) < min(count, len(pool) * len(shapes)):
+            problem = rng.choice(pool).problem(rng.choice(shapes), split)
+            found[problem.name] = problem
+        return list(found.values())
+
+
+def _draw(rng: random.Random, depth: tuple[int, int]) -> Composition | None:
+    """A composition, or None where the draw makes no sense."""
+    count = rng.randint(*depth)
+    row = rng.choice(list(ROWS)) if rng.random() < 0.5 else ""
+    names = [rng.choice([*UNARY, *UNARY, *BINARY]) for _ in range(count - bool(row))]
+    if len(set(names)) < len(names):
+        return None
+    at = rng.randint(0, len(names))
+    if row:
+        if not ROWS[row][1] and any(name in BINARY for name in names[at:]):
+            return None  # a sum of each row meets no second input
+        names.insert(at, row)
+    return Composition(tuple(names), rng.choice(DTYPES))

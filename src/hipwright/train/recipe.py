@@ -1,0 +1,237 @@
+"""Recipes: a model, data, stage settings and how they are launched, in one TOML file each (docs/recipes.md).
+
+`recipes/NAME.toml` ships with hipwright; any other file can be given by its path. Every value has a type, every unknown
+name is refused with the nearest known one, and `--set part.name=value` changes a value for one run.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from hipwright.errors import BadInput
+from hipwright.train import grpo, sft
+from hipwright.train.rl.settings import RLSettings
+
+FOLDER = Path(__file__).parent / "recipes"
+Stage = Literal["sft", "rl"]
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of a recipe."""
+
+
+class Model(Part, frozen=True, kw_only=True):
+    """name: a folder, or a name that the Hub knows. architecture: transformers' name of it, for dry runs.
+
+    dtype: of the weights as they are loaded. attention: transformers' name of the implementation.
+    """
+
+    name: str
+    architecture: str = "qwen2"
+    dtype: Literal["float32", "bfloat16"] = "bfloat16"
+    attention: Literal["sdpa", "flash_attention_2", "eager"] = "sdpa"
+
+
+class Data(Part, frozen=True, kw_only=True):
+    """At most so many rows to learn from, rows of a held-out split, and problems; 0 for all."""
+
+    rows: int = 0
+    held_rows: int = 64
+    problems: int = 0
+
+
+class Launch(Part, frozen=True, kw_only=True):
+    """Who runs a stage: this process ("here"), accelerate, or verl on a Ray cluster. gpus: of one machine.
+
+    sharding: how accelerate spreads the weights; "none" gives each GPU all of them.
+    """
+
+    sft: Literal["here", "accelerate"] = "here"
+    rl: Literal["here", "accelerate", "verl"] = "here"
+    gpus: int = 1
+    machines: int = 1
+    sharding: Literal["none", "fsdp", "deepspeed"] = "none"
+
+
+class Reward(Part, frozen=True, kw_only=True):
+    """A name of train/rewards.py, and options of it."""
+
+    name: str = "hipwright"
+    options: dict[str, Any] = {}
+
+
+class Judging(Part, frozen=True, kw_only=True):
+    """Where answers are judged. targets: as `--target`; none: a GPU's where there is one, else the static estimate.
+
+    gpu_memory_gb: 10^9 bytes of a GPU that judging may use beside training; workers: programs verified at once, 0 for
+    what the processors allow. urls: of servers (`hipwright train serve`) that judge in this machine's place; their
+    token is in the variable HIPWRIGHT_JUDGE_TOKEN.
+    """
+
+    urls: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    gpu_memory_gb: float = 0.0
+    workers: int = 0
+
+
+class Policy(Part, frozen=True, kw_only=True):
+    """Of our own loop. lora_rank: 0 trains all weights. engine: what samples; "": vLLM where it is installed and there
+    is a GPU. vllm_memory: the share of the GPU that vLLM takes.
+    """
+
+    lora_rank: int = 0
+    engine: Literal["", "transformers", "vllm"] = ""
+    vllm_memory: float = 0.3
+
+
+class Verl(Part, frozen=True, kw_only=True):
+    """What verl is told beside the model, the data and the machines. overrides: hydra's, as they are.
+
+    prompts, samples: problems a step, and answers for each. micro: sequences a GPU in one pass. engine: of generation;
+    tensor_parallel: GPUs that one copy of it spans. save_every: steps.
+    """
+
+    steps: int = 200
+    prompts: int = 64
+    samples: int = 8
+    micro: int = 1
+    learning_rate: float = 1e-6
+    clip_low: float = 0.2
+    clip_high: float = 0.28
+    max_prompt_tokens: int = 4096
+    max_new_tokens: int = 4096
+    temperature: float = 1.0
+    engine: Literal["vllm", "sglang"] = "vllm"
+    tensor_parallel: int = 2
+    gpu_memory: float = 0.5
+    save_every: int = 20
+    overrides: dict[str, Any] = {}
+
+
+class Recipe(Part, frozen=True, kw_only=True):
+    """One way to train. rl, grpo, verl: of reinforcement learning by `launch.rl` here, by accelerate, by verl."""
+
+    name: str
+    about: str
+    model: Model
+    data: Data = Data()
+    launch: Launch = Launch()
+    reward: Reward = Reward()
+    judge: Judging = Judging()
+    sft: sft.Settings = sft.Settings()
+    policy: Policy = Policy()
+    rl: RLSettings = RLSettings()
+    grpo: grpo.Settings = grpo.Settings()
+    verl: Verl = Verl()
+
+
+def names() -> list[str]:
+    """The recipes that ship with hipwright."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load(name: str, changes: Sequence[str] = ()) -> Recipe:
+    """A recipe by its name or its file's path, with `part.name=value` changes. BadInput for whatever is wrong."""
+    path = FOLDER / f"{name}.toml"
+    if not path.is_file():
+        path = Path(name)
+    if not (path.is_file() and path.suffix == ".toml"):
+        raise BadInput(
+            f"no recipe {name!r}", hint=f"recipes: {', '.join(names())}; or a .toml file{_near(name, names())}"
+        )
+    try:
+        plain = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} is not TOML: {error}") from error
+    plain.setdefault("name", path.stem)
+    for one in changes:
+        change(plain, one)
+    return read(plain, str(path))
+
+
+def read(plain: dict[str, Any], where: str) -> Recipe:
+    """A recipe from its tables. BadInput names the first thing that is wrong."""
+    refuse_unknown(plain, Recipe, where, "")
+    try:
+        recipe = msgspec.convert(plain, Recipe)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{where}: {error}", hint="docs/recipes.md lists names and types") from error
+    _check(recipe)
+    return recipe
+
+
+def changed(recipe: Recipe, **parts: Any) -> Recipe:
+    """The recipe with other tables."""
+    return msgspec.structs.replace(recipe, **parts)
+
+
+# ---------------------------------------------------------------- what can be wrong
+
+
+def change(plain: dict[str, Any], said: str) -> None:
+    """Put part.name=value in its table; the value as in TOML, or text without quotes. BadInput for another form."""
+    name, equals, text = said.partition("=")
+    *tables, last = name.strip().split(".")
+    if not equals or not all((*tables, last)):
+        raise BadInput(f"--set {said}: not of the form part.name=value", hint="e.g. --set sft.learning_rate=2e-5")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    table = plain
+    for part in tables:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise BadInput(f"--set {said}: {part} is no table", hint="docs/recipes.md lists names and types")
+    table[last] = value
+
+
+def refuse_unknown(plain: dict[str, Any], kind: Any, where: str, prefix: str) -> None:
+    """msgspec would name an unknown field too, but not the one that was meant."""
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    for name, value in plain.items():
+        if name not in fields:
+            raise BadInput(
+                f"{where}: unknown name {prefix}{name}", hint=f"names: {', '.join(fields)}{_near(name, fields)}"
+            )
+        inner = next((one for one in (fields[name].type, *get_args(fields[name].type)) if _is_struct(one)), None)
+        if inner is not None and isinstance(value, dict):
+            refuse_unknown(value, inner, where, f"{prefix}{name}.")
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _near(name: str, known: Any) -> str:
+    found = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def _check(recipe: Recipe) -> None:
+    """What types do not say."""
+    launch, work = recipe.launch, recipe.grpo
+    wrong = {
+        "launch.gpus must be 1 or more": launch.gpus < 1,
+        "launch.machines must be 1 or more": launch.machines < 1,
+        'one process cannot use several GPUs: launch.sft = "accelerate"': launch.gpus > 1 and launch.sft == "here",
+        'sharding needs launch.sft or launch.rl = "accelerate"': launch.sharding != "none"
+        and "accelerate" not in (launch.sft, launch.rl),
+        "DeepSpeed's ZeRO-3 and LoRA here: take fsdp": launch.sharding == "deepspeed" and recipe.sft.lora_rank > 0,
+        # a group of completions is scored as one, so it may not lie across two processes
+        "grpo.batch * grpo.accumulate must be a multiple of grpo.samples": work.batch * work.accumulate % work.samples
+        != 0,
+        "grpo.samples must be 2 or more: an advantage needs a group": work.samples < 2,
+        "sft.batch and sft.accumulate must be 1 or more": recipe.sft.batch < 1 or recipe.sft.accumulate < 1,
+        "sft.max_length must be 16 or more": recipe.sft.max_length < 16,
+        "sft.learning_rate must be above 0": recipe.sft.learning_rate <= 0,
+    }
+    for said, is_wrong in wrong.items():
+        if is_wrong:
+            raise BadInput(f"recipe {recipe.name}: {said}", hint="--set changes a value for one run")

@@ -1,0 +1,1 @@
+"""Reinforcement learning on real builds, verdicts and timings (docs/rl.md)."""

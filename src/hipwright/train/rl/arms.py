@@ -1,0 +1,261 @@
+"""Cheaper arms than the policy gradient: rejection fine-tuning and preference pairs (docs/rl.md)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hipwright.records import Record
+from hipwright.train.forms import Form
+from hipwright.train.records import Problem
+from hipwright.train.rl.checkpoint import digest
+from hipwright.train.rl.imitation import Passes, imitate, take
+from hipwright.train.rl.loop import Loop
+from hipwright.train.rl.packing import Pair
+from hipwright.train.rl.policy import HFPolicy, Policy
+from hipwright.train.rl.rollout import Batch, Scorer
+from hipwright.train.rl.settings import ImitationSettings, RLSettings
+from hipwright.train.rl.training import Metrics, Result, Training
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MARGIN = 0.1
+"""Rewards nearer than this make no preference."""
+
+
+# ---------------------------------------------------------------- rejection fine-tuning
+
+
+def train_rft(
+    policy: Policy,
+    problems: Sequence[Problem],
+    environment: Scorer,
+    form: Form,
+    settings: RLSettings,
+    folder: Path,
+    log: Metrics,
+    *,
+    piece_minutes: float | None = None,
+    allow_device_change: bool = False,
+) -> Result:
+    """Sample and judge as `train_rl` does, and imitate each problem's best verified answer so far.
+
+    The same settings, budget, checkpoints and log; the advantages' settings are not used.
+    """
+    loop = Loop(Imitate(policy, settings), policy, problems, environment, form, settings, folder, log, piece_minutes)
+    return loop.run(allow_device_change=allow_device_change)
+
+
+class Imitate:
+    """Keeps the best correct answer of each problem; a step imitates the new ones, and older ones up to half a batch.
+
+    Half a batch is prompts x samples / 2 answers: what a policy gradient would reinforce of a batch half of which is
+    better than the mean.
+    """
+
+    def __init__(self, policy: Policy, settings: RLSettings) -> None:
+        self.name = "rejection fine-tuning"
+        self.policy, self.settings = policy, settings
+        self._imitation = ImitationSettings(micro_tokens=settings.micro_tokens, row_tokens=0)
+        self.best: dict[str, list[Any]] = {}  # problem -> [reward, prompt, completion]
+
+    def __call__(self, batch: Batch, training: Training) -> dict[str, float]:
+        """One optimizer step."""
+        new = self._keep(batch)
+        older = [name for name in self.best if name not in new]
+        random.Random(f"{self.settings.seed}/{batch.step}/rft").shuffle(older)
+        many = max(self.settings.prompts * self.settings.samples // 2, 1)
+        chosen = [*new, *older][:many]
+        metrics = {"kept": float(len(self.best)), "imitated": float(len(chosen)), "new_best": float(len(new))}
+        if not chosen:
+            training.skip()
+            return metrics
+        rows: list[Pair] = [(self.best[name][1], self.best[name][2]) for name in chosen]
+        metrics["loss"] = float(imitate(self.policy, rows, self._imitation))
+        metrics["learning_rate"] = training.optim.rate(training.step)
+        metrics["grad_norm"] = float(training.apply())
+        return metrics
+
+    def _keep(self, batch: Batch) -> list[str]:
+        """The problems of which this batch has a better answer than was known."""
+        new: dict[str, None] = {}
+        for talk in batch.talks:
+            for one in talk.answers:
+                if one.scored is None or one.scored.reward is None or not one.scored.outcome.correct:
+                    continue
+                known = self.best.get(talk.problem.name)
+                if not one.scored.outcome.hack and (known is None or one.scored.reward > known[0]):
+                    self.best[talk.problem.name] = [one.scored.reward, one.prompt, one.sample.tokens]
+                    new[talk.problem.name] = None
+        return list(new)
+
+    def state(self) -> dict[str, Any]:
+        """The kept answers."""
+        return {"best": [[name, *row] for name, row in self.best.items()]}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Put `state()` back."""
+        self.best = {name: list(row) for name, *row in state["best"]}
+
+
+# ---------------------------------------------------------------- preferences
+
+
+class Preference(Record, frozen=True, kw_only=True):
+    """Two answers to one prompt, in tokens, the better one first."""
+
+    prompt: list[int]
+    chosen: list[int]
+    rejected: list[int]
+
+
+def preferences(batch: Batch) -> list[Preference]:
+    """Of each group of first answers, the best and the worst with a reward, where they differ by `MARGIN`."""
+    found = []
+    for _, turn, answers in batch.groups():
+        known = [(one.scored.reward, one) for one in answers if one.scored and one.scored.reward is not None]
+        if turn or not known:
+            continue
+        best, worst = max(known, key=lambda item: item[0]), min(known, key=lambda item: item[0])
+        if best[0] - worst[0] >= MARGIN:
+            tokens = best[1].sample.tokens, worst[1].sample.tokens
+            found.append(Preference(prompt=best[1].prompt, chosen=tokens[0], rejected=tokens[1]))
+    return found
+
+
+def gather_preferences(
+    policy: Policy,
+    problems: Sequence[Problem],
+    environment: Scorer,
+    form: Form,
+    settings: RLSettings,
+    folder: Path,
+    log: Metrics,
+    *,
+    piece_minutes: float | None = None,
+    allow_device_change: bool = False,
+) -> tuple[list[Preference], Result]:
+    """Sample and judge without learning, and collect the preferences of every group."""
+    gather = Gather()
+    loop = Loop(gather, policy, problems, environment, form, settings, folder, log, piece_minutes)
+    result = loop.run(allow_device_change=allow_device_change)
+    return gather.found, result
+
+
+class Gather:
+    """An update that changes nothing: it keeps each batch's preferences."""
+
+    def __init__(self) -> None:
+        self.name = "gathering preferences"
+        self.found: list[Preference] = []
+
+    def __call__(self, batch: Batch, training: Training) -> dict[str, float]:
+        """No optimizer step."""
+        self.found += preferences(batch)
+        training.skip()
+        return {"preferences": float(len(self.found))}
+
+    def state(self) -> dict[str, Any]:
+        """What was found."""
+        return {"found": [msgspec.to_builtins(one) for one in self.found]}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Put `state()` back."""
+        self.found = [Preference.from_dict(one) for one in state["found"]]
+
+
+# ---------------------------------------------------------------- DPO
+
+
+def train_dpo(
+    policy: HFPolicy,
+    pairs: Sequence[Preference],
+    settings: ImitationSettings,
+    folder: Path,
+    log: Metrics,
+    *,
+    piece_minutes: float | None = None,
+    allow_device_change: bool = False,
+) -> Result:
+    """Direct preference optimisation (Rafailov et al. 2023): raise the chosen answer's odds over the rejected one's.
+
+        L = - log sigmoid(beta ((log p - log p_ref)(chosen) - (log p - log p_ref)(rejected))), the mean over pairs
+
+    The reference is the policy as it comes in: its log-probabilities are computed once, before the first step, and are
+    part of the checkpoint. Logged at stage "dpo"; margin: the mean of what the sigmoid is taken of, over beta.
+    """
+    reference = Reference(policy, pairs, settings)
+
+    def gradient(batch: Sequence[int]) -> Mapping[str, Tensor]:
+        return dpo_gradient(policy, [pairs[i] for i in batch], [reference.gaps[i] for i in batch], settings)
+
+    sizes = [2 * len(one.prompt) + len(one.chosen) + len(one.rejected) for one in pairs]
+    identity = {"data": digest(one.to_json() for one in pairs), "update": "dpo"}
+    passes = Passes(policy, sizes, settings, folder, log, identity, piece_minutes)
+    passes.training.parts["reference"] = reference
+    if not passes.training.resume(allow_device_change=allow_device_change):
+        reference.compute()
+        passes.training.save()  # the reference is the weights before the first step: it must outlive them
+    return passes.run("dpo", gradient, allow_device_change=allow_device_change)
+
+
+class Reference:
+    """log p_ref(chosen) - log p_ref(rejected) of each pair."""
+
+    def __init__(self, policy: HFPolicy, pairs: Sequence[Preference], settings: ImitationSettings) -> None:
+        self.policy, self.pairs, self.settings = policy, pairs, settings
+        self.gaps: list[float] = []
+
+    def compute(self) -> None:
+        """Of the policy as it is now."""
+        both: list[Pair] = [(one.prompt, answer) for one in self.pairs for answer in (one.chosen, one.rejected)]
+        sums = [sum(values) for values in self.policy.logprobs(both, micro_tokens=self.settings.micro_tokens)]
+        self.gaps = [chosen - rejected for chosen, rejected in zip(sums[::2], sums[1::2], strict=True)]
+
+    def state(self) -> dict[str, Any]:
+        """The figures."""
+        return {"gaps": self.gaps}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Put `state()` back."""
+        self.gaps = list(state["gaps"])
+
+
+def dpo_gradient(
+    policy: Policy, pairs: Sequence[Preference], reference: Sequence[float], settings: ImitationSettings
+) -> dict[str, Tensor]:
+    """Accumulate the gradient of the mean loss; loss, accuracy (share of pairs in the right order) and margin."""
+    import torch
+    from torch.nn.functional import logsigmoid
+
+    found: dict[str, list[Tensor]] = {"loss": [], "accuracy": [], "margin": []}
+    sizes = [2 * len(one.prompt) + len(one.chosen) + len(one.rejected) for one in pairs]
+    place = 0
+    while place < len(pairs):
+        chunk = take(range(place, len(pairs)), sizes, settings.micro_tokens)
+        place += len(chunk)
+        sums = _sums(policy, [(pairs[i].prompt, one) for i in chunk for one in (pairs[i].chosen, pairs[i].rejected)])
+        fixed = torch.tensor([reference[i] for i in chunk], device=sums.device)
+        margin = sums[0::2] - sums[1::2] - fixed
+        loss = -logsigmoid(settings.beta * margin).sum() / len(pairs)
+        torch.autograd.backward(loss)
+        found["loss"].append(loss.detach())
+        found["accuracy"].append((margin.detach() > 0).float().sum() / len(pairs))
+        found["margin"].append(margin.detach().sum() / len(pairs))
+    return {name: torch.stack(values).sum() for name, values in found.items()}
+
+
+def _sums(policy: Policy, rows: Sequence[Pair]) -> Tensor:
+    """log p of each completion, all in one pass."""
+    import torch
+
+    (part,) = policy.likelihood(rows, micro_tokens=1 << 62)
+    sums = torch.stack([values.sum() for values in part.logprobs.split(list(part.counts))])
+    back = torch.empty(len(rows), dtype=torch.long)
+    back[torch.tensor(part.order)] = torch.arange(len(rows))
+    return sums[back.to(sums.device)]

@@ -1,0 +1,324 @@
+"""The loop of reinforcement learning: draw problems, sample, judge, update; in pieces, and safe to kill (docs/rl.md).
+
+What an update does with a judged batch is a part of its own: the clipped policy gradient here, rejection fine-tuning
+and the gathering of preference pairs in arms.py. Each is checkpointed and logged in the same way.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from hipwright.errors import InfrastructureError
+from hipwright.train.forms import Form
+from hipwright.train.records import Problem
+from hipwright.train.rewards import Clip
+from hipwright.train.rl.advantage import advantages, flat, returns
+from hipwright.train.rl.checkpoint import digest
+from hipwright.train.rl.curriculum import Curriculum
+from hipwright.train.rl.exemplars import Context
+from hipwright.train.rl.policy import Policy
+from hipwright.train.rl.rollout import Answer, Batch, Roller, Scorer, Watch
+from hipwright.train.rl.settings import RLSettings
+from hipwright.train.rl.training import Metrics, Result, Stateful, Training
+
+STAGE = "rl"
+BLIND = 3
+"""Batches in a row without a single reward after which the run is given up: the machine is at fault."""
+
+
+class Update(Stateful, Protocol):
+    """What is done with a judged batch: gradients and one `training.apply()`, or `training.skip()`."""
+
+    name: str
+
+    def __call__(self, batch: Batch, training: Training) -> dict[str, float]:
+        """The update's own figures."""
+        ...
+
+
+def train_rl(
+    policy: Policy,
+    problems: Sequence[Problem],
+    environment: Scorer,
+    form: Form,
+    settings: RLSettings,
+    folder: Path,
+    log: Metrics,
+    *,
+    piece_minutes: float | None = None,
+    allow_device_change: bool = False,
+) -> Result:
+    """Train by clipped policy gradient on the environment's rewards; resumes from FOLDER's checkpoint.
+
+    Call it again, with the same arguments, until the result is `finished`. Raises BadInput where the folder is another
+    run's, and InfrastructureError after three batches in a row that nothing of could be scored.
+    """
+    update = PolicyGradient(policy, settings)
+    loop = Loop(update, policy, problems, environment, form, settings, folder, log, piece_minutes)
+    return loop.run(allow_device_change=allow_device_change)
+
+
+class Loop:
+    """One run; `update` decides what it learns from a batch."""
+
+    def __init__(
+        self,
+        update: Update,
+        policy: Policy,
+        problems: Sequence[Problem],
+        environment: Scorer,
+        form: Form,
+        settings: RLSettings,
+        folder: Path,
+        log: Metrics,
+        piece_minutes: float | None = None,
+    ) -> None:
+        self.settings, self.log, self.update, self.problems = settings, log, update, problems
+        self.watch = Watch()
+        self.curriculum = Curriculum(len(problems), settings.curriculum)
+        self.context = Context(settings.exemplars, settings.lessons)
+        self.roller = Roller(policy, problems, environment, form, settings, self.context, self.watch)
+        self.ahead = Ahead(self.roller)
+        self.blind = 0
+        parts: dict[str, Stateful] = {"curriculum": self.curriculum, "context": self.context, "update": update}
+        if hasattr(environment.judge, "state"):
+            parts["judge"] = Remembered(environment.judge)
+        parts["ahead"] = self.ahead  # last: restoring it asks the judge, which knows most of the answers by then
+        identity = {
+            "judge": str(environment.judge.device),
+            "data": digest(f"{one.name}\n{one.source}" for one in problems),
+            "reward": repr(environment.reward),
+            "update": update.name,
+        }
+        self.training = Training(policy, settings, settings.steps, folder, identity, parts, piece_minutes)
+
+    def run(self, *, allow_device_change: bool = False) -> Result:
+        """Go on until the piece or the run is over."""
+        training = self.training
+        training.resume(allow_device_change=allow_device_change)
+        metrics: dict[str, float] = {}
+        while not training.over:
+            metrics = self._step()
+            if training.checkpoint_due():
+                training.save()
+        return training.result(metrics)
+
+    def _step(self) -> dict[str, float]:
+        training, began = self.training, time.monotonic()
+        batch = self.ahead.batch or self._start(training.step + 1)
+        self.ahead.batch = None
+        if self.settings.overlap and batch.step < self.settings.steps:
+            self.ahead.batch = self._start(batch.step + 1)
+        self.roller.finish(batch)
+        self._look(batch)
+        with self.roller.on_gpu("train"):
+            metrics = self.update(batch, training)
+        metrics |= figures(batch) | {f"seconds_{name}": spent for name, spent in self.watch.taken().items()}
+        metrics["seconds_step"] = time.monotonic() - began
+        metrics["rewards_an_hour"] = 3600 * metrics["scored"] / max(metrics["seconds_step"], 1e-9)
+        metrics["minutes"] = training.minutes
+        self.log.metrics(STAGE, training.step, metrics)
+        if training.step % self.settings.sample_every == 0:
+            self._show(batch)
+        return metrics
+
+    def _start(self, step: int) -> Batch:
+        rng = random.Random(f"{self.settings.seed}/{step}/draw")
+        return self.roller.start(step, self.curriculum.draw(self.settings.prompts, rng))
+
+    def _look(self, batch: Batch) -> None:
+        """Tell curriculum and context of a judged batch; give up where nothing can be judged any more."""
+        scored = 0
+        for slot, turn, answers in batch.groups():
+            known = [one.scored.outcome for one in answers if one.scored and one.scored.reward is not None]
+            scored += len(known)
+            if turn == 0:
+                self.curriculum.update(batch.drawn[slot], sum(one.correct for one in known), len(known))
+            for one in answers:
+                if one.scored:
+                    self.context.add(self.problems[batch.drawn[slot]], one.text, one.scored)
+        self.blind = 0 if scored else self.blind + 1
+        if self.blind >= BLIND:
+            said = batch.talks[0].answers[-1].outcome
+            raise InfrastructureError(
+                f"nothing of {BLIND} batches could be scored: {said.message if said else ''}",
+                hint="mend the machine; the same command goes on from the last checkpoint",
+            )
+
+    def _show(self, batch: Batch) -> None:
+        """Log one conversation of the batch, a different slot each time."""
+        talk = batch.talks[(self.training.step // self.settings.sample_every) % len(batch.talks)]
+        for turn, answer in enumerate(talk.answers):
+            record = {
+                "problem": talk.problem.name,
+                "source": talk.problem.source,
+                "context": talk.context,
+                "turn": turn,
+                "completion": answer.text,
+                "outcome": answer.outcome.to_dict() if answer.outcome else None,
+                "reward": answer.scored.reward if answer.scored else None,
+            }
+            self.log.sample(STAGE, self.training.step, record)
+
+
+class Remembered:
+    """What a judge knows of programs, as one block of JSON: thousands of records are slow to pickle one by one."""
+
+    def __init__(self, judge: Any) -> None:
+        self.judge = judge
+
+    def state(self) -> dict[str, Any]:
+        """The block, a tensor of bytes."""
+        import torch
+
+        return {"json": torch.frombuffer(bytearray(msgspec.json.encode(self.judge.state())), dtype=torch.uint8)}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Put `state()` back."""
+        self.judge.load(msgspec.json.decode(state["json"].numpy().tobytes()))
+
+
+class Ahead:
+    """The batch that is judged while the one before it is trained on."""
+
+    def __init__(self, roller: Roller) -> None:
+        self.roller = roller
+        self.batch: Batch | None = None
+
+    def state(self) -> dict[str, Any]:
+        """What was sampled."""
+        return {"batch": self.batch.state() if self.batch else None}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Hand it to the judge again."""
+        self.batch = self.roller.restore(state["batch"]) if state["batch"] else None
+
+
+class PolicyGradient:
+    """The clipped, token-level policy gradient with leave-one-out or group-relative advantages; no KL term.
+
+        L = - sum over tokens of min(ratio A, clip(ratio, 1 - low, 1 + high) A) / tokens of all scored answers
+
+    ratio: of the token's probability now and when it was sampled. Token-level sums and the higher upper bound are
+    those of DAPO (Yu et al. 2025). Answers with advantage 0 are counted, but not run: their gradient is 0.
+    """
+
+    def __init__(self, policy: Policy, settings: RLSettings) -> None:
+        self.name = "policy gradient"
+        self.policy, self.settings = policy, settings
+        self.clip = Clip()
+
+    def __call__(self, batch: Batch, training: Training) -> dict[str, float]:
+        """One optimizer step."""
+        weighted, metrics = self.weigh(batch)
+        tokens = sum(len(answer.sample.tokens) for answer, _ in weighted)
+        used = [(answer, weight) for answer, weight in weighted if weight]
+        if not used:
+            training.skip()
+            return metrics | {"grad_norm": 0.0, "learning_rate": training.optim.rate(training.step - 1)}
+        metrics |= self._gradient(used, tokens)
+        metrics["learning_rate"] = training.optim.rate(training.step)
+        metrics["grad_norm"] = float(training.apply())
+        return metrics
+
+    def weigh(self, batch: Batch) -> tuple[list[tuple[Answer, float]], dict[str, float]]:
+        """Every answer that has an advantage, with it; and how many groups have none."""
+        clipped = self._clipped(batch)
+        found: list[tuple[Answer, float]] = []
+        groups = still = 0
+        for _, _, answers in batch.groups():
+            values = [clipped[id(answer)] for answer in answers]
+            groups += sum(value is not None for value in values) > 1
+            still += flat(values)
+            weights = advantages(values, self.settings.baseline)
+            if flat(values):
+                weights = [None if weight is None else 0.0 for weight in weights]
+            found += [(one, weight) for one, weight in zip(answers, weights, strict=True) if weight is not None]
+        return found, {"groups": float(groups), "zero_variance": still / max(groups, 1)}
+
+    def _clipped(self, batch: Batch) -> dict[int, float | None]:
+        """What each answer is worth, by its identity: the reward, clipped, with its share of what followed."""
+        answers = [answer for talk in batch.talks for answer in talk.answers]
+        rewards = [answer.scored.reward if answer.scored else None for answer in answers]
+        if self.settings.clip_rewards:
+            rewards = self.clip.clip(rewards)
+        worth = {id(answer): reward for answer, reward in zip(answers, rewards, strict=True)}
+        for talk in batch.talks:
+            values = returns([worth[id(answer)] for answer in talk.answers], self.settings.turn_discount)
+            worth.update({id(answer): value for answer, value in zip(talk.answers, values, strict=True)})
+        return worth
+
+    def _gradient(self, used: Sequence[tuple[Answer, float]], tokens: int) -> dict[str, float]:
+        """Accumulate the loss's gradient; figures over the tokens that were run."""
+        import torch
+
+        settings, sums = self.settings, dict.fromkeys(("loss", "entropy", "clipped", "drift"), 0.0)
+        pairs = [(answer.prompt, answer.sample.tokens) for answer, _ in used]
+        run = sum(len(completion) for _, completion in pairs)
+        options: dict[str, Any] = {"temperature": settings.temperature, "micro_tokens": settings.micro_tokens}
+        for part in self.policy.likelihood(pairs, **options, entropy=True):
+            old = [logprob for index in part.order for logprob in used[index][0].sample.logprobs]
+            weights = [
+                weight
+                for index, count in zip(part.order, part.counts, strict=True)
+                for weight in [used[index][1]] * count
+            ]
+            before, gain = (torch.tensor(values, device=part.logprobs.device) for values in (old, weights))
+            drift = part.logprobs - before
+            ratio = drift.exp()
+            held = ratio.clamp(1 - settings.clip_low, 1 + settings.clip_high)
+            loss = -torch.minimum(ratio * gain, held * gain).sum() / tokens
+            loss.backward()
+            with torch.no_grad():
+                cut = (ratio * gain > held * gain).sum()
+                kl = (ratio - 1 - drift).sum()
+                for name, value in (
+                    ("loss", loss * run),
+                    ("entropy", part.entropy.sum()),
+                    ("clipped", cut),
+                    ("drift", kl),
+                ):
+                    sums[name] += float(value)
+        return {name: value / run for name, value in sums.items()}
+
+    def state(self) -> dict[str, Any]:
+        """The history of rewards."""
+        return {"clip": self.clip.state()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Put `state()` back."""
+        self.clip.load(state["clip"])
+
+
+def figures(batch: Batch) -> dict[str, float]:
+    """What a judged batch came to: shares of all scorable answers, of first turns, and of infrastructure faults."""
+    answers = [answer for talk in batch.talks for answer in talk.answers if answer.scored]
+    known = [one.scored for one in answers if one.scored and one.scored.reward is not None]
+    first = [talk.answers[0].scored for talk in batch.talks if talk.answers[0].scored]
+    last = [talk.answers[-1].scored for talk in batch.talks if talk.answers[-1].scored]
+    return {
+        "reward": mean(one.reward for one in known if one.reward is not None),
+        "compiled": mean(one.outcome.compiled for one in known),
+        "correct": mean(one.outcome.correct for one in known),
+        "correct_first": mean(one.outcome.correct for one in first if one.reward is not None),
+        "correct_last": mean(one.outcome.correct for one in last if one.reward is not None),
+        "hack": mean(one.outcome.hack for one in known),
+        "infra": 1 - len(known) / max(len(answers), 1),
+        "speedup": mean(one.outcome.speedup for one in known if one.outcome.correct and one.outcome.speedup),
+        "tokens": mean(len(answer.sample.tokens) for answer in answers),
+        "ended": mean(answer.sample.ended for answer in answers),
+        "answers": float(len(answers)),
+        "scored": float(len(known)),
+    }
+
+
+def mean(values: Iterable[float]) -> float:
+    """The mean; NaN of nothing, which the log writes as null."""
+    known: list[float] = [float(value) for value in values]
+    return sum(known) / len(known) if known else float("nan")

@@ -1,0 +1,109 @@
+"""Sequences of tokens packed into rows: one layout for imitation, policy gradients and preferences (docs/rl.md).
+
+A row holds several sequences behind one another, each with positions from 0 and an attention of its own, so that hardly
+any of the work goes into padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Pair = tuple[Sequence[int], Sequence[int]]
+"""The tokens of a prompt, and those of its completion."""
+PADDING = 0.25
+"""Padding in a group of rows over its tokens, at most."""
+ALIGN = 16
+"""Rows are a multiple of so many tokens: attention kernels read masks in whole vectors, or copy them first."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Rows of equal length. tokens, owners, positions: rows x length; an owner of 0 is padding.
+
+    states, targets: for every completion token, in the order of the sequences, the flat place whose state predicts it,
+    and the token itself. counts: completion tokens of each sequence.
+    """
+
+    tokens: Tensor
+    owners: Tensor
+    positions: Tensor
+    states: Tensor
+    targets: Tensor
+    counts: tuple[int, ...]
+
+    def mask(self) -> Tensor:
+        """rows x 1 x length x length, true where a token sees another: itself and what is before it in its sequence."""
+        import torch
+
+        length = self.tokens.shape[1]
+        causal = torch.ones(length, length, dtype=torch.bool, device=self.tokens.device).tril()
+        return ((self.owners[:, :, None] == self.owners[:, None, :]) & causal)[:, None]
+
+
+def rows(lengths: Sequence[int], length: int) -> list[list[int]]:
+    """Indices of sequences in rows of `length` tokens: first fit, the longest first; a longer one stands alone."""
+    packed: list[list[int]] = []
+    room: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        need = lengths[index]
+        place = next((i for i, free in enumerate(room) if free >= need), len(room))
+        if place == len(room):
+            packed.append([])
+            room.append(length)
+        packed[place].append(index)
+        room[place] -= need
+    return packed
+
+
+def batches(packed: Sequence[Sequence[int]], lengths: Sequence[int], tokens: int) -> list[list[list[int]]]:
+    """Rows in groups of at most `tokens` tokens (a single row may have more), longest rows first.
+
+    Padding comes on top of that, up to `PADDING`.
+    """
+    sized = sorted(((sum(lengths[i] for i in row), list(row)) for row in packed), key=lambda item: -item[0])
+    groups: list[list[list[int]]] = []
+    width = held = 0
+    for size, row in sized:
+        if groups and held + size <= tokens and (len(groups[-1]) + 1) * width <= (1 + PADDING) * tokens:
+            groups[-1].append(row)
+            held += size
+        else:
+            groups.append([row])
+            width = held = size
+    return groups
+
+
+def pack(pairs: Sequence[Pair], layout: Sequence[Sequence[int]], device: str) -> tuple[Packed, list[int]]:
+    """The rows of `layout` (indices into pairs) as tensors, and the indices of the sequences in their order there."""
+    import numpy as np
+    import torch
+
+    order = [index for row in layout for index in row]
+    length = max(sum(len(pairs[i][0]) + len(pairs[i][1]) for i in row) for row in layout)
+    length = -(-length // ALIGN) * ALIGN
+    tokens: list[int] = []
+    spans: list[tuple[int, int]] = []  # sizes of sequences and of padding, with their owner
+    firsts, counts = [], []
+    for number, row in enumerate(layout, start=1):
+        for owner, index in enumerate(row, start=1):
+            prompt, completion = pairs[index]
+            firsts.append(len(tokens) + len(prompt) - 1)
+            counts.append(len(completion))
+            spans.append((len(prompt) + len(completion), owner))
+            tokens += prompt
+            tokens += completion
+        spans.append((number * length - len(tokens), 0))
+        tokens += [0] * spans[-1][0]
+    sizes, owners = np.array(spans, dtype=np.int64).T
+    positions = np.arange(len(tokens)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    before = np.cumsum(counts) - np.array(counts)
+    states = np.repeat(np.array(firsts) - before, counts) + np.arange(sum(counts))
+    rows_of = (np.array(tokens, dtype=np.int64), np.repeat(owners, sizes), positions)
+    shaped = [torch.from_numpy(one.reshape(len(layout), length)).to(device, non_blocking=True) for one in rows_of]
+    place = torch.from_numpy(states).to(device, non_blocking=True)
+    return Packed(shaped[0], shaped[1], shaped[2], place, shaped[0].flatten()[place + 1], tuple(counts)), order

@@ -1,0 +1,296 @@
+"""Policies: what samples answers and tells how likely they are. HFPolicy runs any transformers causal model.
+
+Nothing here calls transformers' `generate`: decode.py samples with static shapes, and logprobs() runs packed rows. Both
+take the network's states and its output head apart, so logits exist for completion tokens only. Models that change
+their logits behind the head (Gemma 2's soft cap) or have other layers than full attention are refused.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hipwright.errors import BadInput
+from hipwright.train.rl.decode import ROUND, Decoder
+from hipwright.train.rl.packing import Pair, batches, pack, rows
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MANY = 1024
+"""Sequences that are packed at once where there are more: packing looks at every row for each."""
+MAX_ROWS = 512
+"""Sequences that are sampled at once."""
+ROW = 1024
+"""Tokens in a packed row: many enough to fill it well, few enough that what attention masks out costs little."""
+SHAPES = 4
+"""Decoders that are kept, each with its keys, values and graph."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One answer. tokens: with the end token, where it `ended`; logprobs: of each token when it was sampled."""
+
+    tokens: list[int]
+    logprobs: list[float]
+    ended: bool
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """Of a list of sequences, completion tokens only, flat in `order` of the sequences.
+
+    entropy: nats, without gradient, where it was asked for; else empty.
+    """
+
+    order: list[int]
+    counts: tuple[int, ...]
+    logprobs: Tensor
+    entropy: Tensor
+
+
+class Policy(Protocol):
+    """What the loops need of a model."""
+
+    device: str
+    """Where it computes: "cpu" or "cuda"."""
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], *, samples: int, max_new_tokens: int, temperature: float, seed: int
+    ) -> list[list[Sample]]:
+        """`samples` answers to each prompt. Equal weights, arguments and seed give equal answers on one device."""
+        ...
+
+    def likelihood(
+        self,
+        pairs: Sequence[Pair],
+        *,
+        temperature: float = 1.0,
+        micro_tokens: int,
+        row_tokens: int = 0,
+        entropy: bool = False,
+    ) -> Iterator[Likelihood]:
+        """log p(completion token | what is before it), with gradients where they are enabled, a micro-batch at a time.
+
+        micro_tokens: tokens in one pass; row_tokens: the most in a packed row, 0 for `ROW` or the longest sequence's;
+        entropy: compute it too.
+        """
+        ...
+
+    def trainable_parameters(self) -> list[Any]:
+        """What the optimizer changes."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """The trainable weights by name, for a checkpoint."""
+        ...
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Put `state()` back, in place."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write the weights in transformers' form (an adapter in peft's)."""
+        ...
+
+
+class HFPolicy:
+    """A transformers causal model, whole or with a LoRA adapter of peft.
+
+    model: as transformers or peft made it. end: token ids that end an answer; pad: any id, its embedding is not seen.
+    device: "cpu", "cuda"; None: CUDA where there is one. On CUDA matrix products run in bfloat16 (autocast) over
+    weights as they are: float32 for training them all, any for the frozen ones below an adapter. On the CPU all is in
+    the weights' type. graphs: capture the decode step (CUDA only). Dropout is off in training too: sampling and scoring
+    run the same network.
+    """
+
+    def __init__(
+        self, model: Any, *, end: Sequence[int], pad: int = 0, device: str | None = None, graphs: bool = True
+    ) -> None:
+        import torch
+
+        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.model = model.to(self.device).eval()
+        self.graphs = graphs and self.device.startswith("cuda")
+        self._network = model.get_base_model() if hasattr(model, "peft_config") else model
+        _check(self._network.config)
+        self._network.set_attn_implementation("sdpa")  # the others do not read boolean masks of four dimensions
+        self._backbone = getattr(self._network, self._network.base_model_prefix)
+        self._head = self._network.get_output_embeddings()
+        self._end, self._pad = tuple(end), pad
+        self._decoders: OrderedDict[tuple[int, int, int], Decoder] = OrderedDict()
+
+    @classmethod
+    def open(
+        cls, path: str | Path, *, end: Sequence[int] = (), device: str | None = None, lora_rank: int = 0
+    ) -> HFPolicy:
+        """A model folder or name of transformers. end: None given, the generation config's. lora_rank: 0 trains all."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        dtype = torch.bfloat16 if lora_rank and device != "cpu" and torch.cuda.is_available() else torch.float32
+        try:
+            model = AutoModelForCausalLM.from_pretrained(str(path), dtype=dtype, attn_implementation="sdpa")
+        except (OSError, ValueError) as error:
+            raise BadInput(
+                f"cannot load a model from {path}: {error}", hint="give a transformers model folder"
+            ) from None
+        given = model.generation_config.eos_token_id if not end else list(end)
+        if given is None:
+            raise BadInput(f"{path} names no end token", hint="give `end`")
+        return cls(
+            with_lora(model, lora_rank) if lora_rank else model,
+            end=[given] if isinstance(given, int) else given,
+            pad=model.config.pad_token_id or 0,
+            device=device,
+        )
+
+    # ---------------------------------------------------------------- sampling
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], *, samples: int, max_new_tokens: int, temperature: float, seed: int
+    ) -> list[list[Sample]]:
+        """See Policy. At most MAX_ROWS answers are sampled at once; temperature 0 takes the likeliest token."""
+        import torch
+
+        if any(not prompt for prompt in prompts):
+            raise BadInput("an empty prompt", hint="a prompt needs at least a token")
+        generator = torch.Generator(self.device).manual_seed(seed)
+        many = max(MAX_ROWS // samples, 1)
+        found: list[list[Sample]] = []
+        with torch.no_grad():
+            for start in range(0, len(prompts), many):
+                some = prompts[start : start + many]
+                decoder = self._decoder(len(some) * samples, max(map(len, some)), max_new_tokens)
+                decoder(some, samples, temperature, generator)
+                flat = self._samples(decoder)
+                found += [flat[i : i + samples] for i in range(0, len(flat), samples)]
+        return found
+
+    def _decoder(self, count: int, longest: int, new: int) -> Decoder:
+        key = (count, -(-longest // ROUND) * ROUND, new)
+        if key not in self._decoders:
+            while len(self._decoders) >= SHAPES:
+                self._decoders.popitem(last=False)
+            self._decoders[key] = Decoder(self, *key, end=self._end, pad=self._pad)
+        self._decoders.move_to_end(key)
+        return self._decoders[key]
+
+    def _samples(self, decoder: Decoder) -> list[Sample]:
+        ends, found = set(self._end), []
+        for tokens, logprobs in zip(decoder.tokens.tolist(), decoder.logprobs.tolist(), strict=True):
+            last = next((place for place, token in enumerate(tokens) if token in ends), None)
+            count = len(tokens) if last is None else last + 1
+            found.append(Sample(tokens[:count], logprobs[:count], last is not None))
+        return found
+
+    def last_logits(self, tokens: Tensor, mask: Tensor, positions: Tensor, cache: Any) -> Tensor:
+        """Logits behind the last token of each row, float32. mask: boolean, rows x 1 x tokens x keys."""
+        with self._precision(cached=False):
+            states = self._backbone(
+                input_ids=tokens, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
+            ).last_hidden_state
+        return self._logits(states[:, -1])
+
+    # ---------------------------------------------------------------- likelihood
+
+    def likelihood(
+        self,
+        pairs: Sequence[Pair],
+        *,
+        temperature: float = 1.0,
+        micro_tokens: int,
+        row_tokens: int = 0,
+        entropy: bool = False,
+    ) -> Iterator[Likelihood]:
+        """See Policy."""
+        sizes = [len(prompt) + len(completion) for prompt, completion in pairs]
+        for layout in batches(rows(sizes, row_tokens or max([ROW, *sizes])), sizes, micro_tokens):
+            packed, order = pack(pairs, layout, self.device)
+            with self._precision():
+                states = self._backbone(
+                    input_ids=packed.tokens,
+                    attention_mask=packed.mask(),
+                    position_ids=packed.positions,
+                    use_cache=False,
+                ).last_hidden_state
+            table = (self._logits(states.flatten(0, 1)[packed.states]) / temperature).log_softmax(-1)
+            fixed = table.detach()
+            spread = -(fixed.exp() * fixed).sum(-1) if entropy else fixed.new_zeros(0)
+            chosen = table.gather(1, packed.targets[:, None])[:, 0]
+            yield Likelihood(order, packed.counts, chosen, spread)
+
+    def logprobs(
+        self, pairs: Sequence[Pair], *, temperature: float = 1.0, micro_tokens: int = 32768
+    ) -> list[list[float]]:
+        """The log-probability of each completion token of each sequence, without gradients."""
+        import torch
+
+        found: dict[int, list[float]] = {}
+        with torch.no_grad():
+            for start in range(0, len(pairs), MANY):
+                some = pairs[start : start + MANY]
+                for part in self.likelihood(some, temperature=temperature, micro_tokens=micro_tokens):
+                    for index, values in zip(part.order, part.logprobs.cpu().split(list(part.counts)), strict=True):
+                        found[start + index] = values.tolist()
+        return [found[index] for index in range(len(pairs))]
+
+    # ---------------------------------------------------------------- weights
+
+    def trainable_parameters(self) -> list[Any]:
+        """All weights, or the adapter's."""
+        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+
+    def state(self) -> dict[str, Any]:
+        """The trainable weights by name, on the CPU."""
+        named = self.model.named_parameters()
+        return {name: one.detach().to("cpu", copy=True) for name, one in named if one.requires_grad}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Put weights back in place, so that captured graphs stay true. BadInput where names or shapes differ."""
+        own = {name: one.data for name, one in self.model.named_parameters() if one.requires_grad}
+        wrong = [name for name in own.keys() | state.keys() if name not in own or name not in state]
+        wrong += [name for name in own.keys() & state.keys() if own[name].shape != state[name].shape]
+        if wrong:
+            raise BadInput(f"the weights are another model's: {', '.join(sorted(wrong)[:3])}")
+        for name, value in state.items():
+            own[name].copy_(value)
+
+    def save(self, folder: Path) -> None:
+        """Write the model, or its adapter, in transformers' form."""
+        self.model.save_pretrained(str(folder))
+
+    def _logits(self, states: Tensor) -> Tensor:
+        """float32, from a product in the head's own type: bfloat16 logits of 10 are 0.06 apart, and so would be what
+        sampling and scoring say of one token."""
+        logits: Tensor = self._head(states.to(self._head.weight.dtype)).float()
+        return logits
+
+    def _precision(self, cached: bool = True) -> AbstractContextManager[Any]:
+        """bfloat16 products on CUDA; `cached` keeps cast weights for the pass, which a captured graph must not."""
+        import torch
+
+        on = self.device.startswith("cuda")
+        kind = "cuda" if on else "cpu"
+        products: AbstractContextManager[Any] = torch.autocast(kind, torch.bfloat16, enabled=on, cache_enabled=cached)
+        return products
+
+
+def _check(config: Any) -> None:
+    """BadInput for architectures that decode.py and packing.py would run wrongly."""
+    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
+    if getattr(config, "final_logit_softcapping", None) or kinds:
+        what = f"layers of kind {', '.join(sorted(kinds))}" if kinds else "a soft cap on their logits"
+        raise BadInput(f"models with {what} are not supported", hint="train it with TRL, or take another model")
+
+
+def with_lora(model: Any, rank: int) -> Any:
+    """The model with a LoRA adapter on every linear layer but the head (alpha twice the rank), all else frozen."""
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
+    return get_peft_model(model, config)

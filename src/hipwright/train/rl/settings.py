@@ -1,0 +1,95 @@
+"""What decides a run of learning, beside its data: every field is part of the checkpoint's fingerprint (docs/rl.md)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from hipwright.records import Record
+
+Baseline = Literal["loo", "grpo", "grpo_std"]
+"""Leave-one-out, the group's mean, or the group's mean and division by its standard deviation."""
+
+
+class OptimSettings(Record, frozen=True, kw_only=True):
+    """AdamW. learning_rate is reached after `warmup` steps; schedule: then constant, or a cosine to a tenth of it."""
+
+    learning_rate: float = 1e-5
+    warmup: int = 5
+    schedule: Literal["constant", "cosine"] = "constant"
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+
+
+class CurriculumSettings(Record, frozen=True, kw_only=True):
+    """Problems are drawn with weight p^a (1-p)^b: p is their decayed pass rate.
+
+    decay: what a step's visit leaves of older visits. floor: the share of draws that is uniform over all problems.
+    """
+
+    a: float = 1.0
+    b: float = 1.0
+    decay: float = 0.7
+    floor: float = 0.1
+
+
+class RLSettings(Record, frozen=True, kw_only=True):
+    """One run of reinforcement learning, rejection fine-tuning or gathering of preference pairs.
+
+    steps: optimizer steps in all. max_minutes: wall time in all, over every piece of the run; None: no limit.
+    prompts, samples: problems a step, and answers for each. turns: answers in a conversation: 1, and up to 3 repairs;
+    stop_when_right: a right answer ends its conversation. max_new_tokens: of one answer; max_prompt_tokens: of one
+    prompt, a repair whose prompt would be longer is not asked. temperature: of sampling, and of the log-probabilities.
+    baseline: see advantage.py. turn_discount: what a turn gets of a later gain, for each turn between.
+    clip_low, clip_high: the importance ratio counts within [1 - clip_low, 1 + clip_high]. clip_rewards: clip rewards
+    beyond 1.5 standard deviations of the last 100. overlap: the next prompts are answered while answers are judged, so
+    that samples are older than the weights by one step. micro_tokens: tokens in one forward and backward pass.
+    exemplars: the share of prompts that shows two scored answers. lessons: how many lessons a prompt holds at most.
+    checkpoint_every: steps between two checkpoints. sample_every: steps between two logged examples.
+    """
+
+    seed: int = 0
+    steps: int = 100
+    max_minutes: float | None = None
+    prompts: int = 16
+    samples: int = 8
+    turns: int = 1
+    stop_when_right: bool = True
+    max_new_tokens: int = 384
+    max_prompt_tokens: int = 4096
+    temperature: float = 1.0
+    baseline: Baseline = "loo"
+    turn_discount: float = 0.4
+    clip_low: float = 0.2
+    clip_high: float = 0.28
+    clip_rewards: bool = True
+    overlap: bool = True
+    micro_tokens: int = 32768
+    exemplars: float = 0.0
+    lessons: int = 0
+    checkpoint_every: int = 10
+    sample_every: int = 10
+    optim: OptimSettings = OptimSettings()
+    curriculum: CurriculumSettings = CurriculumSettings()
+
+
+class ImitationSettings(Record, frozen=True, kw_only=True):
+    """One run of supervised learning on rows of tokens (`sft_loop`), or of DPO on pairs of them.
+
+    steps: optimizer steps in all; None: `epochs` passes over the rows. max_minutes: as in RLSettings.
+    batch_tokens: tokens in one optimizer step; micro_tokens: tokens in one forward and backward pass. row_tokens: the
+    length of a packed row (a longer sequence has a row of its own). beta: DPO's strength of the reference.
+    evaluate_every: steps between two calls of `evaluate`, and one after the last step.
+    """
+
+    seed: int = 0
+    epochs: float = 1.0
+    steps: int | None = None
+    max_minutes: float | None = None
+    batch_tokens: int = 32768
+    micro_tokens: int = 32768
+    row_tokens: int = 1024
+    beta: float = 0.1
+    checkpoint_every: int = 200
+    log_every: int = 10
+    evaluate_every: int = 200
+    optim: OptimSettings = OptimSettings(learning_rate=2e-4, warmup=20, schedule="cosine", weight_decay=0.01)

@@ -1,0 +1,86 @@
+"""A policy that samples with vLLM in this process and trains with torch. One GPU; not for the miniature.
+
+Tested against a stand-in with vLLM's interface (0.10 and later), not against vLLM itself: it needs a GPU and was not
+installed where this was written. The first step of a run tells whether it works: its "drift" must be near 0.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from hipwright.errors import BadInput
+from hipwright.train.rl.policy import HFPolicy, Sample
+
+
+class VLLMPolicy(HFPolicy):
+    """HFPolicy whose answers vLLM samples, with this policy's weights as they are at each call.
+
+    path: the model's folder, which vLLM reads its configuration from. memory: the share of the GPU that vLLM takes for
+    weights and keys; the rest is for training. BadInput where vllm is not installed.
+    """
+
+    def __init__(
+        self, model: Any, path: str | Path, *, end: Sequence[int], pad: int = 0, memory: float = 0.3, length: int = 8192
+    ) -> None:
+        if find_spec("vllm") is None:
+            raise BadInput("vLLM is not installed", hint="pip install vllm, or sample with HFPolicy")
+        super().__init__(model, end=end, pad=pad, device="cuda", graphs=False)
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # weights are handed over inside this process
+        from vllm import LLM  # type: ignore[import-not-found,unused-ignore]  # on few machines only
+
+        self._engine = LLM(
+            model=str(path),
+            dtype="bfloat16",
+            gpu_memory_utilization=memory,
+            max_model_len=length,
+            logprobs_mode="processed_logprobs",  # at the temperature of sampling, as likelihood() has them
+            enable_prefix_caching=False,  # cached keys would be the last step's weights'
+        )
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], *, samples: int, max_new_tokens: int, temperature: float, seed: int
+    ) -> list[list[Sample]]:
+        """See Policy. Equal seeds give equal answers as far as vLLM's kernels do."""
+        from vllm import SamplingParams
+
+        self._hand_over()
+        options = SamplingParams(
+            n=samples,
+            max_tokens=max_new_tokens,
+            temperature=temperature,
+            seed=seed % 2**63,
+            logprobs=0,  # of the sampled token alone
+            stop_token_ids=list(self._end),
+            detokenize=False,
+        )
+        asked = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        answers = self._engine.generate(asked, options, use_tqdm=False)
+        return [[self._read(one) for one in answer.outputs] for answer in answers]
+
+    def _read(self, output: Any) -> Sample:
+        tokens = list(output.token_ids)
+        logprobs = [float(known[token].logprob) for token, known in zip(tokens, output.logprobs, strict=True)]
+        return Sample(tokens, logprobs, bool(tokens) and tokens[-1] in self._end)
+
+    def _hand_over(self) -> None:
+        def load(network: Any) -> None:
+            network.load_weights(merged(self.model))
+
+        self._engine.apply_model(load)
+
+
+def merged(model: Any) -> Iterator[tuple[str, Any]]:
+    """The weights by their names in the base model; an adapter's products are added, the model stays as it is."""
+    adapted = {name: one for name, one in model.named_modules() if hasattr(one, "get_delta_weight")}
+    for name, value in model.named_parameters():
+        if ".lora_" in name:
+            continue
+        owner = name.removesuffix(".base_layer.weight")
+        if owner != name and owner in adapted:
+            layer = adapted[owner]
+            value = value + sum(layer.get_delta_weight(one) for one in layer.active_adapters)
+        yield name.removeprefix("base_model.model.").replace(".base_layer.", "."), value.detach()

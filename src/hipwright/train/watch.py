@@ -1,0 +1,78 @@
+"""What a model writes for held-out problems while it is fine-tuned, scored by the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from hipwright.train.adapters.trl import rates
+from hipwright.train.environment import Environment
+from hipwright.train.forms import ChatForm
+from hipwright.train.records import Problem
+
+COUNT = 8
+"""Problems that are sampled, always the same."""
+NEW_TOKENS = 3072
+SHOWN = 2
+
+
+class Sampling:
+    """A Watch (sft.py): every so many updates one greedy answer a problem. Random states are as if it had not been.
+
+    environment, log: None in all processes but the main one, which scores; every process generates, since the weights
+    may be spread over them.
+    """
+
+    def __init__(
+        self, problems: Sequence[Problem], environment: Environment | None, tokenizer: Any, log: Any, *, every: int,
+        new_tokens: int = NEW_TOKENS,
+    ) -> None:  # fmt: skip
+        self._problems = list(problems)[:COUNT]
+        self._environment, self._log = environment, log
+        self._tokenizer, self._form = tokenizer, ChatForm(tokenizer)
+        self._every, self._new_tokens = every, new_tokens
+
+    def __call__(self, trainer: Any, step: int) -> None:
+        """Sample and score, where it is time to."""
+        if step % self._every:
+            return
+        texts = self._answers(trainer)
+        if self._environment is None or self._log is None:
+            return
+        with ThreadPoolExecutor(len(texts)) as pool:
+            scored = list(pool.map(self._environment.score, self._problems, texts))
+        known = [one.reward for one in scored if one.reward is not None]
+        figures = rates([one.outcome for one in scored])
+        self._log.metrics("eval", step, {**figures, "reward": sum(known) / max(len(known), 1)})
+        for problem, text, one in list(zip(self._problems, texts, scored, strict=True))[:SHOWN]:
+            record = {"problem": problem.name, "completion": text, "outcome": one.outcome, "reward": one.reward}
+            self._log.sample("eval", step, record)
+
+    def _answers(self, trainer: Any) -> list[str]:
+        import torch
+        from trl.models.utils import unwrap_model_for_generation
+
+        devices = [trainer.accelerator.device.index or 0] if torch.cuda.is_available() else []
+        with (
+            torch.random.fork_rng(devices=devices),
+            torch.no_grad(),
+            unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator) as model,
+        ):
+            training = model.training
+            model.eval()
+            texts = [self._answer(model, problem, trainer.accelerator.device) for problem in self._problems]
+            model.train(training)
+        return texts
+
+    def _answer(self, model: Any, problem: Problem, device: Any) -> str:
+        """One at a time: prompts of thousands of tokens, and memory that training left little of."""
+        import torch
+
+        prompt = self._form.encode(problem)
+        ids = torch.tensor([prompt], device=device)
+        made = model.generate(
+            input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=self._new_tokens,
+            eos_token_id=self._tokenizer.eos_token_id, pad_token_id=self._tokenizer.pad_token_id,
+        )  # fmt: skip
+        return self._form.decode(made[0, len(prompt) :].tolist())

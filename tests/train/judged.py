@@ -1,0 +1,71 @@
+"""Tasks and programs of the audit's corpus, and a machine with the processor in a GPU's place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hipwright.evaluate.gpu import Gpu
+from hipwright.machine import Machine
+from hipwright.records import Build, Program
+from hipwright.sandbox import Zygote
+from hipwright.task import TaskHandle
+from hipwright.toolchain import cpu
+from hipwright.toolchain.cache import BuildCache
+from hipwright.train.records import Problem
+from hipwright.verify import WORKER
+from hipwright.verify.gpu_client import GPU_WORKER, GpuCandidates
+from hipwright.verify.reference import DeviceReference, open_reference
+
+CORPUS = Path(__file__).parents[2] / "src/hipwright/audit/corpus"
+
+
+def problem(name: str) -> Problem:
+    return Problem(name=name, source=(CORPUS / f"tasks/{name}.py").read_text())
+
+
+def text(name: str, kind: str = "honest", lane: str = "program") -> str:
+    return (CORPUS / lane / kind / f"{name}.py").read_text()
+
+
+def program(name: str, kind: str = "honest") -> Program:
+    return Program(text=text(name, kind))
+
+
+def completion(name: str, kind: str = "honest") -> str:
+    return f"Here it is.\n```python\n{text(name, kind)}\n```\n"
+
+
+def uncompilable(name: str) -> str:
+    """A completion with an identifier that nobody declared."""
+    return completion(name).replace("blockIdx", "blokIdx")
+
+
+class Processor(Gpu):
+    """The cpu target's kernels and torch on the processor, behind a GPU's interface; no speed here means anything."""
+
+    def build(self, hip: str, defines: dict[str, int]) -> Build:
+        return cpu.build(hip, defines, wave=64, checked=False, cache=self.cache)
+
+    def candidates(self, zygote: Zygote | None = None, profile: Any = "gpu") -> GpuCandidates:
+        return GpuCandidates(zygote or self.workers, "cpu", "cpu", self.cache)
+
+    def reference(self, handle: TaskHandle) -> DeviceReference:
+        return open_reference(handle, self.hosts, "cpu")
+
+
+@contextmanager
+def processor_machine(folder: Path) -> Iterator[Machine]:
+    """A Machine whose GPU "cuda" is the processor."""
+    cache = BuildCache(folder)
+    warm = ("torch", WORKER.partition(":")[0], "hipwright.verify.warm")
+    with (
+        Zygote(("torch", "hipwright.task.warm"), name="task host") as host,
+        Zygote(("torch", "hipwright.task.device_host"), name="device host") as hosts,
+        Zygote(("torch", GPU_WORKER.partition(":")[0]), ro=(folder,), name="worker") as workers,
+        Zygote(warm, ro=(folder,), name="candidates") as candidates,
+    ):
+        gpu = Processor("cuda", 0, "sm_90", cache, None, hosts, workers)  # type: ignore[arg-type]
+        yield Machine(host, candidates, cache, ("cuda",), False, {"cuda": gpu})

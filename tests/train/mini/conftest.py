@@ -1,0 +1,50 @@
+"""A corpus that is made once: a few compositions of every family, on the small scale."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from hipwright.engine.graph import Graph
+from hipwright.engine.write import write
+from hipwright.records import Program
+from hipwright.train.mini.corpus import Corpus, Line, Settings, at_shape, captured, drawn, save, schedules
+from hipwright.train.mini.tasks import Composition
+
+COMPOSITIONS = (
+    Composition(("addrow", "gelu"), "float16"),
+    Composition(("double", "softmax"), "float32"),
+    Composition(("relu", "sum"), "float32"),
+)
+SHAPE = (24, 64)
+
+
+@pytest.fixture(scope="session")
+def graphs() -> dict[Composition, Graph]:
+    """Captured at SHAPE."""
+    return {one: at_shape(captured(one), SHAPE) for one in COMPOSITIONS}
+
+
+@pytest.fixture(scope="session")
+def programs(graphs: dict[Composition, Graph]) -> list[Program]:
+    """Eight schedules of each."""
+    rng = random.Random(5)
+    return [write(graph, drawn(graph, rng)) for graph in graphs.values() for _ in range(8)]
+
+
+@pytest.fixture(scope="session")
+def corpus_folder(graphs: dict[Composition, Graph], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of three tasks with six programs each, as `build` would leave it."""
+    rng = random.Random(6)
+    lines = tuple(
+        Line(operators=one.operators, dtype=one.dtype, shape=SHAPE,
+             programs=tuple(schedules(graph, rng, 6, Counter())))
+        for one, graph in graphs.items()
+    )  # fmt: skip
+    settings = Settings(scale="cpu", tasks=3, shapes=1, programs=6).to_dict()
+    folder = tmp_path_factory.mktemp("corpus")
+    save(Corpus(lines, {"settings": settings, "engine": "", "counts": {}}), folder)
+    return folder

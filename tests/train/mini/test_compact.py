@@ -1,0 +1,143 @@
+"""The short form of programs and references: nothing of the meaning is lost."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from hipwright.engine.graph import Graph
+from hipwright.engine.helpers import prelude
+from hipwright.engine.write import write
+from hipwright.llm.compact import expand, prompt, shorten, shortened
+from hipwright.program import parse
+from hipwright.program.settle import settled
+from hipwright.records import KernelResources, Program
+from hipwright.toolchain import amdgpu
+from hipwright.toolchain.cache import BuildCache
+from hipwright.train.mini.tasks import Composition
+
+
+def kernels(program: Program, cache: BuildCache) -> list[KernelResources]:
+    """What the AMD compiler makes of each kernel, whatever it is called."""
+    parsed = parse(program.text)
+    build = amdgpu.build(parsed.hip, "gfx942", parsed.defines(program.knobs), cache=cache)
+    assert build.ok, build.log
+    return [replace(kernel, name="") for kernel in build.kernels]
+
+
+def test_the_way_back_parses_and_is_a_fixed_point(programs: list[Program]) -> None:
+    for program in programs:
+        short = shortened(program)
+        assert len(short) < 0.7 * len(program.text)
+        assert parse(expand(short)).launched
+        assert shorten(expand(short)) == short
+        assert shorten(short) == short
+
+
+@pytest.mark.slow
+def test_the_way_back_compiles_to_the_same_kernels(
+    programs: list[Program], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    cache = BuildCache(tmp_path_factory.mktemp("builds"))
+    for program in programs[::5]:
+        assert kernels(Program(text=expand(shortened(program))), cache) == kernels(program, cache)
+
+
+def test_what_needs_no_new_name_keeps_every_character_of_its_kernels() -> None:
+    hip = 'extern "C" __global__ void run(const float* x, float* out, int n) {\n    out[0] = gelu(x[n]);\n}'
+    text = f"HIP = r'''\n{prelude({('gelu', 'float')})}\n{hip}\n'''\n\n\ndef forward(self, x):\n    return x\n"
+    assert "erff" in text
+    assert "erff" not in shorten(text)
+    assert hip in expand(shorten(text))
+    assert prelude({("gelu", "float")}).strip() in expand(shorten(text))
+
+
+def test_a_helper_that_was_changed_stays() -> None:
+    helper = prelude({("relu", "")}).replace("T(0) : x", "T(1) : x")
+    kernel = 'extern "C" __global__ void run(float* out) {\n    out[0] = relu(out[1]);\n}'
+    text = f"HIP = r'''\n{helper}\n{kernel}\n'''\ndef forward(self, x):\n    return x\n"
+    assert "T(1) : x" in shorten(text)
+    assert expand(shorten(text)).count("T relu(T x)") == 1
+
+
+def test_knobs_become_the_chosen_numbers(programs: list[Program]) -> None:
+    program = next(one for one in programs if one.knobs)
+    short = shortened(program)
+    assert "knob(" not in short
+    chosen = parse(settled(program)).choose()
+    for name, value in re.findall(r"^([A-Z]\w*) = (\d+)$", short, re.MULTILINE):
+        assert chosen[name] == int(value)
+
+
+def test_names_do_not_tell_the_task(graphs: dict[Composition, Graph]) -> None:
+    for graph in graphs.values():
+        short = shortened(write(graph))
+        assert re.findall(r"void __launch_bounds__\(\w+\) (\w+)\(", short)[0] == "run"
+        assert "    return out\n" in short
+
+
+@given(st.text(max_size=200))
+def test_no_text_makes_them_raise(text: str) -> None:
+    for one in (text, f"HIP = r'''\n{text}\n'''\n{text}"):
+        expand(one)
+        shorten(one)
+        prompt(one)
+
+
+# ---------------------------------------------------------------- prompts
+
+SOURCE = '''
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+BATCH = 16
+
+class Model(nn.Module):
+    """Says what it does."""
+    def __init__(self, width, slope=0.1):
+        super(Model, self).__init__()
+        self.linear = nn.Linear(width, 2 * width)
+        self.slope = slope
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """A comment."""
+        x = F.leaky_relu(self.linear(x), self.slope)
+        return torch.nn.functional.gelu(x) + y
+
+def get_inputs():
+    x = torch.randn(BATCH, 64)
+    return [x, torch.rand((BATCH, 128), dtype=torch.float16)]
+
+def get_init_inputs():
+    return [64]
+'''
+
+
+def test_a_prompt_holds_forward_shapes_dtypes_and_init() -> None:
+    assert prompt(SOURCE).splitlines() == [
+        "x f32 16 64",
+        "y f16 16 128 rand",
+        "x = leaky_relu(self.linear(x), self.slope)",
+        "return gelu(x) + y",
+        "init 64",
+        "init self.linear = Linear(width, 2 * width)",
+        "init self.slope = slope",
+    ]
+
+
+def test_a_prompt_never_runs_the_source(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    harmful = f"import os\nos.mkdir({str(made)!r})\nclass Model:\n    def forward(self, x): return x\n"
+    prompt(harmful)
+    assert not made.exists()
+
+
+@pytest.mark.parametrize("text", ["def broken(", "x = 1", "class Model:\n    pass\n", ""])
+def test_other_texts_come_back_trimmed(text: str) -> None:
+    assert prompt(text) == text.strip() + "\n"

@@ -1,0 +1,71 @@
+"""The corpus: drawn from its seed, uniform over schedules, and right where the verifier looks."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from hipwright.engine.graph import Graph
+from hipwright.errors import BadInput
+from hipwright.train.mini.corpus import (
+    LONGEST,
+    MANIFEST,
+    Settings,
+    _Job,
+    _write,
+    build,
+    copy,
+    load,
+    schedules,
+)
+from hipwright.train.mini.form import read
+from hipwright.train.mini.tasks import Composition
+from tests.train.mini.conftest import COMPOSITIONS, SHAPE
+
+
+def test_a_job_gives_the_same_lines_each_time() -> None:
+    job = _Job(COMPOSITIONS[0], (SHAPE, (16, 32)), Settings(scale="cpu", programs=5))
+    (first, counts), (second, _) = _write(None, job), _write(None, job)
+    assert first == second
+    assert counts["programs"] == sum(len(line.programs) for line in first) == 10
+    assert len({line.programs for line in first}) == 2
+
+
+def test_schedules_are_drawn_evenly(graphs: dict[Composition, Graph]) -> None:
+    texts = list(schedules(graphs[COMPOSITIONS[1]], random.Random(0), 60, Counter()))
+    assert len(set(texts)) == len(texts) == 60
+    assert max(map(len, texts)) <= LONGEST
+    fixed = sum(f"assert x.shape[0] == {SHAPE[0]}" in text for text in texts)
+    lanes = sum("LANES = " in text for text in texts)
+    assert 15 < fixed < 45
+    assert 15 < lanes < 45
+    assert not any("COLUMNS" in text or "TEAM" in text for text in texts)
+
+
+def test_every_program_of_a_corpus_is_read(corpus_folder: Path) -> None:
+    for line in load(corpus_folder).lines:
+        for text in line.programs:
+            assert not hasattr(read(text, line.problem), "repair")
+
+
+def test_a_folder_of_other_settings_is_refused(corpus_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="other settings"):
+        build(Settings(scale="cpu", tasks=4), corpus_folder)
+    (tmp_path / MANIFEST).write_text("{}")
+    with pytest.raises(BadInput, match="no corpus"):
+        load(tmp_path)
+    with pytest.raises(BadInput, match="no corpus"):
+        copy(tmp_path, tmp_path / "other")
+    copy(corpus_folder, tmp_path / "taken over")
+    assert load(tmp_path / "taken over") == load(corpus_folder)
+
+
+@pytest.mark.slow
+def test_it_is_made_in_processes_and_kept(tmp_path: Path) -> None:
+    settings = Settings(scale="cpu", tasks=4, shapes=2, programs=3)
+    made = build(settings, tmp_path, workers=2)
+    assert (len(made.lines), made.programs) == (4, 12)
+    assert build(settings, tmp_path) == made == load(tmp_path)

@@ -1,0 +1,60 @@
+"""The planted hole of benchmarks/planted_hole.py: it lets a cheat through that the real verifier refuses."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from hipwright.records import Program
+from hipwright.train.judges import LocalJudge
+from hipwright.train.mini import corpus
+from hipwright.train.mini.form import read
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("planted_hole", ROOT / "benchmarks/planted_hole.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_programs_for_any_shape_can_leave_out_their_tail(script: ModuleType, corpus_folder: Path) -> None:
+    for line in corpus.load(corpus_folder).lines:
+        for text in line.programs:
+            wrong = script.cheating(text)
+            assert (wrong is None) == ("x_0" not in text.split("def forward")[1])
+            assert not script.cheats(text)
+            assert wrong is None or (script.cheats(wrong) and isinstance(read(wrong, line.problem), Program))
+
+
+def test_the_hole_is_not_in_the_package() -> None:
+    assert not any("Planted" in path.read_text() for path in (ROOT / "src").rglob("*.py"))
+
+
+@pytest.mark.slow
+def test_the_hole_lets_a_cheat_through_and_the_real_verifier_does_not(
+    script: ModuleType, corpus_folder: Path, tmp_path: Path
+) -> None:
+    lines = corpus.load(corpus_folder).lines
+    pairs = [
+        (line.problem, next(text for text in line.programs if script.cheating(text)))
+        for line in (lines[0], lines[2])
+    ]  # fmt: skip
+    with LocalJudge(("cpu",), open_tasks=4) as honest:
+        hole = script.Planted(honest, tmp_path / "notes", hole=True)
+        closed = script.Planted(honest, tmp_path / "notes", hole=False)
+        for problem, text in pairs:
+            right, wrong = (read(one, problem) for one in (text, script.cheating(text)))
+            found = [judge.submit(problem, one).result() for judge in (hole, closed) for one in (right, wrong)]
+            assert [one.status for one in found[:3]] == ["pass"] * 3, [one.message for one in found]
+            assert found[3].status == "wrong_value"
+    notes = [json.loads(line) for line in (tmp_path / "notes").read_text().splitlines()]
+    assert sum(note["cheats"] and note["passed"] for note in notes) == 2

@@ -1,0 +1,132 @@
+"""The whole path on the CPU: tokenizer to report; in one piece with real verdicts, and in pieces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Self
+
+import pytest
+from msgspec.structs import replace
+
+from hipwright.errors import BadInput
+from hipwright.records import Evaluation, Program
+from hipwright.train.lanes import FLOOR_US, REFERENCE_US
+from hipwright.train.mini import bench, corpus, model, settings, stages
+from hipwright.train.mini.settings import CPU, GPU, Settings, preset
+from hipwright.train.records import Clock, Problem
+
+
+class MadeUp:
+    """A judge that finds every program right, and those with larger blocks faster."""
+
+    device, clock = "", "estimate"
+    identity = "made up"
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.clock: Clock = "estimate"
+
+    def submit(self, problem: Problem, program: Program) -> Future[Evaluation]:
+        self.asked += 1
+        done: Future[Evaluation] = Future()
+        features = {REFERENCE_US: 20.0, FLOOR_US: 5.0}
+        done.set_result(
+            Evaluation(task=problem.name, program=program.key, status="pass", score=10.0 + len(program.text) % 7,
+                       score_kind="estimate", features=features, coverage=1.0)
+        )  # fmt: skip
+        return done
+
+    def prefetch(self, problems: Iterable[Problem]) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *gone: object) -> None:
+        pass
+
+
+def small(corpus_folder: Path) -> Settings:
+    """The CPU preset on the corpus that is there, with still fewer steps."""
+    kept = corpus.load(corpus_folder).manifest["settings"]
+    return replace(
+        CPU, corpus=corpus.Settings(**kept), corpus_folder=str(corpus_folder), rl_tasks=3,
+        sft=replace(CPU.sft, steps=40, checkpoint_every=10),
+        continued=replace(CPU.continued, steps=4, checkpoint_every=2),
+        evaluation=replace(CPU.evaluation, tasks=1, regret=0, samples=2),
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_from_random_weights_to_the_report(corpus_folder: Path, tmp_path: Path) -> None:
+    """On the CPU, with the real verifier and static estimates: under three minutes on two busy cores."""
+    said: list[str] = []
+    chosen = replace(small(corpus_folder), sft=replace(CPU.sft, steps=80), arms=("continued", "grpo"))
+    done = stages.run(tmp_path, chosen, listener=lambda kind, data: said.append(data["stage"]))
+    assert done["finished"]
+    assert [name for name in ("corpus", "checked", "tokenizer", "sft", "grpo", "evaluation") if name not in said] == []
+    assert json.loads((tmp_path / bench.CHECK).read_text())["wrong"] == []
+    found = json.loads(Path(done["evaluation"]).read_text())
+    assert {row["arm"] for row in found["arms"]} == {"base", "sft", "continued", "grpo"}
+    assert {row["split"] for row in found["arms"]} == {"shapes", "compositions", "deeper"}
+    assert (found["clock"], found["device"]) == ("estimate", "")
+    rl = [json.loads(line) for line in (tmp_path / "seed-0/work/grpo/metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in rl] == [1, 2]
+    sft = (tmp_path / "seed-0/work/sft/metrics.jsonl").read_text()
+    losses = [json.loads(line)["values"] for line in sft.splitlines()]
+    assert losses[-2]["loss"] < 0.5 * losses[0]["loss"]
+    assert "<svg" in (tmp_path / "report.html").read_text()
+    assert sum(path.stat().st_size for path in (tmp_path / "seed-0/grpo").iterdir()) < 1_000_000
+
+
+@pytest.mark.slow
+def test_pieces_come_to_what_one_call_comes_to(
+    corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "LEAST_MINUTES", 0.0)
+    chosen = replace(small(corpus_folder), arm_minutes=60.0, checked=0)
+    whole = stages.run(tmp_path / "whole", chosen, judge=MadeUp)
+    calls, finished = 0, False
+    while not finished:
+        done = stages.run(tmp_path / "pieces", chosen, resume=True, minutes=0.06, judge=MadeUp)
+        calls, finished = calls + 1, done["finished"]
+        assert calls < 40
+    assert calls > 2
+    one, other = (json.loads((tmp_path / name / stages.EVALUATION).read_text()) for name in ("whole", "pieces"))
+    assert one == other
+    assert whole["models"].keys() == done["models"].keys() == {"0"}
+    evaluated = tmp_path / "pieces" / "evaluation" / "verdicts.jsonl"
+    before = evaluated.read_bytes()
+    assert stages.run(tmp_path / "pieces", chosen, resume=True, judge=MadeUp)["finished"]
+    assert evaluated.read_bytes() == before
+
+
+def test_a_folder_belongs_to_one_run(corpus_folder: Path, tmp_path: Path) -> None:
+    chosen = small(corpus_folder)
+    stages._claim(tmp_path, chosen, False)
+    stages._claim(tmp_path, chosen, True)
+    with pytest.raises(BadInput, match="already holds"):
+        stages._claim(tmp_path, chosen, False)
+    with pytest.raises(BadInput, match="other settings"):
+        stages._claim(tmp_path, replace(chosen, rl_tasks=4), True)
+
+
+def test_what_the_check_found_wrong_is_not_learnt_from(corpus_folder: Path, tmp_path: Path) -> None:
+    chosen = small(corpus_folder)
+    line = corpus.load(corpus_folder).lines[0]
+    rows = sum(map(len, bench.Bench(tmp_path, chosen).rows))
+    wrong = [{"problem": line.problem.name, "program": line.programs[0]}]
+    (tmp_path / bench.CHECK).write_text(json.dumps({"wrong": wrong}))
+    assert sum(map(len, bench.Bench(tmp_path, chosen).rows)) == rows - 1
+
+
+def test_presets() -> None:
+    assert preset("cuda") == GPU
+    assert preset("rocm").target == "rocm"
+    assert preset("cpu").model == model.TINY
+    assert GPU.arms == settings.ARMS
+    with pytest.raises(BadInput, match="no target"):
+        preset("tpu")

@@ -1,0 +1,79 @@
+"""The miniature's tasks: splits are disjoint by construction, and everything comes from the seed."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hipwright.train.mini.tasks import CPU, DEEPER, GPU, HELD_OUT, MOST, OPERATORS, Grammar, Scale, Split
+
+SEEDS = st.integers(0, 1000)
+TASKS = 60
+
+
+@given(SEEDS)
+@settings(max_examples=10, deadline=None)
+def test_train_has_no_held_out_pair_and_the_split_of_compositions_has_one_each(seed: int) -> None:
+    grammar = Grammar(seed)
+    held = grammar.held_pairs
+    train, other = (list(islice(grammar.compositions(split), TASKS)) for split in ("train", "compositions"))
+    assert not any(one.pairs & held for one in train)
+    assert all(one.pairs & held for one in other)
+    assert not set(train) & set(other)
+    assert max(len(one.operators) for one in other) <= MOST
+
+
+@given(SEEDS)
+@settings(max_examples=10, deadline=None)
+def test_deeper_tasks_have_more_operators_than_any_of_train(seed: int) -> None:
+    grammar = Grammar(seed)
+    assert {len(one.operators) for one in islice(grammar.compositions("deeper"), TASKS)} == set(DEEPER)
+    assert {len(one.operators) for one in islice(grammar.compositions("train"), TASKS)} <= set(range(1, MOST + 1))
+
+
+@pytest.mark.parametrize("scale", [GPU, CPU])
+def test_unseen_shapes_share_no_size_with_train(scale: Scale) -> None:
+    grammar = Grammar(3, scale)
+    train = grammar.problems("train", TASKS, 20)
+    unseen = grammar.problems("shapes", 30, 20)
+    sizes = [{(axis, p.facts["shape"][axis]) for p in some for axis in (0, 1)} for some in (train, unseen)]
+    assert not sizes[0] & sizes[1]
+    assert not set(scale.shapes(False)) & set(scale.shapes(True))
+    # and nothing but the sizes is new
+    bodies = [{p.source.split("def get_inputs")[0] for p in some} for some in (train, unseen)]
+    assert bodies[1] <= {
+        one.source((1, 1)).split("def get_inputs")[0] for one in islice(grammar.compositions("train"), 20)
+    }
+
+
+def test_everything_comes_from_the_seed() -> None:
+    for split in ("train", *HELD_OUT):
+        assert Grammar(5).problems(split, 20) == Grammar(5).problems(split, 20)
+    assert Grammar(5).problems("train", 20) != Grammar(6).problems("train", 20)
+    assert Grammar(5).held_pairs != Grammar(6).held_pairs
+
+
+def test_each_operator_keeps_most_of_its_partners() -> None:
+    held = Grammar(0).held_pairs
+    assert len(held) > 0.1 * len(OPERATORS) * (len(OPERATORS) - 1) / 2
+    assert max(sum(o in pair for pair in held) for o in OPERATORS) < len(OPERATORS) / 3
+
+
+@pytest.mark.parametrize("split", ["train", *HELD_OUT])
+def test_the_sources_run(split: Split) -> None:
+    for problem in Grammar(1, CPU).problems(split, 12):
+        names: dict[str, object] = {}
+        exec(problem.source, names)
+        inputs = names["get_inputs"]()  # type: ignore[operator]
+        out = names["Model"]()(*inputs)  # type: ignore[operator]
+        assert out.shape[0] == problem.facts["shape"][0] == inputs[0].shape[0]
+        assert str(out.dtype) == f"torch.{problem.facts['dtype']}"
+        assert bool(out.isfinite().all())
+
+
+def test_tasks_are_different_and_as_many_as_asked() -> None:
+    problems = Grammar(2).problems("compositions", 100)
+    assert len({p.name for p in problems}) == len({p.source for p in problems}) == 100

@@ -1,0 +1,99 @@
+"""What a prompt shows of earlier answers."""
+
+from __future__ import annotations
+
+import json
+import random
+
+from hipwright.train.records import Outcome, Problem, Scored
+from hipwright.train.rl.exemplars import MOST, Context, Exemplars, Lessons, figures
+
+SOFTMAX = Problem(name="softmax", source="def forward(self, x): return torch.softmax(x * self.scale, dim=-1)")
+LOGITS = Problem(name="logits", source="def forward(self, y): return torch.log_softmax(y * self.scale, dim=-1)")
+CONV = Problem(name="conv", source="def forward(self, x): return torch.nn.functional.conv2d(x, self.weight)")
+
+
+def timed(reward: float, speedup: float) -> Scored:
+    outcome = Outcome(
+        status="pass", compiled=True, correct=True, clock="device", baseline="eager",
+        speedup=speedup, low=speedup - 0.05, high=speedup + 0.05,
+    )  # fmt: skip
+    return Scored(outcome=outcome, reward=reward)
+
+
+def failed(message: str, reward: float | None = 0.0, status: str = "wrong_value") -> Scored:
+    fault = None if reward is not None else "device"
+    return Scored(outcome=Outcome(status=status, fault=fault, message=message), reward=reward)  # type: ignore[arg-type]
+
+
+def filled() -> Exemplars:
+    found = Exemplars()
+    found.add(SOFTMAX, "SLOW", timed(0.35, 1.1))
+    found.add(SOFTMAX, "FAST", timed(0.8, 2.5))
+    found.add(SOFTMAX, "MIDDLE", timed(0.5, 1.5))
+    found.add(CONV, "ONLY", timed(0.5, 1.5))
+    return found
+
+
+def test_the_best_and_the_worst_are_shown_with_their_figures() -> None:
+    text = filled().contrast(SOFTMAX)
+    assert "MIDDLE" not in text and text.index("SLOW") < text.index("FAST")
+    assert "correct, 1.10x against eager measured, 1.05 to 1.15" in text
+    assert "correct, 2.50x against eager measured, 2.45 to 2.55" in text and "this reference" in text
+
+
+def test_a_similar_problem_lends_its_answers() -> None:
+    text = filled().contrast(LOGITS)
+    assert "SLOW" in text and "a similar reference" in text
+    assert "SLOW" in filled().contrast(CONV)  # its own has no contrast: both are the same answer
+
+
+def test_what_teaches_nothing_is_not_kept() -> None:
+    found = Exemplars()
+    found.add(SOFTMAX, "prose", failed("no program", status="parse_error"))
+    found.add(SOFTMAX, "lost", failed("the device is gone", None))
+    found.add(SOFTMAX, "good", timed(0.8, 2.5))
+    assert found.contrast(SOFTMAX) == ""
+    found.add(SOFTMAX, "bad", failed("3 of 9 elements wrong"))
+    assert "wrong_value: 3 of 9 elements wrong" in found.contrast(SOFTMAX)
+
+
+def test_old_problems_make_room() -> None:
+    found = filled()
+    for number in range(MOST):
+        found.add(Problem(name=str(number), source="x"), "one", timed(0.5, 1.5))
+    assert found.contrast(SOFTMAX) == ""
+
+
+def test_figures() -> None:
+    estimate = Outcome(status="pass", correct=True, clock="estimate", speedup=2.0)
+    assert figures(estimate) == "correct, 2.00x against the baseline by static estimate"
+    assert figures(Outcome(status="pass", correct=True)) == "correct, not timed"
+
+
+def test_lessons_count_failures_by_kind() -> None:
+    found = Lessons()
+    for message, status in (("element 9", "out_of_bounds"), ("element 3", "out_of_bounds"), ("no", "compile_error")):
+        found.add(failed(message, status=status).outcome)
+    found.add(timed(1.0, 2.0).outcome)
+    found.add(failed("gone", None).outcome)
+    lines = found.text(1).splitlines()
+    assert len(lines) == 2 and "seen in 2 of 4 programs" in lines[1] and "element 3" in lines[1]
+    assert len(found.text(5).splitlines()) == 3 and Lessons().text(3) == ""
+
+
+def test_a_context_by_share_and_its_state() -> None:
+    context = Context(0.5, 1)
+    context.add(SOFTMAX, "FAST", timed(0.8, 2.5))
+    context.add(SOFTMAX, "WRONG", failed("no"))
+    texts = [context.text(SOFTMAX, random.Random(seed)) for seed in range(200)]
+    assert 70 < sum("FAST" in text for text in texts) < 130 and all("went wrong" in text for text in texts)
+    fresh = Context(0.5, 1)
+    fresh.load(json.loads(json.dumps(context.state())))
+    assert [fresh.text(SOFTMAX, random.Random(seed)) for seed in range(200)] == texts
+
+
+def test_what_no_prompt_shows_is_not_kept() -> None:
+    context = Context(0.0, 0)
+    context.add(SOFTMAX, "FAST", timed(0.8, 2.5))
+    assert context.state() == Context(0.0, 0).state() and context.text(SOFTMAX, random.Random(1)) == ""

@@ -1,0 +1,207 @@
+"""The loop learns, counts, and leaves out what is not the candidate's fault."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from hipwright.errors import BadInput, InfrastructureError
+from hipwright.train.rl.arms import Gather, train_rft
+from hipwright.train.rl.loop import PolicyGradient, train_rl
+from hipwright.train.rl.policy import HFPolicy, Sample
+from hipwright.train.rl.rollout import Answer, Batch, Talk
+from hipwright.train.rl.settings import OptimSettings, RLSettings
+from hipwright.train.rl.training import Training
+from tests.train.rl.tools import END, WANTED, Notes, ToyEnvironment, ToyForm, ToyJudge, tiny_model, toy_problems
+
+FAST = OptimSettings(learning_rate=3e-3, warmup=2)
+SETTINGS = RLSettings(steps=30, prompts=4, samples=8, max_new_tokens=8, optim=FAST)
+SHORT = replace(SETTINGS, steps=3, prompts=2, samples=4)
+
+
+def policy() -> HFPolicy:
+    return HFPolicy(tiny_model(), end=[END], device="cpu")
+
+
+def run(train: Any, folder: Path, settings: RLSettings = SETTINGS, judge: ToyJudge | None = None, **more: Any):
+    notes = Notes()
+    result = train(policy(), toy_problems(), ToyEnvironment(judge), ToyForm(), settings, folder, notes, **more)
+    return result, notes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("train", [train_rl, train_rft])
+@pytest.mark.parametrize("overlap", [True, False])
+def test_the_reward_rises(train: Any, overlap: bool, tmp_path: Path) -> None:
+    result, notes = run(train, tmp_path, replace(SETTINGS, overlap=overlap))
+    rewards = notes.column("reward")
+    assert result.finished and result.step == len(rewards) == 30
+    assert fmean(rewards[:5]) < 0.25 and fmean(rewards[-5:]) > 0.75
+
+
+@pytest.mark.slow
+def test_without_a_reward_nothing_is_learnt(tmp_path: Path) -> None:
+    """The control of the test above: the same loop, with rewards that have nothing to do with the answer."""
+    judge = ToyJudge()
+    judge.judge = lambda text: ToyJudge.judge(judge, f"{WANTED}" if hash_of(text) % 2 else "")  # type: ignore[method-assign]
+    _, notes = run(train_rl, tmp_path, judge=judge)
+    assert abs(fmean(notes.column("reward")[-5:]) - 0.5) < 0.25
+
+
+def hash_of(text: str) -> int:
+    return sum(ord(sign) * (place + 1) for place, sign in enumerate(text))
+
+
+def test_figures_of_a_step(tmp_path: Path) -> None:
+    judge = ToyJudge(fault=lambda text: text.startswith("1"))
+    result, notes = run(train_rl, tmp_path, replace(SHORT, steps=6, samples=48), judge)
+    assert result.metrics == notes.lines[-1][2]
+    told = notes.lines[0][2]
+    assert told["answers"] == 96 and told["infra"] == pytest.approx(1 - told["scored"] / 96) and told["infra"] > 0
+    assert told["clipped"] == 0 and abs(told["drift"]) < 1e-5  # the first batch was sampled by these weights
+    assert 0 < told["entropy"] <= math.log(64) and told["grad_norm"] > 0
+    assert {"seconds_generate", "seconds_wait", "seconds_train", "seconds_step", "rewards_an_hour"} <= told.keys()
+    drifts = [values["drift"] for _, _, values in notes.lines[1:]]
+    assert all(drift >= 0 for drift in drifts) and max(drifts) > 1e-4  # later ones are a step old
+
+
+def test_on_policy_without_overlap(tmp_path: Path) -> None:
+    _, notes = run(train_rl, tmp_path, replace(SHORT, overlap=False))
+    assert max(abs(value) for value in notes.column("drift")) < 1e-5
+
+
+def test_examples_are_logged(tmp_path: Path) -> None:
+    _, notes = run(train_rl, tmp_path, replace(SHORT, sample_every=1))
+    assert len(notes.samples) == 3
+    assert {"problem", "source", "completion", "outcome", "reward", "turn"} <= notes.samples[0].keys()
+
+
+def test_a_machine_that_judges_nothing_ends_the_run(tmp_path: Path) -> None:
+    with pytest.raises(InfrastructureError, match="fell asleep"):
+        run(train_rl, tmp_path, replace(SHORT, steps=9), ToyJudge(fault=lambda text: True))
+
+
+def test_a_prompt_that_is_too_long_is_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="has 2 tokens"):
+        run(train_rl, tmp_path, replace(SHORT, max_prompt_tokens=1))
+
+
+def test_minutes_end_a_piece_and_a_run(tmp_path: Path) -> None:
+    piece, _ = run(train_rl, tmp_path, SHORT, piece_minutes=1e-9)
+    assert not piece.finished and piece.step == 0
+    stopped, notes = run(train_rl, tmp_path, replace(SHORT, max_minutes=1e-9))
+    assert stopped.finished and not notes.lines
+
+
+# ---------------------------------------------------------------- the gradient
+
+
+def judged(rewards: list[list[float | None]]) -> Batch:
+    """A batch of one problem's conversations with these rewards, and made-up answers."""
+    from hipwright.train.records import Outcome, Scored
+
+    (problem,) = toy_problems(1)
+    talks = []
+    for number, row in enumerate(rewards):
+        talk = Talk(0, problem, "")
+        for turn, reward in enumerate(row):
+            tokens = [10 + number, 30 + turn, 40 + number, END]
+            outcome = Outcome(
+                status="pass" if reward is not None else "unscorable", fault=None if reward is not None else "device"
+            )
+            one = Answer([20, 3], Sample(tokens, [-4.0, -4.1, -4.2, -4.3], True), "", outcome)
+            one.scored = Scored(outcome=outcome, reward=reward)
+            talk.answers.append(one)
+        talks.append(talk)
+    return Batch(1, [0], talks)
+
+
+def gradients(batch: Batch, settings: RLSettings) -> tuple[list[torch.Tensor], HFPolicy]:
+    made = policy()
+    update = PolicyGradient(made, settings)
+    weighted, _ = update.weigh(batch)
+    tokens = sum(len(answer.sample.tokens) for answer, _ in weighted)
+    update._gradient([item for item in weighted if item[1]], tokens)
+    return [one.grad.clone() for one in made.trainable_parameters()], made
+
+
+def test_the_gradient_is_that_of_the_formula() -> None:
+    batch = judged([[1.0], [0.0], [0.25]])
+    settings = replace(SETTINGS, temperature=0.7)
+    found, made = gradients(batch, settings)
+    answers = [talk.answers[0] for talk in batch.talks]
+    loss = torch.zeros(())
+    for answer, weight in zip(answers, (0.875, -0.625, -0.25), strict=True):  # each less the mean of the others
+        sequence = torch.tensor([answer.prompt + answer.sample.tokens])
+        logprobs = (made.model(sequence).logits[0] / 0.7).log_softmax(-1)[1:-1]
+        chosen = logprobs.gather(1, sequence[0, 2:, None])[:, 0]
+        ratio = (chosen - torch.tensor(answer.sample.logprobs)).exp()
+        loss -= torch.minimum(ratio * weight, ratio.clamp(0.8, 1.28) * weight).sum() / 12
+    for one in made.trainable_parameters():
+        one.grad = None
+    loss.backward()
+    for one, ours in zip(made.trainable_parameters(), found, strict=True):
+        torch.testing.assert_close(ours, one.grad, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("micro_tokens", [1, 12, 4096])
+def test_micro_batches_change_nothing(micro_tokens: int) -> None:
+    batch = judged([[1.0], [0.0], [0.25], [0.3]])
+    whole, _ = gradients(batch, SETTINGS)
+    parts, _ = gradients(batch, replace(SETTINGS, micro_tokens=micro_tokens))
+    for one, other in zip(whole, parts, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-4)
+
+
+def test_an_unscorable_answer_changes_no_gradient() -> None:
+    with_it, _ = gradients(judged([[1.0], [0.0], [None], [0.25]]), SETTINGS)
+    batch = judged([[1.0], [0.0], [None], [0.25]])
+    del batch.talks[2]
+    without, _ = gradients(batch, SETTINGS)
+    assert all(torch.equal(one, other) for one, other in zip(with_it, without, strict=True))
+
+
+def test_groups_are_by_turn() -> None:
+    update = PolicyGradient(policy(), replace(SETTINGS, clip_rewards=False, turn_discount=0.5))
+    batch = judged([[1.0], [0.0, 1.0], [0.0, 0.0], [None]])
+    weighted, metrics = update.weigh(batch)
+    weights = {id(answer): weight for answer, weight in weighted}
+    first = [weights.get(id(talk.answers[0])) for talk in batch.talks]
+    assert first == pytest.approx([1 - 0.25, 0.5 - 0.5, 0 - 0.75, None])  # worth 1, 0.5 (repaired after) and 0
+    assert [weights[id(batch.talks[i].answers[1])] for i in (1, 2)] == [1, -1]
+    assert metrics == {"groups": 2, "zero_variance": 0}
+
+
+def test_groups_without_variance_are_counted_and_not_run() -> None:
+    update = PolicyGradient(policy(), SETTINGS)
+    weighted, metrics = update.weigh(judged([[0.3], [0.3], [None]]))
+    assert [weight for _, weight in weighted] == [0, 0] and metrics["zero_variance"] == 1
+    assert update.weigh(judged([[0.3], [None]]))[1]["groups"] == 0
+
+
+def test_a_step_without_signal_leaves_the_weights(tmp_path: Path) -> None:
+    made = policy()
+    update = PolicyGradient(made, SETTINGS)
+    training = Training(made, SETTINGS, 5, tmp_path, {}, {})
+    before = made.state()
+    told = update(judged([[0.3], [0.3]]), training)
+    assert training.step == 1 and told["grad_norm"] == 0
+    assert all(torch.equal(one, before[name]) for name, one in made.state().items())
+
+
+def test_gathering_changes_no_weights(tmp_path: Path) -> None:
+    made = policy()
+    before = made.state()
+    training = Training(made, SETTINGS, 5, tmp_path, {}, {})
+    gather = Gather()
+    assert gather(judged([[1.0], [0.0], [0.5], [None]]), training) == {"preferences": 1}
+    assert (gather.found[0].chosen[0], gather.found[0].rejected[0]) == (10, 11)
+    gather(judged([[0.5], [0.45]]), training)
+    assert len(gather.found) == 1
+    assert all(torch.equal(one, before[name]) for name, one in made.state().items())

@@ -1,0 +1,179 @@
+"""kill -9 at any moment, and the next batch and its loss are those of a run that nobody killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from hipwright.errors import BadInput
+from hipwright.train.rl import checkpoint
+from hipwright.train.rl.loop import train_rl
+from hipwright.train.rl.policy import HFPolicy
+from hipwright.train.rl.settings import OptimSettings, RLSettings
+from tests.train.rl.tools import END, Notes, ToyEnvironment, ToyForm, ToyJudge, tiny_model, toy_problems
+
+ROOT = Path(__file__).parents[3]
+SETTINGS = RLSettings(
+    steps=6, prompts=2, samples=6, max_new_tokens=4, checkpoint_every=2, optim=OptimSettings(learning_rate=1e-3)
+)
+
+
+def start(kind: str, folder: Path) -> subprocess.Popen[bytes]:
+    folder.mkdir(exist_ok=True)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.train.rl.run_loop", kind, str(folder)], env=environment, cwd=ROOT
+    )
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "lines.jsonl"
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+
+
+def wait_for(folder: Path, process: subprocess.Popen[bytes], count: int) -> None:
+    """Until the log has `count` lines more or the process has ended."""
+    began, limit = len(lines(folder)), time.monotonic() + 200
+    while process.poll() is None and len(lines(folder)) < began + count and time.monotonic() < limit:
+        time.sleep(0.002)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "kind", ["rl", "sft", *(pytest.param(k, marks=pytest.mark.exhaustive) for k in ("rft", "dpo"))]
+)
+def test_kill_9(kind: str, tmp_path: Path) -> None:
+    whole, killed, rng = tmp_path / "whole", tmp_path / "killed", random.Random(kind)
+    assert start(kind, whole).wait(300) == 0
+    expected = {line["step"]: line for line in lines(whole)}
+    kills = 0
+    while not (killed / "done.json").exists():
+        process = start(kind, killed)
+        if kills < 3:
+            wait_for(killed, process, rng.randrange(3, 8))
+            time.sleep(rng.random() * 0.05)
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        assert process.wait(300) in (0, -signal.SIGKILL)
+    found = lines(killed)
+    assert kills == 3 and {line["step"] for line in found} == set(expected)
+    assert len(found) > len(expected)  # some steps were done twice, which is what is tested
+    for line in found:
+        known = dict(expected[line["step"]])
+        batch = known.pop("batch")
+        assert line.pop("batch") == batch and line == pytest.approx(known, rel=1e-6, abs=1e-9, nan_ok=True)
+    assert not list((killed / "checkpoints").glob(".writing-*"))
+    assert len(checkpoint.steps(killed)) == checkpoint.KEEP
+
+
+def run(folder: Path, settings: RLSettings = SETTINGS, judge: ToyJudge | None = None, **more: Any) -> tuple[Any, Notes]:
+    policy, notes = HFPolicy(tiny_model(), end=[END], device="cpu"), Notes()
+    problems = more.pop("problems", toy_problems())
+    return train_rl(policy, problems, ToyEnvironment(judge), ToyForm(), settings, folder, notes, **more), notes
+
+
+def test_pieces_are_the_whole(tmp_path: Path) -> None:
+    _, whole = run(tmp_path / "whole")
+    stopped = replace(SETTINGS, steps=3)
+    _, first = run(tmp_path / "parts", stopped)
+    result, second = run(tmp_path / "parts")
+    assert result.finished and [step for _, step, _ in second.lines] == [4, 5, 6]
+    # step 4 had not been sampled ahead when the run was to end after 3: from there on both are runs of their own
+    assert first.column("reward") == whole.column("reward")[:3]
+    assert checkpoint.latest_step(tmp_path / "parts") == 6 and checkpoint.steps(tmp_path / "parts") == [4, 6]
+
+
+def test_the_judge_remembers(tmp_path: Path) -> None:
+    judge = ToyJudge()
+    run(tmp_path, judge=judge)
+    again = ToyJudge()
+    run(tmp_path, judge=again)
+    assert again.known == judge.known != {}
+
+
+def test_the_judge_is_restored_before_it_is_asked(tmp_path: Path) -> None:
+    events: list[str] = []
+
+    class Told(ToyJudge):
+        def load(self, state: dict[str, Any]) -> None:
+            events.append("load")
+            super().load(state)
+
+        def judge(self, text: str) -> Any:
+            events.append("judge")
+            return super().judge(text)
+
+    settings = replace(SETTINGS, steps=4)
+    run(tmp_path, settings)
+    shutil.rmtree(tmp_path / "checkpoints" / "step-000004")  # back to step 2, which has a batch that is judged ahead
+    run(tmp_path, settings, Told())
+    assert events[0] == "load" and events.count("judge") >= 12
+
+
+def test_another_device_is_refused_until_it_is_allowed(tmp_path: Path) -> None:
+    run(tmp_path, replace(SETTINGS, steps=2), ToyJudge("NVIDIA H200"))
+    with pytest.raises(BadInput, match="trained with judge 'NVIDIA H200'; this is 'NVIDIA H100'") as caught:
+        run(tmp_path, judge=ToyJudge("NVIDIA H100"))
+    assert "--allow-device-change" in caught.value.hint
+    judge = ToyJudge("NVIDIA H100")
+    judge.load = lambda state: pytest.fail("the other device's verdicts")  # type: ignore[method-assign]
+    result, _ = run(tmp_path, judge=judge, allow_device_change=True)
+    assert result.step == 6
+
+
+def test_another_run_is_refused(tmp_path: Path) -> None:
+    run(tmp_path, replace(SETTINGS, steps=2))
+    with pytest.raises(BadInput, match="other settings"):
+        run(tmp_path, replace(SETTINGS, seed=1))
+    with pytest.raises(BadInput, match="other data"):
+        run(tmp_path, problems=toy_problems(5))
+    with pytest.raises(BadInput, match="other model"):
+        policy = HFPolicy(tiny_model(hidden=32), end=[END], device="cpu")
+        train_rl(policy, toy_problems(), ToyEnvironment(), ToyForm(), SETTINGS, tmp_path, Notes())
+    run(tmp_path, replace(SETTINGS, max_minutes=5.0, checkpoint_every=3, steps=3))  # when to stop is no other run
+
+
+def test_a_checkpoint_that_cannot_be_read_says_what_to_do(tmp_path: Path) -> None:
+    run(tmp_path)
+    (tmp_path / "checkpoints" / "step-000006" / "state.pt").write_bytes(b"torn")
+    with pytest.raises(BadInput, match="cannot read the checkpoint") as caught:
+        run(tmp_path)
+    assert "step-000006" in caught.value.hint
+
+
+def test_a_write_that_was_cut_off_is_no_checkpoint(tmp_path: Path) -> None:
+    run(tmp_path, replace(SETTINGS, steps=2))
+    torn = tmp_path / "checkpoints" / ".writing-step-000004"
+    torn.mkdir()
+    (torn / "state.pt").write_bytes(b"torn")
+    assert checkpoint.latest_step(tmp_path) == 2
+    run(tmp_path, replace(SETTINGS, steps=4))
+    assert checkpoint.steps(tmp_path) == [2, 4] and not torn.exists()
+
+
+def test_random_states() -> None:
+    import numpy as np
+
+    def drawn() -> tuple[float, float, float]:
+        return random.random(), float(np.random.rand()), float(torch.rand(1))
+
+    np.random.standard_normal()  # leaves half of a pair behind, which is part of the state
+    states = checkpoint.random_states()
+    first = drawn()
+    assert drawn() != first
+    checkpoint.restore_random(states)
+    assert drawn() == first

@@ -1,0 +1,156 @@
+"""Conversations: who is asked again, with what, and what a checkpoint keeps of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from msgspec.structs import replace
+
+from hipwright.errors import DeviceError
+from hipwright.train.records import Outcome, Problem, Turn
+from hipwright.train.rl.exemplars import Context
+from hipwright.train.rl.policy import Sample
+from hipwright.train.rl.rollout import Roller, Watch
+from hipwright.train.rl.settings import RLSettings
+from tests.train.rl.tools import END, ToyEnvironment, ToyForm, ToyJudge, toy_problems
+
+SETTINGS = RLSettings(prompts=2, samples=3, turns=3, max_new_tokens=4)
+
+
+class Script:
+    """A policy that says what it is told to, turn by turn."""
+
+    device = "cpu"
+
+    def __init__(self, *turns: list[str]) -> None:
+        self.turns, self.asked, self.seeds = list(turns), [], []
+
+    def generate(self, prompts: Sequence[list[int]], *, samples: int, seed: int, **_: Any) -> list[list[Sample]]:
+        said = iter(self.turns.pop(0))
+        self.asked.append([list(prompt) for prompt in prompts])
+        self.seeds.append(seed)
+        return [[self._sample(next(said)) for _ in range(samples)] for _ in prompts]
+
+    def _sample(self, text: str) -> Sample:
+        tokens = [*(int(word) for word in text.split()), END]
+        return Sample(tokens, [-1.0] * len(tokens), True)
+
+
+def roller(policy: Script, judge: ToyJudge | None = None, settings: RLSettings = SETTINGS, **more: Any) -> Roller:
+    environment = more.pop("environment", None) or ToyEnvironment(judge)
+    context = more.pop("context", None) or Context(0, 0)
+    return Roller(policy, toy_problems(), environment, ToyForm(), settings, context, Watch())
+
+
+def test_what_was_refused_is_asked_again_with_what_was_found() -> None:
+    judge = ToyJudge(fault=lambda text: text == "9")
+    policy = Script(["8", "7", "9", "7", "7", "10"], ["11", "7"], ["12"])
+    rolls = roller(policy, judge)
+    batch = rolls.start(1, [2, 5])
+    rolls.finish(batch)
+    assert judge.prefetched == ["p2", "p5"]
+    assert policy.asked[0] == [[22, 3], [25, 3]]
+    assert policy.asked[1] == [[22, 3, 8, 4], [25, 3, 10, 4]]  # neither the right ones nor the unscorable one
+    assert policy.asked[2] == [[22, 3, 8, 4, 11, 4]]
+    assert len(set(policy.seeds)) == 3
+    assert [[one.scored.reward for one in talk.answers] for talk in batch.talks] == [
+        [0, 0, 0], [1], [None], [1], [1], [0, 1]
+    ]  # fmt: skip
+    shape = [(slot, turn, len(answers)) for slot, turn, answers in batch.groups()]
+    assert shape == [(0, 0, 3), (0, 1, 1), (0, 2, 1), (1, 0, 3), (1, 1, 1)]
+
+
+def test_a_right_answer_goes_on_where_it_may() -> None:
+    policy = Script(["7"] * 6, ["7"] * 6, ["7"] * 6)
+    rolls = roller(policy, settings=replace(SETTINGS, stop_when_right=False))
+    rolls.finish(batch := rolls.start(1, [0, 1]))
+    assert [len(talk.answers) for talk in batch.talks] == [3] * 6
+
+
+def test_a_repair_whose_prompt_is_too_long_is_not_asked() -> None:
+    policy = Script(["8"] * 6, ["8"] * 6)
+    rolls = roller(policy, settings=replace(SETTINGS, max_prompt_tokens=5))
+    rolls.finish(batch := rolls.start(1, [0, 1]))
+    assert [len(talk.answers) for talk in batch.talks] == [2] * 6
+
+
+def test_the_environment_gets_the_turns_before() -> None:
+    seen: list[tuple[str, tuple[str, ...]]] = []
+
+    class Watching(ToyEnvironment):
+        def submit(self, problem: Problem, completion: str, history: Sequence[Turn] = ()) -> Any:
+            seen.append((completion, tuple(turn.completion for turn in history)))
+            return super().submit(problem, completion, history)
+
+    rolls = roller(Script(["8", "7", "7"], ["9"], ["10"]), environment=Watching())
+    rolls.finish(rolls.start(1, [0]))
+    assert seen == [("8", ()), ("7", ()), ("7", ()), ("9", ("8",)), ("10", ("8", "9"))]
+
+
+def test_a_judge_that_raises_is_a_fault_not_a_crash() -> None:
+    class Broken(ToyJudge):
+        def judge(self, text: str) -> Outcome:
+            raise DeviceError("gone")
+
+    rolls = roller(Script(["8", "7", "7"]), Broken())
+    rolls.finish(batch := rolls.start(1, [0]))
+    assert [one.scored.reward for talk in batch.talks for one in talk.answers] == [None] * 3
+    assert batch.talks[0].answers[0].outcome.fault == "device"
+
+
+def test_a_batch_survives_a_checkpoint() -> None:
+    policy = Script(["8", "7", "7", "7", "7", "7"], ["7"])
+    rolls = roller(policy)
+    kept = rolls.start(4, [0, 1]).state()
+    again = rolls.restore(kept)
+    assert again.state() == kept and again.step == 4
+    rolls.finish(again)
+    assert policy.asked[1] == [[20, 3, 8, 4]]
+    assert [len(talk.answers) for talk in again.talks] == [2, 1, 1, 1, 1, 1]
+
+
+def test_a_context_that_does_not_fit_is_left_out() -> None:
+    class Wordy(Context):
+        def text(self, problem: Problem, rng: random.Random) -> str:
+            return "one two three"
+
+    policy = Script(["7"] * 3, ["7"] * 3)
+    roller(policy, context=Wordy(0, 0)).start(1, [0])
+    roller(policy, context=Wordy(0, 0), settings=replace(SETTINGS, max_prompt_tokens=4)).start(1, [0])
+    assert policy.asked == [[[20, 3, 5, 5, 5]], [[20, 3]]]
+
+
+def test_seconds_are_told_by_phase_and_once() -> None:
+    rolls = roller(Script(["7"] * 3))
+    rolls.finish(rolls.start(1, [0]))
+    assert rolls.watch.taken().keys() == {"wait_gpu", "generate", "submit", "wait"} and not rolls.watch.taken()
+
+
+def test_the_gpu_is_shared_with_the_judge_s_timings() -> None:
+    class Sharing(ToyJudge):
+        inside = 0
+
+        @contextmanager
+        def sharing(self, stage: str) -> Iterator[None]:
+            assert stage == "generate"
+            self.inside += 1
+            yield
+            self.inside -= 1
+
+    judge = Sharing()
+
+    class Checked(Script):
+        def generate(self, prompts: Sequence[list[int]], **options: Any) -> list[list[Sample]]:
+            assert judge.inside == 1
+            return super().generate(prompts, **options)
+
+    class Outside(ToyEnvironment):
+        def submit(self, problem: Problem, completion: str, history: Sequence[Turn] = ()) -> Any:
+            assert judge.inside == 0  # a submission may wait for the judge, which waits for us
+            return super().submit(problem, completion, history)
+
+    rolls = roller(Checked(["8", "7", "7"], ["7"]), environment=Outside(judge))
+    rolls.finish(rolls.start(1, [0]))

@@ -1,0 +1,322 @@
+"""Judges: many tasks at once, on the cpu target and with the processor in a GPU's place; compilers and sandboxes are
+real."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from judged import problem, processor_machine, program
+
+from hipwright.errors import BadInput, DeviceError, InfrastructureError
+from hipwright.machine import Machine, machine
+from hipwright.measure.profile import Profile
+from hipwright.measure.profiler import Report, Subject
+from hipwright.records import Program
+from hipwright.train.counters import shares
+from hipwright.train.environment import Environment, outcome
+from hipwright.train.judges import LocalJudge, slim
+from hipwright.train.records import Problem
+from hipwright.train.rewards import REWARDS
+
+slow = pytest.mark.slow
+TARGETS = ("cpu", "gfx942")
+GOOD = {"row_sum": "row_sum_wave", "scale_bias": "scale_bias_guarded", "softmax": "softmax_online"}
+BAD = {"row_sum": "tail_read", "scale_bias": "broadcast", "softmax": "uninitialised"}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("builds")
+
+
+@pytest.fixture(scope="module")
+def judge(cache: Path) -> Iterator[LocalJudge]:
+    with LocalJudge(TARGETS, open_tasks=2, workers=2, cache=cache) as made:
+        yield made
+
+
+# ---------------------------------------------------------------- on the processor
+
+
+@slow
+def test_many_tasks_at_once_with_fewer_open_than_asked_for(judge: LocalJudge) -> None:
+    """Every answer belongs to its question, though tasks make way for each other while futures wait."""
+    judge.prefetch([problem(name) for name in GOOD])
+    asked = [(task, kind) for kind in (GOOD, BAD) for task in kind]
+    waiting = [
+        judge.submit(problem(task), program(kind[task], "honest" if kind is GOOD else "broken")) for task, kind in asked
+    ]
+    found = [future.result(timeout=240) for future in waiting]
+    assert [one.passed for one in found] == [True] * 3 + [False] * 3, [one.message for one in found]
+    assert {one.fault for one in found[3:]} == {"candidate"}
+    assert [one.program for one in found[:3]] == [program(GOOD[task]).key for task in GOOD]
+    assert judge.figures()["evicted"] >= 1 and judge.figures()["faults"] == 0
+
+
+@slow
+def test_a_judged_program_is_not_judged_again(judge: LocalJudge) -> None:
+    first = judge.submit(problem("row_sum"), program("row_sum_tree"))
+    same = judge.submit(problem("row_sum"), program("row_sum_tree"))
+    assert same is first
+    found = first.result(timeout=120)
+    before = judge.figures()
+    again = judge.submit(Problem(name="another name", source=problem("row_sum").source), program("row_sum_tree"))
+    assert again.done() and again.result() == slim(found)
+    after = judge.figures()
+    assert (after["hits"] - before["hits"], after["judged"] - before["judged"]) == (1, 0)
+
+
+@slow
+def test_what_is_known_goes_through_a_checkpoint(judge: LocalJudge) -> None:
+    found = judge.submit(problem("row_sum"), program("row_sum_tree")).result(timeout=120)
+    state = json.loads(json.dumps(judge.state()))
+    other = LocalJudge(TARGETS, opener=lambda: pytest.fail("nothing is to be judged"))
+    other.load(state)
+    assert state["known"] and json.loads(json.dumps(other.state()["known"])) == state["known"]
+    for wrong in (LocalJudge(("cpu",)), LocalJudge(TARGETS, seed=1)):
+        with pytest.raises(BadInput, match="another judge"):
+            wrong.load(state)
+    judge.load(state)
+    assert judge.submit(problem("row_sum"), program("row_sum_tree")).result() == slim(found)
+
+
+@slow
+def test_an_estimate_is_told_as_one(judge: LocalJudge) -> None:
+    found = judge.submit(problem("scale_bias"), program("scale_bias_vector")).result(timeout=120)
+    told = outcome(found, program("scale_bias_vector"), clock=judge.clock)
+    assert (told.clock, told.device, told.baseline, judge.device) == ("estimate", "", "library", "")
+    assert told.base_ms and told.time_ms and told.floor_ms and told.speedup
+    assert told.low == told.high == told.speedup == pytest.approx(told.base_ms / told.time_ms)
+    assert told.speedup > 1.0, "three operators of the reference against one kernel"
+    assert told.floor_ms < told.time_ms
+
+
+@slow
+def test_a_task_that_does_not_load_says_nothing_of_the_program(judge: LocalJudge) -> None:
+    broken = Problem(name="broken", source="import torch\nraise RuntimeError('no')\n")
+    found = judge.submit(broken, program("row_sum_wave")).result(timeout=120)
+    assert found.fault == "task" and "no" in found.message
+    assert REWARDS["hipwright"]([outcome(found, program("row_sum_wave"))])[0].reward is None
+
+
+class Killer:
+    """Kills the candidates' zygote with every process in it, right after it started a session, `left` times."""
+
+    def __init__(self, made: Machine) -> None:
+        self.left = 0
+        self._made, self._session = made, made.candidates.session
+        made.candidates.session = self.session  # type: ignore[method-assign]
+
+    def session(self, *args: Any, **named: Any) -> Any:
+        found = self._session(*args, **named)
+        if self.left > 0:
+            self.left -= 1
+            self._made.candidates.close()
+        return found
+
+
+@slow
+def test_a_killed_worker_is_tried_again_and_never_a_wrong_kernel(cache: Path) -> None:
+    killers = []
+
+    @contextmanager
+    def opener() -> Iterator[Machine]:
+        with machine(TARGETS, unsafe=False, cache=cache) as made:
+            killers.append(Killer(made))
+            yield made
+
+    with LocalJudge(TARGETS, workers=1, opener=opener) as judge:
+        killers[0].left = 99
+        lost = judge.submit(problem("row_sum"), program("row_sum_wave")).result(timeout=240)
+        assert not judge.state()["known"], "a fault is not remembered"
+        killers[0].left = 1
+        found = judge.submit(problem("row_sum"), program("row_sum_wave")).result(timeout=240)
+        figures = judge.figures()
+    assert (figures["retries"], figures["faults"]) == (2, 1)
+    told = [outcome(one, program("row_sum_wave"), clock="estimate") for one in (lost, found)]
+    assert [one.status for one in told] == ["unscorable", "pass"], told
+    assert [one.reward for one in REWARDS["hipwright"](told)] == [None, pytest.approx(0.3, abs=0.3)]
+
+
+@slow
+def test_closing_in_the_middle_is_no_verdict(cache: Path) -> None:
+    judge = LocalJudge(TARGETS, workers=1, cache=cache)
+    with judge:
+        waiting = [judge.submit(problem(task), program(GOOD[task])) for task in GOOD]
+    assert all(future.done() for future in waiting)
+    told = [future.result() for future in waiting if not future.cancelled()]
+    assert not any(one.fault == "candidate" for one in told), told
+    with pytest.raises(InfrastructureError):
+        judge.submit(problem("row_sum"), program("row_sum_wave"))
+
+
+# ---------------------------------------------------------------- a processor in a GPU's place
+
+
+@pytest.fixture(scope="module")
+def timed(cache: Path) -> Iterator[LocalJudge]:
+    opener = partial(processor_machine, cache)
+    with LocalJudge(("cuda",), open_tasks=2, workers=2, opener=opener) as made:
+        yield made
+
+
+@slow
+def test_programs_are_timed_against_eager(timed: LocalJudge, tmp_path: Path) -> None:
+    tasks = ("row_sum", "scale_bias", "softmax")
+    asked = [(task, name, kind) for task in tasks for name, kind in ((GOOD[task], "honest"), (BAD[task], "broken"))]
+    asked += [("softmax", "library_then_copy", "hostile"), ("row_sum", "row_sum_tree", "honest")]
+    waiting = [timed.submit(problem(task), program(name, kind)) for task, name, kind in asked]
+    found = [future.result(timeout=280) for future in waiting]
+    assert [one.passed for one in found] == [kind != "broken" for _, _, kind in asked], [one.message for one in found]
+    told = [outcome(one, program(name, kind)) for one, (_, name, kind) in zip(found, asked, strict=True)]
+    for one in told:
+        assert (one.clock, one.baseline) == (("device", "eager") if one.correct else ("", ""))
+        assert not one.correct or 0 < one.low <= one.speedup <= one.high  # type: ignore[operator]
+    assert told[-2].coverage < 0.1 < told[0].coverage
+    figures = timed.figures()
+    assert figures["faults"] == 0 and figures["evicted"] >= 1
+    stages = figures["stages"]
+    assert {"build", "opening", "verify", "time", "gpu", "wait: task", "wait: worker", "wait: timing"} <= set(stages)
+    assert stages["time"]["count"] == 5 and 0 < stages["gpu"]["busy_share"] <= 1
+    timed.account.write_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    overlapping = [e for e in events if e["name"] == "verify"], [e for e in events if e["name"] == "time"]
+    for verify in overlapping[0]:
+        for timing in overlapping[1]:
+            first, second = sorted((verify, timing), key=lambda event: event["ts"])
+            assert first["ts"] + first["dur"] <= second["ts"] + 200, "microseconds"
+
+
+@slow
+def test_nothing_is_timed_beside_the_callers_own_work(timed: LocalJudge) -> None:
+    """Verification goes on meanwhile."""
+    another = Program(text=program("scale_bias_vector").text + "\n# not seen yet\n")
+    before = timed.figures()["stages"]
+    with timed.sharing():
+        waiting = timed.submit(problem("scale_bias"), another)
+        deadline = time.monotonic() + 120
+        while timed.figures()["stages"]["verify"]["count"] == before["verify"]["count"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(2.0)
+        assert not waiting.done() and timed.figures()["stages"]["time"]["count"] == before["time"]["count"]
+    assert waiting.result(timeout=120).passed
+    assert timed.figures()["stages"]["policy"]["busy_s"] >= 2.0
+
+
+@slow
+def test_what_hangs_holds_up_nobody_for_good(timed: LocalJudge) -> None:
+    timed._lane._workers[0].call_limit_s = timed._lane._workers[1].call_limit_s = 3.0  # type: ignore[attr-defined]
+    hangs = timed.submit(problem("row_sum"), program("endless", "broken"))
+    right = timed.submit(problem("row_sum"), Program(text=program("row_sum_wave").text + "\n# another key\n"))
+    assert right.result(timeout=120).passed
+    assert hangs.result(timeout=120).status == "timeout"
+    assert hangs.result().fault == "candidate"
+
+
+@slow
+def test_the_workers_of_a_gpu_are_replaced_when_killed(timed: LocalJudge) -> None:
+    """Killed between two programs: the next one starts a new process, and nobody is blamed."""
+    for worker in (*timed._lane._workers, timed._lane._timer):  # type: ignore[attr-defined]
+        if worker.session is not None:
+            worker.session.close()
+    found = timed.submit(problem("softmax"), Program(text=program("softmax_online").text + "\n# again\n"))
+    assert found.result(timeout=120).passed, found.result()
+    for name in GOOD:  # tasks make way whose sets died with the process
+        again = timed.submit(problem(name), Program(text=program(GOOD[name]).text + "\n# once more\n"))
+        assert again.result(timeout=120).passed, again.result()
+
+
+@slow
+def test_a_worker_forgets_a_task(timed: LocalJudge) -> None:
+    """Neither its table nor its sets stay when it is closed."""
+    lane = timed._lane
+    with timed._shelf.lease(problem("row_sum")) as bench:
+        assert timed._lane.judge(problem("row_sum"), program("row_sum_wave"), timed._shelf).passed
+        sets = set(lane._timer.placed)  # type: ignore[attr-defined]
+        task = bench.evaluator.gpus["cuda"]
+        name = next(at.set_name for at in task._known.values())
+        assert name in sets
+        held = len(lane._timer._tables)  # type: ignore[attr-defined]
+        task.leave(lane._timer)  # type: ignore[attr-defined]
+        assert name not in lane._timer.placed and len(lane._timer._tables) == held - 1  # type: ignore[attr-defined]
+
+
+# ---------------------------------------------------------------- counters
+
+
+def test_counters_are_shares_by_device_time_of_own_kernels() -> None:
+    own = Profile(kernel="a", target="cuda", duration_us=30.0, occupancy_pct=50.0, dram_throughput_pct=120.0)
+    short = Profile(kernel="b", target="cuda", duration_us=10.0, occupancy_pct=10.0)
+    library = Profile(kernel="gemm", target="cuda", own=False, duration_us=900.0, occupancy_pct=100.0, valu_pct=5.0)
+    assert shares([own, short, library]) == {"occupancy": 0.4, "dram_throughput": 1.0}
+    assert shares([library]) == {}
+
+
+@slow
+def test_counters_join_the_features_and_a_profiler_that_fails_is_a_fault(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The profiler is made up; what it is handed is not."""
+    handed: list[Subject] = []
+
+    def profiled(subject: Subject, *, index: int, unsafe: bool) -> Report:
+        handed.append(subject)
+        if len(handed) > 1:
+            raise DeviceError("the counters may not be read")
+        profile = Profile(kernel="row_sum", target="cuda", duration_us=3.0, occupancy_pct=25.0)
+        return Report(target="cuda", profiles=(profile,), tool="ncu", contained=True)
+
+    monkeypatch.setattr("hipwright.train.counters.profile_program", profiled)
+    monkeypatch.setattr("hipwright.train.lanes.find_tool", lambda target: Path("ncu"))
+    with LocalJudge(("cuda",), workers=1, counters=True, opener=partial(processor_machine, cache)) as judge:
+        found = judge.submit(problem("row_sum"), program("row_sum_wave")).result(timeout=240)
+        lost = judge.submit(problem("row_sum"), program("row_sum_tree")).result(timeout=240)
+    assert outcome(found, program("row_sum_wave")).metrics["occupancy"] == 0.25
+    assert handed[0].job.text == program("row_sum_wave").text and handed[0].code and handed[0].inputs
+    assert (lost.status, lost.fault) == ("unscorable", "device") and len(handed) == 3
+
+
+# ---------------------------------------------------------------- without starting anything
+
+
+@pytest.mark.parametrize("targets", [("cuda", "cpu"), ("gfx942",), ("rocm", "cuda"), ()])
+def test_targets_that_do_not_go_together(targets: tuple[str, ...]) -> None:
+    with pytest.raises(BadInput) as caught:
+        LocalJudge(targets)
+    assert caught.value.hint
+    with pytest.raises(BadInput, match="on a GPU"):
+        LocalJudge(("cpu",), counters=True)
+
+
+def test_an_environment_opens_and_closes_its_judge() -> None:
+    class Counted:
+        device, clock = "", ""
+        opened = 0
+
+        def __enter__(self) -> Counted:
+            self.opened += 1
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.opened -= 1
+
+    judge = Counted()
+    with Environment(judge, REWARDS["source"]):  # type: ignore[arg-type]
+        assert judge.opened == 1
+    assert judge.opened == 0
+
+
+def test_a_state_that_is_none_is_refused() -> None:
+    judge = LocalJudge(("cpu",))
+    state = judge.state()
+    with pytest.raises(msgspec.ValidationError):
+        judge.load({**state, "known": {"x": {"status": "fine"}}})

@@ -1,0 +1,172 @@
+"""A judge over HTTP: a real server on the loopback, with what goes wrong on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+import uvicorn
+
+from hipwright.errors import BadInput, InfrastructureError
+from hipwright.records import Evaluation, Program
+from hipwright.train import remote
+from hipwright.train.environment import Environment
+from hipwright.train.records import Problem
+from hipwright.train.remote import RemoteJudge
+from hipwright.train.rewards import REWARDS
+from hipwright.train.serve import MOST_BYTES, app, guarded, serve
+
+TASK = Problem(name="row_sum", source="import torch")
+TOKEN = "a long word"
+
+
+class Here:
+    """What judges on the other side. breaks: requests that fail first."""
+
+    def __init__(self) -> None:
+        self.device, self.clock = "NVIDIA H200", "device"
+        self.prefetched: list[str] = []
+        self.breaks = 0
+        self.asked = 0
+
+    def submit(self, problem: Problem, program: Program) -> Future[Evaluation]:
+        self.asked += 1
+        if self.breaks:
+            self.breaks -= 1
+            raise InfrastructureError("busy")
+        done: Future[Evaluation] = Future()
+        key = "another" if program.text == "mixed up" else program.key
+        done.set_result(Evaluation(task=problem.key, program=key, status="pass", coverage=0.5))
+        return done
+
+    def prefetch(self, problems: Sequence[Problem]) -> None:
+        self.prefetched += [problem.name for problem in problems]
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[str, Here]]:
+    here = Here()
+    server = uvicorn.Server(uvicorn.Config(guarded(app(here), TOKEN), port=0, log_level="error"))  # type: ignore[arg-type]
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}", here
+    server.should_exit = True
+    thread.join(5)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote.time, "sleep", lambda seconds: None)
+
+
+def test_an_evaluation_comes_back_whole(served: tuple[str, Here]) -> None:
+    url, here = served
+    program = Program(text="HIP = ''", knobs={"BLOCK": 64})
+    with RemoteJudge(url, token=TOKEN) as judge:
+        assert (judge.device, judge.clock) == ("NVIDIA H200", "device")
+        judge.prefetch([TASK])
+        found = judge.submit(TASK, program).result(timeout=10)
+        deadline = time.monotonic() + 10
+        while not here.prefetched and time.monotonic() < deadline:
+            threading.Event().wait(0.01)
+    assert found == Evaluation(task=TASK.key, program=program.key, status="pass", coverage=0.5)
+    assert here.prefetched == ["row_sum"]
+
+
+def test_a_fault_on_the_way_is_tried_again_and_then_no_verdict(served: tuple[str, Here]) -> None:
+    url, here = served
+    with RemoteJudge(url, token=TOKEN, attempts=3) as judge:
+        here.breaks, here.asked = 2, 0
+        assert judge.submit(TASK, Program(text="a")).result(timeout=10).passed and here.asked == 3
+        here.breaks, here.asked = 9, 0
+        lost = judge.submit(TASK, Program(text="b")).result(timeout=10)
+        assert (lost.status, lost.fault, here.asked) == ("unscorable", "service", 3)
+        here.breaks = 0
+        mixed = judge.submit(TASK, Program(text="mixed up")).result(timeout=10)
+        assert mixed.fault == "service" and "another program" in mixed.message
+
+
+def test_equal_programs_are_asked_for_once_and_faults_are_not_remembered(served: tuple[str, Here]) -> None:
+    url, here = served
+    here.asked, program = 0, Program(text="c")
+    with RemoteJudge(url, token=TOKEN, attempts=1) as judge:
+        here.breaks = 1
+        assert judge.submit(TASK, program).result(timeout=10).fault == "service"
+        assert all(judge.submit(TASK, program).result(timeout=10).passed for _ in range(3))
+    assert here.asked == 2
+
+
+def test_a_server_that_goes_away_is_unscorable(served: tuple[str, Here]) -> None:
+    judge = RemoteJudge(served[0], token=TOKEN, attempts=2)
+    with Environment(judge, REWARDS["hipwright"], lambda text, task: Program(text=text)) as environment:
+        judge.url = "http://127.0.0.1:9"  # where nobody listens
+        assert [one.reward for one in environment.score_group(TASK, ["a", "b"])] == [None, None]
+
+
+def test_no_judge_there() -> None:
+    with pytest.raises(BadInput, match="no judge answers"):
+        RemoteJudge("http://127.0.0.1:9").__enter__()
+
+
+@pytest.mark.parametrize("token", ["", "another word"])
+def test_without_the_token_nothing_is_told(served: tuple[str, Here], token: str) -> None:
+    with pytest.raises(BadInput, match="401"):
+        RemoteJudge(served[0], token=token).__enter__()
+
+
+def post(url: str, data: bytes) -> int:
+    request = urllib.request.Request(f"{url}/judge", data=data, headers={"Authorization": f"Bearer {TOKEN}"})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_bad_requests_are_refused(served: tuple[str, Here]) -> None:
+    url, here = served
+    here.asked = 0
+    good: dict[str, Any] = {"problem": TASK.to_dict(), "program": Program(text="x").to_dict()}
+    bad = [b"", b"[1]", b"{", b"[" * 100_000, json.dumps({**good, "program": {"text": 3}}).encode(),
+           json.dumps({"problem": good["problem"]}).encode()]  # fmt: skip
+    assert [post(url, data) for data in bad] == [400] * len(bad)
+    assert post(url, b" " * (MOST_BYTES + 1)) == 413
+    assert here.asked == 0 and post(url, json.dumps(good).encode()) == 200
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "node7"])
+def test_no_open_door_without_a_token(host: str) -> None:
+    with pytest.raises(BadInput, match="no token"):
+        serve(app(Here()), host)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("header", "reached"), [(b"", False), (f"Bearer {TOKEN}".encode(), True)])
+def test_the_guard_stands_before_websockets_too(header: bytes, reached: bool) -> None:
+    seen: list[str] = []
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        seen.append("inside")
+
+    async def send(message: Any) -> None:
+        seen.append(message["type"])
+
+    scope = {"type": "websocket", "headers": [(b"authorization", header)]}
+    asyncio.run(guarded(inner, TOKEN)(scope, None, send))  # type: ignore[arg-type]
+    assert seen == (["inside"] if reached else ["websocket.close"])
+
+
+@pytest.mark.parametrize("url", ["", "node7:8765", "file:///etc/passwd"])
+def test_what_is_no_address(url: str) -> None:
+    with pytest.raises(BadInput):
+        RemoteJudge(url)

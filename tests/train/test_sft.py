@@ -1,0 +1,166 @@
+"""Fine-tuning by TRL: what the loss is over, what is trained, and that a killed training goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from hipwright.errors import BadInput
+from hipwright.train import data, hf, sft
+from hipwright.train.log import Log
+from tests.train import sft_small as small
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*will be removed in v6.*:FutureWarning")  # peft's use of transformers
+
+
+def metrics(folder: Path, stage: str) -> dict[int, dict[str, float]]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    found: dict[int, dict[str, float]] = {}
+    for line in lines:
+        if line["stage"] == stage:
+            found.setdefault(line["step"], {}).update(line["values"])
+    return found
+
+
+def train(folder: Path, rows: data.Lessons, **changes: Any) -> tuple[sft.Result, Any]:
+    model, tokenizer = small.model()
+    settings = msgspec.structs.replace(small.SETTINGS, **changes)
+    with Log(folder, ()) as log:
+        return sft.train_sft(model, tokenizer, rows, settings, folder, log), model
+
+
+def completion_loss(rows: list[data.Row]) -> float:
+    """By hand, row by row: the mean over all completion tokens of the untrained model."""
+    import torch
+
+    model, tokenizer = small.model()
+    total, count = 0.0, 0
+    for ids, mask in sft.encode(rows, tokenizer):
+        with torch.no_grad():
+            logits = model(torch.tensor([ids])).logits[0, :-1].log_softmax(-1)
+        picked = logits.gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+        wanted = torch.tensor(mask[1:], dtype=torch.bool)
+        total, count = total - float(picked[wanted].sum()), count + int(wanted.sum())
+    return total / count
+
+
+@pytest.mark.parametrize("packing", [True, False])
+def test_the_loss_is_of_the_completions_and_no_row_sees_another(tmp_path: Path, packing: bool) -> None:
+    rows = [small.row(number) for number in range(4)]
+    lengths = [len(one.ids) for one in sft.encode(rows, small.model()[1])]
+    room = sum(lengths) if packing else max(lengths)
+    result, _ = train(
+        tmp_path, data.Lessons({"train": rows}), packing=packing, batch=1 if packing else 4, max_length=room,
+        max_steps=1, evaluate_every=0, save_every=0,
+    )  # fmt: skip
+    assert metrics(tmp_path, "sft")[1]["loss"] == pytest.approx(completion_loss(rows), abs=2e-5)
+    assert result.steps == 1 and result.too_long == 0
+
+
+def test_rows_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> None:
+    rows = [small.row(number) for number in range(4)]
+    lengths = sorted(len(one.ids) for one in sft.encode(rows, small.model()[1]))
+    assert lengths[0] < lengths[-1]
+    kept, too_long = sft.fitting(data.Lessons({"train": rows}), small.model()[1], lengths[-1] - 1)
+    assert len(kept["train"]) == 4 - too_long and too_long == lengths.count(lengths[-1])
+    with pytest.raises(BadInput, match="longer than 3 tokens"):
+        sft.fitting(data.Lessons({"train": rows}), small.model()[1], 3)
+
+
+def test_a_template_that_rewrites_the_prompt_is_refused() -> None:
+    _, tokenizer = small.model()
+    tokenizer.chat_template = "{{ messages|length }}{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    with pytest.raises(BadInput, match="otherwise once it is answered"):
+        sft.encode([small.row(1)], tokenizer)
+
+
+def test_it_learns_and_held_out_loss_is_told(tmp_path: Path) -> None:
+    result, _ = train(tmp_path, small.lessons(4), max_steps=30, evaluate_every=15, save_every=0, learning_rate=2e-2)
+    losses = metrics(tmp_path, "sft")
+    assert losses[30]["loss"] < 0.5 * losses[1]["loss"]
+    assert set(metrics(tmp_path, "eval")) == {15, 30}
+    assert result.eval_loss["unseen_shapes"] == metrics(tmp_path, "eval")[30]["unseen_shapes_loss"]
+    assert (result.folder / "tokenizer.json").is_file() and (result.folder / "model.safetensors").is_file()
+
+
+def test_lora_trains_adapters_alone(tmp_path: Path) -> None:
+    import torch
+
+    before = {name: value.clone() for name, value in small.model()[0].state_dict().items()}
+    result, model = train(tmp_path, small.lessons(), lora_rank=4, max_steps=2, evaluate_every=0, save_every=0)
+    trained = [name for name, one in model.named_parameters() if one.requires_grad]
+    assert trained and all("lora_" in name for name in trained)
+    assert any(bool(one.abs().sum()) for name, one in model.named_parameters() if "lora_B" in name)
+    base = {n.replace(".base_layer", ""): v for n, v in model.state_dict().items() if "lora_" not in n}
+    for name, value in before.items():
+        assert torch.equal(value, base[name]), name
+    assert json.loads((result.folder / "adapter_config.json").read_text())["r"] == 4
+
+
+@pytest.mark.slow
+def test_kill_9_then_resume_gives_the_same_batches_and_losses(tmp_path: Path) -> None:
+    """The process dies by SIGKILL in its sixth update, three after a checkpoint."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    command = [sys.executable, "-m", "tests.train.sft_small", str(killed), "6"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=280)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert max(metrics(killed, "sft")) == 5
+    small.run(whole)
+    result = small.run(killed, resume=True)
+    assert result.steps == 8
+    expected = (whole / "batches.txt").read_text().splitlines()
+    found = (killed / "batches.txt").read_text().splitlines()
+    assert found[:5] == expected[:5] and found[5:] == expected[3:], "after the resume: from the fourth update on"
+    for stage in ("sft", "eval"):
+        one, other = metrics(whole, stage), metrics(killed, stage)
+        assert one.keys() == other.keys()
+        for step, values in one.items():
+            assert other[step] == pytest.approx(values, rel=1e-5), (stage, step)
+
+
+def test_a_training_is_only_gone_on_with_under_the_same_conditions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = small.lessons(8)
+    train(tmp_path, rows, max_steps=3)
+    model, tokenizer = small.model()
+    settings = msgspec.structs.replace(small.SETTINGS, max_steps=3)
+    with pytest.raises(BadInput, match="already holds a training"):
+        sft.train_sft(model, tokenizer, rows, settings, tmp_path, None)
+    with pytest.raises(BadInput, match=r"learning_rate 0\.003, and this is 0\.1"):
+        other = msgspec.structs.replace(settings, learning_rate=0.1)
+        sft.train_sft(model, tokenizer, rows, other, tmp_path, None, resume=True)
+    with pytest.raises(BadInput, match="with data"):
+        sft.train_sft(model, tokenizer, small.lessons(9), settings, tmp_path, None, resume=True)
+    real = hf.fingerprint
+    monkeypatch.setattr(hf, "fingerprint", lambda *args: {**real(*args), "device": "NVIDIA A100"})
+    with pytest.raises(BadInput, match="with device cpu, and this is NVIDIA A100"):
+        sft.train_sft(model, tokenizer, rows, settings, tmp_path, None, resume=True)
+    point = hf.resume_point(tmp_path, hf.fingerprint({}, "") | sft.known(rows, settings), allow_device_change=True)
+    assert point == tmp_path / "checkpoint-3"
+
+
+def test_a_torn_checkpoint_is_none(tmp_path: Path) -> None:
+    found = {"device": "cpu"}
+    for step in (3, 6, 12):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        if step < 12:
+            (tmp_path / f"checkpoint-{step}" / hf.WHOLE).write_text(json.dumps(found))
+    assert hf.resume_point(tmp_path, found) == tmp_path / "checkpoint-6"
+    assert not (tmp_path / "checkpoint-12").exists()
+    assert hf.resume_point(tmp_path / "none", found) is None and hf.step_of(None) == -1
+
+
+def test_a_model_that_is_not_there_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "HF_HUB_OFFLINE", "1")
+    with pytest.raises(BadInput, match="cannot be loaded") as error:
+        hf.load_model(str(tmp_path / "nothing"), dtype="float32", attention="sdpa")
+    assert "\n" not in error.value.message and "--dry-run" in error.value.hint

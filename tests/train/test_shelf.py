@@ -1,0 +1,140 @@
+"""Open tasks: how many, which one makes way, who waits, and what becomes of those that cannot be opened."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from hipwright.errors import TaskError, WorkerError
+from hipwright.train.records import Problem
+from hipwright.train.shelf import Shelf
+
+
+class Tasks:
+    """An opener that keeps a log, and counts how many are open at once."""
+
+    def __init__(self, fails: dict[str, list[Exception]] | None = None) -> None:
+        self.log: list[str] = []
+        self.fails = fails or {}
+        self.open = self.most = 0
+        self.lock = threading.Lock()
+
+    @contextmanager
+    def __call__(self, problem: Problem) -> Iterator[Any]:
+        with self.lock:
+            self.log.append(f"open {problem.name}")
+            self.open += 1
+            self.most = max(self.most, self.open)
+        try:
+            if self.fails.get(problem.name):
+                raise self.fails[problem.name].pop(0)
+            time.sleep(0.01)
+            yield problem.name
+        finally:
+            with self.lock:
+                self.open -= 1
+                self.log.append(f"close {problem.name}")
+
+
+def task(name: str) -> Problem:
+    return Problem(name=name, source=f"# {name}")
+
+
+def use(shelf: Shelf, *names: str) -> None:
+    for name in names:
+        with shelf.lease(task(name)) as bench:
+            assert bench == name
+
+
+def test_the_least_recently_used_makes_way() -> None:
+    tasks = Tasks()
+    shelf = Shelf(tasks, 2)
+    use(shelf, "a", "b", "a", "c", "a")
+    assert tasks.log == ["open a", "open b", "close b", "open c"]
+    assert (shelf.opened, shelf.evicted, len(shelf)) == (3, 1, 2)
+    shelf.close()
+    assert tasks.open == 0 and tasks.most == 2
+
+
+def test_a_task_in_use_stays_and_others_wait_for_it() -> None:
+    tasks = Tasks()
+    shelf = Shelf(tasks, 1)
+    with ThreadPoolExecutor(1) as pool:
+        with shelf.lease(task("a")):
+            later = pool.submit(use, shelf, "b")
+            time.sleep(0.1)
+            assert not later.done() and tasks.log == ["open a"]
+        later.result(timeout=5)
+    assert tasks.log == ["open a", "close a", "open b"]
+    shelf.close()
+
+
+def test_many_threads_never_hold_more_than_fit() -> None:
+    tasks = Tasks()
+    shelf = Shelf(tasks, 3)
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda number: use(shelf, f"t{number % 7}"), range(120)))
+    shelf.close()
+    assert tasks.most == 3 and tasks.open == 0
+
+
+def test_what_is_opened_ahead_is_opened_once_and_pushes_nothing_out_that_is_awaited() -> None:
+    tasks = Tasks()
+    shelf = Shelf(tasks, 3)
+    use(shelf, "old")
+    shelf.prefetch([task(name) for name in "abcde"])
+    use(shelf, "a", "b", "c")
+    assert sorted(tasks.log) == ["close old", "open a", "open b", "open c", "open old"]
+    shelf.prefetch([task("d")])
+    use(shelf, "d")
+    assert tasks.log.count("open d") == 1
+    shelf.close()
+    assert tasks.most == 3
+
+
+def test_one_name_for_two_texts_is_two_tasks() -> None:
+    tasks = Tasks()
+    shelf = Shelf(tasks, 2)
+    for source in ("# one", "# two", "# one"):
+        with shelf.lease(Problem(name="same", source=source)):
+            pass
+    assert tasks.log == ["open same", "open same"]
+    shelf.close()
+
+
+def test_a_broken_task_stays_broken_and_a_broken_machine_is_tried_again() -> None:
+    tasks = Tasks(
+        {"task": [TaskError("no Model")] * 9, "once": [TaskError("killed")], "machine": [WorkerError("killed")]}
+    )
+    shelf = Shelf(tasks, 4)
+    for _ in range(4):
+        with pytest.raises(TaskError), shelf.lease(task("task")):
+            pass
+    with pytest.raises(TaskError), shelf.lease(task("once")):
+        pass
+    use(shelf, "once")
+    with pytest.raises(WorkerError), shelf.lease(task("machine")):
+        pass
+    use(shelf, "machine")
+    assert [tasks.log.count(f"open {name}") for name in ("task", "once", "machine")] == [2, 2, 2]
+    shelf.close()
+
+
+def test_closing_waits_for_users_and_turns_the_waiting_away() -> None:
+    tasks = Tasks()
+    shelf = Shelf(tasks, 1)
+    with ThreadPoolExecutor(2) as pool:
+        with shelf.lease(task("a")):
+            waiting = pool.submit(use, shelf, "b")
+            closing = pool.submit(shelf.close)
+            with pytest.raises(WorkerError, match="closed"):
+                waiting.result(timeout=5)
+            assert not closing.done()
+        closing.result(timeout=5)
+    assert tasks.log == ["open a", "close a"]

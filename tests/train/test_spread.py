@@ -1,0 +1,122 @@
+"""Several judges as one: who gets what, and what becomes of faults. The judges here only say who they are."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Self
+
+import pytest
+
+from hipwright.errors import BadInput, InfrastructureError
+from hipwright.records import Evaluation, Program
+from hipwright.train.judges import LocalJudge
+from hipwright.train.records import Problem
+from hipwright.train.spread import AHEAD, Spread
+
+PROGRAM = Program(text="x")
+
+
+class Named:
+    """Says its name in the message. holds: nothing is answered before it is set; broken: the machine fails."""
+
+    def __init__(self, name: str, device: str = "NVIDIA H200", *, broken: bool = False, opens: bool = True) -> None:
+        self.name, self.device, self.clock = name, device, "device"
+        self.broken, self.opens = broken, opens
+        self.holds = threading.Event()
+        self.holds.set()
+        self.open = False
+        self.asked: list[str] = []
+        self.ahead: list[str] = []
+        self._pool = ThreadPoolExecutor(32)
+
+    def __enter__(self) -> Self:
+        if not self.opens:
+            raise InfrastructureError("no GPU")
+        self.open = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.open = False
+
+    def prefetch(self, problems: Sequence[Problem]) -> None:
+        self.ahead += [problem.name for problem in problems]
+
+    def submit(self, problem: Problem, program: Program) -> Future[Evaluation]:
+        self.asked.append(problem.name)
+
+        def judged() -> Evaluation:
+            self.holds.wait(10)
+            fault: Any = "device" if self.broken else None
+            status: Any = "unscorable" if self.broken else "pass"
+            return Evaluation(task="t", program=program.key, status=status, fault=fault, message=self.name)
+
+        return self._pool.submit(judged)
+
+
+def tasks(count: int) -> list[Problem]:
+    return [Problem(name=f"t{number}", source=f"# {number}") for number in range(count)]
+
+
+def test_programs_of_a_task_stay_together_and_tasks_are_spread() -> None:
+    judges = [Named("a"), Named("b"), Named("c")]
+    with Spread(judges) as spread:  # type: ignore[arg-type]
+        spread.prefetch(tasks(60))
+        for task in tasks(60):
+            assert len({spread.submit(task, PROGRAM).result(timeout=5).message for _ in range(3)}) == 1
+        assert (spread.device, spread.clock) == ("NVIDIA H200", "device")
+    assert [sorted(set(judge.asked)) for judge in judges] == [sorted(judge.ahead) for judge in judges]
+    assert all(8 <= len(judge.ahead) <= 32 for judge in judges), "about a third each"
+    assert not any(judge.open for judge in judges)
+
+
+def test_a_judge_with_much_to_do_is_helped() -> None:
+    judges = [Named("a"), Named("b")]
+    with Spread(judges) as spread:  # type: ignore[arg-type]
+        for judge in judges:
+            judge.holds.clear()
+        waiting = [spread.submit(tasks(1)[0], PROGRAM) for _ in range(3 * AHEAD)]
+        assert min(len(judge.asked) for judge in judges) >= AHEAD
+        for judge in judges:
+            judge.holds.set()
+        assert all(future.result(timeout=5).passed for future in waiting)
+
+
+def test_a_fault_of_one_machine_is_another_ones_work() -> None:
+    judges = [Named("a", broken=True), Named("b"), Named("c", broken=True)]
+    with Spread(judges) as spread:  # type: ignore[arg-type]
+        found = [spread.submit(task, PROGRAM).result(timeout=5) for task in tasks(20)]
+    assert {one.message for one in found} == {"b"} and all(one.passed for one in found)
+    with Spread([Named("a", broken=True)] * 1) as spread:  # type: ignore[list-item]
+        assert spread.submit(tasks(1)[0], PROGRAM).result(timeout=5).fault == "device"
+
+
+def test_judges_that_do_not_compare_are_refused_and_closed() -> None:
+    judges = [Named("a"), Named("b", "NVIDIA H100")]
+    with pytest.raises(BadInput, match="differ"), Spread(judges):  # type: ignore[arg-type]
+        pass
+    assert not any(judge.open for judge in judges)
+
+
+def test_one_that_does_not_open_closes_the_others() -> None:
+    judges = [Named("a"), Named("b", opens=False), Named("c")]
+    with pytest.raises(InfrastructureError, match="no GPU"), Spread(judges):  # type: ignore[arg-type]
+        pass
+    assert not any(judge.open for judge in judges)
+
+
+def test_what_is_known_is_known_to_all_after_a_checkpoint() -> None:
+    """Another number of judges, too."""
+    first = LocalJudge(("cpu",))
+    known = {"k": Evaluation(task="t", program="p", status="pass").to_dict()}
+    first.load({**first.state(), "known": known})
+    state = Spread([first, LocalJudge(("cpu",))]).state()
+    later = Spread([LocalJudge(("cpu",)) for _ in range(3)])
+    later.load(state)
+    assert [len(judge.state()["known"]) for judge in later.judges] == [1, 1, 1]  # type: ignore[attr-defined]
+
+
+def test_no_judges() -> None:
+    with pytest.raises(BadInput):
+        Spread([])
