@@ -231,7 +231,8 @@ def test_two_processes_of_accelerate(
 
     changes = [f"launch.sharding={sharding}", "sft.max_steps=2", "sft.accumulate=1", "sft.evaluate_every=0",
                "data.rows=4", "data.held_rows=1", "sft.log_every=1", "grpo.steps=1", "grpo.batch=2",
-               "grpo.accumulate=1", "grpo.samples=2", "grpo.max_new_tokens=5", "grpo.vllm=", "judge.targets=['cpu','gfx942']"]  # fmt: skip
+               "grpo.accumulate=1", "grpo.samples=2", "grpo.max_new_tokens=5", "grpo.vllm=",
+               "judge.targets=['cpu','gfx942']"]  # fmt: skip
     rows = SAMPLE if which == "sft" else tasks
     wanted = work.Work(
         stage=which, recipe=recipe.load(FSDP, changes), data=str(rows), out=str(tmp_path / "run"),
