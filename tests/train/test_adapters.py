@@ -120,6 +120,13 @@ def test_a_grpo_step_of_trl_leaves_the_unscorable_out(
     assert [one["problem"] for one in samples] == ["row_sum"] * trl.SHOWN
 
 
+def test_too_few_problems_for_one_update_are_refused(tmp_path: Path) -> None:
+    model, tokenizer = tiny.tiny("qwen2", [fakes.SOURCE])
+    settings = grpo.Settings(batch=4, accumulate=2, samples=4)
+    with pytest.raises(BadInput, match="an update takes 2 problems, and there are 1"):
+        grpo.train_grpo(model, tokenizer, [ROW_SUM], fakes.environment(), settings, tmp_path, None)
+
+
 # ---------------------------------------------------------------- verl
 
 

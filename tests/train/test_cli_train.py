@@ -141,7 +141,7 @@ def small_model(tmp_path: Path) -> Path:
 def tasks(tmp_path: Path) -> Path:
     folder = tmp_path / "tasks"
     folder.mkdir()
-    for name in ("row_sum", "row_max"):
+    for name in ("row_sum", "row_max", "softmax"):
         (folder / f"{name}.py").write_text((fakes.CORPUS / f"tasks/{name}.py").read_text())
     return folder
 
@@ -219,16 +219,20 @@ def test_samples_are_scored_while_sft_goes_on(tmp_path: Path, small_model: Path)
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("sharding", ["none", "fsdp"])
 @pytest.mark.parametrize("which", ["sft", "rl"])
-def test_two_processes_of_accelerate(tmp_path: Path, small_model: Path, tasks: Path, which: recipe.Stage) -> None:
+def test_two_processes_of_accelerate(
+    tmp_path: Path, small_model: Path, tasks: Path, which: recipe.Stage, sharding: str
+) -> None:
     """The launch that eight GPUs get, with two processes on the processor: one log, one model, whole groups."""
     import yaml
 
     from hipwright.train import launch
 
-    changes = ["launch.sharding=none", "sft.max_steps=2", "sft.accumulate=1", "sft.evaluate_every=0", "data.rows=4",
-               "data.held_rows=1", "sft.log_every=1", "grpo.steps=1", "grpo.batch=2", "grpo.accumulate=1",
-               "grpo.samples=2", "grpo.max_new_tokens=5", "grpo.vllm=", "judge.targets=['cpu','gfx942']"]  # fmt: skip
+    changes = [f"launch.sharding={sharding}", "sft.max_steps=2", "sft.accumulate=1", "sft.evaluate_every=0",
+               "data.rows=4", "data.held_rows=1", "sft.log_every=1", "grpo.steps=1", "grpo.batch=2",
+               "grpo.accumulate=1", "grpo.samples=2", "grpo.max_new_tokens=5", "grpo.vllm=",
+               "judge.targets=['cpu','gfx942']"]  # fmt: skip
     rows = SAMPLE if which == "sft" else tasks
     wanted = work.Work(
         stage=which, recipe=recipe.load(FSDP, changes), data=str(rows), out=str(tmp_path / "run"),
@@ -237,9 +241,7 @@ def test_two_processes_of_accelerate(tmp_path: Path, small_model: Path, tasks: P
     command = launch.plan(wanted)
     assert command is not None
     launch._prepare(wanted, command)
-    plain = launch.accelerate_config(wanted) | {
-        "distributed_type": "MULTI_CPU", "use_cpu": True, "num_processes": 2, "mixed_precision": "no",
-    }  # fmt: skip
+    plain = launch.accelerate_config(wanted) | {"num_processes": 2, "mixed_precision": "no"}
     (wanted.folder / launch.ACCELERATE).write_text(yaml.safe_dump(plain))
     variables = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command.argv, env=variables, capture_output=True, text=True, timeout=600)

@@ -6,6 +6,7 @@ which TRL 1.16 leaves out of the baseline and of the gradient. Judged are whole 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -81,6 +82,7 @@ def train_grpo(
     from hipwright.train.adapters.trl import TrlReward, columns
 
     hf.quiet()
+    _enough(len(problems), settings)
     if not resume:
         hf.refuse_used(folder)
     found = known(problems, settings)
@@ -100,6 +102,16 @@ def train_grpo(
         tokenizer.save_pretrained(folder / hf.FINAL)
     rewards = [one["reward"] for one in trainer.state.log_history if "reward" in one]
     return Result(folder / hf.FINAL, trainer.state.global_step, rewards[-1] if rewards else None)
+
+
+def _enough(problems: int, settings: Settings) -> None:
+    """TRL drops what does not fill an update: with too few problems it would end at once, without a word."""
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    needed = processes * settings.batch * settings.accumulate // settings.samples
+    if problems < needed:
+        raise BadInput(
+            f"an update takes {needed} problems, and there are {problems}", hint="--set grpo.accumulate=... for fewer"
+        )
 
 
 def known(problems: Sequence[Problem], settings: Settings) -> dict[str, Any]:

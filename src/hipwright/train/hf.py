@@ -59,6 +59,11 @@ def load_model(name: str, *, dtype: str, attention: str) -> tuple[Any, Any]:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        from accelerate import PartialState
+
+        # only where the processes know each other does one alone read the weights for FSDP, and not each
+        PartialState(cpu=not torch.cuda.is_available())
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
         options = {"dtype": getattr(torch, dtype), "attn_implementation": attention}

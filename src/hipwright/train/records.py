@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
 from hipwright.records import Fault, Record, Status
 
 Clock = Literal["device", "estimate", ""]
@@ -16,7 +18,7 @@ class Problem(Record, frozen=True, kw_only=True):
     name: str
     source: str
     split: str = "train"
-    facts: dict[str, Any] = {}
+    facts: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Outcome(Record, frozen=True, kw_only=True):
@@ -46,7 +48,7 @@ class Outcome(Record, frozen=True, kw_only=True):
     time_ms: float | None = None
     floor_ms: float | None = None
     own_time: float | None = None
-    metrics: dict[str, float] = {}
+    metrics: dict[str, float] = msgspec.field(default_factory=dict)
     program: str = ""
     seconds: float = 0.0
 
@@ -68,4 +70,4 @@ class Scored(Record, frozen=True, kw_only=True):
 
     outcome: Outcome
     reward: float | None
-    parts: dict[str, float] = {}
+    parts: dict[str, float] = msgspec.field(default_factory=dict)

@@ -8,7 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hipwright.train.mini.tasks import CPU, DEEPER, GPU, HELD_OUT, MOST, OPERATORS, Grammar, Scale, Split
+from hipwright.train.mini.tasks import (
+    CPU,
+    DEEPER,
+    GPU,
+    HELD,
+    HELD_OUT,
+    MOST,
+    OPERATORS,
+    PRACTICE,
+    Composition,
+    Grammar,
+    Scale,
+    Split,
+)  # fmt: skip
 
 SEEDS = st.integers(0, 1000)
 TASKS = 60
@@ -41,12 +54,27 @@ def test_unseen_shapes_share_no_size_with_train(scale: Scale) -> None:
     unseen = grammar.problems("shapes", 30, 20)
     sizes = [{(axis, p.facts["shape"][axis]) for p in some for axis in (0, 1)} for some in (train, unseen)]
     assert not sizes[0] & sizes[1]
-    assert not set(scale.shapes(False)) & set(scale.shapes(True))
+    for axis in (scale.rows, scale.columns):
+        assert len({size for pool in axis for size in pool}) == sum(map(len, axis))
     # and nothing but the sizes is new
     bodies = [{p.source.split("def get_inputs")[0] for p in some} for some in (train, unseen)]
     assert bodies[1] <= {
         one.source((1, 1)).split("def get_inputs")[0] for one in islice(grammar.compositions("train"), 20)
     }
+
+
+@pytest.mark.parametrize("scale", [GPU, CPU])
+def test_practice_is_new_in_shapes_and_compositions_but_holds_nothing_held_out(scale: Scale) -> None:
+    grammar = Grammar(0, scale)
+    practice = grammar.practice(100, 20)
+    assert len({p.name for p in practice}) == 100
+    known = {one.operators for one in islice(grammar.compositions("train"), 20)}
+    compositions = [Composition(tuple(p.name.split("-")[:-2]), p.facts["dtype"]) for p in practice]
+    assert 20 < sum(one.operators in known for one in compositions) < 80
+    assert 25 < sum(tuple(p.facts["shape"]) in scale.shapes(PRACTICE) for p in practice) < 75
+    assert not any(one.pairs & grammar.held_pairs or len(one.operators) > MOST for one in compositions)
+    held = {(axis, size) for shape in scale.shapes(HELD) for axis, size in enumerate(shape)}
+    assert not held & {(axis, size) for p in practice for axis, size in enumerate(p.facts["shape"])}
 
 
 def test_everything_comes_from_the_seed() -> None:

@@ -22,6 +22,7 @@ from hipwright.train.rl import checkpoint
 from hipwright.train.rl.loop import train_rl
 from hipwright.train.rl.policy import HFPolicy
 from hipwright.train.rl.settings import OptimSettings, RLSettings
+from hipwright.train.rl.training import Training
 from tests.train.rl.tools import END, Notes, ToyEnvironment, ToyForm, ToyJudge, tiny_model, toy_problems
 
 ROOT = Path(__file__).parents[3]
@@ -86,15 +87,19 @@ def run(folder: Path, settings: RLSettings = SETTINGS, judge: ToyJudge | None = 
     return train_rl(policy, problems, ToyEnvironment(judge), ToyForm(), settings, folder, notes, **more), notes
 
 
-def test_pieces_are_the_whole(tmp_path: Path) -> None:
-    _, whole = run(tmp_path / "whole")
-    stopped = replace(SETTINGS, steps=3)
-    _, first = run(tmp_path / "parts", stopped)
-    result, second = run(tmp_path / "parts")
-    assert result.finished and [step for _, step, _ in second.lines] == [4, 5, 6]
-    # step 4 had not been sampled ahead when the run was to end after 3: from there on both are runs of their own
-    assert first.column("reward") == whole.column("reward")[:3]
-    assert checkpoint.latest_step(tmp_path / "parts") == 6 and checkpoint.steps(tmp_path / "parts") == [4, 6]
+@pytest.mark.parametrize("overlap", [True, False])
+def test_pieces_are_the_whole(overlap: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = replace(SETTINGS, overlap=overlap)
+    _, whole = run(tmp_path / "whole", settings)
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "paused", property(lambda self: self.step == 3))
+        piece, first = run(tmp_path / "parts", settings)
+    assert not piece.finished and piece.step == 3
+    result, second = run(tmp_path / "parts", settings)
+    assert result.finished and [step for _, step, _ in first.lines + second.lines] == [1, 2, 3, 4, 5, 6]
+    for name in ("reward", "loss", "drift", "grad_norm", "tokens"):
+        assert first.column(name) + second.column(name) == pytest.approx(whole.column(name), rel=1e-6, abs=1e-9)
+    assert checkpoint.steps(tmp_path / "parts") == [4, 6]
 
 
 def test_the_judge_remembers(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from hipwright.train.mini import corpus as corpora
 from hipwright.train.mini import model
 from hipwright.train.mini.form import CompactForm, read
 from hipwright.train.mini.settings import Settings
-from hipwright.train.mini.tasks import SCALES
+from hipwright.train.mini.tasks import SCALES, Grammar
 from hipwright.train.records import Problem
 from hipwright.train.rewards import reward
 from hipwright.train.rl.checkpoint import latest_step
@@ -126,11 +126,10 @@ class Bench:
             judge.load(self.blank)
 
     def problems(self) -> list[Problem]:
-        """What the arms with a judge answer: tasks of the corpus."""
-        least = SCALES[self.settings.corpus.scale].judged
-        lines = [line for line in self.corpus.lines if line.shape[0] * line.shape[1] >= least]
-        random.Random("tasks of the arms").shuffle(lines)
-        return [line.problem for line in lines[: self.settings.rl_tasks]]
+        """What the arms with a judge answer."""
+        made = self.settings.corpus
+        grammar = Grammar(made.seed, SCALES[made.scale])
+        return grammar.practice(self.settings.rl_tasks, -(-made.tasks // made.shapes))
 
     def place(self, seed: int, name: str) -> Path:
         """Where a checkpoint lies when it is done."""

@@ -29,7 +29,7 @@ from hipwright.engine.write import space, specialise, write
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.llm.compact import shortened
 from hipwright.records import Record
-from hipwright.train.mini.tasks import SCALES, Composition, Grammar
+from hipwright.train.mini.tasks import CORPUS, SCALES, Composition, Grammar
 from hipwright.train.records import Problem
 
 LINES, MANIFEST = "corpus.jsonl.xz", "corpus.json"
@@ -120,7 +120,7 @@ def _plain(settings: Settings) -> dict[str, Any]:
 
 def _jobs(settings: Settings) -> Iterator[_Job]:
     grammar = Grammar(settings.seed, SCALES[settings.scale])
-    shapes, source = grammar.scale.shapes(False), grammar.compositions("train")
+    shapes, source = grammar.scale.shapes(CORPUS), grammar.compositions("train")
     for number in range(-(-settings.tasks // settings.shapes)):
         composition = next(source)
         drawn = random.Random(f"shapes {settings.seed} {number}").sample(shapes, min(settings.shapes, len(shapes)))

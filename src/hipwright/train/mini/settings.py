@@ -33,9 +33,9 @@ class Evaluation(Record, frozen=True, kw_only=True):
 class Settings(Record, frozen=True, kw_only=True):
     """One run. target: "cuda", "rocm", or "cpu" (static estimates). seeds: whole repetitions behind the corpus.
 
-    arm_minutes: wall time of each arm of each seed. rl_tasks: training tasks that the arms with a judge answer.
-    held: tasks of the corpus that only the loss while training looks at. checked: programs of the corpus that the
-    verifier is asked about. corpus_folder: one made elsewhere.
+    arm_minutes: wall time of each arm of each seed. rl_tasks: training tasks that the arms with a judge answer
+    (tasks.py: Grammar.practice). held: tasks of the corpus that only the loss while training looks at. checked:
+    programs of the corpus that the verifier is asked about. corpus_folder: one made elsewhere.
     """
 
     target: str = "cuda"

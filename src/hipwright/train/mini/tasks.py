@@ -48,35 +48,49 @@ PAIRS_HELD = 0.15
 DTYPES = ("float32", "float16")
 
 
+CORPUS, HELD, PRACTICE = range(3)
+"""Pools of sizes: of tasks with programs to imitate, of the shapes split, of tasks that only a judge answers for."""
+
+
 @dataclass(frozen=True)
 class Scale:
-    """Which shapes tasks have. rows, columns: train's and the held-out ones; elements: least and most of a tensor.
+    """Which shapes tasks have. rows, columns: sizes by pool; elements: least and most of a tensor.
 
     judged: least elements of a task that is judged; a smaller one is over before a clock tells schedules apart.
     """
 
     name: str
-    rows: tuple[tuple[int, ...], tuple[int, ...]]
-    columns: tuple[tuple[int, ...], tuple[int, ...]]
+    rows: tuple[tuple[int, ...], ...]
+    columns: tuple[tuple[int, ...], ...]
     elements: tuple[int, int]
     judged: int
 
-    def shapes(self, held: bool, *, judged: bool = False) -> list[tuple[int, int]]:
-        """The shapes of train, or the held-out ones: no size is in both. judged: only those of judged tasks."""
+    def shapes(self, pool: int, *, judged: bool = False) -> list[tuple[int, int]]:
+        """The shapes of a pool: no size is in two pools. judged: only those of judged tasks."""
         low, high = self.elements
         low = max(low, self.judged) if judged else low
-        return [(r, c) for r in self.rows[held] for c in self.columns[held] if low <= r * c <= high]
+        return [(r, c) for r in self.rows[pool] for c in self.columns[pool] if low <= r * c <= high]
 
 
 GPU = Scale(
     "gpu",
-    ((2048, 4096, 8192, 16384, 32768), (3072, 6144, 10000, 12288, 24576)),
-    ((256, 512, 768, 1000, 1024, 1536, 2048, 4096), (384, 640, 896, 1280, 1500, 1792, 2560, 3072 + 2)),
+    ((2048, 4096, 8192, 16384, 32768), (3072, 6144, 10000, 12288, 24576), (5120, 9000, 20480)),
+    (
+        (256, 512, 768, 1000, 1024, 1536, 2048, 4096),
+        (384, 640, 896, 1280, 1500, 1792, 2560, 3074),
+        (320, 600, 1152, 1920, 2304, 3584),
+    ),
     (1 << 21, 1 << 24),
     1 << 22,
 )
 """16 to 64 MB a float32 tensor that is judged: about 5 to 100 microseconds of an H200's memory traffic."""
-CPU = Scale("cpu", ((8, 16, 24, 32), (12, 20, 28)), ((32, 64, 100, 128), (48, 80, 96, 130)), (256, 4096), 0)
+CPU = Scale(
+    "cpu",
+    ((8, 16, 24, 32), (12, 20, 28), (10, 18, 30)),
+    ((32, 64, 100, 128), (48, 80, 96, 130), (40, 72, 112)),
+    (256, 4096),
+    0,
+)
 """For machines without a GPU: small enough to interpret."""
 SCALES = {"gpu": GPU, "cpu": CPU}
 
@@ -180,12 +194,28 @@ class Grammar:
     def problems(self, split: Split, count: int, compositions: int | None = None) -> list[Problem]:
         """`count` different tasks to judge; compositions: how many train has (the shapes split draws from those)."""
         rng = random.Random(f"problems {self.seed} {split}")
-        shapes = self.scale.shapes(split == "shapes", judged=True)
+        shapes = self.scale.shapes(HELD if split == "shapes" else CORPUS, judged=True)
         source = self.compositions(split)
         pool = [next(source) for _ in range(compositions or count)]
         found: dict[str, Problem] = {}
         while len(found) < min(count, len(pool) * len(shapes)):
             problem = rng.choice(pool).problem(rng.choice(shapes), split)
+            found[problem.name] = problem
+        return list(found.values())
+
+    def practice(self, count: int, compositions: int) -> list[Problem]:
+        """`count` different tasks of train for who has a judge.
+
+        No programs are needed, so half of them have shapes, and half of them compositions, that the corpus (with the
+        first `compositions`) does not have.
+        """
+        rng = random.Random(f"practice {self.seed}")
+        source = self.compositions("train")
+        pool = [next(source) for _ in range(2 * compositions)]
+        shapes = [self.scale.shapes(one, judged=True) for one in (CORPUS, PRACTICE)]
+        found: dict[str, Problem] = {}
+        while len(found) < min(count, len(pool) * sum(map(len, shapes))):
+            problem = rng.choice(pool).problem(rng.choice(rng.choice(shapes)), "train")
             found[problem.name] = problem
         return list(found.values())
 
