@@ -81,11 +81,11 @@ def read(folder: Path) -> Folder:
         raise BadInput(
             f"{folder} holds no training", hint=f"name what --out named: a folder with {METRICS} or {EVALUATION}"
         )
-    run = next((found for name in RUNS if (found := _object(folder / name))), {})
+    run = next((one for name in RUNS if (one := _object(folder / name))), {})
     device, clock = (str(evaluation.get(name) or "") for name in ("device", "clock"))
     if not clock:
         device, clock = _judged_by(trainings)
-    hole = next((found for path in sorted(folder.rglob(HOLE)) if (found := _object(path))), {})
+    hole = next((one for path in sorted(folder.rglob(HOLE)) if (one := _object(path))), {})
     return Folder(folder, trainings, evaluation, run, hole, device, clock)
 
 

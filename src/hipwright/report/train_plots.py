@@ -241,8 +241,9 @@ def dots(
 
 def _dot(row: Mapping[str, Any], metric: str, axis: Axis, y: float, palette: Mapping[str, int], share: bool) -> Dot:
     value, low, high = triple(row[metric]) or (0.0, 0.0, 0.0)
-    arm, words = str(row.get("arm", "")), (lambda one: f"{100 * one:.1f} %") if share else (lambda one: f"{one:.3f}")
-    tooltip = f"{arm}: {words(value)}, 95 % interval {words(low)} to {words(high)}"
+    arm = str(row.get("arm", ""))
+    said = [f"{100 * one:.1f} %" if share else f"{one:.3f}" for one in (value, low, high)]
+    tooltip = f"{arm}: {said[0]}, 95 % interval {said[1]} to {said[2]}"
     text = f"{100 * value:.0f} %" if share else f"{value:.2f}"
     return Dot(y + 9, arm, palette.get(arm, 0), axis(value), axis(low), axis(high), text, tooltip)
 

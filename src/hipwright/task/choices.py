@@ -50,9 +50,9 @@ class CloseChoices:
             return self._put(func(*args, **kwargs), out)
         if name in _ALONE and isinstance(first, torch.Tensor):
             return self._alone(true_args, true_kwargs, out)
-        if name in _WITH_VALUES and isinstance(out, (tuple, list)) and len(out) == 2 and first is not None:
+        if name in _WITH_VALUES and isinstance(out, tuple) and len(out) == 2 and first is not None:
             dim = _dim(func, true_args, true_kwargs)
-            return type(out)((out[0], self._marked(true_args[0], dim, out[0], out[1]))) if dim is not None else out
+            return out if dim is None else (out[0], self._marked(true_args[0], dim, out[0], out[1]))
         return out
 
     def _unmarked(self, value: Any) -> Any:
