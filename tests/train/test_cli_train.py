@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -234,18 +235,24 @@ def test_two_processes_of_accelerate(
                "grpo.accumulate=1", "grpo.samples=2", "grpo.max_new_tokens=5", "grpo.vllm=",
                "judge.targets=['cpu','gfx942']"]  # fmt: skip
     rows = SAMPLE if which == "sft" else tasks
-    wanted = work.Work(
-        stage=which, recipe=recipe.load(FSDP, changes), data=str(rows), out=str(tmp_path / "run"),
-        model=str(small_model), trackers=(),
-    )  # fmt: skip
-    command = launch.plan(wanted)
-    assert command is not None
-    launch._prepare(wanted, command)
-    plain = launch.accelerate_config(wanted) | {"num_processes": 2, "mixed_precision": "no"}
-    (wanted.folder / launch.ACCELERATE).write_text(yaml.safe_dump(plain))
-    variables = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command.argv, env=variables, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-3000:]
+    changes += ["sft.save_every=1"]
+
+    def once(*, resume: bool) -> work.Work:
+        wanted = work.Work(
+            stage=which, recipe=recipe.load(FSDP, changes), data=str(rows), out=str(tmp_path / "run"),
+            model=str(small_model), trackers=(), resume=resume,
+        )  # fmt: skip
+        command = launch.plan(wanted)
+        assert command is not None
+        launch._prepare(wanted, command)
+        plain = launch.accelerate_config(wanted) | {"num_processes": 2, "mixed_precision": "no"}
+        (wanted.folder / launch.ACCELERATE).write_text(yaml.safe_dump(plain))
+        variables = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command.argv, env=variables, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return wanted
+
+    wanted = once(resume=False)
     result = json.loads((wanted.folder / work.DONE).read_text())
     assert result["steps"] == (2 if which == "sft" else 1)
     lines = [json.loads(line) for line in (wanted.folder / "metrics.jsonl").read_text().splitlines()]
@@ -253,6 +260,14 @@ def test_two_processes_of_accelerate(
     assert (wanted.folder / hf.FINAL / "model.safetensors").is_file()
     marker = json.loads(next(iter(wanted.folder.glob("checkpoint-*/whole.json"))).read_text())
     assert marker["processes"] == 2, "another number of processes is another run"
+    if (which, sharding) == ("sft", "fsdp"):
+        shutil.rmtree(wanted.folder / "checkpoint-2")
+        once(resume=True)
+        again = [json.loads(line) for line in (wanted.folder / "metrics.jsonl").read_text().splitlines()]
+        for one, other in zip(lines, again, strict=True):
+            assert other["values"] == pytest.approx(one["values"], rel=1e-5), (
+                "sharded weights and optimizer are restored"
+            )
 
 
 @pytest.mark.slow

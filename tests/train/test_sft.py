@@ -82,6 +82,7 @@ def test_a_template_that_rewrites_the_prompt_is_refused() -> None:
         sft.encode([small.row(1)], tokenizer)
 
 
+@pytest.mark.slow
 def test_it_learns_and_held_out_loss_is_told(tmp_path: Path) -> None:
     result, _ = train(tmp_path, small.lessons(4), max_steps=30, evaluate_every=15, save_every=0, learning_rate=2e-2)
     losses = metrics(tmp_path, "sft")
