@@ -55,7 +55,7 @@ def stage(name: str, out: Path, *more: object, which: str = "sft", rows: Path = 
         (stage(FSDP, Path("out"), which="rl"), "needs vllm"),
         (["train", "mini", "--out", "out", "--target", "tpu"], "no target 'tpu'"),
         (["train", "mini", "--out", "out", "--target", "cpu", "--set", "seed=1"], "unknown name seed"),
-        (["train", "report", "nowhere"], "no training in nowhere"),
+        (["train", "report", "nowhere"], "no such folder: nowhere"),
         (["train", "serve", "--data", "nowhere"], "no such folder of data"),
         (["train", "serve", "--data", SAMPLE, "--split", "holdout"], "no split 'holdout'"),
         (["train", "serve", "--data", SAMPLE, "--target", "cuda"], "no NVIDIA GPU here"),

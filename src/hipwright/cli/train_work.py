@@ -168,13 +168,16 @@ def run_report(face: Face, folder: Path) -> int:
     """The page of a training."""
     from hipwright.report import train_page
 
-    if not (folder / "metrics.jsonl").is_file():
-        raise BadInput(f"no training in {folder}", hint="`hipwright train` leaves metrics.jsonl in its --out")
+    if not folder.is_dir():
+        raise BadInput(f"no such folder: {folder}", hint="name what --out named")
     page = train_page.write(folder)
     if face.json_mode:
-        face.result({"page": str(page)})
-    else:
-        face.tables().print(f"page: {page}")
+        face.result({"page": str(page), **train_page.figures(folder)})
+        return 0
+    screen = face.tables()
+    for table in train_page.tables(folder):
+        screen.print(table)
+    screen.print(f"page: {page}")
     return 0
 
 

@@ -193,7 +193,7 @@ class LocalJudge:
         with ExitStack() as stack:
             with self.account.during(f"wait: {stage}"):
                 stack.enter_context(self._lane.sharing())
-            with self.account.during(stage):
+            with self.account.during(stage, *(("gpu",) if self.clock == "device" else ())):
                 yield
 
     def _job(self, key: str, problem: Problem, program: Program) -> Evaluation:
