@@ -1,7 +1,8 @@
 """Where the time of a judge goes: seconds by stage, how long a stage had anything to do, and a trace to look at.
 
 A stage's `sum` adds up all that were in it at once; its `busy` seconds count each moment once. The share of busy time
-of "gpu" (verification, timing, and what the caller does there itself) in all time is what says whether the GPU waits for the processor or the other way.
+of "gpu" (verification, timing, and what the caller does there itself) in all time is what says whether the GPU waits
+for the processor or the other way.
 """
 
 from __future__ import annotations
