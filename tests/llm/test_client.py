@@ -477,6 +477,15 @@ def test_a_model_that_breaks_its_bound_is_asked_no_more(opened: Opener) -> None:
 # ---------------------------------------------------------------- interrupted
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell starts what it puts into the background with interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_leaves_the_attempt_as_lost(opened: Opener) -> None:
     main = threading.main_thread().ident
     assert main is not None
