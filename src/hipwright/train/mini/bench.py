@@ -32,6 +32,8 @@ from hipwright.train.rl.packing import Pair
 CORPUS, CHECK = "corpus", "corpus-check.json"
 LEAST_MINUTES = 0.2
 """A piece with less left begins no further stage."""
+CALL_LIMIT_S = 3.0
+"""Of a program on a GPU: its kernels take microseconds, and one that hangs keeps all others from the clock."""
 
 
 class PieceOver(Exception):
@@ -114,7 +116,7 @@ class Bench:
     def environment(self) -> Environment:
         """One judge for all stages of this call, opened when it is first needed."""
         self.say("judge")
-        made = self.judge() if self.judge else LocalJudge(targets(self.settings.target))
+        made = self.judge() if self.judge else LocalJudge(targets(self.settings.target), limit_s=CALL_LIMIT_S)
         opened = self.stack.enter_context(Environment(made, reward(self.settings.reward), read))
         self.blank = made.state() if hasattr(made, "state") else None
         return opened
