@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -147,8 +148,11 @@ def run_mini(
         raise BadInput(f"hipwright train mini: {error}", hint="docs/mini.md lists names and types") from error
     prepare(out)
 
+    begun = time.monotonic()
+
     def listen(kind: str, told: dict[str, Any]) -> None:
-        face.say(str(told.get("text") or ", ".join(f"{name} {value}" for name, value in told.items())))
+        text = told.get("text") or ", ".join(f"{name} {_short(value)}" for name, value in told.items())
+        face.say(f"[{time.monotonic() - begun:6.1f}s] {text}")
 
     try:
         done = run(out, settings, resume=resume, listener=listen, minutes=minutes)
@@ -159,9 +163,20 @@ def run_mini(
         return INTERRUPTED
     if face.json_mode:
         face.result({**done, "out": str(out)})
+        return 0
+    table = face.tables()
+    for seed, models in done["models"].items():
+        for arm, path in models.items():
+            table.print(f"seed {seed}, {arm}: {path}")
+    if done["finished"]:
+        table.print(f"report: {out / 'report.html'}")
     else:
-        face.tables().print(f"{out}: " + ", ".join(f"{name} {clean(value)}" for name, value in done.items()))
+        table.print("not finished: the same command with --resume goes on")
     return 0
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def run_report(face: Face, folder: Path) -> int:

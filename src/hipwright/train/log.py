@@ -11,7 +11,9 @@ from __future__ import annotations
 import importlib
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from math import inf, isfinite
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -86,6 +88,30 @@ class Log:
             self._trackers = []
             self._metrics.close()
             self._samples.close()
+
+
+LINE_SECONDS = 5.0
+TOLD = ("loss", "reward", "compiled", "correct", "speedup", "hack", "rewards_an_hour", "tokens_per_second", "minutes")
+"""What such a line says of a step, of what is known."""
+
+
+class Telling:
+    """A Log that also says a line now and then, for those who wait."""
+
+    def __init__(self, log: Log, say: Callable[[str], None]) -> None:
+        self._log, self._say, self._said = log, say, 0.0
+
+    def metrics(self, stage: str, step: int, values: Mapping[str, float]) -> None:
+        """As Log's."""
+        self._log.metrics(stage, step, values)
+        if time.monotonic() - self._said >= LINE_SECONDS:
+            self._said = time.monotonic()
+            shown = [f"{name} {values[name]:.4g}" for name in TOLD if isfinite(values.get(name, inf))]
+            self._say(f"{stage} step {step}: {', '.join(shown)}")
+
+    def sample(self, stage: str, step: int, record: Mapping[str, Any]) -> None:
+        """As Log's."""
+        self._log.sample(stage, step, record)
 
 
 class _File:

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +19,7 @@ import msgspec
 
 from hipwright.errors import HipwrightError
 from hipwright.train import data, grpo, hf, sft
-from hipwright.train.log import Log
+from hipwright.train.log import Log, Telling
 from hipwright.train.opening import Opening, environment
 from hipwright.train.recipe import Recipe, Stage, changed
 from hipwright.train.records import Outcome, Problem, Scored
@@ -29,7 +29,6 @@ WORK, DONE = "work.json", "result.json"
 """Of a training's folder: what is to be done, and what came of it."""
 
 Say = Callable[[str], None]
-LINE_SECONDS = 5.0
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,25 +241,6 @@ class Spread:
             one if one.reward is None else msgspec.structs.replace(one, reward=one.reward + place / 10)
             for place, one in enumerate(self._plain(outcomes))
         ]
-
-
-class Telling:
-    """A Log that also says a line now and then."""
-
-    def __init__(self, log: Log, say: Say) -> None:
-        self._log, self._say, self._said = log, say, 0.0
-
-    def metrics(self, stage: str, step: int, values: Mapping[str, float]) -> None:
-        """As Log's."""
-        self._log.metrics(stage, step, values)
-        if time.monotonic() - self._said >= LINE_SECONDS:
-            self._said = time.monotonic()
-            shown = ", ".join(f"{name} {value:.4g}" for name, value in list(values.items())[:5])
-            self._say(f"{stage} step {step}: {shown}")
-
-    def sample(self, stage: str, step: int, record: Mapping[str, Any]) -> None:
-        """As Log's."""
-        self._log.sample(stage, step, record)
 
 
 def main() -> int:

@@ -7,8 +7,8 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from hipwright.events import Listener, silent
 from hipwright.llm.compact import prompt
 from hipwright.train.environment import Environment
 from hipwright.train.judges import Judge, LocalJudge
-from hipwright.train.log import Log
+from hipwright.train.log import Log, Telling
 from hipwright.train.mini import corpus as corpora
 from hipwright.train.mini import model
 from hipwright.train.mini.form import CompactForm, read
@@ -141,10 +141,12 @@ class Bench:
         """Where it is trained."""
         return self.folder / f"seed-{seed}" / "work" / name
 
-    def log(self, folder: Path) -> Log:
+    @contextmanager
+    def log(self, folder: Path) -> Iterator[Telling]:
         """The log of a training, cut back to its last checkpoint."""
         step = latest_step(folder)
-        return Log(folder, resume_step=-1 if step is None else step)
+        with Log(folder, resume_step=-1 if step is None else step) as log:
+            yield Telling(log, lambda text: self.listener("mini", {"text": text}))
 
 
 def targets(target: str) -> tuple[str, ...]:

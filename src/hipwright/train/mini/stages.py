@@ -164,7 +164,8 @@ def _finish(bench: Bench, seed: int, name: str, policy: HFPolicy, result: Result
         raise PieceOver
     facts = {"arm": name, "seed": seed, "steps": result.step, "minutes": round(result.minutes, 2)}
     model.save(policy.model, bench.words, bench.place(seed, name), facts)
-    bench.say("trained", **result.metrics | {"arm": name, "seed": seed, "steps": result.step})
+    told = {one: result.metrics[one] for one in ("loss", "reward", "correct") if one in result.metrics}
+    bench.say("trained", arm=name, seed=seed, steps=result.step, minutes=result.minutes, **told)
 
 
 def _sft(bench: Bench, seed: int) -> tuple[HFPolicy, Result]:
