@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from concurrent.futures import Future
 from pathlib import Path
@@ -65,9 +66,10 @@ def test_from_random_weights_to_the_report(corpus_folder: Path, tmp_path: Path) 
     """On the CPU, with the real verifier and static estimates: under three minutes on two busy cores."""
     said: list[str] = []
     chosen = replace(small(corpus_folder), sft=replace(CPU.sft, steps=80), arms=("continued", "grpo"))
-    done = stages.run(tmp_path, chosen, listener=lambda kind, data: said.append(data["stage"]))
+    done = stages.run(tmp_path, chosen, listener=lambda kind, data: said.append(str(data.get("stage") or data["text"])))
     assert done["finished"]
     assert [name for name in ("corpus", "checked", "tokenizer", "sft", "grpo", "evaluation") if name not in said] == []
+    assert any(line.startswith("sft step ") for line in said) and any(line.startswith("rl step ") for line in said)
     assert json.loads((tmp_path / bench.CHECK).read_text())["wrong"] == []
     found = json.loads(Path(done["evaluation"]).read_text())
     assert {row["arm"] for row in found["arms"]} == {"base", "sft", "continued", "grpo"}
@@ -88,13 +90,15 @@ def test_pieces_come_to_what_one_call_comes_to(
 ) -> None:
     monkeypatch.setattr(bench, "LEAST_MINUTES", 0.0)
     chosen = replace(small(corpus_folder), arm_minutes=60.0, checked=0)
+    begun = time.monotonic()
     whole = stages.run(tmp_path / "whole", chosen, judge=MadeUp)
+    half = (time.monotonic() - begun) / 120  # minutes: however fast the machine is
     calls, finished = 0, False
     while not finished:
-        done = stages.run(tmp_path / "pieces", chosen, resume=True, minutes=0.06, judge=MadeUp)
+        done = stages.run(tmp_path / "pieces", chosen, resume=True, minutes=half, judge=MadeUp)
         calls, finished = calls + 1, done["finished"]
         assert calls < 40
-    assert calls > 2
+    assert calls > 1
     one, other = (json.loads((tmp_path / name / stages.EVALUATION).read_text()) for name in ("whole", "pieces"))
     assert one == other
     assert whole["models"].keys() == done["models"].keys() == {"0"}
