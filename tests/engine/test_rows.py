@@ -161,3 +161,29 @@ def test_int_is_guarded_and_long_needs_no_guard() -> None:
     assert "long x_0" in write(large).text
     with pytest.raises(GuardFailed, match="count in int"):
         run(write(graph), Twice(), [torch.empty(1).expand(1 << 16, 1 << 16), draw(3)], checked=False)
+
+
+class Joined(torch.nn.Module):
+    """The first pass reads memory, the later ones only what it left in registers."""
+
+    def forward(self, x: torch.Tensor, other: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        joined = torch.cat([x, other], dim=-1)
+        gap = joined.max(dim=-1, keepdim=True).values - joined
+        return F.cross_entropy(gap, labels % gap.shape[1], reduction="none")
+
+
+class Hot(torch.nn.Module):
+    """Instances normalised, one-hot values of another input taken off, and rows normalised."""
+
+    def forward(self, x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        normal = F.instance_norm(x) - F.one_hot(places, x.shape[-1]).to(x.dtype)
+        return F.rms_norm(normal, (x.shape[-1],))
+
+
+@pytest.mark.parametrize("wave", [32, 64])
+def test_passes_that_read_only_registers_read_them_in_packs(wave: int) -> None:
+    brain = torch.bfloat16
+    labels = torch.randint(0, 256, (12,), generator=torch.Generator().manual_seed(5))
+    verify(Joined(), [draw(12, 128, dtype=brain), draw(12, 128, dtype=brain), labels], {}, wave)
+    places = torch.randint(0, 45, (3, 8, 2), generator=torch.Generator().manual_seed(5))
+    verify(Hot(), [draw(3, 8, 2, 45, dtype=torch.float16), places], {}, wave)

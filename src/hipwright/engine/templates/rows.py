@@ -295,8 +295,8 @@ class RowKernel:
                 self.body.rows[member] = f"{state.name}{'[v]' if self.columns else ''}{follows}"
         kept = self.registers and sweep is self.row_sweep
         vec = self.vec if sweep is self.row_sweep or self.columns else self.layout.vec
-        if not self.columns and not sweep.dense(values, full):
-            vec = "1"
+        if not kept and not self.columns and not sweep.dense(values, full):
+            vec = "1"  # what stays in registers lies there in packs, whatever a later pass reads
         tiles = Tiles(self, sweep, level, made, full, vec)
         if kept:
             tiles.first()
