@@ -25,7 +25,8 @@ def fill(folder: str, _: int) -> list[str]:
 
 
 def test_many_processes_write_the_same_at_once(tmp_path: Path) -> None:
-    with multiprocessing.get_context("fork").Pool(6) as pool:
+    # spawn: a fork of this process inherits its threads' locks and its signal handlers, and may hang
+    with multiprocessing.get_context("spawn").Pool(6) as pool:
         results = pool.starmap(fill, [(str(tmp_path), n) for n in range(24)])
     assert all(names == results[0] for names in results)
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".new-")]

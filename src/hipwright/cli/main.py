@@ -88,7 +88,14 @@ def run() -> NoReturn:
 
 def main(argv: Sequence[str]) -> int:
     """Run one command line and return its exit code; errors are printed, never raised (unless HIPWRIGHT_DEBUG=1)."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return _main(argv)
+    finally:
+        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
+
+
+def _main(argv: Sequence[str]) -> int:
     json_mode = "--json" in argv
     try:
         code = typer.main.get_command(app)(args=list(argv), prog_name="hipwright", standalone_mode=False)
