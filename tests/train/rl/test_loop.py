@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 from statistics import fmean
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import torch
 from msgspec.structs import replace
 
 from hipwright.errors import BadInput, InfrastructureError
+from hipwright.train.rl import loop, training
 from hipwright.train.rl.arms import Gather, train_rft
 from hipwright.train.rl.loop import PolicyGradient, train_rl
 from hipwright.train.rl.policy import HFPolicy, Sample
@@ -90,6 +93,17 @@ def test_a_machine_that_judges_nothing_ends_the_run(tmp_path: Path) -> None:
 def test_a_prompt_that_is_too_long_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="has 2 tokens"):
         run(train_rl, tmp_path, replace(SHORT, max_prompt_tokens=1))
+
+
+def test_nothing_is_judged_that_no_step_would_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: float(next(ticks)))  # every look at it takes a second
+    for module in (loop, training):
+        monkeypatch.setattr(module, "time", clock)
+    judge = ToyJudge()
+    result, notes = run(train_rl, tmp_path, replace(SHORT, steps=1000, max_minutes=1.0), judge)
+    assert result.finished and 3 <= result.step < 60
+    assert judge.asked == sum(notes.column("answers"))
 
 
 def test_minutes_end_a_piece_and_a_run(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ class ToyJudge:
     def __init__(self, device: str = "", fault: Callable[[str], bool] = lambda text: False, slow: float = 0.0) -> None:
         self.device, self.fault, self.slow = device, fault, slow
         self.pool = ThreadPoolExecutor(4)
+        self.asked = 0
         self.known: dict[str, int] = {}
         self.prefetched: list[str] = []
 
@@ -98,6 +99,7 @@ class ToyEnvironment:
         self.judge, self.reward = judge or ToyJudge(), ToyReward()
 
     def submit(self, problem: Problem, completion: str, history: Sequence[Turn] = ()) -> Future[Outcome]:
+        self.judge.asked += 1
         return self.judge.pool.submit(self.judge.judge, completion)
 
 

@@ -86,6 +86,7 @@ class Loop:
         self.roller = Roller(policy, problems, environment, form, settings, self.context, self.watch)
         self.ahead = Ahead(self.roller)
         self.blind = 0
+        self.began: float | None = None
         parts: dict[str, Stateful] = {"curriculum": self.curriculum, "context": self.context, "update": update}
         if hasattr(environment.judge, "state"):
             parts["judge"] = Remembered(environment.judge)
@@ -111,9 +112,10 @@ class Loop:
 
     def _step(self) -> dict[str, float]:
         training, began = self.training, time.monotonic()
+        pace, self.began = began - (self.began or began), began  # what is ahead of a last step is judged for nothing
         batch = self.ahead.batch or self._start(training.step + 1)
         self.ahead.batch = None
-        if self.settings.overlap and batch.step < self.settings.steps:
+        if self.settings.overlap and batch.step < self.settings.steps and not training.ends_within(pace):
             self.ahead.batch = self._start(batch.step + 1)
         self.roller.finish(batch)
         self._look(batch)

@@ -103,7 +103,11 @@ class Training:
     @property
     def finished(self) -> bool:
         """All steps, or all minutes."""
-        return self.step >= self.total or self.minutes >= (self.settings.max_minutes or float("inf"))
+        return self.step >= self.total or self.ends_within(0)
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether the run's minutes are used so soon."""
+        return self.minutes + seconds / 60 >= (self.settings.max_minutes or float("inf"))
 
     @property
     def paused(self) -> bool:
