@@ -73,6 +73,16 @@ def test_bad_input_is_one_line_and_exit_2(
     lines = [line for line in err.splitlines() if line.startswith("error: ")]
     assert out == "" and len(lines) == 1 and "Traceback" not in err, err
     assert lines[0].startswith("error: bad input: ") and says in lines[0]
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()], "a refused training leaves nothing"
+
+
+def test_a_refused_training_leaves_the_note_of_the_one_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    (tmp_path / "run.json").write_text('{"recipe": "first"}')
+    code, _, _ = told(capsys, *stage(LORA, tmp_path, "--set", "model.name=/nowhere"))
+    assert code == 2 and (tmp_path / "run.json").read_text() == '{"recipe": "first"}'
 
 
 def test_a_missing_extra_is_named(

@@ -6,8 +6,8 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -70,7 +70,8 @@ def run_stage(face: Face, wanted: Wanted, rank: int, address: str) -> int:
             allow_device_change=wanted.allow_device_change, unsafe=wanted.unsafe, dry=wanted.dry,
         )  # fmt: skip
         if not wanted.dry:
-            _note(out, {"recipe": chosen.name, "model": wanted.model or chosen.model.name, "data": str(wanted.data)})
+            facts = {"recipe": chosen.name, "model": wanted.model or chosen.model.name, "data": str(wanted.data)}
+            stack.enter_context(_noted(out, facts))
         try:
             done = start(work, face.say, Place(rank, address))
         except KeyboardInterrupt:
@@ -96,11 +97,22 @@ def _installed(packages: Sequence[str] = EXTRA) -> None:
         raise BadInput(f"training needs {', '.join(missing)}", hint="pip install 'hipwright[train]'")
 
 
-def _note(out: Path, facts: Mapping[str, Any]) -> None:
-    """What the report names the training by."""
+@contextmanager
+def _noted(out: Path, facts: Mapping[str, Any]) -> Iterator[None]:
+    """What the report names the training by. A refused training leaves the note as it was, or none."""
     from hipwright.cli.outdir import write_file
 
-    write_file(out / RUN, json.dumps(dict(facts), indent=1, sort_keys=True) + "\n")
+    note = out / RUN
+    before = note.read_text(encoding="utf-8") if note.exists() else None
+    write_file(note, json.dumps(dict(facts), indent=1, sort_keys=True) + "\n")
+    try:
+        yield
+    except BadInput:
+        if before is None:
+            note.unlink(missing_ok=True)
+        else:
+            write_file(note, before)
+        raise
 
 
 def _say(face: Face, told: dict[str, Any]) -> None:
