@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hipwright.tensors import HostTensor
 from hipwright.verify.compare import Comparison, Expected, Gather, compare, dense
-from hipwright.verify.tolerance import kernelbench_rule, strict_rule, unchanged_rule
+from hipwright.verify.tolerance import find_gather, kernelbench_rule, strict_rule, unchanged_rule
 
 RNG = np.random.Generator(np.random.Philox(7))
 
@@ -112,6 +112,17 @@ def test_tied_indices_are_judged_by_what_they_select() -> None:
     assert not check(HostTensor.of(np.array([0, 0], np.int64)), made).ok
     assert not check(HostTensor.of(np.array([3, 0], np.int64)), made).ok, "out of range selects nothing"
     assert not check(HostTensor.of(np.array([-2, 0], np.int64)), made).ok
+
+
+def test_several_indices_of_a_row_may_be_any_of_the_equals_but_each_once() -> None:
+    source = np.array([[0.0, 3.0, 0.0, 0.0]])
+    ints = HostTensor.of(np.array([[1, 0, 2]], np.int64))
+    made = strict_rule("output", ints, ints, ints, c=3.0, reduction=1)
+    made = replace(made, gather=find_gather(made.expected, [source]))
+    for good in ([1, 0, 2], [1, 3, 2], [1, 2, 3]):
+        assert check(HostTensor.of(np.array([good], np.int64)), made).ok
+    for wrong in ([1, 3, 3], [1, 0, 0], [3, 1, 0], [1, 0, 4], [1, -1, 2]):
+        assert not check(HostTensor.of(np.array([wrong], np.int64)), made).ok
 
 
 # ---------------------------------------------------------------- structure

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays
 from hipwright.records import TensorSpec
 from hipwright.task import device_leaf
 from hipwright.task.device_compare import Check, best_constant, blocks_of, constant_blocks, passes
-from hipwright.task.device_leaf import Leaf, find_gather, honest_errors, median, pieces
+from hipwright.task.device_leaf import Leaf, find_gather, honest_errors, median, pieces, ties
 from hipwright.task.device_stream import Incoming
 from hipwright.torchio import DTYPES, from_torch
 from hipwright.verify import lint, tolerance
@@ -177,18 +177,36 @@ def test_integers_are_exact(want, seed, chunk, dtype):
     _same(_streamed(leaf, got, chunk), compare_leaf(from_torch(got), rule))
 
 
-@given(st.integers(0, 2**32), st.sampled_from([0, 1, 2]), st.booleans(), st.booleans(), st.integers(1, 40))
-def test_ties_of_an_index_are_right_and_others_are_not(seed, dim, keepdim, largest, chunk):
+SELECTIONS = {
+    "argmax": lambda x, dim, keepdim: torch.argmax(x, dim, keepdim=keepdim),
+    "argmin": lambda x, dim, keepdim: torch.argmin(x, dim, keepdim=keepdim),
+    "median": lambda x, dim, keepdim: torch.median(x, dim, keepdim=keepdim).indices,
+    "kthvalue": lambda x, dim, keepdim: torch.kthvalue(x, 2, dim, keepdim=keepdim).indices,
+    "topk": lambda x, dim, keepdim: torch.topk(x, 2, dim, largest=keepdim).indices,
+    "sort": lambda x, dim, keepdim: torch.sort(x, dim, descending=keepdim).indices,
+}
+
+
+@given(
+    st.integers(0, 2**32), st.sampled_from([0, 1, 2]), st.booleans(), st.sampled_from(sorted(SELECTIONS)),
+    st.integers(1, 40),
+)  # fmt: skip
+def test_ties_of_an_index_are_right_and_others_are_not(seed, dim, keepdim, select, chunk):
     rng = np.random.default_rng(seed)
     source = torch.from_numpy(rng.integers(0, 4, (3, 5, 6)).astype(np.float32))
-    index = (torch.argmax if largest else torch.argmin)(source, dim, keepdim=keepdim)
+    index = SELECTIONS[select](source, dim, keepdim)
     found = find_gather(index, [source])
     assert found is not None and found.dim == dim
+    assert found.count == {"topk": 2, "sort": source.shape[dim]}.get(select, 1)
     leaf = Leaf("output", index.dtype, tuple(index.shape), index.reshape(-1), exact=True, gather=found)
     got = torch.from_numpy(rng.integers(-1, source.shape[dim] + 1, tuple(index.shape)))
     got = torch.where(torch.from_numpy(rng.random(tuple(index.shape)) < 0.8), index, got)
     rule = tolerance.strict_rule("output", *[from_torch(index)] * 3, c=4.0, reduction=1)
     gather = tolerance.find_gather(rule.expected, [source.double().numpy()])
+    assert gather is not None and ties(found).tolist() == gather.ties().reshape(-1).tolist()
+    values = source.gather(dim, index.view(*source.shape[:dim], found.count, *source.shape[dim + 1 :]))
+    many = [(source == one).sum(dim, keepdim=True) > 1 for one in values.split(1, dim)]
+    assert torch.equal(ties(found), torch.cat(many, dim).reshape(-1))
     rule = type(rule)(path="output", spec=rule.spec, expected=rule.expected, gather=gather)
     _same(_streamed(leaf, got, chunk), compare_leaf(from_torch(got), rule))
 

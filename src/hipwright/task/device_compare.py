@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from hipwright.task.device_leaf import BLOCK, Leaf, pieces, same_choice
+from hipwright.task.device_leaf import BLOCK, Leaf, pieces, same_choice, told_twice
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _SAMPLE = 1 << 20  # elements from which the commonest value is guessed
@@ -34,6 +34,9 @@ class Check:
             self._best = torch.full_like(self._squares, -1.0)
             self._where = torch.zeros(rows, dtype=torch.int64, device=device)
             self._have = torch.zeros_like(self._squares)
+        elif leaf.gather is not None and leaf.gather.count > 1:
+            self._indices = torch.empty(leaf.numel, dtype=leaf.dtype, device=device)
+            self._excused = torch.zeros(leaf.numel, dtype=torch.bool, device=device)
 
     def add(self, values: torch.Tensor) -> None:
         """The next values, of the leaf's dtype (or any float dtype for a float leaf)."""
@@ -78,12 +81,15 @@ class Check:
         if leaf.gather is not None:
             places = wrong.nonzero().squeeze(1)
             wrong[places] = ~same_choice(leaf.gather, places + start, part[places].long())
+            if leaf.gather.count > 1:
+                self._indices[start:stop] = part
+                self._excused[start + places] = ~wrong[places]
         self._refuse(start, wrong, part)
 
     def _refuse(self, start: int, wrong: torch.Tensor, got: torch.Tensor) -> None:
         """Count elements that are wrong whatever the budget, and remember the first."""
         at = wrong.to(torch.uint8).argmax()
-        new = wrong[at] & (self._first < 0)
+        new = wrong[at] & ((self._first < 0) | (at + start < self._first))
         self._first = torch.where(new, at + start, self._first)
         self._got = torch.where(new, got[at], self._got)
         self._bad += wrong.sum()
@@ -93,6 +99,8 @@ class Check:
         leaf = self.leaf
         if self._next != leaf.numel:
             raise ValueError(f"{leaf.path}: {self._next} of {leaf.numel} values")
+        if leaf.numel and leaf.gather is not None and leaf.gather.count > 1:
+            self._refuse(0, self._excused & told_twice(leaf.gather, self._indices), self._indices)
         told = {"path": leaf.path, "kind": "pass", "worst": 0.0, "flat": -1, "expected": None, "got": None}
         told |= {"budget": None, "wrong": 0, "total": leaf.numel}
         if not leaf.numel:

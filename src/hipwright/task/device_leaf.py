@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
 
+SORTED = 1 << 27
+"""Elements that are sorted to find out what an index leaf selects; of more, the choice among equals must be torch's."""
 BLOCK = 1 << 22  # elements: 32 MiB of float64
 _CLAMP = 3.3e38  # under bfloat16's largest number
 _ROUND_UP = 1.0 + 2.0**-7
@@ -23,12 +26,21 @@ _ROUND_UP = 1.0 + 2.0**-7
 
 @dataclass(frozen=True)
 class Gather:
-    """How an index leaf selects: index i along `dim` of `source` yields `values` (flat); ties are right."""
+    """How an index leaf selects: index i along `dim` of `source` yields `values` (flat); ties are right.
+
+    count: indices a row (topk, sort); several must differ.
+    """
 
     source: torch.Tensor
     dim: int
     keepdim: bool
     values: torch.Tensor
+    count: int = 1
+
+    @property
+    def inner(self) -> int:
+        """Elements behind `dim`, of source and output."""
+        return prod(self.source.shape[self.dim + 1 :])
 
 
 @dataclass
@@ -190,46 +202,80 @@ def _kind(values: torch.Tensor) -> torch.Tensor:
 
 def find_gather(index: torch.Tensor, sources: Sequence[torch.Tensor]) -> Gather | None:
     """How an index tensor selects from one of `sources` by value (`tolerance.find_gather`), or None."""
-    if index.dtype == torch.bool or index.is_floating_point() or not index.numel():
+    if index.dtype == torch.bool or index.is_floating_point() or not index.numel() or int(index.min()) < 0:
         return None
+    top = int(index.max())
     for source in sources:
         for dim in range(source.dim()):
-            for keepdim in (False, True):
-                found = _selects(index, source, dim, keepdim)
-                if found is not None:
-                    return found
+            if top >= source.shape[dim] or source.shape[dim] < 2:
+                continue
+            found = _selects(index, source, dim, True) or _selects(index, source, dim, False)
+            found = found or _orders(index, source, dim)
+            if found is not None:
+                return found
     return None
 
 
 def _selects(index: torch.Tensor, source: torch.Tensor, dim: int, keepdim: bool) -> Gather | None:
-    size = source.shape[dim]
     kept = (*source.shape[:dim], 1, *source.shape[dim + 1 :])
-    shape = kept if keepdim else (*source.shape[:dim], *source.shape[dim + 1 :])
-    if tuple(index.shape) != shape or size < 2 or int(index.min()) < 0 or int(index.max()) >= size:
+    if tuple(index.shape) != (kept if keepdim else (*source.shape[:dim], *source.shape[dim + 1 :])):
         return None
     taken = source.gather(dim, index.reshape(kept).long())
-    for extreme in (torch.amax, torch.amin):
-        if torch.equal(taken, extreme(source, dim, keepdim=True)):
-            return Gather(source, dim, keepdim, taken.reshape(-1))
+    if any(torch.equal(taken, extreme(source, dim, keepdim=True)) for extreme in (torch.amax, torch.amin)) or (
+        source.numel() <= SORTED and _of_one_rank(source, taken, dim)
+    ):
+        return Gather(source, dim, keepdim, taken.reshape(-1))
     return None
+
+
+def _of_one_rank(source: torch.Tensor, taken: torch.Tensor, dim: int) -> bool:
+    same = source.sort(dim).values == taken
+    return bool(same.movedim(dim, 0).reshape(source.shape[dim], -1).all(1).any())
+
+
+def _orders(index: torch.Tensor, source: torch.Tensor, dim: int) -> Gather | None:
+    count = index.shape[dim] if index.dim() == source.dim() else 0
+    if count < 2 or tuple(index.shape) != (*source.shape[:dim], count, *source.shape[dim + 1 :]):
+        return None
+    if source.numel() > SORTED:
+        return None
+    taken = source.gather(dim, index.long())
+    if any(_same(taken, source.topk(count, dim, largest=largest).values) for largest in (True, False)):
+        return Gather(source, dim, True, taken.reshape(-1), count)
+    return None
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return bool(((a == b) | (a.isnan() & b.isnan())).all())
 
 
 def ties(gather: Gather) -> torch.Tensor:
     """Where several elements of the source have the selected value: any of them is right, and nothing else (flat)."""
-    source = gather.source
-    kept = (*source.shape[: gather.dim], 1, *source.shape[gather.dim + 1 :])
-    return ((source == gather.values.view(kept)).sum(gather.dim) > 1).reshape(-1)
+    source, dim = gather.source, gather.dim
+    values = gather.values.view(*source.shape[:dim], gather.count, *source.shape[dim + 1 :])
+    if gather.count == 1:
+        return ((source == values).sum(dim) > 1).reshape(-1)
+    ordered = source.sort(dim).values
+    if not _same(ordered.narrow(dim, 0, gather.count), values):
+        ordered = ordered.flip(dim)
+    same = ordered.diff(dim=dim) == 0
+    edge = torch.zeros_like(same.narrow(dim, 0, 1))
+    found = torch.cat([edge, same], dim) | torch.cat([same, edge], dim)
+    return found.narrow(dim, 0, gather.count).reshape(-1)
 
 
 def same_choice(gather: Gather, places: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
     """Where `got` (int64) at flat output places selects a value equal to the expected one."""
-    source, dim = gather.source, gather.dim
-    size = source.shape[dim]
+    source, size, inner = gather.source, gather.source.shape[gather.dim], gather.inner
     valid = (got >= 0) & (got < size)
-    inner = 1
-    for extent in source.shape[dim + 1 :]:
-        inner *= extent
-    # an output element is (before, after) `dim`, flat
-    flat = (places // inner * size + torch.where(valid, got, 0)) * inner + places % inner
+    # an output element is (before, which, after) `dim`, flat
+    flat = (places // (inner * gather.count) * size + torch.where(valid, got, 0)) * inner + places % inner
     taken, want = source.reshape(-1)[flat], gather.values[places]
     return valid & ((taken == want) | (taken.isnan() & want.isnan()))
+
+
+def told_twice(gather: Gather, got: torch.Tensor) -> torch.Tensor:
+    """Where a row of the flat output `got` holds an index twice: all of such rows (flat)."""
+    rows = got.view(-1, gather.count, gather.inner)
+    twice = (rows.sort(1).values.diff(dim=1) == 0).any(1, keepdim=True)
+    return twice.expand(rows.shape).reshape(-1)

@@ -23,15 +23,19 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Gather:
-    """How an index output selects: index i along `dim` of `source` yields `values`; ties are right (docs)."""
+    """How an index output selects: index i along `dim` of `source` yields `values`; ties are right (docs).
+
+    several: the output holds more than one index along `dim` (topk, sort): they must differ.
+    """
 
     source: F64
     dim: int
     keepdim: bool
     values: F64
+    several: bool = False
 
     def same_choice(self, got: npt.NDArray[np.int64]) -> Mask:
-        """Where `got` selects a value equal to the expected one; out-of-range indices are wrong."""
+        """Where `got` selects a value equal to the expected one; an index out of range or told twice is wrong."""
         size = self.source.shape[self.dim]
         valid = (got >= 0) & (got < size)
         index = np.where(valid, got, 0)
@@ -39,14 +43,28 @@ class Gather:
             self.source, index if self.keepdim else np.expand_dims(index, self.dim), axis=self.dim
         )
         taken = taken if self.keepdim else np.squeeze(taken, self.dim)
+        if self.several:
+            valid &= (np.diff(np.sort(got, axis=self.dim), axis=self.dim) != 0).all(axis=self.dim, keepdims=True)
         same: Mask = valid & ((taken == self.values) | (np.isnan(taken) & np.isnan(self.values)))
         return same
 
     def ties(self) -> Mask:
         """Where several elements of the source have the selected value: any of them is right, and nothing else."""
         kept = self.values if self.keepdim else np.expand_dims(self.values, self.dim)
-        many: Mask = np.sum(self.source == kept, axis=self.dim, keepdims=self.keepdim) > 1
-        return many
+        if not self.several:
+            many: Mask = np.sum(self.source == kept, axis=self.dim, keepdims=self.keepdim) > 1
+            return many
+        values, ordered = np.moveaxis(kept, self.dim, -1), np.sort(np.moveaxis(self.source, self.dim, -1), axis=-1)
+        if not _same(ordered[..., : values.shape[-1]], values):
+            ordered = np.flip(ordered, -1)
+        same = ordered[..., 1:] == ordered[..., :-1]
+        edge = np.zeros_like(same[..., :1])
+        found = np.concatenate([edge, same], -1) | np.concatenate([same, edge], -1)
+        return np.moveaxis(found[..., : values.shape[-1]], -1, self.dim)
+
+
+def _same(a: F64, b: F64) -> bool:
+    return bool(np.array_equal(a, b, equal_nan=True))
 
 
 @dataclass(frozen=True, eq=False)

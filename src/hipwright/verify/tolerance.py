@@ -154,30 +154,45 @@ def _kind(values: F64) -> npt.NDArray[np.int8]:
 
 
 def find_gather(index: npt.NDArray[Any], sources: Sequence[F64]) -> Gather | None:
-    """How an index leaf selects from one of `sources` by value: the largest or smallest along a dimension, or None.
+    """How an index leaf selects from one of `sources` by value along a dimension, or None.
 
-    Covers argmax, argmin, and the indices of max, min and their keepdim forms: there torch leaves the choice among
-    equal values open.
+    Covers the indices of max, min, median and kthvalue with and without the reduced dimension, and of topk and sort:
+    there torch leaves the choice among equal values open.
     """
-    if index.dtype.kind != "i":
+    if index.dtype.kind != "i" or not index.size or index.min() < 0:
         return None
     for source in sources:
         for dim in range(source.ndim):
-            for keepdim in (False, True):
-                found = _selects(index, source, dim, keepdim)
-                if found is not None:
-                    return found
+            if index.max() >= source.shape[dim] or source.shape[dim] < 2:
+                continue
+            found = _selects(index, source, dim, True) or _selects(index, source, dim, False)
+            found = found or _orders(index, source, dim)
+            if found is not None:
+                return found
     return None
 
 
 def _selects(index: npt.NDArray[Any], source: F64, dim: int, keepdim: bool) -> Gather | None:
-    size = source.shape[dim]
+    """One index a row: of the largest, the smallest, or the one of some rank."""
     kept = (*source.shape[:dim], 1, *source.shape[dim + 1 :])
-    shape = kept if keepdim else (*source.shape[:dim], *source.shape[dim + 1 :])
-    if index.shape != shape or size < 2 or not index.size or index.min() < 0 or index.max() >= size:
+    if index.shape != (kept if keepdim else (*source.shape[:dim], *source.shape[dim + 1 :])):
         return None
     full = np.take_along_axis(source, index.reshape(kept).astype(np.int64), axis=dim)
-    for extreme in (np.max, np.min):
-        if np.array_equal(full, extreme(source, axis=dim, keepdims=True)):
-            return Gather(source, dim, keepdim, full if keepdim else np.squeeze(full, dim))
+    others = tuple(axis for axis in range(source.ndim) if axis != dim)
+    if any(np.array_equal(full, extreme(source, axis=dim, keepdims=True)) for extreme in (np.max, np.min)) or bool(
+        (np.sort(source, axis=dim) == full).all(axis=others).any()
+    ):
+        return Gather(source, dim, keepdim, full if keepdim else np.squeeze(full, dim))
+    return None
+
+
+def _orders(index: npt.NDArray[Any], source: F64, dim: int) -> Gather | None:
+    """Several indices a row: of the largest or smallest, in order."""
+    count = index.shape[dim] if index.ndim == source.ndim else 0
+    if count < 2 or index.shape != (*source.shape[:dim], count, *source.shape[dim + 1 :]):
+        return None
+    taken, first = np.take_along_axis(source, index.astype(np.int64), axis=dim), range(count)
+    upwards = np.sort(source, axis=dim)
+    if any(np.array_equal(taken, way.take(first, dim), equal_nan=True) for way in (upwards, np.flip(upwards, dim))):
+        return Gather(source, dim, True, taken, several=True)
     return None
