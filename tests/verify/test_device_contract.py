@@ -73,6 +73,8 @@ def _cases(draw):
     def near(scale):
         return exact * (1 + scale * unit * rng.standard_normal(shape)) + scale * unit * rng.standard_normal(shape)
 
+    if draw(st.booleans()):  # rows of very different conditioning, where an honest error is a lucky draw
+        unit = unit * 10.0 ** rng.uniform(0, 3, (*shape[:-1], 1) if shape else ())
     values = [
         exact,
         near(1.0),
@@ -121,15 +123,17 @@ def test_strict_rule_and_comparison_agree(case, c, chunk):
 
 
 def _near_a_rows_edge(got, rule) -> bool:
-    """A passing row's own ratio is not in `worst_error`."""
+    """A passing row's own ratio is not in `worst_error`, nor by what its budgets grew."""
     if rule.row is None or not got.numel():
         return False
     with np.errstate(invalid="ignore"):
         error = np.abs(from_torch(got).to_f64() - rule.expected)
     used = np.isfinite(error) if rule.judged is None else np.isfinite(error) & rule.judged
-    rows = np.where(used, error, 0.0).reshape(-1, rule.row_length)
+    error = np.where(used, error, 0.0)
+    rows = error.reshape(-1, rule.row_length)
     ratio = np.sqrt(np.mean(rows * rows, axis=1)) / rule.row
-    return bool(((ratio > 0.9) & (ratio < 1.1)).any())
+    ratio = np.maximum(ratio, (error / rule.element).reshape(rows.shape).max(axis=1))
+    return any(bool(((r > 0.9) & (r < 1.1)).any()) for r in (ratio, ratio / rule.lift))
 
 
 @given(_cases(), st.integers(1, 300))

@@ -52,6 +52,43 @@ def test_ten_bits_of_mantissa_are_not_float32() -> None:
     assert not compare(host(tf32(x).astype(np.float64) @ tf32(w)), Expected(matmul_rule(x, w))).ok
 
 
+def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, dtype: type) -> np.ndarray:
+    """Sums one term after the other, in powers of two."""
+    scores = np.zeros((q.shape[0], k.shape[0]), dtype)
+    for i in range(q.shape[1]):
+        scores = (scores + q[:, i : i + 1].astype(dtype) * dtype(1.4426950408889634) * k[:, i].astype(dtype)).astype(
+            dtype
+        )
+    p = np.exp2((scores - scores.max(1, keepdims=True)).astype(dtype))
+    return ((p @ v.astype(dtype)) / p.sum(1, keepdims=True)).astype(np.float64)
+
+
+def attention_rule(shift: float):
+    """(the rule, the float64 result, q, k, v): two or three large scores decide a row."""
+    q, k, v = ((RNG.standard_normal((n, 32)) + shift).astype(np.float32) for n in (512, 128, 128))
+    nudged = [leaf.to_f64() for leaf in nudge([host(x) for x in (q, k, v)], 1)]
+
+    def exact(q, k, v):
+        scores = q @ k.T
+        p = np.exp(scores - scores.max(1, keepdims=True))
+        return (p @ v) / p.sum(1, keepdims=True)
+
+    want = exact(*(x.astype(np.float64) for x in (q, k, v)))
+    values = HostTensor.of(want), HostTensor.of(exact(*nudged))
+    return strict_rule("output", host(exact(q, k, v)), *values, c=4.0, reduction=128), want, q, k, v
+
+
+@pytest.mark.parametrize("shift", [0.0, 8.0, 32.0])
+def test_rows_that_few_terms_decide_are_not_measured_by_a_lucky_draw(shift: float) -> None:
+    rule, want, q, k, v = attention_rule(shift)
+    honest = attention(q, k, v, np.float32)
+    assert compare(host(honest), Expected(rule)).ok
+    assert not compare(host(want + 10 * (honest - want)), Expected(rule)).ok, "ten times the error is another kernel"
+    for wrong in (want[::-1], np.where(np.arange(512)[:, None] == 300, want.mean(0), want)):
+        assert not compare(host(wrong), Expected(rule)).ok
+    assert not compare(host(attention(q.astype(np.float16), k.astype(np.float16), v, np.float32)), Expected(rule)).ok
+
+
 def test_floors_follow_the_notes() -> None:
     assert floor("float32", 10) == floor("float32", 64) == 1e-6
     assert floor("float32", 1024) == pytest.approx(2 * 32 * 2**-24)

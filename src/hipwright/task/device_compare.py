@@ -24,13 +24,13 @@ class Check:
         self.leaf = leaf
         device = leaf.want.device
         self._next = 0
-        self._wrong = torch.zeros((), dtype=torch.int64, device=device)
         self._bad = torch.zeros((), dtype=torch.int64, device=device)  # elements that no budget excuses
         self._first = torch.full((), -1, dtype=torch.int64, device=device)
         self._got = torch.zeros((), dtype=torch.float64 if not leaf.exact else leaf.dtype, device=device)
         if not leaf.exact:
             rows = leaf.numel // leaf.row_length
             self._squares = torch.zeros(rows, dtype=torch.float64, device=device)
+            self._wrong = torch.zeros(rows, dtype=torch.int64, device=device)
             self._best = torch.full_like(self._squares, -1.0)
             self._where = torch.zeros(rows, dtype=torch.int64, device=device)
             self._have = torch.zeros_like(self._squares)
@@ -61,10 +61,10 @@ class Check:
         self._refuse(start, mismatch, got)
         error = torch.where(counted, error, 0.0)
         ratio = error / leaf.budget(start, stop)
-        self._wrong += (ratio > 1.0).sum()
         row, rows = start // leaf.row_length, max((stop - start) // leaf.row_length, 1)
         here = slice(row, row + rows)
         self._squares[here] += (error * error).reshape(rows, -1).sum(1)
+        self._wrong[here] += (ratio > 1.0).reshape(rows, -1).sum(1)
         best, at = ratio.reshape(rows, -1).max(1)
         at = at + torch.arange(rows, device=at.device) * (ratio.numel() // rows)
         better = best > self._best[here]
@@ -113,11 +113,14 @@ class Check:
         return told if leaf.exact else {**told, **self._worst()}
 
     def _worst(self) -> dict[str, Any]:
-        leaf = self.leaf
-        row = int(self._best.argmax())
-        worst, wrong, by_row = float(self._best[row]), int(self._wrong), False
+        leaf, best, over, ratios = self.leaf, self._best, self._wrong, None
         if leaf.row is not None:
             ratios = (self._squares / leaf.row_length).sqrt_() / leaf.row
+            eased = self._eased(torch.maximum(ratios, best))
+            best, ratios, over = best / eased, ratios / eased, torch.where(eased > 1.0, 0, over)
+        row = int(best.argmax())
+        worst, wrong, by_row = float(best[row]), int(over.sum()), False
+        if ratios is not None:
             top = int(ratios.argmax())
             if float(ratios[top]) > max(worst, 1.0):
                 row, worst, by_row = top, float(ratios[top]), True
@@ -133,6 +136,13 @@ class Check:
             "got": float(self._have[row]),
             "budget": self._budget(flat),
         }
+
+    def _eased(self, worst: torch.Tensor) -> torch.Tensor:
+        """What each row's budgets are multiplied by (`verify.compare`). worst: of a row, error over budget."""
+        over, lift, numbers = worst > 1.0, self.leaf.lift, self.leaf.numbers
+        if lift is None or numbers is None or int(over.sum()) > numbers["lucky"] * over.numel():
+            return torch.ones_like(worst)
+        return torch.where(over & (worst <= lift), lift, 1.0)
 
     def _expected(self, flat: int) -> Any:
         value = self.leaf.want[flat]

@@ -63,6 +63,7 @@ class Leaf:
     gather: Gather | None = None
     row: torch.Tensor | None = None
     row_length: int = 1
+    lift: torch.Tensor | None = None
     numbers: dict[str, float] | None = None
 
     @property
@@ -101,11 +102,12 @@ class Leaf:
             finite += known.numel()
             largest = max(largest, float(known.max()) if known.numel() else 0.0)
         if self.honest is not None and self.numel:
-            self.row = self._rows()
+            self.row, self.lift = self._rows()
         total = max(self.numel, 1)
         return {"finite": finite / total, "judged": judged / total, "largest": largest} if self.numel else {}
 
-    def _rows(self) -> torch.Tensor:
+    def _rows(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of each row, its budget and by what it grows where the honest error was lucky."""
         assert self.honest is not None and self.numbers is not None
         scales, spents = RowRms(self), RowRms(self)
         for start, stop in pieces(0, self.numel, self.row_length):
@@ -115,10 +117,13 @@ class Leaf:
             spents.add(start, torch.where(usable, honest, 0.0))
         scale, spent, n = scales.result(), spents.result(), self.numbers
         some = scale > 0
-        typical = median(spent[some] / scale[some]) if bool(some.any()) else 0.0
+        relative = spent[some] / scale[some]
+        typical, worst = (median(relative), float(relative.max())) if bool(some.any()) else (0.0, 0.0)
         least_relative = max(n["factor"] * typical, n["floor"])
         own = n["factor"] * spent.clamp(min=median(spent))
-        return torch.maximum(own, least_relative * scale) + n["least"]
+        row = torch.maximum(own, least_relative * scale) + n["least"]
+        usual_worst = n["factor"] * (worst * scale).clamp(max=float(spent.max())) + n["least"]
+        return row, (usual_worst / row).clamp(min=1.0)
 
 
 def pieces(start: int, stop: int, length: int, limit: int | None = None) -> Iterator[tuple[int, int]]:

@@ -12,7 +12,7 @@ import numpy as np
 from hipwright.records import Status, TensorSpec
 from hipwright.tensors import HostTensor, Tree, leaves, tensor_leaves
 from hipwright.verify import tolerance
-from hipwright.verify.compare import Comparison, Rule
+from hipwright.verify.compare import LUCKY, Comparison, Rule
 
 T = TypeVar("T")
 _NOTHING = np.empty(0, np.uint8)
@@ -36,6 +36,7 @@ def budget(leaf: Mapping[str, Any], arguments: Tree, state: Tree, c: float) -> d
         "floor": tolerance.floor(dtype, reduction),
         "least": tolerance.SMALLEST[dtype],
         "element": tolerance.ELEMENT,
+        "lucky": LUCKY,
         "allclose": tolerance.ALLCLOSE[dtype],
     }
 

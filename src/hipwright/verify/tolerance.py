@@ -106,6 +106,8 @@ def strict_rule(
     # an element far above its row's rms may lose the floor's share of itself
     own = np.where(usable, c * honest + floor(native.dtype, reduction) * np.abs(want), 0.0)
     element = np.maximum(ELEMENT * np.repeat(row, length).reshape(want.shape), own)
+    worst = float((spent[scale > 0] / scale[scale > 0]).max(initial=0.0))
+    usual_worst = c * few * np.minimum(worst * scale, spent.max()) + least
     return Rule(
         path=path,
         spec=native.spec,
@@ -113,6 +115,7 @@ def strict_rule(
         element=element,
         row=row,
         row_length=length,
+        lift=np.maximum(usual_worst / row, 1.0),
         judged=None if judged.all() else judged,
     )
 
