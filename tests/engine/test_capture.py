@@ -9,7 +9,7 @@ import torch
 
 from hipwright.engine.capture import capture
 from hipwright.engine.write import explain, specialise, write
-from hipwright.errors import TaskError
+from hipwright.errors import GuardFailed, TaskError
 from tests.engine.harness import captured, compare, leaves, reference, run
 
 
@@ -113,3 +113,20 @@ def test_a_shape_that_export_loses_is_not_believed() -> None:
     got, _ = run(write(graph), model, inputs)
     expected, native, _ = reference(model, inputs)
     compare(got, expected, native)
+
+
+class Differences(torch.nn.Module):
+    """Three slices, two shorter than the input."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[2:, 1:-1] + x[:-2, 1:-1] - 2.0 * x[1:-1, 1:-1]
+
+
+def test_sizes_that_a_slice_would_leave_negative_are_not_claimed() -> None:
+    program = write(captured(Differences(), [torch.randn(9, 7)]))
+    for shape in ((5, 4), (2, 9)):
+        x = torch.randn(*shape)
+        got, _ = run(program, Differences(), [x])
+        compare(got, *reference(Differences(), [x])[:2])
+    with pytest.raises(GuardFailed, match="within the tensor"):
+        run(program, Differences(), [torch.randn(1, 9)])

@@ -98,6 +98,13 @@ INTEGERS: list[Function] = [
     lambda a, b: a**2, lambda a, b: torch.fmod(a, b), lambda a, b: a.bool().logical_not(), lambda a, b: a.cumsum(0),
     lambda a, b: a * 2**40, lambda a, b: a / b, lambda a, b: a * 0.5, lambda a, b: a.prod(1),
 ]  # fmt: skip
+SHIFTS: list[Function] = [
+    lambda a, b: a >> b, lambda a, b: a << b, lambda a, b: a >> 4, lambda a, b: a << 3, lambda a, b: 5 << b,
+    *(lambda a, b, t=t: a.to(t) >> b.to(t) for t in (torch.uint8, torch.int8, torch.int32)),
+    *(lambda a, b, t=t: (a.to(t) << b.to(t)) + 1 for t in (torch.uint8, torch.int16, torch.int32)),
+    lambda a, b: torch.bitwise_right_shift(a, b),
+    lambda a, b: torch.stack([(a & 15).half() - 8.0, (a >> 4).half() - 8.0], -1),
+]  # fmt: skip
 GATHERS: list[Function] = [
     lambda x, i: F.embedding(i, x), lambda x, i: x[i], lambda x, i: x[i, i % 5], lambda x, i: x[:, i[0] % 5],
     lambda x, i: x.gather(1, i[:, :2].expand(7, 2) % 5) if i.shape[0] == 1 else x.gather(0, i[:, :1].expand(-1, 5)),
@@ -132,6 +139,7 @@ BATCHES: dict[str, tuple[list[Function], list[torch.Tensor], list[torch.Tensor] 
     "views": (VIEWS, [draw(3, 4, 6)], None, ("aten.unfold.default", "aten.eye.default")),
     "images": (IMAGES, [draw(2, 4, 6, 8)], [draw(1, 4, 10, 6)], ()),
     "integers": (INTEGERS, [whole(-20, 20, 5, 9), whole(1, 9, 5, 9, seed=1)], None, ()),
+    "shifts": (SHIFTS, [whole(-300, 300, 5, 9), whole(-3, 70, 5, 9, seed=1)], None, ()),
     "gathers": (GATHERS, [draw(7, 5), whole(0, 7, 3, 4)], None, ()),
     "losses": (LOSSES, [draw(9, 6), draw(9, 6, seed=1), whole(0, 6, 9)], None, ()),
 }
@@ -139,7 +147,7 @@ BATCHES: dict[str, tuple[list[Function], list[torch.Tensor], list[torch.Tensor] 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(BATCHES))
-@pytest.mark.matrix(keep=8)
+@pytest.mark.matrix(keep=9)
 def test_batch(name: str) -> None:
     functions, inputs, other, library = BATCHES[name]
     check(Outputs(functions), inputs, other=other, library=library)

@@ -120,6 +120,9 @@ INTEGER: dict[str, str] = {
     "floor_mod": "const T m = a % b;\n    return m != 0 && (m < 0) != (b < 0) ? m + b : m;",
     "truncated_mod": "return a % b;",
     "floor_div": "const T q = a / b;\n    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;",
+    # PyTorch's: a count below 0 or beyond the width shifts everything out
+    "shift_left": "const unsigned T bits = a;\n    return b < 0 || b >= 8 * (int)sizeof(a) ? 0 : bits << b;",
+    "shift_right": "const T most = 8 * (int)sizeof(a) - 1;\n    return a >> (b < 0 || b > most ? most : b);",
     "integer_pow": "T out = 1;\n    for (T k = 0; k < b; ++k) out *= a;\n    return out;",
 }
 """Two integers."""

@@ -208,7 +208,10 @@ class PlanWriter:
             fixed.setdefault(guard.split(".")[0].split("[")[0], []).append(guard)
         why = '"the kernels are written for these sizes"'
         out += [f"assert {' and '.join(conditions)}, {why}" for conditions in fixed.values()]
-        return out + [f"{name} = {text}" for name, text in derived.items() if name in wanted] + small
+        out += [f"{name} = {text}" for name, text in derived.items() if name in wanted]
+        return (
+            out + _no_less_than_nothing([name for name in derived if name in wanted and "-" in derived[name]]) + small
+        )
 
     def _small(self) -> list[str]:
         """The guard that int is wide enough, over the largest sizes."""
@@ -219,6 +222,14 @@ class PlanWriter:
         texts = ", ".join(to_python(s) for s in largest)
         texts = f"max({texts})" if len(largest) > 1 else texts
         return [f'assert {texts} < 2**{INT_LIMIT.bit_length() - 1}, "the kernels count in int"']
+
+
+def _no_less_than_nothing(sizes: Sequence[str]) -> list[str]:
+    """The guard of differences: where torch would cut a slice to nothing, a size must not come out negative."""
+    if not sizes:
+        return []
+    least = f"min({', '.join(sizes)})" if len(sizes) > 1 else sizes[0]
+    return [f'assert {least} >= 0, "the slices lie within the tensor"']
 
 
 def self_path(access: str) -> str:

@@ -101,6 +101,20 @@ for _name, _token, _bool in (("and", "&", "&&"), ("or", "|", "||"), ("xor", "^",
     )
 
 
+def _shift(function: str) -> Callable[..., Tensor]:
+    def handler(c: Context, meta: Meta, a: Any, b: Any) -> Tensor:
+        if meta.dtype in FLOATING or meta.dtype == "bool":
+            raise NotLowered(f"{function} of {meta.dtype}")
+        return c.map(lambda x, y: c.arena.call(function, x, y), a, b, dtype=meta.dtype, shape=c.shape(meta))
+
+    return handler
+
+
+for _name in ("left", "right"):
+    op(f"bitwise_{_name}_shift.Tensor", f"bitwise_{_name}_shift.Tensor_Scalar", f"bitwise_{_name}_shift.Scalar_Tensor",
+       f"__{_name[0]}shift__.Tensor", f"__{_name[0]}shift__.Scalar")(_shift(f"shift_{_name}"))  # fmt: skip
+
+
 @op("logical_not")
 def logical_not(c: Context, meta: Meta, a: Tensor) -> Tensor:
     """!(a != 0)."""
