@@ -89,7 +89,28 @@ def test_rows_that_few_terms_decide_are_not_measured_by_a_lucky_draw(shift: floa
     assert not compare(host(attention(q.astype(np.float16), k.astype(np.float16), v, np.float32)), Expected(rule)).ok
 
 
+def test_a_sum_of_equal_terms_rounds_the_same_way_step_after_step() -> None:
+    """A serial LayerNorm of rows that are mostly zero: every such element adds the same square."""
+    x = RNG.standard_normal((64, 192)).astype(np.float32) * (RNG.random((64, 192)) < 0.1)
+
+    def norm(x, sum_of):
+        centred = x - (sum_of(x) / x.dtype.type(192))[:, None]
+        return centred / np.sqrt(sum_of(centred * centred) / x.dtype.type(192) + x.dtype.type(1e-5))[:, None]
+
+    def in_turn(x):
+        return np.add.accumulate(x, axis=1, dtype=x.dtype)[:, -1]
+
+    want = HostTensor.of(norm(x.astype(np.float64), lambda x: x.sum(1)))
+    native = host(norm(x.astype(np.float32), lambda x: x.astype(np.float64).sum(1).astype(np.float32)))
+    serial = host(norm(x.astype(np.float32), in_turn))
+    rule = strict_rule("output", native, want, want, c=4.0, reduction=192, alike=True)
+    assert compare(serial, Expected(rule)).ok
+    far = want.to_f64() * (1 + 2e-5)
+    assert not compare(host(far), Expected(rule)).ok
+
+
 def test_floors_follow_the_notes() -> None:
+    assert floor("float32", 192, alike=True) == pytest.approx(48 * 2**-24)
     assert floor("float32", 10) == floor("float32", 64) == 1e-6
     assert floor("float32", 1024) == pytest.approx(2 * 32 * 2**-24)
     assert floor("float32", 4096) == pytest.approx(2 * 64 * 2**-24)

@@ -26,6 +26,7 @@ from hipwright.verify import inputs as draws
 from hipwright.verify.compare import F64, Expected, Rule, rules
 from hipwright.verify.lint import degenerate
 from hipwright.verify.tolerance import (
+    ALIKE,
     LARGEST,
     UNIT,
     find_gather,
@@ -299,7 +300,7 @@ class Oracle:
             return draws.make(other, shape, domain, self._seed("again", number), workload)
 
         try:
-            expected = self._expect(inputs, state, again)
+            expected = self._expect(inputs, state, again, alike=family in ALIKE)
         except HipwrightError as error:
             if isinstance(error, InfrastructureError) or family in ("given", *TRIALS):
                 raise
@@ -322,8 +323,11 @@ class Oracle:
 
     # ---------------------------------------------------------------- expectations
 
-    def _expect(self, inputs: Tree, state: Tree, again: Callable[[int], Tree] | None = None) -> Expected:
-        """What is right on these inputs. again: more inputs of their kind, for leaves of few elements."""
+    def _expect(
+        self, inputs: Tree, state: Tree, again: Callable[[int], Tree] | None = None, *, alike: bool = False
+    ) -> Expected:
+        """What is right on these inputs. again: more inputs of their kind, for leaves of few elements. alike: as
+        `tolerance.floor`."""
         native, after, info = self.handle.reference(inputs, state, dtype="native")
         aliases = alias_pairs(info)
         if self.kernelbench:
@@ -342,7 +346,7 @@ class Oracle:
 
         def rule(path: str, n: HostTensor, e: HostTensor, m: HostTensor) -> Rule:
             length = reduction_length(tensor_leaves(inputs), weights, n.numel)
-            return strict_rule(path, n, e, m, c=c, reduction=length, usual=usual.get(id(n)))
+            return strict_rule(path, n, e, m, c=c, reduction=length, usual=usual.get(id(n)), alike=alike)
 
         tree = _zip_rules("output", native, exact, moved, rule)
         tree = _with_gather(tree, [t.to_f64() for t in tensor_leaves(inputs) if t.is_float])

@@ -31,15 +31,21 @@ ELEMENT = 4.0  # one element may be this many row budgets off: the 4 sigma of a 
 ALLCLOSE = {"float64": 1e-4, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
 
 
-def floor(dtype: str, reduction: int) -> float:
+ALIKE = frozenset({"zeros90"})
+"""Families whose rows hold one value nearly everywhere: what is summed of them is mostly one number."""
+
+
+def floor(dtype: str, reduction: int, *, alike: bool = False) -> float:
     """Relative rms every kernel of this dtype may cost, with `reduction` terms in a sum.
 
-    For float32 and float64 at least SPREAD sqrt(n) u: what adding n terms one after another costs with high probability
-    (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019).
+    For float32 and float64 at least SPREAD sqrt(n) u: what adding n terms one by one costs with high probability
+    (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). Equal terms (`alike`) round
+    alike step after step: half of the worst case, n u / 2 (Higham, "Accuracy and stability", section 4.2).
     """
     if dtype not in ("float32", "float64"):
         return FLOOR[dtype]
-    grown = max(FLOOR[dtype], SPREAD * sqrt(reduction) * UNIT[dtype])
+    steps = max(SPREAD * sqrt(reduction), reduction / 4 if alike else 0.0)
+    grown = max(FLOOR[dtype], steps * UNIT[dtype])
     return min(grown, FLOOR_CAP) if dtype == "float32" else grown
 
 
@@ -74,12 +80,13 @@ def strict_rule(
     c: float,
     reduction: int,
     usual: F64 | None = None,
+    alike: bool = False,
 ) -> Rule:
     """The Rule of one leaf.
 
     native: the honest baseline; exact: the fp64 reference; moved: the fp64 reference on inputs moved by half an ulp.
     usual: what the honest baseline got wrong on other inputs of the same kind, where a leaf has too few elements for
-    one draw to show it.
+    one draw to show it. alike: the inputs' rows hold one value nearly everywhere.
     An integer or bool leaf takes its dtype from `native` and is exact where all three agree.
     """
     if not native.is_float:
@@ -100,11 +107,12 @@ def strict_rule(
     spent = _row_rms(np.where(usable, honest, 0.0), length)
     typical = np.median(spent[scale > 0] / scale[scale > 0]) if (scale > 0).any() else 0.0
     few = 1.0 + 2.0 / length
-    least_relative = max(c * few * float(typical), floor(native.dtype, reduction))
+    lowest = floor(native.dtype, reduction, alike=alike)
+    least_relative = max(c * few * float(typical), lowest)
     # a row's own rounding may have been lucky, or its terms cancel: then the usual row's error is the measure
     row = np.maximum(c * few * np.maximum(spent, np.median(spent)), least_relative * scale) + least
     # an element far above its row's rms may lose the floor's share of itself
-    own = np.where(usable, c * honest + floor(native.dtype, reduction) * np.abs(want), 0.0)
+    own = np.where(usable, c * honest + lowest * np.abs(want), 0.0)
     element = np.maximum(ELEMENT * np.repeat(row, length).reshape(want.shape), own)
     worst = float((spent[scale > 0] / scale[scale > 0]).max(initial=0.0))
     usual_worst = c * few * np.minimum(worst * scale, spent.max()) + least
