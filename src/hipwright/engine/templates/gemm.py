@@ -57,10 +57,14 @@ def depth(batch: int, m: int, n: int, dtype: str) -> int:
 
 def write(body: CallBody) -> list[Kernel]:
     """One kernel."""
-    return [_Gemm(body).kernel()]
+    return [Gemm(body).kernel()]
 
 
-class _Gemm:
+class Gemm:
+    """The multiplying core. A template with operands or an output of its own overrides sides, place, store and grid."""
+
+    names = NAMES
+
     def __init__(self, body: CallBody) -> None:
         self.spec: Spec = body.data
         batch, m, n = (body.hint(s) for s in self.spec.space)
@@ -70,44 +74,50 @@ class _Gemm:
         self.bm = body.knob("GEMM_M", rows, tiles, "rows of a block's tile")
         self.bn = body.knob("GEMM_N", columns, tiles, "columns of a block's tile")
         self.bk = body.knob("GEMM_K", depth(batch, m, n, self.spec.dtype), depths, "depth of the tiles in LDS")
-        self.k: CallKernel = body.kernel(names=NAMES)
+        self.k: CallKernel = body.kernel(names=self.names)
         self.storage = STORAGE[self.spec.dtype]
         self.batch, self.m, self.n = (self.k.size(s) for s in self.spec.space)
         self.depth = self.k.size(self.spec.k)
-        a, b = body.operands
-        assert a is not None
-        assert b is not None
-        self.sides = [_Side("a", a, "row", self.m, self.bm), _Side("b", b, "col", self.n, self.bn)]
+        self.operands = [t for t in body.operands if t is not None]
+
+    def sides(self) -> list[Side]:
+        """How the tiles of A and B are read and kept."""
+        a, b = self.operands
+        return [Side("a", a, "row", self.m, self.bm), Side("b", b, "col", self.n, self.bn)]
 
     def kernel(self) -> Kernel:
         """The text."""
         k = self.k
         self._constants()
-        self._place()
-        for side in self.sides:
+        self.place()
+        sides = self.sides()
+        for side in sides:
             side.declare(k, self)
         k.line(f"const {k.kind} steps = ({self.depth} + {self.bk} - 1) / {self.bk};")
         k.open(f"for ({k.kind} step = -1; step < steps; ++step)")
         k.line("const bool more = step + 1 < steps;")
         k.open("if (more)")
         k.line(f"const {k.kind} k0 = (step + 1) * {self.bk};")
-        for side in self.sides:
+        for side in sides:
             side.read(k, self)
         k.close()
         k.open("if (step >= 0)")
         self._multiply()
         k.close()
         k.open("if (more)")
-        for side in self.sides:
+        for side in sides:
             side.keep(k, self)
         k.close()
         k.line("__syncthreads();")
         k.close()
-        self._store()
+        self.store()
+        return k.finish(self.grid(), "256", "256", f"tiles of {self.bm} x {self.bn}, {self.bk} deep")
+
+    def grid(self) -> str:
+        """The number of blocks, as a text of the plan."""
         batch, m, n = self.spec.space
         grid = f"cdiv({to_python(m)}, {self.bm}) * cdiv({to_python(n)}, {self.bn})"
-        grid += "" if batch == ONE else f" * {factor(batch)}"
-        return k.finish(grid, "256", "256", f"tiles of {self.bm} x {self.bn}, {self.bk} deep")
+        return grid + ("" if batch == ONE else f" * {factor(batch)}")
 
     # ------------------------------------------------------------ set up
 
@@ -132,7 +142,8 @@ class _Gemm:
         k.line("const int ty = threadIdx.x / 16, tx = threadIdx.x % 16;")
         k.line("#endif")
 
-    def _place(self) -> None:
+    def place(self) -> None:
+        """Which tile is this block's: row0, col0 and b."""
         k = self.k
         k.line("unsigned t = blockIdx.x;")
         k.line(f"const unsigned tiles_n = ({self.n} + {self.bn} - 1) / {self.bn};")
@@ -151,18 +162,18 @@ class _Gemm:
         for line in text.replace("@INSTRUCTION@", instruction).strip("\n").split("\n"):
             k.line(line) if not line.startswith("#") else k.emit.lines.append(line)
 
-    def _store(self) -> None:
+    def store(self) -> None:
         """Sums to the epilogue: neighbours along n at once on the vector units."""
         k = self.k
         k.emit.lines.append("#if GEMM_MFMA")
-        self._loops(("i", "WM"), ("j", "WN"), ("e", "4"))
+        self.loops(("i", "WM"), ("j", "WN"), ("e", "4"))
         k.line(f"const {k.kind} row = row0 + (wave / 2 * WM + i) * 16 + lane / 16 * 4 + e;")
         k.line(f"const {k.kind} col = col0 + (wave % 2 * WN + j) * 16 + lane % 16;")
         k.line(f"if (row >= {self.m} || col >= {self.n}) continue;")
         k.epilogue("acc[i][j][e]", ["b", "row", "col"])
-        self._ends(3)
+        self.ends(3)
         k.emit.lines.append("#else")
-        self._loops(("i", "TM"), ("j", "TN / GN"))
+        self.loops(("i", "TM"), ("j", "TN / GN"))
         k.line(f"const {k.kind} row = row0 + (i / GM * 16 + ty) * GM + i % GM;")
         k.line(f"const {k.kind} col = col0 + (j * 16 + tx) * GN;")
         k.line(f"if (row >= {self.m} || col >= {self.n}) continue;")
@@ -177,21 +188,23 @@ class _Gemm:
         k.epilogue("acc[i][j * GN + e]", ["b", "row", "at"])
         k.close()
         k.close()
-        self._ends(2)
+        self.ends(2)
         k.emit.lines.append("#endif")
 
-    def _loops(self, *loops: tuple[str, str]) -> None:
+    def loops(self, *loops: tuple[str, str]) -> None:
+        """Open unrolled loops: (variable, count)."""
         for name, count in loops:
             self.k.line("#pragma unroll")
             self.k.open(f"for (int {name} = 0; {name} < {count}; ++{name})")
 
-    def _ends(self, count: int) -> None:
+    def ends(self, count: int) -> None:
+        """Close loops."""
         for _ in range(count):
             self.k.close()
 
 
 @dataclass(eq=False)
-class _Side:
+class Side:
     """A (rows of the output) or B (its columns): how its tile is read and kept."""
 
     name: str
@@ -200,7 +213,7 @@ class _Side:
     count: str
     size: str
 
-    def declare(self, k: CallKernel, g: _Gemm) -> None:
+    def declare(self, k: CallKernel, g: Gemm) -> None:
         """Packs of V along the dimension in which memory runs."""
         n = self.name
         self.along_k = k.contiguous(self.operand, 2) or not k.contiguous(self.operand, 1)
@@ -216,7 +229,7 @@ class _Side:
         if conditions:
             k.line(f"const bool fast_{n} = {' && '.join(conditions)};")
 
-    def _slot(self, k: CallKernel, g: _Gemm) -> None:
+    def _slot(self, k: CallKernel, g: Gemm) -> None:
         """Open the loop over this thread's packs: r and kk are a pack's place in the tile."""
         k.line("#pragma unroll")
         k.open(f"for (int l = 0; l < {self.size} * {g.bk} / 256 / {self.pack}; ++l)")
@@ -227,7 +240,7 @@ class _Side:
             across = f"({self.size} / {self.pack})"
             k.line(f"const int r = slot % {across} * {self.pack}, kk = slot / {across};")
 
-    def read(self, k: CallKernel, g: _Gemm) -> None:
+    def read(self, k: CallKernel, g: Gemm) -> None:
         """Memory to registers; zero outside."""
         self._slot(k, g)
         start = "row0" if self.row == "row" else "col0"
@@ -251,7 +264,7 @@ class _Side:
         for _ in range(4):
             k.close()
 
-    def keep(self, k: CallKernel, g: _Gemm) -> None:
+    def keep(self, k: CallKernel, g: Gemm) -> None:
         """Registers to LDS, into the buffer that is not being read."""
         self._slot(k, g)
         k.line("#pragma unroll")
