@@ -139,12 +139,19 @@ class Tiles:
             s.take(emit, "[v]" if columns else "", "k", flat)
         for member in self.full:
             self._store(member)
-        if not any(re.search(rf"\b{self.sweep.variable}\b", line) for line in emit.lines[index + 1 :]):
-            del emit.lines[index]
+        self._prune(index, 1 + len(self.sweep.splits))
         emit.close()
         if columns:
             self._take_tiles("[v]")
             emit.close()
+
+    def _prune(self, first: int, count: int) -> None:
+        """Positions that nothing names go: packs know where they lie."""
+        lines = self.emit.lines
+        for at in reversed(range(first, first + count)):
+            name = lines[at].split(" = ")[0].split()[-1]
+            if not any(re.search(rf"\b{name}\b", line) for line in lines[at + 1 :]):
+                del lines[at]
 
     def _index(self) -> str:
         k = self.k
