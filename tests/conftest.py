@@ -10,12 +10,18 @@ from collections import defaultdict
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import warm
+
 settings.register_profile("hipwright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("hipwright")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="whole matrices and exhaustive tests too")
+
+
+def pytest_sessionfinish() -> None:
+    warm.end()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
