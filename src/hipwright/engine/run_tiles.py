@@ -2,6 +2,7 @@
 
 An index `at` of the row lies at `at / run * stride + at % run`. Where runs are a multiple of a pack, a pack lies inside
 one run and is one access; other lengths go element by element. Tiles then hold as many runs as they can, however short.
+Rows may also be walked backwards (a flipped scan).
 """
 
 from __future__ import annotations
@@ -96,7 +97,50 @@ __device__ void store_column_runs(T* __restrict__ p, I base, I step, I n, I stri
 }
 """
 
+LOAD_BACK = """// As load_tile, of a row that is walked backwards: element `at` lies at p[-at].
+template <int ITEMS, int N, typename T, typename I>
+__device__ Tile<T, ITEMS * N> load_back(const T* __restrict__ p, I base, I step, I n) {
+    Tile<T, ITEMS * N> tile;
+    const bool fit = packs_fit<T, N>(p - (N - 1));
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I at = base + k * step;
+        if (fit && at + N <= n) {
+            T pack[N];
+            read_pack<N>(p - (at + (N - 1)), pack);
+#pragma unroll
+            for (int j = 0; j < N; ++j) tile.v[k * N + j] = pack[N - 1 - j];
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; ++j)
+                if (at + j < n) tile.v[k * N + j] = p[-(at + j)];
+        }
+    }
+    return tile;
+}
+"""
+
+STORE_BACK = """template <int ITEMS, int N, typename T, typename I>
+__device__ void store_back(T* __restrict__ p, I base, I step, I n, const Tile<T, ITEMS * N>& tile) {
+    const bool fit = packs_fit<T, N>(p - (N - 1));
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I at = base + k * step;
+        if (fit && at + N <= n) {
+            T pack[N];
+#pragma unroll
+            for (int j = 0; j < N; ++j) pack[N - 1 - j] = tile.v[k * N + j];
+            write_pack<N>(p - (at + (N - 1)), pack);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; ++j)
+                if (at + j < n) p[-(at + j)] = tile.v[k * N + j];
+        }
+    }
+}
+"""
+
 RUNS = {
     "load_runs": LOAD_RUNS, "store_runs": STORE_RUNS, "load_column_runs": LOAD_COLUMN_RUNS,
-    "store_column_runs": STORE_COLUMN_RUNS,
+    "store_column_runs": STORE_COLUMN_RUNS, "load_back": LOAD_BACK, "store_back": STORE_BACK,
 }  # fmt: skip

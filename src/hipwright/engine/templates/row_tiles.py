@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from hipwright.engine.schedule import Member
 from hipwright.engine.templates.reducers import State
-from hipwright.engine.templates.sweep import Share, Sweep
+from hipwright.engine.templates.sweep import Share, Sweep, prune
 
 if TYPE_CHECKING:
     from hipwright.engine.templates.rows import RowKernel
@@ -139,19 +138,11 @@ class Tiles:
             s.take(emit, "[v]" if columns else "", "k", flat)
         for member in self.full:
             self._store(member)
-        self._prune(index, 1 + len(self.sweep.splits))
+        prune(emit.lines, index, 1 + len(self.sweep.splits))
         emit.close()
         if columns:
             self._take_tiles("[v]")
             emit.close()
-
-    def _prune(self, first: int, count: int) -> None:
-        """Positions that nothing names go: packs know where they lie."""
-        lines = self.emit.lines
-        for at in reversed(range(first, first + count)):
-            name = lines[at].split(" = ")[0].split()[-1]
-            if not any(re.search(rf"\b{name}\b", line) for line in lines[at + 1 :]):
-                del lines[at]
 
     def _index(self) -> str:
         k = self.k

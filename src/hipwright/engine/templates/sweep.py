@@ -5,6 +5,7 @@ Accesses that walk memory element by element become packs (engine/tiles.py); the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -50,12 +51,13 @@ class Place:
     stride: str = ""
     outer: str = ""  # from one run to the next
     run: str = ""  # elements of a run
+    back: bool = False  # the row is walked from its end
 
     def function(self, verb: str, columns: bool) -> str:
         """The device function that moves it."""
         if self.run:
             return f"{verb}_column_runs" if columns else f"{verb}_runs"
-        return f"{verb}_columns" if columns else f"{verb}_tile"
+        return f"{verb}_columns" if columns else f"{verb}_{'back' if self.back else 'tile'}"
 
 
 @dataclass(eq=False)
@@ -121,7 +123,14 @@ class Sweep:
         if columns:
             return self.column(position) or self.runs(position, columns)
         start = self.start(position)
-        return self.runs(position, columns) if start is None else Place(start)
+        return self.runs(position, columns) or self.back(position) if start is None else Place(start)
+
+    def back(self, position: Ix) -> Place | None:
+        """The place of an access that walks the row element by element from its end."""
+        found = linear(position, self.variable)
+        if found is None or found[0] != ix(-1) or self._changes(found[1]):
+            return None
+        return Place(to_c(found[1]), back=True)
 
     def dense(self, values: Sequence[E], members: Sequence[Member], columns: bool = False) -> bool:
         """Does the loop read or write anything in packs?"""
@@ -182,6 +191,14 @@ def _inside(a: Atom, name: str) -> bool:
 def offset(pointer: str, start: str) -> str:
     """pointer + start."""
     return pointer if start in ("", "0") else f"{pointer} + {start}"
+
+
+def prune(lines: list[str], first: int, count: int) -> None:
+    """Of `count` declarations from line `first`, those that nothing after them names go: packs know where they lie."""
+    for at in reversed(range(first, first + count)):
+        name = lines[at].split(" = ")[0].split()[-1]
+        if not any(re.search(rf"\b{name}\b", line) for line in lines[at + 1 :]):
+            del lines[at]
 
 
 def unconditional(values: Sequence[E], stop: set[int]) -> Iterator[E]:
