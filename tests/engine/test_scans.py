@@ -1,4 +1,4 @@
-"""Scans with what stands before and behind them in one kernel, along rows, by chunks, and down columns; flipped ones."""
+"""Scans with what stands before and behind them in one kernel, along rows, by chunks, down columns, flipped."""
 
 from __future__ import annotations
 

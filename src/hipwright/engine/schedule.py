@@ -222,11 +222,10 @@ class Scheduler:
             if member is None:
                 return None
             value = self._resolve(member.value, placed, again=member.role == PART)
-            if value is None and items[0].kind == "scan":
-                (d,) = group.dims  # the scan may be read from its end
-                turned = [group.space[k] - 1 - i if k == d else i for k, i in enumerate(full)]
-                member = self._member(group, item, turned, kept, reduced)
-                value = self._resolve(member.value, placed) if member else None
+            if value is None and items[0].kind == "scan":  # it may read the scan from its end
+                back = [group.space[k] - 1 - i if k in group.dims else i for k, i in enumerate(full)]
+                member = self._member(group, item, back, kept, reduced) or member
+                value = self._resolve(member.value, placed)
             turned = self._turned(group, item, full, placed) if value is None and items[0].kind == "call" else None
             if turned is not None:
                 member, value = turned, turned.value
