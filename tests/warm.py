@@ -72,9 +72,7 @@ def zygotes() -> Iterator[None]:
         yield
 
 
-def hipwright(
-    folder: Path, *args: object, env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def hipwright(folder: Path, *args: object, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """One command line in `folder`, as a process of its own would answer it; `env` is added to the environment."""
     from hipwright.cli.main import main
 

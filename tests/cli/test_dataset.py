@@ -82,13 +82,13 @@ def test_build_check_stats_and_export(home: Path, tmp_path: Path) -> None:
     other = cli_tools.hipwright(home, "dataset", "build", tasks, "--out", data, "--resume", "--variants", "2")
     assert other.returncode == 2 and "variants 1" in other.stderr
 
-    checked = cli_tools.hipwright(home, "dataset", "check", data, "--sample", "4", "--json")
+    checked = cli_tools.hipwright(home, "dataset", "check", data, "--sample", "4", "--workers", "1", "--json")
     told = cli_tools.one_object(checked.stdout)
     assert checked.returncode == 0 and told["checked"] == 4 and told["wrong"] == [], checked.stderr
     broken = next(pair for pair in pairs if pair.kind == "negative")
     planted = replace(broken, kind="variant", correct=True, status="pass")
     (tmp_path / "planted.jsonl").write_bytes(row(planted) + row(pairs[0]))
-    found = cli_tools.hipwright(home, "dataset", "check", tmp_path / "planted.jsonl")
+    found = cli_tools.hipwright(home, "dataset", "check", tmp_path / "planted.jsonl", "--workers", "1")
     assert found.returncode == 1 and planted.key in found.stderr and "1 wrong" in found.stdout
     assert cli_tools.left_behind(home) == []
 
@@ -96,7 +96,7 @@ def test_build_check_stats_and_export(home: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_tasks_and_pairs_by_one_command_that_goes_on(home: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    few = ("dataset", "build", "--out", data, "--variants", "0", "--negatives", "0", "--seed", "3", "--workers", "2")
+    few = ("dataset", "build", "--out", data, "--variants", "0", "--negatives", "0", "--seed", "3", "--workers", "1")
     done = cli_tools.hipwright(home, *few, "--count", "1")
     assert done.returncode == 0 and "tasks: 1 verified" in done.stdout, done.stderr
     assert "1/1" in done.stderr and "pairs an hour" in done.stdout
