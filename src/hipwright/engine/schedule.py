@@ -226,24 +226,24 @@ class Scheduler:
                 back = [group.space[k] - 1 - i if k in group.dims else i for k, i in enumerate(full)]
                 member = self._member(group, item, back, kept, reduced) or member
                 value = self._resolve(member.value, placed)
-            turned = self._turned(group, item, full, placed) if value is None and items[0].kind == "call" else None
-            if turned is not None:
-                member, value = turned, turned.value
+            if value is None and items[0].kind == "call":
+                member = self._exchanged(group, item, full, placed) or member
+                value = self._resolve(member.value, placed)
             if value is None or (member.role == PART and not self._worth(value)):
                 return None
             placed[item.name] = Member(item, member.role, value, member.position)
         return list(placed.values())
 
-    def _turned(self, group: Group, item: Item, full: list[Ix], placed: dict[str, Member]) -> Member | None:
+    def _exchanged(self, group: Group, item: Item, full: list[Ix], placed: dict[str, Member]) -> Member | None:
         """A member behind a call that reads its result with two dimensions exchanged, the last one in its place."""
         for a, b in itertools.combinations(range(len(full) - 1), 2):
             order = list(range(len(full)))
             order[a], order[b] = b, a
             index = reindex([group.space[k] for k in order], item.space, [full[k] for k in order])
             index = [i if s != ONE else ix(0) for i, s in zip(index, item.space, strict=True)]
-            value = self._resolve(item.body(index), placed)
-            if value is not None:
-                return Member(item, FULL, value, flatten(item.space, index))
+            member = Member(item, FULL, item.body(index), flatten(item.space, index))
+            if self._resolve(member.value, placed) is not None:
+                return member
         return None
 
     def _member(self, group: Group, item: Item, full: list[Ix], kept: list[Ix], reduced: list[Ix]) -> Member | None:

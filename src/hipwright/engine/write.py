@@ -17,6 +17,7 @@ from hipwright.engine.lower.core import Call
 from hipwright.engine.lowering import Lowered, Lowering, View
 from hipwright.engine.pin import pinned
 from hipwright.engine.plan import PlanWriter, Step, order
+from hipwright.engine.rewrites_attention import attention
 from hipwright.engine.schedule import Group, Scheduler, collapse
 from hipwright.engine.templates.base import Body, Kernel, Need, fused
 from hipwright.engine.templates.call import CallBody, Options
@@ -99,6 +100,7 @@ def _evaluated(text: str, hints: Mapping[str, int]) -> int:
 
 
 def _built(graph: Graph, choices: Mapping[str, Value]) -> _Builder:
+    graph, fused_attention = attention(graph, choices)
     graph, structure = decomposed(pinned(graph), choices)
     try:
         builder = _Builder(graph, choices)
@@ -108,7 +110,7 @@ def _built(graph: Graph, choices: Mapping[str, Value]) -> _Builder:
             raise
         builder = _Builder(specialise(graph), choices)
         builder.build()
-    builder.structure |= structure
+    builder.structure |= structure | fused_attention
     return builder
 
 
