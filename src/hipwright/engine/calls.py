@@ -56,6 +56,7 @@ MODULES: tuple[str, ...] = (
     "stencil_calls",
     "select_calls",
     "segments",
+    "scatters",
     "attention",
     "attention_split",
     "recurrent",
