@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 MODULES: tuple[str, ...] = (
     "products",
     "stencil_calls",
+    "conv_gemm",
     "select_calls",
     "segments",
     "scatters",
