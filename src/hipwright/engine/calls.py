@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 MODULES: tuple[str, ...] = (
     "products",
+    "grouped",
     "stencil_calls",
     "conv_gemm",
     "select_calls",
