@@ -149,29 +149,29 @@ def repeated(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.softmax(q @ k.repeat_interleave(g, 1).transpose(2, 3), -1) @ v
 
 
-SIZES = (2, 3, 37, 29, 24, 40)
-SQUARE = (2, 2, 37, 37, 16, 16)
+SIZES = (2, 2, 19, 29, 24, 40)
+SQUARE = (2, 2, 21, 21, 16, 16)
 FORMS: list[tuple[Callable[..., Any], list[Tensor], int]] = [
     (plain, qkv(*SIZES), 64),
     (scaled, qkv(*SIZES), 32),
     (scaled_before, qkv(*SIZES), 64),
-    (biased, [*qkv(*SIZES), draw(3, 37, 29)], 64),
+    (biased, [*qkv(*SIZES), draw(2, 19, 29)], 64),
     (biased, [*qkv(*SIZES), draw(2, 1, 1, 29)], 32),
     (tril, qkv(*SIZES), 64),
     (positions, qkv(*SQUARE), 32),
     (triu_added, qkv(*SQUARE, dtype=BRAIN), 64),
-    (filled, [*qkv(*SIZES), seen(37, 29)], 64),
-    (where, [*qkv(*SIZES, dtype=HALF), seen(2, 1, 37, 29)], 32),
-    (where, [*qkv(*SIZES), seen(2, 1, 37, 29)], 64),
+    (filled, [*qkv(*SIZES), seen(19, 29)], 64),
+    (where, [*qkv(*SIZES, dtype=HALF), seen(2, 1, 19, 29)], 32),
+    (where, [*qkv(*SIZES), seen(2, 1, 19, 29)], 64),
     (padding, [*qkv(*SIZES), (draw(2, 29) > 0).float()], 64),
     (capped, qkv(*SIZES), 64),
-    (folded, [*qkv(*SIZES), draw(2, 1, 37, 29)], 64),
-    (added, [*qkv(*SIZES), draw(6, 1, 29)], 64),
+    (folded, [*qkv(*SIZES), draw(2, 1, 19, 29)], 64),
+    (added, [*qkv(*SIZES), draw(4, 1, 29)], 64),
     (ignored, qkv(*SIZES), 64),
     (last_heads, qkv(*SIZES), 32),
     (matrices, qkv(*SIZES), 64),
     (one_of_all, qkv(*SIZES), 64),
-    (repeated, qkv(2, 6, 37, 29, 16, 16, shared=2), 64),
+    (repeated, qkv(2, 6, 19, 29, 16, 16, shared=2), 64),
 ]
 
 
@@ -224,6 +224,7 @@ def test_without_keys_the_result_is_zero(call: str) -> None:
     assert (got == 0).all()
 
 
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("call", ["tiled", "split"])
 @pytest.mark.parametrize("form", [plain, tril, positions, triu_added])
 def test_infinities_and_nan_go_where_the_module_sends_them(form: Callable[..., Any], call: str) -> None:
@@ -240,6 +241,35 @@ def test_infinities_and_nan_go_where_the_module_sends_them(form: Callable[..., A
     got, _ = run(write(captured(model, inputs), {KEY: "fused", CALL: call}), model, inputs)
     assert torch.equal(got.isnan(), expected.isnan())
     assert torch.equal(got.isinf(), expected.isinf())
+
+
+def shared_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    future = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).triu(1)
+    return torch.softmax(torch.where(future | mask, -30.0, q @ k.transpose(-2, -1)), -1) @ v
+
+
+@pytest.mark.parametrize(
+    ("form", "skips"),
+    [(tril, True), (positions, True), (shared_mask, True), (triu_added, False), (filled, False), (padding, False)],
+)
+def test_keys_beyond_the_diagonal_are_left_out_where_their_score_is_a_constant(
+    form: Callable[..., Any], skips: bool
+) -> None:
+    more = {shared_mask: [~seen(70, 70)], filled: [seen(70, 70)], padding: [draw(1, 70)]}.get(form, [])
+    text = write(captured(Written(form), [*qkv(1, 2, 70, 70, 16, 16), *more]), {KEY: "fused", CALL: "tiled"}).text
+    assert ("n_end = m0 + BM <" in text) == skips
+
+
+@pytest.mark.parametrize("wave", [32, 64])
+def test_what_was_to_be_left_out_counts_where_nothing_before_it_scores_higher(wave: int) -> None:
+    """The first rows see -20 to -40, and the future's constant is -30: it must take part, in every tile."""
+    q, k, v = qkv(1, 1, 100, 130, 16, 16)
+    q[..., 0], k[..., 0] = torch.linspace(40.0, -40.0, 100), -1.0
+    q[..., 1:] *= 0.1
+    masked = torch.zeros(100, 130, dtype=torch.bool)
+    knobs = {"ATTN_ROWS": 1, "ATTN_KEYS": 1, "ATTN_BLOCK": 64}
+    text = check(Written(shared_mask), [q, k, v, masked], choices={KEY: "fused", CALL: "tiled", **knobs}, wave=wave)
+    assert "__syncthreads_or" in text
 
 
 # ---------------------------------------------------------------- the rewrite
@@ -381,6 +411,11 @@ def test_near_misses_stay_separate(form: Callable[..., Any]) -> None:
 def test_builds_of_tiles() -> None:
     text = builds(Written(biased), [*qkv(2, 4, 128, 128, 64, 64), draw(4, 128, 128)], least=1)
     assert text.count("__global__") == 1
+
+
+@pytest.mark.parametrize(("size", "dtype"), [(64, BRAIN), (128, torch.float32)])
+def test_builds_of_causal_tiles(size: int, dtype: torch.dtype) -> None:
+    builds(Written(positions), qkv(1, 4, 256, 256, size, size, dtype=dtype), least=1)
 
 
 def test_builds_of_pieces_of_the_keys() -> None:

@@ -6,9 +6,12 @@ sum rescale its output as new keys come. Scores and products are computed in flo
 
 from __future__ import annotations
 
+import math
+
 from hipwright.engine.calls import KernelCall, Offer, Output, call_template
 from hipwright.engine.index import Ix, product, to_python
 from hipwright.engine.lower.core import Tensor
+from hipwright.engine.templates.attention_causal import beyond, rest, stop
 from hipwright.engine.templates.attention_form import (
     WRITTEN,
     Form,
@@ -24,7 +27,8 @@ from hipwright.engine.templates.call import CallBody, CallKernel
 
 NAMES = (
     "D DV TY RM RN BM BN DW VW C DVW KV THREADS lds q_tile kv_tile p_tile tx ty tiles z tile m0 m n i j d r part v c "
-    "i0 i1 i2 i3 i4 i5 shared_head out best total s n0 n_end q4 k4 p4 v4 u old base shrink column inverse value wide"
+    "i0 i1 i2 i3 i4 i5 shared_head out best total s n0 n_end q4 k4 p4 v4 u old base shrink column inverse value wide "
+    "odd low"
 )
 SWIZZLED = """// Where an element of a row lies in an LDS tile: 16-byte pieces are permuted: rows meet other banks.
 __device__ __forceinline__ int swizzled(int row, int column, int width) {
@@ -65,8 +69,13 @@ def write(body: CallBody) -> list[Kernel]:
     kernel.line("#pragma unroll")
     kernel.line("for (int r = 0; r < RM; ++r) best[r] = -INFINITY;")
     length = kernel.size(f.keys)
-    kernel.line(f"const {kernel.kind} n_end = {f'm0 + BM < {length} ? m0 + BM : {length}' if f.causal else length};")
-    kernel.open(f"for ({kernel.kind} n0 = 0; n0 < n_end; n0 += BN)")
+    after = beyond(f)
+    near = f.causal or after is not None
+    kernel.line(f"const {kernel.kind} n_end = {f'm0 + BM < {length} ? m0 + BM : {length}' if near else length};")
+    kernel.line(f"{kernel.kind} n0 = 0;")
+    kernel.open(f"for (; n0 < {'n_end' if after in (None, -math.inf) else length}; n0 += BN)")
+    if after is not None:
+        stop(kernel, f, after)
     shared = kv_names(f, names)
     kernel.line("__syncthreads();  // the last values have been used")
     _load(kernel, k, shared, "kv_tile", "n", ("BN", "DW", "D", "n0", length))
@@ -79,6 +88,8 @@ def write(body: CallBody) -> list[Kernel]:
     pack, parts = {4: ("float4", "v4.x, v4.y, v4.z, v4.w"), 2: ("float2", "v4.x, v4.y"), 1: ("float", "v4")}[_each(f)]
     kernel.emit.lines += _indented(VALUES.replace("@PACK@", pack).replace("@PARTS@", parts), kernel.emit.depth)
     kernel.close()
+    if after is not None:
+        rest(kernel, f, v, shared)
     _store(kernel, f, names)
     return [_finish(kernel, f, threads, rows_, keys_)]
 
