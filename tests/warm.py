@@ -19,9 +19,12 @@ from unittest import mock
 
 from hipwright import config
 from hipwright.sandbox import Zygote
+from hipwright.toolchain.cache import BuildCache
 
 # who starts contained processes: these name the class in their module, the others take it from the package
 USERS = ("sandbox", "synth.run", "dataset.overlap", "cli.shipping", "cli.profile", "evaluate.modelnew", "audit.bench")
+HOST = ("torch", "hipwright.task.warm")  # as hipwright.machine asks for them
+CANDIDATES = ("torch", "hipwright.verify.worker", "hipwright.verify.warm")
 _KEPT: dict[tuple[Any, ...], Zygote] = {}
 
 
@@ -59,6 +62,23 @@ def end() -> None:
     """At the session's end."""
     while _KEPT:
         _KEPT.popitem()[1].close()
+
+
+def host() -> Any:
+    """The warm task host."""
+    return zygote(HOST, name="task host")
+
+
+def candidates() -> Any:
+    """The warm candidate worker, which can read the builds in `builds()`."""
+    return zygote(CANDIDATES, ro=(builds().folder,), name="candidates")
+
+
+def builds() -> BuildCache:
+    """The user's own build cache: for tests of what programs do, not of builds."""
+    folder = config.cache_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    return BuildCache(folder)
 
 
 @contextlib.contextmanager

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from hipwright.cli import session
+from tests import warm
 
 
 @pytest.fixture(scope="session")
 def machine() -> Iterator[session.Machine]:
-    with session.machine(("gfx942", "gfx950", "cpu"), unsafe=False) as made:
+    with warm.zygotes(), session.machine(("gfx942", "gfx950", "cpu"), unsafe=False) as made:
         yield made

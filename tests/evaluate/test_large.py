@@ -18,6 +18,7 @@ from hipwright.sandbox import Zygote
 from hipwright.task import TaskHandle, open_task
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import Oracle
+from tests import warm
 
 HEAD = "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, *args):\n        "
 INPUTS = "\n\n\ndef get_inputs():\n    return "
@@ -38,9 +39,8 @@ DRAWN_BY_VALUE = (
 
 
 @pytest.fixture(scope="module")
-def host() -> Iterator[Zygote]:
-    with Zygote(("torch", "hipwright.task.warm"), name="task host") as zygote:
-        yield zygote
+def host() -> Zygote:
+    return warm.host()
 
 
 @pytest.fixture
