@@ -18,7 +18,7 @@ from hipwright.engine.expr import indices, walk
 from hipwright.engine.index import ONE, ZERO, Fn, Ix, divide, ix, product
 from hipwright.engine.lower.conv import Axis, Convolution, add_bias, read_convolution
 from hipwright.engine.lower.core import NotLowered, Tensor
-from hipwright.engine.templates import conv_gemm_text, gemm
+from hipwright.engine.templates import conv_gemm_text, gemm, tiling
 from hipwright.engine.templates.stencil_calls import KINDS, few_products
 
 MOST_TAPS = 343
@@ -167,7 +167,7 @@ def _better(call: KernelCall, conv: Convolution, window: Window) -> bool:
     rows, columns = gemm.tile(batch, m, n)
     blocks = batch * ceil(m / rows) * ceil(n / columns)
     full = batch * m * n / (blocks * rows * columns)
-    return RATE * full * min(1.0, blocks / gemm.UNITS) > MARGIN * POOR_RATE
+    return RATE * full * min(1.0, blocks / tiling.UNITS) > MARGIN * POOR_RATE
 
 
 __all__ = ["Window", "implicit", "poor"]
