@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hipwright.engine.decompose import decomposed
 from hipwright.engine.emit import cname
 from hipwright.engine.graph import Graph, Meta, Symbol, references, short
 from hipwright.engine.helpers import RESERVED, prelude
 from hipwright.engine.index import ZERO, Ix, product
 from hipwright.engine.knobs import KNOBS, Choice, Value
 from hipwright.engine.layout import Planner
+from hipwright.engine.loops import unrolled
 from hipwright.engine.lower.core import Call
 from hipwright.engine.lowering import Lowered, Lowering, View
 from hipwright.engine.pin import pinned
@@ -101,7 +101,7 @@ def _evaluated(text: str, hints: Mapping[str, int]) -> int:
 
 def _built(graph: Graph, choices: Mapping[str, Value]) -> _Builder:
     graph, fused_attention = attention(graph, choices)
-    graph, structure = decomposed(pinned(graph), choices)
+    graph, structure = unrolled(pinned(graph), choices)
     try:
         builder = _Builder(graph, choices)
         builder.build()
