@@ -102,6 +102,13 @@ def padding(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Tensor:
     return torch.softmax(q @ k.transpose(-2, -1) * 0.3 + (1.0 - keep[:, None, None, :]) * -1e4, -1) @ v
 
 
+def swallowed(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Tensor:
+    """Where all is masked, the module's sum is the mask itself, in every dtype: equal weights (as in T5, cast back)."""
+    mask = (1 - keep[:, None, None, :].to(q.dtype)) * torch.finfo(q.dtype).min
+    s = q @ k.transpose(-2, -1) + mask
+    return torch.softmax(s.float(), -1).type_as(s) @ v
+
+
 def capped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.softmax(torch.tanh(q @ k.transpose(-2, -1) / 5.0) * 5.0, -1) @ v
 
@@ -164,6 +171,8 @@ FORMS: list[tuple[Callable[..., Any], list[Tensor], int]] = [
     (where, [*qkv(*SIZES, dtype=HALF), seen(2, 1, 19, 29)], 32),
     (where, [*qkv(*SIZES), seen(2, 1, 19, 29)], 64),
     (padding, [*qkv(*SIZES), (draw(2, 29) > 0).float()], 64),
+    (swallowed, [*qkv(*SIZES, dtype=HALF), torch.arange(2)[:, None].expand(2, 29)], 64),
+    (swallowed, [*qkv(*SIZES, dtype=BRAIN), torch.arange(2)[:, None].expand(2, 29)], 32),
     (capped, qkv(*SIZES), 64),
     (folded, [*qkv(*SIZES), draw(2, 1, 19, 29)], 64),
     (added, [*qkv(*SIZES), draw(4, 1, 29)], 64),

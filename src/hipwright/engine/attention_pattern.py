@@ -73,7 +73,7 @@ class Finder:
         if len(softmax.args) < 2 or softmax.args[1] not in (-1, len(meta.shape) - 1):
             return None
         tail = self._tail(softmax)
-        head = self._head(softmax.args[0]["node"], softmax) if tail else None
+        head = self._head(softmax.args[0]["node"], softmax, tail[0]) if tail else None
         if tail is None or head is None:
             return None
         after, last, p = tail
@@ -132,7 +132,9 @@ class Finder:
 
     # ------------------------------------------------------------ before the softmax
 
-    def _head(self, value: str, softmax: Node) -> tuple[tuple[Node, KeyProduct], list[Node]] | None:
+    def _head(
+        self, value: str, softmax: Node, after: Sequence[Node]
+    ) -> tuple[tuple[Node, KeyProduct], list[Node]] | None:
         """(the product of queries and keys, the chain of its scores) behind the softmax's argument."""
         seen: set[str] = set()
         stack = [value]
@@ -144,7 +146,7 @@ class Finder:
             seen.add(name)
             product = key_product(node, self.shape)
             if product is not None:
-                chain = self._chain(node, softmax)
+                chain = self._chain(node, softmax, after)
                 if chain is not None:
                     return (node, product), chain
             elif self._computes(node):
@@ -154,8 +156,11 @@ class Finder:
     def _computes(self, node: Node) -> bool:
         return short(node.op) in POINTWISE | SAME | REGROUPED and not node.op.endswith("_mode")
 
-    def _chain(self, product: Node, softmax: Node) -> list[Node] | None:
-        """The nodes between the product and the softmax, in order, if nothing else reads them and all are pointwise."""
+    def _chain(self, product: Node, softmax: Node, after: Sequence[Node]) -> list[Node] | None:
+        """The nodes between the product and the softmax, in order, if nothing else reads them and all are pointwise.
+
+        What casts the probabilities to the scores' dtype does not read them.
+        """
         chain: dict[str, Node] = {product.name: product}
         stack = [product]
         while stack:
@@ -163,7 +168,7 @@ class Finder:
             if here.name in self.kept or not self._half_or_float(here):
                 return None
             for user in self.users.get(here.name, []):
-                if user is softmax:
+                if user is softmax or (user in after and short(user.op) == "type_as"):
                     continue
                 if not (self._pointwise(user, here) or self._passes(user, here.name)):
                     return None

@@ -16,7 +16,7 @@ import msgspec
 from hipwright.engine.attention_pattern import Finder, Match, shared_heads
 from hipwright.engine.graph import Graph, Meta, Node, references, short
 from hipwright.engine.knobs import Choice
-from hipwright.engine.lower.scores import SCORES, SIDE
+from hipwright.engine.lower.scores import ROUNDED, SCORES, SIDE
 from hipwright.engine.templates.attention_form import WRITTEN
 
 
@@ -126,7 +126,10 @@ def _opaque(found: Match, finder: Finder) -> list[Node]:
 
 
 def _sides(node: Node, found: Match, finder: Finder) -> list[Node]:
-    """A node of the chain; what it reads from outside is kept in memory first if it is dear."""
+    """A node of the chain; what it reads from outside is kept in memory first if it is dear.
+
+    A mask that is added in half or bfloat16 may be so large that it swallows the score, so that sum is rounded.
+    """
     writer = _Writer(f"{node.name}_side", finder.taken, node.module)
     args: list[Any] = []
     for arg in node.args:
@@ -135,7 +138,14 @@ def _sides(node: Node, found: Match, finder: Finder) -> list[Node]:
             meta = finder.meta(name)
             arg = writer.op(SIDE, [arg], meta.dtype, meta.shape)
         args.append(arg)
-    return [*writer.made, msgspec.structs.replace(node, args=tuple(args))]
+    meta = finder.meta(node.name)
+    both = len([a for a in args if isinstance(a, dict) and "node" in a]) > 1
+    if short(node.op) not in ("add", "sub") or meta.dtype == "float32" or not both:
+        return [*writer.made, msgspec.structs.replace(node, args=tuple(args))]
+    name = writer.op(node.op, args, meta.dtype, meta.shape)["node"]
+    writer.made[-1] = msgspec.structs.replace(writer.made[-1], kwargs=node.kwargs)
+    writer.op(ROUNDED, [{"node": name}], meta.dtype, meta.shape, node.name)
+    return writer.made
 
 
 def _operands(found: Match, finder: Finder, writer: _Writer) -> list[tuple[dict[str, str], tuple[Any, ...]]]:

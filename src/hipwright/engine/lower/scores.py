@@ -9,6 +9,7 @@ from hipwright.engine.lower.core import TABLE, Context, Tensor
 
 SCORES = "hip.scores"
 SIDE = "hip.side"
+ROUNDED = "hip.rounded"
 
 
 def scores(c: Context, meta: Meta, name: str) -> Tensor:
@@ -21,7 +22,14 @@ def side(c: Context, meta: Meta, value: Tensor) -> Tensor | None:
     return kept(c, value)
 
 
+def rounded(c: Context, meta: Meta, value: Tensor) -> Tensor:
+    """A sum of half or bfloat16 as the module has it: -65504 swallows a score, and then all of a row are equal."""
+    name = "round_half" if meta.dtype == "float16" else "round_bfloat16"
+    return c.tensor(meta.dtype, value.shape, lambda i: c.arena.call(name, c.arena.cast(value.at(i), "float")))
+
+
 TABLE[SCORES] = scores
 TABLE[SIDE] = side
+TABLE[ROUNDED] = rounded
 
-__all__ = ["SCORES", "SIDE", "scores", "side"]
+__all__ = ["ROUNDED", "SCORES", "SIDE", "rounded", "scores", "side"]
