@@ -124,7 +124,7 @@ class Gemm:
         k.line("__syncthreads();")
         k.close()
         self.store()
-        return k.finish(self.grid(), "256", "256", f"tiles of {self.bm} x {self.bn}, {self.bk} deep")
+        return k.finish(self.grid(), "256", "256, 1", f"tiles of {self.bm} x {self.bn}, {self.bk} deep")
 
     def grid(self) -> str:
         """The number of blocks, as a text of the plan."""
@@ -286,7 +286,7 @@ for (int q = 0; q < @BK@; q += @DEPTH@) {
     }
 }
 #else
-#pragma unroll 8
+#pragma unroll 4
 for (int q = 0; q < @BK@; ++q) {
     float x[TM], y[TN];
     #pragma unroll

@@ -15,9 +15,9 @@ UNITS = 132
 LAUNCH = 2.5e-6
 READ, CACHE_READ = 3.3e12, 6e12
 """Of memory, and of the last level of cache, from which tiles read an operand again."""
-VECTOR_RATE, ALONE = 25e12, 2 / 3
-"""Of a tile with 2.67 multiply-adds for each number read from LDS or more (4 x 8 sums a thread), less in proportion;
-and what a block reaches of it that has a unit to itself, so that nothing runs while it waits at a barrier."""
+VECTOR_RATE, FULL, ALONE = 25e12, 2.5, 2 / 3
+"""Of a tile of that intensity or more (64 x 128: 4 x 8 sums a thread), less in proportion; and what a block reaches of
+it that has a unit to itself, so that nothing runs while it waits at a barrier."""
 STEP, ENDS = 0.35e-6, 2
 """One step along k of a block that waits for its loads; a block's start and end count as so many steps."""
 LDS, RESIDENT = 65536, 4
@@ -63,9 +63,10 @@ class Tiling:
 
     @property
     def intensity(self) -> float:
-        """Multiply-adds for each number that a thread reads from LDS."""
-        down, across = (4, 4) if self.small else (max(self.rows // 16, 2), max(self.columns // 16, 2))
-        return down * across / (down + across)
+        """Multiply-adds for each number that goes through LDS: read for a thread's sums, and written for the tile's."""
+        down, across = (4, 4) if self.small else (self.rows // 16, self.columns // 16)
+        read, written = 1 / down + 1 / across, 1 / self.rows + 1 / self.columns
+        return 1 / (read + written)
 
     def blocks(self, shape: Shape) -> int:
         """In all."""
@@ -112,7 +113,7 @@ def seconds(shape: Shape, tiling: Tiling) -> float:
     blocks, steps = tiling.blocks(shape), tiling.share(shape)
     turns = ceil(blocks / UNITS)
     tile = 2.0 * tiling.rows * tiling.columns * tiling.depth
-    rate = VECTOR_RATE / UNITS * min(1.0, tiling.intensity / (8 / 3))
+    rate = VECTOR_RATE / UNITS * min(1.0, tiling.intensity / FULL)
     rate *= ALONE if min(turns, tiling.resident(shape)) == 1 else 1.0
     arithmetic = turns * steps * tile / rate
     latency = ceil(turns / tiling.resident(shape)) * (steps + ENDS) * STEP
@@ -125,5 +126,5 @@ def seconds(shape: Shape, tiling: Tiling) -> float:
 
 
 def choose(shape: Shape) -> Tiling:
-    """The tiling of the least estimate; of equal ones the fewest parts, then the fewest blocks."""
-    return min(candidates(shape), key=lambda t: (seconds(shape, t), t.split, t.blocks(shape)))
+    """The tiling of the least estimate; a split must win by a tenth. Of equal ones that with the fewest blocks."""
+    return min(candidates(shape), key=lambda t: (seconds(shape, t) * (1.1 if t.split > 1 else 1), t.blocks(shape)))
