@@ -2,7 +2,7 @@
 
 `make test` keeps under 20 minutes on two processors: of a test marked `matrix(keep=N)` it runs N of the parameters,
 evenly spread from the first to the last, and none marked `exhaustive`. `--all` (`make test-all`), or naming a test
-with `::`, runs everything.
+with `::`, runs everything. What imports torch is shared (tests/warm.py); limits allow for other work (tests/load.py).
 """
 
 from collections import defaultdict
