@@ -35,11 +35,11 @@ demo: $(VENV)/.stamp-cpu
 
 test: check
 	@scripts/system-deps.sh bubblewrap g++ chromium
-	$(BIN)/pytest -n 2 --durations=25
+	$(BIN)/pytest -n 2 --dist worksteal --durations=25
 
 test-all: check
 	@scripts/system-deps.sh bubblewrap g++ chromium
-	$(BIN)/pytest -n 2 --all
+	$(BIN)/pytest -n 2 --dist worksteal --all
 
 check: $(VENV)/.stamp-test
 	$(BIN)/ruff check .
@@ -49,7 +49,7 @@ check: $(VENV)/.stamp-test
 
 quick: $(VENV)/.stamp-test
 	@scripts/system-deps.sh bubblewrap g++
-	$(BIN)/pytest -n 2 -m 'not slow'
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow'
 
 clean:
 	rm -rf $(VENV) out .hipwright .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -2,7 +2,7 @@
 
 `make test` keeps under 20 minutes on two processors: of a test marked `matrix(keep=N)` it runs N of the parameters,
 evenly spread from the first to the last, and none marked `exhaustive`. `--all` (`make test-all`), or naming a test
-with `::`, runs everything.
+with `::`, runs everything. What imports torch is shared (tests/warm.py); limits allow for other work (tests/load.py).
 """
 
 from collections import defaultdict
@@ -10,12 +10,18 @@ from collections import defaultdict
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import warm
+
 settings.register_profile("hipwright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("hipwright")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="whole matrices and exhaustive tests too")
+
+
+def pytest_sessionfinish() -> None:
+    warm.end()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

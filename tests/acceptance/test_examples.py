@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hipwright.measure.cost import is_product
+from tests import warm
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 ODD = sorted((Path(__file__).parent / "tasks").glob("*.py"))  # what a KernelBench-form file may also hold
@@ -20,9 +18,8 @@ LIBRARY_OK = {"topk_routing": {"topk"}, "nested": {"contiguous"}}
 
 
 def optimize(example: Path, out: Path) -> dict[str, Any]:
-    env = {**os.environ, "HIPWRIGHT_HOME": str(out / "home")}
-    args = [sys.executable, "-m", "hipwright", "optimize", str(example), "--budget", "2", "--out", str(out), "--json"]
-    done = subprocess.run(args, env=env, capture_output=True, text=True, timeout=240)
+    args = ("optimize", example, "--budget", 2, "--out", out, "--json")
+    done = warm.hipwright(out, *args, env={"HIPWRIGHT_HOME": str(out / "home")})
     assert done.returncode == 0, done.stderr[-3000:]
     result: dict[str, Any] = json.loads(done.stdout)
     return result

@@ -87,5 +87,7 @@ def test_killed_runs_resume_to_the_same_export(tmp_path: Path) -> None:
     run(home, "optimize", str(EXAMPLE), "--out", str(home / "out"), *SEARCH, *resume)
     assert completed(home)[: len(seen)] == seen
     assert run(home, "export", "latest", "--canonical") == expected
-    time.sleep(1.0)
+    deadline = time.monotonic() + 5
+    while orphans(home) and time.monotonic() < deadline:
+        time.sleep(0.1)
     assert orphans(home) == []

@@ -26,6 +26,7 @@ from hipwright.archive import Archive, Evaluated, Proposed, RunLog, read_log
 from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Expansion, Program, Task, Workload
 from hipwright.search import Ask, Candidate, Declined, EngineSource, View
+from tests import warm
 from tests.llm.server import LocalProvider
 
 SOFTMAX = "class Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x * {n}, dim=-1)\n"
@@ -251,8 +252,8 @@ def test_the_command_on_real_tasks(tmp_path: Path, capsys: pytest.CaptureFixture
     words += ["--arms", "single-shot,pipeline", "--without", "screener", "--out", str(tmp_path)]
     shown = []
     for more in ([], ["--json"]):
-        code = typer.main.get_command(app)(args=[*words, *more], standalone_mode=False)
-        assert code == 0
+        with warm.zygotes():
+            assert typer.main.get_command(app)(args=[*words, *more], standalone_mode=False) == 0
         shown.append(capsys.readouterr().out)
     assert re.search(r"pipeline without screener .* 1\.000", shown[0]) and "ESTIMATES" in shown[0]
     told = json.loads(shown[1])

@@ -20,8 +20,8 @@ ROW_SUM = CORPUS / "tasks" / "row_sum.py"
 
 
 @pytest.fixture(scope="module")
-def row_sum(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evaluator]:
-    with evaluator(ROW_SUM, tmp_path_factory.mktemp("builds")) as opened:
+def row_sum() -> Iterator[Evaluator]:
+    with evaluator(ROW_SUM) as opened:
         yield opened
 
 

@@ -78,7 +78,7 @@ def prompt(archive: Archive, number: int, seen: View | None = None, index: int =
 def test_the_example_of_the_system_prompt_is_verified(tmp_path: Path) -> None:
     task, written = re.findall(r"^```python\n(.*?)^```$", system(("cpu", "gfx942")), re.MULTILINE | re.DOTALL)
     (tmp_path / "task.py").write_text(task)
-    with evaluator(tmp_path / "task.py", tmp_path / "builds") as judge:
+    with evaluator(tmp_path / "task.py") as judge:
         found = judge.evaluate(Program(text=written))
     assert found.passed and found.coverage == 1.0, found.message
 

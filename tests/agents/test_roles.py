@@ -66,12 +66,12 @@ def test_what_did_not_pass_has_no_figure() -> None:
 
 
 @pytest.mark.slow
-def test_both_roles_on_real_programs(tmp_path: Path) -> None:
+def test_both_roles_on_real_programs() -> None:
     from hipwright.audit.cases import select
 
     right = next(c for c in select(["row_sum_tree"]) if c.kind == "honest")
     wrong = next(c for c in select(["returns_input"]) if c.lane == "program")
-    with evaluator(right.task_path, tmp_path) as judge:
+    with evaluator(right.task_path) as judge:
         verifier, hardware = CorrectnessVerifier(judge, "fast"), HardwareEvaluator(judge)
         told = verifier.check(Program(text=right.text))
         assert told.passed and told.proven == ("cpu",) and told.gate == "fast" and told.workloads

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from hipwright.llm.specs import parse_specs
 from hipwright.sandbox import Zygote
 from hipwright.synth.check import Refused, check, same_task, static
 from hipwright.synth.mutate import KINDS, mutations
+from tests import warm
 from tests.llm.server import LocalProvider
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -48,9 +48,8 @@ def get_init_inputs():
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote(("torch", "hipwright.task.warm"), name="task host") as opened:
-        yield opened
+def zygote() -> Zygote:
+    return warm.host()
 
 
 def by_detail(source: str, seed: int = 0) -> dict[str, str]:

@@ -291,7 +291,7 @@ class Remembered:
 def clipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remembered]:
     folder = tmp_path_factory.mktemp("clipped")
     (folder / "clipped.py").write_text(CLIPPED)
-    with evaluator(folder / "clipped.py", folder / "builds") as judge:
+    with evaluator(folder / "clipped.py") as judge:
         yield Remembered(judge)
 
 

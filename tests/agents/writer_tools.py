@@ -29,11 +29,10 @@ from hipwright.records import (
     Verdict,
     Workload,
 )
-from hipwright.sandbox import Zygote
 from hipwright.search import Ask, Candidate, Trial, View
 from hipwright.task import open_task
-from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import Oracle
+from tests import warm
 
 REFERENCE = """import torch
 import torch.nn as nn
@@ -207,15 +206,7 @@ def ask(view: View, operator: str, number: int = 20, parents: Sequence[Program] 
 
 
 @contextmanager
-def evaluator(task: Path, cache: Path) -> Iterator[Evaluator]:
+def evaluator(task: Path) -> Iterator[Evaluator]:
     """The real verifier on the cpu target."""
-    builds = BuildCache(cache)
-    with (
-        Zygote(name="task host") as host,
-        Zygote(("torch", "hipwright.verify.worker"), ro=[builds.folder], name="candidates") as workers,
-    ):
-        handle = open_task(task, host)
-        try:
-            yield Evaluator(handle, Oracle(handle, seed=20), workers, builds, ("cpu",))
-        finally:
-            handle.close()
+    with open_task(task, warm.host()) as handle:
+        yield Evaluator(handle, Oracle(handle, seed=20), warm.candidates(), warm.builds(), ("cpu",))

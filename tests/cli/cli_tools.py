@@ -1,4 +1,4 @@
-"""Running the real command line in a subprocess with its own archive, and looking for what it left behind."""
+"""Running command lines with an archive of their own, and looking for what they left behind."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests import warm
+
 REPO = Path(__file__).parents[2]
 EXAMPLES = REPO / "examples"
 FILES = REPO / "tests" / "bad_input"
@@ -20,8 +22,13 @@ def environment(home: Path) -> dict[str, str]:
     return {**os.environ, "HIPWRIGHT_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "160"}
 
 
-def hipwright(home: Path, *args: object, timeout: float = 240) -> subprocess.CompletedProcess[str]:
-    """One command line, for real."""
+def hipwright(home: Path, *args: object) -> subprocess.CompletedProcess[str]:
+    """One command line, in this process (tests/warm.py)."""
+    return warm.hipwright(home.parent, *args, env={"HIPWRIGHT_HOME": str(home)})
+
+
+def process(home: Path, *args: object, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    """One command line, for real: for tests of what a process leaves behind."""
     command = [sys.executable, "-m", "hipwright", *map(str, args)]
     return subprocess.run(
         command, env=environment(home), cwd=home.parent, capture_output=True, text=True, timeout=timeout

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli_tools import FILES, hipwright, left_behind, one_object
+from cli_tools import FILES, hipwright, left_behind, one_object, process
 
 TASK = FILES / "scale.py"
 
@@ -45,9 +45,18 @@ def test_a_bad_task_is_one_line_and_exit_2(tmp_path: Path, name: str, fault: str
     assert line.startswith(f"error: {fault}: ") and says in line
     result = one_object(done.stdout)
     assert result["exit_code"] == 2 and result["error"] and result["fault"] == "task"
-    assert left_behind(home) == []
     listed = hipwright(home, "runs", "--json")
     assert listed.returncode == 0 and one_object(listed.stdout)["runs"] == []
+
+
+@pytest.mark.slow
+def test_a_process_says_the_same_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    args = ("optimize", FILES / "exits.py", "--budget", "2", "--json")
+    done, here = process(home, *args), hipwright(home, *args)
+    assert (done.returncode, done.stdout) == (here.returncode, here.stdout)
+    assert error_line(done.stderr) == error_line(here.stderr)
+    assert left_behind(home) == []
 
 
 @pytest.mark.slow
@@ -60,7 +69,6 @@ def test_a_bad_program_is_rejected_with_evidence(tmp_path: Path, name: str, stat
     assert (result["status"], result["fault"]) == (status, "candidate")
     assert says in done.stdout
     assert "Traceback" not in done.stderr
-    assert left_behind(home) == []
 
 
 @pytest.mark.slow
@@ -79,7 +87,7 @@ def test_a_good_program_passes_and_a_person_can_read_why_another_does_not(tmp_pa
 @pytest.mark.parametrize(("name", "status"), [("endless.py", "timeout")])
 def test_an_endless_kernel_is_stopped(tmp_path: Path, name: str, status: str) -> None:
     home = tmp_path / "home"
-    done = hipwright(home, "eval", TASK, FILES / name, "--json")
+    done = process(home, "eval", TASK, FILES / name, "--json")
     assert done.returncode == 1, done.stderr
     result = one_object(done.stdout)
     assert (result["status"], result["fault"]) == (status, "candidate")
@@ -89,7 +97,7 @@ def test_an_endless_kernel_is_stopped(tmp_path: Path, name: str, status: str) ->
 @pytest.mark.exhaustive  # a task may take two minutes
 def test_an_endless_task_is_stopped(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    done = hipwright(home, "eval", FILES / "endless_task.py", FILES / "good.py")
+    done = process(home, "eval", FILES / "endless_task.py", FILES / "good.py")
     assert done.returncode == 2, done.stderr
     assert error_line(done.stderr).startswith("error: task: ")
     assert left_behind(home) == []

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cli_tools import FILES, environment, hipwright, left_behind, one_object
+from cli_tools import FILES, environment, hipwright, left_behind, one_object, process
 
 from hipwright.archive import Archive, read_log
 
@@ -25,7 +25,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict
     """One finished run: its archive, its output folder, its result object."""
     folder = tmp_path_factory.mktemp("run")
     home, out = folder / "home", folder / "out"
-    done = hipwright(home, "optimize", TASK, "--budget", 3, "--seed", 5, "--out", out, "--json")
+    done = process(home, "optimize", TASK, "--budget", 3, "--seed", 5, "--out", out, "--json")
     assert done.returncode == 0, done.stderr
     return home, out, one_object(done.stdout)
 

@@ -12,6 +12,7 @@ import pytest
 from cli_tools import FILES, environment, left_behind, one_object
 
 from hipwright.archive import Archive, export, read_log
+from tests import warm
 from tests.llm.server import Fault, LocalProvider, server_error
 
 pytestmark = pytest.mark.slow
@@ -46,10 +47,20 @@ def reply(messages: list[dict[str, str]], call: int) -> str:
     return RIGHT if "wrong_value" in text else WRONG
 
 
-def optimize(home: Path, *args: object, timeout: float = 240) -> subprocess.CompletedProcess[str]:
-    env = {**environment(home), **LocalProvider.environment(), **SECRETS, "HIPWRIGHT_OUTAGE_SECONDS": "3"}
+def optimize(home: Path, *args: object) -> subprocess.CompletedProcess[str]:
+    return warm.hipwright(home.parent, "optimize", TASK, *args, "--json", env=surroundings(home))
+
+
+def process(home: Path, *args: object, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    env = environment(home) | surroundings(home)
     command = [sys.executable, "-m", "hipwright", "optimize", str(TASK), *map(str, args), "--json"]
     return subprocess.run(command, env=env, cwd=home.parent, capture_output=True, text=True, timeout=timeout)
+
+
+def surroundings(home: Path) -> dict[str, str]:
+    """The archive, the provider's keys, and secrets that nobody asked for."""
+    keys = LocalProvider.environment() | SECRETS
+    return {"HIPWRIGHT_HOME": str(home), "HIPWRIGHT_OUTAGE_SECONDS": "3", **keys}
 
 
 def canonical(home: Path) -> str:
@@ -66,9 +77,10 @@ def files_with_secrets(folder: Path) -> list[str]:
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
 def test_a_wrong_answer_is_repaired_and_the_run_replays_bit_for_bit(tmp_path: Path, wire: str) -> None:
     home, out = tmp_path / "home", tmp_path / "out"
+    run = process if wire == "openai" else optimize
     with LocalProvider(reply) as provider:
         spec = provider.spec(wire)
-        done = optimize(home, "--llm", spec, "--llm-share", 1, "--budget", 6, "--target", "gfx942", "--target", "cpu",
+        done = run(home, "--llm", spec, "--llm-share", 1, "--budget", 6, "--target", "gfx942", "--target", "cpu",
                         "--out", out)  # fmt: skip
         assert done.returncode == 0, done.stderr
         calls = len(provider.requests)

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from hipwright.cli import session
+from tests import warm
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm() -> Iterator[None]:
+    with warm.zygotes():
+        yield
 
 
 @pytest.fixture(scope="session")
 def machine() -> Iterator[session.Machine]:
-    with session.machine(("gfx942", "gfx950", "cpu"), unsafe=False) as made:
+    with ExitStack() as stack:
+        with warm.zygotes():
+            made = stack.enter_context(session.machine(("gfx942", "gfx950", "cpu"), unsafe=False))
         yield made

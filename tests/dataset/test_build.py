@@ -138,13 +138,13 @@ def start(tasks: Path, out: Path, *more: str) -> subprocess.Popen[bytes]:
 def test_a_killed_build_goes_on_to_the_same_rows(tmp_path: Path) -> None:
     tasks = tmp_path / "tasks"
     tasks.mkdir()
-    for number in range(4):
+    for number in range(3):
         (tasks / f"t{number}.py").write_text(tiny.task(f"torch.tanh(x) + {number}", f"4, {17 + number}"))
     (tasks / "random.py").write_text(tiny.RANDOM)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    out, err = start(tasks, whole, "--json").communicate(timeout=300)
+    out, err = start(tasks, whole, "--workers", "1", "--json").communicate(timeout=300)
     told = json.loads(out)
-    assert told["statuses"] == {"verified": 4, "failed": 1}, err
+    assert told["statuses"] == {"verified": 3, "failed": 1}, err
     assert told["failed"][0]["task"] == "random" and told["now"]["pairs_an_hour"] > 0
     process = start(tasks, killed, "--workers", "2")
     deadline = time.monotonic() + 200
@@ -152,12 +152,12 @@ def test_a_killed_build_goes_on_to_the_same_rows(tmp_path: Path) -> None:
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert 0 < len(read_outcomes(killed)) < 5
+    assert 0 < len(read_outcomes(killed)) < 4
     process = start(tasks, killed, "--resume", "--workers", "2")
     _, err = process.communicate(timeout=300)
     assert process.returncode == 0 and b"tasks are done already" in err, err
     assert (killed / PAIRS).read_bytes() == (whole / PAIRS).read_bytes()
-    assert len((killed / OUTCOMES).read_bytes().splitlines()) == 5
+    assert len((killed / OUTCOMES).read_bytes().splitlines()) == 4
     assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and _carries(pid, str(killed))]  # noqa: PTH208
 
 

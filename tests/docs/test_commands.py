@@ -1,18 +1,18 @@
-"""Every `$ hipwright ...` line of the README and of docs/ is run for real, in order, a file at a time.
+"""Every `$ hipwright ...` line of the README and of docs/ is run, in order, a file at a time (tests/warm.py).
 
 A block is left out when the line before it is `<!-- needs: gpu -->` (or key, download), and may say `<!-- exit: 1 -->`.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from hipwright import config
+from tests import warm
 
 REPO = Path(__file__).parents[2]
 PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
@@ -44,10 +44,10 @@ def test_the_readme_shows_the_main_commands() -> None:
 @pytest.mark.parametrize("page", RUNNABLE, ids=[page.stem for page in RUNNABLE])
 def test_commands_work_as_shown(page: Path, tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(REPO / "examples")
-    env = {**os.environ, "HOME": str(tmp_path), "HIPWRIGHT_HOME": str(tmp_path / "archive")}
+    cache = str(config.cache_dir())  # the user's own, as for all tests of the command line
+    env = {"HOME": str(tmp_path), "HIPWRIGHT_HOME": str(tmp_path / "archive"), "HIPWRIGHT_CACHE": cache}
     for line, code in commands(page):
-        words = [sys.executable, "-m", "hipwright", *shlex.split(line, comments=True)[1:]]
-        done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=250)
+        done = warm.hipwright(tmp_path, *shlex.split(line, comments=True)[1:], env=env)
         assert done.returncode == code, f"{line}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
 
 

@@ -21,10 +21,10 @@ from hipwright.records import Build, Program
 from hipwright.sandbox import Zygote
 from hipwright.task import TaskHandle, open_task
 from hipwright.toolchain import cpu
-from hipwright.toolchain.cache import BuildCache
-from hipwright.verify import WORKER, Oracle
+from hipwright.verify import Oracle
 from hipwright.verify.gpu_client import GPU_WORKER, GpuCandidates
 from hipwright.verify.reference import DeviceReference, open_reference
+from tests import warm
 
 CORPUS = Path(__file__).parents[2] / "src/hipwright/audit/corpus"
 pytestmark = pytest.mark.slow
@@ -44,14 +44,13 @@ class Processor(Gpu):
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evaluator]:
-    cache = BuildCache(tmp_path_factory.mktemp("cache"))
-    warm = ("torch", WORKER.partition(":")[0], "hipwright.verify.warm")
+def bench() -> Iterator[Evaluator]:
+    cache = warm.builds()
     with (
-        Zygote(("torch", "hipwright.task.warm"), name="task host") as host,
+        warm.host() as host,
         Zygote(("torch", "hipwright.task.device_host"), name="device host") as hosts,
         Zygote(("torch", GPU_WORKER.partition(":")[0]), ro=(cache.folder,), name="worker") as workers,
-        Zygote(warm, ro=(cache.folder,), name="candidates") as candidates,
+        warm.candidates() as candidates,
         open_task(CORPUS / "tasks/row_sum.py", host) as handle,
     ):
         gpu = Processor("cuda", 0, "sm_90", cache, None, hosts, workers)  # type: ignore[arg-type]

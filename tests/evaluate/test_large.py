@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ from hipwright.sandbox import Zygote
 from hipwright.task import TaskHandle, open_task
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import Oracle
+from tests import warm
+from tests.load import Watch
 
 HEAD = "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, *args):\n        "
 INPUTS = "\n\n\ndef get_inputs():\n    return "
@@ -38,9 +39,8 @@ DRAWN_BY_VALUE = (
 
 
 @pytest.fixture(scope="module")
-def host() -> Iterator[Zygote]:
-    with Zygote(("torch", "hipwright.task.warm"), name="task host") as zygote:
-        yield zygote
+def host() -> Zygote:
+    return warm.host()
 
 
 @pytest.fixture
@@ -69,10 +69,10 @@ def evaluated(handle: TaskHandle, cache: BuildCache) -> Evaluation:
 @pytest.mark.slow
 @pytest.mark.parametrize("source, own", [(GIGABYTE, [32768, 4096]), (PRODUCT, [4096, 4096])], ids=["1GB", "product"])
 def test_a_task_beyond_the_laptop_is_evaluated(source: str, own: list[int], opened: Any, tmp_path: Path) -> None:
-    start = time.perf_counter()
-    handle = opened(source)
-    result = evaluated(handle, BuildCache(tmp_path / "cache"))
-    assert time.perf_counter() - start < 60
+    with Watch() as watch:
+        handle = opened(source)
+        result = evaluated(handle, BuildCache(tmp_path / "cache"))
+    assert watch.seconds < 60
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 4 << 20, "KiB of this process, ever"
     assert result.passed, result.message
     verdict = result.targets["cpu"].verdict
@@ -84,10 +84,10 @@ def test_a_task_beyond_the_laptop_is_evaluated(source: str, own: list[int], open
 
 
 def test_nothing_large_is_drawn_or_run_to_open_a_task(opened: Any) -> None:
-    start = time.perf_counter()
-    handle = opened(PRODUCT)
-    outline = handle.outline()
-    assert time.perf_counter() - start < 20, "the product alone takes longer than the rest on a slow machine"
+    with Watch() as watch:
+        handle = opened(PRODUCT)
+        outline = handle.outline()
+    assert watch.seconds < 20, "the product alone takes longer than the rest on a slow machine"
     assert outline.how == "meta" and outline.outputs[0].shape == (4096, 4096)
     assert handle.operations("given") == 2 * 4096**3
     assert [spec.shape for spec in outline.specs()] == [(4096, 4096)] * 3

@@ -15,9 +15,8 @@ from benchmarks.suite.tasks import find
 from hipwright.cli.session import Machine
 from hipwright.engine.tuned import TuningCache
 from hipwright.sandbox import Zygote
-from hipwright.toolchain.cache import BuildCache
-from hipwright.verify import WORKER
 from hipwright.verify.gpu_client import GPU_WORKER
+from tests import warm
 from tests.evaluate.test_gpu_task import Processor
 
 pytestmark = pytest.mark.slow
@@ -31,14 +30,13 @@ def get_inputs():
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    cache = BuildCache(tmp_path_factory.mktemp("cache"))
-    warm = ("torch", WORKER.partition(":")[0], "hipwright.verify.warm")
+def machine() -> Iterator[Machine]:
+    cache = warm.builds()
     with (
-        Zygote(("torch", "hipwright.task.warm"), name="task host") as host,
+        warm.host() as host,
         Zygote(("torch", "hipwright.task.device_host"), name="device host") as hosts,
         Zygote(("torch", GPU_WORKER.partition(":")[0]), ro=(cache.folder,), name="worker") as workers,
-        Zygote(warm, ro=(cache.folder,), name="candidates") as candidates,
+        warm.candidates() as candidates,
     ):
         gpu = Processor("cuda", 0, "sm_90", cache, None, hosts, workers)  # type: ignore[arg-type]
         yield Machine(host, candidates, cache, ("cuda",), False, {"cuda": gpu})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,6 +13,7 @@ from hipwright.measure.cost import tensor_bytes
 from hipwright.sandbox import Zygote
 from hipwright.task import open_task
 from hipwright.verify import Oracle
+from tests import warm
 
 TASKS = find()
 FAMILIES = {
@@ -61,9 +61,8 @@ def test_a_file_is_a_plain_task(task: SuiteTask) -> None:
 
 
 @pytest.fixture(scope="module")
-def host() -> Iterator[Zygote]:
-    with Zygote(("torch", "hipwright.task.warm"), name="task host") as made:
-        yield made
+def host() -> Zygote:
+    return warm.host()
 
 
 def scorable(task: SuiteTask, host: Zygote) -> int:

@@ -330,9 +330,9 @@ HUGE = {
 
 @pytest.mark.parametrize("text", HUGE.values(), ids=HUGE.keys())
 def test_huge_answers_take_no_time(text: str) -> None:
-    start = time.perf_counter()
+    start = time.thread_time()
     survives(text)
-    assert time.perf_counter() - start < 10.0  # seconds; an ordinary answer takes about 10 ms
+    assert time.thread_time() - start < 10.0  # seconds; an ordinary answer takes about 10 ms
 
 
 def test_an_answer_beyond_all_bounds_is_not_read() -> None:

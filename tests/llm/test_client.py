@@ -213,7 +213,9 @@ def unreliable(seed: int) -> Callable[[list[dict[str, str]], int], str | Reply |
     return reply
 
 
-@pytest.mark.parametrize("seed", [2, pytest.param(1, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "seed", [2, pytest.param(1, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.exhaustive)]
+)
 def test_all_calls_complete_although_the_provider_often_fails(seed: int, opened: Opener) -> None:
     count = 48
     with LocalProvider(unreliable(seed)) as server:

@@ -19,6 +19,7 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.pool import CompilePool
 from hipwright.toolchain.targets import TARGETS
 from hipwright.verify import Oracle, verify_cpu
+from tests import warm
 
 PAGES = {page.name: page for page in pages()}
 TECHNIQUES = """vector-loads wave-reduction block-reduction row-softmax layernorm-rmsnorm gemm-lds mfma-tile scan
@@ -26,20 +27,18 @@ TECHNIQUES = """vector-loads wave-reduction block-reduction row-softmax layernor
 
 
 @pytest.fixture(scope="module")
-def cache(request: pytest.FixtureRequest) -> BuildCache:
-    return BuildCache(request.config.cache.mkdir("hipwright-builds"))  # type: ignore[union-attr]
+def cache() -> BuildCache:
+    return warm.builds()
 
 
 @pytest.fixture(scope="module")
-def task_host() -> Iterator[Zygote]:
-    with Zygote(name="task host") as zygote:
-        yield zygote
+def task_host() -> Zygote:
+    return warm.host()
 
 
 @pytest.fixture(scope="module")
-def candidates(cache: BuildCache) -> Iterator[Zygote]:
-    with Zygote(("torch", "hipwright.verify.worker"), ro=[cache.folder], name="candidates") as zygote:
-        yield zygote
+def candidates() -> Zygote:
+    return warm.candidates()
 
 
 @pytest.fixture(scope="module")

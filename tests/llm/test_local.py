@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -26,8 +24,10 @@ from hipwright.llm.compact import expand
 from hipwright.llm.models import check_model, open_model
 from hipwright.llm.prices import Prices
 from hipwright.llm.records import Message, Request
-from tests.llm.checkpoints import EXAMPLE, PROGRAM, REPO, by_heart, random_chat
+from tests import warm
+from tests.llm.checkpoints import EXAMPLE, PROGRAM, by_heart, random_chat
 
+CHEAP = ("--target", "cpu", "--target", "gfx942", "--llm-share", "1")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
@@ -141,8 +141,8 @@ def test_a_client_that_closes_stops_the_drawing(chat: Path, monkeypatch: pytest.
     while len(drawn) < 3:
         time.sleep(0.01)
     client.close()
-    thread.join(10)
-    deadline = time.monotonic() + 5
+    thread.join(60)
+    deadline = time.monotonic() + 60
     while drawn[-1] != -1 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not thread.is_alive() and failed and drawn[-1] == -1
@@ -188,23 +188,20 @@ def test_a_compact_checkpoint_says_what_it_cannot_do(learnt: Path, client: Clien
 
 
 def optimize(home: Path, *args: object) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "HIPWRIGHT_HOME": str(home), "NO_COLOR": "1", "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-m", "hipwright", "optimize", str(EXAMPLE), *map(str, args), "--json"]
-    command += ["--target", "cpu", "--target", "gfx942", "--llm-share", "1"]
-    return subprocess.run(command, env=env, cwd=home.parent, capture_output=True, text=True, timeout=280)
+    env = {"HIPWRIGHT_HOME": str(home), "HF_HUB_OFFLINE": "1"}
+    return warm.hipwright(home.parent, "optimize", EXAMPLE, *args, "--json", env=env)
 
 
 @pytest.mark.slow
 def test_a_run_with_garbage_ends_with_the_engines_program_and_replays(tmp_path: Path) -> None:
     home, chat = tmp_path / "home", random_chat(tmp_path / "chat", brief=True)
-    done = optimize(home, "--llm", f"local:{chat}", "--budget", 4, "--without", "retrieval", "--max-tokens", 45_000)
+    limits = ("--budget", 4, "--without", "retrieval", "--max-tokens", 45_000)
+    done = optimize(home, "--llm", f"local:{chat}", *CHEAP, *limits)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["status"] == "pass" and result["models"]["calls"] >= 1 and result["models"]["usd"] == 0
     chat.rename(tmp_path / "moved")  # a replay opens no model
-    command = [sys.executable, "-m", "hipwright", "optimize", str(EXAMPLE), "--replay", "latest", "--json"]
-    env = {**os.environ, "HIPWRIGHT_HOME": str(home)}
-    again = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    again = optimize(home, "--replay", "latest")
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["models"]["calls"] == result["models"]["calls"]
 
@@ -214,7 +211,7 @@ def test_a_run_with_a_learnt_program_verifies_it(learnt: Path, tmp_path: Path) -
     from hipwright.archive import Archive, read_log
 
     home = tmp_path / "home"
-    done = optimize(home, "--llm", f"local:{learnt}", "--budget", 2)
+    done = optimize(home, "--llm", f"local:{learnt}", *CHEAP, "--budget", 2)
     assert done.returncode == 0, done.stderr
     with Archive(home, create=False) as archive:
         run = archive.run("latest")
@@ -310,9 +307,5 @@ def test_missing_packages_name_the_extra(chat: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_command_line_refuses_a_folder_before_any_work(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "hipwright", "optimize", str(EXAMPLE), "--llm", f"local:{tmp_path}"],
-        capture_output=True, text=True, cwd=REPO, timeout=120,
-        env={**os.environ, "HIPWRIGHT_HOME": str(tmp_path / "h")},
-    )  # fmt: skip
+    done = optimize(tmp_path / "h", "--llm", f"local:{tmp_path}")
     assert done.returncode == 2 and "no checkpoint" in done.stderr and "Traceback" not in done.stderr

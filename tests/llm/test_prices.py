@@ -87,7 +87,7 @@ MESSAGES = st.lists(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.data(), MESSAGES, st.integers(1, 200_000), st.booleans())
 def test_a_bound_is_never_below_the_price(data: st.DataObject, messages: list[Message], most: int, steps: bool) -> None:
     spec, provider, model = data.draw(st.sampled_from(tiered() if steps else models()))

@@ -262,9 +262,9 @@ def test_no_false_alarm_on_the_engine_s_programs(name: str) -> None:
     "piece", ["x[", "a = min(", "warp", "if (x) ", "for (int o = 16; o > 0; o >>= 1) ", "{", "__shfl_xor(", "a ? "]
 )
 def test_hostile_text_takes_no_minutes(piece: str) -> None:
-    start = time.perf_counter()
+    start = time.thread_time()
     hazards(program(piece * (20_000 // len(piece))))
-    assert time.perf_counter() - start < 3.0
+    assert time.thread_time() - start < 3.0
 
 
 @settings(max_examples=150, deadline=None)

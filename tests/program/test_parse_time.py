@@ -23,7 +23,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
 def test_long_hip_text_is_read_at_once(text: str) -> None:
-    start = time.perf_counter()
+    start = time.thread_time()
     with contextlib.suppress(ProgramError):
         parse(f"HIP = r'''\n{text}\n'''\ndef forward(self, x):\n    return x\n")
-    assert time.perf_counter() - start < 2.0
+    assert time.thread_time() - start < 2.0

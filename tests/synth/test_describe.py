@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from hipwright.synth.check import Refused, examine
 from hipwright.synth.describe import DEVICES, describe, difficulty, family, is_fused, reduction_axes
 from hipwright.synth.library import LIBRARY
 from hipwright.synth.records import Draft
+from tests import warm
 
 TASK = '''"""Bias, GELU, then two statistics over different axes."""
 import torch
@@ -38,9 +38,8 @@ def get_init_inputs():
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote(("torch", "hipwright.task.warm"), name="task host") as opened:
-        yield opened
+def zygote() -> Zygote:
+    return warm.host()
 
 
 def refused(source: str, zygote: Zygote) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -283,7 +284,8 @@ def test_two_processes_of_accelerate(
 @pytest.mark.slow
 def test_serve_answers_and_ends_in_good_order(tmp_path: Path, tasks: Path) -> None:
     """The real command with the real judge on a real port."""
-    port = 20_000 + os.getpid() % 20_000
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
     argv = [sys.executable, "-m", "hipwright", "train", "serve", "--data", tasks, "--port", port, "--target", "cpu",
             "--target", "gfx942", "--reward", "milestones"]  # fmt: skip
     with (tmp_path / "stderr").open("w") as stream:

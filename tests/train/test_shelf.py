@@ -70,7 +70,7 @@ def test_a_task_in_use_stays_and_others_wait_for_it() -> None:
             later = pool.submit(use, shelf, "b")
             time.sleep(0.1)
             assert not later.done() and tasks.log == ["open a"]
-        later.result(timeout=5)
+        later.result(timeout=60)
     assert tasks.log == ["open a", "close a", "open b"]
     shelf.close()
 

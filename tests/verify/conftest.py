@@ -1,4 +1,4 @@
-"""One task host and one candidate zygote for the session, and a build cache that outlives it."""
+"""The warm task host and candidate zygote, and the build cache that outlives them."""
 
 from __future__ import annotations
 
@@ -12,26 +12,24 @@ from hipwright.sandbox import Zygote
 from hipwright.task import TaskHandle, open_task
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import Oracle
+from tests import warm
 
 TASKS = CORPUS / "tasks"
 
 
 @pytest.fixture(scope="session")
-def cache(request: pytest.FixtureRequest) -> BuildCache:
-    folder = request.config.cache.mkdir("hipwright-builds")  # type: ignore[union-attr]
-    return BuildCache(folder)
+def cache() -> BuildCache:
+    return warm.builds()
 
 
 @pytest.fixture(scope="session")
-def task_zygote() -> Iterator[Zygote]:
-    with Zygote(name="task host") as zygote:
-        yield zygote
+def task_zygote() -> Zygote:
+    return warm.host()
 
 
 @pytest.fixture(scope="session")
-def candidates(cache: BuildCache) -> Iterator[Zygote]:
-    with Zygote(("torch", "hipwright.verify.worker"), ro=[cache.folder], name="candidates") as zygote:
-        yield zygote
+def candidates() -> Zygote:
+    return warm.candidates()
 
 
 class Tasks:

@@ -53,9 +53,12 @@ if TYPE_CHECKING:
 
 MODULES: tuple[str, ...] = (
     "products",
+    "grouped",
     "stencil_calls",
+    "conv_gemm",
     "select_calls",
     "segments",
+    "scatters",
     "attention",
     "attention_split",
     "recurrent",
@@ -190,7 +193,7 @@ def offers(call: KernelCall) -> tuple[list[Offer], str]:
 def place(call: KernelCall, offer: Offer) -> tuple[Placed, Any]:
     """Make the items of a chosen offer: (the placed call, the node's value)."""
     c = call.c
-    placed = Placed(call, offer, [_kept(c, t, offer.dear) for t in offer.operands])
+    placed = Placed(call, offer, [kept(c, t, offer.dear) for t in offer.operands])
     values: list[Tensor | None] = []
     many = len(offer.outputs) > 1
     for number, output in enumerate(offer.outputs):
@@ -215,12 +218,15 @@ def _opaque(index: Index) -> E:
     raise RuntimeError("the element of a call is known to its template only")
 
 
-def _kept(c: Context, tensor: Tensor | None, dear: int) -> Tensor | None:
-    """An operand as the kernels read it: dear ones, and those computed from a template's result, from memory."""
+def kept(c: Context, tensor: Tensor | None, dear: int = DEAR) -> Tensor | None:
+    """An operand as the kernels read it: dear ones, and those computed from a template's result, from memory.
+
+    What is computed from a score that no memory holds (lower/scores.py) stays a function.
+    """
     if tensor is None or tensor.buffer:
         return tensor
     element = tensor.at(c.probe(tensor.shape))
-    if element.op == "load":
+    if element.op == "load" or unfinished(element):
         return tensor
     if weight([element]) > dear or _computed(c, element):
         key = (tensor.dtype, tuple(s.key for s in tensor.shape), element.id)
@@ -228,6 +234,13 @@ def _kept(c: Context, tensor: Tensor | None, dear: int) -> Tensor | None:
             c.kept[key] = c.realise(tensor, tensor.label or element.label or f"{c.origin}_operand")
         return c.kept[key]
     return tensor
+
+
+def unfinished(element: E) -> bool:
+    """Does an expression hold a value that only a template's kernel has?"""
+    from hipwright.engine.expr import walk
+
+    return any(e.op == "row" for e in walk([element]))
 
 
 def _computed(c: Context, element: E) -> bool:
@@ -266,5 +279,5 @@ def permuted(c: Context, tensor: Tensor, order: Sequence[int]) -> Tensor:
     return c.tensor(tensor.dtype, [tensor.shape[k] for k in order], at)
 
 
-__all__ = ["Index", "KernelCall", "NotLowered", "Offer", "Output", "Placed", "call_template", "offers", "permuted",
-           "place", "probe", "regroup", "templates"]  # fmt: skip
+__all__ = ["Index", "KernelCall", "NotLowered", "Offer", "Output", "Placed", "call_template", "kept", "offers",
+           "permuted", "place", "probe", "regroup", "templates", "unfinished"]  # fmt: skip

@@ -26,6 +26,7 @@ SIZES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bflo
          "uint8": 1, "bool": 1}  # fmt: skip
 SHORT_ROW, MANY_ROWS, FEW_COLUMNS = 1024, 64, 16
 SMALL, BIG = 1 << 17, 1 << 22
+SHORT_RUN = 1024  # elements of a dense run below which one tile takes several
 BUSY = 1024  # blocks that keep any of today's devices busy
 FEW_BLOCKS = 264  # two a multiprocessor of an H200
 PART_OF_ROW = 8192  # elements below which a block more costs more than it brings
@@ -165,8 +166,10 @@ class Planner:
         long = self.length > 1024 * KEPT_VALUES
         segments = mapping == "block" and len(group.dims) > 1 and not group.columns and last >= 32
         segments = segments and group.dims[-1] == len(group.space) - 1 and (not trailing or (long and last >= 1024))
+        short_runs = len(group.dims) == 2 and not trailing and last < SHORT_RUN
+        segments = segments and not short_runs
         extent = last if segments else self.length
-        vec = self._vector([extent])
+        vec = self._vector([last if short_runs else extent])
         team = mapping == "block" and self._team(self.rows, self._team_blocks())
         packs = -(-extent // vec)
         most = max((TEAM_KEPT if team else KEPT_VALUES) // vec, 1)

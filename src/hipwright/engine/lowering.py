@@ -12,10 +12,10 @@ from hipwright.engine.expr import COMPUTE, weight
 from hipwright.engine.graph import Graph, Input, Meta, Node, references, short
 from hipwright.engine.index import ONE, Ix, SizeReader, evaluate, ix
 from hipwright.engine.knobs import Choice
-from hipwright.engine.lower import indexing, loss, pointwise, reduce, statistics, views, window
+from hipwright.engine.lower import indexing, loss, pointwise, reduce, scores, statistics, views, window
 from hipwright.engine.lower.core import TABLE, Call, Context, Item, NotLowered, Tensor
 
-_TABLES = (indexing, loss, pointwise, reduce, statistics, views, window)  # importing them fills TABLE
+_TABLES = (indexing, loss, pointwise, reduce, scores, statistics, views, window)  # importing them fills TABLE
 
 HEAVY = {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "conv1d", "conv2d", "conv3d", "convolution", "einsum",
          "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "scaled_dot_product_attention", "lstm", "gru",
@@ -175,8 +175,11 @@ class Lowering:
         usual = "library" if kind in HEAVY or node.op not in TABLE else "generic"
         default = next((o.name for o in offers if o.default), usual)
         options = tuple(o.name for o in offers)
-        if not node.op.startswith("hip."):  # our own operators have templates only
+        if node.op.startswith("hip."):  # our own operators have templates only
+            default = default if default in options else options[0]
+        else:
             options = (usual, *options)
+        if len(options) > 1:
             self.out.structure[f"call:{node.name}"] = Choice(options=options, default=default)
         chosen = self.choices.get(f"call:{node.name}", default)
         chosen = chosen if chosen in options else default
@@ -226,6 +229,8 @@ class Lowering:
         if not isinstance(value, Tensor) or value.buffer or kind in VIEWS:
             return
         if (self.users.get(node.name, 0) > 1 and self._weight(value) > 4) or depth > DEEP:
+            if calls.unfinished(calls.probe(self.c, value)):
+                return
             self.values[node.name] = self.c.realise(value, plain(node.name))
             self.depth[node.name] = 0
 

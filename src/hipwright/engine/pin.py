@@ -26,7 +26,7 @@ def pinned(graph: Graph) -> Graph:
     symbols = {s.name: s for s in graph.symbols}
     values: dict[str, Size] = {}
     for node in graph.nodes:
-        if short(node.op) == "scaled_dot_product_attention":
+        if short(node.op) in ("scaled_dot_product_attention", "hip.attention"):
             shapes = [meta.shape for a in node.args[:3] if (meta := known.get(a["node"])) is not None]
             if len(shapes) == 3 and len({len(s) for s in shapes}) == 1 and len(shapes[0]) > 2:
                 _heads(shapes, symbols, values)
@@ -38,7 +38,7 @@ def _heads(shapes: Sequence[Sequence[Size]], symbols: Mapping[str, Symbol], valu
     """Fix the head sizes, and the numbers of heads where they differ (grouped queries)."""
     sizes = [s[-1] for s in shapes]
     heads = [s[-3] for s in shapes]
-    if len({_hint(h, symbols) for h in heads}) > 1:
+    if len({hint(h, symbols) for h in heads}) > 1:
         sizes += heads
     for size in sizes:
         for name in _NAME.findall(str(size)):
@@ -54,11 +54,11 @@ def _equal(shapes: Sequence[Sequence[Size]], symbols: Mapping[str, Symbol], valu
         first, second = (values.get(str(s), s) for s in (first, second))
         plain = isinstance(first, int) or first in symbols
         other = symbols.get(str(second))
-        if plain and other is not None and first != second and _hint(first, symbols) == other.hint:
+        if plain and other is not None and first != second and hint(first, symbols) == other.hint:
             values[other.name] = first
 
 
-def _hint(size: Size, symbols: Mapping[str, Symbol]) -> int:
+def hint(size: Size, symbols: Mapping[str, Symbol]) -> int:
     """A size when captured."""
     return int(_replaced(str(size), {name: s.hint for name, s in symbols.items()}))
 

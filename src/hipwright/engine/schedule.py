@@ -17,6 +17,8 @@ from hipwright.engine.index import ONE, Atom, Fn, Ix, Var, flatten, ix, product,
 from hipwright.engine.lower.core import Context, Item
 
 FULL, ROW, PART = "full", "row", "part"
+WHOLE = ("float64", "float32", "float16", "bfloat16", "int64", "int32")
+"""The dtypes of scans that hold, but for a rounding, what their compute type does."""
 MAX_PART = 400
 """The weight of an expression above which recomputing the row's values is not tried."""
 
@@ -113,16 +115,18 @@ class Scheduler:
         found: list[Group] = []
         producers = {self.home[r].number for r in self.reads[item.name] if r in self.home}
         found += [self.groups[n] for n in sorted(producers, reverse=True)]
-        behind = [g for g in found if g.kind == "call" and self._follows(g, item)]
+        behind = [g for g in found if g.kind in ("call", "scan") and self._follows(g, item)]
         for group in reversed(self.groups):
             if group not in found and self._shares(group, item):
                 found.append(group)
         return behind + [g for g in found if g.kind == "fused"]
 
     def _follows(self, group: Group, item: Item) -> bool:
-        """May a pointwise item stand behind a call, as its epilogue?"""
-        whole = group.items[0].placed.offer.whole
-        return item.kind == "pw" and not whole and product(item.space) == product(group.space)
+        """May a pointwise item stand behind a call or a scan, as its epilogue?"""
+        first = group.items[0]
+        # a narrow integer wraps when it is stored, so that its readers must see what was
+        alone = first.dtype not in WHOLE if first.kind == "scan" else first.placed.offer.whole
+        return item.kind == "pw" and not alone and product(item.space) == product(group.space)
 
     def _shares(self, group: Group, item: Item) -> bool:
         """The same input is read by both over the same space."""
@@ -218,10 +222,29 @@ class Scheduler:
             if member is None:
                 return None
             value = self._resolve(member.value, placed, again=member.role == PART)
+            if value is None and items[0].kind == "scan":  # it may read the scan from its end
+                back = [group.space[k] - 1 - i if k in group.dims else i for k, i in enumerate(full)]
+                member = self._member(group, item, back, kept, reduced) or member
+                value = self._resolve(member.value, placed)
+            if value is None and items[0].kind == "call":
+                member = self._exchanged(group, item, full, placed) or member
+                value = self._resolve(member.value, placed)
             if value is None or (member.role == PART and not self._worth(value)):
                 return None
             placed[item.name] = Member(item, member.role, value, member.position)
         return list(placed.values())
+
+    def _exchanged(self, group: Group, item: Item, full: list[Ix], placed: dict[str, Member]) -> Member | None:
+        """A member behind a call that reads its result with two dimensions exchanged, the last one in its place."""
+        for a, b in itertools.combinations(range(len(full) - 1), 2):
+            order = list(range(len(full)))
+            order[a], order[b] = b, a
+            index = reindex([group.space[k] for k in order], item.space, [full[k] for k in order])
+            index = [i if s != ONE else ix(0) for i, s in zip(index, item.space, strict=True)]
+            member = Member(item, FULL, item.body(index), flatten(item.space, index))
+            if self._resolve(member.value, placed) is not None:
+                return member
+        return None
 
     def _member(self, group: Group, item: Item, full: list[Ix], kept: list[Ix], reduced: list[Ix]) -> Member | None:
         if item.kind == "call":
@@ -270,7 +293,7 @@ class Scheduler:
             if member is None:
                 return None
             if position == member.position:
-                if member.role in ("red", "call"):
+                if member.role in ("red", "call") or member.item.kind == "scan":
                     return self.c.arena.make("row", (), e.ctype, buffer)
                 return self._as_stored(member, dtype)
             elsewhere = self._elsewhere(member, position, placed) if again else None

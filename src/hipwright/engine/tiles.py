@@ -7,6 +7,8 @@ wide access are read element by element on NVIDIA, which needs aligned vectors, 
 
 from __future__ import annotations
 
+from hipwright.engine.run_tiles import RUNS
+
 TILE = """// N neighbours; as wide an access as the device has.
 template <typename T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
@@ -397,12 +399,13 @@ STRUCTURES = {
     "tile_count": TILE_COUNT, "load_columns": LOAD_COLUMNS, "store_columns": STORE_COLUMNS,
     "block_reduce": BLOCK_REDUCE, "column_reduce": COLUMN_REDUCE, "team_meet": TEAM_MEET, "team_last": TEAM_LAST,
     "team_collect": TEAM_COLLECT, "take_ticket": TAKE_TICKET, "scan_tile": SCAN_TILE, "join_waves": JOIN_WAVES,
-    "sum_before": SUM_BEFORE,
+    "sum_before": SUM_BEFORE, **RUNS,
 }  # fmt: skip
 """In the order in which a program holds them."""
 
 NEEDS = {
     "load_tile": ("Tile",), "store_tile": ("Tile",), "load_columns": ("Tile",), "store_columns": ("Tile",),
+    **dict.fromkeys(RUNS, ("Tile",)),
     "Moments": ("shuffle_moments",), "Exponentials": ("shuffle_exponentials", "nan_max"),
     "team_collect": ("block_reduce",), "sum_before": ("block_reduce",),
 }  # fmt: skip

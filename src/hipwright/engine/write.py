@@ -6,17 +6,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hipwright.engine.decompose import decomposed
 from hipwright.engine.emit import cname
 from hipwright.engine.graph import Graph, Meta, Symbol, references, short
 from hipwright.engine.helpers import RESERVED, prelude
 from hipwright.engine.index import ZERO, Ix, product
 from hipwright.engine.knobs import KNOBS, Choice, Value
 from hipwright.engine.layout import Planner
+from hipwright.engine.loops import unrolled
 from hipwright.engine.lower.core import Call
 from hipwright.engine.lowering import Lowered, Lowering, View
 from hipwright.engine.pin import pinned
 from hipwright.engine.plan import PlanWriter, Step, order
+from hipwright.engine.rewrites_attention import attention
 from hipwright.engine.schedule import Group, Scheduler, collapse
 from hipwright.engine.templates.base import Body, Kernel, Need, fused
 from hipwright.engine.templates.call import CallBody, Options
@@ -99,7 +100,8 @@ def _evaluated(text: str, hints: Mapping[str, int]) -> int:
 
 
 def _built(graph: Graph, choices: Mapping[str, Value]) -> _Builder:
-    graph, structure = decomposed(pinned(graph), choices)
+    graph, fused_attention = attention(graph, choices)
+    graph, structure = unrolled(pinned(graph), choices)
     try:
         builder = _Builder(graph, choices)
         builder.build()
@@ -108,7 +110,7 @@ def _built(graph: Graph, choices: Mapping[str, Value]) -> _Builder:
             raise
         builder = _Builder(specialise(graph), choices)
         builder.build()
-    builder.structure |= structure
+    builder.structure |= structure | fused_attention
     return builder
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hipwright.engine.index import ONE, Ix
-from hipwright.engine.lower.core import NotLowered, Tensor, as_int
+from hipwright.engine.lower.core import Context, NotLowered, Tensor, as_int
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,11 @@ class Axis:
         if not self.transposed:
             return self.stride * (tile - 1) + self.dilation * (self.kernel - 1) + 1
         return max((tile - 1 + self.padding) // self.stride - self.first(tile) + 1, 1)
+
+    @property
+    def phases(self) -> int:
+        """Classes of outputs that meet different taps: `o % stride` of a transposed axis."""
+        return self.stride if self.transposed else 1
 
     def legal(self, tile: int) -> bool:
         """A tile of a transposed axis holds every phase equally often, so that what is read is known when compiling."""
@@ -96,6 +101,19 @@ def read_convolution(kind: str, args: Sequence[Any], out: Sequence[Ix]) -> Convo
     rows, columns = as_int(weight.shape[0]), as_int(weight.shape[1])
     channels, outputs = (rows // count, columns) if transposed else (columns, rows // count)
     return Convolution(x, weight, bias, axes, count, channels, outputs, transposed)
+
+
+def add_bias(c: Context, bias: Tensor, n: int) -> Callable[[Tensor], Tensor]:
+    """What makes a convolution over n axes of its products: a bias for each channel."""
+
+    def finish(value: Tensor) -> Tensor:
+        shape = value.shape
+        channel = value.rank - n - 1
+        spread_bias = c.tensor(bias.dtype, [s if k == channel else ONE for k, s in enumerate(shape)],
+                               lambda i: bias.at([i[channel]]))  # fmt: skip
+        return c.map(lambda a, b: c.arena.binary("+", a, b), value, spread_bias, dtype=value.dtype, shape=shape)
+
+    return finish
 
 
 def _padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> list[int]:

@@ -190,6 +190,21 @@ def _variance_handler(root: bool) -> Callable[..., Tensor]:
     return handler
 
 
+def _variance_and_mean(root: bool) -> Callable[..., tuple[Tensor, Tensor]]:
+    spread = _variance_handler(root)
+
+    def handler(c: Context, metas: Sequence[Meta], x: Tensor, *args: Any, **kw: Any) -> tuple[Tensor, Tensor]:
+        m, dims = Math(c, metas[1].dtype), None if not args or isinstance(args[0], bool) else args[0]
+        axes = dims_of(dims, x.rank)
+        mean = m.moments(m.of(x), axes)[2]  # of the same values as the variance: one state
+        keep = len(metas[1].shape) == x.rank
+        return spread(c, metas[0], x, *args, **kw), c.cast(mean if keep else c.squeeze(mean, axes), metas[1].dtype)
+
+    return handler
+
+
+op("var_mean", "var_mean.dim", "var_mean.correction")(_variance_and_mean(False))
+op("std_mean", "std_mean.dim", "std_mean.correction")(_variance_and_mean(True))
 op("var", "var.dim", "var.correction")(_variance_handler(False))
 op("std", "std.dim", "std.correction")(_variance_handler(True))
 

@@ -6,10 +6,14 @@ sum rescale its output as new keys come. Scores and products are computed in flo
 
 from __future__ import annotations
 
+import math
+
 from hipwright.engine.calls import KernelCall, Offer, Output, call_template
 from hipwright.engine.index import Ix, product, to_python
 from hipwright.engine.lower.core import Tensor
+from hipwright.engine.templates.attention_causal import beyond, rest, stop
 from hipwright.engine.templates.attention_form import (
+    WRITTEN,
     Form,
     form,
     kv_names,
@@ -23,11 +27,9 @@ from hipwright.engine.templates.call import CallBody, CallKernel
 
 NAMES = (
     "D DV TY RM RN BM BN DW VW C DVW KV THREADS lds q_tile kv_tile p_tile tx ty tiles z tile m0 m n i j d r part v c "
-    "i0 i1 i2 i3 i4 i5 shared_head out best total s n0 n_end q4 k4 p4 v4 u old base shrink column inverse value wide"
+    "i0 i1 i2 i3 i4 i5 shared_head out best total s n0 n_end q4 k4 p4 v4 u old base shrink column inverse value wide "
+    "odd low"
 )
-SMALL_WORK = {"float32": 1e9, "float16": 1e8, "bfloat16": 1e8}
-"""Floating-point operations up to which the tile kernel is the default: the library's kernels use matrix units."""
-
 SWIZZLED = """// Where an element of a row lies in an LDS tile: 16-byte pieces are permuted: rows meet other banks.
 __device__ __forceinline__ int swizzled(int row, int column, int width) {
     return row * width + ((column / 4) ^ (row & 7)) * 4 + column % 4;
@@ -35,17 +37,14 @@ __device__ __forceinline__ int swizzled(int row, int column, int width) {
 """
 
 
-@call_template("scaled_dot_product_attention")
+@call_template("scaled_dot_product_attention", WRITTEN)
 def tiled(call: KernelCall) -> Offer | None:
     """The offer "tiled": any number of queries."""
     f = form(call)
     mask = call.arg(3, "attn_mask")
     operands = [*call.args[:3], *([mask] if isinstance(mask, Tensor) else [])]
-    work = 4.0 * f.hints["heads"] * f.group * f.hints["rows"] * f.hints["keys"] * f.size
-    default = work <= SMALL_WORK[call.args[0].dtype] and not f.decoding
-    return Offer(
-        "tiled", write, operands, [Output([*f.lead, f.queries, call.args[2].shape[-1]])], default=default, data=f
-    )
+    output = Output([*f.lead, f.queries, call.args[2].shape[-1]])
+    return Offer("tiled", write, operands, [output], default=f.small and not f.decoding, data=f)
 
 
 def write(body: CallBody) -> list[Kernel]:
@@ -70,20 +69,27 @@ def write(body: CallBody) -> list[Kernel]:
     kernel.line("#pragma unroll")
     kernel.line("for (int r = 0; r < RM; ++r) best[r] = -INFINITY;")
     length = kernel.size(f.keys)
-    kernel.line(f"const {kernel.kind} n_end = {f'm0 + BM < {length} ? m0 + BM : {length}' if f.causal else length};")
-    kernel.open(f"for ({kernel.kind} n0 = 0; n0 < n_end; n0 += BN)")
+    after = beyond(f)
+    near = f.causal or after is not None
+    kernel.line(f"const {kernel.kind} n_end = {f'm0 + BM < {length} ? m0 + BM : {length}' if near else length};")
+    kernel.line(f"{kernel.kind} n0 = 0;")
+    kernel.open(f"for (; n0 < {'n_end' if after in (None, -math.inf) else length}; n0 += BN)")
+    if after is not None:
+        stop(kernel, f, after)
     shared = kv_names(f, names)
     kernel.line("__syncthreads();  // the last values have been used")
     _load(kernel, k, shared, "kv_tile", "n", ("BN", "DW", "D", "n0", length))
     kernel.line("__syncthreads();")
     _scores(kernel, f, mask, names)
-    _softmax(kernel)
+    _softmax(kernel, f)
     kernel.line("__syncthreads();  // the keys have been used, p is complete")
     _load(kernel, v, shared, "kv_tile", "n", ("BN", "DVW", "DV", "n0", length), swizzle=False)
     kernel.line("__syncthreads();")
     pack, parts = {4: ("float4", "v4.x, v4.y, v4.z, v4.w"), 2: ("float2", "v4.x, v4.y"), 1: ("float", "v4")}[_each(f)]
     kernel.emit.lines += _indented(VALUES.replace("@PACK@", pack).replace("@PARTS@", parts), kernel.emit.depth)
     kernel.close()
+    if after is not None:
+        rest(kernel, f, v, shared)
     _store(kernel, f, names)
     return [_finish(kernel, f, threads, rows_, keys_)]
 
@@ -174,8 +180,9 @@ def _scores(kernel: CallKernel, f: Form, mask: Tensor | None, names: list[str]) 
     kernel.close()
 
 
-def _softmax(kernel: CallKernel) -> None:
-    kernel.emit.lines += _indented(SOFTMAX, kernel.emit.depth)
+def _softmax(kernel: CallKernel, f: Form) -> None:
+    text = SOFTMAX.replace("@SHRINK@", f.power("old - base")).replace("@P@", f.power("s[r][c] - base"))
+    kernel.emit.lines += _indented(text, kernel.emit.depth)
 
 
 def _store(kernel: CallKernel, f: Form, names: list[str]) -> None:
@@ -187,7 +194,7 @@ def _store(kernel: CallKernel, f: Form, names: list[str]) -> None:
     kernel.line("#pragma unroll")
     kernel.line("for (int distance = 8; distance > 0; distance >>= 1) sum += __shfl_xor(sum, distance);")
     kernel.line(f"if (m >= {kernel.size(f.queries)}) continue;")
-    kernel.line(f"const float inverse = sum == 0.0f ? {f.empty} : 1.0f / sum;")
+    kernel.line(f"const float inverse = sum == 0.0f ? {f.empty(kernel)} : 1.0f / sum;")
     kernel.line("#pragma unroll")
     kernel.open("for (int c = 0; c < C; ++c)")
     each = _each(f)
@@ -249,11 +256,11 @@ for (int r = 0; r < RM; ++r) {
     for (int c = 0; c < RN; ++c) best[r] = fmaxf(best[r], s[r][c]);
 #pragma unroll
     for (int distance = 8; distance > 0; distance >>= 1) best[r] = fmaxf(best[r], __shfl_xor(best[r], distance));
-    const float base = best[r] == -INFINITY ? 0.0f : best[r], shrink = exp2f(old - base);
+    const float base = best[r] == -INFINITY ? 0.0f : best[r], shrink = @SHRINK@;
     total[r] *= shrink;
 #pragma unroll
     for (int c = 0; c < RN; ++c) {
-        const float p = exp2f(s[r][c] - base);
+        const float p = @P@;
         total[r] += p;
         p_tile[(ty + TY * r) * (BN + 4) + tx + 16 * c] = p;
     }

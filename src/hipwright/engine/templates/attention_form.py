@@ -7,16 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hipwright.engine.calls import KernelCall, NotLowered
-from hipwright.engine.expr import E
+from hipwright.engine.expr import E, walk
 from hipwright.engine.index import ONE, Ind, Ix, Var, ix, to_c
 from hipwright.engine.lower.core import Tensor
+from hipwright.engine.templates.access import certain_loads
 from hipwright.engine.templates.call import CallKernel
 from hipwright.engine.templates.pieces import LOAD_16
 
+WRITTEN = "hip.attention"
+"""Attention that a module writes out (rewrites_attention.py): q, k, v and the scores as a function of the product."""
 FEW, MANY = 16, 128
 """Few queries of one key head over many keys: decoding."""
+LARGEST_HEAD = 256
 FLOATS = ("float32", "float16", "bfloat16")
 LOG2E = math.log2(math.e)
+SMALL_WORK = {"float32": 1e9, "float16": 1e8, "bfloat16": 1e8}
+"""Floating-point operations up to which the tile kernel is the default: the library's kernels use matrix units."""
 Place = Sequence[Ix | str | int]
 
 
@@ -25,8 +31,11 @@ class Form:
     """One attention: q [lead..., queries, size], k [lead..., keys, size], v [lead..., keys, size_v].
 
     The last of `lead` is the query's head; `group` query heads share a key head. scale includes log2(e).
+    With `scores` the attention is a module's own: scores [..., queries, keys] are a function of the product, powers are
+    those of e, and a row with nothing to attend to is NaN unless there are no keys at all.
     """
 
+    dtype: str
     lead: list[Ix]
     queries: Ix
     keys: Ix
@@ -36,27 +45,58 @@ class Form:
     scale: float
     causal: bool
     kv_lead: list[Ix]
-    empty: str = "0.0f"  # what a row with nothing to attend to gets
+    scores: Tensor | None = None
     hints: dict[str, int] = field(default_factory=dict)
 
     @property
     def decoding(self) -> bool:
         """Do few queries read many keys, so that memory bounds the work?"""
-        return self.hints["rows"] * self.group <= FEW and self.hints["keys"] >= MANY
+        return _few(self.hints["rows"] * self.group, self.hints["keys"])
+
+    @property
+    def small(self) -> bool:
+        """Is the work small enough for the vector units?"""
+        heads = self.hints["heads"] * self.group
+        return _work(heads, self.hints["rows"], self.hints["keys"], self.size, self.size_v) <= SMALL_WORK[self.dtype]
+
+    def empty(self, kernel: CallKernel) -> str:
+        """What a row gets that has nothing to attend to, as C text."""
+        return "0.0f" if self.scores is None else f"({kernel.size(self.keys)} == 0 ? 0.0f : NAN)"
+
+    def power(self, exponent: str) -> str:
+        """The exponential of a difference of scores, as C text."""
+        return f"exp2f({exponent})" if self.scores is None else f"exp2f(({exponent}) * {LOG2E!r}f)"
+
+
+def by_default(dtype: str, rows: int, keys: int, heads: int, size: int, size_v: int) -> bool:
+    """Do the templates take an attention of these sizes by their static rule?"""
+    return _few(rows, keys) or _work(heads, rows, keys, size, size_v) <= SMALL_WORK[dtype]
+
+
+def _work(heads: int, rows: int, keys: int, size: int, size_v: int) -> float:
+    """Floating-point operations of the two products."""
+    return 2.0 * heads * rows * keys * (size + size_v)
+
+
+def _few(rows: int, keys: int) -> bool:
+    return rows <= FEW and keys >= MANY
 
 
 def form(call: KernelCall) -> Form:
-    """The form of `scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=, enable_gqa=)`.
+    """The form of `scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=, enable_gqa=)`, or of
+    `hip.attention(q, k, v, scores)`.
 
     Raises NotLowered for what the templates do not write: dropout, doubles, a head size that varies or is over 256.
     """
+    if call.kind == WRITTEN:
+        return _form(call, 1.0, causal=False, scores=call.args[3])
     q, k, v = call.args[:3]
     if call.arg(4, "dropout_p", 0.0) != 0.0:
         raise NotLowered("attention with dropout draws random numbers")
     if any(t.dtype != q.dtype or t.dtype not in FLOATS for t in (q, k, v)) or q.rank < 3:
         raise NotLowered("attention of these dtypes or ranks")
     sizes = [q.shape[-1].value, v.shape[-1].value]
-    if None in sizes or q.shape[-1] != k.shape[-1] or max(s or 0 for s in sizes) > 256:
+    if None in sizes or q.shape[-1] != k.shape[-1] or max(s or 0 for s in sizes) > LARGEST_HEAD:
         raise NotLowered("the head size varies or is over 256")
     lead, kv_lead = q.shape[:-2], k.shape[:-2]
     if len(kv_lead) != len(lead) or any(a != b for a, b in zip(kv_lead[:-1], lead[:-1], strict=True)):
@@ -65,9 +105,14 @@ def form(call: KernelCall) -> Form:
         raise NotLowered("keys and values of different shapes")
     scale = call.arg(7, "scale")
     factor = 1.0 / math.sqrt(sizes[0] or 1) if scale is None else float(scale)
-    causal = bool(call.arg(5, "is_causal", False))
-    found = Form(lead, q.shape[-2], k.shape[-2], sizes[0] or 0, sizes[1] or 0, _group(lead[-1], kv_lead[-1]),
-                 factor * LOG2E, causal, kv_lead)  # fmt: skip
+    return _form(call, factor * LOG2E, causal=bool(call.arg(5, "is_causal", False)))
+
+
+def _form(call: KernelCall, scale: float, *, causal: bool, scores: Tensor | None = None) -> Form:
+    q, k, v = call.args[:3]
+    lead, kv_lead, sizes = q.shape[:-2], k.shape[:-2], (q.shape[-1].value, v.shape[-1].value)
+    found = Form(q.dtype, lead, q.shape[-2], k.shape[-2], sizes[0] or 0, sizes[1] or 0, _group(lead[-1], kv_lead[-1]),
+                 scale, causal, kv_lead, scores)  # fmt: skip
     names = {"rows": q.shape[-2], "keys": k.shape[-2]}
     found.hints = {name: call.c.hint(s) for name, s in names.items()}
     found.hints["heads"] = call.c.hints_of(kv_lead)
@@ -86,13 +131,17 @@ def _group(heads: Ix, shared: Ix) -> int:
 
 
 def vector(operand: Tensor, width: int) -> int:
-    """Elements of a row that are read as 16 bytes: 4 or 8 where they lie side by side and aligned, else 1."""
-    count = 4 if operand.dtype == "float32" else 8
-    if width % count:
-        return 1
-    names = [f"p{k}" for k in range(operand.rank)]
-    e = operand.at([ix(Var(n, s)) for n, s in zip(names, operand.shape, strict=True)])
-    return count if e.op == "load" and _aligned(e.attr[1], names[-1], count) else 1
+    """Elements of a row that are read as 16 bytes: 4 or 8 where they lie side by side and aligned, else 1.
+
+    What is computed from such a row (a scale before the product) is read in the same way.
+    """
+    e = operand.at([ix(Var(f"p{k}", s)) for k, s in enumerate(operand.shape)])
+    axis, counts = f"p{operand.rank - 1}", [1]
+    for load in [e] if e.op == "load" else certain_loads([e]):
+        count = {"float32": 4, "float16": 8, "bfloat16": 8}.get(load.attr[2], 1)
+        if width % count == 0 and _aligned(load.attr[1], axis, count):
+            counts.append(count)
+    return max(counts)
 
 
 def _aligned(position: Ix, axis: str, count: int) -> bool:
@@ -116,6 +165,9 @@ def read(kernel: CallKernel, operand: Tensor, place: Place, count: int, into: st
     e: E = operand.at(
         [ix(Var(i, s)) if isinstance(i, str) else ix(i) for i, s in zip(place, operand.shape, strict=True)]
     )
+    if e.op != "load":
+        kernel.vector(operand, place, str(place[-1]), str(count), into)
+        return
     buffer, position, _ = e.attr
     kernel.define("load_16", LOAD_16)
     kernel.aligned[buffer] = count
@@ -129,10 +181,18 @@ def read(kernel: CallKernel, operand: Tensor, place: Place, count: int, into: st
 
 
 def score(kernel: CallKernel, f: Form, mask: Tensor | None, names: Sequence[str], value: str) -> str:
-    """A score with its mask, over variables `m` and `n` in range; may emit statements."""
+    """A score with its mask, over variables `m` and `n` in range; may emit statements.
+
+    With `f.scores`, the score is that function of the product, `mask` its tensor.
+    """
     if mask is None:
         return value
     index: list[Ix | str | int] = [*names, "m", "n"]
+    if f.scores is not None:
+        for e in walk([mask.at([ix(Var(f"p{k}", s)) for k, s in enumerate(mask.shape)])]):
+            if e.op == "row":
+                kernel.rows[e.attr] = value
+        return kernel.load(mask, index[len(index) - mask.rank :])
     tail = index[len(index) - mask.rank :]
     place = [0 if size == ONE else i for i, size in zip(tail, mask.shape, strict=True)]
     text = kernel.load(mask, place)
@@ -155,4 +215,5 @@ def kv_names(f: Form, names: Sequence[str]) -> list[str]:
     return [*names[:-1], "shared_head"]
 
 
-__all__ = ["Form", "form", "kv_names", "read", "score", "split_index", "vector"]
+__all__ = ["FLOATS", "LARGEST_HEAD", "WRITTEN", "Form", "by_default", "form", "kv_names", "read",
+           "score", "split_index", "vector"]  # fmt: skip

@@ -11,6 +11,7 @@ from hipwright.engine.index import Ix, ix, product, to_python
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.attention_form import (
     FEW,
+    WRITTEN,
     Form,
     form,
     kv_names,
@@ -30,7 +31,7 @@ NAMES = (
 )
 
 
-@call_template("scaled_dot_product_attention")
+@call_template("scaled_dot_product_attention", WRITTEN)
 def split(call: KernelCall) -> Offer | None:
     """The offer "split": for few queries, any number of keys."""
     f = form(call)
@@ -136,7 +137,7 @@ def _queries(kernel: CallKernel, f: Form, q: Tensor, names: list[str]) -> None:
     _row(kernel, f, names)
     kernel.line(f"value = {kernel.load(q, [*names, 'm', 'd'])};")
     kernel.close()
-    kernel.line(f"q_tile[row][d] = value * {f.scale!r}f;")
+    kernel.line(f"q_tile[row][d] = value{f' * {f.scale!r}f' if f.scale != 1.0 else ''};")
     kernel.close()
     kernel.line("__syncthreads();")
     for text in (
@@ -202,7 +203,7 @@ def _weights(kernel: CallKernel, f: Form, mask: Tensor | None, names: list[str],
     kernel.line("for (int distance = 16; distance > 0; distance >>= 1) best = fmaxf(best, __shfl_xor(best, distance));")
     kernel.line("const float base = best == -INFINITY ? 0.0f : best;")
     kernel.open("for (int kk = threadIdx.x % 32; kk < CHUNK; kk += 32)")
-    kernel.line("const float p = exp2f(scores[row][kk] - base);")
+    kernel.line(f"const float p = {f.power('scores[row][kk] - base')};")
     kernel.line("scores[row][kk] = p;")
     kernel.line("total += p;")
     kernel.close()
@@ -283,7 +284,7 @@ def _combine(body: CallBody, f: Form, made: tuple[str, str], chunk: str) -> Kern
         f"for (int c = 0; c < chunks; ++c) best = fmaxf(best, {s}[2 * (row * chunks + c)]);",
         "const float top = best == -INFINITY ? 0.0f : best;",
         "for (int c = 0; c < chunks; ++c) {",
-        f"    const float weight = exp2f({s}[2 * (row * chunks + c)] - top);",
+        f"    const float weight = {f.power(f'{s}[2 * (row * chunks + c)] - top')};",
         f"    total += weight * {s}[2 * (row * chunks + c) + 1];",
         f"    sum += weight * {p}[(row * chunks + c) * {f.size_v} + d];",
         "}",
@@ -293,6 +294,6 @@ def _combine(body: CallBody, f: Form, made: tuple[str, str], chunk: str) -> Kern
     split_index(kernel, "head", f.kv_lead, [*names[:-1], "z"])
     query_head = f"z * {f.group} + r / {kernel.size(f.queries)}" if f.group > 1 else "z"
     kernel.line(f"const {kernel.kind} {names[-1]} = {query_head};")
-    kernel.epilogue(f"(total == 0.0f ? {f.empty} : sum / total)", [*names, "m", "d"])
+    kernel.epilogue(f"(total == 0.0f ? {f.empty(kernel)} : sum / total)", [*names, "m", "d"])
     grid = f"cdiv({to_python(product([*f.kv_lead, rows]) * f.size_v)}, 256)"
     return kernel.finish(grid, "256", "256", "the pieces weighted by their sums")

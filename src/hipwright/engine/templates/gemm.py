@@ -5,30 +5,31 @@ to LDS: while one pair is multiplied, the next is on its way (two buffers, one b
 thread holds (GEMM_M / 16) x (GEMM_N / 16) sums and reads rows of A and B from LDS stored k-major; on CDNA four waves
 make 16 x 16 tiles with MFMA from LDS stored row-major (the register layout is that of docs/cpu-target.md). Sums are
 float. Operands are read along whichever dimension memory runs, in packs where they are aligned; outside stands zero.
+Several blocks may share a tile's k (`split`, splits.py). Tiles of at most 64 x 64 are gemm_small.py's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
 from hipwright.engine.expr import STORAGE
 from hipwright.engine.index import ONE, Ix, to_python
-from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.base import Kernel
 from hipwright.engine.templates.call import CallBody, CallKernel, factor
+from hipwright.engine.templates.gemm_side import Side
+from hipwright.engine.templates.splits import Parts
+from hipwright.engine.templates.tiling import DEPTH, UNITS
+from hipwright.engine.templates.tiling import LARGE as TILES
 
-TILES = (32, 64, 128)
-DEPTH = {"float32": 16, "float16": 32, "bfloat16": 32}
-"""Depth of large tiles; twice that fits into LDS (48 KiB on NVIDIA) when no side is over 64."""
-UNITS = 132
 MFMA = {"float32": ("float", "f32_16x16x4f32", 4), "float16": ("HalfFragment", "f32_16x16x16f16", 16),
         "bfloat16": ("BfloatFragment", "f32_16x16x16bf16_1k", 16)}  # fmt: skip
 """dtype: (one lane's part of an operand, the instruction, its k)."""
 CDNA = "defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)"
 NAMES = """TM TN GM GN PM PN HM HN WM WN AV BV ROWS_A ROWS_B tile_a tile_b t tiles_m tiles_n row0 col0 b k0 step steps
 next_a next_b acc x y i j l q v e wave lane fast_a fast_b fa0 fb0 row col p slot r kk more T Accumulator HalfFragment
-BfloatFragment PAD fa fb ty tx part at"""
+BfloatFragment PAD fa fb ty tx part at split all share first pack"""
 
 
 @dataclass(eq=False)
@@ -38,6 +39,14 @@ class Spec:
     space: list[Ix]
     k: Ix
     dtype: str
+
+
+def tile_knobs(body: CallBody, start: Sequence[int], options: Sequence[Sequence[int]]) -> tuple[str, str, str]:
+    """GEMM_M, GEMM_N and GEMM_K."""
+    texts = ("rows of a block's tile", "columns of a block's tile", "depth of the tiles in LDS")
+    names = ("GEMM_M", "GEMM_N", "GEMM_K")
+    m, n, k = (body.knob(*each) for each in zip(names, start, options, texts, strict=True))
+    return m, n, k
 
 
 def tile(batch: int, m: int, n: int) -> tuple[int, int]:
@@ -55,66 +64,85 @@ def depth(batch: int, m: int, n: int, dtype: str) -> int:
     return DEPTH[dtype] * (2 if few and max(rows, columns) <= 64 else 1)
 
 
-def write(body: CallBody) -> list[Kernel]:
-    """One kernel."""
-    return [_Gemm(body).kernel()]
+class Gemm:
+    """The multiplying core. A template with operands or an output of its own overrides sides, place, store and grid.
 
+    What it may rely on: 256 threads; row0, col0 and b are the block's place; the sums are `acc[i][j]`, of the rows and
+    columns that `store` names; a tile in LDS is `tile_a[buffer][row][k]` under GEMM_MFMA and `tile_a[buffer][k][row]`
+    else, and a side that does not inherit `declare` fills it so.
+    """
 
-class _Gemm:
-    def __init__(self, body: CallBody) -> None:
+    names = NAMES
+    row_major = False  # are operands that run along k kept row-major on the vector units too?
+
+    def __init__(self, body: CallBody, split: int = 1) -> None:
         self.spec: Spec = body.data
+        self.bm, self.bn, self.bk = self.knobs(body)
+        self.split = split
+        self.parts = Parts(body, split, self.spec.space) if split > 1 else None
+        self.k: CallKernel = body.kernel("parts" if self.parts else "", self.names)
+        self.storage = STORAGE[self.spec.dtype]
+        self.batch, self.m, self.n = (self.k.size(s) for s in self.spec.space)
+        self.depth = self.k.size(self.spec.k)
+        self.operands = [t for t in body.operands if t is not None]
+
+    def knobs(self, body: CallBody) -> tuple[str, str, str]:
+        """Rows, columns and depth of a tile."""
         batch, m, n = (body.hint(s) for s in self.spec.space)
         rows, columns = tile(batch, m, n)
         small, base = max(rows, columns) <= 64, DEPTH[self.spec.dtype]
         tiles, depths = (TILES[:2], (base, 2 * base)) if small else (TILES, (base // 2, base))
-        self.bm = body.knob("GEMM_M", rows, tiles, "rows of a block's tile")
-        self.bn = body.knob("GEMM_N", columns, tiles, "columns of a block's tile")
-        self.bk = body.knob("GEMM_K", depth(batch, m, n, self.spec.dtype), depths, "depth of the tiles in LDS")
-        self.k: CallKernel = body.kernel(names=NAMES)
-        self.storage = STORAGE[self.spec.dtype]
-        self.batch, self.m, self.n = (self.k.size(s) for s in self.spec.space)
-        self.depth = self.k.size(self.spec.k)
-        a, b = body.operands
-        assert a is not None
-        assert b is not None
-        self.sides = [_Side("a", a, "row", self.m, self.bm), _Side("b", b, "col", self.n, self.bn)]
+        return tile_knobs(body, (rows, columns, depth(batch, m, n, self.spec.dtype)), (tiles, tiles, depths))
+
+    def sides(self) -> list[Side]:
+        """How the tiles of A and B are read and kept."""
+        a, b = self.operands
+        return [Side("a", a, "row", self.m, self.bm), Side("b", b, "col", self.n, self.bn)]
 
     def kernel(self) -> Kernel:
         """The text."""
         k = self.k
-        self._constants()
-        self._place()
-        for side in self.sides:
+        self.constants()
+        self.place()
+        sides = self.sides()
+        for side in sides:
             side.declare(k, self)
-        k.line(f"const {k.kind} steps = ({self.depth} + {self.bk} - 1) / {self.bk};")
+        self._along()
+        k.line("#pragma unroll 1")  # a compiler that knows the steps would unroll them, and spill
         k.open(f"for ({k.kind} step = -1; step < steps; ++step)")
         k.line("const bool more = step + 1 < steps;")
         k.open("if (more)")
-        k.line(f"const {k.kind} k0 = (step + 1) * {self.bk};")
-        for side in self.sides:
+        k.line(f"const {k.kind} k0 = ({'first + ' if self.parts else ''}step + 1) * {self.bk};")
+        for side in sides:
             side.read(k, self)
         k.close()
         k.open("if (step >= 0)")
-        self._multiply()
+        self.multiply(sides)
         k.close()
-        k.open("if (more)")
-        for side in self.sides:
+        for side in sides:  # after the last step too: behind a branch LLVM would do the sums after it (256 registers)
             side.keep(k, self)
-        k.close()
         k.line("__syncthreads();")
         k.close()
-        self._store()
+        self.store()
+        return k.finish(self.grid(), "256", "256, 1", f"tiles of {self.bm} x {self.bn}, {self.bk} deep")
+
+    def grid(self) -> str:
+        """The number of blocks, as a text of the plan."""
         batch, m, n = self.spec.space
         grid = f"cdiv({to_python(m)}, {self.bm}) * cdiv({to_python(n)}, {self.bn})"
-        grid += "" if batch == ONE else f" * {factor(batch)}"
-        return k.finish(grid, "256", "256", f"tiles of {self.bm} x {self.bn}, {self.bk} deep")
+        return grid + ("" if batch == ONE else f" * {factor(batch)}") + (f" * {self.split}" if self.parts else "")
+
+    def kernels(self) -> list[Kernel]:
+        """The product, and what adds the blocks' parts where k is cut."""
+        made = [self.kernel()]
+        return [*made, self.parts.added(["b", "x", "y"])] if self.parts else made
 
     # ------------------------------------------------------------ set up
 
-    def _constants(self) -> None:
+    def constants(self) -> None:
         """Shapes of the tiles in LDS and in registers, for the matrix units and without."""
         k, m, n, depth = self.k, self.bm, self.bn, self.bk
-        k.define("gemm_mfma", _UNITS)
+        k.define("gemm_mfma", UNIT_TEXT)
         k.line(f"using T = {self.storage};")
         k.line("#if GEMM_MFMA")
         k.line(
@@ -132,141 +160,106 @@ class _Gemm:
         k.line("const int ty = threadIdx.x / 16, tx = threadIdx.x % 16;")
         k.line("#endif")
 
-    def _place(self) -> None:
+    def place(self) -> None:
+        """Which tile is this block's: row0, col0 and b."""
         k = self.k
         k.line("unsigned t = blockIdx.x;")
+        if self.parts:
+            k.line(f"const {k.kind} split = t % {self.split};")
+            k.line(f"t /= {self.split};")
         k.line(f"const unsigned tiles_n = ({self.n} + {self.bn} - 1) / {self.bn};")
         k.line(f"const unsigned tiles_m = ({self.m} + {self.bm} - 1) / {self.bm};")
         k.line(f"const {k.kind} col0 = t % tiles_n * {self.bn};")
         k.line("t /= tiles_n;")
         k.line(f"const {k.kind} row0 = t % tiles_m * {self.bm}, b = t / tiles_m;")
 
+    def _along(self) -> None:
+        """The steps along k: all, or this block's share from `first` on."""
+        k = self.k
+        steps = f"({self.depth} + {self.bk} - 1) / {self.bk}"
+        if not self.parts:
+            k.line(f"const {k.kind} steps = {steps};")
+            return
+        k.line(f"const {k.kind} all = {steps}, share = (all + {self.split} - 1) / {self.split}, first = split * share;")
+        k.line(f"const {k.kind} steps = all - first < share ? all - first : share;")
+
     # ------------------------------------------------------------ the product
 
-    def _multiply(self) -> None:
-        k = self.k
-        fragment, instruction, depth = MFMA[self.spec.dtype]
-        k.line("const int part = step & 1;")
-        text = _MULTIPLY.replace("@BK@", self.bk).replace("@DEPTH@", str(depth)).replace("@FRAGMENT@", fragment)
-        for line in text.replace("@INSTRUCTION@", instruction).strip("\n").split("\n"):
-            k.line(line) if not line.startswith("#") else k.emit.lines.append(line)
+    def multiply(self, sides: list[Side]) -> None:
+        """acc += A B of the tiles in LDS buffer `step & 1`."""
+        self.k.line("const int part = step & 1;")
+        self.fill(_MULTIPLY)
 
-    def _store(self) -> None:
+    def fill(self, text: str, **more: str) -> None:
+        """Write a text with the tile's sizes and the matrix instruction in their places."""
+        fragment, instruction, depth = MFMA[self.spec.dtype]
+        known = {"BM": self.bm, "BN": self.bn, "BK": self.bk, "DEPTH": str(depth), "FRAGMENT": fragment,
+                 "INSTRUCTION": instruction, **more}  # fmt: skip
+        for name, value in known.items():
+            text = text.replace(f"@{name}@", value)
+        for line in text.strip("\n").split("\n"):
+            self.k.line(line) if not line.startswith("#") else self.k.emit.lines.append(line)
+
+    def store(self) -> None:
         """Sums to the epilogue: neighbours along n at once on the vector units."""
         k = self.k
         k.emit.lines.append("#if GEMM_MFMA")
-        self._loops(("i", "WM"), ("j", "WN"), ("e", "4"))
+        self.loops(("i", "WM"), ("j", "WN"), ("e", "4"))
         k.line(f"const {k.kind} row = row0 + (wave / 2 * WM + i) * 16 + lane / 16 * 4 + e;")
         k.line(f"const {k.kind} col = col0 + (wave % 2 * WN + j) * 16 + lane % 16;")
         k.line(f"if (row >= {self.m} || col >= {self.n}) continue;")
-        k.epilogue("acc[i][j][e]", ["b", "row", "col"])
-        self._ends(3)
+        self.out("acc[i][j][e]", "col")
+        self.ends(3)
         k.emit.lines.append("#else")
-        self._loops(("i", "TM"), ("j", "TN / GN"))
+        self.loops(("i", "TM"), ("j", "TN / GN"))
         k.line(f"const {k.kind} row = row0 + (i / GM * 16 + ty) * GM + i % GM;")
         k.line(f"const {k.kind} col = col0 + (j * 16 + tx) * GN;")
         k.line(f"if (row >= {self.m} || col >= {self.n}) continue;")
         k.open(f"if (col + GN <= {self.n})")
-        k.epilogue_vector("acc[i][j * GN + v]", ["b", "row", "col"], "col", "GN")
+        self.outs("acc[i][j * GN + v]", "GN")
         k.close()
         k.open("else")
         k.line("#pragma unroll")
         k.open("for (int e = 0; e < GN; ++e)")
         k.line(f"const {k.kind} at = col + e;")
         k.line(f"if (at >= {self.n}) continue;")
-        k.epilogue("acc[i][j * GN + e]", ["b", "row", "at"])
+        self.out("acc[i][j * GN + e]", "at")
         k.close()
         k.close()
-        self._ends(2)
+        self.ends(2)
         k.emit.lines.append("#endif")
 
-    def _loops(self, *loops: tuple[str, str]) -> None:
+    def out(self, value: str, col: str) -> None:
+        """The sum of `row` and a column: to the epilogue, or to the parts."""
+        if self.parts:
+            self.k.line(f"*({self.parts.at(self.k, 'row', col)}) = {value};")
+        else:
+            self.k.epilogue(value, ["b", "row", col])
+
+    def outs(self, value: str, width: str) -> None:
+        """The same for `width` columns from `col` on, all in range. value: may use `v`."""
+        k = self.k
+        if not self.parts:
+            k.epilogue_vector(value, ["b", "row", "col"], "col", width)
+            return
+        k.line(f"AlignedWide<float, {width}> pack;")
+        k.line("#pragma unroll")
+        k.line(f"for (int v = 0; v < {width}; ++v) pack.v[v] = {value};")
+        k.line(f"store_wide<{width}>({self.parts.at(k, 'row', 'col')}, pack);")
+
+    def loops(self, *loops: tuple[str, str]) -> None:
+        """Open unrolled loops: (variable, count)."""
         for name, count in loops:
             self.k.line("#pragma unroll")
             self.k.open(f"for (int {name} = 0; {name} < {count}; ++{name})")
 
-    def _ends(self, count: int) -> None:
+    def ends(self, count: int) -> None:
+        """Close loops."""
         for _ in range(count):
             self.k.close()
 
 
-@dataclass(eq=False)
-class _Side:
-    """A (rows of the output) or B (its columns): how its tile is read and kept."""
-
-    name: str
-    operand: Tensor
-    row: str
-    count: str
-    size: str
-
-    def declare(self, k: CallKernel, g: _Gemm) -> None:
-        """Packs of V along the dimension in which memory runs."""
-        n = self.name
-        self.along_k = k.contiguous(self.operand, 2) or not k.contiguous(self.operand, 1)
-        big = "AV" if n == "a" else "BV"
-        wide = 16 // (4 if g.spec.dtype == "float32" else 2)
-        self.pack = big
-        k.line(f"constexpr int {big} = {self.size} * {g.bk} / 256 < {wide} ? {self.size} * {g.bk} / 256 : {wide};")
-        self.registers = f"next_{n}"
-        k.line(f"T {self.registers}[{self.size} * {g.bk} / 256 / {big}][{big}];")
-        axis = "p" if self.along_k else self.row
-        conditions = k.wide(self.operand, ["b", self.row, "p"], axis, big)
-        self.fast = f"fast_{n}" if conditions else ""
-        if conditions:
-            k.line(f"const bool fast_{n} = {' && '.join(conditions)};")
-
-    def _slot(self, k: CallKernel, g: _Gemm) -> None:
-        """Open the loop over this thread's packs: r and kk are a pack's place in the tile."""
-        k.line("#pragma unroll")
-        k.open(f"for (int l = 0; l < {self.size} * {g.bk} / 256 / {self.pack}; ++l)")
-        k.line("const int slot = threadIdx.x + l * 256;")
-        if self.along_k:
-            k.line(f"const int kk = slot % ({g.bk} / {self.pack}) * {self.pack}, r = slot / ({g.bk} / {self.pack});")
-        else:
-            across = f"({self.size} / {self.pack})"
-            k.line(f"const int r = slot % {across} * {self.pack}, kk = slot / {across};")
-
-    def read(self, k: CallKernel, g: _Gemm) -> None:
-        """Memory to registers; zero outside."""
-        self._slot(k, g)
-        start = "row0" if self.row == "row" else "col0"
-        k.line(f"const {k.kind} {self.row} = {start} + r, p = k0 + kk;")
-        index = ["b", self.row, "p"]
-        into = f"{self.registers}[l]"
-        axis, others = ("p", f"{self.row} < {self.count}") if self.along_k else (self.row, f"p < {g.depth}")
-        limit = g.depth if self.along_k else self.count
-        fast = f"{self.fast} && " if self.fast else ""
-        k.open(f"if ({fast}{others} && {axis} + {self.pack} <= {limit})")
-        k.vector(self.operand, index, axis, self.pack, into, dtype=g.spec.dtype, aligned=True)
-        k.close()
-        k.open("else")
-        k.line("#pragma unroll")
-        k.open(f"for (int v = 0; v < {self.pack}; ++v)")
-        k.line(f"const {k.kind} at = {axis} + v;")
-        k.line(f"{into}[v] = T(0.0f);")
-        k.open(f"if ({others} && at < {limit})")
-        moved = ["at" if i == axis else i for i in index]
-        k.line(f"{into}[v] = {k.load(self.operand, moved, g.spec.dtype)};")
-        for _ in range(4):
-            k.close()
-
-    def keep(self, k: CallKernel, g: _Gemm) -> None:
-        """Registers to LDS, into the buffer that is not being read."""
-        self._slot(k, g)
-        k.line("#pragma unroll")
-        k.open(f"for (int v = 0; v < {self.pack}; ++v)")
-        r, kk = ("r", "kk + v") if self.along_k else ("r + v", "kk")
-        k.emit.lines.append("#if GEMM_MFMA")
-        k.line(f"tile_{self.name}[(step + 1) & 1][{r}][{kk}] = {self.registers}[l][v];")
-        k.emit.lines.append("#else")
-        k.line(f"tile_{self.name}[(step + 1) & 1][{kk}][{r}] = {self.registers}[l][v];")
-        k.emit.lines.append("#endif")
-        k.close()
-        k.close()
-
-
-_UNITS = f"""#if {CDNA}
+UNIT_TEXT = f"""#if {CDNA}
 #define GEMM_MFMA 1
 using Accumulator = float __attribute__((ext_vector_type(4)));
 using HalfFragment = _Float16 __attribute__((ext_vector_type(4)));
@@ -293,7 +286,7 @@ for (int q = 0; q < @BK@; q += @DEPTH@) {
     }
 }
 #else
-#pragma unroll
+#pragma unroll 4
 for (int q = 0; q < @BK@; ++q) {
     float x[TM], y[TN];
     #pragma unroll
@@ -308,3 +301,5 @@ for (int q = 0; q < @BK@; ++q) {
 }
 #endif
 """
+
+__all__ = ["DEPTH", "NAMES", "TILES", "UNITS", "UNIT_TEXT", "Gemm", "Side", "Spec", "depth", "tile", "tile_knobs"]

@@ -6,7 +6,7 @@ where it runs along r, a thread sums some neighbours and threads apart take diff
 the matrix (a cast and a scale of int8 weights, a transpose, a gather) is computed on the way.
 
 Few rows are cut along k among the groups of a block (GEMV_WAVES) and among blocks (`split`): those leave their parts in
-memory, which a second kernel adds in order, so that the result is the same each time.
+memory, which a second kernel adds in order (splits.py), so that the result is the same each time.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from math import ceil
 
 from hipwright.engine.expr import walk
-from hipwright.engine.index import ZERO, Ix, ix, product, to_python
+from hipwright.engine.index import ZERO, Ix, ix, to_python
 from hipwright.engine.lower.core import Context, Tensor
 from hipwright.engine.templates.base import Kernel
 from hipwright.engine.templates.call import CallBody, factor, unit
+from hipwright.engine.templates.splits import SPLITS, Parts
 
 FEW = 8
 """Vectors handled at once: the products of one loaded element."""
@@ -80,6 +81,35 @@ def _width(c: Context, matrix: Tensor, axis: int) -> int:
     return min(16 // max(sizes), 16) if sizes else 0
 
 
+def _groups(rows: int, depth: int, chunk: int, width: int) -> tuple[int, int]:
+    """(rows that 32 lanes sum at once, groups of lanes that share a row) for all rows of the batch."""
+    each = 4 if rows >= 4 * GROUPS or chunk >= 4 else 2 if rows >= 2 * GROUPS or chunk >= 2 else 1
+    waves = 1
+    while waves < 8 and rows // each * waves < GROUPS and depth >= 64 * width * waves:
+        waves *= 2
+    return each, waves
+
+
+def _side_by_side(rows: int, width: int) -> int:
+    """Threads side by side of a matrix that runs along its rows' number."""
+    return next((c for c in (32, 16) if rows // (c * width) >= SMALL_GRID), 8)
+
+
+def default_split(batch: int, rows: int, few: int, depth: int, spec: Spec) -> int:
+    """Blocks along k: enough to fill the device, each with several steps."""
+    rows *= batch
+    if spec.along_k:
+        each, waves = _groups(rows, depth, min(FEW, few), spec.width)
+        blocks, step = ceil(rows * waves / each / 8), 32 * spec.width * waves
+    else:
+        columns = _side_by_side(rows, spec.width)
+        blocks, step = ceil(rows / columns / spec.width), 256 // columns
+    split = 1
+    while split < SPLITS[-1] and blocks * split < SMALL_GRID and depth >= 8 * split * step:
+        split *= 2
+    return split
+
+
 # ---------------------------------------------------------------- the kernels
 
 
@@ -106,17 +136,15 @@ class _Gemv:
         self.chunk = min(FEW, body.hint(spec.few))  # vectors of one block
         self.loose = spec.few.value is None or spec.few.value % self.chunk != 0
         self.block = body.knob("GEMV_BLOCK", 256, (256, 512), "threads of a block of a skinny product")
-        self.blocks, self.steps = self.tune()
-        self.split = self._split()
-        self.parts = ""
-        if self.split > 1:
-            shape = [ix(self.split), spec.space[0], spec.few, spec.rows]
-            self.parts = body.temporary("parts", shape, "float32")
+        self.tune()
+        batch, rows, few, depth = (body.hint(s) for s in (spec.space[0], spec.rows, spec.few, spec.k))
+        self.split = int(body.choose("split", SPLITS, default_split(batch, rows, few, depth, spec)))
+        self.parts = Parts(body, self.split, [spec.space[0], spec.few, spec.rows]) if self.split > 1 else None
         self.k = body.kernel("parts" if self.parts else "", self.names)
         self.rows, self.few, self.depth = (self.k.size(s) for s in (spec.rows, spec.few, spec.k))
 
-    def tune(self) -> tuple[int, int]:
-        """Ask for the knobs: (blocks without a split, k of a block's one step), at capture."""
+    def tune(self) -> None:
+        """Ask for the knobs."""
         raise NotImplementedError
 
     def tile(self) -> tuple[str, str]:
@@ -126,13 +154,6 @@ class _Gemv:
     def sums(self) -> None:
         """The body."""
         raise NotImplementedError
-
-    def _split(self) -> int:
-        """Blocks along k: enough to fill the device, each with several steps."""
-        depth, default = self.body.hint(self.spec.k), 1
-        while default < 64 and self.blocks * default < SMALL_GRID and depth >= 8 * default * self.steps:
-            default *= 2
-        return int(self.body.choose("split", (1, 2, 4, 8, 16, 32, 64), default))
 
     def kernels(self) -> list[Kernel]:
         """Sums, and what adds the blocks' parts."""
@@ -144,7 +165,7 @@ class _Gemv:
         factors = [f"cdiv({to_python(spec.rows)}, {tile_plan})", few, factor(spec.space[0]), str(self.split)]
         grid = " * ".join(f for f in factors if f != "1")
         out = [self.k.finish(grid, self.block, self.block, self.title)]
-        return [*out, _added(self.body, spec, self.parts, self.split)] if self.parts else out
+        return [*out, self.parts.added(spec.place("y", "x"))] if self.parts else out
 
     def _decode(self, tile: str) -> None:
         """blockIdx.x counts (batch, vectors, rows, split), the last fastest; [low, high) is this block's part of k."""
@@ -185,9 +206,7 @@ class _Gemv:
         """The sum of `row` and vector `few`: to the epilogue, or to the parts."""
         k, spec = self.k, self.spec
         if self.parts:
-            k.written.add(self.parts)
-            place = f"((split * {k.size(spec.space[0])} + b) * {self.few} + few) * {self.rows} + row"
-            k.line(f"{k.pointer(self.parts)}[{place}] = {value};")
+            k.line(f"*({self.parts.at(k, 'few', 'row')}) = {value};")
         else:
             k.epilogue(value, spec.place("row", "few"))
 
@@ -198,20 +217,15 @@ class _Along(_Gemv):
     title = "32 lanes share a row and read 16 bytes each at a time"
     share = "(32 * WIDTH)"
 
-    def tune(self) -> tuple[int, int]:
+    def tune(self) -> None:
         """Several rows a group where there are many: they share the vectors. Where they are few, groups share a row."""
         body, spec = self.body, self.spec
         rows = body.hint(spec.rows) * body.hint(spec.space[0])
-        depth = body.hint(spec.k)
-        each = 4 if rows >= 4 * GROUPS or self.chunk >= 4 else 2 if rows >= 2 * GROUPS or self.chunk >= 2 else 1
-        waves = 1
-        while waves < 8 and rows // each * waves < GROUPS and depth >= 64 * spec.width * waves:
-            waves *= 2
+        each, waves = _groups(rows, body.hint(spec.k), self.chunk, spec.width)
         self.each = body.knob("GEMV_ROWS", each, (1, 2, 4), "rows of the matrix that 32 lanes sum at once")
         self.waves = body.knob("GEMV_WAVES", waves, (1, 2, 4, 8), "groups of 32 lanes that share a row")
         unroll = max(1, 4 // each // max(1, self.chunk // 2))
         self.unroll = body.knob("GEMV_UNROLL", unroll, (1, 2, 4), "steps along k under way at once")
-        return ceil(rows * waves / each / 8), 32 * spec.width * waves
 
     def tile(self) -> tuple[str, str]:
         """GEMV_ROWS for each group that has rows of its own."""
@@ -305,15 +319,15 @@ class _Across(_Gemv):
 
     title = "a thread sums neighbouring columns, the block's threads share k"
 
-    def tune(self) -> tuple[int, int]:
+    def tune(self) -> None:
         """Narrow blocks where there is little to stand side by side: still whole 128-byte lines."""
         body, spec = self.body, self.spec
         rows = body.hint(spec.rows) * body.hint(spec.space[0])
-        columns = next((c for c in (32, 16) if rows // (c * spec.width) >= SMALL_GRID), 8)
-        self.columns = body.knob("GEMV_COLUMNS", columns, (8, 16, 32), "threads side by side, 16 bytes each")
+        self.columns = body.knob(
+            "GEMV_COLUMNS", _side_by_side(rows, spec.width), (8, 16, 32), "threads side by side, 16 bytes each"
+        )
         unroll = 4 if self.chunk <= 2 else 2
         self.unroll = body.knob("GEMV_UNROLL", unroll, (1, 2, 4), "steps along k under way at once")
-        return ceil(rows / columns / spec.width), 256 // columns
 
     def tile(self) -> tuple[str, str]:
         """Neighbours of all threads that stand side by side."""
@@ -372,18 +386,3 @@ class _Across(_Gemv):
         self.keep("total")
         k.close()
         k.close()
-
-
-def _added(body: CallBody, spec: Spec, parts: str, split: int) -> Kernel:
-    """The second kernel: one thread an output element adds the blocks' parts in order."""
-    k = body.kernel("sum", "i row few b total q")
-    rows, few = k.size(spec.rows), k.size(spec.few)
-    total = product([spec.space[0], spec.few, spec.rows])
-    k.line(f"const {k.kind} i = blockIdx.x * ({k.kind})256 + threadIdx.x;")
-    k.line(f"if (i >= {k.size(total)}) return;")
-    k.line(f"const {k.kind} row = i % {rows}, few = i / {rows} % {few}, b = i / {rows} / {few};")
-    k.line("float total = 0.0f;")
-    k.line("#pragma unroll")
-    k.line(f"for (int q = 0; q < {split}; ++q) total += {k.pointer(parts)}[q * {k.size(total)} + i];")
-    k.epilogue("total", spec.place("row", "few"))
-    return k.finish(f"cdiv({to_python(total)}, 256)", "256", "256", "the blocks' parts are added in order")

@@ -9,25 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, prod
+from math import ceil
 from typing import Any
 
 from hipwright.engine.calls import KernelCall, Offer, Output, call_template, permuted, probe, regroup
 from hipwright.engine.expr import E, walk
 from hipwright.engine.index import ONE, ZERO, Ix, product
 from hipwright.engine.lower.core import Context, Index, NotLowered, Tensor
-from hipwright.engine.templates import gemm, gemv
+from hipwright.engine.templates import gemm, gemm_small, gemv
+from hipwright.engine.templates.tiling import CACHE_READ, LAUNCH, STEP, UNITS, VECTOR_RATE, Shape, choose, seconds
 
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 KINDS = ("mm", "bmm", "matmul", "linear", "addmm", "baddbmm", "mv", "dot", "einsum")
 
-# Round figures of one H200 (bytes/s, operations/s, s): measured copy 4.2e12, cuBLAS float32 51e12.
+# Round figures of one H200 (bytes/s, operations/s, s): measured copy 4.2e12, cuBLAS float32 51e12. More in tiling.py.
 READ, LIBRARY_READ, SKINNY_READ = 3.8e12, 3.3e12, 3.0e12
-VECTOR_RATE, SKINNY_RATE = 25e12, 30e12
+SKINNY_RATE = 30e12
 LIBRARY_RATE = {"float32": 45e12, "float16": 500e12, "bfloat16": 500e12}
-LAUNCH, LIBRARY_LATENCY, SKINNY_LATENCY, STEP = 2.5e-6, 2e-6, 1.5e-6, 0.35e-6
+LIBRARY_LATENCY, SKINNY_LATENCY = 2e-6, 1.5e-6
 MARGIN = 0.9
-UNITS = 132
 
 
 @dataclass(eq=False)
@@ -221,19 +221,19 @@ class Costs:
             seconds += LAUNCH + self.copied / READ
         return seconds + (LAUNCH + 2 * self.out_bytes / READ if self.followed else 0.0)
 
-    def gemv(self) -> float:
-        """Bound by memory; from two rows on by the vector units too. The matrix is read once for FEW vectors."""
-        again = ceil(min(self.m, self.n) / gemv.FEW)
-        return LAUNCH + max(SKINNY_LATENCY, again * self.bytes / READ, self.flops / SKINNY_RATE)
+    def gemv(self, spec: gemv.Spec) -> float:
+        """Bound by memory; from two rows on by the vector units too. The matrix is read once for FEW vectors; a split
+        adds a kernel, and its parts are written and read."""
+        rows, few = self.c.hint(spec.rows), self.c.hint(spec.few)
+        split = gemv.default_split(self.batch, rows, few, self.k, spec)
+        second = LAUNCH + 8.0 * split * self.batch * self.m * self.n / CACHE_READ if split > 1 else 0.0
+        again = ceil(few / gemv.FEW)
+        return LAUNCH + max(SKINNY_LATENCY, again * self.bytes / READ, self.flops / SKINNY_RATE) + second
 
     def gemm(self) -> float:
         """Tiles on the vector units: matrix units are only used on CDNA, which this rule leaves out."""
-        tile = gemm.tile(self.batch, self.m, self.n)
-        blocks = self.batch * ceil(self.m / tile[0]) * ceil(self.n / tile[1])
-        padded = 2.0 * blocks * prod(tile) * self.k
-        rate = VECTOR_RATE * min(1.0, blocks / UNITS)
-        steps = ceil(self.k / gemm.depth(self.batch, self.m, self.n, self.p.dtype))
-        return LAUNCH + max(padded / rate, self.bytes / LIBRARY_READ, steps * STEP)
+        shape = Shape(self.batch, self.m, self.n, self.k, self.p.dtype)
+        return max(seconds(shape, choose(shape)), LAUNCH + self.bytes / LIBRARY_READ)
 
 
 @call_template(*KINDS)
@@ -244,7 +244,7 @@ def skinny(call: KernelCall) -> Offer | None:
     if p is None or spec is None:
         return None
     costs = Costs(call, p)
-    default = costs.gemv() < min(MARGIN * costs.library(), costs.gemm())
+    default = costs.gemv(spec) < min(MARGIN * costs.library(), costs.gemm())
     return Offer("gemv", gemv.write, [spec.matrix, spec.vectors], [p.output], default, p.finish, data=spec)
 
 
@@ -257,4 +257,8 @@ def tiled(call: KernelCall) -> Offer | None:
     costs = Costs(call, p)
     data: Any = gemm.Spec(p.space, p.k, p.dtype)
     default = costs.gemm() < MARGIN * costs.library()
-    return Offer("gemm", gemm.write, [p.a, p.b], [p.output], default, p.finish, data=data)
+    return Offer("gemm", gemm_small.write, [p.a, p.b], [p.output], default, p.finish, data=data)
+
+
+__all__ = ["ITEM_BYTES", "KINDS", "LAUNCH", "LIBRARY_LATENCY", "LIBRARY_RATE", "LIBRARY_READ", "MARGIN", "STEP",
+           "VECTOR_RATE", "Costs", "Product", "contraction", "product_of"]  # fmt: skip

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from hipwright.engine.schedule import Member
 from hipwright.engine.templates.reducers import State
-from hipwright.engine.templates.sweep import Share, Sweep
+from hipwright.engine.templates.sweep import Share, Sweep, prune
 
 if TYPE_CHECKING:
     from hipwright.engine.templates.rows import RowKernel
@@ -139,8 +138,7 @@ class Tiles:
             s.take(emit, "[v]" if columns else "", "k", flat)
         for member in self.full:
             self._store(member)
-        if not any(re.search(rf"\b{self.sweep.variable}\b", line) for line in emit.lines[index + 1 :]):
-            del emit.lines[index]
+        prune(emit.lines, index, 1 + len(self.sweep.splits))
         emit.close()
         if columns:
             self._take_tiles("[v]")

@@ -124,6 +124,8 @@ class RowKernel:
         self.row_sweep = Sweep("r", length, self.width, changing, splits)
         if not self.columns and not layout.segments:
             self._alias_position()
+        if len(dims) == 2 and not layout.segments and not self.row_sweep.row_starts:
+            self.row_sweep.run = self.emit.position(group.space[dims[1]])
 
     def _alias_position(self) -> None:
         """Where the reduced dimensions come last, an element's position is row * length + r."""

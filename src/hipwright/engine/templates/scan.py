@@ -4,18 +4,19 @@
 Steele 1986 over the lanes), one barrier joins the waves. `chunks`: as that, but every tile has a block of its own, and
 a block adds up what the tiles before it have left in memory: memory is read once, and the order of additions is fixed
 (unlike decoupled look-back, Merrill & Garland 2016, whose order depends on timing). `columns`: neighbouring threads
-scan neighbouring columns, serially.
+scan neighbouring columns, serially. Pointwise values of the scan and of what lies beside it are written by its kernel.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hipwright.engine.emit import literal
-from hipwright.engine.expr import COMPUTE, STORAGE
+from hipwright.engine.expr import COMPUTE, E
 from hipwright.engine.index import Var, ix, product, to_python
 from hipwright.engine.templates.base import Body, Kernel, fused
-from hipwright.engine.templates.sweep import Share, Sweep
+from hipwright.engine.templates.sweep import Share, Sweep, prune
 
 OPERATORS = {"sum": ("Sum", 0), "prod": ("Product", 1)}
 
@@ -31,19 +32,24 @@ class ScanLayout:
 
 
 def scan(body: Body, layout: ScanLayout) -> Kernel:
-    """Inclusive scan; the input's own computation is fused in."""
+    """Inclusive scan; the input's own computation is fused in, and what is pointwise behind it."""
     return _Scan(body, layout).kernel()
 
 
 class _Scan:
     def __init__(self, body: Body, layout: ScanLayout) -> None:
         self.body, self.layout, self.emit, self.group = body, layout, body.emit, body.group
-        (self.member,) = body.group.members
+        self.member = next(m for m in body.group.members if m.item.kind == "scan")
         self.ctype = COMPUTE[self.member.item.dtype]
         self.operator, identity = OPERATORS[self.member.item.reduction]
         self.identity = f"{self.ctype}({literal(identity, self.ctype)})"
         self.columns = layout.mapping == "columns"
         self.extent = f"{layout.items} * {layout.vec}"
+
+    @property
+    def behind(self) -> list[E]:
+        """The values that stand behind the scan."""
+        return [m.value for m in self.body.stored if m is not self.member]
 
     def kernel(self) -> Kernel:
         """The finished kernel."""
@@ -54,7 +60,7 @@ class _Scan:
         body.knobs |= {layout.threads, layout.vec, layout.items}
         emit.used |= {(self.operator, ""), ("Tile", ""), ("tile_count", "")}
         self._variables()
-        emit.count([self.member.value])
+        emit.count([self.member.value, *self.behind])
         grid = self._columns() if self.columns else self._rows()
         kernel = body.finish(grid, layout.threads, fused(self.group), emit.lines, layout.threads)
         if layout.mapping == "chunks":
@@ -100,9 +106,7 @@ class _Scan:
             emit.line(f"const {kind} start = tile * {self.body.as_index(span)};")
         lanes = f"threadIdx.x / warpSize * warpSize * {self.extent} + threadIdx.x % warpSize * {layout.vec}"
         emit.line(f"const {kind} base = start + {lanes};")
-        self._values(
-            "base", "step", self.body.as_index(self.length), f"base + k / {layout.vec} * step + k % {layout.vec}"
-        )
+        self._values("base", "step", self.body.as_index(self.length))
         op = f"{self.operator}()"
         emit.line(
             f"const {self.ctype} total = scan_tile<{layout.items}, {layout.vec}>(value.v, {self.identity}, {op});"
@@ -115,40 +119,76 @@ class _Scan:
             emit.line(f"{self.ctype} before = carry;")
             emit.line(f"join_waves<{layout.threads}>(total, flip, {op}, before, carry);")
             emit.line("flip ^= 1;")
-        self._write(f"{op}(before, value.v[k])", Share(f"{layout.items}, {layout.vec}", "base", "step",
-                                                       self.body.as_index(self.length)))  # fmt: skip
+        share = Share(f"{layout.items}, {layout.vec}", "base", "step", self.body.as_index(self.length))
+        self._write(f"{op}(before, value.v[k])", share)
         if not chunks:
             emit.close()
         tiles = f"cdiv({to_python(self.width)}, {span})"
         return f"{to_python(self.outer)} * {tiles}" if chunks else to_python(self.outer)
 
-    def _values(self, base: str, step: str, bound: str, index: str) -> None:
+    def _values(self, base: str, step: str, bound: str) -> None:
         """This thread's tile of inputs, the identity past the end."""
-        emit, layout, kind = self.emit, self.layout, self.body.index_type
+        emit, layout = self.emit, self.layout
         emit.line(f"const int count = tile_count<{layout.items}, {layout.vec}>({base}, {step}, {bound});")
         self.sweep.read(
             self.body, [self.member.value], set(), Share(f"{layout.items}, {layout.vec}", base, step, bound)
         )
-        packs, plain = dict(self.sweep.packs), emit.read
-        emit.read = lambda e, p: f"{packs[k]}.v[k]" if (k := (e.attr[0], e.attr[1].key)) in packs else plain(e, p)
+        plain = self._read_packs("k")
         emit.line(f"Tile<{self.ctype}, {self.extent}> value;")
         emit.line("#pragma unroll")
         emit.open(f"for (int k = 0; k < {self.extent}; ++k)")
         emit.line(f"value.v[k] = {self.identity};")
         emit.line("if (k >= count) continue;")
-        emit.line(f"const {kind} r = {index};")
+        self._position()
+        at = len(emit.lines) - 1
         emit.line(f"value.v[k] = {emit.text(self.member.value)[0]};")
+        prune(emit.lines, at, 1)
         emit.close()
         emit.read = plain
 
+    def _position(self) -> None:
+        """Where element k of the tile lies in the row."""
+        vec = self.layout.vec
+        self.emit.line(f"const {self.body.index_type} r = base + k / {vec} * step + k % {vec};")
+
+    def _read_packs(self, place: str) -> Callable[[E, str], str]:
+        """Loads that packs serve are elements of these from here on; returns how loads were printed before."""
+        emit, packs, plain = self.emit, dict(self.sweep.packs), self.emit.read
+        emit.read = lambda e, p: f"{packs[k]}.v[{place}]" if (k := (e.attr[0], e.attr[1].key)) in packs else plain(e, p)
+        return plain
+
     def _write(self, value: str, share: Share) -> None:
-        emit, member = self.emit, self.member
-        dtype = self.body.need.stores[member.item.name][1]
-        self.sweep.declare_stores(self.body, [member], self.extent, columns=False)
-        name = self.sweep.stores[member.item.name][0]
+        """Store the scan's tile and what is computed from it."""
+        emit, body = self.emit, self.body
+        self.sweep.read(body, self.behind, set(), share)
+        plain = self._read_packs("k")
+        self.sweep.declare_stores(body, body.stored, self.extent, columns=False)
         emit.line("#pragma unroll")
-        emit.line(f"for (int k = 0; k < {self.extent}; ++k) {name}.v[k] = {_stored(dtype, value)};")
-        self.sweep.write(self.body, share, "")
+        emit.open(f"for (int k = 0; k < {self.extent}; ++k)")
+        if self.behind:
+            emit.line("if (k >= count) continue;")
+            self._position()
+        at = len(emit.lines) - 1
+        self._outputs(value, "k")
+        prune(emit.lines, at, bool(self.behind))
+        emit.close()
+        self.sweep.write(body, share, "")
+        emit.read = plain
+
+    def _outputs(self, value: str, place: str) -> None:
+        """The values to store at one element, into their tiles or memory."""
+        emit, name = self.emit, self.member.item.name
+        self.body.rows[name] = value
+        if self.behind:
+            self.body.rows[name] = emit.fresh(name)
+            emit.line(f"const {self.ctype} {self.body.rows[name]} = {value};")
+        for member in self.body.stored:
+            text = self.body.rows[name] if member is self.member else emit.text(member.value)[0]
+            found = self.sweep.stores.get(member.item.name)
+            if found:
+                emit.line(f"{found[0]}.v[{place}] = {self.body.as_stored(member, text)};")
+            else:
+                emit.line(self.body.store(member, text, emit.position(member.position)))
 
     # ------------------------------------------------------------ chunks
 
@@ -212,12 +252,10 @@ class _Scan:
         one, bound = self.body.as_index("1"), self.body.as_index(self.length)
         emit.line(f"const int count = tile_count<{layout.items}, 1>(start, {one}, {bound});")
         share = Share(f"{layout.items}, {layout.vec}", "start", one, bound, "width")
-        self.sweep.read(self.body, [member.value], set(), share)
-        packs, plain = dict(self.sweep.packs), emit.read
+        self.sweep.read(self.body, [member.value, *self.behind], set(), share)
         place = f"k * {layout.vec} + v"
-        emit.read = lambda e, p: f"{packs[k]}.v[{place}]" if (k := (e.attr[0], e.attr[1].key)) in packs else plain(e, p)
-        self.sweep.declare_stores(self.body, [member], self.extent, columns=True)
-        name = self.sweep.stores[member.item.name][0]
+        plain = self._read_packs(place)
+        self.sweep.declare_stores(self.body, self.body.stored, self.extent, columns=True)
         emit.line("#pragma unroll")
         emit.open(f"for (int v = 0; v < {layout.vec}; ++v)")
         emit.line("if (v >= width) continue;")
@@ -226,16 +264,14 @@ class _Scan:
         emit.open(f"for (int k = 0; k < {layout.items}; ++k)")
         emit.line("if (k >= count) continue;")
         emit.line(f"const {kind} r = start + k;")
+        at = len(emit.lines) - 1
         emit.line(f"carry[v] = {self.operator}()(carry[v], {self.ctype}({emit.text(member.value)[0]}));")
-        emit.line(f"{name}.v[{place}] = {_stored(member.item.dtype, 'carry[v]')};")
+        self._outputs("carry[v]", place)
+        prune(emit.lines, at, 1)
         emit.close()
         emit.close()
         self.sweep.write(self.body, share, "")
         emit.read = plain
-
-
-def _stored(dtype: str, value: str) -> str:
-    return f"{STORAGE[dtype]}({value})" if dtype in ("float16", "bfloat16") else value
 
 
 def _dtype(ctype: str) -> str:

@@ -1,21 +1,17 @@
-"""Rows picked and summed by index: embedding bags, wide gathers, sums into segments.
+"""Rows picked and summed by index: embedding bags and wide gathers.
 
 * bag: a thread sums WIDE neighbouring columns of one bag's rows, in order: deterministic.
 * rows: a thread copies WIDE neighbouring columns of one row, with what is pointwise behind it.
-* add: index_add, scatter_add and accumulating index_put: a first kernel writes what is added to, a second adds
-  atomically (float sums may differ in their last bits from run to run; integers do not); half types are added in float
-  and converted by a third.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from hipwright.engine.calls import KernelCall, Offer, Output, call_template, regroup
-from hipwright.engine.expr import COMPUTE, STORAGE
-from hipwright.engine.index import Ix, Var, flatten, ix, product, to_python, unflatten
-from hipwright.engine.lower.core import NotLowered, Tensor, as_int
+from hipwright.engine.expr import COMPUTE
+from hipwright.engine.index import Ix, Var, ix, product, to_python, unflatten
+from hipwright.engine.lower.core import NotLowered, as_int
 from hipwright.engine.templates.base import Kernel
 from hipwright.engine.templates.call import CallBody, CallKernel
 
@@ -179,102 +175,4 @@ def write_rows(body: CallBody) -> list[Kernel]:
     return [k.finish(f"cdiv({to_python(total)}, {block})", block, block, f"{width} columns a thread")]
 
 
-# ---------------------------------------------------------------- sums
-
-
-@dataclass(eq=False)
-class Adding:
-    """source is added into shape; `into` maps a source index and the value of its index operand to a place."""
-
-    shape: list[Ix]
-    dim: int
-    each: bool  # the index operand has the source's shape (scatter_add), not one per slice (index_add)
-    alpha: float
-
-
-@call_template("index_add", "scatter_add", "index_put")
-def adding(call: KernelCall) -> Offer | None:
-    """Sums into chosen places."""
-    x: Tensor = call.args[0]
-    alpha = call.kwargs.get("alpha", 1)
-    if call.kind == "index_put":
-        indices, source = call.args[1], call.args[2]
-        if len(indices) != 1 or not isinstance(indices[0], Tensor) or not call.arg(3, "accumulate", False):
-            raise NotLowered("it does not add along the first dimension")
-        dim, index = 0, indices[0]
-    else:
-        dim, index, source = as_int(call.args[1]), call.args[2], call.args[3]
-    each = call.kind == "scatter_add"
-    good = x.dtype in ("float32", "float64", "float16", "bfloat16", "int32", "int64")
-    if not good or index.dtype not in ("int64", "int32") or not isinstance(alpha, (int, float)):
-        raise NotLowered("sums of this kind")
-    if x.rank == 0 or index.rank != (x.rank if each else 1) or source.rank != x.rank or source.dtype != x.dtype:
-        raise NotLowered("sums of this shape")
-    data = Adding(list(x.shape), dim % x.rank, each, float(alpha))
-    return Offer("add", write_adding, [x, index, source], [Output(x.shape)], default=True, whole=True, data=data)
-
-
-def write_adding(body: CallBody) -> list[Kernel]:
-    """The start, the sums, and the conversion of half types."""
-    a: Adding = body.data
-    x, _, source = body.operands
-    assert x is not None and source is not None
-    half = x.dtype in ("float16", "bfloat16")
-    block = body.knob("SCATTER_BLOCK", 256, (128, 256, 512), "threads of a scatter's block")
-    total = body.temporary("sums", a.shape, "float32") if half else body.stored(0)
-    if total is None:
-        return []
-    kernels = [_start(body, a, x, total, block, half), _add(body, a, source, total, block, half)]
-    return [*kernels, _convert(body, a, total, block)] if half else kernels
-
-
-def _flat(body: CallBody, suffix: str, shape: list[Ix], block: str) -> tuple[CallKernel, list[Any], str]:
-    """(a kernel with a thread an element, the element's index, the grid)."""
-    k = body.kernel(suffix, names="i at v i0 i1 i2 i3 i4 i5 i6 i7")
-    size = product(shape)
-    k.line(f"const {k.kind} i = blockIdx.x * ({k.kind}){block} + threadIdx.x;")
-    k.line(f"if (i >= {k.size(size)}) return;")
-    index: list[Any] = []
-    for number, place in enumerate(unflatten(shape, ix(Var("i", size)))):
-        k.line(f"const {k.kind} i{number} = {k.size(place)};")
-        index.append(ix(Var(f"i{number}", shape[number])))
-    return k, index, f"cdiv({to_python(size)}, {block})"
-
-
-def _start(body: CallBody, a: Adding, x: Tensor, total: str, block: str, half: bool) -> Kernel:
-    k, index, grid = _flat(body, "start", a.shape, block)
-    k.written.add(total)
-    k.line(f"{k.pointer(total)}[i] = {k.load(x, index)};")
-    return k.finish(grid, block, block, "what is added to")
-
-
-def _add(body: CallBody, a: Adding, source: Tensor, total: str, block: str, half: bool) -> Kernel:
-    """One atomic addition an element."""
-    chosen = body.operands[1]
-    assert chosen is not None
-    shape = list(chosen.shape) if a.each else list(source.shape)
-    k, index, grid = _flat(body, "", shape, block)
-    k.written.add(total)
-    k.line(f"long at = {k.load(chosen, index if a.each else [index[a.dim]])};")
-    if not a.each:
-        k.line(f"if (at < 0) at += {k.size(a.shape[a.dim])};")
-    value = k.load(source, index)
-    if a.alpha != 1.0:
-        value = f"({value}) * {a.alpha if STORAGE[body.dtype(total)] in ('float', 'double') else int(a.alpha)}"
-    place = [ix(Var("at", a.shape[d])) if d == a.dim else i for d, i in enumerate(index)]
-    target = f"&{k.pointer(total)}[{k.emit.position(flatten(a.shape, place))}]"
-    kind = STORAGE[body.dtype(total)]
-    if kind == "long":
-        k.line(f"atomicAdd((unsigned long long*){target}, (unsigned long long)({value}));")
-    else:
-        k.line(f"atomicAdd({target}, ({kind})({value}));")
-    return k.finish(grid, block, block, "sums, added atomically")
-
-
-def _convert(body: CallBody, a: Adding, total: str, block: str) -> Kernel:
-    k, _, grid = _flat(body, "end", [product(a.shape)], block)
-    k.store(0, "i", f"{k.pointer(total)}[i]")
-    return k.finish(grid, block, block, "the sums in their type")
-
-
-__all__ = ["adding", "embedding", "embedding_bag"]
+__all__ = ["embedding", "embedding_bag"]

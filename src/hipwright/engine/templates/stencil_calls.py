@@ -8,7 +8,7 @@ from typing import Any
 
 from hipwright.engine.calls import KernelCall, Offer, Output, call_template, regroup
 from hipwright.engine.index import ONE, ZERO, Ix, divide, ix, modulo, product
-from hipwright.engine.lower.conv import POINT, Axis, Convolution, read_convolution, spread
+from hipwright.engine.lower.conv import POINT, Axis, Convolution, add_bias, read_convolution, spread
 from hipwright.engine.lower.core import NotLowered, Tensor
 from hipwright.engine.templates.stencil import SIZES, Stencil, tiles
 from hipwright.engine.templates.stencil_text import write
@@ -26,7 +26,10 @@ def _two_axes(axes: Sequence[Axis]) -> list[Axis]:
 # ---------------------------------------------------------------- convolution
 
 
-@call_template("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution")
+KINDS = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution")
+
+
+@call_template(*KINDS)
 def convolution(call: KernelCall) -> Offer | None:
     """Direct convolution: depthwise, grouped, dense; transposed in its gather form."""
     out = call.shape(0)
@@ -43,9 +46,9 @@ def convolution(call: KernelCall) -> Offer | None:
         raise NotLowered("the window is too large to unroll")
     c = call.c
     x = regroup(c, conv.x, [*batch, ix(conv.groups * conv.channels), *(a.size for a in axes)])
-    finish = None if conv.bias is None else _add_bias(call, conv.bias, n)
-    return Offer("stencil", write, [x, conv.weight], [Output(stencil.space)], default=_better(conv, n), finish=finish,
-                 data=stencil)  # fmt: skip
+    finish = None if conv.bias is None else add_bias(call.c, conv.bias, n)
+    return Offer("stencil", write, [x, conv.weight], [Output(stencil.space)], default=few_products(conv, n),
+                 finish=finish, data=stencil)  # fmt: skip
 
 
 def _inputs(conv: Convolution) -> Callable[..., list[Ix]]:
@@ -68,23 +71,9 @@ def _filters(conv: Convolution, n: int) -> Callable[..., list[Ix]]:
     return index
 
 
-def _add_bias(call: KernelCall, bias: Tensor, n: int) -> Callable[[Tensor], Tensor]:
-    c = call.c
-
-    def finish(value: Tensor) -> Tensor:
-        shape = value.shape
-        channel = value.rank - n - 1
-        spread_bias = c.tensor(bias.dtype, [s if k == channel else ONE for k, s in enumerate(shape)],
-                               lambda i: bias.at([i[channel]]))  # fmt: skip
-        return c.map(lambda a, b: c.arena.binary("+", a, b), value, spread_bias, dtype=value.dtype, shape=shape)
-
-    return finish
-
-
-def _better(conv: Convolution, n: int) -> bool:
-    """The static rule: depthwise always; else few channels and few products per output."""
-    phases = math.prod(a.stride for a in conv.axes) if conv.transposed else 1
-    products = conv.channels * math.prod(a.kernel for a in conv.axes) / phases
+def few_products(conv: Convolution, n: int) -> bool:
+    """The static rule for stencils: depthwise always; else few channels and few products per output."""
+    products = conv.channels * math.prod(a.kernel / a.phases for a in conv.axes)
     if conv.channels == 1:
         return True
     odd = n == 3 or conv.transposed

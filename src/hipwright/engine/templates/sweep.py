@@ -5,6 +5,7 @@ Accesses that walk memory element by element become packs (engine/tiles.py); the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -34,24 +35,47 @@ class Share:
     bound: str
     width: str = ""
 
-    def arguments(self, stride: str, guard: str = "") -> str:
+    def arguments(self, body: Body, place: Place, guard: str = "") -> str:
         """What follows the pointer."""
         bound = f"{guard} ? {self.bound} : 0" if guard else self.bound
-        return ", ".join([self.base, self.step, bound, *([stride, self.width] if self.width else [])])
+        across = [body.as_index(place.stride), self.width] if self.width else []
+        runs = [body.as_index(place.outer), body.as_index(place.run)] if place.run else []
+        return ", ".join([self.base, self.step, bound, *across, *runs])
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an access lies that packs serve: its first element, the stride of rows (columns only), the runs if any."""
+
+    start: str
+    stride: str = ""
+    outer: str = ""  # from one run to the next
+    run: str = ""  # elements of a run
+    back: bool = False  # the row is walked from its end
+
+    def function(self, verb: str, columns: bool) -> str:
+        """The device function that moves it."""
+        if self.run:
+            return f"{verb}_column_runs" if columns else f"{verb}_runs"
+        return f"{verb}_columns" if columns else f"{verb}_{'back' if self.back else 'tile'}"
 
 
 @dataclass(eq=False)
 class Sweep:
-    """The loop's variable, its bound as text and number, and how its index splits. row_starts: {position: text}."""
+    """The loop's variable, its bound as text and number, and how its index splits. row_starts: {position: text}.
+
+    run: the length of the inner of two reduced dimensions, `j0` and `j1`, whose accesses may be runs; else empty.
+    """
 
     variable: str
     length: str
     width: Ix
     inner: set[str]
     splits: Sequence[str] = ()
+    run: str = ""
     row_starts: dict[str, str] = field(default_factory=dict)
     packs: dict[tuple[str, str], str] = field(default_factory=dict)
-    stores: dict[str, tuple[str, str, str]] = field(default_factory=dict)  # item -> (tile, pointer, stride)
+    stores: dict[str, tuple[str, str, Place]] = field(default_factory=dict)  # item -> (tile, pointer, place)
 
     def start(self, position: Ix) -> str | None:
         """Where the row begins for an access that walks it element by element, else None."""
@@ -62,8 +86,8 @@ class Sweep:
             return None
         return self.row_starts.get(found[1].key) or to_c(found[1])
 
-    def column(self, position: Ix) -> tuple[str, str] | None:
-        """(where the thread's columns of row 0 begin, stride of rows) for an access that is dense across columns."""
+    def column(self, position: Ix) -> Place | None:
+        """Where the thread's columns of row 0 begin, and the stride of rows, if the access is dense across columns."""
         across = linear(position, "col")
         if across is None or across[0] != ix(1):
             return None
@@ -75,17 +99,38 @@ class Sweep:
             or any(isinstance(a, Ind) for a in down[0].atoms())
         ):
             return None
-        return to_c(down[1] + ix(Var("column"))), to_c(down[0])
+        return Place(to_c(down[1] + ix(Var("column"))), to_c(down[0]))
+
+    def runs(self, position: Ix, columns: bool) -> Place | None:
+        """The place of an access that walks both reduced dimensions in even steps, of one element if along the row."""
+        inner = linear(position, "j1") if self.run else None
+        outer = linear(inner[1], "j0") if inner else None
+        if inner is None or outer is None or inner[0] == ix(0):
+            return None
+        across = linear(outer[1], "col") if columns else (ix(1), outer[1])
+        steps = [inner[0], outer[0]]
+        if across is None or across[0] != ix(1) or self._changes(across[1]) or any(map(self._changes, steps)):
+            return None
+        if not columns:
+            return Place(to_c(across[1]), "", to_c(outer[0]), self.run) if inner[0] == ix(1) else None
+        return Place(to_c(across[1] + ix(Var("column"))), to_c(inner[0]), to_c(outer[0]), self.run)
 
     def _changes(self, rest: Ix) -> bool:
         return any(isinstance(a, Ind) or (isinstance(a, Var) and a.name in self.inner) for a in rest.atoms())
 
-    def place(self, position: Ix, columns: bool) -> tuple[str, str] | None:
-        """(start, stride) of an access that packs serve."""
+    def place(self, position: Ix, columns: bool) -> Place | None:
+        """The place of an access that packs serve."""
         if columns:
-            return self.column(position)
+            return self.column(position) or self.runs(position, columns)
         start = self.start(position)
-        return None if start is None else (start, "")
+        return self.runs(position, columns) or self.back(position) if start is None else Place(start)
+
+    def back(self, position: Ix) -> Place | None:
+        """The place of an access that walks the row element by element from its end."""
+        found = linear(position, self.variable)
+        if found is None or found[0] != ix(-1) or self._changes(found[1]):
+            return None
+        return Place(to_c(found[1]), back=True)
 
     def dense(self, values: Sequence[E], members: Sequence[Member], columns: bool = False) -> bool:
         """Does the loop read or write anything in packs?"""
@@ -96,15 +141,14 @@ class Sweep:
 
     def read(self, body: Body, values: Sequence[E], known: set[int], share: Share) -> None:
         """Ask for the tiles that the values need."""
-        function = "load_columns" if share.width else "load_tile"
         for e in unconditional(values, known):
             buffer, position, _ = e.attr
             place = self.place(position, bool(share.width))
             if (buffer, position.key) in self.packs or place is None:
                 continue
-            name = body.emit.fresh(f"{body.pointers[buffer]}_tile")
+            name, function = body.emit.fresh(f"{body.pointers[buffer]}_tile"), place.function("load", bool(share.width))
             body.emit.used.add((function, ""))
-            pointer, arguments = offset(body.pointers[buffer], place[0]), share.arguments(body.as_index(place[1]))
+            pointer, arguments = offset(body.pointers[buffer], place.start), share.arguments(body, place)
             body.emit.line(f"const auto {name} = {function}<{share.shape}>({pointer}, {arguments});")
             self.packs[buffer, position.key] = name
 
@@ -115,15 +159,15 @@ class Sweep:
             if place is not None:
                 buffer, dtype = body.need.stores[member.item.name]
                 name = body.emit.fresh(f"{body.pointers[buffer]}_out")
-                body.emit.used.add(("store_columns" if columns else "store_tile", ""))
+                body.emit.used.add((place.function("store", columns), ""))
                 body.emit.line(f"Tile<{STORAGE[dtype]}, {size}> {name};")
-                self.stores[member.item.name] = (name, offset(body.pointers[buffer], place[0]), place[1])
+                self.stores[member.item.name] = (name, offset(body.pointers[buffer], place.start), place)
 
     def write(self, body: Body, share: Share, guard: str) -> None:
         """Store what the pass made."""
-        function = "store_columns" if share.width else "store_tile"
-        for name, pointer, stride in self.stores.values():
-            arguments = share.arguments(body.as_index(stride), guard)
+        for name, pointer, place in self.stores.values():
+            arguments = share.arguments(body, place, guard)
+            function = place.function("store", bool(share.width))
             body.emit.line(f"{function}<{share.shape}>({pointer}, {arguments}, {name});")
 
 
@@ -147,6 +191,14 @@ def _inside(a: Atom, name: str) -> bool:
 def offset(pointer: str, start: str) -> str:
     """pointer + start."""
     return pointer if start in ("", "0") else f"{pointer} + {start}"
+
+
+def prune(lines: list[str], first: int, count: int) -> None:
+    """Of `count` declarations from line `first`, those that nothing after them names go: packs know where they lie."""
+    for at in reversed(range(first, first + count)):
+        name = lines[at].split(" = ")[0].split()[-1]
+        if not any(re.search(rf"\b{name}\b", line) for line in lines[at + 1 :]):
+            del lines[at]
 
 
 def unconditional(values: Sequence[E], stop: set[int]) -> Iterator[E]:

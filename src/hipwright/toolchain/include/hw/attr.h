@@ -16,9 +16,12 @@
 #define HW_AMD 1
 #elif defined(__CUDACC_RTC__) // NVRTC has the words; hw/nvidia_base.h comes before all else
 #undef __launch_bounds__
-// the second argument counts waves a SIMD, which says nothing about blocks a multiprocessor
-#define HW_BOUNDS_FIRST(threads, ...) threads
-#define __launch_bounds__(...) __attribute__((launch_bounds(HW_BOUNDS_FIRST(__VA_ARGS__, ))))
+// The second argument counts waves a SIMD: at least one block a multiprocessor is all that it can say here. That lets
+// ptxas use the registers it needs; of its own it may stop at 80 and spill.
+#define HW_BOUNDS1(threads) __attribute__((launch_bounds(threads)))
+#define HW_BOUNDS2(threads, waves) __attribute__((launch_bounds(threads, 1)))
+#define HW_BOUNDS_PICK(a, b, chosen, ...) chosen
+#define __launch_bounds__(...) HW_BOUNDS_PICK(__VA_ARGS__, HW_BOUNDS2, HW_BOUNDS1, )(__VA_ARGS__)
 #define HW_AMD 0
 #else // hw/cpu.h gives __global__, __shared__ and __constant__
 #define __host__

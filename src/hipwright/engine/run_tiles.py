@@ -1,0 +1,146 @@
+"""Device functions for rows that are several runs of memory, such as a channel's pixels in each image of a batch.
+
+An index `at` of the row lies at `at / run * stride + at % run`. Where runs are a multiple of a pack, a pack lies inside
+one run and is one access; other lengths go element by element. Tiles then hold as many runs as they can, however short.
+Rows may also be walked backwards (a flipped scan).
+"""
+
+from __future__ import annotations
+
+LOAD_RUNS = """// As load_tile, of a row of runs: element `at` lies at p[at / run * stride + at % run].
+template <int ITEMS, int N, typename T, typename I>
+__device__ Tile<T, ITEMS * N> load_runs(const T* __restrict__ p, I base, I step, I n, I stride, I run) {
+    Tile<T, ITEMS * N> tile;
+    const bool fit = N == 1 || (run % N == 0 && packs_fit<T, N>(p) && packs_fit<T, N>(p + stride));
+    if (fit && base + (ITEMS - 1) * step < n) {
+#pragma unroll
+        for (int k = 0; k < ITEMS; ++k) {
+            const I at = base + k * step;
+            read_pack<N>(p + (at / run * stride + at % run), tile.v + k * N);
+        }
+        return tile;
+    }
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I at = base + k * step;
+        if (fit && at < n) {
+            read_pack<N>(p + (at / run * stride + at % run), tile.v + k * N);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; ++j)
+                if (at + j < n) tile.v[k * N + j] = p[(at + j) / run * stride + (at + j) % run];
+        }
+    }
+    return tile;
+}
+"""
+
+STORE_RUNS = """template <int ITEMS, int N, typename T, typename I>
+__device__ void store_runs(T* __restrict__ p, I base, I step, I n, I stride, I run, const Tile<T, ITEMS * N>& tile) {
+    const bool fit = N == 1 || (run % N == 0 && packs_fit<T, N>(p) && packs_fit<T, N>(p + stride));
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I at = base + k * step;
+        if (fit && at < n) {
+            write_pack<N>(p + (at / run * stride + at % run), tile.v + k * N);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; ++j)
+                if (at + j < n) p[(at + j) / run * stride + (at + j) % run] = tile.v[k * N + j];
+        }
+    }
+}
+"""
+
+LOAD_COLUMN_RUNS = """// As load_columns, where row `at` lies at p[at / run * outer + at % run * stride].
+template <int ITEMS, int N, typename T, typename I>
+__device__ Tile<T, ITEMS * N> load_column_runs(const T* __restrict__ p, I base, I step, I n, I stride, int width,
+                                               I outer, I run) {
+    Tile<T, ITEMS * N> tile;
+    const bool fit = width == N && packs_fit<T, N>(p) &&
+                     (N == 1 || (packs_fit<T, N>(p + stride) && packs_fit<T, N>(p + outer)));
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I at = base + k * step;
+        if (at >= n) continue;
+        const T* const row = p + (at / run * outer + at % run * stride);
+        if (fit) {
+            read_pack<N>(row, tile.v + k * N);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; ++j)
+                if (j < width) tile.v[k * N + j] = row[j];
+        }
+    }
+    return tile;
+}
+"""
+
+STORE_COLUMN_RUNS = """template <int ITEMS, int N, typename T, typename I>
+__device__ void store_column_runs(T* __restrict__ p, I base, I step, I n, I stride, int width, I outer, I run,
+                                  const Tile<T, ITEMS * N>& tile) {
+    const bool fit = width == N && packs_fit<T, N>(p) &&
+                     (N == 1 || (packs_fit<T, N>(p + stride) && packs_fit<T, N>(p + outer)));
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I at = base + k * step;
+        if (at >= n) continue;
+        T* const row = p + (at / run * outer + at % run * stride);
+        if (fit) {
+            write_pack<N>(row, tile.v + k * N);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; ++j)
+                if (j < width) row[j] = tile.v[k * N + j];
+        }
+    }
+}
+"""
+
+LOAD_BACK = """// As load_tile, of a row that is walked backwards: element `at` lies at p[-at].
+template <int ITEMS, int N, typename T, typename I>
+__device__ Tile<T, ITEMS * N> load_back(const T* __restrict__ p, I base, I step, I n) {
+    Tile<T, ITEMS * N> tile;
+    const bool fit = packs_fit<T, N>(p - (N - 1));
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I at = base + k * step;
+        if (fit && at + N <= n) {
+            T pack[N];
+            read_pack<N>(p - (at + (N - 1)), pack);
+#pragma unroll
+            for (int j = 0; j < N; ++j) tile.v[k * N + j] = pack[N - 1 - j];
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; ++j)
+                if (at + j < n) tile.v[k * N + j] = p[-(at + j)];
+        }
+    }
+    return tile;
+}
+"""
+
+STORE_BACK = """template <int ITEMS, int N, typename T, typename I>
+__device__ void store_back(T* __restrict__ p, I base, I step, I n, const Tile<T, ITEMS * N>& tile) {
+    const bool fit = packs_fit<T, N>(p - (N - 1));
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I at = base + k * step;
+        if (fit && at + N <= n) {
+            T pack[N];
+#pragma unroll
+            for (int j = 0; j < N; ++j) pack[N - 1 - j] = tile.v[k * N + j];
+            write_pack<N>(p - (at + (N - 1)), pack);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; ++j)
+                if (at + j < n) p[-(at + j)] = tile.v[k * N + j];
+        }
+    }
+}
+"""
+
+RUNS = {
+    "load_runs": LOAD_RUNS, "store_runs": STORE_RUNS, "load_column_runs": LOAD_COLUMN_RUNS,
+    "store_column_runs": STORE_COLUMN_RUNS, "load_back": LOAD_BACK, "store_back": STORE_BACK,
+}  # fmt: skip

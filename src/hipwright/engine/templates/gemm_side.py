@@ -1,0 +1,110 @@
+"""One operand of a tiled product (gemm.py): its tile from memory through a thread's registers to LDS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hipwright.engine.lower.core import Tensor
+from hipwright.engine.templates.call import CallKernel
+
+if TYPE_CHECKING:
+    from hipwright.engine.templates.gemm import Gemm
+
+
+@dataclass(eq=False)
+class Side:
+    """A (rows of the output) or B (its columns): how its tile is read and kept."""
+
+    name: str
+    operand: Tensor
+    row: str
+    count: str
+    size: str
+    row_major: bool = False  # on the vector units; on the matrix units every tile is
+
+    def lie(self, k: CallKernel, g: Gemm) -> None:
+        """Along which dimension memory runs, and how the tile stands in LDS."""
+        self.along_k = k.contiguous(self.operand, 2) or not k.contiguous(self.operand, 1)
+        self.row_major = self.along_k and g.row_major
+
+    def declare(self, k: CallKernel, g: Gemm) -> None:
+        """Packs of 16 bytes along the dimension in which memory runs."""
+        n = self.name
+        self.lie(k, g)
+        self.pack, self.registers = ("AV" if n == "a" else "BV"), f"next_{n}"
+        self.packs = f"({self.size} * {g.bk} / {self.pack})"
+        self.mine = f"({self.packs} + 255) / 256"
+        k.line(f"constexpr int {self.pack} = 16 / sizeof(T);")
+        k.line(f"T {self.registers}[{self.mine}][{self.pack}];")
+        axis = "p" if self.along_k else self.row
+        conditions = k.wide(self.operand, ["b", self.row, "p"], axis, self.pack)
+        self.fast = f"fast_{n}" if conditions else ""
+        if conditions:
+            k.line(f"const bool fast_{n} = {' && '.join(conditions)};")
+
+    def _slot(self, k: CallKernel, g: Gemm) -> None:
+        """Open the loop over this thread's packs: r and kk are a pack's place in the tile."""
+        k.line("#pragma unroll")
+        k.open(f"for (int l = 0; l < {self.mine}; ++l)")
+        k.line("const int slot = threadIdx.x + l * 256;")
+        k.line(f"if ({self.packs} % 256 != 0 && slot >= {self.packs}) continue;")
+        if self.along_k:
+            k.line(f"const int kk = slot % ({g.bk} / {self.pack}) * {self.pack}, r = slot / ({g.bk} / {self.pack});")
+        else:
+            across = f"({self.size} / {self.pack})"
+            k.line(f"const int r = slot % {across} * {self.pack}, kk = slot / {across};")
+
+    def read(self, k: CallKernel, g: Gemm) -> None:
+        """Memory to registers; zero outside."""
+        self._slot(k, g)
+        start = "row0" if self.row == "row" else "col0"
+        k.line(f"const {k.kind} {self.row} = {start} + r, p = k0 + kk;")
+        index = ["b", self.row, "p"]
+        into = f"{self.registers}[l]"
+        axis, others = ("p", f"{self.row} < {self.count}") if self.along_k else (self.row, f"p < {g.depth}")
+        limit = g.depth if self.along_k else self.count
+        fast = f"{self.fast} && " if self.fast else ""
+        k.open(f"if ({fast}{others} && {axis} + {self.pack} <= {limit})")
+        k.vector(self.operand, index, axis, self.pack, into, dtype=g.spec.dtype, aligned=True)
+        k.close()
+        k.open("else")
+        k.line("#pragma unroll")
+        k.open(f"for (int v = 0; v < {self.pack}; ++v)")
+        k.line(f"const {k.kind} at = {axis} + v;")
+        k.line(f"{into}[v] = T(0.0f);")
+        k.open(f"if ({others} && at < {limit})")
+        moved = ["at" if i == axis else i for i in index]
+        k.line(f"{into}[v] = {k.load(self.operand, moved, g.spec.dtype)};")
+        for _ in range(4):
+            k.close()
+
+    def keep(self, k: CallKernel, g: Gemm) -> None:
+        """Registers to LDS, into the buffer that is not being read: a pack at once where it lies along a row."""
+        self._slot(k, g)
+        tile, value = f"tile_{self.name}[(step + 1) & 1]", f"{self.registers}[l]"
+        r, kk = ("r", "kk + v") if self.along_k else ("r + v", "kk")
+        if not self.row_major:
+            k.emit.lines.append("#if GEMM_MFMA")
+        if self.along_k:
+            k.define("keep_pack", _KEEP)
+            k.line(f"keep_pack(&{tile}[r][kk], {value});")
+        else:
+            k.line("#pragma unroll")
+            k.line(f"for (int v = 0; v < {self.pack}; ++v) {tile}[{r}][{kk}] = {value}[v];")
+        if not self.row_major:
+            k.emit.lines.append("#else")
+            k.line("#pragma unroll")
+            k.line(f"for (int v = 0; v < {self.pack}; ++v) {tile}[{kk}][{r}] = {value}[v];")
+            k.emit.lines.append("#endif")
+        k.close()
+
+
+_KEEP = """// One 16-byte store to LDS.
+template <typename T, int N>
+__device__ __forceinline__ void keep_pack(T* to, const T (&from)[N]) {
+    AlignedWide<T, N> pack;
+    for (int v = 0; v < N; ++v) pack.v[v] = from[v];
+    *reinterpret_cast<AlignedWide<T, N>*>(to) = pack;
+}
+"""

@@ -1,0 +1,432 @@
+"""Attention that modules write out: which forms become one call, that its values are the module's, and near misses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hipwright.engine.write import explain, space, write
+from tests.engine.harness import captured, check, run
+from tests.engine.template_builds import builds
+
+KEY = "attention:softmax"
+CALL = "call:softmax_attention"
+HALF, BRAIN = torch.float16, torch.bfloat16
+LIBRARY = ("aten.matmul.default", "aten.bmm.default", "aten.einsum.default")
+
+
+class Written(torch.nn.Module):
+    """A function of q, k, v and more as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, *more: Tensor) -> Any:
+        return self.function(q, k, v, *more)
+
+
+def draw(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape))).to(dtype)
+
+
+def qkv(*sizes: int, shared: int = 0, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    """(batch, heads, queries, keys, size, size of values)."""
+    b, h, n, m, d, dv = sizes
+    few = shared or h
+    return [draw(b, h, n, d, dtype=dtype), draw(b, few, m, d, dtype=dtype), draw(b, few, m, dv, dtype=dtype)]
+
+
+def seen(*shape: int) -> Tensor:
+    """A boolean mask in which one query sees nothing."""
+    mask = torch.rand(*shape, generator=torch.Generator().manual_seed(1)) > 0.5
+    mask[..., 1, :] = False
+    return mask
+
+
+# ---------------------------------------------------------------- forms
+
+
+def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(q @ k.transpose(-2, -1), -1) @ v
+
+
+def scaled(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.softmax(q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]), dim=3) @ v
+
+
+def scaled_before(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.softmax((q * 0.3) @ (k / 2).mT, -1) @ v
+
+
+def biased(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    return F.softmax(q @ k.transpose(-1, -2) * 0.17 + bias, -1) @ v
+
+
+def tril(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    s = q @ k.transpose(-2, -1) * 0.3
+    ones = torch.tril(torch.ones(s.shape[-2], s.shape[-1]))
+    return F.softmax(s.masked_fill(ones == 0, float("-inf")), -1) @ v
+
+
+def positions(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    after = torch.arange(q.shape[2])[:, None] < torch.arange(k.shape[2])
+    return F.softmax((q @ k.transpose(-2, -1)).masked_fill(after, -1e9), -1) @ v
+
+
+def triu_added(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    s = q @ k.transpose(-2, -1) * 0.3
+    mask = torch.triu(torch.full((q.shape[-2], k.shape[-2]), float("-inf")), 1)
+    return torch.softmax((s + mask).float(), -1).to(q.dtype) @ v
+
+
+def filled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    s = (q @ k.transpose(-2, -1)).masked_fill(~mask, float("-inf"))
+    return F.softmax(s, -1) @ v
+
+
+def where(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    s = torch.einsum("bhqd,bhkd->bhqk", q, k) * 0.3
+    s = torch.where(mask, s, torch.finfo(s.dtype).min)
+    p = F.dropout(torch.softmax(s, -1, dtype=torch.float32).type_as(q), 0.1, False)
+    return torch.einsum("bhqk,bhkd->bhqd", p, v)
+
+
+def padding(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Tensor:
+    return torch.softmax(q @ k.transpose(-2, -1) * 0.3 + (1.0 - keep[:, None, None, :]) * -1e4, -1) @ v
+
+
+def swallowed(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Tensor:
+    """Where all is masked, the module's sum is the mask itself, in every dtype: equal weights (as in T5, cast back)."""
+    mask = (1 - keep[:, None, None, :].to(q.dtype)) * torch.finfo(q.dtype).min
+    s = q @ k.transpose(-2, -1) + mask
+    return torch.softmax(s.float(), -1).type_as(s) @ v
+
+
+def capped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.softmax(torch.tanh(q @ k.transpose(-2, -1) / 5.0) * 5.0, -1) @ v
+
+
+def folded(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    """Heads as a batch, the mask on heads of their own (the older transformers)."""
+    b, h, n, d = q.shape
+    m, dv = v.shape[2:]
+    s = torch.bmm(q.reshape(b * h, n, d), k.reshape(b * h, m, d).transpose(1, 2))
+    s = (s.view(b, h, n, m) + bias).view(b * h, n, m)
+    y = torch.bmm(F.softmax(s, -1), v.reshape(b * h, m, dv))
+    return y.view(b, h, n, dv).transpose(1, 2).reshape(b, n, h * dv)
+
+
+def added(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    q, k, v = (t.flatten(0, 1) for t in (q, k, v))
+    return torch.bmm(torch.baddbmm(bias, q, k.transpose(1, 2), beta=0.5, alpha=0.3).softmax(-1), v)
+
+
+def ignored(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = (t.flatten(0, 1) for t in (q, k, v))
+    nothing = q.new_full((1, 1, 1), math.nan)  # with beta = 0, not read
+    return torch.bmm(torch.baddbmm(nothing, q, k.transpose(1, 2), beta=0.0, alpha=0.3).softmax(-1), v)
+
+
+def last_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Heads behind positions, in the operands and in the result."""
+    q, k, v = (t.transpose(1, 2).contiguous() for t in (q, k, v))
+    return torch.einsum("bhij,bjhd->bihd", torch.einsum("bihd,bjhd->bhij", q, k).softmax(-1), v)
+
+
+def matrices(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(q[0, 0] @ k[0, 0].T, -1) @ v[0, 0]
+
+
+def one_of_all(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Keys and values without a batch."""
+    return torch.softmax(q @ k[0, 0].T, -1) @ v[0, 0]
+
+
+def repeated(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    b, h, m, dv = v.shape
+    g = q.shape[1] // h
+    v = v[:, :, None].expand(b, h, g, m, dv).reshape(b, h * g, m, dv)
+    return torch.softmax(q @ k.repeat_interleave(g, 1).transpose(2, 3), -1) @ v
+
+
+SIZES = (2, 2, 19, 29, 24, 40)
+SQUARE = (2, 2, 21, 21, 16, 16)
+FORMS: list[tuple[Callable[..., Any], list[Tensor], int]] = [
+    (plain, qkv(*SIZES), 64),
+    (scaled, qkv(*SIZES), 32),
+    (scaled_before, qkv(*SIZES), 64),
+    (biased, [*qkv(*SIZES), draw(2, 19, 29)], 64),
+    (biased, [*qkv(*SIZES), draw(2, 1, 1, 29)], 32),
+    (tril, qkv(*SIZES), 64),
+    (positions, qkv(*SQUARE), 32),
+    (triu_added, qkv(*SQUARE, dtype=BRAIN), 64),
+    (filled, [*qkv(*SIZES), seen(19, 29)], 64),
+    (where, [*qkv(*SIZES, dtype=HALF), seen(2, 1, 19, 29)], 32),
+    (where, [*qkv(*SIZES), seen(2, 1, 19, 29)], 64),
+    (padding, [*qkv(*SIZES), (draw(2, 29) > 0).float()], 64),
+    (swallowed, [*qkv(*SIZES, dtype=HALF), torch.arange(2)[:, None].expand(2, 29)], 64),
+    (swallowed, [*qkv(*SIZES, dtype=BRAIN), torch.arange(2)[:, None].expand(2, 29)], 32),
+    (capped, qkv(*SIZES), 64),
+    (folded, [*qkv(*SIZES), draw(2, 1, 19, 29)], 64),
+    (added, [*qkv(*SIZES), draw(4, 1, 29)], 64),
+    (ignored, qkv(*SIZES), 64),
+    (last_heads, qkv(*SIZES), 32),
+    (matrices, qkv(*SIZES), 64),
+    (one_of_all, qkv(*SIZES), 64),
+    (repeated, qkv(2, 6, 19, 29, 16, 16, shared=2), 64),
+]
+
+
+@pytest.mark.matrix(keep=8)
+@pytest.mark.parametrize(("form", "inputs", "wave"), FORMS, ids=lambda x: getattr(x, "__name__", ""))
+def test_written_out_forms_are_one_kernel(form: Callable[..., Any], inputs: list[Tensor], wave: int) -> None:
+    text = check(Written(form), inputs, choices={KEY: "fused", CALL: "tiled"}, wave=wave)
+    kernels = explain(captured(Written(form), inputs), {KEY: "fused", CALL: "tiled"})["kernels"]
+    assert [k["mapping"] for k in kernels if k["mapping"].startswith("call")] == ["call:tiled"]
+    assert len(kernels) == 1
+    assert "softmax_attention" in text
+
+
+@pytest.mark.parametrize(
+    ("form", "inputs", "wave"),
+    [
+        (scaled_before, qkv(2, 3, 2, 133, 24, 40), 64),
+        (where, [*qkv(2, 3, 3, 133, 64, 72, dtype=HALF), seen(2, 1, 3, 133)], 32),
+        (filled, [*qkv(2, 3, 3, 133, 20, 6), seen(3, 133)], 64),
+        (repeated, qkv(2, 6, 2, 133, 64, 64, shared=2, dtype=BRAIN), 64),
+    ],
+)
+def test_few_queries(form: Callable[..., Any], inputs: list[Tensor], wave: int) -> None:
+    text = check(Written(form), inputs, choices={KEY: "fused", CALL: "split", "DECODE_KEYS": 64}, wave=wave)
+    assert text.count("__global__") == 2
+
+
+# ---------------------------------------------------------------- what differs from scaled_dot_product_attention
+
+
+@pytest.mark.parametrize("call", ["tiled", "split"])
+def test_a_row_that_sees_nothing_is_nan_or_the_mean_as_the_module_says(call: str) -> None:
+    inputs = [*qkv(1, 2, 5, 70, 16, 16), seen(5, 70)]
+    chosen = {KEY: "fused", CALL: call, "DECODE_KEYS": 64}
+    minus, _ = run(write(captured(Written(filled), inputs), chosen), Written(filled), inputs)
+    assert minus[:, :, 1].isnan().all()
+    assert not minus[:, :, 0].isnan().any()
+    inputs[3] = inputs[3][None, None]
+    model = Written(where)
+    finite, _ = run(write(captured(model, inputs), chosen), model, inputs)
+    torch.testing.assert_close(finite[:, :, 1], inputs[2].mean(2))
+
+
+@pytest.mark.parametrize("call", ["tiled", "split"])
+def test_without_keys_the_result_is_zero(call: str) -> None:
+    inputs = qkv(1, 2, 5, 70, 16, 16)
+    program = write(captured(Written(plain), inputs), {KEY: "fused", CALL: call})
+    got, _ = run(program, Written(plain), [inputs[0], inputs[1][:, :, :0], inputs[2][:, :, :0]])
+    assert got.shape == (1, 2, 5, 16)
+    assert (got == 0).all()
+
+
+@pytest.mark.matrix(keep=3)
+@pytest.mark.parametrize("call", ["tiled", "split"])
+@pytest.mark.parametrize("form", [plain, tril, positions, triu_added])
+def test_infinities_and_nan_go_where_the_module_sends_them(form: Callable[..., Any], call: str) -> None:
+    q, k, v = qkv(1, 6, 70, 70, 16, 16)
+    q[0, 0, 3, 2], q[0, 0, 4, 2] = math.nan, math.inf
+    k[0, 1, 5], k[0, 2, 66, 2] = math.nan, math.inf
+    v[0, 3, 65, 1], v[0, 4, 0, 2] = math.inf, math.nan  # behind most queries' diagonal: 0 * inf is NaN
+    q[0, 5] = -math.inf
+    k[0, 5] = 1.0  # every score is -inf
+    model, inputs = Written(form), [q[:, :, :12] if call == "split" else q, k, v]
+    if form is triu_added and call == "split":
+        inputs[1], inputs[2] = k[:, :, :12], v[:, :, :12]
+    expected = model(*(t.double() for t in inputs))
+    got, _ = run(write(captured(model, inputs), {KEY: "fused", CALL: call}), model, inputs)
+    assert torch.equal(got.isnan(), expected.isnan())
+    assert torch.equal(got.isinf(), expected.isinf())
+
+
+def shared_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    future = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).triu(1)
+    return torch.softmax(torch.where(future | mask, -30.0, q @ k.transpose(-2, -1)), -1) @ v
+
+
+@pytest.mark.parametrize(
+    ("form", "skips"),
+    [(tril, True), (positions, True), (shared_mask, True), (triu_added, False), (filled, False), (padding, False)],
+)
+def test_keys_beyond_the_diagonal_are_left_out_where_their_score_is_a_constant(
+    form: Callable[..., Any], skips: bool
+) -> None:
+    more = {shared_mask: [~seen(70, 70)], filled: [seen(70, 70)], padding: [draw(1, 70)]}.get(form, [])
+    text = write(captured(Written(form), [*qkv(1, 2, 70, 70, 16, 16), *more]), {KEY: "fused", CALL: "tiled"}).text
+    assert ("n_end = m0 + BM <" in text) == skips
+
+
+@pytest.mark.parametrize("wave", [32, 64])
+def test_what_was_to_be_left_out_counts_where_nothing_before_it_scores_higher(wave: int) -> None:
+    """The first rows see -20 to -40, and the future's constant is -30: it must take part, in every tile."""
+    q, k, v = qkv(1, 1, 100, 130, 16, 16)
+    q[..., 0], k[..., 0] = torch.linspace(40.0, -40.0, 100), -1.0
+    q[..., 1:] *= 0.1
+    masked = torch.zeros(100, 130, dtype=torch.bool)
+    knobs = {"ATTN_ROWS": 1, "ATTN_KEYS": 1, "ATTN_BLOCK": 64}
+    text = check(Written(shared_mask), [q, k, v, masked], choices={KEY: "fused", CALL: "tiled", **knobs}, wave=wave)
+    assert "__syncthreads_or" in text
+
+
+# ---------------------------------------------------------------- the rewrite
+
+
+def test_a_result_turned_back_is_written_in_place() -> None:
+    def turned(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        y = torch.softmax(q @ k.transpose(-2, -1), -1) @ v
+        return F.gelu(y.transpose(1, 2).reshape(q.shape[0], q.shape[2], -1))
+
+    text = check(Written(turned), qkv(*SIZES), other=qkv(1, 3, 5, 40, 24, 40))
+    assert text.count("__global__") == 1
+
+
+def test_a_turned_product_is_written_in_place() -> None:
+    def turned(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        return (a @ b).transpose(0, 1).contiguous() + c
+
+    text = check(Written(turned), [draw(5, 7, 9), draw(5, 9, 11), draw(11)], choices={"call:matmul": "gemm"})
+    assert text.count("__global__") == 1
+
+
+def test_what_the_scores_read_is_computed_once_when_it_is_dear() -> None:
+    def relative(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        distance = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
+        bias = torch.sin(torch.log1p(distance.abs().float()).sqrt())
+        return torch.softmax(q @ k.transpose(-2, -1) + bias, -1) @ v
+
+    inputs = qkv(*SQUARE)
+    text = check(Written(relative), inputs, choices={KEY: "fused"})
+    assert text.count("__global__") == 2
+    assert "log1p" not in text[text.index("softmax_attention_kernel(") :]
+
+
+def test_two_layers_are_two_calls_and_each_may_stay_separate() -> None:
+    def two(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return plain(plain(q, k, v), k, v)
+
+    inputs = qkv(1, 2, 9, 9, 16, 16)
+    graph = captured(Written(two), inputs)
+    assert {name for name in space(graph) if name.startswith("attention:")} == {KEY, f"{KEY}_1"}
+    mapped = [k["mapping"] for k in explain(graph, {KEY: "separate", f"{KEY}_1": "fused"})["kernels"]]
+    assert mapped.count("call:tiled") == 1
+    assert check(Written(two), inputs).count("__global__") == 2
+
+
+def test_static_rules() -> None:
+    def default(*sizes: int, dtype: torch.dtype = torch.float32) -> Any:
+        return space(captured(Written(plain), qkv(*sizes, dtype=dtype)))[KEY].default
+
+    assert default(2, 4, 64, 64, 32, 32) == "fused"
+    assert default(2, 8, 1, 512, 64, 64, dtype=HALF) == "fused"
+    assert default(4, 8, 1024, 1024, 64, 64, dtype=HALF) == "separate"
+
+
+def test_separate_and_library_are_as_they_were() -> None:
+    graph = captured(Written(scaled), qkv(*SIZES))
+    assert not any("tiled" in k["mapping"] for k in explain(graph, {KEY: "separate"})["kernels"])
+    assert explain(graph, {"library": True})["kernels"] == []
+
+
+# ---------------------------------------------------------------- near misses
+
+
+def probabilities_too(q: Tensor, k: Tensor, v: Tensor) -> Any:
+    p = torch.softmax(q @ k.transpose(-2, -1), -1)
+    return p @ v, p
+
+
+def scores_too(q: Tensor, k: Tensor, v: Tensor) -> Any:
+    s = q @ k.transpose(-2, -1)
+    return torch.softmax(s * 0.3, -1) @ v, s
+
+
+def scores_read_twice(q: Tensor, k: Tensor, v: Tensor) -> Any:
+    s = q @ k.transpose(-2, -1)
+    return torch.softmax(s, -1) @ v + s.sum(-1, keepdim=True)
+
+
+def along_queries(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(q @ k.transpose(-2, -1), -2) @ v
+
+
+def over_all(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    s = q @ k.transpose(-2, -1)
+    return torch.softmax(s.flatten(2), -1).view(s.shape) @ v
+
+
+def weighted(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (torch.softmax(q @ k.transpose(-2, -1), -1) * 0.5) @ v
+
+
+def normalised(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    s = q @ k.transpose(-2, -1)
+    return torch.softmax(s - s.mean(-1, keepdim=True), -1) @ v
+
+
+def turned_scores(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax((k @ q.transpose(-2, -1)).transpose(-2, -1), -1) @ v
+
+
+def probabilities_on_the_right(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return v.transpose(-2, -1) @ torch.softmax(q @ k.transpose(-2, -1), -1)
+
+
+def dropped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.dropout(torch.softmax(q @ k.transpose(-2, -1), -1), 0.5, True) @ v
+
+
+def more_values(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(q[:1] @ k[:1].transpose(-2, -1), -1) @ v
+
+
+def summed_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.einsum("bhij,bhjd->bid", torch.softmax(q @ k.transpose(-2, -1), -1), v)
+
+
+def large_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(q.repeat(1, 1, 1, 20) @ k.repeat(1, 1, 1, 20).transpose(-2, -1), -1) @ v
+
+
+def doubles(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(q @ k.transpose(-2, -1), -1, dtype=torch.float64).float() @ v
+
+
+@pytest.mark.parametrize(
+    "form",
+    [probabilities_too, scores_too, scores_read_twice, along_queries, over_all, weighted, normalised, turned_scores,
+     probabilities_on_the_right, dropped, more_values, summed_heads, large_heads, doubles],
+)  # fmt: skip
+def test_near_misses_stay_separate(form: Callable[..., Any]) -> None:
+    graph = captured(Written(form), qkv(2, 3, 16, 16, 16, 16))
+    assert not [name for name in space(graph) if name.startswith("attention:")]
+
+
+# ---------------------------------------------------------------- builds
+
+
+def test_builds_of_tiles() -> None:
+    text = builds(Written(biased), [*qkv(2, 4, 128, 128, 64, 64), draw(4, 128, 128)], least=1)
+    assert text.count("__global__") == 1
+
+
+@pytest.mark.parametrize(("size", "dtype"), [(64, BRAIN), (128, torch.float32)])
+def test_builds_of_causal_tiles(size: int, dtype: torch.dtype) -> None:
+    builds(Written(positions), qkv(1, 4, 256, 256, size, size, dtype=dtype), least=1)
+
+
+def test_builds_of_pieces_of_the_keys() -> None:
+    text = builds(Written(where), [*qkv(2, 8, 4, 256, 64, 64, dtype=HALF), seen(2, 1, 4, 256)], least=1)
+    assert text.count("__global__") == 2
