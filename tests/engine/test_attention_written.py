@@ -293,6 +293,25 @@ def test_a_result_turned_back_is_written_in_place() -> None:
     assert text.count("__global__") == 1
 
 
+class Projected(torch.nn.Module):
+    """Projections with biases before and behind, as encoders have them."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.out = (torch.nn.Linear(width, width) for _ in range(4))
+        self.heads = heads
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, n, e = x.shape
+        q, k, v = (p(x).view(b, n, self.heads, -1).permute(0, 2, 1, 3) for p in (self.q, self.k, self.v))
+        return self.out(scaled(q, k, v).permute(0, 2, 1, 3).reshape(b, n, e))
+
+
+def test_projections_are_read_where_their_products_left_them() -> None:
+    text = check(Projected(32, 2), [draw(2, 11, 32)], other=[draw(3, 5, 32)])
+    assert text.count("__global__") == 5  # four products and the attention
+
+
 def test_a_turned_product_is_written_in_place() -> None:
     def turned(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
         return (a @ b).transpose(0, 1).contiguous() + c

@@ -134,3 +134,29 @@ def test_products_of_the_input_are_one(dtype: torch.dtype) -> None:
     assert check(model, inputs, choices=calls).count("__global__") == 1 + 2 * 4
     made = explain(graph, {key: False})
     assert len(made["kernels"]) + len(made["library"]) > 9
+
+
+class Experts(nn.Module):
+    """Products of slices in a Python list."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+
+    def forward(self, x: torch.Tensor, w: torch.Tensor) -> Any:
+        if self.how == "cat":
+            return torch.cat([x[g] @ w[g] for g in range(4)]) + 1
+        if self.how == "one":
+            return torch.stack([torch.relu(x[0] @ w[g]) for g in range(4)], 1)
+        return torch.stack([x[g] @ w[g + 1] for g in range(3)])
+
+
+@pytest.mark.parametrize("how", ["cat", "one", "some"])
+def test_products_of_slices_are_one(how: str) -> None:
+    model, inputs = Experts(how), [draw(4, 6, 10), draw(4, 10, 7)]
+    graph = captured(model, inputs)
+    calls = {k: "gemm" for k in space(graph) if k.startswith("call:") and k.count(":") == 1}
+    assert len(calls) == 1
+    assert check(model, inputs, choices=calls).count("__global__") <= 2
+    (key,) = [k for k in space(graph) if k.startswith("hoist:")]
+    assert len([k for k in explain(graph, {key: False})["kernels"] if k["mapping"].startswith("call:")]) > 1

@@ -228,7 +228,7 @@ def kept(c: Context, tensor: Tensor | None, dear: int = DEAR) -> Tensor | None:
     element = tensor.at(c.probe(tensor.shape))
     if element.op == "load" or unfinished(element):
         return tensor
-    if weight([element]) > dear or _computed(c, element):
+    if weight([element]) > dear or computed(c, element):
         key = (tensor.dtype, tuple(s.key for s in tensor.shape), element.id)
         if key not in c.kept:
             c.kept[key] = c.realise(tensor, tensor.label or element.label or f"{c.origin}_operand")
@@ -243,7 +243,7 @@ def unfinished(element: E) -> bool:
     return any(e.op == "row" for e in walk([element]))
 
 
-def _computed(c: Context, element: E) -> bool:
+def computed(c: Context, element: E) -> bool:
     """Is the value computed from the result of a template, whose epilogue may hold it?"""
     from hipwright.engine.expr import walk
 
@@ -279,5 +279,5 @@ def permuted(c: Context, tensor: Tensor, order: Sequence[int]) -> Tensor:
     return c.tensor(tensor.dtype, [tensor.shape[k] for k in order], at)
 
 
-__all__ = ["Index", "KernelCall", "NotLowered", "Offer", "Output", "Placed", "call_template", "kept", "offers",
-           "permuted", "place", "probe", "regroup", "templates", "unfinished"]  # fmt: skip
+__all__ = ["Index", "KernelCall", "NotLowered", "Offer", "Output", "Placed", "call_template", "computed", "kept",
+           "offers", "permuted", "place", "probe", "regroup", "templates", "unfinished"]  # fmt: skip

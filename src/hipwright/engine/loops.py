@@ -5,6 +5,8 @@
   Chains that read the outputs of such a chain become the next layer.
 * Linear layers of consecutive steps of one tensor, with one set of weights, are one product for all steps: what of a
   hand-written cell does not wait for the state need not be computed step by step.
+* Products of slices, `x[g] @ w[g]` or `x @ w[g]` for consecutive g (experts in a Python list), are one batched product;
+  stacked or concatenated results are its own.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from typing import Any
 import msgspec
 
 from hipwright.engine.decompose import CELLS, _hidden, _item, _small, _usual_layer, decomposed, row_major
-from hipwright.engine.graph import Graph, Meta, Node, Size, references, short
+from hipwright.engine.graph import Graph, Meta, Node, references, short
 from hipwright.engine.knobs import Choice
 from hipwright.engine.pin import metas
 
 LAYERS = {"lstm_cell": "lstm", "gru_cell": "gru", "rnn_tanh_cell": "rnn_tanh", "rnn_relu_cell": "rnn_relu"}
+PRODUCTS = ("aten.matmul.default", "aten.mm.default")
 WHOLE = 1 << 62
 """An end of a slice from which on it is the whole dimension."""
 
@@ -43,7 +46,7 @@ def unrolled(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str,
             graph = layer.graph if choices.get(key, default) == "layer" else graph
     graph, parts = decomposed(_stacked(graph), choices)
     graph, products = _hoisted(graph, choices)
-    return graph, structure | parts | products
+    return _stacked(graph), structure | parts | products
 
 
 # ---------------------------------------------------------------- steps of a tensor
@@ -244,16 +247,23 @@ def _hidden_state(cell: Node) -> str:
 
 
 def _stacked(graph: Graph) -> Graph:
-    """A stack of all steps of a tensor, in order, is that tensor."""
+    """A stack of all steps of a tensor, in order, is that tensor; so are they side by side."""
     steps, nodes = _Steps(graph), list(graph.nodes)
     for at, node in enumerate(nodes):
-        if short(node.op) != "stack" or not all(_is_layer(steps, a) for a in node.args[0]):
+        if short(node.op) not in ("stack", "cat") or not all(_made_here(steps, a) for a in node.args[0]):
             continue
         run = steps.run(node.args[0], at)
         meta = steps.known.get(run[0].root) if run else None
         if not run or meta is None or run[0].number or meta.shape[run[0].dim] != len(run):
             continue
         dim = (node.args[1] if len(node.args) > 1 else 0) % len(meta.shape)
+        if short(node.op) == "cat":
+            out = node.outs[0]
+            if dim == run[0].dim == 0 and out is not None and len(meta.shape) > 1:
+                sizes = [s if isinstance(s, int) else {"size": s} for s in out.shape]
+                nodes[at] = Node(name=node.name, op="aten.view.default", args=({"node": run[0].root}, sizes),
+                                 outs=node.outs, module=node.module)  # fmt: skip
+            continue
         args = ({"node": run[0].root}, run[0].dim, dim)
         op = "aten.movedim.int" if dim != run[0].dim else "aten.alias.default"
         if abs(dim - run[0].dim) == 1:
@@ -265,46 +275,82 @@ def _stacked(graph: Graph) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
-def _is_layer(steps: _Steps, argument: Any) -> bool:
-    """Is it a step of a recurrent layer's output?"""
+def _made_here(steps: _Steps, argument: Any) -> bool:
+    """Is it a step of a recurrent layer's output, or of a product for all steps?"""
     step = steps.of(argument)
     source = steps.nodes.get(step.root) if step else None
-    return source is not None and source.op == "getitem" and source.args[0]["node"].endswith("_layer")
+    layer = source is not None and source.op == "getitem" and "_layer" in source.args[0]["node"]
+    return layer or (source is not None and source.name.endswith("_all"))
 
 
 # ---------------------------------------------------------------- products of the input
 
 
 def _hoisted(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str, Choice]]:
-    """Linear layers of consecutive steps as one for all."""
+    """Linear layers of consecutive steps, and products of slices, as one for all."""
     steps, structure = _Steps(graph), dict[str, Choice]()
     families: dict[tuple[Any, ...], list[Node]] = {}
     for node in graph.nodes:
-        step = steps.of(node.args[0]) if node.op == "aten.linear.default" and not node.kwargs else None
-        if step is not None:
-            key = (step.root, step.dim, *(repr(a) for a in node.args[1:]))
-            families.setdefault(key, []).append(node)
+        if node.op not in ("aten.linear.default", *PRODUCTS) or node.kwargs:
+            continue
+        count = 2 if node.op in PRODUCTS else 1
+        parts = [steps.of(a) for a in node.args[:count]]
+        if any(parts):
+            which = [(s.root, s.dim) if s else repr(a) for s, a in zip(parts, node.args[:count], strict=True)]
+            families.setdefault((node.op, *which, *map(repr, node.args[count:])), []).append(node)
     instead: dict[str, list[Node]] = {}
     for family in families.values():
-        first, meta = family[0], family[0].outs[0]
-        run = steps.run([n.args[0] for n in family], steps.place[first.name])
-        source = steps.known[run[0].root] if run else None
-        if len(run) < 2 or meta is None or source is None or run[0].dim == len(source.shape) - 1:
-            continue
-        structure[f"hoist:{first.name}"] = Choice(options=(True, False), default=True)
-        if choices.get(f"hoist:{first.name}", True):
-            instead |= _for_all(steps, family, run, meta.shape[-1])
+        first = family[0]
+        made = _for_all(steps, family) if first.op not in PRODUCTS else _batched(steps, family)
+        if made:
+            structure[f"hoist:{first.name}"] = Choice(options=(True, False), default=True)
+            instead |= made if choices.get(f"hoist:{first.name}", True) else {}
     nodes = [new for node in graph.nodes for new in instead.get(node.name, [node])]
     return msgspec.structs.replace(graph, nodes=tuple(nodes)), structure
 
 
-def _for_all(steps: _Steps, family: Sequence[Node], run: Sequence[Step], width: Size) -> dict[str, list[Node]]:
-    """What replaces each of the products: the first brings the one for all."""
-    first, dim = family[0], run[0].dim
+def _for_all(steps: _Steps, family: Sequence[Node]) -> dict[str, list[Node]]:
+    """What replaces each of the linear layers: the first brings the one for all. Empty where none can be."""
+    first, out = family[0], family[0].outs[0]
+    run = steps.run([n.args[0] for n in family], steps.place[first.name])
+    source = steps.known[run[0].root] if run else None
+    if len(run) < 2 or out is None or source is None or run[0].dim == len(source.shape) - 1:
+        return {}
     given, meta, made = steps.part(run, f"{first.name}_steps")
-    whole = row_major(meta.dtype, (*meta.shape[:-1], width))
-    made.append(Node(name=f"{first.name}_all", op=first.op, args=(given, *first.args[1:]), outs=(whole,),
-                     module=first.module))  # fmt: skip
+    whole = row_major(meta.dtype, (*meta.shape[:-1], out.shape[-1]))
+    return _instead(family, made, first.op, (given, *first.args[1:]), whole, run[0].dim)
+
+
+def _batched(steps: _Steps, family: Sequence[Node]) -> dict[str, list[Node]]:
+    """The same for products of matrices, of which one or both change."""
+    first, out = family[0], family[0].outs[0]
+    args, made = [], list[Node]()
+    for k, argument in enumerate(first.args):
+        meta = steps.known.get(argument["node"])
+        if len({steps.of(n.args[k]) for n in family}) == 1:  # the same for all
+            args.append(argument)
+        else:
+            run = steps.run([n.args[k] for n in family], steps.place[first.name])
+            root = steps.known[run[0].root] if run else None
+            if len(run) < 2 or run[0].dim != 0 or root is None or len(root.shape) != 3:
+                return {}
+            given, _, more = steps.part(run, f"{first.name}_steps_{k}")
+            args.append(given)
+            made += more
+        if meta is None or len(meta.shape) != 2:
+            return {}
+    if out is None:
+        return {}
+    whole = row_major(out.dtype, (len(family), *out.shape))
+    return _instead(family, made, "aten.matmul.default", tuple(args), whole, 0)
+
+
+def _instead(
+    family: Sequence[Node], made: list[Node], op: str, args: tuple[Any, ...], whole: Meta, dim: int
+) -> dict[str, list[Node]]:
+    """The nodes in the place of each of a family: the first brings the product for all."""
+    first = family[0]
+    made.append(Node(name=f"{first.name}_all", op=op, args=args, outs=(whole,), module=first.module))
     out = {n.name: [_selected(n, f"{first.name}_all", whole, dim, k)] for k, n in enumerate(family)}
     out[first.name] = [*made, *out[first.name]]
     return out

@@ -26,6 +26,7 @@ BIASED = {"linear": 2, "conv1d": 2, "conv2d": 2, "conv3d": 2}
 VIEWS = {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze", "permute", "transpose",
          "t", "expand", "select", "slice", "split", "chunk", "unbind", "getitem", "split_with_sizes", "detach",
          "alias", "clone", "dropout", "contiguous", "expand_as", "lift_fresh_copy", "view_as"}  # fmt: skip
+TURNED = {"transpose", "permute", "t"}
 WINDOWED = ("max_pool", "avg_pool", "adaptive", "im2col", "upsample", "_adaptive", "cosine_similarity")
 DEEP = 48
 
@@ -152,6 +153,8 @@ class Lowering:
         if kind in HEAVY:
             self._library(node, why or "no template writes this operator yet: it is the library's")
             return
+        if kind in TURNED:
+            self._settle(node.args[0]["node"])
         before = len(self.c.items)
         try:
             value = self._lower(node)
@@ -206,6 +209,14 @@ class Lowering:
                            **{k: self._resolve(v) for k, v in node.kwargs.items()})  # fmt: skip
         except (TypeError, KeyError, IndexError, AttributeError, StopIteration) as problem:
             raise NotLowered(f"arguments not foreseen ({type(problem).__name__}: {problem})") from problem
+
+    def _settle(self, name: str) -> None:
+        """What is computed from a template's result is kept before it is turned: so it is that kernel's epilogue."""
+        value = self.values[name]
+        if isinstance(value, Tensor) and not value.buffer:
+            element = calls.probe(self.c, value)
+            if element.op != "load" and calls.computed(self.c, element) and not calls.unfinished(element):
+                self.values[name] = self.c.realise(value, plain(name))
 
     def _realise_arguments(self, node: Node) -> None:
         """A window reads each element several times: compute it once when that is dear."""
