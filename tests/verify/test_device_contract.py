@@ -219,6 +219,9 @@ def test_an_index_that_selects_nothing_known_is_exact():
     source = torch.randn(4, 5)
     assert find_gather(torch.tensor([4, 4, 4, 4]), [source[:, :4]]) is None
     assert find_gather(torch.tensor([0, 1, 2, 3]), [torch.randn(4, 5, 6)]) is None
+    longer = torch.tensor([0, 1, 2, 1, 0, 2])
+    assert find_gather(longer, [torch.randn(3)]) is None
+    assert tolerance.find_gather(longer.numpy(), [np.array([1.0, 2.0, 3.0])]) is None
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30))

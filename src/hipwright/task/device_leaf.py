@@ -240,7 +240,8 @@ def _of_one_rank(source: torch.Tensor, taken: torch.Tensor, dim: int) -> bool:
 
 def _orders(index: torch.Tensor, source: torch.Tensor, dim: int) -> Gather | None:
     count = index.shape[dim] if index.dim() == source.dim() else 0
-    if count < 2 or tuple(index.shape) != (*source.shape[:dim], count, *source.shape[dim + 1 :]):
+    several = 2 <= count <= source.shape[dim]
+    if not several or tuple(index.shape) != (*source.shape[:dim], count, *source.shape[dim + 1 :]):
         return None
     if source.numel() > SORTED:
         return None

@@ -200,7 +200,7 @@ def _selects(index: npt.NDArray[Any], source: F64, dim: int, keepdim: bool) -> G
 def _orders(index: npt.NDArray[Any], source: F64, dim: int) -> Gather | None:
     """Several indices a row: of the largest or smallest, in order."""
     count = index.shape[dim] if index.ndim == source.ndim else 0
-    if count < 2 or index.shape != (*source.shape[:dim], count, *source.shape[dim + 1 :]):
+    if not 2 <= count <= source.shape[dim] or index.shape != (*source.shape[:dim], count, *source.shape[dim + 1 :]):
         return None
     taken, first = np.take_along_axis(source, index.astype(np.int64), axis=dim), range(count)
     upwards = np.sort(source, axis=dim)
