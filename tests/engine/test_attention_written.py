@@ -184,7 +184,7 @@ FORMS: list[tuple[Callable[..., Any], list[Tensor], int]] = [
 ]
 
 
-@pytest.mark.matrix(keep=8)
+@pytest.mark.matrix(keep=5)
 @pytest.mark.parametrize(("form", "inputs", "wave"), FORMS, ids=lambda x: getattr(x, "__name__", ""))
 def test_written_out_forms_are_one_kernel(form: Callable[..., Any], inputs: list[Tensor], wave: int) -> None:
     text = check(Written(form), inputs, choices={KEY: "fused", CALL: "tiled"}, wave=wave)

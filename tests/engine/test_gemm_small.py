@@ -47,7 +47,7 @@ TILES = [{"GEMM_M": m, "GEMM_N": n, "GEMM_K": k} for m, n, k in product((16, 32,
 @pytest.mark.parametrize("tile", TILES, ids=lambda t: "-".join(map(str, t.values())))
 @pytest.mark.parametrize("dtype", [torch.float32, HALF])
 @pytest.mark.parametrize("form", ["nt", "nn", "tn"])
-@pytest.mark.matrix(keep=14)
+@pytest.mark.matrix(keep=8)
 def test_every_small_tile(form: str, dtype: torch.dtype, tile: dict[str, int], matrix_units: bool) -> None:
     knobs = tile | {"GEMM_K": tiling.DEPTH[str(dtype)[6:]] << tile["GEMM_K"]}
     model, _, made = program(form, dtype, (64, 2048, 512), **{"call:linear:split": 1, "call:matmul:split": 1})
@@ -85,6 +85,7 @@ def test_odd_rows_and_lengths(m: int, wave: int) -> None:
 
 
 @pytest.mark.parametrize("split", [2, 4, 32])
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize(("sizes", "dtype"), [((33, 65, 301), torch.float32), ((17, 30, 90), HALF)])
 def test_blocks_share_k(sizes: tuple[int, int, int], dtype: torch.dtype, split: int) -> None:
     """With 32 blocks of 90 most have no k at all."""
