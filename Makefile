@@ -1,5 +1,5 @@
 # make demo   install into .venv and optimise one task: no GPU, no key
-# make test      everything that CI runs: some 23 minutes on two processors
+# make test      everything that CI runs: some 20 minutes on two processors
 # make test-all  whole matrices too, and the tests that take minutes or download something: hours
 # make quick     the tests that take seconds
 # PIP_FLAGS reaches pip; on a machine without a GPU this saves 2 GB of CUDA libraries:
