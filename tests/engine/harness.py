@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,17 @@ from hipwright.toolchain.cache import BuildCache
 
 CACHE = BuildCache(Path(tempfile.gettempdir()) / "hipwright-engine-tests")
 FLOOR = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
+
+
+class Op(torch.nn.Module):
+    """One function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *x: torch.Tensor) -> Any:
+        return self.function(*x)
 
 
 def captured(model: torch.nn.Module, inputs: Sequence[Any]) -> Graph:

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from hipwright.engine.write import explain, space, write
-from tests.engine.harness import captured, run
+from tests.engine.harness import Op, captured, run
 from tests.engine.template_builds import builds
 
 
 def draw(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(3)).bfloat16() * 0.3
-
-
-class Op(nn.Module):
-    """One function as a module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *x: torch.Tensor) -> Any:
-        return self.function(*x)
 
 
 def ends(*rows: int) -> torch.Tensor:

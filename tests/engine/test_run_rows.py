@@ -11,23 +11,12 @@ import torch.nn.functional as F
 from torch import nn
 
 from hipwright.engine.write import explain, write
-from tests.engine.harness import captured, check, compare, reference, run
+from tests.engine.harness import Op, captured, check, compare, reference, run
 from tests.engine.template_builds import builds
 
 
 def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64).to(dtype)
-
-
-class Op(nn.Module):
-    """One function as a module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *x: torch.Tensor) -> Any:
-        return self.function(*x)
 
 
 STATISTICS: list[Callable[[torch.Tensor], Any]] = [

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from hipwright.engine.write import space
-from tests.engine.harness import captured, check
+from tests.engine.harness import Op, captured, check
 from tests.engine.template_builds import builds
 
 
@@ -21,17 +20,6 @@ def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 def whole(high: int, *shape: int) -> torch.Tensor:
     return torch.randint(0, high, shape, generator=torch.Generator().manual_seed(4))
-
-
-class Op(nn.Module):
-    """One function as a module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *x: torch.Tensor) -> Any:
-        return self.function(*x)
 
 
 OFFSETS = torch.tensor([0, 4, 4, 9, 20])

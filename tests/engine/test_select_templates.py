@@ -7,26 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from hipwright.engine.write import write
-from tests.engine.harness import captured, run
+from tests.engine.harness import Op, captured, run
 from tests.engine.template_builds import builds
 
 
 def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64).to(dtype)
-
-
-class Op(nn.Module):
-    """One function as a module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *x: torch.Tensor) -> Any:
-        return self.function(*x)
 
 
 def selected(function: Callable[..., Any], x: torch.Tensor, name: str, other: torch.Tensor | None = None,
