@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from hipwright.engine.write import write
 from hipwright.program import parse
+from hipwright.records import Build, Program
 from hipwright.toolchain import amdgpu, nvrtc
 from hipwright.toolchain.pool import CompilePool
 from tests.engine.harness import CACHE, captured
@@ -18,6 +19,13 @@ TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100")
 def builds(model: torch.nn.Module, inputs: Sequence[torch.Tensor], least: int = 2) -> str:
     """At default knobs; `least` waves a SIMD. Returns the program's text."""
     program = write(captured(model, inputs))
+    with nvrtc.zygote() as zygote, CompilePool(zygote, 1) as pool:
+        program_builds(program, lambda target: least, pool)
+    return program.text
+
+
+def program_builds(program: Program, least: Callable[[str], int], pool: CompilePool) -> Build:
+    """least: waves a SIMD on a target. Returns NVRTC's build."""
     parsed = parse(program.text)
     defines = parsed.defines(program.knobs)
     for target in TARGETS:
@@ -26,8 +34,7 @@ def builds(model: torch.nn.Module, inputs: Sequence[torch.Tensor], least: int = 
         for kernel in build.kernels:
             assert kernel.scratch_bytes == 0, (target, kernel)
             assert kernel.occupancy is not None
-            assert kernel.occupancy >= least, (target, kernel)
-    with nvrtc.zygote() as zygote, CompilePool(zygote, 1) as pool:
-        build = nvrtc.build(parsed.hip, defines, arch="sm_90", pool=pool, cache=CACHE)
+            assert kernel.occupancy >= least(target), (target, kernel)
+    build = nvrtc.build(parsed.hip, defines, arch="sm_90", pool=pool, cache=CACHE)
     assert build.ok, build.log
-    return program.text
+    return build

@@ -11,11 +11,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from hipwright.engine.write import explain, space, write
-from hipwright.program import parse
-from hipwright.toolchain import amdgpu, nvrtc
+from hipwright.toolchain import nvrtc
 from hipwright.toolchain.pool import CompilePool
-from tests.engine.harness import CACHE, captured, check, compare, reference, run
-from tests.engine.template_builds import TARGETS
+from tests.engine.harness import captured, check, compare, reference, run
+from tests.engine.template_builds import program_builds
 from tests.engine.test_conv_templates import Then, draw
 from tests.engine.test_gemm import on_matrix_units
 
@@ -195,15 +194,5 @@ def test_builds(layer: nn.Module, shape: tuple[int, ...], compilers: CompilePool
     """At default knobs for AMD with no scratch, and the same source by NVRTC."""
     model, x = Then(layer), torch.empty(shape, dtype=layer.weight.dtype)
     program = write(captured(model, [x]), chosen(model, x))
-    parsed = parse(program.text)
-    defines = parsed.defines(program.knobs)
-    for target in TARGETS:
-        build = amdgpu.build(parsed.hip, target, defines, cache=CACHE, unsafe=True)
-        assert build.ok, build.log
-        for kernel in build.kernels:
-            assert kernel.scratch_bytes == 0, (target, kernel)
-            assert kernel.occupancy is not None
-            assert kernel.occupancy >= (4 if target == "gfx1100" else 1), (target, kernel)
-    build = nvrtc.build(parsed.hip, defines, arch="sm_90", pool=compilers, cache=CACHE)
-    assert build.ok, build.log
+    build = program_builds(program, lambda target: 4 if target == "gfx1100" else 1, compilers)
     assert all(k.scratch_bytes == 0 for k in build.kernels), build.kernels

@@ -14,9 +14,10 @@ from hipwright.engine.templates.gemm import DEPTH
 from hipwright.engine.write import explain, space, write
 from hipwright.program import parse
 from hipwright.records import Program
-from hipwright.toolchain import amdgpu, nvrtc
+from hipwright.toolchain import nvrtc
 from hipwright.toolchain.pool import CompilePool
-from tests.engine.harness import CACHE, captured, check, compare, reference, run
+from tests.engine.harness import captured, check, compare, reference, run
+from tests.engine.template_builds import program_builds
 
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100")
 HALF, BRAIN = torch.float16, torch.bfloat16
@@ -296,17 +297,7 @@ def test_builds(way: str, model: nn.Module, inputs: list[torch.Tensor], compiler
     """For AMD with no scratch and room for two blocks a unit (one, where a large GPU has no two: the tiles are twice as
     deep then), and the same source by NVRTC."""
     program = write(captured(model, inputs), chosen(model, inputs, way))
-    parsed = parse(program.text)
-    defines = parsed.defines(program.knobs)
-    deep = defines.get("GEMM_K", 0) > DEPTH[str(inputs[0].dtype).removeprefix("torch.")]
-    for target in TARGETS:
-        build = amdgpu.build(parsed.hip, target, defines, cache=CACHE, unsafe=True)
-        assert build.ok, build.log
-        for kernel in build.kernels:
-            assert kernel.scratch_bytes == 0, (target, kernel)
-            assert kernel.occupancy is not None
-            least = 4 if target == "gfx1100" else 1 if deep else 2
-            assert kernel.occupancy >= least, (target, kernel)
-    build = nvrtc.build(parsed.hip, defines, arch="sm_90", pool=compilers, cache=CACHE)
-    assert build.ok, build.log
+    depth = parse(program.text).defines(program.knobs).get("GEMM_K", 0)
+    deep = depth > DEPTH[str(inputs[0].dtype).removeprefix("torch.")]
+    build = program_builds(program, lambda target: 4 if target == "gfx1100" else 1 if deep else 2, compilers)
     assert all(k.scratch_bytes == 0 for k in build.kernels), build.kernels

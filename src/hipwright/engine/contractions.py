@@ -72,14 +72,18 @@ def value_product(node: Node, p: str, shape: ShapeOf) -> tuple[Operand, list[int
 
 def _terms(node: Node) -> tuple[list[str], list[str], str] | None:
     """(operands, their letters, the result's letters) of a product of two."""
-    equation, operands = node.args[0].replace(" ", ""), node.args[1]
+    found = letters_of(node.args[0], len(node.args[1]))
+    return ([o["node"] for o in node.args[1]], *found) if found else None
+
+
+def letters_of(equation: str, operands: int) -> tuple[list[str], str] | None:
+    """(letters of both operands, of the result) of an einsum of two, without diagonals; None for another."""
+    equation = equation.replace(" ", "")
     left, arrow, out = equation.partition("->")
     letters = left.split(",")
-    if not arrow or "." in equation or len(letters) != 2 or len(operands) != 2:
+    if not arrow or "." in equation or len(letters) != 2 or operands != 2:
         return None
-    if any(len(set(term)) != len(term) for term in (*letters, out)):
-        return None
-    return [o["node"] for o in operands], letters, out
+    return None if any(len(set(term)) != len(term) for term in (*letters, out)) else (letters, out)
 
 
 def _arranged(name: str, letters: str, batch: str, rest: str, shape: ShapeOf) -> Operand | None:

@@ -19,7 +19,7 @@ from hipwright.tensors import HostTensor, Tree
 
 LUCKY = 0.1
 """Share of a leaf's rows that may be measured by the worst honest row. A row's honest error is one draw or two: where
-few terms decide a row, a second honest kernel is more than four times as far off in one row of thirty."""
+few terms decide a row, a second honest kernel is more than four times as far off in one row of forty."""
 
 F64 = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]

@@ -25,7 +25,7 @@ MOST_TAPS = 343
 """Their table, at most 40 bytes each, stands in LDS beside the tiles, and NVIDIA gives a block 48 KiB."""
 RATE, POOR_RATE = 25e12, 6e12
 """Operations a second: tiles on the vector units of an H200, a round figure; and what a library is taken to reach in
-float32 on the shapes that `poor` names, a tenth of the roofline (its kernels were seen 10 to 80 times off)."""
+float32 on the shapes that `poor` names, a tenth of the roofline: an assumption, not measured here."""
 POOR_CHANNELS = 16
 MARGIN = 2
 

@@ -13,6 +13,7 @@ from math import ceil
 from typing import Any
 
 from hipwright.engine.calls import KernelCall, Offer, Output, call_template, permuted, probe, regroup
+from hipwright.engine.contractions import letters_of
 from hipwright.engine.expr import E, walk
 from hipwright.engine.index import ONE, ZERO, Ix, product
 from hipwright.engine.lower.core import Context, Index, NotLowered, Tensor
@@ -163,13 +164,11 @@ def _plus(c: Context, stored: Tensor, bias: Tensor, alpha: float, beta: float) -
 
 
 def _einsum(call: KernelCall) -> Product | None:
-    equation, operands = call.args[0].replace(" ", ""), call.args[1]
-    terms, arrow, out = equation.partition("->")
-    letters = terms.split(",")
-    if not arrow or "." in equation or len(letters) != 2 or len(operands) != 2:
+    operands = call.args[1]
+    found = letters_of(call.args[0], len(operands))
+    if found is None:
         return None
-    if any(len(set(term)) != len(term) for term in (*letters, out)):
-        return None
+    letters, out = found
     if not set(letters[0]) & set(letters[1]) - set(out):
         return None  # nothing is summed: the library's, or pointwise
     return contraction(call.c, operands[0], letters[0], operands[1], letters[1], out)
