@@ -34,19 +34,21 @@ TEAM_THREADS, TEAM_KEPT = 256, 16  # of a team's block: few registers, so that s
 SLICE = 3 * TEAM_THREADS * TEAM_KEPT
 """Elements of a row that a block of a team takes: enough to hide the wait (about 3 us), few enough that the rows in
 work at once stay in a cache of 50 MB, whence what registers do not hold is read again."""
+MOST_VALUES = 64
+"""Values a thread asks for at once at most: kernels of 256 spilled, and took ptxas 10 seconds each."""
 MOST_TEAM = 128  # blocks of 256 threads that every device of interest runs at once, with room to spare
 HUGE_ROW = 1 << 21  # elements from which a team takes twice that, so that few rows at a time share the cache
 
 
 @dataclass(eq=False)
 class Planner:
-    """Decides for one group. choose(key, options, default) and knob(name, default) are the writer's."""
+    """Decides for one group. choose(key, options, default) and knob(name, default, most) are the writer's."""
 
     c: Context
     group: Group
     body: Body
     choose: Callable[[str, Sequence[Any], Any], Any]
-    knob: Callable[[str, int], str]
+    knob: Callable[..., str]
 
     def layout(self) -> Layout:
         """The layout of the kernel."""
@@ -130,8 +132,13 @@ class Planner:
             items = min(-(-packs // threads), most)
             layout = Layout("block", self.knob("ROW_BLOCK", threads))
             layout.spread = True
-        layout.vec, layout.items = self.knob("ROW_VEC", vec), self.knob("ROW_ITEMS", _option(items))
+        self._pack(layout, "ROW_VEC", vec, items)
         return layout
+
+    def _pack(self, layout: Layout, name: str, vec: int, items: int) -> None:
+        """Neighbours a thread takes, and how many times that at once: as many values as registers may hold."""
+        layout.vec = self.knob(name, vec, self._widest())
+        layout.items = self.knob("ROW_ITEMS", _option(items), MOST_VALUES // self._widest())
 
     # ------------------------------------------------------------ scans
 
@@ -189,10 +196,9 @@ class Planner:
                 layout.bounds = f"({layout.threads} > 768 ? {layout.threads} : 768)"  # three blocks a multiprocessor
         if not registers:
             items = min(items, max(16 // vec, 2))
-        layout.vec = self.knob("ROW_VEC", vec)
+        self._pack(layout, "ROW_VEC", vec, items)
         layout.registers, layout.segments = registers, segments
         layout.whole = self.static is not None and 0 < self.static <= threads * KEPT_VALUES and not segments
-        layout.items = self.knob("ROW_ITEMS", _option(items))
         layout.rest = "1" if extent <= threads * vec * items and not team else layout.items
         layout.team = self.knob("TEAM", self._team_size()) if team else ""
         return layout
@@ -259,7 +265,7 @@ class Planner:
         items = min(-(-self.length // lanes), max(TEAM_KEPT // vec, 1))
         blocks = -(-self.rows // (vec * share))
         layout = Layout("columns", self.knob("BLOCK", threads), self.knob("COLUMNS", share))
-        layout.vec, layout.items = self.knob("COLUMN_VEC", vec), self.knob("ROW_ITEMS", _option(items))
+        self._pack(layout, "COLUMN_VEC", vec, items)
         layout.registers = registers
         layout.rest = "1" if self.length <= lanes * items else layout.items
         layout.whole = self.static is not None and 0 < self.static <= lanes * max(TEAM_KEPT // vec, 1)

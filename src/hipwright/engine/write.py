@@ -124,7 +124,7 @@ class _Builder:
         self.structure: dict[str, Choice] = {}
         self.knobs: set[str] = set()
         self.names: set[str] = set()
-        self.defaults: dict[str, int] = {}
+        self.defaults: dict[str, tuple[int, tuple[int, ...]]] = {}
         self.own: dict[str, tuple[int, tuple[int, ...], str]] = {}  # the call templates' knobs
         self.plan = ""
 
@@ -251,13 +251,14 @@ class _Builder:
         self.kernels.append((kernel, group, mapping))
         writer.launch(kernel, group, allocate)
 
-    def _shared_knob(self, name: str, default: int) -> str:
-        """A knob of the table; kernels that start from another value have one of their own."""
+    def _shared_knob(self, name: str, default: int, most: int = 1 << 30) -> str:
+        """A knob of the table, up to `most`; kernels that start from another value, or go further, have their own."""
+        options = tuple(value for value in KNOBS[name][1] if value <= max(most, default))
         unique, count = name, 1
-        while self.defaults.get(unique, default) != default:
+        while self.defaults.get(unique, (default, options)) != (default, options):
             count += 1
             unique = f"{name}_{count}"
-        self.defaults[unique] = default
+        self.defaults[unique] = default, options
         return unique
 
     def _dtypes(self, lowered: Lowered) -> dict[str, str]:
@@ -314,7 +315,7 @@ class _Builder:
 
     def _knob(self, name: str) -> tuple[int, tuple[int, ...], str]:
         default, options, comment = self.own.get(name) or KNOBS[re.sub(r"_\d+$", "", name)]
-        return self.defaults.get(name, default), options, comment
+        return *self.defaults.get(name, (default, options)), comment
 
     def _knob_values(self) -> dict[str, int]:
         chosen = {}

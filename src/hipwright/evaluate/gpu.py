@@ -249,9 +249,17 @@ class GpuTask:
             first = self._alone(program, build, gate, outline, worker or self.worker, more, settings=FULL)
         if not again or first.verdict is not None or first.timing is None:
             return first
-        slots = self._measured("full").slots  # asked for here: nothing is opened behind a closed door
+        at = self._measured("full")  # asked for here: nothing is opened behind a closed door
         with self._turn, self.gpu.door.exclusive():
-            return self._remeasured(first, program, build, outline, slots)
+            if at.large:
+                self._step_aside()
+            return self._remeasured(first, program, build, outline, at.slots)
+
+    def _step_aside(self) -> None:
+        """End the task's own processes: large inputs lie there once, and the device has no room for them twice."""
+        self._known.clear()
+        self.worker.close()
+        self.reference.close()
 
     def warm(self, gate: Gate) -> None:
         """Open what a timing stands on: the reference and its baselines."""
@@ -378,7 +386,8 @@ class GpuTask:
                 at = self._open_measured(reference, seed, "full")
                 with worker.load(program, build, at.state) as loaded:
                     loaded.place(at.set_name, reference.inputs(self.workload, seed), at.slots)
-                    yield loaded.side(at.set_name, graph=at.graphs), at.baselines.sides
+                    side = loaded.side(at.set_name, graph=at.graphs, own_time=not at.large)
+                    yield side, at.baselines.sides
 
         return bench.remeasure(first, fresh, **self._terms(program, outline, slots))
 
