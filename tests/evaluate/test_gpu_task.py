@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hipwright.evaluate import Evaluator
+from hipwright.evaluate import Evaluator, score
 from hipwright.evaluate.gpu import Gpu, GpuTask
 from hipwright.evaluate.score import Scorer
 from hipwright.program import parse
@@ -104,6 +104,60 @@ def test_score_mode_agrees_and_keeps_the_order(bench: Evaluator) -> None:
     assert [one.passed for one in scored] == [True, False, True, False], [one.message for one in scored]
     assert all(one.fault == "candidate" for one in scored if not one.passed)
     assert all(set(one.targets["cuda"].timing.versus) == {"eager"} for one in scored if one.passed)  # type: ignore[union-attr]
+
+
+def test_score_mode_without_room_for_the_inputs_in_each_worker(
+    bench: Evaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GpuTask, "room", lambda self, workers: False)
+    with Scorer(bench, workers=2) as scorer:
+        scored = scorer.score([program("row_sum_tree"), program("tail_write", "broken")])
+    assert [one.passed for one in scored] == [True, False]
+    assert scored[0].targets["cuda"].timing is not None
+
+
+def test_a_slow_build_keeps_nobody_waiting(bench: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, ended = program("row_sum_tree"), []
+    quick, build = score.check, score.build
+    freed = threading.Event()
+
+    def built(gpu: Gpu, target: str, one: Program) -> score.Built:
+        if one.text == slow.text:
+            assert freed.wait(60), "the others wait for the slow one"
+        return build(gpu, target, one)
+
+    def checked(evaluator: Evaluator, target: str, one: score.Built, worker: GpuCandidates) -> Any:
+        found = quick(evaluator, target, one, worker)
+        ended.append(one.program.text)
+        if len(ended) == 2:
+            freed.set()
+        return found
+
+    monkeypatch.setattr(score, "build", built)
+    monkeypatch.setattr(score, "check", checked)
+    with Scorer(bench, workers=2) as scorer:
+        found = scorer.score([slow, program("row_sum_wave"), program("tail_write", "broken")])
+    assert ended[-1] == slow.text and [one.passed for one in found] == [True, True, False]
+
+
+def test_large_inputs_lie_on_the_device_once(bench: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A winner is measured again after the processes of the first measurement have ended."""
+    task = bench.gpus["cuda"]
+    monkeypatch.setattr("hipwright.evaluate.gpu.BIG_BYTES", 0)
+    task._known.clear()
+    opened: list[bool] = []
+    fresh = GpuTask._open_measured
+
+    def watched(self: GpuTask, reference: DeviceReference, seed: int, gate: Any) -> Any:
+        opened.append(task.worker.session is None and task.reference._session is None)
+        return fresh(self, reference, seed, gate)
+
+    monkeypatch.setattr(GpuTask, "_open_measured", watched)
+    found = bench.evaluate(program("row_sum_wave"), thorough=True)
+    task._known.clear()
+    assert found.passed and opened == [False, True], (found.message, opened)
+    timing = found.targets["cuda"].timing
+    assert timing is not None and timing.own_time is None and "second measurement" in " ".join(timing.notes)
 
 
 def test_score_mode_tells_what_it_cannot_take(bench: Evaluator) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -44,6 +44,7 @@ from hipwright.verify.reference import BASELINES, DeviceReference, open_referenc
 
 Kind = Literal["cuda", "rocm"]
 Gate = Literal["full", "fast"]
+Timing = Callable[[], BenchResult]
 DEVICE = "cuda:0"
 """Torch's name of the only GPU that a contained process sees, on ROCm too."""
 SCORE_SLOTS = 4
@@ -255,6 +256,39 @@ class GpuTask:
                 self._step_aside()
             return self._remeasured(first, program, build, outline, at.slots)
 
+    @contextmanager
+    def prepared(self, program: Program, build: Build, outline: Outline, worker: GpuCandidates) -> Iterator[Timing]:
+        """What times a program by score mode's rules, alone on the GPU. Loading and capturing it is done before.
+
+        Short blocks give no ground to refuse anybody: a refusal is decided by the full rules.
+        """
+        at = self._measured("fast")
+        with ExitStack() as stack:
+            with self.gpu.door.shared():
+                loaded = worker.load(program, build, at.state)
+                stack.callback(self._unloaded, loaded)
+                side = self._placed(loaded, at, own_time=False)
+                side.prepare(bench.WARM_CALLS)
+
+            def timed() -> BenchResult:
+                with self._turn, self.gpu.door.exclusive():
+                    result = self._pairs(side, program, outline, at, SCORE)
+                    if result.verdict is not None:
+                        result = self._pairs(side, program, outline, at, FULL)
+                    return self._noted(result, at)
+
+            yield timed
+
+    def _unloaded(self, loaded: Loaded) -> None:
+        with self.gpu.door.shared():
+            loaded.close()
+
+    def room(self, workers: int) -> bool:
+        """May so many processes hold the inputs that are timed?"""
+        at = self._measured("fast")
+        most = (self.gpu.memory_bytes or int(self.reference.info["memory_bytes"])) // SHARE
+        return workers * at.slots * at.bytes <= most
+
     def _step_aside(self) -> None:
         """End the task's own processes: large inputs lie there once, and the device has no room for them twice."""
         self._known.clear()
@@ -329,7 +363,9 @@ class GpuTask:
         names = (*BASELINES, *self.more) if gate == "full" else BASELINES[:1]  # the fast gate ranks by the first
         moved = self.traffic.bytes if self.traffic is not None and "copy" in names else 0
         baselines = open_baselines(reference, self.workload, state, seed, slots, names, moved, graphs=graphs)
-        return _Measured(reference, state, seed, slots, f"timed/{seed}/{gate}", baselines, large, graphs)
+        return _Measured(
+            reference, state, seed, slots, f"timed/{seed}/{gate}", baselines, large, graphs, inputs + outputs
+        )
 
     def _timed(
         self,
@@ -343,15 +379,8 @@ class GpuTask:
         settings: BenchSettings | None = None,
     ) -> BenchResult:
         with worker.load(program, build, at.state, more=more) as loaded:
-            loaded.place(at.set_name, at.reference.inputs(self.workload, at.seed), at.slots)
-            side = loaded.side(at.set_name, graph=at.graphs, own_time=gate == "full" and not at.large)
-            result = bench.time_pairs(
-                side,
-                at.baselines.sides,
-                settings=settings or (FULL if gate == "full" else SCORE),
-                memory=at.memory,
-                **self._terms(program, outline, at.slots),
-            )
+            side = self._placed(loaded, at, own_time=gate == "full" and not at.large)
+            result = self._pairs(side, program, outline, at, settings or (FULL if gate == "full" else SCORE))
             if result.verdict is not None or gate == "fast" or at.large:
                 return self._noted(result, at)
             try:
@@ -359,6 +388,17 @@ class GpuTask:
             except Rejected as rejected:
                 return BenchResult(None, rejected.verdict)
         return self._noted(result, at)
+
+    def _placed(self, loaded: Loaded, at: _Measured, *, own_time: bool) -> GpuSide:
+        """A loaded program as a side of the comparison, over the same inputs as the baselines."""
+        loaded.place(at.set_name, at.reference.inputs(self.workload, at.seed), at.slots)
+        return loaded.side(at.set_name, graph=at.graphs, own_time=own_time)
+
+    def _pairs(
+        self, side: GpuSide, program: Program, outline: Outline, at: _Measured, settings: BenchSettings
+    ) -> BenchResult:
+        terms = self._terms(program, outline, at.slots)
+        return bench.time_pairs(side, at.baselines.sides, settings=settings, memory=at.memory, **terms)
 
     def _revealed(self, side: GpuSide, loaded: Loaded, at: _Measured) -> None:
         """Values that nobody could know before, in a random slot of the timed calls: their outputs must be right."""
@@ -422,8 +462,8 @@ class GpuTask:
 class _Measured:
     """What a timing stands on: the reference, the model's state, the slots of inputs, the baselines.
 
-    large: there is no room for late values beside the timed ones. graphs: whether calls are captured. memory: what is
-    known of the warm baselines.
+    large: there is no room for late values beside the timed ones. graphs: whether calls are captured. bytes: of a slot
+    and its outputs. memory: what is known of the warm baselines.
     """
 
     reference: DeviceReference
@@ -434,6 +474,7 @@ class _Measured:
     baselines: Baselines
     large: bool
     graphs: bool
+    bytes: int
     memory: Memory = field(default_factory=dict)
 
 

@@ -1,10 +1,11 @@
 """Score mode: many programs of one task at once, for learning (docs/score.md).
 
 The fast gate instead of the full one, and a short paired timing against eager instead of a long one against every
-baseline. Programs are compiled side by side, all of them from the start. Wave by wave they are verified side by side,
-each verifier with a worker of its own; then those that pass are timed one after the other, alone on the GPU (`build`,
-`check` and `measure`, which train/lanes.py uses for many tasks at once). The verdicts are the evaluator's: what score
-mode passes, `evaluate` with the full gate passes too in all but a few of a hundred cases (measured; see the page).
+baseline. Programs are compiled side by side, all of them from the start. As they are built they are verified side by
+side, each in a worker of its own, where those that pass are loaded and captured; then these are timed one after the
+other, alone on the GPU (`build`, `check` and `measure`, which train/lanes.py uses for many tasks at once). The verdicts
+are the evaluator's: what score mode passes, `evaluate` with the full gate passes too in all but a few of a hundred
+cases (measured; see the page).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import os
 import queue
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -22,17 +23,18 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from hipwright.errors import BadInput, HipwrightError
-from hipwright.evaluate.gpu import Gpu, GpuTask
+from hipwright.evaluate.gpu import Gpu, GpuTask, Timing
 from hipwright.evaluate.pipeline import Evaluator
 from hipwright.evaluate.results import Findings, build_verdict, rejected
+from hipwright.evaluate.turns import Turns
+from hipwright.measure.bench import BenchResult
 from hipwright.program import Parsed, parse
 from hipwright.records import Evaluation, Program, Verdict
 from hipwright.verify.gpu_client import GpuCandidates
 
 WORKERS = 10
 """Candidate processes that verify at once, if there are processors for them."""
-WAVE = 2
-"""Programs for each of them in a wave: verified together, then timed one by one."""
+PATIENCE_S = 0.2  # a program that is ready waits no longer for others to be timed with
 
 
 @dataclass(frozen=True)
@@ -98,13 +100,22 @@ def measure(
     evaluator: Evaluator, target: str, checked: Checked, worker: GpuCandidates | None = None, *, timed: bool = True
 ) -> Evaluation:
     """Time a checked program, alone on the GPU. worker: another process than the task's own."""
+    gpu, found = evaluator.gpus[target], checked.found
+    outline = evaluator.outline()
+
+    def time_it() -> BenchResult:
+        return gpu.time(checked.program, found.gpu[target], gate="fast", outline=outline, again=False, worker=worker)
+
+    return _measured(evaluator, target, checked, time_it if timed else None)
+
+
+def _measured(evaluator: Evaluator, target: str, checked: Checked, time_it: Timing | None) -> Evaluation:
     start, program, found = time.perf_counter(), checked.program, checked.found
-    task, gpu = evaluator.handle.task.key, evaluator.gpus[target]
+    task = evaluator.handle.task.key
 
     def measured() -> Evaluation:
-        if timed:
-            outline, made = evaluator.outline(), found.gpu[target]
-            result = gpu.time(program, made, gate="fast", outline=outline, again=False, worker=worker)
+        if time_it is not None:
+            result = time_it()
             if result.timing is not None:
                 found.timings[target] = result.timing
             if result.verdict is not None:
@@ -156,24 +167,45 @@ class Scorer:
                 future.result()
 
     def score(self, programs: Sequence[Program], *, timed: bool = True) -> list[Evaluation]:
-        """An evaluation for each, in order. A fault of the machine is told in it, never as a wrong kernel."""
-        found: list[Evaluation] = []
-        wave = WAVE * len(self._workers)
-        with ThreadPoolExecutor(wave) as builders, ThreadPoolExecutor(wave) as pool:
-            gpu = self._gpu.gpu
-            built = [builders.submit(build, gpu, self._name, program) for program in programs]
-            for start in range(0, len(programs), wave):
-                checked = list(pool.map(self._checked, built[start : start + wave]))
-                found += [one if isinstance(one, Evaluation) else self._measured(one, timed) for one in checked]
-        return found
+        """An evaluation for each, in order. A fault of the machine is told in it, never as a wrong kernel.
 
-    def _checked(self, made: Future[Built]) -> Checked | Evaluation:
-        built = made.result()
-        with self._worker() as worker:
-            return check(self._evaluator, self._name, built, worker)
+        Programs go on as they are built: one that takes the compiler seconds keeps nobody waiting.
+        """
+        count, gpu = len(self._workers), self._gpu.gpu
+        together = timed and self._gpu.room(count)
+        turns = Turns(count, PATIENCE_S)
+        with closing(turns), ThreadPoolExecutor(2 * count) as builders, ThreadPoolExecutor(count) as pool:
+            waiting = {builders.submit(build, gpu, self._name, program): n for n, program in enumerate(programs)}
+            started = {
+                waiting[made]: pool.submit(self._judged, turns, made.result(), timed, together)
+                for made in as_completed(waiting)
+            }
+            return [started[n].result() for n in range(len(programs))]
 
-    def _measured(self, checked: Checked, timed: bool) -> Evaluation:
-        return measure(self._evaluator, self._name, checked, timed=timed)
+    def _judged(self, turns: Turns, built: Built, timed: bool, together: bool) -> Evaluation:
+        """Verified and made ready in one worker, then timed there when its turn comes."""
+        with self._worker() as worker, ExitStack() as stack:
+            with turns.verifying(), turns.shared():
+                checked = check(self._evaluator, self._name, built, worker)
+                if isinstance(checked, Evaluation):
+                    return checked
+                time_it = self._ready(checked, worker, stack) if together else None
+            if time_it is None:
+                return turns.run(lambda: measure(self._evaluator, self._name, checked, timed=timed))
+            return turns.run(lambda: _measured(self._evaluator, self._name, checked, time_it))
+
+    def _ready(self, checked: Checked, worker: GpuCandidates, stack: ExitStack) -> Timing:
+        """What times it. What goes wrong while it is made ready is told when its turn comes."""
+        made, outline = checked.found.gpu[self._name], self._evaluator.outline()
+        try:
+            return stack.enter_context(self._gpu.prepared(checked.program, made, outline, worker))
+        except HipwrightError as error:
+            told = error
+
+        def refused() -> BenchResult:
+            raise told
+
+        return refused
 
     @contextmanager
     def _worker(self) -> Iterator[GpuCandidates]:

@@ -176,7 +176,7 @@ def _measure(bench: Bench, rng: np.random.Generator) -> BenchResult:
         stopped = grow(
             rounds, settings.quads, settings.budget_ms, lambda pairs: _enough(rounds, settings, pairs), most=MOST_QUADS
         )
-        found = _first_doubt(rounds, settings.alone if bench.lane == "modelnew" else 0)
+        found = _first_doubt(rounds, settings, bench.lane)
     except UnsoundClock as lie:
         block = {"device_ms": repr(lie.block.device_ms), "host_ms": repr(lie.block.host_ms)}
         unsound = Doubt("sound", f"a block is said to last {lie}", {})
@@ -212,24 +212,25 @@ def _sampled(own: Sequence[float], base: Sequence[float], settings: BenchSetting
     return paired_ratio(own, base, level=LOOK_LEVEL, resamples=settings.resamples)
 
 
-def _first_doubt(rounds: Rounds, alone: int) -> tuple[int, Doubt] | None:
-    """The first side that is not believed and why: baselines before the candidate. alone: blocks for rule 3; 0 leaves
-    out what only host code could break."""
+def _first_doubt(rounds: Rounds, settings: BenchSettings, lane: Lane) -> tuple[int, Doubt] | None:
+    """The first side that is not believed and why: baselines before the candidate. What only host code could break is
+    looked at in the modelnew lane alone."""
     count = len(rounds.sides)
     overheads = list(rounds.overheads)
     overheads[0] = believed(overheads[0], overheads[1:])
     for index in (*range(1, count), 0):
-        found = hidden(rounds.blocks[index], overheads[index])
+        least_ms = settings.clocks_ms if lane == "program" else FULL.clocks_ms
+        found = hidden(rounds.blocks[index], overheads[index], least_ms)
         if found is not None:
             return index, found
-    if not alone:
+    if lane == "program":
         return None
     found = forged(rounds.blocks[0], overheads[0], rounds.blocks[1], overheads[1])
     if found is not None:
         return 0, found
     for index in range(1, count):
         after = rounds.after[index]
-        found = slowed(after[-max(6, len(after) // 3) :], rounds.alone(index, alone)) if after else None
+        found = slowed(after[-max(6, len(after) // 3) :], rounds.alone(index, settings.alone)) if after else None
         if found is not None:
             return 0, found
     return None

@@ -98,10 +98,10 @@ def gap(blocks: Sequence[Block], overhead: Overhead) -> float:
     return median(_hidden(block, overhead) / block.device_ms for block in blocks)
 
 
-def hidden(blocks: Sequence[Block], overhead: Overhead) -> Doubt | None:
-    """Rule 1 over the timed blocks of one side."""
+def hidden(blocks: Sequence[Block], overhead: Overhead, least_ms: float) -> Doubt | None:
+    """Rule 1 over the timed blocks of one side. least_ms: what short blocks are allowed."""
     block_ms = median(block.device_ms for block in blocks)
-    allowed = max(RELATIVE * block_ms, ABSOLUTE_MS) + 2 * overhead.host_error_ms
+    allowed = max(RELATIVE * block_ms, least_ms) + 2 * overhead.host_error_ms
     found = median(_hidden(block, overhead) for block in blocks)
     if abs(found) <= allowed:
         return None

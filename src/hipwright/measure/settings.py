@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hipwright.measure.clocks import ABSOLUTE_MS
+
 
 @dataclass(frozen=True)
 class BenchSettings:
@@ -15,7 +17,8 @@ class BenchSettings:
     speedup against the first baseline in all of the first 8 pairs is dropped. empties: empty blocks of each side;
     discard: most quads run before those that count; alone: blocks for the neighbours' rule. latency_rounds: 0 measures
     no latency. resamples: of the bootstrap. same_worker: candidates run one after another in one process, whose empty
-    block is measured for the first of them alone.
+    block is measured for the first of them alone. clocks_ms: what the device's clock and the host's may differ by on
+    short blocks.
     """
 
     block_ms: float = 1.5
@@ -31,6 +34,7 @@ class BenchSettings:
     latency_rounds: int = 8
     resamples: int = 2000
     same_worker: bool = False
+    clocks_ms: float = ABSOLUTE_MS
 
 
 FULL = BenchSettings()
@@ -46,4 +50,5 @@ SCORE = BenchSettings(
     latency_rounds=0,
     resamples=500,
     same_worker=True,
+    clocks_ms=0.03,
 )

@@ -6,18 +6,15 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from math import exp, log
 
 from msgspec.structs import replace
 
 from hipwright.device import topology
-from hipwright.errors import WorkerError
-from hipwright.evaluate.gate import Gate
-from hipwright.evaluate.score import WAVE, WORKERS, Built, Checked, build, check, measure
+from hipwright.evaluate.score import WORKERS, Built, Checked, build, check, measure
+from hipwright.evaluate.turns import Turns
 from hipwright.machine import Machine, Workbench
 from hipwright.measure.profiler import find_tool
 from hipwright.records import Evaluation, Program
@@ -30,6 +27,7 @@ from hipwright.verify.gpu_client import GpuCandidates
 REFERENCE_US, FLOOR_US = "reference_us", "floor_us"
 """Features of an evaluation with the clock "estimate": the reference itself by the static estimate, each operator one
 library call, and the least time of its bytes and products; microseconds, geometric means over the AMD targets."""
+WAVE = 2  # programs that are ready for each verifier: so many are timed in a row
 PATIENCE_S = 1.0  # a verified program waits no longer for others to be timed with
 
 
@@ -107,7 +105,7 @@ class GpuLane:
         self._idle: queue.SimpleQueue[GpuCandidates] = queue.SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)
-        self._clock = _Clock(WAVE * count)
+        self._clock = Turns(WAVE * count, PATIENCE_S)
 
     @contextmanager
     def open(self, problem: Problem) -> Iterator[Workbench]:
@@ -171,83 +169,6 @@ class GpuLane:
         self._clock.close()
         for worker in (*self._workers, self._timer):
             worker.close()
-
-
-class _Clock:
-    """The thread that times, and the gate that keeps verifications out. wave: ready programs that start it."""
-
-    def __init__(self, wave: int) -> None:
-        self._wave = wave
-        self._gate, self._callers = Gate(), Gate()
-        self._changed = threading.Condition()
-        self._ready: deque[tuple[Callable[[], Evaluation], Future[Evaluation]]] = deque()
-        self._verifying = 0
-        self._stopping = False
-        self._thread = threading.Thread(target=self._loop, name="timing", daemon=True)
-        self._thread.start()
-
-    def shared(self) -> AbstractContextManager[None]:
-        """Outside of timings."""
-        return self._gate.shared()
-
-    def sharing(self) -> AbstractContextManager[None]:
-        """Outside of timings, for work of the caller's own, which may last."""
-        return self._callers.shared()
-
-    @contextmanager
-    def verifying(self) -> Iterator[None]:
-        """While a program may soon be ready to be timed."""
-        with self._changed:
-            self._verifying += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._verifying -= 1
-                self._changed.notify_all()
-
-    def run(self, work: Callable[[], Evaluation]) -> Evaluation:
-        """What `work` gives, done alone. WorkerError where the judge is closed before its turn."""
-        answer: Future[Evaluation] = Future()
-        with self._changed:
-            self._ready.append((work, answer))
-            self._changed.notify_all()
-            if self._stopping:
-                self._give_up()
-        return answer.result()
-
-    def close(self) -> None:
-        """Time nothing more; waits for the one under way."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify_all()
-        self._thread.join()
-
-    def _loop(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._ready or self._stopping)
-                self._changed.wait_for(
-                    lambda: len(self._ready) >= self._wave or not self._verifying or self._stopping, PATIENCE_S
-                )
-                if self._stopping:
-                    return self._give_up()
-            # verifications go on while a caller's own work is waited for
-            with self._callers.exclusive(), self._gate.exclusive():
-                while (item := self._next()) is not None:
-                    work, answer = item
-                    try:
-                        answer.set_result(work())
-                    except BaseException as error:
-                        answer.set_exception(error)
-
-    def _next(self) -> tuple[Callable[[], Evaluation], Future[Evaluation]] | None:
-        with self._changed:
-            return self._ready.popleft() if self._ready and not self._stopping else None
-
-    def _give_up(self) -> None:
-        while self._ready:
-            self._ready.popleft()[1].set_exception(WorkerError("the judge is closed"))
 
 
 @contextmanager
