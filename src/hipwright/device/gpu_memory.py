@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -19,6 +20,7 @@ from hipwright.device.memory import NOISE, contiguous, pattern, plausible
 
 ALIGN = 512  # bytes, torch's own alignment of device memory
 MOST = 1 << 20  # bytes of a zone
+KEPT = 1 << 16  # bytes of a zone up to which a copy outlives the buffer
 
 
 def zone_bytes(nbytes: int) -> int:
@@ -36,6 +38,48 @@ class Stray:
 
 
 @dataclass(frozen=True)
+class _Zones:
+    """Both zones of one buffer: int16 tensors, views of the zones or copies of them; `word` is what they hold.
+
+    odd: the byte right behind a body of odd length, in a uint8 tensor of one element; None for an even one.
+    """
+
+    start: int
+    nbytes: int
+    word: int
+    front: Any
+    back: Any
+    odd: Any
+
+    def copied(self) -> _Zones:
+        """As they are now."""
+        both = torch.cat([self.front, self.back])
+        split = self.front.numel()
+        odd = None if self.odd is None else self.odd.clone()
+        return replace(self, front=both[:split], back=both[split:], odd=odd)
+
+    def first_changed(self) -> Any:
+        """A device tensor (int64): where the nearest stray write lies, `Stray.offset` + 1 behind the buffer, the
+        offset itself in front, 0 for none. No synchronisation."""
+        front, back = self.front != self.word, self.back != self.word
+        behind = back.to(torch.int8).argmax() * 2 + (self.nbytes + self.nbytes % 2 + 1)
+        before = front.flip(0).to(torch.int8).argmax() * -2 - 2
+        none = torch.zeros((), dtype=torch.int64, device=self.front.device)
+        found = torch.where(back.any(), behind, torch.where(front.any(), before, none))
+        if self.odd is not None:
+            wrong = self.odd[0] != self.word >> 8
+            found = torch.where(wrong, torch.full_like(found, self.nbytes + 1), found)
+        return found
+
+    def paint(self) -> None:
+        """Make them whole again."""
+        for words in (self.front, self.back):
+            words.fill_(self.word)
+        if self.odd is not None:
+            self.odd.fill_(self.word >> 8)
+
+
+@dataclass(frozen=True)
 class _Zoned:
     """One buffer: `whole` is a uint8 tensor of zone, body and zone; `word` what the zones hold."""
 
@@ -48,20 +92,11 @@ class _Zoned:
     def start(self) -> int:
         return int(self.whole.data_ptr()) + self.zone
 
-    def first_changed(self) -> Any:
-        """A device tensor (int64): where the nearest stray write lies, `Stray.offset` + 1 behind the buffer, the
-        offset itself in front, 0 for none. No synchronisation."""
-        words = self.whole.view(torch.int16)
-        body_end = self.zone + self.nbytes
-        front, back = words[: self.zone // 2] != self.word, words[(body_end + 1) // 2 :] != self.word
-        behind = back.to(torch.int8).argmax() * 2 + (self.nbytes + self.nbytes % 2 + 1)
-        before = front.flip(0).to(torch.int8).argmax() * -2 - 2
-        none = torch.zeros((), dtype=torch.int64, device=self.whole.device)
-        found = torch.where(back.any(), behind, torch.where(front.any(), before, none))
-        if body_end % 2:
-            odd = self.whole[body_end] != self.word >> 8
-            found = torch.where(odd, torch.full_like(found, self.nbytes + 1), found)
-        return found
+    def zones(self) -> _Zones:
+        """Views of the zones."""
+        words, end = self.whole.view(torch.int16), self.zone + self.nbytes
+        odd = self.whole[end : end + 1] if end % 2 else None
+        return _Zones(self.start, self.nbytes, self.word, words[: self.zone // 2], words[(end + 1) // 2 :], odd)
 
 
 class _Span:
@@ -79,7 +114,8 @@ class GuardedDevice:
     def __init__(self, device: str) -> None:
         self.device = torch.device(device)
         self._alive: dict[int, _Zoned] = {}  # by the buffer's address
-        self._dead: list[tuple[int, int, Any]] = []  # start, size, what `first_changed` said at the end
+        self._dead: list[_Zones] = []  # copies of the zones, as they were at the end
+        self._told: list[tuple[int, int, Any]] = []  # of larger ones: start, size, what `first_changed` said
 
     def empty(self, shape: tuple[int, ...], dtype: Any, poison: int) -> Any:
         """A contiguous tensor of poison; booleans hold its lowest bit, since torch allows them 0 and 1."""
@@ -102,15 +138,16 @@ class GuardedDevice:
 
         A zone that was written is whole again afterwards, so that each stray write is told once.
         """
-        alive = list(self._alive.values())
+        alive = [zoned.zones() for zoned in self._alive.values()]
         dead, self._dead = self._dead, []
-        asked = [(z.start, z.nbytes, z.first_changed()) for z in alive] + dead
-        if not asked:
+        told, self._told = self._told, []
+        if not _any_changed([*alive, *dead], [flag for *_, flag in told]):
             return []
+        asked = [(z.start, z.nbytes, z.first_changed()) for z in (*alive, *dead)] + told
         found = torch.stack([flag for *_, flag in asked]).tolist()
-        for zoned, at in zip(alive, found, strict=False):
+        for zones, at in zip(alive, found, strict=False):
             if at:
-                _paint(zoned)
+                zones.paint()
         places = zip(asked, found, strict=True)
         return [Stray(start, size, at - 1 if at > 0 else at) for (start, size, _), at in places if at]
 
@@ -134,17 +171,23 @@ class GuardedDevice:
     def _bury(self, start: int) -> None:
         """The last tensor on a buffer is gone: look at its zones before torch gives the memory to someone else."""
         zoned = self._alive.pop(start)
-        self._dead.append((start, zoned.nbytes, zoned.first_changed()))
+        zones = zoned.zones()
+        if zoned.zone <= KEPT:
+            self._dead.append(zones.copied())
+        else:
+            self._told.append((start, zoned.nbytes, zones.first_changed()))
 
     def _typed(self, flat: Any, dtype: Any, shape: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Any:
         typed = torch.empty(0, dtype=dtype, device=self.device)
         return typed.set_(flat.untyped_storage(), offset, shape, stride)
 
 
-def _paint(zoned: _Zoned) -> None:
-    words = zoned.whole.view(torch.int16)
-    end = zoned.zone + zoned.nbytes
-    words[: zoned.zone // 2].fill_(zoned.word)
-    words[(end + 1) // 2 :].fill_(zoned.word)
-    if end % 2:
-        zoned.whole[end].fill_(zoned.word >> 8)
+def _any_changed(zones: Sequence[_Zones], flags: Sequence[Any]) -> bool:
+    """Whether there is a stray write at all, in few operations: nearly always there is none. Synchronises."""
+    pieces: dict[int, list[Any]] = {}
+    for one in zones:
+        pieces.setdefault(one.word, []).extend((one.front, one.back))
+    changed = [(torch.cat(words) != word).any() for word, words in pieces.items()]
+    changed += [(one.odd != one.word >> 8).any() for one in zones if one.odd is not None]
+    changed += [flag != 0 for flag in flags]
+    return bool(changed) and bool(torch.stack(changed).any())
