@@ -31,6 +31,7 @@ from hipwright.verify.reply import (
     forged,
     whole_numbers,
 )
+from hipwright.verify.sent import SentCases
 
 GPU_WORKER = "hipwright.verify.gpu_worker:GpuWorker"
 """The service of a candidate worker; its zygote preloads the module."""
@@ -77,6 +78,7 @@ class GpuCandidates:
         self._ids = itertools.count(1)
         self._tables: dict[int, tuple[Tree, str]] = {}
         self._sent: set[str] = set()
+        self.cases = SentCases()
         self.placed: dict[str, dict[int, Hashable]] = {}
         self.sizes: dict[str, int] = {}  # bytes of a slot, by set
         self.call_limit_s = self.limit_s or (CPU_LIMIT_S if self.driver == "cpu" else LIMIT_S)
@@ -111,6 +113,7 @@ class GpuCandidates:
         with self._lock:
             _, key = self._tables.pop(id(state), (None, ""))
             self._sent.discard(key)
+            self.cases.retire()
             for name in sets:
                 self.sizes.pop(name, None)
                 if self.placed.pop(name, None) is not None and self._session is not None:
@@ -185,6 +188,7 @@ class GpuCandidates:
     def _alive(self) -> Session:
         if self._session is None or not self._session.alive:
             self._sent.clear()
+            self.cases.clear()
             self.placed.clear()
             init = {"device": self.device, "driver": self.driver, "wave": self.wave,
                     "memory_limit_bytes": self.memory_limit_bytes, "launch_limit_s": LAUNCH_LIMIT_S,
@@ -271,8 +275,14 @@ class Loaded:
         """`run` for each, in one message. The list ends early with the first Verdict."""
         if not items:
             return []
-        header = {"runs": [dict(settings) for _, settings in items]}
-        told, trees = self._call("run_many", header, [case.inputs for case, _ in items], case=items[0][0])
+        inputs = [case.inputs for case, _ in items]
+        for again in (False, True):
+            keys, drop, bundle = self._owner.cases.ask(inputs)
+            header = {"runs": [dict(settings) for _, settings in items], "cases": keys, "drop": drop}
+            told, trees = self._call("run_many", header, bundle, case=items[0][0])
+            if again or not (isinstance(told, dict) and told.get("stale") is True):
+                break
+            self._owner.cases.clear()
         return self._outcomes(told, trees, items)
 
     def again(self, first: Case, second: Case) -> list[Outcome]:

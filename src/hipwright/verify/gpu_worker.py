@@ -75,6 +75,7 @@ class GpuWorker:
         self._limit = int(init.get("memory_limit_bytes", 0))
         self._driver = None if init["driver"] == "cpu" else open_driver(str(init["driver"]), _index(self.device))
         self._states: dict[str, Tree] = {}
+        self._cases: dict[str, Tree] = {}  # inputs on the host, by the parent's names
         self._programs: dict[int, Loaded] = {}
         self._sets = Sets(self.device)
         self._count = 0
@@ -131,13 +132,18 @@ class GpuWorker:
             plain = {k: v for k, v in header.items() if k not in ("order", "seed")} if self.on_gpu else header
             return loaded.live.run(plain, inputs)
 
-    def run_many(self, header: dict[str, Any], cases: Tree) -> Answer:
-        """`run` for each of header["runs"] on its entry of `cases` -> one entry each in {"runs"} and in the tree.
+    def run_many(self, header: dict[str, Any], given: Tree) -> Answer:
+        """`run` for each of header["runs"] on its entry of `given` -> one entry each in {"runs"} and in the tree.
 
-        An entry is what `run` tells, or {"guard", "line"} for a refused shape, or {"verdict"}, after which it ends.
+        header["cases"]: names under which inputs are kept here, whose entry is None from then on; "drop": names that
+        are no longer needed. {"stale"} where a name is not known. An entry of the answer is what `run` tells, or
+        {"guard", "line"} for a refused shape, or {"verdict"}, after which it ends.
         """
         told: list[dict[str, Any]] = []
         trees: list[Tree] = []
+        cases = self._held(header, given)
+        if cases is None:
+            return {"stale": True}, None
         for settings, case in zip(header["runs"], cases, strict=True):
             tree = None
             try:
@@ -151,6 +157,16 @@ class GpuWorker:
             if "verdict" in info:
                 break
         return {"runs": told}, trees
+
+    def _held(self, header: dict[str, Any], given: Tree) -> list[Tree] | None:
+        """The inputs of each run, those that were sent before among them."""
+        names = header.get("cases") or [""] * len(given)
+        for name in header.get("drop", ()):
+            self._cases.pop(name, None)
+        self._cases |= {name: tree for name, tree in zip(names, given, strict=True) if name and tree is not None}
+        if any(tree is None and name not in self._cases for name, tree in zip(names, given, strict=True)):
+            return None
+        return [self._cases[name] if tree is None else tree for name, tree in zip(names, given, strict=True)]
 
     def operators(self, header: dict[str, Any], inputs: Tree) -> Answer:
         """{"ops"}: the library's operators in one call of a modelnew candidate, as OpTrace records them."""

@@ -1,0 +1,68 @@
+"""Inputs that a candidate worker has been sent and keeps: every program of a task is run on the same ones."""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hipwright.tensors import Tree, tensor_leaves
+
+KEPT_BYTES = 256 << 20  # in a worker's host memory
+LARGE_BYTES = 16 << 20  # inputs above this are sent each time
+
+
+@dataclass
+class SentCases:
+    """The parent's side of one worker process: which inputs lie there, under what names.
+
+    A tree is known by its identity, and held as long as its name is, so that no other can take its place.
+    """
+
+    _known: OrderedDict[int, tuple[str, Tree, int]] = field(default_factory=OrderedDict)
+    _ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    _drop: list[str] = field(default_factory=list)
+
+    def ask(self, inputs: Sequence[Tree]) -> tuple[list[str], list[str], list[Tree]]:
+        """(a name for each, "" for what is not kept; names to forget; what to send, None for what lies there)."""
+        names: list[str] = []
+        bundle: list[Tree] = []
+        for tree in inputs:
+            found = self._known.get(id(tree))
+            if found is not None:
+                self._known.move_to_end(id(tree))
+                names.append(found[0])
+                bundle.append(None)
+                continue
+            size = sum(tensor.storage.nbytes for tensor in tensor_leaves(tree))
+            name = f"{next(self._ids)}" if size <= LARGE_BYTES else ""
+            if name:
+                self._known[id(tree)] = name, tree, size
+            names.append(name)
+            bundle.append(tree)
+        drop, self._drop = [*self._drop, *self._over(set(names))], []
+        return names, drop, bundle
+
+    def clear(self) -> None:
+        """The process is another: nothing lies there."""
+        self._known.clear()
+        self._drop.clear()
+
+    def retire(self) -> None:
+        """A task ends: what lies there is forgotten with the next request."""
+        self._drop += [name for name, _, _ in self._known.values()]
+        self._known.clear()
+
+    def _over(self, needed: set[str]) -> list[str]:
+        """Names of the oldest trees beyond the room for them; never those of the request under way."""
+        dropped = []
+        held = sum(size for _, _, size in self._known.values())
+        for key, (name, _, size) in list(self._known.items()):
+            if held <= KEPT_BYTES:
+                break
+            if name not in needed:
+                del self._known[key]
+                dropped.append(name)
+                held -= size
+        return dropped

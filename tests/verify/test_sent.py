@@ -1,0 +1,49 @@
+"""What a worker was sent is known by identity, bounded, and forgotten with the process or the task."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hipwright.tensors import HostTensor
+from hipwright.verify import sent
+from hipwright.verify.sent import SentCases
+
+
+def tree(count: int = 16) -> list[HostTensor]:
+    return [HostTensor.of(np.zeros(count, np.float32))]
+
+
+def test_inputs_are_sent_once() -> None:
+    cases, first, second = SentCases(), tree(), tree()
+    names, drop, bundle = cases.ask([first, second, first])
+    assert names[0] == names[2] != names[1] and not drop and bundle == [first, second, None]
+    again, drop, bundle = cases.ask([second])
+    assert again == [names[1]] and not drop and bundle == [None]
+
+
+def test_a_new_process_and_a_new_task_start_from_nothing() -> None:
+    cases, first = SentCases(), tree()
+    (name,), _, _ = cases.ask([first])
+    cases.clear()
+    (other,), drop, bundle = cases.ask([first])
+    assert bundle == [first] and not drop and other != name
+    cases.retire()
+    _, drop, bundle = cases.ask([first])
+    assert drop == [other] and bundle == [first]
+
+
+def test_the_oldest_make_room_but_never_those_under_way(monkeypatch) -> None:
+    monkeypatch.setattr(sent, "KEPT_BYTES", 200)
+    cases, trees = SentCases(), [tree() for _ in range(4)]  # 64 bytes each
+    (first, *_), drop, _ = cases.ask(trees)
+    assert not drop  # all of them are needed now
+    _, drop, bundle = cases.ask([tree()])
+    assert drop[0] == first and len(drop) == 2 and bundle != [None]
+    _, _, bundle = cases.ask([trees[0]])
+    assert bundle == [trees[0]]
+
+
+def test_large_inputs_are_not_kept(monkeypatch) -> None:
+    monkeypatch.setattr(sent, "LARGE_BYTES", 32)
+    cases, first = SentCases(), tree()
+    assert cases.ask([first]) == ([""], [], [first]) == cases.ask([first])
