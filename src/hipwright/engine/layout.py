@@ -16,6 +16,7 @@ from hipwright.engine.lower.core import Context
 from hipwright.engine.schedule import FULL, PART, ROW, Group
 from hipwright.engine.templates.base import Body
 from hipwright.engine.templates.elementwise import broadcasts
+from hipwright.engine.templates.reducers import levels, pairs
 from hipwright.engine.templates.rows import KEPT_VALUES, Layout
 from hipwright.engine.templates.scan import ScanLayout
 from hipwright.engine.templates.sweep import linear
@@ -55,7 +56,8 @@ class Planner:
         c, group = self.c, self.group
         self.rows, self.length = c.hint(product(group.outer)), c.hint(product(group.inner))
         self.static = product(group.inner).value
-        self.follows = any(m.role in (FULL, PART) for m in self.body.stored)
+        after = levels(group.members, pairs(group.members))
+        self.follows = any(after[f"={m.item.name}"] > 0 for m in self.body.stored if m.role in (FULL, PART))
         mapping = self._mapping()
         registers = self._registers(mapping)
         return self._columns(registers) if mapping == "columns" else self._rows(mapping, registers)
@@ -94,7 +96,8 @@ class Planner:
         wide = broadcasts(self.body) and last >= FEW_COLUMNS
         turn = self._turned()
         options = ("scalar", "vector", *(("rows",) if wide else ()), *(("transpose",) if turn else ()))
-        default = "scalar" if total < SMALL else (options[-1] if turn or wide else "vector")
+        alone = total < SMALL or any(e.op == "loop" for e in walk([m.value for m in self.group.members]))
+        default = "scalar" if alone else (options[-1] if turn or wide else "vector")
         mapping = str(self.choose(f"map:{self._name()}", options, default))
         if mapping == "rows":
             return mapping, self._pointwise_rows(last, total), ("", "", "")

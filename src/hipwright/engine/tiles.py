@@ -251,13 +251,17 @@ __device__ T block_reduce(T v, Op op) {
     __syncthreads();  // an earlier use of `partial` has been read
     if (threadIdx.x % warpSize == 0) partial[threadIdx.x / warpSize] = v;
     __syncthreads();
-    v = partial[0];
-    for (int wave = 1; wave < BLOCK_SIZE / warpSize; ++wave) v = op(v, partial[wave]);
+    const int waves = BLOCK_SIZE / warpSize;  // a power of two, at most a wave
+    v = partial[threadIdx.x % waves];
+    for (int distance = waves / 2; distance > 0; distance >>= 1) {
+        const T other = shuffle_xor(v, distance);
+        v = threadIdx.x & distance ? op(other, v) : op(v, other);  // in one order, so all threads have the same bits
+    }
     return v;
 }
 """
 
-COLUMN_REDUCE = """// Combine the N columns of each thread down the block, rows in order; every thread gets the results.
+COLUMN_REDUCE = """// Combine the N columns of each thread down the block, half by half; every thread gets the results.
 template <int BLOCK_SIZE, int WIDTH, int N, typename T, typename Op>
 __device__ void column_reduce(T (&v)[N], Op op) {
     if (BLOCK_SIZE <= WIDTH) return;
@@ -265,13 +269,17 @@ __device__ void column_reduce(T (&v)[N], Op op) {
     __syncthreads();  // an earlier use of `partial` has been read
 #pragma unroll
     for (int j = 0; j < N; ++j) partial[j][threadIdx.x] = v[j];
+    for (int half = BLOCK_SIZE / 2; half >= WIDTH; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) {
+#pragma unroll
+            for (int j = 0; j < N; ++j)
+                partial[j][threadIdx.x] = v[j] = op(v[j], partial[j][threadIdx.x + half]);
+        }
+    }
     __syncthreads();
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-        v[j] = partial[j][threadIdx.x % WIDTH];
-        for (int row = 1; row < BLOCK_SIZE / WIDTH; ++row)
-            v[j] = op(v[j], partial[j][row * WIDTH + threadIdx.x % WIDTH]);
-    }
+    for (int j = 0; j < N; ++j) v[j] = partial[j][threadIdx.x % WIDTH];
 }
 """
 
