@@ -1,6 +1,6 @@
 """Measure the suite of kernels on a GPU, in as many runs as it takes. docs/kernels.md says what comes out.
 
-python -m benchmarks.suite --out R.jsonl --seconds 540 --only-missing --lanes 3      first answers
+python -m benchmarks.suite --out R.jsonl --seconds 540 --only-missing --lanes 6      first answers
 python -m benchmarks.suite --out R.jsonl --seconds 540 --only-missing --search 60    and searches
 python -m benchmarks.suite --out ALL.jsonl --merge R1.jsonl R2.jsonl                 records of several runs
 python -m benchmarks.suite --out ALL.jsonl --report

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,39 +23,39 @@ from hipwright.engine.tuned import TuningCache
 from hipwright.errors import HipwrightError
 from hipwright.events import silent
 
-LARGE_BYTES = 512 << 20
-"""A task that moves more has the machine's memory to itself: its expectation in float64 takes many times as much."""
+ROOM_BYTES = 4 << 30
+"""What the tasks that are measured at a time may move together, unless one is alone: an expectation in float64 takes
+many times as much."""
 GUESS_S = 40.0  # of a task, before any was measured
 
 
 class Room:
-    """Lanes that share a machine: a large task waits until it is alone, and nobody overtakes it."""
+    """Lanes that share a machine: a task waits until there is room for its bytes, and nobody overtakes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = ROOM_BYTES) -> None:
         self._changed = threading.Condition()
-        self._inside, self._alone, self._waiting = 0, False, 0
+        self._most, self._held, self._inside = most, 0, 0
+        self._line: deque[object] = deque()
 
     @contextmanager
-    def take(self, alone: bool) -> Iterator[None]:
-        """Be inside, alone or with others that need not be."""
+    def take(self, bytes_: int) -> Iterator[None]:
+        """Be inside; one that needs more than there is in all is alone."""
+        me = object()
         with self._changed:
-            if alone:
-                self._waiting += 1
-                self._changed.wait_for(lambda: not (self._inside or self._alone))
-                self._waiting -= 1
-                self._alone = True
-            else:
-                self._changed.wait_for(lambda: not (self._alone or self._waiting))
-                self._inside += 1
+            self._line.append(me)
+            self._changed.wait_for(lambda: self._line[0] is me and self._fits(bytes_))
+            self._line.popleft()
+            self._held, self._inside = self._held + bytes_, self._inside + 1
+            self._changed.notify_all()
         try:
             yield
         finally:
             with self._changed:
-                if alone:
-                    self._alone = False
-                else:
-                    self._inside -= 1
+                self._held, self._inside = self._held - bytes_, self._inside - 1
                 self._changed.notify_all()
+
+    def _fits(self, bytes_: int) -> bool:
+        return not self._inside or self._held + bytes_ <= self._most
 
 
 @dataclass
@@ -117,7 +118,7 @@ class Runner:
                 one = OneTask(task, bench, self.options, start)
                 waiting = time.perf_counter()
                 traffic = one.gpu.traffic  # nothing that a first answer needs
-                with self._room.take(traffic is not None and traffic.bytes > LARGE_BYTES):
+                with self._room.take(traffic.bytes if traffic is not None else ROOM_BYTES):
                     one.waited(time.perf_counter() - waiting)
                     for stage in stages:
                         self._keep(self._searched(one) if stage == "search" else one.first(stage))

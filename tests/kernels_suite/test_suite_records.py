@@ -130,25 +130,30 @@ def test_a_search_that_only_found_slower_programs_closed_nothing() -> None:
 
 
 def test_a_large_task_is_alone_and_is_not_overtaken() -> None:
-    room, order = Room(), list[str]()
+    room, order = Room(100), list[str]()
+    most, inside = 0, list[int]()
 
-    def go(name: str, alone: bool) -> None:
-        with room.take(alone):
+    def go(name: str, bytes_: int) -> None:
+        nonlocal most
+        with room.take(bytes_):
+            inside.append(bytes_)
+            most = max(most, sum(inside) if len(inside) > 1 else 0)
             order.append(name)
             time.sleep(0.05)
+            inside.remove(bytes_)
 
-    with room.take(False):
-        threads = [threading.Thread(target=go, args=("large", True))]
+    with room.take(10):
+        threads = [threading.Thread(target=go, args=("large", 500))]
         threads[0].start()
         time.sleep(0.05)
-        threads += [threading.Thread(target=go, args=(f"small{n}", False)) for n in range(3)]
+        threads += [threading.Thread(target=go, args=(f"small{n}", 40)) for n in range(5)]
         for thread in threads[1:]:
             thread.start()
         time.sleep(0.05)
         assert order == []
     for thread in threads:
         thread.join(5)
-    assert order[0] == "large" and len(order) == 4
+    assert order[0] == "large" and len(order) == 6 and most == 80
 
 
 def test_bad_names_are_bad_input(tmp_path: Path) -> None:
