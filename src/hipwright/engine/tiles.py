@@ -265,21 +265,28 @@ COLUMN_REDUCE = """// Combine the N columns of each thread down the block, half 
 template <int BLOCK_SIZE, int WIDTH, int N, typename T, typename Op>
 __device__ void column_reduce(T (&v)[N], Op op) {
     if (BLOCK_SIZE <= WIDTH) return;
-    __shared__ T partial[N][BLOCK_SIZE];
-    __syncthreads();  // an earlier use of `partial` has been read
+    constexpr int FIT = 32768 / (BLOCK_SIZE * (int)sizeof(T)), SOME = FIT < 1 ? 1 : FIT < N ? FIT : N;
+    __shared__ T partial[SOME][BLOCK_SIZE];
 #pragma unroll
-    for (int j = 0; j < N; ++j) partial[j][threadIdx.x] = v[j];
-    for (int half = BLOCK_SIZE / 2; half >= WIDTH; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) {
+    for (int first = 0; first < N; first += SOME) {
+        __syncthreads();  // an earlier use of `partial` has been read
 #pragma unroll
-            for (int j = 0; j < N; ++j)
-                partial[j][threadIdx.x] = v[j] = op(v[j], partial[j][threadIdx.x + half]);
+        for (int j = 0; j < SOME; ++j)
+            if (first + j < N) partial[j][threadIdx.x] = v[first + j];
+        for (int half = BLOCK_SIZE / 2; half >= WIDTH; half /= 2) {
+            __syncthreads();
+            if (threadIdx.x < half) {
+#pragma unroll
+                for (int j = 0; j < SOME; ++j)
+                    if (first + j < N)
+                        partial[j][threadIdx.x] = v[first + j] = op(v[first + j], partial[j][threadIdx.x + half]);
+            }
         }
-    }
-    __syncthreads();
+        __syncthreads();
 #pragma unroll
-    for (int j = 0; j < N; ++j) v[j] = partial[j][threadIdx.x % WIDTH];
+        for (int j = 0; j < SOME; ++j)
+            if (first + j < N) v[first + j] = partial[j][threadIdx.x % WIDTH];
+    }
 }
 """
 
