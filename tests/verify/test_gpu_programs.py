@@ -147,6 +147,18 @@ def test_own_shapes_too_large_for_the_oracle_are_judged_on_the_device(
         timed_outputs(oracle.handle, reference, worker)
 
 
+@pytest.mark.parametrize("gate", ["full", "fast"])
+def test_a_program_for_one_size_is_verified_at_shapes_that_keep_it(gate: Any, tasks: Any, worker: GpuCandidates) -> None:
+    tight = Oracle(tasks.oracle("row_sum").handle, seed=20, full_elements=10)
+    text = text_of("honest", "row_sum_wave")
+    narrow = text.replace("    x = x.contiguous()\n", "    assert x.shape[1] == 300\n    x = x.contiguous()\n")
+    verdict = verdict_of(narrow, tight, worker, gate=gate)
+    assert verdict.passed and len(verdict.workloads) >= 3, verdict.message
+    assert all(name.endswith("x300") for name in verdict.workloads) and verdict.checks["second_call"] == "pass"
+    wrong = narrow.replace("y[wave] = acc", "y[wave] = rows == 1 ? 0.0f : acc")
+    assert verdict_of(wrong, tight, worker, gate=gate).workload == "1x300", "a shape beside the main workload"
+
+
 def timed_outputs(handle: TaskHandle, reference: Any, worker: GpuCandidates) -> None:
     """What a timed call left for values that came late is compared on the device."""
     _, program, build = built(text_of("honest", "batch_norm_columns"), worker.cache)

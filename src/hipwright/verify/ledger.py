@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,6 +41,7 @@ class Ledger:
     skipped: dict[str, str] = field(default_factory=dict)
     checks: dict[str, Any] = field(default_factory=dict)
     main: Planned | None = None
+    beside: tuple[Planned, ...] = ()  # shapes that keep the same size as `main` does
 
     def first_family(self, workload: str) -> str:
         """The family that any workload has."""
@@ -57,10 +59,22 @@ class Ledger:
 
     # ---------------------------------------------------------------- what to run
 
-    def candidates(self) -> list[Planned]:
-        """The workloads that may become `main`, the smallest first; `main` alone once it is known."""
+    def candidates(self) -> Iterator[Planned]:
+        """The workloads that may become `main`, the smallest first; `main` alone once it is known.
+
+        After those that are planned, the first of each part that keeps a size of the task's own.
+        """
+        if self.main:
+            yield self.main
+            return
         roles = {"families": 0, "unseen": 1, "full": 2}
-        return [self.main] if self.main else sorted(self.oracle.planned(), key=lambda planned: roles[planned.role])
+        yield from sorted(self.oracle.planned(), key=lambda planned: roles[planned.role])
+        for part in count():
+            held = self.oracle.held(part)
+            if held is None:
+                return
+            self.beside = held[1:]
+            yield from held[:1]
 
     def unclaimed(self, planned: Planned, error: GuardFailed) -> None:
         """A guard refused a workload; it may not refuse the task's own."""
@@ -89,7 +103,8 @@ class Ledger:
     def _unseen_shapes(self) -> list[Planned]:
         assert self.main is not None
         known = (self.main.workload.name, *self.skipped)
-        return [p for p in self.oracle.planned() if p.role == "unseen" and p.workload.name not in known]
+        planned = (*self.oracle.planned(), *self.beside)
+        return [p for p in planned if p.role == "unseen" and p.workload.name not in known]
 
     def _unseen(self, planned: Planned, family: str) -> Case:
         families = self.oracle.families(planned.workload.name)
