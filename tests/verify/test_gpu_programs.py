@@ -148,7 +148,9 @@ def test_own_shapes_too_large_for_the_oracle_are_judged_on_the_device(
 
 
 @pytest.mark.parametrize("gate", ["full", "fast"])
-def test_a_program_for_one_size_is_verified_at_shapes_that_keep_it(gate: Any, tasks: Any, worker: GpuCandidates) -> None:
+def test_a_program_for_one_size_is_verified_at_shapes_that_keep_it(
+    gate: Any, tasks: Any, worker: GpuCandidates
+) -> None:
     tight = Oracle(tasks.oracle("row_sum").handle, seed=20, full_elements=10)
     text = text_of("honest", "row_sum_wave")
     narrow = text.replace("    x = x.contiguous()\n", "    assert x.shape[1] == 300\n    x = x.contiguous()\n")
