@@ -149,7 +149,7 @@ class _Builder:
         external = {o: set(call.refs.values()) for call in lowered.calls for o in call.outputs}
         external |= {v.name: {v.source} for v in lowered.views}
         scheduler = Scheduler(c, external, bool(self.choices.get("fuse", True)), self._part)
-        for item in lowered.items:
+        for item in list(lowered.items):  # the scheduler may make some
             scheduler.add(item)
         recompute(scheduler, lowered.outputs.values(), self._again)
         writer = PlanWriter(lowered, self.graph.parameters)
