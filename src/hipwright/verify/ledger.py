@@ -235,17 +235,18 @@ def first_difference(a: Answer, b: Answer) -> tuple[int, tuple[int, ...]] | None
     for leaf, (x, y) in enumerate(pairs):
         if (x.dtype, x.shape) != (y.dtype, y.shape):  # both were judged right: a worker that reorders its reply
             return leaf, ()
-        different = _different(x, y)
-        if different.any():
-            return leaf, tuple(int(i) for i in np.unravel_index(int(np.argmax(different)), different.shape))
+        found = different(x, y)
+        if found.any():
+            return leaf, tuple(int(i) for i in np.unravel_index(int(np.argmax(found)), found.shape))
     return None
 
 
-def _different(x: HostTensor, y: HostTensor) -> Any:
-    different = x.bits() != y.bits() if x.dtype == "bfloat16" else _raw_differ(x, y)
-    if x.is_float and different.any():
-        different &= ~(np.isnan(x.to_f64()) & np.isnan(y.to_f64()))
-    return different
+def different(x: HostTensor, y: HostTensor) -> Any:
+    """Where two tensors of one dtype and shape differ in a bit; NaN equals NaN."""
+    found = x.bits() != y.bits() if x.dtype == "bfloat16" else _raw_differ(x, y)
+    if x.is_float and found.any():
+        found &= ~(np.isnan(x.to_f64()) & np.isnan(y.to_f64()))
+    return found
 
 
 def _raw_differ(x: HostTensor, y: HostTensor) -> Any:
