@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from hipwright.engine.write import explain, space, write
 from tests.engine.harness import Op, captured, check, compare, reference, run
+from tests.engine.template_builds import builds
 
 
 def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -200,3 +201,16 @@ def test_places_over_rows_read_what_they_compare() -> None:
 
 def test_rows_without_elements() -> None:
     check(Op(triplet), [draw(5, 6), draw(5, 6), draw(5, 6)], other=[draw(5, 0)] * 3)
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        (rms_gradient, [draw(64, 4096, dtype=torch.bfloat16), draw(64, 4096, dtype=torch.bfloat16), draw(4096)]),
+        (slopes, [draw(2, 130, 1026, dtype=torch.float16)]),
+        (triplet, [draw(2048, 768, dtype=torch.float16)] * 3),
+    ],
+    ids=["rms", "sobel", "triplet"],
+)
+def test_builds(function: Any, inputs: list[torch.Tensor]) -> None:
+    builds(Op(function), inputs, least=1)
