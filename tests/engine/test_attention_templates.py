@@ -106,6 +106,16 @@ def test_one_program_for_all_lengths_guards_the_head_size() -> None:
     assert ".shape[3] == 16" in text
 
 
+@pytest.mark.parametrize(("wide", "chosen"), [(16, {CALL: "library"}), (257, {})])
+def test_the_librarys_attention_holds_for_every_head_size(wide: int, chosen: dict[str, Any]) -> None:
+    inputs, other = qkv(2, 3, 12, 20, wide, wide), qkv(1, 5, 7, 33, 8, 8)
+    library = ("aten.scaled_dot_product_attention.default",)
+    text = check(Attention(), inputs, choices=chosen, other=other, library=library)
+    assert "shape[3] == q_3" in text and f"== {wide}" not in text
+    offered = space(captured(Attention(), qkv(2, 3, 12, 20, 16, 16))).keys()
+    assert CALL in offered, "its kernels are on offer all the same"
+
+
 def test_static_rules() -> None:
     def default(*sizes: int, dtype: torch.dtype = torch.float32, **more: Any) -> Any:
         return space(captured(Attention(), qkv(*sizes, dtype=dtype)))[CALL].default

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from hipwright.engine.graph import Graph
+from hipwright.engine.recurrent_shapes import steps_unwalked
 from hipwright.engine.write import explain, space, write
 from hipwright.program import parse
 from hipwright.toolchain import amdgpu
@@ -48,8 +51,18 @@ def verify(model: torch.nn.Module, inputs: list[torch.Tensor], **more: Any) -> s
     return check(model, inputs, library=("aten.linear.default", "aten.addmm.default"), **more)
 
 
-def test_two_layers_two_directions_batch_first_another_batch() -> None:
-    text = verify(Layer(LSTM(7, 13, 2, batch_first=True, bidirectional=True)), [draw(3, 5, 7)], other=[draw(2, 5, 7)])
+class TorchWatch(TorchDispatchMode):
+    """Counts operators."""
+
+    calls = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.calls += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_two_layers_two_directions_batch_first_another_batch_and_length() -> None:
+    text = verify(Layer(LSTM(7, 13, 2, batch_first=True, bidirectional=True)), [draw(3, 5, 7)], other=[draw(2, 9, 7)])
     assert text.count("lstm_13_float32[") == 2  # two launches of one kernel
     assert "torch.lstm" not in text
 
@@ -71,6 +84,30 @@ def test_options(model: torch.nn.Module, states: list[Any], choices: dict[str, A
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_types_keep_their_state_in_float(dtype: torch.dtype) -> None:
     verify(Layer(GRU(5, 40, 2, bidirectional=True).to(dtype)), [draw(4, 3, 5, dtype=dtype)], choices={"RNN_ROWS": 8})
+
+
+@pytest.mark.parametrize("model", [LSTM(5, 8, 2), LSTM(5, 8, bidirectional=True, batch_first=True)])
+def test_the_librarys_layers_hold_for_any_number_of_steps(model: torch.nn.Module) -> None:
+    text = check(
+        Layer(model),
+        [draw(4, 3, 5)],
+        choices={"library": True},
+        library=("aten.lstm.input", "aten.zeros.default"),
+        other=[draw(2, 7, 5)],
+    )
+    assert "torch.lstm(" in text or "aten.lstm" in text
+    assert "x.shape[2] == 5" in text and text.count("==") == 1
+
+
+@pytest.mark.parametrize("model", [LSTM(5, 8, proj_size=3), GRU(5, 8, 2, bidirectional=True, batch_first=True)])
+def test_shapes_without_the_steps_are_torchs_own(model: torch.nn.Module) -> None:
+    model, x = model.to("meta"), torch.empty(4, 3, 5, device="meta")
+    before = [(t.shape, t.stride()) for t in tree_leaves(model(x))]
+    with steps_unwalked():
+        within = [(t.shape, t.stride()) for t in tree_leaves(model(x))]
+    with TorchWatch() as watch:
+        model(x)
+    assert within == before and watch.calls > 10, "torch walks again through the steps"
 
 
 def test_unused_outputs_are_not_stored() -> None:

@@ -41,6 +41,16 @@ def test_nothing_to_change_is_none_and_no_derived():
     assert space.shrink(100_000) == ((300, 300),)
 
 
+def test_parts_keep_one_size_then_all_but_one():
+    space = Space(((64, 32, 16), (64, 32, 16)), elements)
+    kept = [{s.size for s in space.symbols} - {s.size for s in part.symbols} for part in space.held()]
+    assert kept == [{64}, {32}, {16}, {32, 16}, {64, 16}, {64, 32}]
+    for part, sizes in zip(space.held(), kept, strict=True):
+        found = part.derived()
+        assert len(found) >= 2 and all(sizes <= set(shape) for shapes in found for shape in shapes)
+        assert all(shapes[0] == shapes[1] for shapes in found), "equal sizes stay equal"
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.lists(st.integers(1, 5000), min_size=1, max_size=4), min_size=1, max_size=3),

@@ -19,8 +19,9 @@ from hipwright.task import TaskHandle
 from hipwright.toolchain import cpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import Oracle
-from hipwright.verify.gpu import judge_on_device, judge_timed, verify_gpu
+from hipwright.verify.gpu import judge_timed, verify_gpu
 from hipwright.verify.gpu_client import GpuCandidates, HostSource
+from hipwright.verify.gpu_large import judge_on_device
 from hipwright.verify.reference import open_reference
 from tests.load import Watch
 
@@ -145,6 +146,50 @@ def test_own_shapes_too_large_for_the_oracle_are_judged_on_the_device(
         refused = verdict_of(worse, tight, worker, reference=reference)
         assert refused.status == "wrong_value" and refused.workload == "given", refused.message
         timed_outputs(oracle.handle, reference, worker)
+
+
+def test_a_program_for_its_own_large_shape_alone_is_judged_on_the_device(
+    tasks: Any, workers: Zygote, cache: BuildCache
+) -> None:
+    handle = tasks.oracle("row_sum").handle
+    tight = Oracle(handle, seed=20, full_elements=10)
+    text = text_of("honest", "row_sum_wave")
+    text = text.replace(
+        "    x = x.contiguous()\n", "    assert x.shape[0] == 33 and x.shape[1] == 300\n    x = x.contiguous()\n"
+    )
+    with (
+        Zygote(("torch", "hipwright.task.device_host"), name="device host") as hosts,
+        open_reference(handle, hosts, "cpu") as reference,
+        GpuCandidates(workers, "cpu", "cpu", cache, fresh=False) as worker,
+    ):
+        verdict = verdict_of(text, tight, worker, reference=reference)
+        assert verdict.passed and verdict.workloads == ("given",), verdict.message
+        assert verdict.checks["repeats"] == "bit-equal" and verdict.checks["second_call"] == "pass"
+        assert verdict.checks["noop_right"] is False and "given" not in verdict.skipped
+        for status, old, new in (
+            ("wrong_value", "y[wave] = acc", "y[wave] = wave == 32 ? 0.0f : acc"),
+            ("nondeterministic", "y[wave] = acc", "y[wave] = acc + (__float_as_int(y[wave]) & 1) * 1e-6f"),
+        ):
+            assert old in text
+            verdict = verdict_of(text.replace(old, new), tight, worker, reference=reference)
+            assert (verdict.status, verdict.workload) == (status, "given"), verdict.message
+        assert verdict_of(text, tight, worker).status == "unscorable", "nobody can judge it"
+        elsewhere = verdict_of(text.replace("== 33", "== 34"), tight, worker, reference=reference)
+        assert elsewhere.status == "launch_error" and "an assert refuses it" in elsewhere.message
+
+
+@pytest.mark.parametrize("gate", ["full", "fast"])
+def test_a_program_for_one_size_is_verified_at_shapes_that_keep_it(
+    gate: Any, tasks: Any, worker: GpuCandidates
+) -> None:
+    tight = Oracle(tasks.oracle("row_sum").handle, seed=20, full_elements=10)
+    text = text_of("honest", "row_sum_wave")
+    narrow = text.replace("    x = x.contiguous()\n", "    assert x.shape[1] == 300\n    x = x.contiguous()\n")
+    verdict = verdict_of(narrow, tight, worker, gate=gate)
+    assert verdict.passed and len(verdict.workloads) >= 3, verdict.message
+    assert all(name.endswith("x300") for name in verdict.workloads) and verdict.checks["second_call"] == "pass"
+    wrong = narrow.replace("y[wave] = acc", "y[wave] = rows == 1 ? 0.0f : acc")
+    assert verdict_of(wrong, tight, worker, gate=gate).workload == "1x300", "a shape beside the main workload"
 
 
 def timed_outputs(handle: TaskHandle, reference: Any, worker: GpuCandidates) -> None:

@@ -92,6 +92,23 @@ def test_a_program_may_decline_shapes_but_not_its_own(tasks: Any, candidates: Zy
     assert verdict.status == "launch_error" and "own inputs" in verdict.message
 
 
+def test_a_program_for_one_size_is_verified_at_shapes_that_keep_it(
+    tasks: Any, candidates: Zygote, cache: BuildCache
+) -> None:
+    oracle = Oracle(tasks.handle(CORPUS / "tasks" / "row_sum.py"), seed=20, full_elements=10)
+    text = honest("row_sum_wave")
+    narrow = text.replace("    x = x.contiguous()\n", "    assert x.shape[1] == 300\n    x = x.contiguous()\n")
+    verdict = run(narrow, "row_sum", tasks, candidates, cache, oracle=oracle)
+    assert verdict.passed and len(verdict.workloads) >= 3, verdict.message
+    assert all(name.endswith("x300") for name in verdict.workloads) and "given" in verdict.skipped
+    wrong = narrow.replace("y[wave] = acc", "y[wave] = rows == 1 ? 0.0f : acc")
+    verdict = run(wrong, "row_sum", tasks, candidates, cache, oracle=oracle)
+    assert (verdict.status, verdict.workload) == ("wrong_value", "1x300"), "a shape beside the main workload"
+    both = narrow.replace("== 300", "== 300 and x.shape[0] == 33")
+    verdict = run(both, "row_sum", tasks, candidates, cache, oracle=oracle)
+    assert verdict.status == "unscorable" and "claims none of the shapes" in verdict.message
+
+
 def test_a_program_may_decline_strided_inputs(tasks: Any, candidates: Zygote, cache: BuildCache) -> None:
     text = (ROOT / "broken" / "assumes_contiguous.py").read_text()
     verdict = run(text.replace("    y =", "    assert x.is_contiguous()\n    y ="), "row_sum", tasks, candidates, cache)

@@ -20,6 +20,7 @@ from hipwright.engine.assumptions import assumptions
 from hipwright.engine.gradients import decompositions
 from hipwright.engine.graph import Graph, Input, Mutation
 from hipwright.engine.joint import trace
+from hipwright.engine.recurrent_shapes import steps_unwalked
 from hipwright.engine.traced import Builder, access_of, nest
 from hipwright.errors import TaskError
 
@@ -64,7 +65,7 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic: bool) -> Exp
             lambda leaf: dict.fromkeys(range(leaf.ndim), Dim.AUTO) if isinstance(leaf, torch.Tensor) else None,
             dict(inspect.signature(model.forward).bind(*args).arguments),
         )
-    with warnings.catch_warnings(), torch.no_grad():
+    with warnings.catch_warnings(), torch.no_grad(), steps_unwalked():
         warnings.simplefilter("ignore")
         exported = torch.export.export(model, args, dynamic_shapes=shapes, strict=False)
         traced = _ranks(exported)

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from hipwright.engine import calls
 from hipwright.engine.expr import COMPUTE, weight
 from hipwright.engine.graph import Graph, Input, Meta, Node, references, short
@@ -169,7 +171,7 @@ class Lowering:
 
     def _template(self, node: Node, kind: str) -> str:
         """Let a call template write the node: "" when one does, else why not."""
-        call = calls.KernelCall(node, kind, self.c, self._resolve(list(node.args)),
+        call = calls.KernelCall(self._cropped(node, kind), kind, self.c, self._resolve(list(node.args)),
                                 {k: self._resolve(v) for k, v in node.kwargs.items()}, self.choices,
                                 self._followed(node.name))  # fmt: skip
         offers, why = calls.offers(call)
@@ -195,6 +197,26 @@ class Lowering:
         self._label(node, value)
         self._keep(node, kind, value)
         return ""
+
+    def _cropped(self, node: Node, kind: str) -> Node:
+        """A convolution of which only the first outputs are read, as a causal one's, makes no others in a template."""
+        made = node
+        if kind in ("conv1d", "conv2d", "conv3d"):
+            last: Node | None = node
+            while last is not None and (last := self._first_of(last, int(kind[4]))) is not None:
+                made = msgspec.structs.replace(node, outs=last.outs)
+        return made
+
+    def _first_of(self, node: Node, n: int) -> Node | None:
+        """The slice that alone reads a value, if it keeps the first elements of one of the last n dimensions."""
+        readers = [r for r in self.graph.nodes if node.name in references([*r.args, *r.kwargs.values()])]
+        wanted = [*references(self.graph.output), *(m.node for m in self.graph.mutations)]
+        if len(readers) != 1 or node.name in wanted or readers[0].op != "aten.slice.Tensor" or readers[0].kwargs:
+            return None
+        given = list(readers[0].args[1:])
+        dim, start, _, step = given + [0, None, None, 1][len(given) :]
+        rank = len(readers[0].outs[0].shape) if readers[0].outs[0] else 0
+        return readers[0] if rank and dim % rank >= rank - n and start in (None, 0) and step == 1 else None
 
     def _lower(self, node: Node) -> Any:
         handler = TABLE.get(node.op)

@@ -2,7 +2,7 @@
 
 An index `at` of the row lies at `at / run * stride + at % run`. Where runs are a multiple of a pack, a pack lies inside
 one run and is one access; other lengths go element by element. Tiles then hold as many runs as they can, however short.
-Rows may also be walked backwards (a flipped scan).
+Rows may also be walked backwards (a flipped scan), and columns in rows that an index picks (a bag of embeddings).
 """
 
 from __future__ import annotations
@@ -97,6 +97,33 @@ __device__ void store_column_runs(T* __restrict__ p, I base, I step, I n, I stri
 }
 """
 
+LOAD_ROWS = """// Packs of `width` <= N neighbouring columns from the first `count` of ITEMS rows that lie anywhere.
+template <int ITEMS, int N, typename T>
+__device__ Tile<T, ITEMS * N> load_rows(const T* const (&rows)[ITEMS], int count, int width) {
+    Tile<T, ITEMS * N> tile;
+    bool fit = width == N;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) fit = fit && (k >= count || packs_fit<T, N>(rows[k]));
+    if (fit && count == ITEMS) {
+#pragma unroll
+        for (int k = 0; k < ITEMS; ++k) read_pack<N>(rows[k], tile.v + k * N);
+        return tile;
+    }
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        if (k >= count) continue;
+        if (fit) {
+            read_pack<N>(rows[k], tile.v + k * N);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; ++j)
+                if (j < width) tile.v[k * N + j] = rows[k][j];
+        }
+    }
+    return tile;
+}
+"""
+
 LOAD_BACK = """// As load_tile, of a row that is walked backwards: element `at` lies at p[-at].
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_back(const T* __restrict__ p, I base, I step, I n) {
@@ -142,5 +169,5 @@ __device__ void store_back(T* __restrict__ p, I base, I step, I n, const Tile<T,
 
 RUNS = {
     "load_runs": LOAD_RUNS, "store_runs": STORE_RUNS, "load_column_runs": LOAD_COLUMN_RUNS,
-    "store_column_runs": STORE_COLUMN_RUNS, "load_back": LOAD_BACK, "store_back": STORE_BACK,
+    "store_column_runs": STORE_COLUMN_RUNS, "load_rows": LOAD_ROWS, "load_back": LOAD_BACK, "store_back": STORE_BACK,
 }  # fmt: skip

@@ -78,11 +78,14 @@ class Scheduler:
     def add(self, item: Item) -> Group:
         """Place one item; producers have been placed before."""
         self.reads[item.name] = self._item_reads(item)
+        if item.kind == "red" and self.fuse:
+            self._row_value(item)
         if item.kind == "call" and self._joined(item):
             return self.home[item.name]
         for group in self._candidates(item):
             if self.fuse and self._try(group, item):
                 self.home[item.name] = group
+                self._absorb(group, item)
                 return group
         group = Group(len(self.groups), list(item.space), item.dims if item.kind != "pw" else ())
         group.kind = item.kind if item.kind in ("scan", "call") else "fused"
@@ -93,6 +96,68 @@ class Scheduler:
         self.groups.append(group)
         self.home[item.name] = group
         return group
+
+    def _row_value(self, item: Item) -> None:
+        """A reduction over what a kernel knows of each row, as the mean of the rows' losses, reads one value a row.
+
+        The rows' kernel computes it: the reduction is often one block, which would read and divide for all rows.
+        """
+        homes = {g.number: g for name in self.reads[item.name] if (g := self.home.get(name)) is not None}
+        group = next(iter(homes.values()), None)
+        if group is None or len(homes) > 1 or group.kind != "fused" or not group.dims or len(self.reads[item.name]) < 2:
+            return
+        exact = item.dtype in ("float32", "float64") and not item.reduction.startswith("arg")
+        if not exact or product(item.space) != product(group.outer):
+            return
+        made = Item(self.c.unique(f"{item.name}_row"), "pw", item.dtype, item.space, item.body, node=item.node)
+        self.reads[made.name] = self.reads[item.name]
+        if self._try(group, made):
+            self.home[made.name] = group
+            item.body = self.c.keep(made, between=False).at
+            self.reads[item.name] = {made.name}
+
+    def _absorb(self, group: Group, item: Item) -> None:
+        """Pointwise groups that a new member reads join its group: their values stay in registers.
+
+        They were placed when nothing tied them to it, as a product of two inputs that the row's last pass reads.
+        """
+        homes = [self.home[name] for name in sorted(self.reads[item.name]) if name in self.home]
+        for other in dict.fromkeys(homes):
+            if other is group or group.kind != "fused" or other.kind != "fused" or other.dims:
+                continue
+            if other.space and product(other.space) == product(group.space) and self._merged(group, other):
+                self.remove(other)
+
+    def remove(self, group: Group) -> None:
+        """A group whose items are elsewhere now."""
+        self.groups.remove(group)
+        for number, left in enumerate(self.groups):
+            left.number = number
+
+    def placed(self, group: Group) -> Group | None:
+        """The group with its items' bodies as they are now, or None if they do not fit it any more."""
+        shaped = Group(group.number, group.space, group.dims, group.items)
+        members = self._place(shaped, group.items)
+        shaped.members = members or []
+        return shaped if members is not None else None
+
+    def reread(self, item: Item) -> None:
+        """The item's body has changed."""
+        self.reads[item.name] = self._item_reads(item)
+
+    def _merged(self, group: Group, other: Group) -> bool:
+        """Put a pointwise group's items before a group's own, if no value takes a way between them outside."""
+        items = [*other.items, *group.items]
+        outside = {name for i in items for name in self.reads[i.name] if self.home.get(name) not in (group, other)}
+        if any(i.target for i in items) or any(self._depends(n, g, set()) for n in outside for g in (group, other)):
+            return False
+        shaped = Group(group.number, group.space, group.dims)
+        members = self._place(shaped, items)
+        if members is None or any(m.role == PART for m in members):
+            return False
+        group.variables, group.columns, group.items, group.members = shaped.variables, shaped.columns, items, members
+        self.home |= {i.name: group for i in other.items}
+        return True
 
     def _joined(self, item: Item) -> bool:
         """The outputs of one call share its group."""

@@ -17,6 +17,7 @@ from hipwright.engine.lower.core import Call
 from hipwright.engine.lowering import Lowered, Lowering, View
 from hipwright.engine.pin import pinned
 from hipwright.engine.plan import PlanWriter, Step, order
+from hipwright.engine.recompute import recompute
 from hipwright.engine.rewrites_attention import attention
 from hipwright.engine.schedule import Group, Scheduler, collapse
 from hipwright.engine.templates.base import Body, Kernel, Need, fused
@@ -101,7 +102,8 @@ def _evaluated(text: str, hints: Mapping[str, int]) -> int:
 
 def _built(graph: Graph, choices: Mapping[str, Value]) -> _Builder:
     graph, fused_attention = attention(graph, choices)
-    graph, structure = unrolled(pinned(graph), choices)
+    free, fixed = graph, pinned(graph)
+    graph, structure = unrolled(fixed, choices)
     try:
         builder = _Builder(graph, choices)
         builder.build()
@@ -111,7 +113,19 @@ def _built(graph: Graph, choices: Mapping[str, Value]) -> _Builder:
         builder = _Builder(specialise(graph), choices)
         builder.build()
     builder.structure |= structure | fused_attention
+    if fixed is not free and not builder.kernels:
+        builder.plan = _unfixed(free, choices) or builder.plan
     return builder
+
+
+def _unfixed(graph: Graph, choices: Mapping[str, Value]) -> str:
+    """The plan of a graph that is the library's alone, for every size; "" where it cannot be written for one."""
+    builder = _Builder(unrolled(graph, choices)[0], choices)
+    try:
+        builder.build()
+    except (ValueError, KeyError, ZeroDivisionError):
+        return ""
+    return "" if builder.kernels else builder.plan
 
 
 class _Builder:
@@ -135,8 +149,9 @@ class _Builder:
         external = {o: set(call.refs.values()) for call in lowered.calls for o in call.outputs}
         external |= {v.name: {v.source} for v in lowered.views}
         scheduler = Scheduler(c, external, bool(self.choices.get("fuse", True)), self._part)
-        for item in lowered.items:
+        for item in list(lowered.items):  # the scheduler may make some
             scheduler.add(item)
+        recompute(scheduler, lowered.outputs.values(), self._again)
         writer = PlanWriter(lowered, self.graph.parameters)
         steps = self._steps(lowered, scheduler)
         stored = self._stored(lowered, scheduler, steps)
@@ -155,6 +170,10 @@ class _Builder:
         """May this item, a slice or chunk of a row, compute the row's values again in the row's kernel?"""
         self.structure[f"part:{name}"] = Choice(options=("recompute", "stored"), default="recompute")
         return self.choices.get(f"part:{name}") != "stored"
+
+    def _again(self, name: str) -> bool:
+        """May this value be computed again by each kernel that reads it, rather than stored?"""
+        return bool(self._choose(f"again:{name}", ("recompute", "stored"), "recompute") == "recompute")
 
     def _steps(self, lowered: Lowered, scheduler: Scheduler) -> list[Step]:
         steps: list[Step] = []

@@ -38,8 +38,9 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.pool import CompilePool
 from hipwright.verify import Oracle
 from hipwright.verify.candidate import Rejected
-from hipwright.verify.gpu import BIG_BYTES, judge_on_device, verify_gpu
+from hipwright.verify.gpu import BIG_BYTES, verify_gpu
 from hipwright.verify.gpu_client import GPU_WORKER, GpuCandidates, GpuSide, Loaded
+from hipwright.verify.gpu_large import judge_on_device
 from hipwright.verify.reference import BASELINES, DeviceReference, open_reference
 
 Kind = Literal["cuda", "rocm"]

@@ -141,6 +141,18 @@ class TaskHandle:
         self._workloads.setdefault(workload.name, workload)
         return workload
 
+    def held(self, part: int) -> list[Workload] | None:
+        """Derived workloads that keep some size as it is given: which, `part` counts, from 0. None after the last.
+
+        First one size is kept, the largest first; then all but one.
+        """
+        with contextlib.suppress(TaskError):  # too slow to try other shapes on
+            found = self._ask("held", {"part": part})[0]["workloads"]
+            if found is not None:
+                workloads = [Workload.from_dict(plain) for plain in found]
+                return [self._workloads.setdefault(one.name, one) for one in workloads]
+        return None
+
     # ---------------------------------------------------------------- what the reference does
 
     def reference(

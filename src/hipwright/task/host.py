@@ -86,6 +86,15 @@ class TaskHost:
         workload = None if shapes is None else self._workload(shapes)
         return {"workload": None if workload is None else workload.to_dict()}, None
 
+    def held(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
+        """{"workloads": other shapes that keep some size as it is given; None after the last header["part"]}."""
+        _phase("deriving other shapes")
+        parts = self._shape_space().held()
+        if header["part"] >= len(parts):
+            return {"workloads": None}, None
+        found = map(self._workload, parts[header["part"]].derived())
+        return {"workloads": [workload.to_dict() for workload in found if workload is not None]}, None
+
     def _workload(self, shapes: sizes.Shapes) -> Workload | None:
         """The workload of these shapes if the reference really runs on it and gives mostly finite numbers."""
         workload = Workload(name=sizes.name_of(shapes), origin="derived", shapes=shapes)

@@ -135,6 +135,10 @@ class Space:
                 return True
         return False
 
+    def held(self) -> list[Space]:
+        """The parts of this space that keep a size: for a program that holds for a size alone (a head of attention)."""
+        return [part for part in self.parts() if part is not self]
+
     def derived(self) -> list[Shapes]:
         """Up to four other shapes, cheap ones: odd, an edge of 1 in the first and in the last symbol, skewed."""
         small = self.smallest(_DERIVED_ELEMENTS)

@@ -3,7 +3,8 @@
 1. the main workload: given values, then normal ones three times: other poison each time, once beside other work
 2. every input family, unseen shapes, and the task's own shapes where the oracle holds them
 3. a second call with new inputs and parameters at the old addresses; the first call's outputs must stay
-4. the task's own shapes that only the device can hold, judged there by its reference
+4. the task's own shapes that only the device can hold, judged there by its reference; of a program that claims nothing
+   else, with another poison and a second call too
 5. kernels replaced by no-ops: if the outputs are still right, the program's kernels do none of the work
 
 A GPU shows no race and no read outside a buffer as such: they show as values that are wrong or not the same twice, or
@@ -13,7 +14,7 @@ not at all. The cpu target shows them (docs/verification.md).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hipwright.errors import CandidateError, DeviceError, GuardFailed
@@ -29,16 +30,21 @@ from hipwright.verify.candidate import (
     Rejected,
     judge,
     judge_again,
-    launches,
 )
-from hipwright.verify.compare import Comparison
-from hipwright.verify.gpu_client import GpuCandidates, GpuSide, Loaded, Outcome, RunInfo, span_bytes
+from hipwright.verify.gpu_client import GpuCandidates, GpuSide, Loaded, Outcome, span_bytes
+from hipwright.verify.gpu_large import (
+    judge_on_device,
+    large_verdict,
+    named,
+    twice_on_device,
+    wild,
+)
 from hipwright.verify.ledger import Ledger, first_difference, unstable
 from hipwright.verify.oracle import MUTATED, Case, Oracle
 from hipwright.verify.verifier import Gate
 
 if TYPE_CHECKING:
-    from hipwright.verify.reference import DeviceReference, ExpectInfo
+    from hipwright.verify.reference import DeviceReference
 
 BATCH_BYTES = 64 << 20  # of inputs in one message
 BIG_BYTES = 4 << 30  # inputs above this are verified with given values alone
@@ -102,13 +108,18 @@ class _Verification(Ledger):
             session = self.worker.load(self.program, self.build, self.oracle.state, more=self.more)
         with session:
             with self.timed("main workload"):
-                self.main_workload(session, REPEATS if gate == "full" else REPEATS[::2])
-            with self.timed("families and shapes"):
-                self.cases(session, gate)
-            if not self.oracle.kernelbench:
+                claimed = self.main_workload(session, REPEATS if gate == "full" else REPEATS[::2])
+            on_device = gate == "full" and self.reference is not None
+            if not claimed and not (on_device and self.own_large()):
+                raise self.nothing_claimed()
+            if claimed:
+                with self.timed("families and shapes"):
+                    self.cases(session, gate)
+            if claimed and not self.oracle.kernelbench:
                 with self.timed("second call"):
                     self.second_call(session)
-            if gate == "full" and self.reference is not None:
+            if on_device:
+                assert self.reference is not None
                 with self.timed("large"):
                     self.large(session, self.reference)
         if gate == "full" and self.program.lane == "program":
@@ -117,8 +128,8 @@ class _Verification(Ledger):
 
     # ---------------------------------------------------------------- stages
 
-    def main_workload(self, session: Loaded, repeats: Sequence[Mapping[str, Any]]) -> None:
-        """Given values and normal ones, on the first workload that the program claims."""
+    def main_workload(self, session: Loaded, repeats: Sequence[Mapping[str, Any]]) -> bool:
+        """Given values and normal ones, on the first workload that the program claims; False where it claims none."""
         for planned in self.candidates():
             name = planned.workload.name
             self.main = planned
@@ -132,15 +143,14 @@ class _Verification(Ledger):
             self.settle(first, answers[0])
             found = [self.settle((normal, settings), a) for settings, a in zip(repeats, answers[1:], strict=False)]
             self.repeated(normal, [answer for answer in found if answer is not None], repeats)
-            return
-        raise self.nothing_claimed()
+            return True
+        return False
 
     def repeated(self, case: Case, answers: Sequence[Answer], repeats: Sequence[Mapping[str, Any]]) -> None:
         """The same inputs give the same bits, whatever memory held and whatever else ran."""
         if len(answers) < 2:
             return
-        counted = any(entry.get("float_atomics") for entry in answers[0].stats)
-        open_order = self.parsed is None or counted or adds_floats(self.parsed.hip)
+        open_order = self._open_order(answers[0].stats)
         for other, settings in zip(answers[1:], repeats[1:], strict=True):
             place = first_difference(answers[0], other)
             if place is not None and not open_order:
@@ -186,18 +196,42 @@ class _Verification(Ledger):
 
     def large(self, session: Loaded, reference: DeviceReference) -> None:
         """The task's own shapes that are too large for the oracle, judged on the device."""
-        own = [w.name for w in self.oracle.handle.task.workloads if w.origin != "derived"]
-        for name in (name for name in own if name in self.oracle.skipped):
-            for family in ("given", "normal"):
-                source = reference.inputs(name, self.oracle.seed_of("device", name), family)
-                if family != "given" and _bytes(source.arguments) > BIG_BYTES:
-                    continue
+        for name in self.own_large():
+            source = reference.inputs(name, self.oracle.seed_of("device", name), "given")
+            big = _bytes(source.arguments) > BIG_BYTES
+            for family in ("given",) if big else ("given", "normal"):
                 self.on_device(session, reference, name, family)
+            if self.main is None and not (big or self.oracle.kernelbench):
+                self.again_on_device(session, reference, name)
             self.skipped.pop(name, None)
+        if self.main is None and not self.evidence:
+            raise self.nothing_claimed()
         changed = session.audit()
         if changed:
-            raise Rejected(_wild(changed[0]))
+            raise Rejected(wild(changed[0]))
         session.free_sets(BIG_BYTES)  # a timing needs the room
+
+    def own_large(self) -> list[str]:
+        """The task's own workloads that are too large for the oracle."""
+        own = [w.name for w in self.oracle.handle.task.workloads if w.origin != "derived"]
+        return [name for name in own if name in self.oracle.skipped]
+
+    def again_on_device(self, session: Loaded, reference: DeviceReference, name: str) -> None:
+        """What the main workload is asked, of a program that claims the task's own large shapes alone."""
+        assert self.oracle.policy is not None
+        seeds = [self.oracle.seed_of("device", name), self.oracle.seed_of("device", name, MUTATED)]
+        cases = [reference.expect(name, s, self.oracle.state, self.oracle.policy, family="normal") for s in seeds]
+        if not all(case.counts for case in cases):
+            return
+        sources = [reference.inputs(name, seed, "normal") for seed in seeds]
+        open_order = twice_on_device(session, reference, cases, sources, self._open_order)
+        self.checks["repeats"] = "within tolerance (float atomics)" if open_order else "bit-equal"
+        self.checks["second_call"] = "pass"
+
+    def _open_order(self, stats: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether float atomics leave the order of sums open."""
+        counted = any(entry.get("float_atomics") for entry in stats)
+        return self.parsed is None or counted or adds_floats(self.parsed.hip)
 
     def on_device(self, session: Loaded, reference: DeviceReference, name: str, family: str) -> None:
         """One case whose inputs and outputs never leave the device but in chunks."""
@@ -212,9 +246,11 @@ class _Verification(Ledger):
         try:
             run = session.run_set(label)
         except GuardFailed as error:
-            raise Rejected(_large("launch_error", name, family, f"an assert refuses it: {error.message}")) from error
+            raise Rejected(
+                large_verdict("launch_error", name, family, f"an assert refuses it: {error.message}")
+            ) from error
         except Rejected as rejected:
-            raise Rejected(_named(rejected.verdict, name, family)) from rejected
+            raise Rejected(named(rejected.verdict, name, family)) from rejected
         found = judge_on_device(session, run, reference, expected)
         session.drop(run)
         if expected.degenerate:
@@ -227,6 +263,9 @@ class _Verification(Ledger):
 
     def noop(self) -> None:
         """Whether the outputs stay right without the program's kernels."""
+        if self.main is None:
+            self.checks["noop_right"] = self.right_without_kernels()
+            return
         cases = [case for case in map(self.main_case, ("normal", "given")) if case.counts]
         try:
             with self.worker.load(self.program, None, self.oracle.state, mode="noop") as session:
@@ -239,6 +278,20 @@ class _Verification(Ledger):
         except (Rejected, CandidateError, DeviceError):  # an operator may not survive what no kernel wrote
             right = False
         self.checks["noop_right"] = right
+
+    def right_without_kernels(self) -> bool:
+        """As `noop`, on the device, for the task's own large shapes."""
+        assert self.reference is not None and self.oracle.policy is not None
+        name = next(iter(self.evidence))
+        seed = self.oracle.seed_of("device", name)
+        expected = self.reference.expect(name, seed, self.oracle.state, self.oracle.policy, family="given")
+        try:
+            with self.worker.load(self.program, None, self.oracle.state, mode="noop") as session:
+                session.place(f"{name}/given", self.reference.inputs(name, seed, "given"))
+                judge_on_device(session, session.run_set(f"{name}/given"), self.reference, expected)
+        except (Rejected, CandidateError, DeviceError):
+            return False
+        return True
 
     # ---------------------------------------------------------------- small parts
 
@@ -265,34 +318,12 @@ class _Verification(Ledger):
         return shapes
 
 
-def judge_on_device(
-    session: Loaded, run: RunInfo, reference: DeviceReference, expected: ExpectInfo, prefix: str = ""
-) -> Comparison:
-    """Raise Rejected unless a result that lies on the device is right. Buffers are judged where the result has them."""
-    name, family = expected.drawn.workload, expected.drawn.family
-    for key, what in (("inputs_changed", "input"), ("params_changed", "parameter")):
-        if run.info[key]:
-            message = f"{prefix}{what} {run.info[key][0]} was written to"
-            raise Rejected(_large("input_mutated", name, family, message, changed=run.info[key]))
-    for leaf, holder in run.info["aliases"]:
-        if (leaf, holder) not in expected.aliases:
-            message = f"{prefix}{leaf} shares memory with {holder}, which the reference's does not"
-            raise Rejected(_large("bad_output_spec", name, family, message, output=leaf))
-    if not run.specs["buffers"]:  # after many timed calls they are not what one call leaves
-        expected = replace(expected, tree={**expected.tree, "buffers": {}})
-    found = reference.compare(expected, run.specs, session.chunks(run))
-    if not found.ok:
-        evidence = {**found.evidence(), "launches": launches(run.info["stats"])}
-        raise Rejected(_large(found.status, name, family, prefix + found.message, **evidence))
-    return found
-
-
 def judge_timed(side: GpuSide, loaded: Loaded, slot: int, case: Case) -> None:
     """Raise Rejected unless what the last timed call on a slot returned is right for the case revealed to it."""
     run = side.timed_output(slot)
     if run.info["inputs_changed"] or run.info["params_changed"]:
         raise Rejected(
-            _large("input_mutated", case.workload, case.family, "a timed call wrote to inputs or parameters")
+            large_verdict("input_mutated", case.workload, case.family, "a timed call wrote to inputs or parameters")
         )
     judge_again(case, loaded.read(run)["outputs"], "in a timed call, ")
     loaded.drop(run)
@@ -319,25 +350,3 @@ def _bytes(arguments: Any) -> int:
 
 def _shown(inputs: Any) -> list[str]:
     return [f"{tensor.dtype}{list(tensor.shape)}" for tensor in tensor_leaves(inputs)]
-
-
-def _large(status: Any, workload: str, family: str, message: str, **evidence: Any) -> Verdict:
-    return Verdict(
-        status=status, fault="candidate", workload=workload, family=family,
-        message=f"{message} (on {workload}/{family})",
-        evidence={"workload": workload, "family": family, **evidence},
-    )  # fmt: skip
-
-
-def _named(verdict: Verdict, workload: str, family: str) -> Verdict:
-    return _large(verdict.status, workload, family, verdict.message, **verdict.evidence)
-
-
-def _wild(changed: tuple[str, int, int, str]) -> Verdict:
-    name, slot, leaf, what = changed
-    where = "beside" if what == "zone" else "to"
-    return Verdict(
-        status="out_of_bounds", fault="candidate", stage="launch",
-        message=f"something was written {where} input {leaf} of {name}, slot {slot}, which no call was given",
-        evidence={"set": name, "slot": slot, "argument": leaf, "kind": "write"},
-    )  # fmt: skip

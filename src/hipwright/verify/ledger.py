@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,6 +41,7 @@ class Ledger:
     skipped: dict[str, str] = field(default_factory=dict)
     checks: dict[str, Any] = field(default_factory=dict)
     main: Planned | None = None
+    beside: tuple[Planned, ...] = ()  # shapes that keep the same size as `main` does
 
     def first_family(self, workload: str) -> str:
         """The family that any workload has."""
@@ -57,10 +59,22 @@ class Ledger:
 
     # ---------------------------------------------------------------- what to run
 
-    def candidates(self) -> list[Planned]:
-        """The workloads that may become `main`, the smallest first; `main` alone once it is known."""
+    def candidates(self) -> Iterator[Planned]:
+        """The workloads that may become `main`, the smallest first; `main` alone once it is known.
+
+        After those that are planned, the first of each part that keeps a size of the task's own.
+        """
+        if self.main:
+            yield self.main
+            return
         roles = {"families": 0, "unseen": 1, "full": 2}
-        return [self.main] if self.main else sorted(self.oracle.planned(), key=lambda planned: roles[planned.role])
+        yield from sorted(self.oracle.planned(), key=lambda planned: roles[planned.role])
+        for part in count():
+            held = self.oracle.held(part)
+            if held is None:
+                return
+            self.beside = held[1:]
+            yield from held[:1]
 
     def unclaimed(self, planned: Planned, error: GuardFailed) -> None:
         """A guard refused a workload; it may not refuse the task's own."""
@@ -89,7 +103,8 @@ class Ledger:
     def _unseen_shapes(self) -> list[Planned]:
         assert self.main is not None
         known = (self.main.workload.name, *self.skipped)
-        return [p for p in self.oracle.planned() if p.role == "unseen" and p.workload.name not in known]
+        planned = (*self.oracle.planned(), *self.beside)
+        return [p for p in planned if p.role == "unseen" and p.workload.name not in known]
 
     def _unseen(self, planned: Planned, family: str) -> Case:
         families = self.oracle.families(planned.workload.name)
@@ -220,17 +235,18 @@ def first_difference(a: Answer, b: Answer) -> tuple[int, tuple[int, ...]] | None
     for leaf, (x, y) in enumerate(pairs):
         if (x.dtype, x.shape) != (y.dtype, y.shape):  # both were judged right: a worker that reorders its reply
             return leaf, ()
-        different = _different(x, y)
-        if different.any():
-            return leaf, tuple(int(i) for i in np.unravel_index(int(np.argmax(different)), different.shape))
+        found = different(x, y)
+        if found.any():
+            return leaf, tuple(int(i) for i in np.unravel_index(int(np.argmax(found)), found.shape))
     return None
 
 
-def _different(x: HostTensor, y: HostTensor) -> Any:
-    different = x.bits() != y.bits() if x.dtype == "bfloat16" else _raw_differ(x, y)
-    if x.is_float and different.any():
-        different &= ~(np.isnan(x.to_f64()) & np.isnan(y.to_f64()))
-    return different
+def different(x: HostTensor, y: HostTensor) -> Any:
+    """Where two tensors of one dtype and shape differ in a bit; NaN equals NaN."""
+    found = x.bits() != y.bits() if x.dtype == "bfloat16" else _raw_differ(x, y)
+    if x.is_float and found.any():
+        found &= ~(np.isnan(x.to_f64()) & np.isnan(y.to_f64()))
+    return found
 
 
 def _raw_differ(x: HostTensor, y: HostTensor) -> Any:

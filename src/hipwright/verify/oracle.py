@@ -107,6 +107,7 @@ class Oracle:
         self._states: dict[int, Tree] = {}
         self._nudged: dict[int, Tree] = {}
         self._planned: tuple[Planned, ...] | None = None
+        self._held: dict[int, tuple[Planned, ...] | None] = {}
         self._seen: tuple[bool, tuple[str, ...]] | None = None
         self.seconds = 0.0  # spent in preparing cases so far
 
@@ -124,6 +125,19 @@ class Oracle:
             if self._planned is None:
                 self._planned = tuple(self._plan())
             return self._planned
+
+    def held(self, part: int) -> tuple[Planned, ...] | None:
+        """Further derived workloads, in which some size of the task's own is kept, for a program that is written for
+        that size and so claims none that is planned. part: which size, from 0 (`TaskHandle.held`); None after the last.
+        """
+        with self._lock:
+            if part not in self._held:
+                known = {planned.workload.name for planned in self.planned()}
+                found = self.handle.held(part)
+                self._held[part] = (
+                    None if found is None else tuple(Planned(w, "unseen") for w in found if w.name not in known)
+                )
+            return self._held[part]
 
     def families(self, workload: str) -> tuple[str, ...]:
         """The families that apply to a workload; KernelBench mode has five trials of the given one."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from hipwright.engine.expr import COMPUTE, FLOATING, SMALL_INTS, STORAGE, Arena, E
 from hipwright.engine.graph import Meta, Node
-from hipwright.engine.index import ONE, ZERO, Ix, SizeReader, evaluate, flatten, ix
+from hipwright.engine.index import ONE, ZERO, Ix, SizeReader, evaluate, flatten, ix, unflatten
 
 Index = Sequence[Ix]
 
@@ -108,6 +108,7 @@ class Context:
         self._probes: dict[tuple[int, str], Ix] = {}
         self.wide = False  # keep half and bfloat16 in float32 between kernels
         self.narrow: set[str] = set()  # items that `wide` is about
+        self.places: dict[tuple[str, str], list[Ix] | None] = {}  # what a kept value was asked for; None: in two ways
 
     # ------------------------------------------------------------ making values
 
@@ -142,13 +143,25 @@ class Context:
         """Take up an item; the tensor its readers see, which has a buffer only where that has the tensor's dtype."""
         self.items.append(item)
         dtype, shape = item.dtype, item.shape
-        if not between or dtype not in ("float16", "bfloat16"):
-            return self.stored(item.name, dtype, shape)
-        self.narrow.add(item.name)
-        if not self.wide:
-            return self.stored(item.name, dtype, shape)
+        halves = between and dtype in ("float16", "bfloat16")
+        if halves:
+            self.narrow.add(item.name)
+        if not (halves and self.wide):
+            return Tensor(dtype, shape, lambda i: self._noted(item.name, dtype, shape, i), buffer=item.name)
         item.dtype = "float32"
-        return self.tensor(dtype, shape, lambda i: self.arena.load(item.name, flatten(shape, i), "float32"))
+        return self.tensor(dtype, shape, lambda i: self._noted(item.name, "float32", shape, i))
+
+    def _noted(self, name: str, dtype: str, shape: Sequence[Ix], index: Index) -> E:
+        """The element of a kept value; its index is remembered, since a position alone may not tell it."""
+        position = flatten(shape, index)
+        known = self.places.setdefault((name, position.key), list(index))
+        if known is not None and [i.key for i in known] != [i.key for i in index]:
+            self.places[name, position.key] = None
+        return self.arena.load(name, position, dtype)
+
+    def index_of(self, item: Item, position: Ix) -> list[Ix]:
+        """The index into an item's space of a position in memory that was asked for."""
+        return self.places.get((item.name, position.key)) or unflatten(item.space, position)
 
     def reduce(
         self, kind: str, value: Tensor, dims: Sequence[int], *, keep: bool = False, dtype: str = "", name: str = ""

@@ -27,6 +27,9 @@ MOST = 32
 """Vectors in all; from FEW on the matrix is read again, from the cache where it is small."""
 GROUPS, SMALL_GRID = 132 * 32, 132 * 4
 """Groups of 32 lanes that keep a large GPU's memory busy, and blocks that do at the least."""
+STEPS = 8
+"""Steps along k that a group keeps when others join its row only to make blocks shorter: a grid of little more than
+what is on the device at once (28672 x 8192: 896 blocks where 792 fit) makes all wait for a second round of few."""
 ITEM_BYTES = {"float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
 
 
@@ -86,6 +89,8 @@ def _groups(rows: int, depth: int, chunk: int, width: int) -> tuple[int, int]:
     each = 4 if rows >= 4 * GROUPS or chunk >= 4 else 2 if rows >= 2 * GROUPS or chunk >= 2 else 1
     waves = 1
     while waves < 8 and rows // each * waves < GROUPS and depth >= 64 * width * waves:
+        waves *= 2
+    while waves < 8 and rows // each * waves < 8 * GROUPS and depth >= STEPS * 64 * width * waves:
         waves *= 2
     return each, waves
 

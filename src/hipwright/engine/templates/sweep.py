@@ -12,7 +12,12 @@ from dataclasses import dataclass, field
 from hipwright.engine.expr import STORAGE, E
 from hipwright.engine.index import Atom, Fn, Ind, Ix, Var, ix, to_c
 from hipwright.engine.schedule import Member
-from hipwright.engine.templates.base import Body
+from hipwright.engine.templates.base import Body, depends
+
+PACK = {"float64": 2, "int64": 2, "float16": 8, "bfloat16": 8, "int16": 8, "int8": 16, "uint8": 16, "bool": 16}
+"""Elements in 16 bytes; 4 of every other type."""
+OFF_BORDERS = 3
+"""Packs off their borders that a loop may have: their reads cost less than the memory behind them."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +138,16 @@ class Sweep:
         return Place(to_c(found[1]), back=True)
 
     def dense(self, values: Sequence[E], members: Sequence[Member], columns: bool = False) -> bool:
-        """Does the loop read or write anything in packs?"""
-        loads = (e.attr[1] for e in unconditional(values, set()))
-        return any(self.place(p, columns) is not None for p in [*loads, *(m.position for m in members)])
+        """Does the loop read or write in packs, most of them on their borders?
+
+        NVIDIA reads a pack off its border element by element, the lanes 16 bytes apart: each such read occupies the
+        first-level cache four times as long as neighbours side by side. Stencils of shifted slices drown in them.
+        """
+        accesses = [(e.attr[1], e.attr[2]) for e in unconditional(values, set())]
+        accesses += [(m.position, m.item.dtype) for m in members]
+        found = [(p, dtype) for p, dtype in accesses if self.place(p, columns) is not None]
+        off = len({p.key for p, dtype in found if p.terms.get((), 0) % PACK.get(dtype, 4)})
+        return bool(found) and (columns or off < OFF_BORDERS or 2 * off <= len({p.key for p, _ in found}))
 
     # ------------------------------------------------------------ text
 
@@ -144,13 +156,61 @@ class Sweep:
         for e in unconditional(values, known):
             buffer, position, _ = e.attr
             place = self.place(position, bool(share.width))
-            if (buffer, position.key) in self.packs or place is None:
+            if (buffer, position.key) in self.packs:
+                continue
+            if place is None:
+                if share.width and (rest := self.picked(position)) is not None:
+                    self._read_picked(body, e, rest, share)
                 continue
             name, function = body.emit.fresh(f"{body.pointers[buffer]}_tile"), place.function("load", bool(share.width))
             body.emit.used.add((function, ""))
             pointer, arguments = offset(body.pointers[buffer], place.start), share.arguments(body, place)
             body.emit.line(f"const auto {name} = {function}<{share.shape}>({pointer}, {arguments});")
             self.packs[buffer, position.key] = name
+
+    def picked(self, position: Ix) -> Ix | None:
+        """The position of column 0 for an access dense across columns, in rows that an index picks; else None."""
+        across = linear(position, "col")
+        if across is None or across[0] != ix(1):
+            return None
+        atoms, memo = across[1].atoms(), dict[int, bool]()
+        chosen = [a for a in atoms if isinstance(a, Ind)]
+        if not chosen or any(depends(a.value, {"col", "v"}, memo) for a in chosen):
+            return None
+        hidden = (b for a in atoms if isinstance(a, Fn) for b in a.a.atoms() | a.b.atoms())
+        return None if any(isinstance(b, Ind) for b in hidden) else across[1]
+
+    def _read_picked(self, body: Body, e: E, rest: Ix, share: Share) -> None:
+        """Ask for packs of the rows that an index picks: first the index of each, unconditionally, then all rows."""
+        buffer, position, dtype = e.attr
+        emit, pointer, items = body.emit, body.pointers[buffer], share.shape.split(", ")[0]
+        rows, name = emit.fresh(f"{pointer}_rows"), emit.fresh(f"{pointer}_tile")
+        memo: dict[int, bool] = {}
+        chosen = [a.value for a in sorted(rest.atoms(), key=lambda a: a.key) if isinstance(a, Ind)]
+        moving = {v.id: (v, emit.fresh(f"{pointer}_at")) for v in chosen if depends(v, self.inner, memo)}
+        emit.line(f"const {STORAGE[dtype]}* {rows}[{items}];")
+        for value, array in moving.values():
+            emit.line(f"{value.ctype} {array}[{items}];")
+        emit.open("if (count > 0)")
+        emit.line("#pragma unroll")
+        emit.open(f"for (int k = 0; k < {items}; ++k)")
+        first = len(emit.lines)
+        last = "(k < count ? k : count - 1)"
+        emit.line(f"const {body.index_type} {self.variable} = {share.base} + {last} * {share.step};")
+        for line in self.splits:
+            emit.line(line)
+        for value, array in moving.values():
+            emit.line(f"{array}[k] = {emit.text(value)[0]};")
+            emit.name(value, f"{array}[k]")
+        emit.line(f"{rows}[k] = {pointer} + ({emit.position(rest + ix(Var('column')))});")
+        prune(emit.lines, first, 1 + len(self.splits))
+        emit.close()
+        emit.close()
+        for value, array in moving.values():
+            emit.name(value, f"{array}[k]")
+        emit.used.add(("load_rows", ""))
+        emit.line(f"const auto {name} = load_rows<{share.shape}>({rows}, count, {share.width});")
+        self.packs[buffer, position.key] = name
 
     def declare_stores(self, body: Body, members: Sequence[Member], size: str, columns: bool) -> None:
         """Tiles for what the pass makes."""

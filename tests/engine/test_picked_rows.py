@@ -1,0 +1,65 @@
+"""Reductions and scans down columns of rows that an index picks: read in packs, whatever the index says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.engine.harness import Op, check
+from tests.engine.template_builds import builds
+
+
+def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(3)).to(dtype)
+
+
+def indices(*shape: int, most: int) -> torch.Tensor:
+    """Negative ones too."""
+    return torch.randint(-most, most, shape, generator=torch.Generator().manual_seed(4))
+
+
+def mean(table: torch.Tensor, bags: torch.Tensor) -> Any:
+    return table[bags].float().mean(1)
+
+
+def weighted(table: torch.Tensor, bags: torch.Tensor) -> Any:
+    picked = table[bags]
+    return (picked * torch.sigmoid(bags[..., None].float())).sum(1), picked.amax(1)
+
+
+def normed(table: torch.Tensor, bags: torch.Tensor) -> Any:
+    return torch.softmax(table[bags] + table[bags % 3], 1)
+
+
+def running(table: torch.Tensor, bags: torch.Tensor) -> Any:
+    return table[bags].float().cumsum(1) * 2
+
+
+@pytest.mark.parametrize("wave", [32, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("columns", "length"), [(64, 32), (37, 9), (24, 130)])
+@pytest.mark.parametrize("function", [mean, weighted, normed, running], ids=lambda f: f.__name__)
+@pytest.mark.matrix(keep=10)
+def test_values(function: Any, columns: int, length: int, dtype: torch.dtype, wave: int) -> None:
+    inputs = [draw(50, columns, dtype=dtype), indices(6, length, most=50)]
+    other = [draw(9, columns + 1, dtype=dtype), indices(3, 1, most=9)]
+    assert "load_rows<" in check(Op(function), inputs, choices={"BLOCK": 128}, wave=wave, other=other)
+
+
+def test_an_index_that_columns_share_but_not_rows() -> None:
+    """Picked along the reduced dimension, along the kept one, along columns (no pack can serve that)."""
+    x, i = draw(5, 40, 32), indices(5, most=5)
+    assert "load_rows<" in check(Op(lambda x, i: x[i].sum(1)), [x, i])
+    assert "load_rows<" in check(Op(lambda x, i: x[:, i].sum(1)), [x, indices(30, most=40)])
+    assert "load_rows<" not in check(Op(lambda x, i: x[:, :, i].sum(1)), [x, indices(20, most=32)])
+
+
+def test_no_rows() -> None:
+    check(Op(mean), [draw(50, 32), indices(6, 20, most=50)], other=[draw(50, 32), indices(6, 0, most=50)])
+
+
+def test_builds() -> None:
+    builds(Op(mean), [torch.empty(100000, 128, dtype=torch.bfloat16), torch.zeros(65536, 32, dtype=torch.long)])
+    builds(Op(normed), [torch.empty(1000, 256), torch.zeros(512, 64, dtype=torch.long)])
