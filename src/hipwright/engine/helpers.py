@@ -153,25 +153,48 @@ REDUCTION = {
     "Min": "return nan_min(a, b);", "Any": "return a || b;", "All": "return a && b;",
 }  # fmt: skip
 
-BEST = """// A value and where it was found.
-template <typename T>
+BEST = """// A value and where it was found: at no index, its type's largest, where nothing beat the worst value.
+template <typename T, typename I>
 struct Best {
     T value;
-    long index;
+    I index;
+    // Where no value beat the worst, all are the worst, and the first is the one.
+    __device__ long first() const {
+        return index == (I)(sizeof(I) == 4 ? 0x7fffffffL : 0x7fffffffffffffffL) ? 0 : index;
+    }
 };
 """
 BEST_OPS = {
-    "BestMax": (">", "the larger value; NaN beats numbers, the first of equals wins"),
-    "BestMin": ("<", "the smaller value; NaN beats numbers, the first of equals wins"),
+    "BestMax": (">", "<=", "the larger value; NaN beats numbers, the first of equals wins"),
+    "BestMin": ("<", ">=", "the smaller value; NaN beats numbers, the first of equals wins"),
 }
+
+BEST_OP = """// COMMENT
+struct NAME {
+    template <typename T, typename I>
+    __device__ Best<T, I> operator()(Best<T, I> a, Best<T, I> b) const {
+        const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
+        const bool same = a.value == b.value || (a_nan && b_nan);
+        const bool second = same ? b.index < a.index : !a_nan && (b_nan || b.value BEATS a.value);
+        return {second ? b.value : a.value, second ? b.index : a.index};
+    }
+    // A value that stands behind all that `best` has seen: no equal one can replace it, so no index is compared.
+    template <typename T, typename I>
+    __device__ void take(Best<T, I>& best, decltype(best.value) value, decltype(best.index) index) const {
+        const bool better = !(value KEEPS best.value) && best.value == best.value;
+        best.value = better ? value : best.value;
+        best.index = better ? index : best.index;
+    }
+};
+"""
 
 SHUFFLE = """template <typename T>
 __device__ T shuffle_xor(T v, int distance) {
     return __shfl_xor(v, distance);
 }
 """
-SHUFFLE_BEST = """template <typename T>
-__device__ Best<T> shuffle_xor(Best<T> v, int distance) {
+SHUFFLE_BEST = """template <typename T, typename I>
+__device__ Best<T, I> shuffle_xor(Best<T, I> v, int distance) {
     return {__shfl_xor(v.value, distance), __shfl_xor(v.index, distance)};
 }
 """
@@ -264,14 +287,10 @@ def _operators(wanted: set[tuple[str, str]]) -> list[str]:
         if (name, "") in wanted:
             out.append(f"struct {name} {{\n    template <typename T>\n    __device__ T operator()(T a, T b) const {{\n"
                        f"        {body}\n    }}\n}};\n")  # fmt: skip
-    for name, (token, comment) in BEST_OPS.items():
+    for name, (beats, keeps, comment) in BEST_OPS.items():
         if (name, "") in wanted:
-            out.append(f"// {comment}\nstruct {name} {{\n    template <typename T>\n"
-                       f"    __device__ Best<T> operator()(Best<T> a, Best<T> b) const {{\n"
-                       f"        const bool a_nan = a.value != a.value, b_nan = b.value != b.value;\n"
-                       f"        if (a_nan != b_nan) return a_nan ? a : b;\n"
-                       f"        if (a_nan || a.value == b.value) return a.index < b.index ? a : b;\n"
-                       f"        return a.value {token} b.value ? a : b;\n    }}\n}};\n")  # fmt: skip
+            text = BEST_OP.replace("COMMENT", comment).replace("NAME", name)
+            out.append(text.replace("BEATS", beats).replace("KEEPS", keeps))
     return out
 
 

@@ -152,6 +152,10 @@ class Planner:
         (d,) = group.dims
         if d != len(group.space) - 1:
             across = c.hint(group.space[-1])
+            offered = self.length >= 64 and across >= FEW_COLUMNS
+            default = "tiles" if self.rows < 1 << 17 and self.length >= SHORT_ROW // 4 else "columns"
+            if offered and self.choose(f"map:{self._name()}", ("columns", "tiles"), default) == "tiles":
+                return self._column_tiles(across)
             vec = self._vector([across]) if self.rows >= 1 << 17 else 1
             threads = 256 if self.rows // vec >= 1 << 16 else 64
             return ScanLayout("columns", self.knob("SCAN_BLOCK", threads), self.knob("SCAN_VEC", vec),
@@ -166,6 +170,14 @@ class Planner:
         )
         return ScanLayout(str(chunks or "rows"), self.knob("SCAN_BLOCK", threads), self.knob("SCAN_VEC", vec),
                           self.knob("SCAN_ITEMS", items))  # fmt: skip
+
+    def _column_tiles(self, across: int) -> ScanLayout:
+        """Half a kilobyte of columns side by side, 32 values a thread."""
+        vec = self._vector([across])
+        share = min(max(_power(-(-across // vec)), 8), 32)
+        return ScanLayout("tiles", self.knob("SCAN_BLOCK", 256), self.knob("SCAN_VEC", vec, self._widest()),
+                          self.knob("SCAN_ITEMS", min(32 // vec, 8), max(32 // self._widest(), 1)),
+                          self.knob("COLUMNS", share))  # fmt: skip
 
     # ------------------------------------------------------------ rows
 
@@ -191,12 +203,14 @@ class Planner:
         else:
             wide = registers and 512 * 16 < extent <= 512 * KEPT_VALUES  # two such blocks fit a multiprocessor
             each = max((KEPT_VALUES if wide else 8 if self.rows <= 512 and not team else 16) // vec, 1)
-            threads = min(max(_power(packs // each), 64), TEAM_THREADS if team else 512 if long else 1024)
+            threads = min(
+                max(_power(packs // each), 64), TEAM_THREADS if team else 512 if long or not registers else 1024
+            )
             items = min(-(-packs // threads), most)
             layout = Layout("block", self.knob("ROW_BLOCK", threads))
             layout.bounds = "1024" if wide and threads == 512 and not team else ""
             if team and self.follows:
-                layout.bounds = f"({layout.threads} > 768 ? {layout.threads} : 768)"  # three blocks a multiprocessor
+                layout.bounds = f"({layout.threads} > 640 ? {layout.threads} : 640)"  # 96 registers: 78 spilled
         if not registers:
             items = min(items, max(16 // vec, 2))
         self._pack(layout, "ROW_VEC", vec, items)
@@ -231,7 +245,9 @@ class Planner:
     def _team_size(self) -> int:
         """Where blocks wait for one another, all of a team must be on the device at once."""
         most = BUSY if not self.follows else (2 * MOST_TEAM if self.length >= HUGE_ROW else MOST_TEAM)
-        return max(min(_power(self._team_blocks()), most), 2)
+        blocks = self._team_blocks()
+        wanted = 1 << (max(blocks, 1).bit_length() - 1) if self.follows else _power(blocks)  # who waits costs time
+        return max(min(wanted, most), 2)
 
     def _team(self, blocks: int, share: int) -> bool:
         """Does a team of blocks share a row by default? Long rows, or too few of them."""

@@ -30,12 +30,13 @@ class State:
     value: E
     members: list[Member]
     results: dict[str, str] = field(default_factory=dict)  # item -> what follows the state's name
+    index: str = "long"  # the type of a position in the row
 
     @property
     def struct(self) -> str:
         """Its type in C."""
         if self.kind.startswith("arg"):
-            return f"Best<{self.ctype}>"
+            return f"Best<{self.ctype}, {self.index}>"
         return {"moments": f"Moments<{self.ctype}>", "exponentials": f"Exponentials<{self.ctype}>"}.get(
             self.kind, self.ctype
         )
@@ -44,7 +45,8 @@ class State:
     def start(self) -> str:
         """The state of no values."""
         if self.kind.startswith("arg"):
-            return f"{{{worst(self.kind == 'argmax', self.ctype)}, 0x7fffffffffffffffL}}"
+            none = "0x7fffffff" if self.index == "int" else "0x7fffffffffffffffL"
+            return f"{{{worst(self.kind == 'argmax', self.ctype)}, {none}}}"
         if self.kind in ("moments", "exponentials"):
             zero = literal(0, self.ctype)
             return (
@@ -85,7 +87,7 @@ class State:
         if self.by_tile:
             emit.line(f"{self.name}_tile[{k}] = {text};")
         elif self.kind.startswith("arg"):
-            emit.line(f"{name} = {self.operator}()({name}, {self.struct}{{{text}, {flat}}});")
+            emit.line(f"{self.operator}().take({name}, {text}, {flat});")  # a thread goes through a row in order
         elif self.kind in ("sum", "prod"):
             emit.line(f"{name} {'+' if self.kind == 'sum' else '*'}= {text};")
         elif self.kind in ("max", "min"):
@@ -158,8 +160,9 @@ def states(emit: Emitter, members: Sequence[Member], online: dict[str, tuple[Mem
             ctype = "int" if kind in ("any", "all") else COMPUTE[m.item.dtype]
             ctype = m.value.ctype if kind.startswith("arg") else ctype
             best = kind.startswith("arg")
-            results = {name: ".index" if best else ""}
-            out.append(State(emit.fresh(f"{name}_best" if best else name), kind, ctype, m.value, [m], results))
+            results = {name: ".first()" if best else ""}
+            label = emit.fresh(f"{name}_best" if best else name)
+            out.append(State(label, kind, ctype, m.value, [m], results, emit.index_type))
     for state in out:
         state.note(emit)
     return out

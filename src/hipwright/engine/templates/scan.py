@@ -4,7 +4,8 @@
 Steele 1986 over the lanes), one barrier joins the waves. `chunks`: as that, but every tile has a block of its own, and
 a block adds up what the tiles before it have left in memory: memory is read once, and the order of additions is fixed
 (unlike decoupled look-back, Merrill & Garland 2016, whose order depends on timing). `columns`: neighbouring threads
-scan neighbouring columns, serially. Pointwise values of the scan and of what lies beside it are written by its kernel.
+scan neighbouring columns, serially. `tiles`: columns cut into tiles (templates/scan_columns.py). Pointwise values of
+the scan and of what lies beside it are written by its kernel.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from hipwright.engine.emit import literal
 from hipwright.engine.expr import COMPUTE, E
 from hipwright.engine.index import Var, ix, product, to_python
 from hipwright.engine.templates.base import Body, Kernel, fused
+from hipwright.engine.templates.scan_columns import column_memory, column_tiles
 from hipwright.engine.templates.sweep import Share, Sweep, prune
 
 OPERATORS = {"sum": ("Sum", 0), "prod": ("Product", 1)}
@@ -23,27 +25,30 @@ OPERATORS = {"sum": ("Sum", 0), "prod": ("Product", 1)}
 
 @dataclass(frozen=True)
 class ScanLayout:
-    """mapping rows, chunks or columns; the names of the knobs."""
+    """mapping rows, chunks, columns or tiles; the names of the knobs. share: packs side by side in a tile."""
 
     mapping: str
     threads: str
     vec: str
     items: str
+    share: str = ""
 
 
 def scan(body: Body, layout: ScanLayout) -> Kernel:
     """Inclusive scan; the input's own computation is fused in, and what is pointwise behind it."""
-    return _Scan(body, layout).kernel()
+    return Scan(body, layout).kernel()
 
 
-class _Scan:
+class Scan:
+    """Writes one kernel; `emit` holds the text."""
+
     def __init__(self, body: Body, layout: ScanLayout) -> None:
         self.body, self.layout, self.emit, self.group = body, layout, body.emit, body.group
         self.member = next(m for m in body.group.members if m.item.kind == "scan")
         self.ctype = COMPUTE[self.member.item.dtype]
         self.operator, identity = OPERATORS[self.member.item.reduction]
         self.identity = f"{self.ctype}({literal(identity, self.ctype)})"
-        self.columns = layout.mapping == "columns"
+        self.columns = layout.mapping in ("columns", "tiles")
         self.extent = f"{layout.items} * {layout.vec}"
 
     @property
@@ -61,10 +66,15 @@ class _Scan:
         emit.used |= {(self.operator, ""), ("Tile", ""), ("tile_count", "")}
         self._variables()
         emit.count([self.member.value, *self.behind])
-        grid = self._columns() if self.columns else self._rows()
+        if layout.mapping == "tiles":
+            grid = column_tiles(self)
+        else:
+            grid = self._columns() if self.columns else self._rows()
         kernel = body.finish(grid, layout.threads, fused(self.group), emit.lines, layout.threads)
         if layout.mapping == "chunks":
             self._memory(kernel)
+        elif layout.mapping == "tiles":
+            column_memory(self, kernel, _dtype(self.ctype))
         return kernel
 
     def _variables(self) -> None:
@@ -133,7 +143,7 @@ class _Scan:
         self.sweep.read(
             self.body, [self.member.value], set(), Share(f"{layout.items}, {layout.vec}", base, step, bound)
         )
-        plain = self._read_packs("k")
+        plain = self.read_packs("k")
         emit.line(f"Tile<{self.ctype}, {self.extent}> value;")
         emit.line("#pragma unroll")
         emit.open(f"for (int k = 0; k < {self.extent}; ++k)")
@@ -151,7 +161,7 @@ class _Scan:
         vec = self.layout.vec
         self.emit.line(f"const {self.body.index_type} r = base + k / {vec} * step + k % {vec};")
 
-    def _read_packs(self, place: str) -> Callable[[E, str], str]:
+    def read_packs(self, place: str) -> Callable[[E, str], str]:
         """Loads that packs serve are elements of these from here on; returns how loads were printed before."""
         emit, packs, plain = self.emit, dict(self.sweep.packs), self.emit.read
         emit.read = lambda e, p: f"{packs[k]}.v[{place}]" if (k := (e.attr[0], e.attr[1].key)) in packs else plain(e, p)
@@ -161,7 +171,7 @@ class _Scan:
         """Store the scan's tile and what is computed from it."""
         emit, body = self.emit, self.body
         self.sweep.read(body, self.behind, set(), share)
-        plain = self._read_packs("k")
+        plain = self.read_packs("k")
         self.sweep.declare_stores(body, body.stored, self.extent, columns=False)
         emit.line("#pragma unroll")
         emit.open(f"for (int k = 0; k < {self.extent}; ++k)")
@@ -169,13 +179,13 @@ class _Scan:
             emit.line("if (k >= count) continue;")
             self._position()
         at = len(emit.lines) - 1
-        self._outputs(value, "k")
+        self.outputs(value, "k")
         prune(emit.lines, at, bool(self.behind))
         emit.close()
         self.sweep.write(body, share, "")
         emit.read = plain
 
-    def _outputs(self, value: str, place: str) -> None:
+    def outputs(self, value: str, place: str) -> None:
         """The values to store at one element, into their tiles or memory."""
         emit, name = self.emit, self.member.item.name
         self.body.rows[name] = value
@@ -192,14 +202,19 @@ class _Scan:
 
     # ------------------------------------------------------------ chunks
 
-    def _ticket(self, span: str) -> None:
-        emit, kind, name = self.emit, self.body.index_type, self.body.name
-        emit.used |= {("take_ticket", ""), ("sum_before", "")}
+    def scratch(self) -> tuple[str, str]:
+        """Memory that the blocks of the launch share: the pointers to flags and sums."""
+        name = self.body.name
         for scratch, dtype in ((f"{name}_flags", "int32"), (f"{name}_sums", _dtype(self.ctype))):
             self.body.need.dtypes[scratch] = dtype
-            self.body.pointers[scratch] = emit.fresh(scratch)
+            self.body.pointers[scratch] = self.emit.fresh(scratch)
             self.body.scratch.append(scratch)
-        emit.line(f"const int ticket = take_ticket({self.body.pointers[f'{name}_flags']});")
+        return self.body.pointers[f"{name}_flags"], self.body.pointers[f"{name}_sums"]
+
+    def _ticket(self, span: str) -> None:
+        emit, kind = self.emit, self.body.index_type
+        emit.used |= {("take_ticket", ""), ("sum_before", "")}
+        emit.line(f"const int ticket = take_ticket({self.scratch()[0]});")
         emit.line(f"const int tiles = ({self.length} + {span} - 1) / ({span});")
         emit.line(f"const {kind} row = ticket / tiles;")
         emit.line(f"const {kind} tile = ticket % tiles;")
@@ -254,7 +269,7 @@ class _Scan:
         share = Share(f"{layout.items}, {layout.vec}", "start", one, bound, "width")
         self.sweep.read(self.body, [member.value, *self.behind], set(), share)
         place = f"k * {layout.vec} + v"
-        plain = self._read_packs(place)
+        plain = self.read_packs(place)
         self.sweep.declare_stores(self.body, self.body.stored, self.extent, columns=True)
         emit.line("#pragma unroll")
         emit.open(f"for (int v = 0; v < {layout.vec}; ++v)")
@@ -266,7 +281,7 @@ class _Scan:
         emit.line(f"const {kind} r = start + k;")
         at = len(emit.lines) - 1
         emit.line(f"carry[v] = {self.operator}()(carry[v], {self.ctype}({emit.text(member.value)[0]}));")
-        self._outputs("carry[v]", place)
+        self.outputs("carry[v]", place)
         prune(emit.lines, at, 1)
         emit.close()
         emit.close()
