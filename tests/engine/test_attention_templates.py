@@ -116,6 +116,12 @@ def test_the_librarys_attention_holds_for_every_head_size(wide: int, chosen: dic
     assert CALL in offered, "its kernels are on offer all the same"
 
 
+def test_the_librarys_attention_in_half_types_keeps_its_head_size() -> None:
+    """On a GPU the library pads other heads to a multiple of 8 and returns outputs with gaps."""
+    halves = [tensor.half() for tensor in qkv(2, 3, 12, 20, 16, 16)]
+    assert "shape[3] == 16" in write(captured(Attention(), halves), {CALL: "library"}).text
+
+
 def test_static_rules() -> None:
     def default(*sizes: int, dtype: torch.dtype = torch.float32, **more: Any) -> Any:
         return space(captured(Attention(), qkv(*sizes, dtype=dtype)))[CALL].default

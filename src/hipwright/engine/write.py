@@ -113,9 +113,15 @@ def _built(graph: Graph, choices: Mapping[str, Value]) -> _Builder:
         builder = _Builder(specialise(graph), choices)
         builder.build()
     builder.structure |= structure | fused_attention
-    if fixed is not free and not builder.kernels:
+    if fixed is not free and not builder.kernels and not _padded_attention(graph):
         builder.plan = _unfixed(free, choices) or builder.plan
     return builder
+
+
+def _padded_attention(graph: Graph) -> bool:
+    """Does the library pad heads that are no multiple of 8? On a GPU it then returns outputs with gaps between rows."""
+    calls = [n for n in graph.nodes if short(n.op) == "scaled_dot_product_attention"]
+    return any(out is not None and out.dtype in ("float16", "bfloat16") for n in calls for out in n.outs)
 
 
 def _unfixed(graph: Graph, choices: Mapping[str, Value]) -> str:
