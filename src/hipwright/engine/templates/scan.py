@@ -239,6 +239,16 @@ class Scan:
 
     # ------------------------------------------------------------ columns
 
+    def place_column(self) -> None:
+        """The line and the first column of the thread's pack, and how many columns of it there are."""
+        emit, kind, vec, across = self.emit, self.body.index_type, self.layout.vec, self.emit.position(self.across)
+        if self.outer.value != 1:
+            emit.line(f"const {kind} line = pack / across;")
+        emit.line(f"const {kind} column = pack % across * {vec};")
+        emit.line(f"const int width = {across} - column < {vec} ? {across} - column : {vec};")
+        for line in self.lines:
+            emit.line(line)
+
     def _columns(self) -> str:
         """A thread a pack of columns: several rows of it are asked for at once."""
         emit, kind, layout = self.emit, self.body.index_type, self.layout
@@ -247,12 +257,7 @@ class Scan:
         emit.line(f"const {kind} across = ({across} + {layout.vec} - 1) / {layout.vec};")
         emit.line(f"const {kind} pack = blockIdx.x * ({kind}){layout.threads} + threadIdx.x;")
         emit.line(f"if (pack >= {total}) return;")
-        if self.outer.value != 1:
-            emit.line(f"const {kind} line = pack / across;")
-        emit.line(f"const {kind} column = pack % across * {layout.vec};")
-        emit.line(f"const int width = {across} - column < {layout.vec} ? {across} - column : {layout.vec};")
-        for line in self.lines:
-            emit.line(line)
+        self.place_column()
         emit.line(f"{self.ctype} carry[{layout.vec}];")
         emit.line("#pragma unroll")
         emit.line(f"for (int v = 0; v < {layout.vec}; ++v) carry[v] = {self.identity};")

@@ -111,12 +111,7 @@ def _place(scan: Scan, flags: str) -> None:
     emit.line(f"const {kind} first = ({kind})columns * {layout.share} + threadIdx.x % {layout.share};")
     emit.line(f"const bool live = first < {total};  // the last block may have columns to spare")
     emit.line(f"const {kind} pack = live ? first : {total} - 1;")
-    if scan.outer.value != 1:
-        emit.line(f"const {kind} line = pack / across;")
-    emit.line(f"const {kind} column = pack % across * {vec};")
-    emit.line(f"const int width = {across} - column < {vec} ? {across} - column : {vec};")
-    for line in scan.lines:
-        emit.line(line)
+    scan.place_column()
     emit.line(f"const {kind} base = ({kind})(tile * {lanes} + lane) * {layout.items};")
 
 
