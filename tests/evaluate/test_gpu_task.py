@@ -106,6 +106,13 @@ def test_score_mode_agrees_and_keeps_the_order(bench: Evaluator) -> None:
     assert all(set(one.targets["cuda"].timing.versus) == {"eager"} for one in scored if one.passed)  # type: ignore[union-attr]
 
 
+def test_score_mode_untimed_passes_without_a_timing(bench: Evaluator) -> None:
+    with Scorer(bench, workers=2) as scorer:
+        right, wrong = scorer.score([program("row_sum_tree"), program("tail_write", "broken")], timed=False)
+    assert right.passed and right.targets["cuda"].timing is None and right.coverage == 1.0
+    assert not wrong.passed and wrong.fault == "candidate"
+
+
 def test_score_mode_without_room_for_the_inputs_in_each_worker(
     bench: Evaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,7 +45,7 @@ from hipwright.verify.reference import BASELINES, DeviceReference, open_referenc
 
 Kind = Literal["cuda", "rocm"]
 Gate = Literal["full", "fast"]
-Timing = Callable[[], BenchResult]
+TimeIt = Callable[[], BenchResult]
 DEVICE = "cuda:0"
 """Torch's name of the only GPU that a contained process sees, on ROCm too."""
 SCORE_SLOTS = 4
@@ -258,7 +258,7 @@ class GpuTask:
             return self._remeasured(first, program, build, outline, at.slots)
 
     @contextmanager
-    def prepared(self, program: Program, build: Build, outline: Outline, worker: GpuCandidates) -> Iterator[Timing]:
+    def prepared(self, program: Program, build: Build, outline: Outline, worker: GpuCandidates) -> Iterator[TimeIt]:
         """What times a program by score mode's rules, alone on the GPU. Loading and capturing it is done before.
 
         Short blocks give no ground to refuse anybody: a refusal is decided by the full rules.

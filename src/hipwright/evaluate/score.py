@@ -23,7 +23,7 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from hipwright.errors import BadInput, HipwrightError
-from hipwright.evaluate.gpu import Gpu, GpuTask, Timing
+from hipwright.evaluate.gpu import Gpu, GpuTask, TimeIt
 from hipwright.evaluate.pipeline import Evaluator
 from hipwright.evaluate.results import Findings, build_verdict, rejected
 from hipwright.evaluate.turns import Turns
@@ -96,9 +96,7 @@ def check(evaluator: Evaluator, target: str, built: Built, worker: GpuCandidates
     return Checked(program, found, outcome, spent)
 
 
-def measure(
-    evaluator: Evaluator, target: str, checked: Checked, worker: GpuCandidates | None = None, *, timed: bool = True
-) -> Evaluation:
+def measure(evaluator: Evaluator, target: str, checked: Checked, worker: GpuCandidates | None = None) -> Evaluation:
     """Time a checked program, alone on the GPU. worker: another process than the task's own."""
     gpu, found = evaluator.gpus[target], checked.found
     outline = evaluator.outline()
@@ -106,10 +104,10 @@ def measure(
     def time_it() -> BenchResult:
         return gpu.time(checked.program, found.gpu[target], gate="fast", outline=outline, again=False, worker=worker)
 
-    return _measured(evaluator, target, checked, time_it if timed else None)
+    return _measured(evaluator, target, checked, time_it)
 
 
-def _measured(evaluator: Evaluator, target: str, checked: Checked, time_it: Timing | None) -> Evaluation:
+def _measured(evaluator: Evaluator, target: str, checked: Checked, time_it: TimeIt | None) -> Evaluation:
     start, program, found = time.perf_counter(), checked.program, checked.found
     task = evaluator.handle.task.key
 
@@ -189,12 +187,14 @@ class Scorer:
                 checked = check(self._evaluator, self._name, built, worker)
                 if isinstance(checked, Evaluation):
                     return checked
+                if not timed:
+                    return _measured(self._evaluator, self._name, checked, None)
                 time_it = self._ready(checked, worker, stack) if together else None
             if time_it is None:
-                return turns.run(lambda: measure(self._evaluator, self._name, checked, timed=timed))
+                return turns.run(lambda: measure(self._evaluator, self._name, checked))
             return turns.run(lambda: _measured(self._evaluator, self._name, checked, time_it))
 
-    def _ready(self, checked: Checked, worker: GpuCandidates, stack: ExitStack) -> Timing:
+    def _ready(self, checked: Checked, worker: GpuCandidates, stack: ExitStack) -> TimeIt:
         """What times it. What goes wrong while it is made ready is told when its turn comes."""
         made, outline = checked.found.gpu[self._name], self._evaluator.outline()
         try:

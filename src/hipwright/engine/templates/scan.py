@@ -239,6 +239,19 @@ class Scan:
 
     # ------------------------------------------------------------ columns
 
+    def open_elements(self, start: str) -> int:
+        """The loops over the thread's columns and their rows from `start`; returns the line that says which row."""
+        emit, kind, layout = self.emit, self.body.index_type, self.layout
+        emit.line("#pragma unroll")
+        emit.open(f"for (int v = 0; v < {layout.vec}; ++v)")
+        emit.line("if (v >= width) continue;")
+        emit.line(f"const {kind} col = column + v;")
+        emit.line("#pragma unroll")
+        emit.open(f"for (int k = 0; k < {layout.items}; ++k)")
+        emit.line("if (k >= count) continue;")
+        emit.line(f"const {kind} r = {start} + k;")
+        return len(emit.lines) - 1
+
     def place_column(self) -> None:
         """The line and the first column of the thread's pack, and how many columns of it there are."""
         emit, kind, vec, across = self.emit, self.body.index_type, self.layout.vec, self.emit.position(self.across)
@@ -268,7 +281,7 @@ class Scan:
         return f"cdiv({lines_text} * cdiv({across_text}, {layout.vec}), {layout.threads})"
 
     def _column_tile(self) -> None:
-        emit, kind, layout, member = self.emit, self.body.index_type, self.layout, self.member
+        emit, layout, member = self.emit, self.layout, self.member
         one, bound = self.body.as_index("1"), self.body.as_index(self.length)
         emit.line(f"const int count = tile_count<{layout.items}, 1>(start, {one}, {bound});")
         share = Share(f"{layout.items}, {layout.vec}", "start", one, bound, "width")
@@ -276,15 +289,7 @@ class Scan:
         place = f"k * {layout.vec} + v"
         plain = self.read_packs(place)
         self.sweep.declare_stores(self.body, self.body.stored, self.extent, columns=True)
-        emit.line("#pragma unroll")
-        emit.open(f"for (int v = 0; v < {layout.vec}; ++v)")
-        emit.line("if (v >= width) continue;")
-        emit.line(f"const {kind} col = column + v;")
-        emit.line("#pragma unroll")
-        emit.open(f"for (int k = 0; k < {layout.items}; ++k)")
-        emit.line("if (k >= count) continue;")
-        emit.line(f"const {kind} r = start + k;")
-        at = len(emit.lines) - 1
+        at = self.open_elements("start")
         emit.line(f"carry[v] = {self.operator}()(carry[v], {self.ctype}({emit.text(member.value)[0]}));")
         self.outputs("carry[v]", place)
         prune(emit.lines, at, 1)

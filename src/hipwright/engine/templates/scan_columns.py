@@ -115,20 +115,6 @@ def _place(scan: Scan, flags: str) -> None:
     emit.line(f"const {kind} base = ({kind})(tile * {lanes} + lane) * {layout.items};")
 
 
-def _open(scan: Scan) -> int:
-    """The loops over a thread's columns and rows; returns the line that says which row."""
-    emit, kind, layout = scan.emit, scan.body.index_type, scan.layout
-    emit.line("#pragma unroll")
-    emit.open(f"for (int v = 0; v < {layout.vec}; ++v)")
-    emit.line("if (v >= width) continue;")
-    emit.line(f"const {kind} col = column + v;")
-    emit.line("#pragma unroll")
-    emit.open(f"for (int k = 0; k < {layout.items}; ++k)")
-    emit.line("if (k >= count) continue;")
-    emit.line(f"const {kind} r = base + k;")
-    return len(emit.lines) - 1
-
-
 def _own_rows(scan: Scan, share: Share) -> None:
     """Each thread scans the rows that it holds."""
     emit, layout = scan.emit, scan.layout
@@ -139,7 +125,7 @@ def _own_rows(scan: Scan, share: Share) -> None:
     emit.line(f"{scan.ctype} total[{layout.vec}];")
     emit.line("#pragma unroll")
     emit.line(f"for (int v = 0; v < {layout.vec}; ++v) total[v] = {scan.identity};")
-    at = _open(scan)
+    at = scan.open_elements("base")
     text = emit.text(scan.member.value)[0]
     emit.line(f"total[v] = {scan.operator}()(total[v], {scan.ctype}({text}));")
     emit.line(f"value.v[{place}] = total[v];")
@@ -156,7 +142,7 @@ def _write(scan: Scan, share: Share) -> None:
     place = f"k * {layout.vec} + v"
     plain = scan.read_packs(place)
     scan.sweep.declare_stores(scan.body, scan.body.stored, scan.extent, columns=True)
-    at = _open(scan)
+    at = scan.open_elements("base")
     scan.outputs(f"{scan.operator}()(before[v], value.v[{place}])", place)
     prune(emit.lines, at, 1)
     emit.close()
