@@ -188,7 +188,8 @@ def trials_of(log: RunLog, target: str) -> tuple[Trial, ...]:
         estimate = _estimate(judged, target)
         found.append(
             Trial(
-                number=place, microseconds=1e3 * timing.median_ms if timing else None,
+                number=place, choices=dict(log.proposed[number].choices),
+                microseconds=1e3 * timing.median_ms if timing else None,
                 speedup=eager.speedup if eager else None, interval=eager.interval if eager else None,
                 estimated_us=estimate.microseconds if estimate else None, detail=estimate.detail if estimate else (),
             )

@@ -29,10 +29,12 @@ class Against(Record, frozen=True, kw_only=True):
 class Trial(Record, frozen=True, kw_only=True):
     """One evaluation of a search, in order. microseconds: None for a program that failed.
 
-    speedup, interval: against eager, measured shortly. estimated_us, detail: the static estimate for the same device.
+    choices: what the engine was told. speedup, interval: against eager, measured shortly. estimated_us, detail: the
+    static estimate for the same device.
     """
 
     number: int
+    choices: dict[str, Any] = msgspec.field(default_factory=dict)
     microseconds: float | None = None
     speedup: float | None = None
     interval: tuple[float, float] | None = None
