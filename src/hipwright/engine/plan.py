@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hipwright.engine.emit import cname
+from hipwright.engine.exact import with_exact
 from hipwright.engine.graph import short
 from hipwright.engine.index import Ix, nonneg, product, strides, to_python
 from hipwright.engine.lower.core import Call
@@ -55,8 +56,10 @@ def order(steps: Sequence[Step]) -> list[Step]:
 class PlanWriter:
     """Writes `def forward`."""
 
-    def __init__(self, lowered: Lowered, parameters: Sequence[str]) -> None:
+    def __init__(self, lowered: Lowered, parameters: Sequence[str], exact: Callable[[str], str] | None = None) -> None:
+        """exact: names a kernel's twin for the captured sizes; None where there are to be none."""
         self.lowered = lowered
+        self.exact = exact
         self.graph = lowered.graph
         self.parameters = parameters
         self.lines: list[str] = []
@@ -64,6 +67,8 @@ class PlanWriter:
         self._taken: set[str] = set(parameters)
         self.temporaries: set[str] = set()
         self.limits: list[Ix] = []  # sizes that the kernels count in int
+        self._captured = ""  # the name of "these are the captured sizes"
+        self._fixed: set[str] = set()  # sizes that kernels have as constants
 
     def name(self, buffer: str) -> str:
         """The plan's name of a tensor: a local, an input or self.…"""
@@ -168,9 +173,39 @@ class PlanWriter:
             self.allocate(buffer, *allocate[buffer], maker="zeros" if buffer in zeroed else "empty")
         for kernel in kernels:
             known = self.known_buffers
-            arguments = ", ".join(self._argument(a, kernel) if a in known else a for a in kernel.arguments)
+            arguments = [self._argument(a, kernel) if a in known else a for a in kernel.arguments]
             lds = f", {kernel.lds}" if kernel.lds else ""
-            self.lines.append(f"{kernel.name}[{kernel.grid}, {kernel.block}{lds}]({arguments})")
+            where = f"[{kernel.grid}, {kernel.block}{lds}]"
+            general = f"{kernel.name}{where}({', '.join(arguments)})"
+            self.lines += self._with_exact(kernel, where, arguments, known) or [general]
+
+    def _with_exact(
+        self, kernel: Kernel, where: str, arguments: Sequence[str], known: Collection[str]
+    ) -> list[str] | None:
+        """The launch of the kernel's twin where the sizes are the captured ones, else its own."""
+        hints = self.lowered.context.hints
+        values = [None if a in known else hints.get(a) for a in kernel.arguments]
+        if self.exact is None or all(value is None for value in values):
+            return None
+        twin = self.exact(kernel.name)
+        try:
+            kernel.text = with_exact(kernel.text, twin, values)
+        except ValueError:  # a template whose text holds several kernels
+            return None
+        self._captured = self._captured or self._local("captured")
+        self._fixed |= {a for a, value in zip(kernel.arguments, values, strict=True) if value is not None}
+        kept = [text for text, value in zip(arguments, values, strict=True) if value is None]
+        return [f"if {self._captured}:", f"    {twin}{where}({', '.join(kept)})",
+                "else:", f"    {kernel.name}{where}({', '.join(arguments)})"]  # fmt: skip
+
+    def _captured_line(self) -> list[str]:
+        """The condition on the sizes that the twins have as constants."""
+        derived, symbols = self.lowered.context.reader.derived, {s.name: s.hint for s in self.graph.symbols}
+        names = set(self._fixed)
+        for name in self._fixed & derived.keys():
+            names |= set(re.findall(r"\w+", derived[name]))
+        conditions = [f"{name} == {hint}" for name, hint in symbols.items() if name in names]
+        return [f"{self._captured} = {' and '.join(conditions)}"] if conditions else []
 
     def _argument(self, buffer: str, kernel: Kernel) -> str:
         """A kernel's tensor; one that it reads 16 bytes at once is copied where a view begins between them."""
@@ -189,7 +224,7 @@ class PlanWriter:
     def finish(self) -> str:
         """The function's text."""
         returned = _returned(self.graph.output, {k: self.name(v) for k, v in self.lowered.outputs.items()})
-        self.lines.append(f"return {returned}")
+        self.lines = [*self._captured_line(), *self.lines, f"return {returned}"]
         head = self._head("\n".join(self.lines))
         body = "\n".join(f"    {line}" for line in [*head, *self.lines])
         return f"def forward({', '.join(['self', *self.parameters])}):\n{body}\n"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hipwright.engine.emit import cname
+from hipwright.engine.exact import ENOUGH_ELEMENTS
 from hipwright.engine.graph import Graph, Meta, Symbol, references, short
 from hipwright.engine.helpers import RESERVED, prelude
 from hipwright.engine.index import ZERO, Ix, product
@@ -32,7 +33,9 @@ from hipwright.records import Program
 def write(graph: Graph, choices: Mapping[str, Value] | None = None) -> Program:
     """A program for the graph. Pure and deterministic; choices that do not apply are ignored.
 
-    When a symbolic size cannot be handled, the program is written for the captured sizes and guards them.
+    When a symbolic size cannot be handled, the program is written for the captured sizes and guards them. The choice
+    "exact" decides whether kernels have twins for the captured sizes (hipwright.engine.exact): by default where the
+    graph's tensors have ENOUGH_ELEMENTS.
     """
     return _built(graph, choices or {}).program()
 
@@ -158,7 +161,7 @@ class _Builder:
         for item in list(lowered.items):  # the scheduler may make some
             scheduler.add(item)
         recompute(scheduler, lowered.outputs.values(), self._again)
-        writer = PlanWriter(lowered, self.graph.parameters)
+        writer = PlanWriter(lowered, self.graph.parameters, self._twin if self._exact(lowered) else None)
         steps = self._steps(lowered, scheduler)
         stored = self._stored(lowered, scheduler, steps)
         read = {r for s in steps if isinstance(s.what, Group) for r in s.reads}
@@ -180,6 +183,20 @@ class _Builder:
     def _again(self, name: str) -> bool:
         """May this value be computed again by each kernel that reads it, rather than stored?"""
         return bool(self._choose(f"again:{name}", ("recompute", "stored"), "recompute") == "recompute")
+
+    def _exact(self, lowered: Lowered) -> bool:
+        """Shall kernels have twins that know the captured sizes? Nothing to search for, so not in `space`."""
+        elements = sum(lowered.context.hint(n) for n in self._numels(lowered).values())
+        return bool(self.graph.symbols) and bool(self.choices.get("exact", elements >= ENOUGH_ELEMENTS))
+
+    def _twin(self, name: str) -> str:
+        """A free name for a kernel's twin."""
+        twin, count = f"{name}_exact", 1
+        while twin in self.names:
+            count += 1
+            twin = f"{name}_exact_{count}"
+        self.names.add(twin)
+        return twin
 
     def _steps(self, lowered: Lowered, scheduler: Scheduler) -> list[Step]:
         steps: list[Step] = []

@@ -194,7 +194,7 @@ def drawn(graph: Graph, rng: random.Random) -> dict[str, Any]:
             choices[key] = rng.choice(options(key, choice.options))
     for key, (_, values, _) in KNOBS.items():
         choices[key] = rng.choice(values)
-    return choices | {"fuse": True, "wide": False}
+    return choices | {"fuse": True, "wide": False, "exact": False}
 
 
 def options(key: str, values: Sequence[Any]) -> list[Any]:
