@@ -166,31 +166,75 @@ struct Moments {
     __device__ T rest() const { return pivot - mean() + offset; }  // what the rounded mean leaves over
 };
 
+__device__ float share_of(float part, float all) {
+    return __fdividef(part, all);  // a bit short of exact, as the sums are
+}
+__device__ double share_of(double part, double all) {
+    return part / all;
+}
+
 // The moments of two sets together (Chan, Golub & LeVeque 1983).
 struct Together {
     template <typename T>
     __device__ Moments<T> operator()(Moments<T> a, Moments<T> b) const {
         if (b.count == T(0)) return a;
         if (a.count == T(0)) return b;
-        const T count = a.count + b.count, share = b.count / count, apart = b.pivot - a.pivot + (b.offset - a.offset);
+        const T count = a.count + b.count, share = share_of(b.count, count);
+        const T apart = b.pivot - a.pivot + (b.offset - a.offset);
         return {count, a.pivot, a.offset + apart * share, a.squares + b.squares + apart * apart * a.count * share};
     }
 };
 
-// The moments with a tile's first `count` values: two passes over registers, one over memory.
+// The moments with a tile's first `count` values, in one pass over them. Sums of differences from one of the values
+// lose at most the digits of their number (Chan, Golub & LeVeque 1983), however far from the mean that one is.
 template <typename T, int SIZE>
 __device__ Moments<T> with_tile(Moments<T> state, const T (&v)[SIZE], int count) {
     if (count == 0) return state;
     T sum = T(0), squares = T(0);
 #pragma unroll
-    for (int k = 1; k < SIZE; ++k) sum += k < count ? v[k] - v[0] : T(0);
-    const T offset = sum / T(count);
-#pragma unroll
-    for (int k = 0; k < SIZE; ++k) {
-        const T apart = v[k] - v[0] - offset;
-        squares += k < count ? apart * apart : T(0);
+    for (int k = 1; k < SIZE; ++k) {
+        const T apart = k < count ? v[k] - v[0] : T(0);
+        sum += apart;
+        squares += apart * apart;
     }
-    return Together()(state, Moments<T>{T(count), v[0], offset, squares});
+    const T offset = share_of(sum, T(count));
+    return Together()(state, Moments<T>{T(count), v[0], offset, squares - sum * offset});
+}
+"""
+
+MOMENTS_LANES = """// The moments of `lanes` neighbouring lanes together: a sum for the mean, then one for the distances
+// from it. The first lane has values if any has.
+template <typename T>
+__device__ Moments<T> moments_of_lanes(Moments<T> v, int lanes) {
+    const T pivot = __shfl(v.pivot, 0, lanes);
+    const T near = v.pivot - pivot + v.offset;
+    T count = v.count, sum = v.count == T(0) ? T(0) : v.count * near;
+    for (int distance = lanes / 2; distance > 0; distance >>= 1) {
+        count += __shfl_xor(count, distance);
+        sum += __shfl_xor(sum, distance);
+    }
+    const T offset = count == T(0) ? T(0) : share_of(sum, count), apart = near - offset;
+    T squares = v.count == T(0) ? T(0) : v.squares + apart * apart * v.count;
+    for (int distance = lanes / 2; distance > 0; distance >>= 1) squares += __shfl_xor(squares, distance);
+    return {count, pivot, offset, squares};
+}
+
+template <int LANE_COUNT, typename T>
+__device__ Moments<T> lane_reduce(Moments<T> v, Together) {
+    return moments_of_lanes(v, LANE_COUNT);
+}
+"""
+
+MOMENTS_BLOCK = """template <int BLOCK_SIZE, typename T>
+__device__ Moments<T> block_reduce(Moments<T> v, Together) {
+    v = moments_of_lanes(v, warpSize);
+    if (BLOCK_SIZE <= warpSize) return v;
+    __shared__ Moments<T> partial[BLOCK_SIZE / 32];
+    __syncthreads();  // an earlier use of `partial` has been read
+    if (threadIdx.x % warpSize == 0) partial[threadIdx.x / warpSize] = v;
+    __syncthreads();
+    const int waves = BLOCK_SIZE / warpSize;
+    return moments_of_lanes(partial[threadIdx.x % waves], waves);
 }
 """
 
@@ -230,12 +274,6 @@ __device__ Exponentials<T> with_tile(Exponentials<T> state, const T (&v)[SIZE], 
 }
 """
 
-SHUFFLE_MOMENTS = """template <typename T>
-__device__ Moments<T> shuffle_xor(Moments<T> v, int distance) {
-    return {__shfl_xor(v.count, distance), __shfl_xor(v.pivot, distance), __shfl_xor(v.offset, distance),
-            __shfl_xor(v.squares, distance)};
-}
-"""
 SHUFFLE_EXPONENTIALS = """template <typename T>
 __device__ Exponentials<T> shuffle_xor(Exponentials<T> v, int distance) {
     return {__shfl_xor(v.top, distance), __shfl_xor(v.sum, distance)};
@@ -409,8 +447,9 @@ __device__ T sum_before(T total, T* sums, int* flags, int tiles, int tile, T non
 """
 
 STRUCTURES = {
-    "Tile": TILE, "Moments": MOMENTS, "Exponentials": EXPONENTIALS, "shuffle_moments": SHUFFLE_MOMENTS,
-    "shuffle_exponentials": SHUFFLE_EXPONENTIALS, "load_tile": LOAD_TILE, "store_tile": STORE_TILE,
+    "Tile": TILE, "Moments": MOMENTS, "moments_lanes": MOMENTS_LANES, "moments_block": MOMENTS_BLOCK,
+    "Exponentials": EXPONENTIALS, "shuffle_exponentials": SHUFFLE_EXPONENTIALS, "load_tile": LOAD_TILE,
+    "store_tile": STORE_TILE,
     "tile_count": TILE_COUNT, "load_columns": LOAD_COLUMNS, "store_columns": STORE_COLUMNS,
     "block_reduce": BLOCK_REDUCE, "column_reduce": COLUMN_REDUCE, "team_meet": TEAM_MEET, "team_last": TEAM_LAST,
     "team_collect": TEAM_COLLECT, "take_ticket": TAKE_TICKET, "scan_tile": SCAN_TILE, "join_waves": JOIN_WAVES,
@@ -421,6 +460,7 @@ STRUCTURES = {
 NEEDS = {
     "load_tile": ("Tile",), "store_tile": ("Tile",), "load_columns": ("Tile",), "store_columns": ("Tile",),
     **dict.fromkeys(RUNS, ("Tile",)),
-    "Moments": ("shuffle_moments",), "Exponentials": ("shuffle_exponentials", "nan_max"),
+    "moments_lanes": ("Moments",), "moments_block": ("Moments", "moments_lanes"),
+    "Exponentials": ("shuffle_exponentials", "nan_max"),
     "team_collect": ("block_reduce",), "sum_before": ("block_reduce",),
 }  # fmt: skip

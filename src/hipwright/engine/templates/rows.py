@@ -324,10 +324,10 @@ class RowKernel:
                 emit.used.add(("column_reduce", ""))
                 emit.line(f"column_reduce<{layout.threads}, {layout.share}, {layout.vec}>({s.name}, {op});")
             elif layout.mapping == "block":
-                emit.used.add(("block_reduce", ""))
+                emit.used.add(("moments_block" if s.kind == "moments" else "block_reduce", ""))
                 emit.line(f"{s.name} = block_reduce<{layout.threads}>({s.name}, {op});")
             else:
-                emit.used.add(("lane_reduce", ""))
+                emit.used.add(("moments_lanes" if s.kind == "moments" else "lane_reduce", ""))
                 emit.line(f"{s.name} = lane_reduce<{layout.share}>({s.name}, {op});")
         if self.team and made:
             self.team.combine(made, layout)
