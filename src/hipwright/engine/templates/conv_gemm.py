@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, prod
+from math import ceil, inf, prod
 
 from hipwright.engine.calls import KernelCall, Offer, Output, call_template, probe, regroup
 from hipwright.engine.expr import indices, walk
@@ -23,11 +23,13 @@ from hipwright.engine.templates.stencil_calls import KINDS, few_products
 
 MOST_TAPS = 343
 """Their table, at most 40 bytes each, stands in LDS beside the tiles, and NVIDIA gives a block 48 KiB."""
-RATE, POOR_RATE = 25e12, 6e12
-"""Operations a second: tiles on the vector units of an H200, a round figure; and what a library is taken to reach in
-float32 on the shapes that `poor` names, a tenth of the roofline: an assumption, not measured here."""
-POOR_CHANNELS = 16
-MARGIN = 2
+RATE = 28e12
+"""Operations a second of full tiles on the vector units: 18 to 20e12 measured on an H200 in tiles of 32 and 48 rows."""
+UNEVEN, WIDE, PHASED = 21e12, 14e12, 6e12
+"""What its library reached there in float32: dilated 5x3, 1x7x7 of 3 channels, transposed 3x3x3 of stride 2 (3x3x3 of
+16 channels, with TF32: 26e12, out of reach of tiles of so few)."""
+WIDE_SIDE = 5
+MARGIN = 0.95
 
 
 @dataclass(eq=False)
@@ -143,31 +145,40 @@ def _weights(call: KernelCall, conv: Convolution) -> Tensor:
 # ---------------------------------------------------------------- the static rule
 
 
-def poor(conv: Convolution) -> bool:
-    """Shapes for which libraries have no good kernel in float32: in three dimensions and transposed, few channels,
-    dilation, or windows that are large or no cube; else only dilated windows that are no square.
+def library_rate(conv: Convolution) -> float:
+    """Operations a second that a library is taken to reach in float32; `inf` where it is not to be beaten.
 
-    Dense two-dimensional ones stay the library's, which takes TF32 for them.
+    Dense two-dimensional ones stay the library's, which takes TF32 for them; it has no good kernel for windows that are
+    dilated and no square, and in three dimensions or transposed for large, uneven or dilated ones, or phases.
     """
     sides = [a.kernel for a in conv.axes]
     uneven, dilated = len(set(sides)) > 1, any(a.dilation > 1 and a.kernel > 1 for a in conv.axes)
     if max(sides) == 1:
-        return False
+        return inf
     if len(sides) < 3 and not conv.transposed:
-        return uneven and dilated
-    strided = len(sides) == 3 and any(a.phases > 1 for a in conv.axes)
-    return conv.channels <= POOR_CHANNELS or uneven or dilated or strided or max(sides) > 4
+        return UNEVEN if uneven and dilated else inf
+    if len(sides) == 3 and any(a.phases > 1 for a in conv.axes):
+        return PHASED
+    if max(sides) >= WIDE_SIDE:
+        return WIDE
+    return UNEVEN if uneven or dilated else inf
 
 
 def _better(call: KernelCall, conv: Convolution, window: Window) -> bool:
-    """The default where libraries are poor, and the tiles are full and many enough to be twice as good."""
-    if conv.x.dtype != "float32" or not poor(conv):
+    """Are the tiles, bias and pointwise operators behind them included, faster than the library and kernels for those?"""
+    rate = library_rate(conv) if conv.x.dtype == "float32" else inf
+    if rate == inf:
         return False
     batch, m, n = call.hints(window.space)
     rows, columns = gemm.tile(batch, m, n)
     blocks = batch * ceil(m / rows) * ceil(n / columns)
     full = batch * m * n / (blocks * rows * columns)
-    return RATE * full * min(1.0, blocks / tiling.UNITS) > MARGIN * POOR_RATE
+    intensity = tiling.Tiling(rows, columns, tiling.DEPTH["float32"]).intensity
+    mine = RATE * full * min(1.0, blocks / tiling.UNITS) * min(1.0, intensity / tiling.FULL)
+    outputs = call.c.hints_of(call.shape(0))
+    work = 2.0 * outputs * conv.channels * prod(a.kernel / a.phases for a in conv.axes)
+    behind = 8.0 * outputs / tiling.READ if call.followed else 0.0
+    return work / mine < MARGIN * (work / rate + behind)
 
 
-__all__ = ["Window", "implicit", "poor"]
+__all__ = ["Window", "implicit", "library_rate"]
