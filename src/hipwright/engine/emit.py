@@ -55,6 +55,7 @@ class Emitter:
         self.taken: set[str] = set()
         self.shared: dict[int, int] = {}
         self.aliases: dict[str, str] = {}
+        self.instead: dict[int, str] = {}  # calls by another function than their own
 
     # ------------------------------------------------------------ statements
 
@@ -202,7 +203,7 @@ class Emitter:
                 names[atom.key] = self.bind(atom.value)
 
     def _call(self, e: E) -> str:
-        name = e.attr
+        name = self.instead.get(e.id, e.attr)
         args = [self.text(a)[0] for a in e.args]
         kind = e.args[0].ctype
         if name in LIBRARY:

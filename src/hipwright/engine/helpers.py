@@ -27,8 +27,8 @@ PAIRS: dict[str, str] = {
 """Two operands of one arithmetic type."""
 
 FLOAT: dict[str, tuple[str, str]] = {
-    "sigmoid": ("float x", "return 1.0f / (1.0f + expf(-x));"),
-    "silu": ("float x", "return x / (1.0f + expf(-x));"),
+    "sigmoid": ("float x", "return quotient(1.0f, 1.0f + expf(-x));"),
+    "silu": ("float x", "return quotient(x, 1.0f + expf(-x));"),
     "gelu": ("float x", "return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));"),
     "gelu_tanh": (
         "float x",
@@ -37,8 +37,8 @@ FLOAT: dict[str, tuple[str, str]] = {
     "reciprocal": ("float x", "return 1.0f / x;"),
     "frac": ("float x", "return x - truncf(x);"),
     "mish": ("float x", "return x * tanhf(x > 20.0f ? x : log1pf(expf(x)));"),
-    "hardswish": ("float x", "return x * nan_min(nan_max(x + 3.0f, 0.0f), 6.0f) / 6.0f;"),
-    "hardsigmoid": ("float x", "return nan_min(nan_max(x + 3.0f, 0.0f), 6.0f) / 6.0f;"),
+    "hardswish": ("float x", "return x * nan_min(nan_max(x + 3.0f, 0.0f), 6.0f) * (1.0f / 6.0f);"),
+    "hardsigmoid": ("float x", "return nan_min(nan_max(x + 3.0f, 0.0f), 6.0f) * (1.0f / 6.0f);"),
     "softsign": ("float x", "return x / (1.0f + fabsf(x));"),
     "logsigmoid": ("float x", "return (x < 0.0f ? x : 0.0f) - log1pf(expf(-fabsf(x)));"),
     "tanhshrink": ("float x", "return x - tanhf(x);"),
@@ -105,6 +105,7 @@ FLOAT: dict[str, tuple[str, str]] = {
         "    if (q == 0.0f) return copysignf(0.0f, a / b);\n"
         "    const float f = floorf(q);\n    return q - f > 0.5f ? f + 1.0f : f;",
     ),
+    "exp_fast": ("float x", "return __expf(x);  // off by |x| units of float, far below one of a half type"),
     "round_half": ("float x", "return (float)__half(x);"),
     "round_bfloat16": ("float x", "return (float)__hip_bfloat16(x);"),
     "corner_ratio": ("float source, float target", "return target > 0.0f ? source / target : 0.0f;"),
@@ -150,6 +151,7 @@ _MATH = re.compile(r"\b(" + "|".join(sorted([*LIBRARY, "fmod", "fabs"], key=len,
 
 REDUCTION = {
     "Sum": "return a + b;", "Product": "return a * b;", "Max": "return nan_max(a, b);",
+    "Largest": "return fmax(a, b);",
     "Min": "return nan_min(a, b);", "Any": "return a || b;", "All": "return a && b;",
 }  # fmt: skip
 
@@ -205,12 +207,20 @@ __device__ T lane_reduce(T v, Op op) {
     return v;
 }
 """
+QUOTIENT = """// a / b within two units in the last place, and 0 where |b| is above 2^126: for denominators of at least 1.
+__device__ float quotient(float a, float b) {
+    return __fdividef(a, b);
+}
+__device__ double quotient(double a, double b) {
+    return a / b;
+}
+"""
 STRUCTURES = {
-    "Best": BEST, "Tile": tiles.TILE, "shuffle_xor": SHUFFLE, "shuffle_best": SHUFFLE_BEST, "lane_reduce": LANE_REDUCE,
+    "quotient": QUOTIENT, "Best": BEST, "Tile": tiles.TILE, "shuffle_xor": SHUFFLE, "shuffle_best": SHUFFLE_BEST, "lane_reduce": LANE_REDUCE,
     **tiles.STRUCTURES,
 }  # fmt: skip
 
-FIRST = ("Best", "Tile")
+FIRST = ("quotient", "Best", "Tile")
 
 RESERVED = (
     set(GENERIC) | set(PAIRS) | set(FLOAT) | set(INTEGER) | set(INDEX) | LIBRARY | set(STRUCTURES)
@@ -268,7 +278,7 @@ def _close(wanted: set[tuple[str, str]]) -> set[tuple[str, str]]:
         wanted |= {("nan_max" if n == "Max" else "nan_min", "") for n, _ in wanted if n in ("Max", "Min")}
     for name, _ in list(wanted):
         if name in FLOAT:
-            wanted |= {(other, "") for other in PAIRS if other in FLOAT[name][1]}
+            wanted |= {(other, "") for other in (*PAIRS, "quotient") if other in FLOAT[name][1]}
         wanted |= {(other, "") for other in tiles.NEEDS.get(name, ())}
     if any(name in ("block_reduce", "lane_reduce", "team_collect", "sum_before") for name, _ in wanted):
         wanted |= {

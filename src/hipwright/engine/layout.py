@@ -28,7 +28,13 @@ SIZES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bflo
 SHORT_ROW, MANY_ROWS, FEW_COLUMNS = 1024, 64, 16
 SMALL, BIG = 1 << 17, 1 << 22
 SHORT_RUN = 1024  # elements of a dense run below which one tile takes several
+AT_ONCE = 1 << 20
+"""Elements up to which the device holds all rows at once, four elements a thread: what counts is how long one thread
+takes, not how many instructions all of them do."""
 BUSY = 1024  # blocks that keep any of today's devices busy
+BUSY_COLUMNS = 528
+"""The same for blocks down columns, which have 40 registers a thread or more: four of 256 threads on each
+multiprocessor of an H200. Twice as many were a round and a half."""
 FEW_BLOCKS = 264  # two a multiprocessor of an H200
 PART_OF_ROW = 8192  # elements below which a block more costs more than it brings
 TEAM_THREADS, TEAM_KEPT = 256, 16  # of a team's block: few registers, so that several blocks are on a multiprocessor
@@ -72,9 +78,12 @@ class Planner:
         default = "block"
         if len(group.space) - 1 not in group.dims and self.rows >= FEW_COLUMNS:
             default = "columns"
-        elif self.length <= SHORT_ROW and self.rows >= MANY_ROWS:
+        elif self.length <= SHORT_ROW and self.rows >= MANY_ROWS and not (self._at_once() and self.length > 32 * 8):
             default = "lanes"
         return str(self.choose(f"map:{self._name()}", MAPPINGS, default))
+
+    def _at_once(self) -> bool:
+        return self.rows * self.length <= AT_ONCE
 
     def _registers(self, mapping: str) -> bool:
         """Keep what fits of a row in registers between passes?"""
@@ -82,6 +91,8 @@ class Planner:
         if passes < 2:
             return False
         default = "registers" if any(m.role == FULL for m in self.group.members) else "reload"
+        if mapping != "columns" and 0 < (self.static or 0) <= SHORT_ROW and pairs(self.group.members):
+            default = "registers"  # all is asked for at once, and exponentials need no rescaling
         if mapping == "columns" and self.static is None and self.length > 1024:
             default = "reload"
         return bool(self.choose(f"cache:{self._name()}", ("registers", "reload"), default) == "registers")
@@ -196,13 +207,14 @@ class Planner:
         packs = -(-extent // vec)
         most = max((TEAM_KEPT if team else KEPT_VALUES) // vec, 1)
         if mapping == "lanes":
-            lanes = min(max(_power(packs // 2), 4), 32)
+            lanes = min(max(_power(packs if self._at_once() else packs // 2), 4), 32)
             items = min(-(-packs // lanes), most)
             layout = Layout("lanes", self.knob("BLOCK", 256), self.knob("LANES", lanes))
             threads = lanes
         else:
             wide = registers and 512 * 16 < extent <= 512 * KEPT_VALUES  # two such blocks fit a multiprocessor
-            each = max((KEPT_VALUES if wide else 8 if self.rows <= 512 and not team else 16) // vec, 1)
+            few = 4 if self._at_once() else 8 if self.rows <= 512 else 16
+            each = max((KEPT_VALUES if wide else 16 if team else few) // vec, 1)
             threads = min(
                 max(_power(packs // each), 64), TEAM_THREADS if team else 512 if long or not registers else 1024
             )
@@ -257,7 +269,7 @@ class Planner:
         if self.follows:
             default = share >= 2 and (self.length > 1024 * KEPT_VALUES or (share >= 4 and total >= 1 << 20))
         else:
-            default = share >= 2 and blocks < FEW_BLOCKS and total >= 1 << 18
+            default = share >= 2 and blocks < FEW_BLOCKS and total >= 1 << 16
         return bool(self.choose(f"team:{self._name()}", (False, True), default))
 
     def _overwrites(self) -> bool:
@@ -275,25 +287,34 @@ class Planner:
         vec = self._vector([across]) if self._dense(group.variables[kept[-1]]) else 1
         packs = -(-across // vec)
         share, threads = 32, 256
+        kept = TEAM_KEPT
         if registers:
-            while self.length > threads // share * (TEAM_KEPT // vec) and threads < 1024:
-                threads, share = (threads * 2, share) if share * vec <= 32 else (threads, share // 2)
+            threads, share, kept = self._column_block(vec)
         while share > 8 and share >= 2 * packs and packs < 32:
             share //= 2
         lanes = threads // share
-        items = min(-(-self.length // lanes), max(TEAM_KEPT // vec, 1))
+        items = min(-(-self.length // lanes), max(kept // vec, 1))
         blocks = -(-self.rows // (vec * share))
         layout = Layout("columns", self.knob("BLOCK", threads), self.knob("COLUMNS", share))
         self._pack(layout, "COLUMN_VEC", vec, items)
         layout.registers = registers
         layout.rest = "1" if self.length <= lanes * items else layout.items
-        layout.whole = self.static is not None and 0 < self.static <= lanes * max(TEAM_KEPT // vec, 1)
-        shares = min(BUSY // max(blocks, 1), self.length // (lanes * 16))
+        layout.whole = self.static is not None and 0 < self.static <= lanes * max(kept // vec, 1)
+        shares = min(BUSY_COLUMNS // max(blocks, 1), self.length // (lanes * 16))
         if not self.follows and self.length >= 512 and not self._overwrites():
             default = blocks < FEW_BLOCKS and shares >= 2
             if self.choose(f"team:{self._name()}", (False, True), default):
                 layout.team = self.knob("TEAM", min(_power(max(shares, 2)), 2 * MOST_TEAM))
         return layout
+
+    def _column_block(self, vec: int) -> tuple[int, int, int]:
+        """(threads, packs side by side, values a thread keeps): the widest rows whose columns stay in registers."""
+        arrays = max(sum(self._numel(b) >= self.length * self.rows for b in self.body.loads), 1)
+        for threads, share, most in ((256, 32, 32), (256, 16, 48), (512, 16, 48), (512, 8, 48)):
+            kept = max(most // arrays, TEAM_KEPT)
+            if self.length <= threads // share * (kept // vec) and share * vec >= 32:
+                return threads, share, kept
+        return 1024, 32 // vec if vec <= 4 else 8, TEAM_KEPT
 
     def _dense(self, variable: Var) -> bool:
         """Do neighbouring columns lie side by side in some access?"""

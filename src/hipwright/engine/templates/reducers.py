@@ -31,6 +31,7 @@ class State:
     members: list[Member]
     results: dict[str, str] = field(default_factory=dict)  # item -> what follows the state's name
     index: str = "long"  # the type of a position in the row
+    quiet: bool = False  # a maximum of numbers only: what reads it is NaN anyway where a value is
 
     @property
     def struct(self) -> str:
@@ -66,6 +67,8 @@ class State:
     @property
     def operator(self) -> str:
         """The functor that combines two states."""
+        if self.quiet:
+            return "Largest"
         return {"moments": "Together", "exponentials": "Rescaled"}.get(self.kind) or OPERATORS[self.kind]
 
     @property
@@ -90,6 +93,8 @@ class State:
             emit.line(f"{self.operator}().take({name}, {text}, {flat});")  # a thread goes through a row in order
         elif self.kind in ("sum", "prod"):
             emit.line(f"{name} {'+' if self.kind == 'sum' else '*'}= {text};")
+        elif self.quiet:
+            emit.line(f"{name} = fmax{'f' if self.ctype == 'float' else ''}({name}, {text});")
         elif self.kind in ("max", "min"):
             emit.used.add((f"nan_{self.kind}", ""))
             typed = text if rank >= ATOM and self.value.op != "index" else f"({self.ctype})({text})"
@@ -134,15 +139,52 @@ def pairs(members: Sequence[Member]) -> dict[str, tuple[Member, str]]:
     return found
 
 
-def states(emit: Emitter, members: Sequence[Member], online: dict[str, tuple[Member, str]]) -> list[State]:
-    """The states of one pass's reductions."""
+def quiet(members: Sequence[Member], stored: set[str]) -> set[str]:
+    """Maxima that may pass over NaN: each shifts exponentials whose sum is then NaN, and so is all that reads it.
+
+    One instruction a value instead of three. stored: the items that reach memory.
+    """
+    out: set[str] = set()
+    for total, (top, _) in pairs(members).items():
+        name = top.item.name
+        readers = [m for m in members if m.item.name != total and m is not top]
+        if name not in stored and all(_unmoved(m.value, name, total) for m in readers):
+            out.add(name)
+    return out
+
+
+def _unmoved(e: E, top: str, total: str) -> bool:
+    """Is e the same whether or not the maximum passes over NaN? It does not read it, or is NaN with the sum."""
+    if not any(a.op == "row" and a.attr == top for a in walk([e])) or _spreads(e, total):
+        return True
+    return e.op in ("bin", "un", "fn", "cast", "sel", "guard") and all(_unmoved(a, top, total) for a in e.args)
+
+
+def _spreads(e: E, total: str) -> bool:
+    """Is e NaN where the sum is?"""
+    if e.op == "row":
+        return bool(e.attr == total)
+    spreads = e.op in ("bin", "un", "cast") and e.ctype in ("float", "double") and e.attr not in ("<", ">")
+    spreads = spreads or (e.op == "fn" and e.attr in ("exp", "log", "reciprocal", "round_half", "round_bfloat16"))
+    return spreads and any(_spreads(a, total) for a in e.args)
+
+
+def states(
+    emit: Emitter, members: Sequence[Member], online: dict[str, tuple[Member, str]], deaf: set[str]
+) -> list[State]:
+    """The states of one pass's reductions; deaf: maxima that may pass over NaN."""
     out: list[State] = []
     sums = {top.item.name: (name, read) for name, (top, read) in online.items()}
     moments: dict[int, State] = {}
+    placed = {(m.item.reduction, m.value.id): m for m in members if m.item.reduction.startswith("arg")}
+    by = {m.item.name: m.item for m in members}
+    also = {m.item.name: placed.get((f"arg{m.item.reduction}", m.value.id)) for m in members}
     for m in members:
         kind, name = m.item.reduction, m.item.name
         if name in online:
             continue  # its maximum's state holds it
+        if also[name] is not None and COMPUTE[m.item.dtype] == m.value.ctype:
+            continue  # its position's state holds it
         if kind in MOMENTS:
             state = moments.get(m.value.id)
             if state is None:
@@ -161,8 +203,9 @@ def states(emit: Emitter, members: Sequence[Member], online: dict[str, tuple[Mem
             ctype = m.value.ctype if kind.startswith("arg") else ctype
             best = kind.startswith("arg")
             results = {name: ".first()" if best else ""}
+            results |= {n: ".value" for n, place in also.items() if place is m and COMPUTE[by[n].dtype] == ctype}
             label = emit.fresh(f"{name}_best" if best else name)
-            out.append(State(label, kind, ctype, m.value, [m], results, emit.index_type))
+            out.append(State(label, kind, ctype, m.value, [m], results, emit.index_type, name in deaf))
     for state in out:
         state.note(emit)
     return out

@@ -15,7 +15,7 @@ from hipwright.engine.expr import E
 from hipwright.engine.index import Ix, Var, flatten, ix, product, to_python
 from hipwright.engine.schedule import FULL, PART, ROW, Member
 from hipwright.engine.templates.base import Body, Kernel, depends, fused
-from hipwright.engine.templates.reducers import State, levels, pairs, states
+from hipwright.engine.templates.reducers import State, levels, pairs, quiet, states
 from hipwright.engine.templates.row_tiles import Tiles
 from hipwright.engine.templates.sweep import Sweep, Threads
 from hipwright.engine.templates.team import Team
@@ -209,6 +209,10 @@ class RowKernel:
         stays = layout.registers and layout.whole and not self.team
         self.online = {} if stays else pairs(members)
         self.levels = levels(members, self.online)
+        self.quiet = quiet(members, set(self.body.need.stores))
+        if all(dtype in ("float16", "bfloat16") for _, dtype in self.body.need.stores.values()):
+            sums = [m for m in members if m.item.name in pairs(members)]
+            emit.instead |= {m.value.id: "exp_fast" for m in sums if m.value.ctype == "float"}
         whole = [m for level in range(self._last() + 1) for m in self._at(level)]
         stores = [m for m in whole if m.role == FULL]
         self.vec = layout.vec
@@ -258,7 +262,7 @@ class RowKernel:
     def _pass(self, level: int) -> None:
         reds = [m for m in self._at(level) if m.role == "red"]
         full = [m for m in self._at(level) if m.role == FULL]
-        made = states(self.emit, reds, self.online)
+        made = states(self.emit, reds, self.online, self.quiet)
         if made or full:
             self._sweep(self.row_sweep, level, made, full)
         for column in self.group.columns.values():
@@ -396,7 +400,8 @@ def _elements(values: list[E], inner: set[str], memo: dict[int, bool], stop: set
         if e.id in done or not depends(e, inner, memo):
             continue
         done.add(e.id)
-        cheap = e.op == "bin" and not all(depends(a, inner, memo) for a in e.args)  # x - mean: keep x
+        mixed = e.op == "bin" and not all(depends(a, inner, memo) for a in e.args)
+        cheap = mixed and (e.attr != "/" or e.ctype not in ("float", "double"))  # x - mean: keep x; x / scale is dear
         if e.op in ("load", "fn", "bin", "sel", "guard", "loop") and not cheap:
             yield e
             if e.id in stop:
