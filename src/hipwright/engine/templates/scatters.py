@@ -25,6 +25,7 @@ from hipwright.engine.index import ONE, Ind, Ix, Var, flatten, ix, product, to_p
 from hipwright.engine.lower.core import Context, NotLowered, Tensor, as_int
 from hipwright.engine.templates.base import INT_LIMIT, Kernel
 from hipwright.engine.templates.call import CallBody, CallKernel
+from hipwright.engine.templates.histograms import histogram, write_rows
 from hipwright.engine.templates.reducers import worst
 
 MODES = {"sum": "add", "add": "add", "mean": "mean", "amax": "amax", "amin": "amin", "prod": "prod",
@@ -146,16 +147,19 @@ def write_adding(body: CallBody) -> list[Kernel]:
     a: Scatter = body.data
     x, _, source = body.operands
     assert x is not None and source is not None
-    half = x.dtype in HALF
-    block = _block(body)
+    if body.stored(0) is None:
+        return []
+    rows = histogram(body, a)
+    if rows is not None and rows.parts == 1:
+        return [write_rows(body, rows, "")]
+    half, block = x.dtype in HALF, _block(body)
     count = body.temporary("counts", a.shape, "int32") if a.mode == "mean" else ""
     total = body.temporary("sums", a.shape, "float32") if half else body.stored(0)
-    if total is None:
-        return []
+    assert total is not None
     kernels = [_start(body, a, x, total, count, block)]
     if not a.include and a.mode != "mean":
         kernels.append(_reset(body, a, total, block))
-    kernels.append(_each(body, a, source, total, count, block))
+    kernels.append(_each(body, a, source, total, count, block) if rows is None else write_rows(body, rows, total))
     return [*kernels, _finish(body, a, x, total, count, block)] if half or count else kernels
 
 
