@@ -152,7 +152,7 @@ DEFAULTS = [
     (nn.Conv3d(32, 64, (3, 5, 7), dtype=HALF), (2, 32, 16, 32, 32), "library"),
     (nn.Conv3d(32, 8, (3, 5, 7)), (2, 32, 16, 32, 32), "library"),
     (nn.Conv3d(32, 64, (3, 5, 7)), (1, 32, 4, 8, 8), "library"),
-    (nn.Conv2d(32, 48, (5, 3), padding=(4, 2), dilation=2), (16, 32, 96, 96), "implicit"),
+    (nn.Conv2d(32, 48, (5, 3), padding=(4, 2), dilation=2), (16, 32, 96, 96), "library"),
     (nn.Conv2d(64, 64, 3, padding=2, dilation=2), (16, 64, 56, 56), "library"),
     (nn.Conv2d(64, 64, (1, 7), padding=(0, 3)), (16, 64, 56, 56), "library"),
     (nn.ConvTranspose3d(32, 16, 3, stride=2, padding=1, output_padding=1), (4, 32, 16, 32, 32), "implicit"),
@@ -168,6 +168,12 @@ def test_default_rule(layer: nn.Module, shape: tuple[int, ...], default: str) ->
     (choice,) = [c for k, c in space(graph).items() if k.startswith("call:") and k.count(":") == 1]
     assert choice.default == default
     assert bool(explain(graph)["library"]) == (default == "library")
+
+
+def test_what_fuses_behind_the_tiles_counts_for_them() -> None:
+    layer = nn.Conv2d(32, 48, (5, 3), padding=(4, 2), dilation=2)
+    graph = captured(Then(layer), [torch.empty(16, 32, 96, 96)])
+    assert not explain(graph)["library"]
 
 
 # ---------------------------------------------------------------- compilers

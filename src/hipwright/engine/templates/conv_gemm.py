@@ -165,7 +165,7 @@ def library_rate(conv: Convolution) -> float:
 
 
 def _better(call: KernelCall, conv: Convolution, window: Window) -> bool:
-    """Are the tiles, bias and pointwise operators behind them included, faster than the library and kernels for those?"""
+    """Are the tiles, with what fuses behind them, faster than the library and kernels for the rest?"""
     rate = library_rate(conv) if conv.x.dtype == "float32" else inf
     if rate == inf:
         return False
