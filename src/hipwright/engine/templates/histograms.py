@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hipwright.engine.expr import COMPUTE
-from hipwright.engine.index import ONE, Ix, Var, ix, product, to_python, unflatten
+from hipwright.engine.index import Ix, Var, ix, product, to_python, unflatten
 from hipwright.engine.templates.base import Kernel
 from hipwright.engine.templates.call import CallBody, CallKernel
 
@@ -115,10 +115,8 @@ def _share(k: CallKernel, h: Histogram, n: str) -> None:
     if h.parts == 1:
         k.line(f"const {k.kind} start = 0, end = {n};")
         return
-    k.line(
-        f"const {k.kind} many = {n}, step = (many + {h.parts - 1}) / {h.parts}, start = blockIdx.x % {h.parts} * step;"
-    )
-    k.line("const int end = start + step < many ? start + step : many;".replace("int", k.kind))
+    k.line(f"const {k.kind} many = {n}, step = (many + {h.parts - 1}) / {h.parts};")
+    k.line(f"const {k.kind} start = blockIdx.x % {h.parts} * step, end = start + step < many ? start + step : many;")
 
 
 def _start(k: CallKernel, h: Histogram, x: Tensor, index: list[Ix], kind: str, block: str) -> None:

@@ -14,7 +14,7 @@ Products of floats stay with the library: their rounding depends on the order, w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from hipwright.engine.templates.base import INT_LIMIT, Kernel
 from hipwright.engine.templates.call import CallBody, CallKernel
 from hipwright.engine.templates.histograms import histogram, write_rows
 from hipwright.engine.templates.reducers import worst
+from hipwright.engine.templates.sorted_rows import SortedRows, sorts
 
 MODES = {"sum": "add", "add": "add", "mean": "mean", "amax": "amax", "amin": "amin", "prod": "prod",
          "multiply": "prod"}  # fmt: skip
@@ -156,6 +157,10 @@ def write_adding(body: CallBody) -> list[Kernel]:
     count = body.temporary("counts", a.shape, "int32") if a.mode == "mean" else ""
     total = body.temporary("sums", a.shape, "float32") if half else body.stored(0)
     assert total is not None
+    if sorts(body, a):
+        by_place = SortedRows(body, a, total, block)
+        kernels = [_start(body, a, x, total, count, block, by_place.zero), *by_place.kernels()]
+        return [*kernels, _finish(body, a, x, total, count, block)] if half else kernels
     kernels = [_start(body, a, x, total, count, block)]
     if not a.include and a.mode != "mean":
         kernels.append(_reset(body, a, total, block))
@@ -215,8 +220,10 @@ def _target(k: CallKernel, a: Scatter, chosen: Tensor, index: list[Any], buffer:
     return f"&{k.pointer(buffer)}[{k.emit.position(flatten(a.shape, place))}]"
 
 
-def _start(body: CallBody, a: Scatter, x: Tensor, total: str, count: str, block: str) -> Kernel:
+def _start(body: CallBody, a: Scatter, x: Tensor, total: str, count: str, block: str,
+           besides: Callable[[CallKernel], None] = lambda k: None) -> Kernel:  # fmt: skip
     k, index, grid = _flat(body, "start", a.shape, block)
+    besides(k)
     k.written.add(total)
     kind = STORAGE[body.dtype(total)]
     value = k.load(x, index, body.dtype(total)) if a.include or not count else f"({kind})0"
