@@ -216,7 +216,8 @@ __device__ double quotient(double a, double b) {
 }
 """
 STRUCTURES = {
-    "quotient": QUOTIENT, "Best": BEST, "Tile": tiles.TILE, "shuffle_xor": SHUFFLE, "shuffle_best": SHUFFLE_BEST, "lane_reduce": LANE_REDUCE,
+    "quotient": QUOTIENT, "Best": BEST, "Tile": tiles.TILE, "shuffle_xor": SHUFFLE, "shuffle_best": SHUFFLE_BEST,
+    "lane_reduce": LANE_REDUCE,
     **tiles.STRUCTURES,
 }  # fmt: skip
 

@@ -55,12 +55,33 @@ struct Tile {
 };
 """
 
-LOAD_TILE = """// ITEMS packs of p[0 .. n), the first at `base`, `step` elements apart; all are asked for at once.
+WRITE_HALVES = """// Floats leave as half types two at a time: one instruction for both where the device has it.
+template <int N>
+__device__ void write_pack(TYPE* p, const float* v) {
+    if (N == 1) {
+        p[0] = TYPE(v[0]);
+        return;
+    }
+    PAIR pairs[(N + 1) / 2];
+#pragma unroll
+    for (int k = 0; k + 1 < N; k += 2) pairs[k / 2] = CONVERT(float2{v[k], v[k + 1]});
+    write_pack<(N + 1) / 2>(reinterpret_cast<PAIR*>(p), pairs);
+}
+"""
+
+WRITE_HALF = WRITE_HALVES.replace("TYPE", "__half").replace("PAIR", "__half2").replace("CONVERT", "__float22half2_rn")
+WRITE_BFLOAT16 = (
+    WRITE_HALVES.replace("TYPE", "__hip_bfloat16").replace("PAIR", "__hip_bfloat162")
+    .replace("CONVERT", "__float22bfloat162_rn")
+)  # fmt: skip
+
+LOAD_TILE = """// ITEMS packs of p[0 .. n), the first at `base`, `step` elements apart; all are asked for at once. Where
+// tiles are `full`, as they may be known to be, n cuts none short.
 template <int ITEMS, int N, typename T, typename I>
-__device__ Tile<T, ITEMS * N> load_tile(const T* __restrict__ p, I base, I step, I n) {
+__device__ Tile<T, ITEMS * N> load_tile(const T* __restrict__ p, I base, I step, I n, bool full = false) {
     Tile<T, ITEMS * N> tile;
     const bool fit = packs_fit<T, N>(p);
-    if (fit && base + (ITEMS - 1) * step + N <= n) {
+    if (fit && (full || base + (ITEMS - 1) * step + N <= n)) {
 #pragma unroll
         for (int k = 0; k < ITEMS; ++k) read_pack<N>(p + (base + k * step), tile.v + k * N);
         return tile;
@@ -68,30 +89,70 @@ __device__ Tile<T, ITEMS * N> load_tile(const T* __restrict__ p, I base, I step,
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const I at = base + k * step;
-        if (fit && at + N <= n) {
+        if (fit && (full || at + N <= n)) {
             read_pack<N>(p + at, tile.v + k * N);
         } else {
 #pragma unroll
             for (int j = 0; j < N; ++j)
-                if (at + j < n) tile.v[k * N + j] = p[at + j];
+                if (full || at + j < n) tile.v[k * N + j] = p[at + j];
         }
     }
     return tile;
 }
 """
 
-STORE_TILE = """template <int ITEMS, int N, typename T, typename I>
-__device__ void store_tile(T* __restrict__ p, I base, I step, I n, const Tile<T, ITEMS * N>& tile) {
+STORE_TILE = """template <int ITEMS, int N, typename T, typename V, typename I>
+__device__ void store_tile(T* __restrict__ p, I base, I step, I n, const Tile<V, ITEMS * N>& tile, bool full = false) {
     const bool fit = packs_fit<T, N>(p);
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const I at = base + k * step;
-        if (fit && at + N <= n) {
+        if (fit && (full || at + N <= n)) {
             write_pack<N>(p + at, tile.v + k * N);
         } else {
 #pragma unroll
             for (int j = 0; j < N; ++j)
-                if (at + j < n) p[at + j] = tile.v[k * N + j];
+                if (full || at + j < n) p[at + j] = T(tile.v[k * N + j]);
+        }
+    }
+}
+"""
+
+WHOLE_TILE = """// Do all ITEMS packs from `base`, `step` elements apart, lie before n?
+template <int ITEMS, int N, typename I>
+__device__ bool whole_tile(I base, I step, I n) {
+    return base + (ITEMS - 1) * step + N <= n;
+}
+
+// As load_tile for what lies within: no test of bounds stands between the loads.
+template <int ITEMS, int N, typename T, typename I>
+__device__ Tile<T, ITEMS * N> load_whole(const T* __restrict__ p, I base, I step) {
+    Tile<T, ITEMS * N> tile;
+    const bool fit = packs_fit<T, N>(p);
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const T* const at = p + (base + k * step);
+        if (fit) {
+            read_pack<N>(at, tile.v + k * N);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; ++j) tile.v[k * N + j] = at[j];
+        }
+    }
+    return tile;
+}
+
+template <int ITEMS, int N, typename T, typename I>
+__device__ void store_whole(T* __restrict__ p, I base, I step, const Tile<T, ITEMS * N>& tile) {
+    const bool fit = packs_fit<T, N>(p);
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        T* const at = p + (base + k * step);
+        if (fit) {
+            write_pack<N>(at, tile.v + k * N);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; ++j) at[j] = tile.v[k * N + j];
         }
     }
 }
@@ -99,8 +160,8 @@ __device__ void store_tile(T* __restrict__ p, I base, I step, I n, const Tile<T,
 
 TILE_COUNT = """// How many of a thread's elements lie before n; they are the first ones of its tile.
 template <int ITEMS, int N, typename I>
-__device__ int tile_count(I base, I step, I n) {
-    if (base + (ITEMS - 1) * step + N <= n) return ITEMS * N;
+__device__ int tile_count(I base, I step, I n, bool full = false) {
+    if (full || base + (ITEMS - 1) * step + N <= n) return ITEMS * N;
     int count = 0;
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
@@ -117,9 +178,12 @@ template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_columns(const T* __restrict__ p, I base, I step, I n, I stride, int width) {
     Tile<T, ITEMS * N> tile;
     const bool fit = width == N && packs_fit<T, N>(p) && (N == 1 || packs_fit<T, N>(p + stride));
-    if (fit && base + (ITEMS - 1) * step < n) {
+    if (fit && n > 0 && base + (ITEMS - 2) * step < n) {  // at most the last is missing: the last row once more
 #pragma unroll
-        for (int k = 0; k < ITEMS; ++k) read_pack<N>(p + (base + k * step) * stride, tile.v + k * N);
+        for (int k = 0; k < ITEMS; ++k) {
+            const I row = base + k * step;
+            read_pack<N>(p + (row < n ? row : n - 1) * stride, tile.v + k * N);
+        }
         return tile;
     }
 #pragma unroll
@@ -138,9 +202,9 @@ __device__ Tile<T, ITEMS * N> load_columns(const T* __restrict__ p, I base, I st
 }
 """
 
-STORE_COLUMNS = """template <int ITEMS, int N, typename T, typename I>
+STORE_COLUMNS = """template <int ITEMS, int N, typename T, typename V, typename I>
 __device__ void store_columns(T* __restrict__ p, I base, I step, I n, I stride, int width,
-                              const Tile<T, ITEMS * N>& tile) {
+                              const Tile<V, ITEMS * N>& tile) {
     const bool fit = width == N && packs_fit<T, N>(p) && (N == 1 || packs_fit<T, N>(p + stride));
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
@@ -151,7 +215,7 @@ __device__ void store_columns(T* __restrict__ p, I base, I step, I n, I stride, 
         } else {
 #pragma unroll
             for (int j = 0; j < N; ++j)
-                if (j < width) p[row * stride + j] = tile.v[k * N + j];
+                if (j < width) p[row * stride + j] = T(tile.v[k * N + j]);
         }
     }
 }
@@ -299,31 +363,49 @@ __device__ T block_reduce(T v, Op op) {
 }
 """
 
-COLUMN_REDUCE = """// Combine the N columns of each thread down the block, half by half; every thread gets the results.
+COLUMN_REDUCE = """// A value of another lane, word by word: states of any type.
+template <typename T>
+__device__ T lane_word_xor(T v, int distance) {
+    static_assert(sizeof(T) % 4 == 0, "whole words");
+    int words[sizeof(T) / 4];
+    __builtin_memcpy(words, &v, sizeof(T));
+#pragma unroll
+    for (int k = 0; k < (int)sizeof(T) / 4; ++k) words[k] = __shfl_xor(words[k], distance);
+    __builtin_memcpy(&v, words, sizeof(T));
+    return v;
+}
+
+// Combine the N columns of each thread down the block; every thread gets the results. First the rows of a wave by
+// shuffles, then those of all waves: a thread goes down one column.
 template <int BLOCK_SIZE, int WIDTH, int N, typename T, typename Op>
 __device__ void column_reduce(T (&v)[N], Op op) {
     if (BLOCK_SIZE <= WIDTH) return;
-    constexpr int FIT = 32768 / (BLOCK_SIZE * (int)sizeof(T)), SOME = FIT < 1 ? 1 : FIT < N ? FIT : N;
-    __shared__ T partial[SOME][BLOCK_SIZE];
+    constexpr int ROWS = WIDTH < 32 ? BLOCK_SIZE / 32 : BLOCK_SIZE / WIDTH;  // at most; half as many with waves of 64
+    constexpr int FIT = 32768 / (ROWS * WIDTH * (int)sizeof(T)), SOME = FIT < 1 ? 1 : FIT < N ? FIT : N;
+    __shared__ T partial[ROWS][WIDTH * SOME];
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+        for (int distance = WIDTH; distance < warpSize; distance *= 2) v[j] = op(v[j], lane_word_xor(v[j], distance));
+    const int step = WIDTH < warpSize ? warpSize : WIDTH, rows = BLOCK_SIZE / step;
+    const int row = threadIdx.x / step, column = threadIdx.x % WIDTH;
 #pragma unroll
     for (int first = 0; first < N; first += SOME) {
         __syncthreads();  // an earlier use of `partial` has been read
+        if ((int)threadIdx.x % step < WIDTH) {
 #pragma unroll
-        for (int j = 0; j < SOME; ++j)
-            if (first + j < N) partial[j][threadIdx.x] = v[first + j];
-        for (int half = BLOCK_SIZE / 2; half >= WIDTH; half /= 2) {
-            __syncthreads();
-            if (threadIdx.x < half) {
-#pragma unroll
-                for (int j = 0; j < SOME; ++j)
-                    if (first + j < N)
-                        partial[j][threadIdx.x] = v[first + j] = op(v[first + j], partial[j][threadIdx.x + half]);
-            }
+            for (int j = 0; j < SOME; ++j)
+                if (first + j < N) partial[row][column * SOME + j] = v[first + j];
+        }
+        __syncthreads();
+        for (int k = threadIdx.x; k < WIDTH * SOME; k += BLOCK_SIZE) {
+            T all = partial[0][k];
+            for (int w = 1; w < rows; ++w) all = op(all, partial[w][k]);
+            partial[0][k] = all;
         }
         __syncthreads();
 #pragma unroll
         for (int j = 0; j < SOME; ++j)
-            if (first + j < N) v[first + j] = partial[j][threadIdx.x % WIDTH];
+            if (first + j < N) v[first + j] = partial[0][column * SOME + j];
     }
 }
 """
@@ -448,9 +530,11 @@ __device__ T sum_before(T total, T* sums, int* flags, int tiles, int tile, T non
 
 STRUCTURES = {
     "Tile": TILE, "Moments": MOMENTS, "moments_lanes": MOMENTS_LANES, "moments_block": MOMENTS_BLOCK,
-    "Exponentials": EXPONENTIALS, "shuffle_exponentials": SHUFFLE_EXPONENTIALS, "load_tile": LOAD_TILE,
+    "Exponentials": EXPONENTIALS, "shuffle_exponentials": SHUFFLE_EXPONENTIALS,
+    "write_float16": WRITE_HALF, "write_bfloat16": WRITE_BFLOAT16, "load_tile": LOAD_TILE,
     "store_tile": STORE_TILE,
-    "tile_count": TILE_COUNT, "load_columns": LOAD_COLUMNS, "store_columns": STORE_COLUMNS,
+    "tile_count": TILE_COUNT, "whole_tile": WHOLE_TILE, "load_columns": LOAD_COLUMNS,
+    "store_columns": STORE_COLUMNS,
     "block_reduce": BLOCK_REDUCE, "column_reduce": COLUMN_REDUCE, "team_meet": TEAM_MEET, "team_last": TEAM_LAST,
     "team_collect": TEAM_COLLECT, "take_ticket": TAKE_TICKET, "scan_tile": SCAN_TILE, "join_waves": JOIN_WAVES,
     "sum_before": SUM_BEFORE, **RUNS,
@@ -459,7 +543,8 @@ STRUCTURES = {
 
 NEEDS = {
     "load_tile": ("Tile",), "store_tile": ("Tile",), "load_columns": ("Tile",), "store_columns": ("Tile",),
-    **dict.fromkeys(RUNS, ("Tile",)),
+    "whole_tile": ("Tile",),
+    "write_float16": ("Tile",), "write_bfloat16": ("Tile",), **dict.fromkeys(RUNS, ("Tile",)),
     "moments_lanes": ("Moments",), "moments_block": ("Moments", "moments_lanes"),
     "Exponentials": ("shuffle_exponentials", "nan_max"),
     "team_collect": ("block_reduce",), "sum_before": ("block_reduce",),

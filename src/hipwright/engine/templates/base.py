@@ -54,6 +54,8 @@ class Body:
         self.group = group
         self.name = name
         self.need = need
+        for member in group.members:
+            member.value = _unrounded(member, need)
         values = [m.value for m in group.members]
         self.loads = sorted({e.attr[0] for e in walk(values) if e.op == "load"})
         self.stored = [m for m in group.members if m.item.name in need.stores]
@@ -134,10 +136,36 @@ class Body:
         buffer = self.need.stores[member.item.name][0]
         return f"{self.pointers[buffer]}[{position}] = {self.as_stored(member, value)};"
 
+    def stored_value(self, member: Member) -> str:
+        """The member's value as memory keeps it: rounded once, and a copy not at all."""
+        dtype, e, emit = self.need.stores[member.item.name][1], member.value, self.emit
+        rounding = {"float16": "round_half", "bfloat16": "round_bfloat16"}.get(dtype)
+        while e.op == "fn" and e.attr == rounding and emit.known(e) is None:
+            (e,) = e.args
+        if e.op == "load" and e.attr[2] == dtype and emit.known(e) is None:
+            return emit.read(e, emit.position(e.attr[1]))
+        return self.as_stored(member, emit.text(e)[0])
+
     def as_stored(self, member: Member, value: str) -> str:
         """A value as memory keeps it."""
         dtype = self.need.stores[member.item.name][1]
         return f"{STORAGE[dtype]}({value})" if dtype in ("float16", "bfloat16") else value
+
+    def tile_type(self, member: Member) -> str:
+        """The type in which a tile holds a member until it is stored: floats leave as half types two at a time."""
+        _, dtype = self.need.stores[member.item.name]
+        if self.in_floats(member):
+            self.emit.used.add((f"write_{dtype}", ""))
+            return "float"
+        return STORAGE[dtype]
+
+    def in_floats(self, member: Member) -> bool:
+        """Does the store itself convert?"""
+        return self.need.stores[member.item.name][1] in ("float16", "bfloat16") and member.value.ctype == "float"
+
+    def in_tile(self, member: Member, value: str) -> str:
+        """A value as the member's tile keeps it."""
+        return value if self.in_floats(member) else self.as_stored(member, value)
 
     def finish(self, grid: str, block: str, comment: str, lines: Sequence[str], bounds: str) -> Kernel:
         """Wrap the body into an entry kernel; sizes that it does not name are no parameters."""
@@ -190,6 +218,15 @@ def wrapped(text: str, width: int = 112) -> str:
             lines.append("")
         lines[-1] += (", " if lines[-1] else "") + part
     return ",\n    ".join(lines)
+
+
+def _unrounded(member: Member, need: Need) -> E:
+    """A member's value without the rounding that its store does anyway."""
+    rounding = {"float16": "round_half", "bfloat16": "round_bfloat16"}.get(
+        need.stores.get(member.item.name, ("", ""))[1]
+    )
+    e = member.value
+    return e.args[0] if rounding and e.op == "fn" and e.attr == rounding and e.args[0].ctype == "float" else e
 
 
 def _bare(text: str) -> str:

@@ -7,12 +7,15 @@ element divides its index and the operand is read in packs too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from hipwright.engine.emit import Emitter
 from hipwright.engine.expr import STORAGE, E, indices, walk
 from hipwright.engine.index import Ix, Var, flatten, ix, product
 from hipwright.engine.templates.base import Body, Kernel, fused
-from hipwright.engine.templates.sweep import linear
+from hipwright.engine.templates.sweep import linear, prune
+
+NARROW = ("float16", "bfloat16", "int16", "int8", "uint8", "bool")
 
 
 def elementwise(body: Body, vec: str = "", items: str = "", threads: str = "BLOCK") -> Kernel:
@@ -34,7 +37,7 @@ def elementwise(body: Body, vec: str = "", items: str = "", threads: str = "BLOC
         emit.line(text)
     emit.count([m.value for m in body.stored])
     for member in body.stored:
-        emit.line(body.store(member, emit.text(member.value)[0], "i"))
+        emit.line(f"{body.pointers[body.need.stores[member.item.name][0]]}[i] = {body.stored_value(member)};")
     return body.finish(f"cdiv({{total}}, {threads})", threads, fused(group), emit.lines, threads)
 
 
@@ -42,15 +45,17 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     emit, group, kind = body.emit, body.group, body.index_type
     vec, items, threads = knobs
     step, bound = body.as_index(f"{threads} * {vec}"), body.as_index(count)
-    emit.used |= {("load_tile", ""), ("store_tile", ""), ("Tile", "")}
+    emit.used |= {("whole_tile", ""), ("Tile", "")}
     emit.line(f"const {kind} base = (blockIdx.x * ({kind})({threads} * {items}) + threadIdx.x) * {vec};")
-    emit.line(f"if (base >= {count}) return;")
     values = [m.value for m in body.stored]
+    emit.count(values)
+    read = sorted({e.attr[0] for e in walk(values) if e.op == "load" and e.attr[1] == flat})
+    narrow = on_borders(body, [(b, body.pointers[b]) for b in [*read, *_written(body)]], vec)
+    emit.open(f"if ({' && '.join([f'whole_tile<{items}, {vec}>(base, {step}, {bound})', *narrow])})")
     tiles: dict[str, str] = {}
-    for buffer in sorted({e.attr[0] for e in walk(values) if e.op == "load" and e.attr[1] == flat}):
+    for buffer in read:
         tiles[buffer] = emit.fresh(f"{body.pointers[buffer]}_tile")
-        arguments = f"{body.pointers[buffer]}, base, {step}, {bound}"
-        emit.line(f"const auto {tiles[buffer]} = load_tile<{items}, {vec}>({arguments});")
+        emit.line(f"const auto {tiles[buffer]} = load_whole<{items}, {vec}>({body.pointers[buffer]}, base, {step});")
     outs = {}
     for member in body.stored:
         buffer, dtype = body.need.stores[member.item.name]
@@ -58,23 +63,62 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
         emit.line(f"Tile<{STORAGE[dtype]}, {items} * {vec}> {outs[member.item.name]};")
     emit.line("#pragma unroll")
     emit.open(f"for (int k = 0; k < {items} * {vec}; ++k)")
+    index = [f"const {kind} i = base + k / {vec} * ({threads} * {vec}) + k % {vec};", *splits]
     if any(_own_index(m.value, flat) for m in body.stored):
-        emit.line(f"const {kind} i = base + k / {vec} * ({threads} * {vec}) + k % {vec};")
-        emit.line(f"if (i >= {count}) continue;")
-        for text in splits:
+        for text in index:
             emit.line(text)
-    emit.read = _reader(emit.read, tiles, flat)
-    emit.count(values)
+    plain = emit.read
+    emit.read = _reader(plain, tiles, flat)
     for member in body.stored:
-        text = body.as_stored(member, emit.text(member.value)[0])
-        emit.line(f"{outs[member.item.name]}.v[k] = {text};")
+        emit.line(f"{outs[member.item.name]}.v[k] = {body.stored_value(member)};")
     emit.close()
     for member in body.stored:
         buffer, _ = body.need.stores[member.item.name]
-        arguments = f"{body.pointers[buffer]}, base, {step}, {bound}, {outs[member.item.name]}"
-        emit.line(f"store_tile<{items}, {vec}>({arguments});")
+        emit.line(f"store_whole<{items}, {vec}>({body.pointers[buffer]}, base, {step}, {outs[member.item.name]});")
+    emit.read = plain
+    otherwise(emit)
+    emit.open(f"for (int k = 0; k < {items} * {vec}; ++k)")
+    emit.line(index[0])
+    emit.line(f"if (i >= {count}) break;")
+    at = len(emit.lines)
+    for text in splits:
+        emit.line(text)
+    for member in body.stored:
+        emit.line(f"{body.pointers[body.need.stores[member.item.name][0]]}[i] = {body.stored_value(member)};")
+    prune(emit.lines, at, len(splits))
+    emit.close()
+    emit.close()
     grid = f"cdiv({{total}}, {threads} * {vec} * {items})"
-    return body.finish(grid, threads, fused(group), emit.lines, threads)
+    return body.finish(grid, threads, fused(group), emit.lines, roomy(threads))
+
+
+def otherwise(emit: Emitter) -> None:
+    """The other side of an open `if`."""
+    emit.scopes.pop()
+    emit.depth -= 1
+    emit.open("} else")
+
+
+def roomy(threads: str) -> str:
+    """Launch bounds of a kernel that asks for all it reads at once: ptxas aims at 32 registers and puts loads off."""
+    return f"{threads}, 1024 / {threads}"
+
+
+def on_borders(body: Body, accesses: Sequence[tuple[str, str]], vec: str) -> list[str]:
+    """Tests that narrow types lie on the borders of packs; accesses: (buffer, where its first pack is).
+
+    Loads of wider types test for themselves. Where narrow values met from two kinds of loads, each would be unpacked.
+    """
+    tests = []
+    for buffer, pointer in accesses:
+        dtype = body.need.dtypes[buffer]
+        if dtype in NARROW:
+            tests.append(f"packs_fit<{STORAGE[dtype]}, {vec}>({pointer})")
+    return list(dict.fromkeys(tests))
+
+
+def _written(body: Body) -> list[str]:
+    return [body.need.stores[m.item.name][0] for m in body.stored]
 
 
 def _reader(plain: Callable[[E, str], str], tiles: dict[str, str], flat: Ix) -> Callable[[E, str], str]:
