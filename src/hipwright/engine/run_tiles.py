@@ -9,10 +9,11 @@ from __future__ import annotations
 
 LOAD_RUNS = """// As load_tile, of a row of runs: element `at` lies at p[at / run * stride + at % run].
 template <int ITEMS, int N, typename T, typename I>
-__device__ Tile<T, ITEMS * N> load_runs(const T* __restrict__ p, I base, I step, I n, I stride, I run) {
+__device__ Tile<T, ITEMS * N> load_runs(const T* __restrict__ p, I base, I step, I n, I stride, I run,
+                                        bool full = false) {
     Tile<T, ITEMS * N> tile;
     const bool fit = N == 1 || (run % N == 0 && packs_fit<T, N>(p) && packs_fit<T, N>(p + stride));
-    if (fit && base + (ITEMS - 1) * step < n) {
+    if (fit && (full || base + (ITEMS - 1) * step < n)) {
 #pragma unroll
         for (int k = 0; k < ITEMS; ++k) {
             const I at = base + k * step;
@@ -23,30 +24,31 @@ __device__ Tile<T, ITEMS * N> load_runs(const T* __restrict__ p, I base, I step,
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const I at = base + k * step;
-        if (fit && at < n) {
+        if (fit && (full || at < n)) {
             read_pack<N>(p + (at / run * stride + at % run), tile.v + k * N);
         } else {
 #pragma unroll
             for (int j = 0; j < N; ++j)
-                if (at + j < n) tile.v[k * N + j] = p[(at + j) / run * stride + (at + j) % run];
+                if (full || at + j < n) tile.v[k * N + j] = p[(at + j) / run * stride + (at + j) % run];
         }
     }
     return tile;
 }
 """
 
-STORE_RUNS = """template <int ITEMS, int N, typename T, typename I>
-__device__ void store_runs(T* __restrict__ p, I base, I step, I n, I stride, I run, const Tile<T, ITEMS * N>& tile) {
+STORE_RUNS = """template <int ITEMS, int N, typename T, typename V, typename I>
+__device__ void store_runs(T* __restrict__ p, I base, I step, I n, I stride, I run, const Tile<V, ITEMS * N>& tile,
+                           bool full = false) {
     const bool fit = N == 1 || (run % N == 0 && packs_fit<T, N>(p) && packs_fit<T, N>(p + stride));
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const I at = base + k * step;
-        if (fit && at < n) {
+        if (fit && (full || at < n)) {
             write_pack<N>(p + (at / run * stride + at % run), tile.v + k * N);
         } else {
 #pragma unroll
             for (int j = 0; j < N; ++j)
-                if (at + j < n) p[(at + j) / run * stride + (at + j) % run] = tile.v[k * N + j];
+                if (full || at + j < n) p[(at + j) / run * stride + (at + j) % run] = T(tile.v[k * N + j]);
         }
     }
 }
@@ -76,9 +78,9 @@ __device__ Tile<T, ITEMS * N> load_column_runs(const T* __restrict__ p, I base, 
 }
 """
 
-STORE_COLUMN_RUNS = """template <int ITEMS, int N, typename T, typename I>
+STORE_COLUMN_RUNS = """template <int ITEMS, int N, typename T, typename V, typename I>
 __device__ void store_column_runs(T* __restrict__ p, I base, I step, I n, I stride, int width, I outer, I run,
-                                  const Tile<T, ITEMS * N>& tile) {
+                                  const Tile<V, ITEMS * N>& tile) {
     const bool fit = width == N && packs_fit<T, N>(p) &&
                      (N == 1 || (packs_fit<T, N>(p + stride) && packs_fit<T, N>(p + outer)));
 #pragma unroll
@@ -91,7 +93,7 @@ __device__ void store_column_runs(T* __restrict__ p, I base, I step, I n, I stri
         } else {
 #pragma unroll
             for (int j = 0; j < N; ++j)
-                if (j < width) row[j] = tile.v[k * N + j];
+                if (j < width) row[j] = T(tile.v[k * N + j]);
         }
     }
 }
@@ -126,13 +128,13 @@ __device__ Tile<T, ITEMS * N> load_rows(const T* const (&rows)[ITEMS], int count
 
 LOAD_BACK = """// As load_tile, of a row that is walked backwards: element `at` lies at p[-at].
 template <int ITEMS, int N, typename T, typename I>
-__device__ Tile<T, ITEMS * N> load_back(const T* __restrict__ p, I base, I step, I n) {
+__device__ Tile<T, ITEMS * N> load_back(const T* __restrict__ p, I base, I step, I n, bool full = false) {
     Tile<T, ITEMS * N> tile;
     const bool fit = packs_fit<T, N>(p - (N - 1));
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const I at = base + k * step;
-        if (fit && at + N <= n) {
+        if (fit && (full || at + N <= n)) {
             T pack[N];
             read_pack<N>(p - (at + (N - 1)), pack);
 #pragma unroll
@@ -140,28 +142,28 @@ __device__ Tile<T, ITEMS * N> load_back(const T* __restrict__ p, I base, I step,
         } else {
 #pragma unroll
             for (int j = 0; j < N; ++j)
-                if (at + j < n) tile.v[k * N + j] = p[-(at + j)];
+                if (full || at + j < n) tile.v[k * N + j] = p[-(at + j)];
         }
     }
     return tile;
 }
 """
 
-STORE_BACK = """template <int ITEMS, int N, typename T, typename I>
-__device__ void store_back(T* __restrict__ p, I base, I step, I n, const Tile<T, ITEMS * N>& tile) {
+STORE_BACK = """template <int ITEMS, int N, typename T, typename V, typename I>
+__device__ void store_back(T* __restrict__ p, I base, I step, I n, const Tile<V, ITEMS * N>& tile, bool full = false) {
     const bool fit = packs_fit<T, N>(p - (N - 1));
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const I at = base + k * step;
-        if (fit && at + N <= n) {
-            T pack[N];
+        if (fit && (full || at + N <= n)) {
+            V pack[N];
 #pragma unroll
             for (int j = 0; j < N; ++j) pack[N - 1 - j] = tile.v[k * N + j];
             write_pack<N>(p - (at + (N - 1)), pack);
         } else {
 #pragma unroll
             for (int j = 0; j < N; ++j)
-                if (at + j < n) p[-(at + j)] = tile.v[k * N + j];
+                if (full || at + j < n) p[-(at + j)] = T(tile.v[k * N + j]);
         }
     }
 }

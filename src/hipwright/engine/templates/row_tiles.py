@@ -97,8 +97,12 @@ class Tiles:
         emit.line(f"const {self.kind} base = {lane if start == '0' else f'{start} + {lane}'};")
         step = self._typed(f"{k.threads.count}{scale}")
         emit.used |= {("tile_count", ""), ("Tile", "")}
-        emit.line(f"const int count = tile_count<{self.items}, {'1' if columns else self.vec}>(base, {step}, {bound});")
-        share = Share(f"{self.items}, {self.vec}", "base", step, bound, "width" if columns else "")
+        full = "" if columns else "full"
+        if full:
+            emit.line(f"const bool full = {self._full()};  // does every tile end within the row?")
+        counted = ", ".join(["base", step, bound, *filter(None, (full,))])
+        emit.line(f"const int count = tile_count<{self.items}, {'1' if columns else self.vec}>({counted});")
+        share = Share(f"{self.items}, {self.vec}", "base", step, bound, "width" if columns else "", full)
         sweep.read(k.body, self.values, known, share)
         k.packs = sweep.packs
         sweep.declare_stores(k.body, self.full, self.extent, columns)
@@ -110,6 +114,14 @@ class Tiles:
         sweep.write(k.body, share, k.threads.guard)
         sweep.packs, sweep.stores = {}, {}
         k.packs = {}
+
+    def _full(self) -> str:
+        """A test that costs nothing where sizes are constants, and then takes all others away."""
+        sizes = [self.sweep.length]
+        if self.segmented:
+            sizes.append(self.emit.position(self.k.segments))
+        some = [f"{_grouped(s)} > 0" for s in sizes if not s.isdigit() or s == "0"]
+        return " && ".join([*some, f"{_grouped(self.sweep.length)} % ({self.span}) == 0"])
 
     def _declare_tiles(self, size: str) -> None:
         for s in self.made:
@@ -170,7 +182,7 @@ class Tiles:
         k, emit = self.k, self.emit
         found = self.sweep.stores.get(member.item.name)
         if found:
-            text = k.body.as_stored(member, emit.text(member.value)[0])
+            text = k.body.in_tile(member, emit.text(member.value)[0])
             emit.line(f"{found[0]}.v[{k.place}] = {text};")
             return
         guards = [g for g in (k.threads.guard, "v < width" if k.columns else "") if g]
@@ -179,3 +191,7 @@ class Tiles:
         emit.line(k.body.store(member, emit.text(member.value)[0], emit.position(member.position)))
         if guards:
             emit.close()
+
+
+def _grouped(text: str) -> str:
+    return f"({text})" if " " in text else text

@@ -196,7 +196,7 @@ class Scan:
             text = self.body.rows[name] if member is self.member else emit.text(member.value)[0]
             found = self.sweep.stores.get(member.item.name)
             if found:
-                emit.line(f"{found[0]}.v[{place}] = {self.body.as_stored(member, text)};")
+                emit.line(f"{found[0]}.v[{place}] = {self.body.in_tile(member, text)};")
             else:
                 emit.line(self.body.store(member, text, emit.position(member.position)))
 

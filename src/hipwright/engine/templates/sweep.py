@@ -39,13 +39,15 @@ class Share:
     step: str
     bound: str
     width: str = ""
+    full: str = ""  # is no tile cut short? or ""
 
-    def arguments(self, body: Body, place: Place, guard: str = "") -> str:
-        """What follows the pointer."""
+    def arguments(self, body: Body, place: Place, tile: str = "", guard: str = "") -> str:
+        """What follows the pointer; tile: what is stored."""
         bound = f"{guard} ? {self.bound} : 0" if guard else self.bound
+        full = f"{guard} && {self.full}" if guard and self.full else self.full
         across = [body.as_index(place.stride), self.width] if self.width else []
         runs = [body.as_index(place.outer), body.as_index(place.run)] if place.run else []
-        return ", ".join([self.base, self.step, bound, *across, *runs])
+        return ", ".join([self.base, self.step, bound, *across, *runs, *filter(None, (tile, full))])
 
 
 @dataclass(frozen=True)
@@ -217,18 +219,18 @@ class Sweep:
         for member in members:
             place = self.place(member.position, columns)
             if place is not None:
-                buffer, dtype = body.need.stores[member.item.name]
+                buffer, _ = body.need.stores[member.item.name]
                 name = body.emit.fresh(f"{body.pointers[buffer]}_out")
                 body.emit.used.add((place.function("store", columns), ""))
-                body.emit.line(f"Tile<{STORAGE[dtype]}, {size}> {name};")
+                body.emit.line(f"Tile<{body.tile_type(member)}, {size}> {name};")
                 self.stores[member.item.name] = (name, offset(body.pointers[buffer], place.start), place)
 
     def write(self, body: Body, share: Share, guard: str) -> None:
         """Store what the pass made."""
         for name, pointer, place in self.stores.values():
-            arguments = share.arguments(body, place, guard)
+            arguments = share.arguments(body, place, name, guard)
             function = place.function("store", bool(share.width))
-            body.emit.line(f"{function}<{share.shape}>({pointer}, {arguments}, {name});")
+            body.emit.line(f"{function}<{share.shape}>({pointer}, {arguments});")
 
 
 def linear(position: Ix, name: str) -> tuple[Ix, Ix] | None:
