@@ -53,8 +53,23 @@ def chosen(x: torch.Tensor) -> Any:
 FUNCTIONS = {f.__name__: f for f in (softmax, warm, logs, shown, chosen)}
 
 
-def program(name: str, x: torch.Tensor) -> Any:
-    return write(specialise(captured(Op(FUNCTIONS[name]), [x])))
+def program(name: str, x: torch.Tensor, **choices: Any) -> Any:
+    return write(specialise(captured(Op(FUNCTIONS[name]), [x])), choices)
+
+
+@pytest.mark.parametrize("wave", [32, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("shape", [(70, 61), (300, 1000)], ids=str)
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.matrix(keep=6)
+def test_rows_of_any_length(name: str, shape: tuple[int, int], dtype: torch.dtype, wave: int) -> None:
+    """Captured ones fit registers, others may not."""
+    model, x = Op(FUNCTIONS[name]), awkward(*shape, dtype)
+    written = write(captured(model, [x]), {"exact": shape[1] > 100})
+    for case in (x, awkward(9, 30, dtype), awkward(8, 2500, dtype)):
+        expected, native, _ = reference(model, [case])
+        got, _ = run(written, model, [case], wave=wave)
+        compare(got, expected, native)
 
 
 @pytest.mark.parametrize("wave", [32, 64])

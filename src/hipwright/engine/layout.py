@@ -91,7 +91,7 @@ class Planner:
         if passes < 2:
             return False
         default = "registers" if any(m.role == FULL for m in self.group.members) else "reload"
-        if mapping != "columns" and 0 < (self.static or 0) <= SHORT_ROW and pairs(self.group.members):
+        if mapping != "columns" and 0 < self.length <= SHORT_ROW and pairs(self.group.members):
             default = "registers"  # all is asked for at once, and exponentials need no rescaling
         if mapping == "columns" and self.static is None and self.length > 1024:
             default = "reload"

@@ -62,6 +62,7 @@ class RowKernel:
         self.columns = layout.mapping == "columns"
         self.packs: dict[tuple[str, str], str] = {}
         self.place = ""
+        self.fits: bool | None = None  # does the row fit registers, in the branch that is written; None without branches
         self.team = Team(body, layout.team, self.columns) if layout.team or layout.spread else None
 
     def kernel(self) -> Kernel:
@@ -74,10 +75,8 @@ class RowKernel:
         grid = self._prologue()
         for line in self.outer_lines:
             emit.line(line)
-        self._plan()
         emit.read = self._reader(emit.read)
-        for level in range(self._last() + 1):
-            self._pass(level)
+        self._passes()
         threads = self.layout.threads
         kernel = body.finish(grid, threads, fused(group), emit.lines, self.layout.bounds or threads)
         if self.team:
@@ -203,10 +202,34 @@ class RowKernel:
 
     # ------------------------------------------------------------ passes
 
+    def _passes(self) -> None:
+        """All passes; twice where a row's exponentials need no rescaling if it fits registers, which the sizes decide."""
+        layout, emit = self.layout, self.emit
+        alone = not self.team and not self.columns and not layout.segments and not layout.whole
+        if not (alone and layout.registers and layout.rest == "1" and pairs(self.group.members)):
+            self._plan()
+            for level in range(self._last() + 1):
+                self._pass(level)
+            return
+        taken = set(emit.taken)
+        for self.fits in (True, False):
+            emit.taken, self.kept = set(taken), {}
+            self._plan()
+            for level in range(self._last() + 1):
+                self._pass(level)
+            emit.close()
+
+    def _open_variant(self, span: str) -> None:
+        """Rows that fit the registers of those who share them, or all others."""
+        if self.fits:
+            self.emit.open(f"if ({self.row_sweep.length} <= {span})")
+        elif self.fits is not None:
+            self.emit.open("else")
+
     def _plan(self) -> None:
         """Which reduction goes with which pass, and what stays in registers."""
         layout, emit, members = self.layout, self.emit, self.group.members
-        stays = layout.registers and layout.whole and not self.team
+        stays = layout.registers and self.whole and not self.team
         self.online = {} if stays else pairs(members)
         self.levels = levels(members, self.online)
         self.quiet = quiet(members, set(self.body.need.stores))
@@ -219,9 +242,10 @@ class RowKernel:
         if not self.columns and not self.row_sweep.dense([m.value for m in whole], stores):
             self.vec = "1"
         step = self.threads.count if self.columns or self.vec == "1" else f"{self.threads.count} * {self.vec}"
-        self.registers = layout.registers and self._choose_kept()
-        self.items = layout.items
-        if self.registers and stays:
+        self._open_variant(f"{step} * {layout.items}")
+        self.registers = layout.registers and self.fits is not False and self._choose_kept()
+        self.items = layout.items if self.fits is not False else "2"
+        if self.registers and stays and not self.fits:
             self.items = "items"
             step_text = step if " " not in step else f"({step})"
             emit.line(f"constexpr int items = ({self.row_sweep.length} + {step_text} - 1) / {step_text};")
@@ -230,6 +254,11 @@ class RowKernel:
             emit.line(f"{e.ctype} {name}[{self.size}];  // this thread's part of the row")
         if self.team:
             self.team.open(waits=self._last() > 0)  # does anything follow the first reductions?
+
+    @property
+    def whole(self) -> bool:
+        """Is a row one tile?"""
+        return self.layout.whole or bool(self.fits)
 
     def _last(self) -> int:
         full = [self.levels[f"={m.item.name}"] for m in self.body.stored if m.role in (FULL, PART)]
@@ -306,7 +335,7 @@ class RowKernel:
         tiles = Tiles(self, sweep, level, made, full, vec)
         if kept:
             tiles.first()
-        if not (kept and self.layout.whole and not self.team):
+        if not (kept and self.whole and not self.team):
             tiles.rest(after_first=kept)
         self._combine(made)
 
