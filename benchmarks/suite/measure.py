@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -24,9 +24,13 @@ from hipwright.engine.tuned import TuningCache, tuned_of
 from hipwright.engine.write import space, write
 from hipwright.evaluate import Evaluator
 from hipwright.evaluate.gpu import GpuTask
+from hipwright.evaluate.score import Scorer
 from hipwright.program import parse
 from hipwright.records import Estimate, Evaluation, Program, Timing, Verdict, content_key
 from hipwright.verify import Oracle
+
+ROUND = 12
+"""Proposals of a search that are judged at a time."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +41,25 @@ class Options:
     evaluations: int = 0
     policy: str = "islands"
     seed: int = 0
-    workers: int = 2
+    workers: int = 4
     lanes: int = 1
     timed: bool = True
 
 
 class FastGate:
-    """An evaluator whose verdicts and timings are those of the fast gate: what a search can afford."""
+    """An evaluator whose verdicts and timings are those of score mode: what a search can afford."""
 
-    def __init__(self, evaluator: Evaluator) -> None:
-        self._evaluator = evaluator
+    def __init__(self, evaluator: Evaluator, scorer: Scorer) -> None:
+        self._scorer = scorer
         self.fingerprint = content_key("fast gate", evaluator.fingerprint)
 
     def evaluate(self, program: Program) -> Evaluation:
         """The fast gate's evaluation."""
-        return self._evaluator.evaluate(program, gate="fast")
+        return self._scorer.score([program])[0]
+
+    def evaluate_many(self, programs: Sequence[Program]) -> list[Evaluation]:
+        """A round's, side by side."""
+        return self._scorer.score(programs)
 
 
 class OneTask:
@@ -84,13 +92,15 @@ class OneTask:
         """The best of a search, verified in full and timed as the first was; None where it was stopped in between."""
         handle, options, begun = self.bench.handle, self.options, time.perf_counter()
         run = search.new_run(
-            handle.task, (options.target,), budget=options.evaluations, policy_name=options.policy, seed=options.seed
-        )
-        mind = EngineMind(search.EngineSource(self.space, partial(write, self.graph)), {}, run.targets)
-        found = search.run(
-            archive, run, handle.task, evaluator=FastGate(self.bench.evaluator), source=Pipeline(mind, None, {}),
-            workers=options.workers, confirm=self._confirm, stop_requested=stop,
+            handle.task, (options.target,), budget=options.evaluations, policy_name=options.policy, seed=options.seed,
+            settings={"round": ROUND},
         )  # fmt: skip
+        mind = EngineMind(search.EngineSource(self.space, partial(write, self.graph)), {}, run.targets)
+        with Scorer(self.bench.evaluator, options.target, workers=options.workers) as scorer:
+            found = search.run(
+                archive, run, handle.task, evaluator=FastGate(self.bench.evaluator, scorer),
+                source=Pipeline(mind, None, {}), confirm=self._confirm, stop_requested=stop,
+            )  # fmt: skip
         if found.interrupted:
             return None
         log = read_log(archive.events(run.id))

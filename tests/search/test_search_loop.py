@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from landscape import BEST, SPACE, TASK, Choice, Judge, begin, go_on, plan, source, write
 
@@ -41,6 +42,34 @@ def test_the_budget_is_spent_and_never_overshot(archive: Archive, budget: int, w
     assert result.evaluations == len(judge.calls) == budget and result.reason == "budget"
     assert max(Counter(judge.calls).values()) == 1
     assert judge.most_at_once <= workers
+
+
+class Batches(Judge):
+    """One that is given whole rounds; the machine fails it at the second program of a batch, the first time."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.batches: list[int] = []
+        self.failed: set[str] = set()
+
+    def evaluate_many(self, programs: Any) -> list[Evaluation]:
+        self.batches.append(len(programs))
+        found = [self.evaluate(program) for program in programs]
+        if len(found) > 1 and programs[1].key not in self.failed:
+            self.failed.add(programs[1].key)
+            found[1] = msgspec.structs.replace(found[1], status="unscorable", fault="device", score=None)
+        return found
+
+
+def test_rounds_are_judged_in_one_batch(archive: Archive) -> None:
+    judge = Batches(mark="batches")
+    result = begin(archive, judge, budget=24)
+    assert result.evaluations == 24 and sum(judge.batches) > 20 and max(judge.batches) > 1  # a round of one goes alone
+    assert Counter(Counter(judge.calls).values()) == {1: 24 - len(judge.failed), 2: len(judge.failed)}
+    assert not any(t.evaluation and t.evaluation.fault for t in read_log(archive.events("latest")).evaluated.values())
+    one_by_one = begin(archive, Judge(mark="alone"), budget=24)
+    assert result.program is not None and one_by_one.program is not None
+    assert result.program.key == one_by_one.program.key
 
 
 def test_the_first_program_is_the_engines_own(archive: Archive) -> None:

@@ -82,7 +82,10 @@ class ProposalSource(Protocol):
 
 
 class EvaluatorLike(Protocol):
-    """Judges programs; `evaluate` may be called from several threads at once."""
+    """Judges programs; `evaluate` may be called from several threads at once.
+
+    One that also has `evaluate_many(programs) -> [Evaluation]`, in their order, is given each round whole.
+    """
 
     @property
     def fingerprint(self) -> str:

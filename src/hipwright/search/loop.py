@@ -188,6 +188,10 @@ class Search:
 
     def _results(self, todo: Sequence[Proposed]) -> Iterator[tuple[Proposed, Evaluated]]:
         """Results as they come; at most `workers` evaluations at a time. One worker works in this thread."""
+        together = getattr(self.evaluator, "evaluate_many", None)
+        if together is not None and len(todo) > 1:
+            yield from self._at_once(todo, together)
+            return
         if self.workers <= 1:
             for proposed in todo:
                 self._check_stop()
@@ -206,6 +210,19 @@ class Search:
                     self._check_stop()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+    def _at_once(
+        self, todo: Sequence[Proposed], together: Callable[[Sequence[Program]], Sequence[Evaluation]]
+    ) -> Iterator[tuple[Proposed, Evaluated]]:
+        """A round in one batch; what the archive has or the machine failed is looked at one by one."""
+        self._check_stop()
+        fresh = [p for p in todo if self.archive.evaluation(self._cache_key(p.program)) is None]
+        found = together([self.archive.program(p.program) for p in fresh]) if fresh else []
+        judged = {p.number: _as_stored(one) for p, one in zip(fresh, found, strict=True)}
+        for proposed in todo:
+            one = judged.get(proposed.number)
+            told = one is not None and one.fault not in INFRASTRUCTURE
+            yield proposed, Evaluated(evaluation=one) if told and one is not None else self._evaluated(proposed.program)
 
     def _evaluated(self, program: str) -> Evaluated:
         """One evaluation, from an earlier run if the archive has it; tried again while the machine is at fault."""
