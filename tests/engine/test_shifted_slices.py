@@ -11,7 +11,7 @@ from hipwright.engine.write import space, write
 from tests.engine.harness import Op, captured, check
 from tests.engine.template_builds import builds
 
-SINGLE = "load_tile<ROW_ITEMS, 1>"
+SINGLE = "load_packs<ROW_ITEMS, 1>"
 
 
 def heat(u: torch.Tensor) -> Any:

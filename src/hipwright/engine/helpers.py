@@ -207,7 +207,7 @@ __device__ T lane_reduce(T v, Op op) {
     return v;
 }
 """
-QUOTIENT = """// a / b within two units in the last place, and 0 where |b| is above 2^126: for denominators of at least 1.
+QUOTIENT = """// a / b to two units in the last place, 0 where |b| is above 2^126: for denominators of 1 and more.
 __device__ float quotient(float a, float b) {
     return __fdividef(a, b);
 }
@@ -284,7 +284,7 @@ def _close(wanted: set[tuple[str, str]]) -> set[tuple[str, str]]:
     if any(name in ("block_reduce", "lane_reduce", "team_collect", "sum_before") for name, _ in wanted):
         wanted |= {
             ("shuffle_xor", ""),
-            *((("block_reduce", ""),) if {("team_collect", ""), ("sum_before", "")} & wanted else ()),
+            *((("block_reduce", ""),) if ("sum_before", "") in wanted else ()),
         }
     for name, _ in list(wanted):
         if name in BEST_OPS:

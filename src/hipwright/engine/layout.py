@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hipwright.engine.expr import walk
+from hipwright.engine.expr import indices, walk
 from hipwright.engine.index import Var, ix, product
 from hipwright.engine.lower.core import Context
 from hipwright.engine.schedule import FULL, PART, ROW, Group
@@ -38,9 +38,11 @@ multiprocessor of an H200. Twice as many were a round and a half."""
 FEW_BLOCKS = 264  # two a multiprocessor of an H200
 PART_OF_ROW = 8192  # elements below which a block more costs more than it brings
 TEAM_THREADS, TEAM_KEPT = 256, 16  # of a team's block: few registers, so that several blocks are on a multiprocessor
-SLICE = 3 * TEAM_THREADS * TEAM_KEPT
-"""Elements of a row that a block of a team takes: enough to hide the wait (about 3 us), few enough that the rows in
-work at once stay in a cache of 50 MB, whence what registers do not hold is read again."""
+TEAM_HELD = 32
+"""Elements that a thread of a waiting team keeps: a team holds its whole row, four of its blocks fill the registers of a
+multiprocessor and hide each other's waits. Half as many, and the rest read again, had each row cross L2 twice."""
+WASTE = 0.15  # of a tile, beyond a run's end, from which one tile takes several runs
+TWO_BLOCKS = 512 * 32  # values in registers of a block of which two fit a multiprocessor
 MOST_VALUES = 64
 """Values a thread asks for at once at most: kernels of 256 spilled, and took ptxas 10 seconds each."""
 MOST_TEAM = 128  # blocks of 256 threads that every device of interest runs at once, with room to spare
@@ -93,9 +95,21 @@ class Planner:
         default = "registers" if any(m.role == FULL for m in self.group.members) else "reload"
         if mapping != "columns" and 0 < self.length <= SHORT_ROW and pairs(self.group.members):
             default = "registers"  # all is asked for at once, and exponentials need no rescaling
+        if mapping == "block" and self._twice() and 0 < self._arrays() * self.length <= TWO_BLOCKS:
+            default = "registers"
         if mapping == "columns" and self.static is None and self.length > 1024:
             default = "reload"
         return bool(self.choose(f"cache:{self._name()}", ("registers", "reload"), default) == "registers")
+
+    def _twice(self) -> bool:
+        """Is the row needed again once its first reductions are known?"""
+        members = self.group.members
+        after = levels(members, pairs(members))
+        return any(m.role == "red" and after[m.item.name] > 0 for m in members)
+
+    def _arrays(self) -> int:
+        """Inputs of all rows' whole lengths: what a thread keeps of each stays in registers of its own."""
+        return max(sum(self._numel(b) >= self.length * self.rows for b in self.body.loads), 1)
 
     # ------------------------------------------------------------ pointwise
 
@@ -138,11 +152,15 @@ class Planner:
         packs = -(-last // vec)
         most = 1 if total < BIG else max(16 // vec, 1)
         if packs <= 64:
-            lanes = min(max(_power(packs), 4), 32)
+            guarded = any(e.op == "guard" for e in walk([m.value for m in self.group.members]))
+            two = total >= BIG and packs >= 16 and not guarded  # packs a lane, for more bytes under way
+            lanes = min(max(_power(packs // 2 if two else packs), 4), 32)
             layout = Layout("lanes", self.knob("BLOCK", 256), self.knob("LANES", lanes))
             items = min(-(-packs // lanes), max(16 // vec, 1))
         else:
             threads = min(max(_power(packs // most), 64), 256)
+            if total < BIG and total // last * -(-packs // threads) > 4 * FEW_BLOCKS:
+                most = 4  # the device holds all blocks at once
             items = min(-(-packs // threads), most)
             layout = Layout("block", self.knob("ROW_BLOCK", threads))
             layout.spread = True
@@ -199,13 +217,14 @@ class Planner:
         long = self.length > 1024 * KEPT_VALUES
         segments = mapping == "block" and len(group.dims) > 1 and not group.columns and last >= 32
         segments = segments and group.dims[-1] == len(group.space) - 1 and (not trailing or (long and last >= 1024))
-        short_runs = len(group.dims) == 2 and not trailing and last < SHORT_RUN
+        short_runs = len(group.dims) == 2 and not trailing and (last < SHORT_RUN or (long and self._wasteful(last)))
         segments = segments and not short_runs
         extent = last if segments else self.length
         vec = self._vector([last if short_runs else extent])
         team = mapping == "block" and self._team(self.rows, self._team_blocks())
         packs = -(-extent // vec)
-        most = max((TEAM_KEPT if team else KEPT_VALUES) // vec, 1)
+        held = (self._held() if self.follows else TEAM_KEPT) if team else KEPT_VALUES
+        most = max(held // vec, 1)
         if mapping == "lanes":
             lanes = min(max(_power(packs if self._at_once() else packs // 2), 4), 32)
             items = min(-(-packs // lanes), most)
@@ -220,17 +239,29 @@ class Planner:
             )
             items = min(-(-packs // threads), most)
             layout = Layout("block", self.knob("ROW_BLOCK", threads))
-            layout.bounds = "1024" if wide and threads == 512 and not team else ""
+            full = registers and 512 * 16 < extent * self._arrays() <= TWO_BLOCKS
+            layout.bounds = "1024" if (wide or full) and threads == 512 and not team else ""
             if team and self.follows:
-                layout.bounds = f"({layout.threads} > 640 ? {layout.threads} : 640)"  # 96 registers: 78 spilled
+                layout.bounds = "1024" if self._held() > TEAM_KEPT else f"({layout.threads} > 640 ? {layout.threads} : 640)"  # 96 registers: 78 spilled
         if not registers:
             items = min(items, max(16 // vec, 2))
         self._pack(layout, "ROW_VEC", vec, items)
         layout.registers, layout.segments = registers, segments
         layout.whole = self.static is not None and 0 < self.static <= threads * KEPT_VALUES and not segments
         layout.rest = "1" if extent <= threads * vec * items and not team else layout.items
+        if team and self.follows and registers:
+            layout.rest = "few"
         layout.team = self.knob("TEAM", self._team_size()) if team else ""
         return layout
+
+    def _wasteful(self, last: int) -> bool:
+        """Would tiles that end with their runs be short, and is all read along both dimensions or along none?"""
+        tile = TEAM_THREADS * TEAM_KEPT
+        if -(-last // tile) * tile <= (1 + WASTE) * last:
+            return False
+        outer, inner = (self.group.variables[d] for d in self.group.dims)
+        used = [p.atoms() for e in walk([m.value for m in self.group.members]) for p in indices(e)]
+        return not any(outer in atoms and inner not in atoms for atoms in used)
 
     def _vector(self, extents: Sequence[int]) -> int:
         """Neighbours that fill 16 bytes, if they divide the captured row (else it lies at odd addresses)."""
@@ -250,16 +281,21 @@ class Planner:
     def _team_blocks(self) -> int:
         """How many blocks should share a row."""
         if self.follows:
-            whole = -(-self.length // SLICE)
+            whole = -(-self.length // (TEAM_THREADS * self._held()))
             return whole if self.length > 1024 * KEPT_VALUES else min(2 * whole, FEW_BLOCKS // max(self.rows, 1))
         return min(BUSY // max(self.rows, 1), self.length // PART_OF_ROW)
+
+    def _held(self) -> int:
+        """Values a thread of a waiting team keeps; fewer where tiles then end with the row."""
+        held = max(TEAM_HELD // self._arrays(), TEAM_KEPT)
+        half = TEAM_THREADS * held // 2
+        return held // 2 if held > TEAM_KEPT and self.length % (2 * half) and not self.length % half else held
 
     def _team_size(self) -> int:
         """Where blocks wait for one another, all of a team must be on the device at once."""
         most = BUSY if not self.follows else (2 * MOST_TEAM if self.length >= HUGE_ROW else MOST_TEAM)
         blocks = self._team_blocks()
-        wanted = 1 << (max(blocks, 1).bit_length() - 1) if self.follows else _power(blocks)  # who waits costs time
-        return max(min(wanted, most), 2)
+        return max(min(_power(blocks), most), 2)
 
     def _team(self, blocks: int, share: int) -> bool:
         """Does a team of blocks share a row by default? Long rows, or too few of them."""
@@ -309,12 +345,11 @@ class Planner:
 
     def _column_block(self, vec: int) -> tuple[int, int, int]:
         """(threads, packs side by side, values a thread keeps): the widest rows whose columns stay in registers."""
-        arrays = max(sum(self._numel(b) >= self.length * self.rows for b in self.body.loads), 1)
-        for threads, share, most in ((256, 32, 32), (256, 16, 48), (512, 16, 48), (512, 8, 48)):
-            kept = max(most // arrays, TEAM_KEPT)
+        for threads, share, most in ((256, 32, 32), (256, 16, 48), (512, 16, 32), (512, 8, 32)):
+            kept = max(most // self._arrays(), TEAM_KEPT)
             if self.length <= threads // share * (kept // vec) and share * vec >= 32:
                 return threads, share, kept
-        return 1024, 32 // vec if vec <= 4 else 8, TEAM_KEPT
+        return 1024, max(32 // vec, 8), TEAM_KEPT
 
     def _dense(self, variable: Var) -> bool:
         """Do neighbouring columns lie side by side in some access?"""

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from hipwright.engine import calls
+from hipwright.engine import calls, channels_last
 from hipwright.engine.expr import COMPUTE, weight
 from hipwright.engine.graph import Graph, Input, Meta, Node, references, short
 from hipwright.engine.index import ONE, Ix, SizeReader, evaluate, ix
@@ -24,7 +24,8 @@ HEAVY = {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "conv1d", "conv2d"
          "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", "bilinear", "dot", "mv",
          "addmv", "addbmm", "outer", "chain_matmul", "tensordot", "inner", "linalg_multi_dot"}  # fmt: skip
 """Matrix products, convolutions, attention and recurrent cells: a call template's (calls.py) or the library's."""
-BIASED = {"linear": 2, "conv1d": 2, "conv2d": 2, "conv3d": 2}
+BIASED = {"linear": 2, "conv1d": 2, "conv2d": 2, "conv3d": 2, "conv_transpose1d": 2, "conv_transpose2d": 2,
+          "conv_transpose3d": 2}  # fmt: skip
 VIEWS = {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze", "permute", "transpose",
          "t", "expand", "select", "slice", "split", "chunk", "unbind", "getitem", "split_with_sizes", "detach",
          "alias", "clone", "dropout", "contiguous", "expand_as", "lift_fresh_copy", "view_as"}  # fmt: skip
@@ -304,8 +305,11 @@ class Lowering:
             bias, args[place] = args[place], None
         call.node = Node(name=node.name, op=node.op, args=tuple(args), kwargs=node.kwargs, outs=node.outs,
                          module=node.module)  # fmt: skip
-        call.refs = {n: self.ensure(n) for n in references([*args, *node.kwargs.values()])}
+        turned = self._turned(node)
+        names = references([*args, *node.kwargs.values()])
+        call.refs = {n: turned[n] if n in turned else self.ensure(n) for n in names}
         self.out.calls.append(call)
+        call.last = bool(turned)
         results: list[Tensor | None] = []
         for number, meta in enumerate(node.outs):
             name = self.c.unique(node.name if len(node.outs) == 1 and not _many(node) else f"{node.name}_{number}")
@@ -313,12 +317,37 @@ class Lowering:
             if meta is None:
                 results.append(None)
                 continue
-            self.out.metas[name] = meta
-            results.append(self.c.stored(name, meta.dtype, self.c.shape(meta)))
+            kept = self.out.metas[name] = channels_last.turned_meta(meta) if turned else meta
+            stored = self.c.stored(name, kept.dtype, self.c.shape(kept))
+            results.append(calls.permuted(self.c, stored, channels_last.FIRST) if turned else stored)
         value: Any = tuple(results) if _many(node) or len(results) > 1 else results[0]
         if bias is not None:
             value = self._add_bias(node, value, self.values[bias["node"]])
         self.values[node.name] = value
+
+    def _turned(self, node: Node) -> dict[str, str]:
+        """The image of a convolution that gets it channels last, as {its name: the plan's view of it}."""
+        if self.plain or short(node.op) not in channels_last.KINDS:
+            return {}
+        image, weight = (self.values[a["node"]] for a in node.args[:2])
+        usual = channels_last.usual(self.c, node, image, weight)
+        if usual is None:
+            return {}
+        key = f"layout:{node.name}"
+        self.out.structure[key] = Choice(options=(False, True), default=usual)
+        if not self.choices.get(key, usual):
+            return {}
+        name = node.args[0]["node"]
+        kept = channels_last.image(self.c, image, plain(name), self._buffer_shape)
+        view = self.c.unique(f"{kept}_view")
+        self.out.views.append(View(view, f"{kept}.permute({', '.join(map(str, channels_last.FIRST))})", kept))
+        self.out.metas[view] = self._known(name)
+        return {name: view}
+
+    def _buffer_shape(self, buffer: str) -> list[Ix]:
+        """The shape of a buffer as the plan has it."""
+        item = next((i for i in self.c.items if i.name == buffer), None)
+        return list(item.shape) if item is not None else self.c.shape(self.out.metas[buffer])
 
     def _feeds_kernel(self, name: str) -> bool:
         """Some reader of the value (through views) is written in HIP, so the bias costs nothing there."""
@@ -346,7 +375,7 @@ class Lowering:
 
     def _add_bias(self, node: Node, value: Tensor, bias: Tensor) -> Tensor:
         """The bias joins the kernel that reads the product."""
-        channel = value.rank - 1 if short(node.op) == "linear" else value.rank - int(short(node.op)[4]) - 1
+        channel = value.rank - 1 if short(node.op) == "linear" else value.rank - int(short(node.op)[-2]) - 1
         shaped = views.remap(self.c, bias, [s if k == channel else ONE for k, s in enumerate(value.shape)],
                              lambda i: [i[channel]])  # fmt: skip
         out = self.c.map(
@@ -369,6 +398,10 @@ class Lowering:
         self.values[name] = kept
         self.out.metas.setdefault(kept.buffer, self._meta_of(name))
         return kept.buffer
+
+    def _known(self, name: str) -> Meta:
+        """The meta of an input or a node."""
+        return self.out.tensors[name].meta if name in self.out.tensors else self._meta_of(name)
 
     def _meta_of(self, name: str) -> Meta:
         node = self.nodes[name]

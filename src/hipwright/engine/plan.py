@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hipwright.engine.channels_last import LAST
 from hipwright.engine.emit import cname
 from hipwright.engine.exact import with_exact
 from hipwright.engine.graph import short
@@ -127,6 +128,9 @@ class PlanWriter:
         results = [self.name(o) for o in call.outputs]
         self.lines.append(f"{', '.join(results)} = {target}({args})")
         for output, local in zip(call.outputs, results, strict=True):
+            if call.last:
+                self.lines.append(f"{local} = {local}.permute({', '.join(map(str, LAST))}).contiguous()")
+                continue
             plain = kind == "linear" and self._is_flat(call)
             if output in read_by_kernels and kind not in FLAT_RESULT and not plain:
                 self.lines.append(f"{local} = {local}.contiguous()")

@@ -21,7 +21,7 @@ __device__ bool packs_fit(const T* p) {
 #ifdef __AMDGCN__
     return true;
 #else
-    return (size_t)p % alignof(Pack<T, N>) == 0;
+    return N == 1 || (size_t)p % alignof(Pack<T, N>) == 0;
 #endif
 }
 
@@ -80,10 +80,11 @@ LOAD_TILE = """// ITEMS packs of p[0 .. n), the first at `base`, `step` elements
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_tile(const T* __restrict__ p, I base, I step, I n, bool full = false) {
     Tile<T, ITEMS * N> tile;
-    const bool fit = packs_fit<T, N>(p);
-    if (fit && (full || base + (ITEMS - 1) * step + N <= n)) {
+    const bool fit = packs_fit<T, N>(p), uncut = (((n - base) | step) & (N - 1)) == 0;  // no pack lies across n
+    if (fit && (full || uncut || base + (ITEMS - 1) * step + N <= n)) {
 #pragma unroll
-        for (int k = 0; k < ITEMS; ++k) read_pack<N>(p + (base + k * step), tile.v + k * N);
+        for (int k = 0; k < ITEMS; ++k)
+            if (full || base + k * step < n) read_pack<N>(p + (base + k * step), tile.v + k * N);
         return tile;
     }
 #pragma unroll
@@ -103,11 +104,11 @@ __device__ Tile<T, ITEMS * N> load_tile(const T* __restrict__ p, I base, I step,
 
 STORE_TILE = """template <int ITEMS, int N, typename T, typename V, typename I>
 __device__ void store_tile(T* __restrict__ p, I base, I step, I n, const Tile<V, ITEMS * N>& tile, bool full = false) {
-    const bool fit = packs_fit<T, N>(p);
+    const bool fit = packs_fit<T, N>(p), uncut = (((n - base) | step) & (N - 1)) == 0;
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const I at = base + k * step;
-        if (fit && (full || at + N <= n)) {
+        if (fit && (full || (uncut ? at < n : at + N <= n))) {
             write_pack<N>(p + at, tile.v + k * N);
         } else {
 #pragma unroll
@@ -118,41 +119,43 @@ __device__ void store_tile(T* __restrict__ p, I base, I step, I n, const Tile<V,
 }
 """
 
-WHOLE_TILE = """// Do all ITEMS packs from `base`, `step` elements apart, lie before n?
+WHOLE_PACKS = """// Does each of a thread's packs lie before n or behind it? Known when compiling where N divides a known n.
 template <int ITEMS, int N, typename I>
-__device__ bool whole_tile(I base, I step, I n) {
-    return base + (ITEMS - 1) * step + N <= n;
+__device__ bool whole_packs(I base, I step, I n) {
+    return n % N == 0 || base + (ITEMS - 1) * step + N <= n;
 }
 
-// As load_tile for what lies within: no test of bounds stands between the loads.
+// As load_tile for whole packs: no test an element, and half types stay together. Zeros behind n.
 template <int ITEMS, int N, typename T, typename I>
-__device__ Tile<T, ITEMS * N> load_whole(const T* __restrict__ p, I base, I step) {
-    Tile<T, ITEMS * N> tile;
+__device__ Tile<T, ITEMS * N> load_packs(const T* __restrict__ p, I base, I step, I n) {
+    Tile<T, ITEMS * N> tile = {};
     const bool fit = packs_fit<T, N>(p);
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
-        const T* const at = p + (base + k * step);
+        const I at = base + k * step;
+        if (at >= n) continue;
         if (fit) {
-            read_pack<N>(at, tile.v + k * N);
+            read_pack<N>(p + at, tile.v + k * N);
         } else {
 #pragma unroll
-            for (int j = 0; j < N; ++j) tile.v[k * N + j] = at[j];
+            for (int j = 0; j < N; ++j) tile.v[k * N + j] = p[at + j];
         }
     }
     return tile;
 }
 
 template <int ITEMS, int N, typename T, typename I>
-__device__ void store_whole(T* __restrict__ p, I base, I step, const Tile<T, ITEMS * N>& tile) {
+__device__ void store_packs(T* __restrict__ p, I base, I step, I n, const Tile<T, ITEMS * N>& tile) {
     const bool fit = packs_fit<T, N>(p);
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
-        T* const at = p + (base + k * step);
+        const I at = base + k * step;
+        if (at >= n) continue;
         if (fit) {
-            write_pack<N>(at, tile.v + k * N);
+            write_pack<N>(p + at, tile.v + k * N);
         } else {
 #pragma unroll
-            for (int j = 0; j < N; ++j) at[j] = tile.v[k * N + j];
+            for (int j = 0; j < N; ++j) p[at + j] = tile.v[k * N + j];
         }
     }
 }
@@ -178,7 +181,7 @@ template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_columns(const T* __restrict__ p, I base, I step, I n, I stride, int width) {
     Tile<T, ITEMS * N> tile;
     const bool fit = width == N && packs_fit<T, N>(p) && (N == 1 || packs_fit<T, N>(p + stride));
-    if (fit && n > 0 && base + (ITEMS - 2) * step < n) {  // at most the last is missing: the last row once more
+    if (fit && n > 0) {  // instead of rows that are not there the last once more
 #pragma unroll
         for (int k = 0; k < ITEMS; ++k) {
             const I row = base + k * step;
@@ -436,11 +439,11 @@ __device__ bool team_last(int* arrived, int team) {
 }
 """
 
-TEAM_COLLECT = """// The parts of a team, combined in the same order by each of its blocks.
-template <int BLOCK_SIZE, typename T, typename Op>
+TEAM_COLLECT = """// The parts of a team, combined in the same order by every 32 lanes of its blocks: no thread waits for another.
+template <typename T, typename Op>
 __device__ T team_collect(const T* parts, int team, T start, Op op) {
-    for (int k = threadIdx.x; k < team; k += BLOCK_SIZE) start = op(start, parts[k]);
-    return block_reduce<BLOCK_SIZE>(start, op);
+    for (int k = threadIdx.x % 32; k < team; k += 32) start = op(start, parts[k]);
+    return lane_reduce<32>(start, op);
 }
 """
 
@@ -533,7 +536,7 @@ STRUCTURES = {
     "Exponentials": EXPONENTIALS, "shuffle_exponentials": SHUFFLE_EXPONENTIALS,
     "write_float16": WRITE_HALF, "write_bfloat16": WRITE_BFLOAT16, "load_tile": LOAD_TILE,
     "store_tile": STORE_TILE,
-    "tile_count": TILE_COUNT, "whole_tile": WHOLE_TILE, "load_columns": LOAD_COLUMNS,
+    "tile_count": TILE_COUNT, "whole_packs": WHOLE_PACKS, "load_columns": LOAD_COLUMNS,
     "store_columns": STORE_COLUMNS,
     "block_reduce": BLOCK_REDUCE, "column_reduce": COLUMN_REDUCE, "team_meet": TEAM_MEET, "team_last": TEAM_LAST,
     "team_collect": TEAM_COLLECT, "take_ticket": TAKE_TICKET, "scan_tile": SCAN_TILE, "join_waves": JOIN_WAVES,
@@ -543,9 +546,9 @@ STRUCTURES = {
 
 NEEDS = {
     "load_tile": ("Tile",), "store_tile": ("Tile",), "load_columns": ("Tile",), "store_columns": ("Tile",),
-    "whole_tile": ("Tile",),
+    "whole_packs": ("Tile",),
     "write_float16": ("Tile",), "write_bfloat16": ("Tile",), **dict.fromkeys(RUNS, ("Tile",)),
     "moments_lanes": ("Moments",), "moments_block": ("Moments", "moments_lanes"),
     "Exponentials": ("shuffle_exponentials", "nan_max"),
-    "team_collect": ("block_reduce",), "sum_before": ("block_reduce",),
+    "team_collect": ("lane_reduce",), "sum_before": ("block_reduce",),
 }  # fmt: skip

@@ -24,6 +24,7 @@ from hipwright.engine.schedule import Group, Scheduler, collapse
 from hipwright.engine.templates.base import Body, Kernel, Need, fused
 from hipwright.engine.templates.call import CallBody, Options
 from hipwright.engine.templates.elementwise import elementwise
+from hipwright.engine.templates.row_plain import plain_rows
 from hipwright.engine.templates.rows import rows
 from hipwright.engine.templates.scan import scan
 from hipwright.engine.templates.transpose import transpose
@@ -406,7 +407,7 @@ def _pointwise(group: Group, body: Body, planner: Planner) -> tuple[Kernel, str]
     if layout is None:
         return elementwise(body, vec, items, threads), mapping
     group.dims = (len(group.space) - 1,)
-    return rows(body, layout), mapping
+    return plain_rows(body, layout), mapping
 
 
 def _live(group: Group, stored: set[str]) -> list[Any]:

@@ -91,6 +91,7 @@ class Call:
     reason: str
     outputs: list[str] = field(default_factory=list)
     refs: dict[str, str] = field(default_factory=dict)  # node name -> the plan's tensor
+    last: bool = False  # an image that is given and kept channels last
 
 
 class Context:

@@ -45,17 +45,19 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     emit, group, kind = body.emit, body.group, body.index_type
     vec, items, threads = knobs
     step, bound = body.as_index(f"{threads} * {vec}"), body.as_index(count)
-    emit.used |= {("whole_tile", ""), ("Tile", "")}
+    emit.used |= {("whole_packs", ""), ("Tile", "")}
     emit.line(f"const {kind} base = (blockIdx.x * ({kind})({threads} * {items}) + threadIdx.x) * {vec};")
     values = [m.value for m in body.stored]
     emit.count(values)
     read = sorted({e.attr[0] for e in walk(values) if e.op == "load" and e.attr[1] == flat})
     narrow = on_borders(body, [(b, body.pointers[b]) for b in [*read, *_written(body)]], vec)
-    emit.open(f"if ({' && '.join([f'whole_tile<{items}, {vec}>(base, {step}, {bound})', *narrow])})")
+    emit.open(f"if ({' && '.join([f'whole_packs<{items}, {vec}>(base, {step}, {bound})', *narrow])})")
     tiles: dict[str, str] = {}
     for buffer in read:
         tiles[buffer] = emit.fresh(f"{body.pointers[buffer]}_tile")
-        emit.line(f"const auto {tiles[buffer]} = load_whole<{items}, {vec}>({body.pointers[buffer]}, base, {step});")
+        emit.line(
+            f"const auto {tiles[buffer]} = load_packs<{items}, {vec}>({body.pointers[buffer]}, base, {step}, {bound});"
+        )
     outs = {}
     for member in body.stored:
         buffer, dtype = body.need.stores[member.item.name]
@@ -64,6 +66,8 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     emit.line("#pragma unroll")
     emit.open(f"for (int k = 0; k < {items} * {vec}; ++k)")
     index = [f"const {kind} i = base + k / {vec} * ({threads} * {vec}) + k % {vec};", *splits]
+    if needs_test(values, {(b, flat.key) for b in read}):
+        emit.line(f"if (base + k / {vec} * ({threads} * {vec}) >= {bound}) continue;")
     if any(_own_index(m.value, flat) for m in body.stored):
         for text in index:
             emit.line(text)
@@ -74,7 +78,9 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     emit.close()
     for member in body.stored:
         buffer, _ = body.need.stores[member.item.name]
-        emit.line(f"store_whole<{items}, {vec}>({body.pointers[buffer]}, base, {step}, {outs[member.item.name]});")
+        emit.line(
+            f"store_packs<{items}, {vec}>({body.pointers[buffer]}, base, {step}, {bound}, {outs[member.item.name]});"
+        )
     emit.read = plain
     otherwise(emit)
     emit.open(f"for (int k = 0; k < {items} * {vec}; ++k)")
@@ -102,6 +108,19 @@ def otherwise(emit: Emitter) -> None:
 def roomy(threads: str) -> str:
     """Launch bounds of a kernel that asks for all it reads at once: ptxas aims at 32 registers and puts loads off."""
     return f"{threads}, 1024 / {threads}"
+
+
+def needs_test(values: Sequence[E], packed: set[tuple[str, str]]) -> bool:
+    """May an element behind the end do harm? It reads zeros from packs, and may load or divide by what it made of them.
+
+    packed: (buffer, position) of the loads that packs serve.
+    """
+    for e in walk(values):
+        if e.op == "load" and (e.attr[0], e.attr[1].key) not in packed:
+            return True
+        if e.ctype in ("int", "long") and (e.op == "fn" or (e.op == "bin" and e.attr in "/%")):
+            return True
+    return False
 
 
 def on_borders(body: Body, accesses: Sequence[tuple[str, str]], vec: str) -> list[str]:

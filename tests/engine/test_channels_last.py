@@ -1,0 +1,91 @@
+"""Half convolutions of the library with channels last: values, chains that stay turned, views, the default."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from hipwright.engine.write import explain, space, write
+from tests.engine.harness import captured, check
+
+HALF = torch.float16
+LAYERS = [
+    nn.ConvTranspose2d(32, 40, 4, stride=2, padding=1, dtype=HALF),
+    nn.Conv2d(32, 64, 3, padding=1, dtype=HALF),
+    nn.Conv2d(32, 32, (5, 3), stride=2, dtype=torch.bfloat16, bias=False),
+]
+
+
+class Then(nn.Module):
+    """Layers, each with a function behind it."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        return x
+
+
+def turned(*names: str) -> dict[str, bool]:
+    return {f"layout:{name}": True for name in names}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_values_for_other_sizes_too(layer: nn.Module) -> None:
+    torch.manual_seed(0)
+    kind = "conv_transpose2d" if isinstance(layer, nn.ConvTranspose2d) else "conv2d"
+    images = [torch.randn(2, 32, *size, dtype=layer.weight.dtype) for size in ((9, 7), (6, 11))]
+    text = check(Then(layer), images[:1], choices=turned(kind), library=[f"aten.{kind}.default", f"aten.{kind}.input"],
+                 other=images[1:])  # fmt: skip
+    assert f"{kind}.permute(0, 2, 3, 1).contiguous()" in text
+
+
+def test_a_chain_stays_channels_last() -> None:
+    """What one convolution leaves channels last, and a kernel keeps, is not turned for the next."""
+    torch.manual_seed(0)
+    model = Then(nn.Conv2d(32, 32, 3, padding=1, dtype=HALF), nn.Conv2d(32, 32, 3, padding=1, dtype=HALF))
+    x = torch.randn(1, 32, 6, 5, dtype=HALF)
+    text = check(model, [x], choices=turned("conv2d", "conv2d_1"), library=["aten.conv2d.default"])
+    assert text.count("_last = torch.empty") == 2  # the input, and the first layer's activation as the second reads it
+    assert "tanh_last" in text
+
+
+def test_a_part_of_an_image_is_no_image() -> None:
+    """Both halves of a batch lie in one buffer; the second convolution must not take the whole of it."""
+    torch.manual_seed(0)
+
+    class Halves(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(32, 32, 3, padding=1, dtype=HALF)
+            self.second = nn.Conv2d(32, 32, 3, dtype=HALF)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(self.second(self.first(x)[:1]))
+
+    check(Halves(), [torch.randn(2, 32, 6, 5, dtype=HALF)], choices=turned("conv2d", "conv2d_1"),
+          library=["aten.conv2d.default"])  # fmt: skip
+
+
+DEFAULTS = [
+    (nn.ConvTranspose2d(128, 64, 4, stride=2, padding=1, dtype=HALF), (16, 128, 64, 64), True),
+    (nn.Conv2d(64, 64, 3, padding=1, dtype=torch.bfloat16), (16, 64, 56, 56), True),
+    (nn.Conv2d(64, 64, 3, padding=1, dtype=HALF), (1, 64, 8, 8), False),
+    (nn.Conv2d(64, 64, 3, padding=1), (8, 64, 56, 56), None),
+    (nn.Conv2d(64, 64, 1, dtype=HALF), (8, 64, 56, 56), None),
+    (nn.Conv2d(64, 64, 3, groups=2, dtype=HALF), (8, 64, 56, 56), None),
+    (nn.Conv2d(60, 64, 3, dtype=HALF), (8, 60, 56, 56), None),
+]
+
+
+@pytest.mark.parametrize(("layer", "shape", "default"), DEFAULTS)
+def test_default_rule(layer: nn.Module, shape: tuple[int, ...], default: bool | None) -> None:
+    graph = captured(Then(layer), [torch.empty(shape, dtype=layer.weight.dtype)])
+    found = [c.default for k, c in space(graph).items() if k.startswith("layout:")]
+    assert found == ([] if default is None else [default])
+    assert explain(graph)["library"]
+    assert (".permute(0, 3, 1, 2)" in write(graph).text) == bool(default)
