@@ -5,6 +5,8 @@ Both processes that hold a task's inputs use this module: the host that made the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 _BLOCK_WORDS = 1 << 21  # of 8 bytes: temporaries of 16 MiB, which stay in a GPU's last-level cache
@@ -33,16 +35,32 @@ def digest(tensor: torch.Tensor, seed: int) -> int:
     the order of the additions does not matter, the order of the words does. Works in blocks: besides the tensor it
     needs less than 64 MiB.
     """
-    raw = span(tensor)
+    return digests([tensor], seed)[0]
+
+
+def digests(tensors: Sequence[torch.Tensor], seed: int) -> list[int]:
+    """`digest` of each. Synchronises once a device."""
+    spans = [span(tensor) for tensor in tensors]
+    found = [0] * len(spans)
+    for device in dict.fromkeys(raw.device for raw in spans):
+        mine = [n for n, raw in enumerate(spans) if raw.device == device]
+        most = max((spans[n].numel() + 7) // 8 for n in mine)
+        keys = _keys(min(most, _BLOCK_WORDS), seed, device)
+        totals = torch.stack([_total(spans[n], keys, seed) for n in mine]).tolist()
+        for n, total in zip(mine, totals, strict=True):
+            found[n] = _mix_int((int(total) & _MASK) ^ _mix_int(spans[n].numel()))
+    return found
+
+
+def _total(raw: torch.Tensor, keys: torch.Tensor, seed: int) -> torch.Tensor:
+    """The sum of the mixed words, on the device."""
     total = torch.zeros((), dtype=torch.int64, device=raw.device)
-    count = (raw.numel() + 7) // 8
-    keys = _keys(min(count, _BLOCK_WORDS), seed, raw.device)
     for block, start in enumerate(range(0, raw.numel(), 8 * _BLOCK_WORDS)):
         words = _words(raw[start : start + 8 * _BLOCK_WORDS])
         mixed = words ^ keys[: words.numel()]
         mixed += _signed(_mix_int(seed + (block + 1) * _GOLDEN))
         total += _mix(mixed).sum()
-    return _mix_int((int(total.item()) & _MASK) ^ _mix_int(raw.numel()))
+    return total
 
 
 def _words(raw: torch.Tensor) -> torch.Tensor:

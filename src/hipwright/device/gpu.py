@@ -78,7 +78,7 @@ class GpuLauncher:
     device: "cuda:0" (also on ROCm), or "cpu" with a fake driver. poison: the byte that fresh memory is made of
     (`memory.pattern`), None to leave it as it comes. zones: red zones around what `empty` and `guard` make; with zones
     off and poison None `empty` is torch.empty, which is what timing and graph capture want. record: whether `stats`
-    grows.
+    grows. shares: a launcher of the same code, closed after this one, whose module serves both.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class GpuLauncher:
         device: str,
         poison: int | None = 0xA5,
         zones: bool = True,
+        shares: GpuLauncher | None = None,
     ) -> None:
         self.device = torch.device(device)
         self.broken = False
@@ -99,7 +100,8 @@ class GpuLauncher:
         self._poison, self._zones = poison, zones
         self._stream = _stream_of(self.device)
         self._limits = driver.limits()
-        self._module = driver.load(code)
+        self._module: int = driver.load(code) if shares is None else shares._module
+        self._owner = shares is None
         self._kernels: dict[str, _Kernel] = {}
         self._memory = GuardedDevice(device)
         self._stats: list[dict[str, Any]] = []
@@ -184,7 +186,7 @@ class GpuLauncher:
 
     def close(self) -> None:
         """Unload the code object; nothing may be in flight."""
-        if not self.broken:
+        if self._owner and not self.broken:
             self._driver.unload(self._module)
         self._kernels.clear()
 

@@ -20,7 +20,7 @@ import hipwright.verify.warm  # noqa: F401  # what plans import late is imported
 from hipwright.device.cpu import CpuLauncher
 from hipwright.device.gpu import DEVICE_FAULT, GpuLauncher
 from hipwright.device.open import open_driver
-from hipwright.digest import digest, span
+from hipwright.digest import digests, span
 from hipwright.errors import CandidateError, DeviceError, GuardFailed, HipwrightError
 from hipwright.program import Parsed, parse
 from hipwright.program.trace import NoopLauncher, trace
@@ -347,7 +347,9 @@ class GpuWorker:
             return NoopLauncher(device=self.device, poison=setting.poison)
         signatures = loaded.parsed.signatures
         if self._driver is not None:
-            return GpuLauncher(self._driver, loaded.code, signatures, device=self.device, poison=setting.poison)
+            return GpuLauncher(
+                self._driver, loaded.code, signatures, device=self.device, poison=setting.poison, shares=_module(loaded)
+            )
         return CpuLauncher(
             str(loaded.init["so"]), signatures, wave=int(self._init["wave"]), order=setting.order,  # type: ignore[arg-type]
             seed=setting.seed, poison=setting.poison, launch_limit_s=float(self._init["launch_limit_s"]),
@@ -362,8 +364,9 @@ class GpuWorker:
         if self._driver is None:
             return self._program(loaded, loaded.live.table, self._launcher(loaded, Setting()), record=False)
         launcher = GpuLauncher(
-            self._driver, loaded.code, loaded.parsed.signatures, device=self.device, poison=None, zones=False
-        )
+            self._driver, loaded.code, loaded.parsed.signatures, device=self.device, poison=None, zones=False,
+            shares=_module(loaded),
+        )  # fmt: skip
         launcher.record = False
         return self._program(loaded, loaded.live.table, launcher, record=False)
 
@@ -449,9 +452,14 @@ def _looked_at(slot: Slot) -> list[int]:
     return slot.changed()
 
 
+def _module(loaded: Loaded) -> GpuLauncher | None:
+    """Who has the code on the device already: loading and unloading it wait for the whole device."""
+    return next((one for one in loaded.launchers if isinstance(one, GpuLauncher) and not one.broken), None)
+
+
 def _digests(table: Tree) -> list[int]:
     """Of every parameter and buffer."""
-    return [digest(tensor, STATE_SEED) for tensor in tensors_of([table["params"], table["buffers"]])]
+    return digests(list(tensors_of([table["params"], table["buffers"]])), STATE_SEED)
 
 
 def _index(device: str) -> int:

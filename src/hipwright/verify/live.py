@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import torch
 
-from hipwright.digest import digest
+from hipwright.digest import digests
 from hipwright.errors import CandidateError, DeviceError
 from hipwright.program import Parsed
 from hipwright.program.lower import lower
@@ -127,13 +127,24 @@ class Live:
         self.subject.settle()
         if isinstance(self.subject, ProgramSubject):
             self.subject.check_prepared()
+        inputs, params = self._changed(given, originals)
         info = {
             "stats": self.subject.stats()[before:],
             "aliases": self._aliases(outputs, given),
-            "inputs_changed": differing(given, originals) if originals is not None else [],
-            "params_changed": self.params_changed(),
+            "inputs_changed": inputs,
+            "params_changed": params,
         }
         return info, outputs
+
+    def _changed(self, given: Any, originals: Any) -> tuple[list[int], list[int]]:
+        """Inputs (where `originals` are known) and parameters that no longer hold what they were given, in one look."""
+        params = self.subject.params
+        table = {path: self.table["params"][path] for path in params}
+        if originals is None:
+            return [], differing(params, table)
+        count = len(list(tensors_of(given)))
+        found = differing([given, params], [originals, table])
+        return [n for n in found if n < count], [n - count for n in found if n >= count]
 
     def params_changed(self, subject: Subject | None = None) -> list[int]:
         """Numbers of the parameters that no longer hold what they were given; of another subject of the same table."""
@@ -217,7 +228,7 @@ class ProgramSubject:
 
     def check_prepared(self) -> None:
         """Raise CandidateError when a call changed what prepare packed: that would be state between calls."""
-        held = [digest(tensor, 1) for tensor in tensors_of(self.plan.prepared)]
+        held = digests(list(tensors_of(self.plan.prepared)), 1)
         runs, before = self._packed
         self._packed = self.plan.prepare_runs, held
         if runs == self.plan.prepare_runs and held != before:

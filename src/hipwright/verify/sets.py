@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from hipwright.digest import digest, span
+from hipwright.digest import digests, span
 from hipwright.records import TensorSpec
 from hipwright.tensors import BITS, HostTensor, Tree
 from hipwright.torchio import DTYPES
@@ -36,7 +36,7 @@ class Slot:
 
     def hashes(self) -> tuple[int, ...]:
         """The digests as they are now."""
-        return tuple(digest(tensor, self.seed) for tensor in self.tensors())
+        return tuple(digests(list(self.tensors()), self.seed))
 
     def changed(self) -> list[int]:
         """Leaves whose values are no longer what was put there."""
