@@ -16,6 +16,7 @@ from hipwright.engine.lower.core import Context
 from hipwright.engine.schedule import FULL, PART, ROW, Group
 from hipwright.engine.templates.base import Body
 from hipwright.engine.templates.elementwise import broadcasts
+from hipwright.engine.templates.inner import interleaves
 from hipwright.engine.templates.reducers import levels, pairs
 from hipwright.engine.templates.rows import KEPT_VALUES, Layout
 from hipwright.engine.templates.scan import ScanLayout
@@ -120,9 +121,11 @@ class Planner:
         last = c.hint(group.space[-1]) if group.space else 1
         wide = broadcasts(self.body) and last >= FEW_COLUMNS
         turn = self._turned()
-        options = ("scalar", "vector", *(("rows",) if wide else ()), *(("transpose",) if turn else ()))
+        short = interleaves(group)
+        options = ("scalar", "vector", *(("rows",) if wide else ()), *(("transpose",) if turn else ()),
+                   *(("inner",) if short else ()))  # fmt: skip
         alone = total < SMALL or any(e.op == "loop" for e in walk([m.value for m in self.group.members]))
-        default = "scalar" if alone else (options[-1] if turn or wide else "vector")
+        default = "scalar" if alone else (options[-1] if turn or wide or short else "vector")
         mapping = str(self.choose(f"map:{self._name()}", options, default))
         if mapping == "rows":
             return mapping, self._pointwise_rows(last, total), ("", "", "")
@@ -131,6 +134,9 @@ class Planner:
             return mapping, None, ("", self.knob("TURN_TILE", side), self.knob("BLOCK", 256))
         if mapping == "scalar":
             return mapping, None, ("", "", self.knob("BLOCK", 256))
+        if mapping == "inner":
+            each = 16 // int(group.space[-1].value or 1)
+            return mapping, None, ("", self.knob("PACKS", 1 if total < BIG else max(each, 1)), self.knob("BLOCK", 256))
         self.length = 1
         inputs = len(self.body.loads)
         vec = self._widest()
@@ -242,7 +248,8 @@ class Planner:
             full = registers and 512 * 16 < extent * self._arrays() <= TWO_BLOCKS
             layout.bounds = "1024" if (wide or full) and threads == 512 and not team else ""
             if team and self.follows:
-                layout.bounds = "1024" if self._held() > TEAM_KEPT else f"({layout.threads} > 640 ? {layout.threads} : 640)"  # 96 registers: 78 spilled
+                layout.bounds = f"({layout.threads} > 640 ? {layout.threads} : 640)"  # 96 registers: 78 spilled
+                layout.exact_bounds = "" if extent % (threads * vec * items) else "1024"  # without tails 64 do
         if not registers:
             items = min(items, max(16 // vec, 2))
         self._pack(layout, "ROW_VEC", vec, items)
@@ -287,7 +294,8 @@ class Planner:
 
     def _held(self) -> int:
         """Values a thread of a waiting team keeps; fewer where tiles then end with the row."""
-        held = max(TEAM_HELD // self._arrays(), TEAM_KEPT)
+        along = sum(self._numel(b) >= self.length for b in self.body.loads)
+        held = max(TEAM_HELD // max(along, 1), TEAM_KEPT)
         half = TEAM_THREADS * held // 2
         return held // 2 if held > TEAM_KEPT and self.length % (2 * half) and not self.length % half else held
 
