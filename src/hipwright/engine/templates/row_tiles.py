@@ -137,7 +137,7 @@ class Tiles:
             k.hoist(self.values, self.level if keep else 0)
         emit.line("#pragma unroll")
         emit.open(f"for (int k = 0; k < {self.items if columns else self.extent}; ++k)")
-        emit.line("if (k >= count) continue;")
+        emit.line(f"if ({self._outside(keep)}) continue;")
         index = len(emit.lines)
         emit.line(f"const {self.kind} {self.sweep.variable} = {self._index()};")
         for line in self.sweep.splits:
@@ -155,6 +155,15 @@ class Tiles:
         if columns:
             self._take_tiles("[v]")
             emit.close()
+
+    def _outside(self, keep: bool) -> str:
+        """Does element k lie behind the row? Down a column of constant sizes the compiler sees which k do or may."""
+        if not self.k.columns:
+            return "k >= count"
+        step, length = self.k.threads.count, _grouped(self.sweep.length)
+        if keep and not self.k.team:
+            return f"k * {step} >= {length} || ((k + 1) * {step} > {length} && k >= count)"
+        return f"!({self._full()}) && k >= count"
 
     def _index(self) -> str:
         k = self.k

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from hipwright.engine.emit import cname, literal
 from hipwright.engine.expr import E
 from hipwright.engine.index import Ix, Var, flatten, ix, product, to_python
 from hipwright.engine.schedule import FULL, PART, ROW, Member
 from hipwright.engine.templates.base import Body, Kernel, depends, fused
 from hipwright.engine.templates.reducers import State, levels, pairs, quiet, states
 from hipwright.engine.templates.row_tiles import Tiles
-from hipwright.engine.templates.sweep import Sweep, Threads
+from hipwright.engine.templates.sweep import Sweep, Threads, unconditional
 from hipwright.engine.templates.team import Team
 
 MAX_KEPT = 3
@@ -205,7 +206,7 @@ class RowKernel:
     def _passes(self) -> None:
         """All passes; twice where a row's exponentials need no rescaling if it fits registers, which the sizes decide."""
         layout, emit = self.layout, self.emit
-        alone = not self.team and not self.columns and not layout.segments and not layout.whole
+        alone = not self.team and not layout.segments and not layout.whole
         if not (alone and layout.registers and layout.rest == "1" and pairs(self.group.members)):
             self._plan()
             for level in range(self._last() + 1):
@@ -394,6 +395,7 @@ class RowKernel:
         """What does not change along the row is computed once, before the loop."""
         found: list[E] = []
         seen: set[int] = set()
+        behind: list[tuple[E, E]] = []  # (condition, load): both the same for the whole row
 
         def visit(e: E) -> None:
             if e.id in seen:
@@ -407,6 +409,9 @@ class RowKernel:
                 return
             if e.op == "guard":
                 visit(e.args[0])
+                if not depends(e.args[0], self.inner, self.memo):
+                    loads = unconditional([e.args[1]], set())
+                    behind.extend((e.args[0], a) for a in loads if not depends(a, self.inner, self.memo))
             elif e.op != "loop":
                 for a in e.args:
                     visit(a)
@@ -415,6 +420,21 @@ class RowKernel:
             visit(value)
         for e in found:
             self.emit.bind(e)
+        for condition, load in behind:
+            self._bind_behind(condition, load)
+
+    def _bind_behind(self, condition: E, load: E) -> None:
+        """What a condition guards is read once too, before the loop."""
+        emit = self.emit
+        if emit.known(load) is not None:
+            return
+        name = emit.fresh(f"{cname(load.attr[0])}_value")
+        test = emit.text(condition)[0]
+        emit.line(f"{load.ctype} {name} = {literal(0, load.ctype)};")
+        emit.open(f"if ({test})")
+        emit.line(f"{name} = {emit.text(load)[0]};")
+        emit.close()
+        emit.name(load, name)
 
 
 def _column(member: Member) -> Ix | None:
