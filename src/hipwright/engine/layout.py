@@ -130,7 +130,7 @@ class Planner:
         if mapping == "rows":
             return mapping, self._pointwise_rows(last, total), ("", "", "")
         if mapping == "transpose":
-            side = 64 if max(turn) <= 2 else 32
+            side = 64 if max(turn) <= 2 or (total >= BIG and sum(turn) <= 8) else 32  # 33 KiB
             return mapping, None, ("", self.knob("TURN_TILE", side), self.knob("BLOCK", 256))
         if mapping == "scalar":
             return mapping, None, ("", "", self.knob("BLOCK", 256))
