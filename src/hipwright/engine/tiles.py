@@ -107,6 +107,7 @@ __device__ void store_tile(T* __restrict__ p, I base, I step, I n, const Tile<V,
     const bool fit = packs_fit<T, N>(p), uncut = (((n - base) | step) & (N - 1)) == 0;
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
+        if (k * step >= n) continue;  // no thread's; of a known n no text is left
         const I at = base + k * step;
         if (fit && (full || (uncut ? at < n : at + N <= n))) {
             write_pack<N>(p + at, tile.v + k * N);

@@ -63,7 +63,7 @@ class RowKernel:
         self.columns = layout.mapping == "columns"
         self.packs: dict[tuple[str, str], str] = {}
         self.place = ""
-        self.fits: bool | None = None  # does the row fit registers, in the branch that is written; None without branches
+        self.fits: bool | None = None  # does a row fit registers, in the branch now written; None: no branches
         self.team = Team(body, layout.team, self.columns) if layout.team or layout.spread else None
 
     def kernel(self) -> Kernel:
@@ -204,7 +204,7 @@ class RowKernel:
     # ------------------------------------------------------------ passes
 
     def _passes(self) -> None:
-        """All passes; twice where a row's exponentials need no rescaling if it fits registers, which the sizes decide."""
+        """All passes; twice where exponentials need no rescaling if the row fits registers, which the sizes decide."""
         layout, emit = self.layout, self.emit
         alone = not self.team and not layout.segments and not layout.whole
         if not (alone and layout.registers and layout.rest == "1" and pairs(self.group.members)):
