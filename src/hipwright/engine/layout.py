@@ -40,8 +40,8 @@ FEW_BLOCKS = 264  # two a multiprocessor of an H200
 PART_OF_ROW = 8192  # elements below which a block more costs more than it brings
 TEAM_THREADS, TEAM_KEPT = 256, 16  # of a team's block: few registers, so that several blocks are on a multiprocessor
 TEAM_HELD = 32
-"""Elements that a thread of a waiting team keeps: a team holds its whole row, four of its blocks fill the registers of a
-multiprocessor and hide each other's waits. Half as many, and the rest read again, had each row cross L2 twice."""
+"""Elements that a thread of a waiting team keeps: a team holds its whole row, four of its blocks fill the registers of
+a multiprocessor and hide each other's waits. With half as many, and the rest read again, rows crossed L2 twice."""
 WASTE = 0.15  # of a tile, beyond a run's end, from which one tile takes several runs
 TWO_BLOCKS = 512 * 32  # values in registers of a block of which two fit a multiprocessor
 MOST_VALUES = 64

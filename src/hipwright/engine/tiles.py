@@ -440,7 +440,7 @@ __device__ bool team_last(int* arrived, int team) {
 }
 """
 
-TEAM_COLLECT = """// The parts of a team, combined in the same order by every 32 lanes of its blocks: no thread waits for another.
+TEAM_COLLECT = """// The parts of a team, combined in the same order by every 32 lanes of its blocks: no wave waits.
 template <typename T, typename Op>
 __device__ T team_collect(const T* parts, int team, T start, Op op) {
     for (int k = threadIdx.x % 32; k < team; k += 32) start = op(start, parts[k]);

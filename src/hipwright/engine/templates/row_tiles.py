@@ -55,7 +55,8 @@ class Tiles:
             bool(team), after_first
         ]
         skipped = self.span
-        if after_first and self.k.layout.rest and not self.segmented:
+        few = after_first and self.k.layout.rest == "few"
+        if after_first and self.k.layout.rest and not self.segmented and not few:
             self._size(self.k.layout.rest)
         if self.segmented:
             emit.open(f"for ({kind} t = {begin}; t < {self._tiles()}; t += {'team' if team else '1'})")
@@ -64,7 +65,14 @@ class Tiles:
             start = begin if begin == "0" else self._typed(f"{begin} * ({skipped})".removeprefix("1 * "))
             step = self._typed(f"team * ({self.span})" if team else self.span)
             emit.open(f"for ({kind} start = {start}; start < {self.sweep.length}; start += {step})")
-        self._tile("start", keep=False)
+        if few:
+            self._size("few")
+            end = "bound" if self.segmented else self.sweep.length
+            emit.taken.add("at")
+            emit.open(f"for ({kind} at = start; at < start + {skipped} && at < {end}; at += {self._typed(self.span)})")
+        self._tile("at" if few else "start", keep=False)
+        if few:
+            emit.close()
         emit.close()
 
     def _typed(self, text: str) -> str:

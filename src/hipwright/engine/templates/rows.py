@@ -41,6 +41,7 @@ class Layout:
     items: str = "1"
     rest: str = ""  # of the tiles after the first
     bounds: str = ""  # threads for which the compiler spares registers, if other than `threads`
+    exact_bounds: str = ""  # the same where sizes are constants
     registers: bool = False
     whole: bool = False
     segments: bool = False
@@ -80,6 +81,7 @@ class RowKernel:
         self._passes()
         threads = self.layout.threads
         kernel = body.finish(grid, threads, fused(group), emit.lines, self.layout.bounds or threads)
+        kernel.exact_bounds = self.layout.exact_bounds
         if self.team:
             self.team.finish(kernel, self._tiles(), to_python(product(group.space)))
         return kernel
@@ -253,6 +255,10 @@ class RowKernel:
         self.size = f"{self.items} * {self.vec}" if self.vec != "1" else self.items
         for _, (e, _, name) in sorted(self.kept.items()):
             emit.line(f"{e.ctype} {name}[{self.size}];  // this thread's part of the row")
+        if layout.rest == "few" and self.registers:
+            emit.line(f"constexpr int few = {layout.items} < 2 ? 1 : 2;  // packs at once of what does not stay")
+        elif layout.rest == "few":
+            layout.rest = layout.items
         if self.team:
             self.team.open(waits=self._last() > 0)  # does anything follow the first reductions?
 
