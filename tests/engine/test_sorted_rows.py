@@ -1,4 +1,4 @@
-"""Rows summed by index in sorted order: uneven places, rows of every width, half types, an index of one place; builds."""
+"""Rows summed by index in sorted order: uneven places, rows of every width, half types, one place; builds."""
 
 from __future__ import annotations
 
