@@ -32,9 +32,26 @@ class Tiles:
 
     # ------------------------------------------------------------ loops
 
+    def _ahead(self) -> None:
+        """Ask for what later passes read of all rows before the first waits for its reductions."""
+        k, sweep, body = self.k, self.sweep, self.k.body
+        fixed = k.layout.bounds or k.team or k.columns or self.segmented or not k.whole
+        if fixed or k.asked or sweep is not k.row_sweep:
+            return
+        k.asked = True
+        scale = "" if self.vec == "1" else f" * {self.vec}"
+        lane, step = f"({self.kind}){k.threads.lane}{scale}", self._typed(f"{k.threads.count}{scale}")
+        share = Share(f"{self.items}, {self.vec}", lane, step, self._typed(sweep.length), full=self._full())
+        for e in k.later(self.level):
+            place = sweep.place(e.attr[1], columns=False)
+            if place is not None and (e.attr[0], e.attr[1].key) not in k.ahead:
+                k.ahead[e.attr[0], e.attr[1].key] = sweep.ask(body, e, place, share)
+        sweep.packs = dict(k.ahead)
+
     def first(self) -> None:
         """The first tile, whose values stay."""
         emit = self.emit
+        self._ahead()
         emit.line("{")
         emit.depth += 1
         emit.scopes.append({})
@@ -120,7 +137,7 @@ class Tiles:
         if not columns:
             self._take_tiles("")
         sweep.write(k.body, share, k.threads.guard)
-        sweep.packs, sweep.stores = {}, {}
+        sweep.packs, sweep.stores = dict(k.ahead) if sweep is k.row_sweep else {}, {}
         k.packs = {}
 
     def _full(self) -> str:

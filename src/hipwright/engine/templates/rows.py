@@ -66,6 +66,8 @@ class RowKernel:
         self.place = ""
         self.fits: bool | None = None  # does a row fit registers, in the branch now written; None: no branches
         self.team = Team(body, layout.team, self.columns) if layout.team or layout.spread else None
+        self.ahead: dict[tuple[str, str], str] = {}  # tiles that are asked for before the pass that reads them
+        self.asked = False
 
     def kernel(self) -> Kernel:
         """The finished kernel."""
@@ -217,6 +219,7 @@ class RowKernel:
         taken = set(emit.taken)
         for self.fits in (True, False):
             emit.taken, self.kept = set(taken), {}
+            self.ahead, self.asked, self.row_sweep.packs = {}, False, {}
             self._plan()
             for level in range(self._last() + 1):
                 self._pass(level)
@@ -299,6 +302,16 @@ class RowKernel:
         reds = [m for m in self._at(level) if m.role == "red"]
         full = [m for m in self._at(level) if m.role == FULL]
         made = states(self.emit, reds, self.online, self.quiet)
+    def later(self, level: int) -> Iterator[E]:
+        """Loads of whole tensors that passes after this one read and none before has kept."""
+        c, size = self.body.c, product(self.group.space)
+        for after in range(level + 1, self._last() + 1):
+            known = {number for number, (_, made, _) in self.kept.items() if made < after}
+            for e in unconditional([m.value for m in self._at(after)], known):
+                numel = self.body.need.numels.get(e.attr[0])
+                if numel is not None and c.hint(numel) >= c.hint(size):
+                    yield e
+
         if made or full:
             self._sweep(self.row_sweep, level, made, full)
         for column in self.group.columns.values():
