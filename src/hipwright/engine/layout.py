@@ -249,7 +249,8 @@ class Planner:
             layout.bounds = "1024" if (wide or full) and threads == 512 and not team else ""
             if team and self.follows:
                 layout.bounds = f"({layout.threads} > 640 ? {layout.threads} : 640)"  # 96 registers: 78 spilled
-                layout.exact_bounds = "" if extent % (threads * vec * items) else "1024"  # without tails 64 do
+                tight = vec * items > TEAM_KEPT and extent % (threads * vec * items) == 0
+                layout.exact_bounds = "1024" if tight else ""  # without tails 64 do
         if not registers:
             items = min(items, max(16 // vec, 2))
         self._pack(layout, "ROW_VEC", vec, items)
