@@ -260,6 +260,7 @@ class Planner:
         if team and self.follows and registers:
             layout.rest = "few"
         layout.team = self.knob("TEAM", self._team_size()) if team else ""
+        layout.ahead = self.rows * self.length <= 4 * AT_ONCE
         return layout
 
     def _wasteful(self, last: int) -> bool:

@@ -46,6 +46,7 @@ class Layout:
     whole: bool = False
     segments: bool = False
     team: str = ""  # the knob of the blocks a row, or "" for one block
+    ahead: bool = False  # few elements: what later passes and the rows' own values read is asked for first
     spread: bool = False  # nothing is reduced: every tile of a row has its own block
 
 
@@ -264,6 +265,16 @@ class RowKernel:
             layout.rest = layout.items
         if self.team:
             self.team.open(waits=self._last() > 0)  # does anything follow the first reductions?
+        if layout.ahead and not self.team and not self.columns:
+            self._ask_ahead()
+
+    def _ask_ahead(self) -> None:
+        """What a row's own values read is asked for before the row: one wait less."""
+        for member in self.body.stored:
+            if member.role == ROW:
+                for load in unconditional([member.value], set()):
+                    if not depends(load, self.inner, self.memo):
+                        self.emit.bind(load)
 
     @property
     def whole(self) -> bool:
