@@ -316,10 +316,10 @@ def _fused(c: Context, meta: Meta, token: str, x: Tensor, a: Tensor, b: Tensor, 
 
 @op("_to_copy", "to.dtype", "to.device", "to.dtype_layout", "type_as", "to.other")
 def to_copy(c: Context, meta: Meta, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """A cast; to half it really rounds."""
+    """A cast; to half it really rounds, except what has no more than 8 bits."""
     if meta.dtype == x.dtype:
         return x
-    if meta.dtype in ("float16", "bfloat16"):
+    if x.dtype not in ("uint8", "int8", "bool") and meta.dtype in ("float16", "bfloat16"):
         rounding = "round_half" if meta.dtype == "float16" else "round_bfloat16"
         return c.tensor(
             meta.dtype, x.shape, lambda i: c.arena.call(rounding, c.arena.cast(x.at(i), "float"), ctype="float")
