@@ -77,3 +77,14 @@ def test_other_orders_are_not_read_in_packs() -> None:
 
 def test_builds() -> None:
     assert "p_pack" in builds(Op(nibbles), LARGE)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int64])
+def test_bits_by_constants(dtype: torch.dtype) -> None:
+    """Masks and shifts whose results need no wrapping to the width of small integers, and some that do."""
+
+    def bits(x: Tensor) -> tuple[Tensor, ...]:
+        return x & 15, x >> 4, x >> 9, (x >> 1) & 127, (x & 100) << 2, (x >> 2) + 100, (x & 15).float() - 8.0
+
+    x = torch.arange(-140, 300).to(dtype)
+    check(Op(bits), [x])

@@ -50,7 +50,9 @@ BINARY = {
 
 def _binary(function: str) -> Callable[..., Tensor]:
     def handler(c: Context, meta: Meta, a: Any, b: Any) -> Tensor:
-        return c.map(lambda x, y: c.arena.call(function, x, y), a, b, dtype=meta.dtype, shape=c.shape(meta))
+        plain = function == "shift_right" and type(b) is int and 0 <= b < 32
+        value = (lambda x, y: c.arena.binary(">>", x, y)) if plain else (lambda x, y: c.arena.call(function, x, y))
+        return c.map(value, a, b, dtype=meta.dtype, shape=c.shape(meta))
 
     return handler
 
@@ -105,7 +107,9 @@ def _shift(function: str) -> Callable[..., Tensor]:
     def handler(c: Context, meta: Meta, a: Any, b: Any) -> Tensor:
         if meta.dtype in FLOATING or meta.dtype == "bool":
             raise NotLowered(f"{function} of {meta.dtype}")
-        return c.map(lambda x, y: c.arena.call(function, x, y), a, b, dtype=meta.dtype, shape=c.shape(meta))
+        plain = function == "shift_right" and type(b) is int and 0 <= b < 32
+        value = (lambda x, y: c.arena.binary(">>", x, y)) if plain else (lambda x, y: c.arena.call(function, x, y))
+        return c.map(value, a, b, dtype=meta.dtype, shape=c.shape(meta))
 
     return handler
 
