@@ -292,6 +292,16 @@ class RowKernel:
         reds = [m for m in reds if m.item.name not in self.online]
         return reds + [m for m in self.body.stored if m.role == FULL and self.levels[f"={m.item.name}"] == level]
 
+    def later(self, level: int) -> Iterator[E]:
+        """Loads of whole tensors that passes after this one read and none before has kept."""
+        c, size = self.body.c, product(self.group.space)
+        for after in range(level + 1, self._last() + 1):
+            known = {number for number, (_, made, _) in self.kept.items() if made < after}
+            for e in unconditional([m.value for m in self._at(after)], known):
+                numel = self.body.need.numels.get(e.attr[0])
+                if numel is not None and c.hint(numel) >= c.hint(size):
+                    yield e
+
     def _choose_kept(self) -> bool:
         """What a later pass needs and an earlier one has computed per element stays in an array."""
         seen: dict[int, int] = {}
@@ -313,16 +323,6 @@ class RowKernel:
         reds = [m for m in self._at(level) if m.role == "red"]
         full = [m for m in self._at(level) if m.role == FULL]
         made = states(self.emit, reds, self.online, self.quiet)
-    def later(self, level: int) -> Iterator[E]:
-        """Loads of whole tensors that passes after this one read and none before has kept."""
-        c, size = self.body.c, product(self.group.space)
-        for after in range(level + 1, self._last() + 1):
-            known = {number for number, (_, made, _) in self.kept.items() if made < after}
-            for e in unconditional([m.value for m in self._at(after)], known):
-                numel = self.body.need.numels.get(e.attr[0])
-                if numel is not None and c.hint(numel) >= c.hint(size):
-                    yield e
-
         if made or full:
             self._sweep(self.row_sweep, level, made, full)
         for column in self.group.columns.values():
