@@ -350,7 +350,8 @@ def test_static_rules() -> None:
 
     assert default(2, 4, 64, 64, 32, 32) == "fused"
     assert default(2, 8, 1, 512, 64, 64, dtype=HALF) == "fused"
-    assert default(4, 8, 1024, 1024, 64, 64, dtype=HALF) == "separate"
+    assert default(4, 8, 1024, 1024, 64, 64, dtype=HALF) == "library"
+    assert default(4, 8, 1024, 1024, 64, 64) == "separate"
 
 
 def test_separate_and_library_are_as_they_were() -> None:

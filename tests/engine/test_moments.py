@@ -21,6 +21,7 @@ MAPPINGS = [
     ("block", False, {"ROW_BLOCK": 128, "ROW_VEC": 4}),
     ("block", False, {"ROW_BLOCK": 64, "ROW_VEC": 1}),
     ("block", True, {"ROW_BLOCK": 64, "ROW_VEC": 4, "ROW_ITEMS": 1, "TEAM": 4}),
+    ("block", True, {"ROW_BLOCK": 64, "ROW_VEC": 1, "ROW_ITEMS": 4, "TEAM": 2}),
     ("lanes", False, {"LANES": 8, "BLOCK": 64}),
     ("columns", False, {"COLUMNS": 8, "BLOCK": 64}),
 ]

@@ -1,4 +1,4 @@
-"""Rows summed by index in sorted order: uneven places, rows of every width, half types, an index of one place; builds."""
+"""Rows summed by index in sorted order: uneven places, rows of every width, half types, one place; builds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,14 @@ def test_every_width_and_uneven_places(dtype: torch.dtype, wave: int) -> None:
     skewed = whole(300, 150).clamp(max=299)
     skewed[20:] = 299
     none = torch.empty(0, dtype=torch.int64)
-    for places, index, columns in ((7, whole(7, 150), 16), (300, skewed, 19), (1, whole(1, 65), 5), (4, none, 8)):
+    for places, index, columns in (
+        (7, whole(7, 150), 16),
+        (300, skewed, 19),
+        (1, whole(1, 65), 5),
+        (4, none, 8),
+        (9, whole(9, 70), 1),
+        (9, whole(9, 70), 0),
+    ):
         inputs = [draw(places, columns, dtype=dtype), index, draw(len(index), columns, dtype=dtype)]
         got, _ = run(program, ROWS, inputs, wave=wave)
         exact, native, _ = reference(ROWS, inputs)

@@ -89,7 +89,7 @@ class Offer:
     default: bool = False
     finish: Callable[..., Any] | None = None
     whole: bool = False
-    dear: int = DEAR
+    dear: int | Sequence[int] = DEAR  # of all operands, or of each
     data: Any = None  # the template's own; body.data
 
 
@@ -193,7 +193,8 @@ def offers(call: KernelCall) -> tuple[list[Offer], str]:
 def place(call: KernelCall, offer: Offer) -> tuple[Placed, Any]:
     """Make the items of a chosen offer: (the placed call, the node's value)."""
     c = call.c
-    placed = Placed(call, offer, [kept(c, t, offer.dear) for t in offer.operands])
+    limits = [offer.dear] * len(offer.operands) if isinstance(offer.dear, int) else offer.dear
+    placed = Placed(call, offer, [kept(c, t, dear) for t, dear in zip(offer.operands, limits, strict=True)])
     values: list[Tensor | None] = []
     many = len(offer.outputs) > 1
     for number, output in enumerate(offer.outputs):

@@ -10,8 +10,8 @@ from hipwright.engine.expr import STORAGE, E, Loop, walk
 from hipwright.engine.helpers import FLOAT, GENERIC, INDEX, INTEGER, LIBRARY, PAIRS, RESERVED
 from hipwright.engine.index import Atom, Ind, Ix, to_c
 
-PRECEDENCE = {"*": 12, "/": 12, "%": 12, "+": 11, "-": 11, "<": 9, ">": 9, "<=": 9, ">=": 9, "==": 8, "!=": 8, "&": 7,
-              "^": 6, "|": 5, "&&": 4, "||": 3}  # fmt: skip
+PRECEDENCE = {"*": 12, "/": 12, "%": 12, "+": 11, "-": 11, ">>": 10, "<": 9, ">": 9, "<=": 9, ">=": 9, "==": 8, "!=": 8,
+              "&": 7, "^": 6, "|": 5, "&&": 4, "||": 3}  # fmt: skip
 TERNARY, UNARY, ATOM = 2, 14, 16
 LONG_TEXT = 88
 COMPARISONS = ("<", ">", "<=", ">=", "==", "!=")

@@ -18,10 +18,11 @@ _HEAD = re.compile(
 )
 
 
-def with_exact(text: str, exact: str, values: Sequence[int | None]) -> str:
+def with_exact(text: str, exact: str, values: Sequence[int | None], bounds: str = "") -> str:
     """A kernel's text with a second entry point `exact`, whose parameters with a value are constants.
 
-    text: one entry kernel. values: one for each parameter, None for what stays one. Raises ValueError for another text.
+    text: one entry kernel. values: one for each parameter, None for what stays one. bounds: the threads of a block for
+    which the compiler spares registers in `exact`, if others than in the kernel. Raises ValueError for another text.
     """
     heads = list(_HEAD.finditer(text))
     if len(heads) != 1:
@@ -35,12 +36,14 @@ def with_exact(text: str, exact: str, values: Sequence[int | None]) -> str:
     body = f"static __device__ __forceinline__ void {head['name']}_body({text[head.end() :]}"
     kept = [p for p, value in zip(parameters, values, strict=True) if value is None]
     given = [n if value is None else _literal(value) for n, value in zip(names, values, strict=True)]
-    entry = f'extern "C" __global__ void {head["bounds"] or ""}'
+    entry = 'extern "C" __global__ void '
+    own = head["bounds"] or ""
+    other = f"__launch_bounds__({bounds}) " if bounds else own
     return (
         f"{text[: head.start()]}{body}\n"
-        + _entry(f"{entry}{head['name']}", parameters, f"{head['name']}_body", names)
+        + _entry(f"{entry}{own}{head['name']}", parameters, f"{head['name']}_body", names)
         + "\n// the sizes of the task as constants\n"
-        + _entry(f"{entry}{exact}", kept, f"{head['name']}_body", given)
+        + _entry(f"{entry}{other}{exact}", kept, f"{head['name']}_body", given)
     )
 
 

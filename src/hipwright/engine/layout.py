@@ -16,6 +16,7 @@ from hipwright.engine.lower.core import Context
 from hipwright.engine.schedule import FULL, PART, ROW, Group
 from hipwright.engine.templates.base import Body
 from hipwright.engine.templates.elementwise import broadcasts
+from hipwright.engine.templates.inner import interleaves
 from hipwright.engine.templates.reducers import levels, pairs
 from hipwright.engine.templates.rows import KEPT_VALUES, Layout
 from hipwright.engine.templates.scan import ScanLayout
@@ -39,8 +40,8 @@ FEW_BLOCKS = 264  # two a multiprocessor of an H200
 PART_OF_ROW = 8192  # elements below which a block more costs more than it brings
 TEAM_THREADS, TEAM_KEPT = 256, 16  # of a team's block: few registers, so that several blocks are on a multiprocessor
 TEAM_HELD = 32
-"""Elements that a thread of a waiting team keeps: a team holds its whole row, four of its blocks fill the registers of a
-multiprocessor and hide each other's waits. Half as many, and the rest read again, had each row cross L2 twice."""
+"""Elements that a thread of a waiting team keeps: a team holds its whole row, four of its blocks fill the registers of
+a multiprocessor and hide each other's waits. With half as many, and the rest read again, rows crossed L2 twice."""
 WASTE = 0.15  # of a tile, beyond a run's end, from which one tile takes several runs
 TWO_BLOCKS = 512 * 32  # values in registers of a block of which two fit a multiprocessor
 MOST_VALUES = 64
@@ -120,17 +121,22 @@ class Planner:
         last = c.hint(group.space[-1]) if group.space else 1
         wide = broadcasts(self.body) and last >= FEW_COLUMNS
         turn = self._turned()
-        options = ("scalar", "vector", *(("rows",) if wide else ()), *(("transpose",) if turn else ()))
+        short = interleaves(group)
+        options = ("scalar", "vector", *(("rows",) if wide else ()), *(("transpose",) if turn else ()),
+                   *(("inner",) if short else ()))  # fmt: skip
         alone = total < SMALL or any(e.op == "loop" for e in walk([m.value for m in self.group.members]))
-        default = "scalar" if alone else (options[-1] if turn or wide else "vector")
+        default = "scalar" if alone else (options[-1] if turn or wide or short else "vector")
         mapping = str(self.choose(f"map:{self._name()}", options, default))
         if mapping == "rows":
             return mapping, self._pointwise_rows(last, total), ("", "", "")
         if mapping == "transpose":
-            side = 64 if max(turn) <= 2 else 32
+            side = 64 if max(turn) <= 2 or (total >= BIG and sum(turn) <= 8) else 32  # 33 KiB
             return mapping, None, ("", self.knob("TURN_TILE", side), self.knob("BLOCK", 256))
         if mapping == "scalar":
             return mapping, None, ("", "", self.knob("BLOCK", 256))
+        if mapping == "inner":
+            each = 16 // int(group.space[-1].value or 1)
+            return mapping, None, ("", self.knob("PACKS", 1 if total < BIG else max(each, 1)), self.knob("BLOCK", 256))
         self.length = 1
         inputs = len(self.body.loads)
         vec = self._widest()
@@ -242,7 +248,9 @@ class Planner:
             full = registers and 512 * 16 < extent * self._arrays() <= TWO_BLOCKS
             layout.bounds = "1024" if (wide or full) and threads == 512 and not team else ""
             if team and self.follows:
-                layout.bounds = "1024" if self._held() > TEAM_KEPT else f"({layout.threads} > 640 ? {layout.threads} : 640)"  # 96 registers: 78 spilled
+                layout.bounds = f"({layout.threads} > 640 ? {layout.threads} : 640)"  # 96 registers: 78 spilled
+                tight = vec * items > TEAM_KEPT and extent % (threads * vec * items) == 0
+                layout.exact_bounds = "1024" if tight else ""  # without tails 64 do
         if not registers:
             items = min(items, max(16 // vec, 2))
         self._pack(layout, "ROW_VEC", vec, items)
@@ -252,6 +260,7 @@ class Planner:
         if team and self.follows and registers:
             layout.rest = "few"
         layout.team = self.knob("TEAM", self._team_size()) if team else ""
+        layout.ahead = self.rows * self.length <= 4 * AT_ONCE
         return layout
 
     def _wasteful(self, last: int) -> bool:
@@ -287,7 +296,8 @@ class Planner:
 
     def _held(self) -> int:
         """Values a thread of a waiting team keeps; fewer where tiles then end with the row."""
-        held = max(TEAM_HELD // self._arrays(), TEAM_KEPT)
+        along = sum(self._numel(b) >= self.length for b in self.body.loads)
+        held = max(TEAM_HELD // max(along, 1), TEAM_KEPT)
         half = TEAM_THREADS * held // 2
         return held // 2 if held > TEAM_KEPT and self.length % (2 * half) and not self.length % half else held
 

@@ -26,6 +26,8 @@ HEAVY = {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "conv1d", "conv2d"
 """Matrix products, convolutions, attention and recurrent cells: a call template's (calls.py) or the library's."""
 BIASED = {"linear": 2, "conv1d": 2, "conv2d": 2, "conv3d": 2, "conv_transpose1d": 2, "conv_transpose2d": 2,
           "conv_transpose3d": 2}  # fmt: skip
+SUMMED = {"aten.baddbmm.default": "aten.bmm.default", "aten.addmm.default": "aten.mm.default"}
+"""Products that are added to a tensor, which the library would copy to the result first, and the products alone."""
 VIEWS = {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze", "permute", "transpose",
          "t", "expand", "select", "slice", "split", "chunk", "unbind", "getitem", "split_with_sizes", "detach",
          "alias", "clone", "dropout", "contiguous", "expand_as", "lift_fresh_copy", "view_as"}  # fmt: skip
@@ -295,18 +297,9 @@ class Lowering:
     def _library(self, node: Node, reason: str) -> None:
         self.out.library[node.name] = reason
         call = Call(node, reason)
-        kind = short(node.op)
-        place = BIASED.get(kind)
-        bias = None
-        args = list(node.args)
-        biased = place is not None and len(args) > place and args[place] is not None
-        if biased and self.epilogue and self._feeds_kernel(node.name):
-            assert place is not None
-            bias, args[place] = args[place], None
-        call.node = Node(name=node.name, op=node.op, args=tuple(args), kwargs=node.kwargs, outs=node.outs,
-                         module=node.module)  # fmt: skip
+        call.node, bias = self._unbiased(node)
         turned = self._turned(node)
-        names = references([*args, *node.kwargs.values()])
+        names = references([*call.node.args, *node.kwargs.values()])
         call.refs = {n: turned[n] if n in turned else self.ensure(n) for n in names}
         self.out.calls.append(call)
         call.last = bool(turned)
@@ -324,6 +317,21 @@ class Lowering:
         if bias is not None:
             value = self._add_bias(node, value, self.values[bias["node"]])
         self.values[node.name] = value
+
+    def _unbiased(self, node: Node) -> tuple[Node, Any]:
+        """(the call without its bias, the bias) where a kernel that reads the result can add it, else (node, None)."""
+        args, op = list(node.args), node.op
+        place = 0 if op in SUMMED else BIASED.get(short(op), len(args))
+        if place >= len(args) or args[place] is None or not self.epilogue or not self._feeds_kernel(node.name):
+            return node, None
+        bias = args[place]
+        if op not in SUMMED:
+            args[place] = None
+        elif node.kwargs or (short(op) == "addmm" and self.values[bias["node"]].rank < 2):  # cuBLASLt adds a row itself
+            return node, None
+        else:
+            op, args = SUMMED[op], args[1:]
+        return msgspec.structs.replace(node, op=op, args=tuple(args)), bias
 
     def _turned(self, node: Node) -> dict[str, str]:
         """The image of a convolution that gets it channels last, as {its name: the plan's view of it}."""
@@ -375,12 +383,15 @@ class Lowering:
 
     def _add_bias(self, node: Node, value: Tensor, bias: Tensor) -> Tensor:
         """The bias joins the kernel that reads the product."""
+        if node.op in SUMMED:
+            return self._plus(node, value, bias)
         channel = value.rank - 1 if short(node.op) == "linear" else value.rank - int(short(node.op)[-2]) - 1
         shaped = views.remap(self.c, bias, [s if k == channel else ONE for k, s in enumerate(value.shape)],
                              lambda i: [i[channel]])  # fmt: skip
-        out = self.c.map(
-            lambda a, b: self.c.arena.binary("+", a, b), value, shaped, dtype=value.dtype, shape=value.shape
-        )
+        return self._plus(node, value, shaped)
+
+    def _plus(self, node: Node, value: Tensor, bias: Tensor) -> Tensor:
+        out = self.c.map(lambda a, b: self.c.arena.binary("+", a, b), value, bias, dtype=value.dtype, shape=value.shape)
         out.label = f"{node.name}_bias"
         return out
 

@@ -193,7 +193,7 @@ class PlanWriter:
             return None
         twin = self.exact(kernel.name)
         try:
-            kernel.text = with_exact(kernel.text, twin, values)
+            kernel.text = with_exact(kernel.text, twin, values, kernel.exact_bounds)
         except ValueError:  # a template whose text holds several kernels
             return None
         self._captured = self._captured or self._local("captured")

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from hipwright.engine.attention_library import library_scale
 from hipwright.engine.attention_pattern import Finder, Match, shared_heads
 from hipwright.engine.graph import Graph, Meta, Node, references, short
 from hipwright.engine.knobs import Choice
@@ -23,7 +24,8 @@ from hipwright.engine.templates.attention_form import WRITTEN
 def attention(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str, Choice]]:
     """(the graph with written-out attention as calls where that is chosen, what could be chosen).
 
-    The choice is `attention:<softmax>`: "fused", or "separate" kernels; the default is the templates' own rule.
+    The choice is `attention:<softmax>`: "separate" kernels, "fused", or the "library" where it has a kernel for it; the
+    default is the templates' own rule, else the library.
     """
     structure: dict[str, Choice] = {}
     finder = Finder(graph)
@@ -32,11 +34,17 @@ def attention(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str
         found = finder.match(node) if short(node.op) in ("softmax", "_softmax") else None
         if found is None or made.keys() & found.names:
             continue
-        usual = "fused" if finder.usual(found) and not choices.get("library") else "separate"
+        scale = library_scale(found, finder)
+        options = ("separate", "fused") if scale is None else ("separate", "fused", "library")
+        usual = "fused" if finder.usual(found) else options[-1] if scale is not None else "separate"
+        usual = "separate" if choices.get("library") else usual
         key = f"attention:{node.name}"
-        structure[key] = Choice(options=("separate", "fused"), default=usual)
-        if choices.get(key, usual) == "fused" and not choices.get("library"):
+        structure[key] = Choice(options=options, default=usual)
+        chosen = "separate" if choices.get("library") else choices.get(key, usual)
+        if chosen == "fused":
             made |= _written(found, finder)
+        elif chosen == "library" and scale is not None:
+            made |= _called(found, finder, scale)
     if not made:
         return graph, structure
     nodes = [new for node in graph.nodes for new in made.get(node.name, [node])]
@@ -102,6 +110,25 @@ def _written(found: Match, finder: Finder) -> dict[str, list[Node]]:
         writer.op("aten.permute.default", [result, found.order], out.dtype, out.shape, found.last.name)
     made[found.last.name] = writer.made
     return made
+
+
+def _called(found: Match, finder: Finder, scale: float) -> dict[str, list[Node]]:
+    """The library's attention in the place of the last node."""
+    writer = _Writer(f"{found.softmax.name}_operand", finder.taken, found.last.module)
+    operands = _operands(found, finder, writer)
+    out = found.last.outs[0]
+    assert out is not None
+    turned = found.order != sorted(found.order)
+    shape = [*found.lead[1], operands[0][1][-2], operands[2][1][-1]]
+    writer.base = f"{found.softmax.name}_attention"
+    grouped = operands[1][1][-3] != operands[0][1][-3]
+    kwargs = {"scale": scale} | ({"enable_gqa": True} if grouped else {})
+    result = writer.op("aten.scaled_dot_product_attention.default", [ref for ref, _ in operands], out.dtype, shape,
+                       "" if turned else found.last.name)  # fmt: skip
+    writer.made[-1] = msgspec.structs.replace(writer.made[-1], kwargs=kwargs)
+    if turned:
+        writer.op("aten.permute.default", [result, found.order], out.dtype, out.shape, found.last.name)
+    return {name: [] for name in found.names} | {found.last.name: writer.made}
 
 
 def _opaque(found: Match, finder: Finder) -> list[Node]:

@@ -24,12 +24,16 @@ __device__ Tile<T, ITEMS * N> load_runs(const T* __restrict__ p, I base, I step,
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const I at = base + k * step;
+        const T* outer = p + at / run * stride;
+        I inner = at % run;
         if (fit && (full || at < n)) {
-            read_pack<N>(p + (at / run * stride + at % run), tile.v + k * N);
+            read_pack<N>(outer + inner, tile.v + k * N);
         } else {
 #pragma unroll
-            for (int j = 0; j < N; ++j)
-                if (full || at + j < n) tile.v[k * N + j] = p[(at + j) / run * stride + (at + j) % run];
+            for (int j = 0; j < N; ++j) {
+                if (full || at + j < n) tile.v[k * N + j] = outer[inner];
+                if (++inner == run) inner = 0, outer += stride;
+            }
         }
     }
     return tile;
@@ -43,12 +47,16 @@ __device__ void store_runs(T* __restrict__ p, I base, I step, I n, I stride, I r
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
         const I at = base + k * step;
+        T* outer = p + at / run * stride;
+        I inner = at % run;
         if (fit && (full || at < n)) {
-            write_pack<N>(p + (at / run * stride + at % run), tile.v + k * N);
+            write_pack<N>(outer + inner, tile.v + k * N);
         } else {
 #pragma unroll
-            for (int j = 0; j < N; ++j)
-                if (full || at + j < n) p[(at + j) / run * stride + (at + j) % run] = T(tile.v[k * N + j]);
+            for (int j = 0; j < N; ++j) {
+                if (full || at + j < n) outer[inner] = T(tile.v[k * N + j]);
+                if (++inner == run) inner = 0, outer += stride;
+            }
         }
     }
 }

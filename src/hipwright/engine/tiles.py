@@ -102,11 +102,62 @@ __device__ Tile<T, ITEMS * N> load_tile(const T* __restrict__ p, I base, I step,
 }
 """
 
+LOAD_ODD = """// As load_tile where rows begin anywhere: a pack off its border is made of the two in which it lies.
+template <int N, typename T>
+__device__ void read_across(const T* p, T* v) {
+    const size_t off = (size_t)p % 16;
+    const auto* const packs = reinterpret_cast<const Pack<unsigned, 4>*>(p - off / sizeof(T));
+    const Pack<unsigned, 4> left = packs[0], right = packs[1];
+    unsigned word[9] = {}, out[4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) word[k] = left.v[k], word[k + 4] = right.v[k];
+#pragma unroll
+    for (int k = 0; k < 6; ++k) word[k] = off & 8 ? word[k + 2] : word[k];
+#pragma unroll
+    for (int k = 0; k < 5; ++k) word[k] = off & 4 ? word[k + 1] : word[k];
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+        out[k] = (unsigned)(((unsigned long long)word[k + 1] << 32 | word[k]) >> (off % 4 * 8));
+    __builtin_memcpy(v, out, 16);
+}
+
+template <int ITEMS, int N, typename T, typename I>
+__device__ Tile<T, ITEMS * N> load_odd(const T* __restrict__ p, I base, I step, I n, bool full = false) {
+#ifdef __AMDGCN__
+    return load_tile<ITEMS, N>(p, base, step, n, full);
+#else
+    if constexpr (N * sizeof(T) != 16) {
+        return load_tile<ITEMS, N>(p, base, step, n, full);
+    } else {
+        Tile<T, ITEMS * N> tile;
+        if (base >= N && base + (ITEMS - 1) * step + 2 * N <= n) {  // both packs lie within the row
+#pragma unroll
+            for (int k = 0; k < ITEMS; ++k) read_across<N>(p + (base + k * step), tile.v + k * N);
+            return tile;
+        }
+#pragma unroll
+        for (int k = 0; k < ITEMS; ++k) {
+            const I at = base + k * step;
+            if (at >= N && at + 2 * N <= n) {
+                read_across<N>(p + at, tile.v + k * N);
+            } else {
+#pragma unroll
+                for (int j = 0; j < N; ++j)
+                    if (at + j < n) tile.v[k * N + j] = p[at + j];
+            }
+        }
+        return tile;
+    }
+#endif
+}
+"""
+
 STORE_TILE = """template <int ITEMS, int N, typename T, typename V, typename I>
 __device__ void store_tile(T* __restrict__ p, I base, I step, I n, const Tile<V, ITEMS * N>& tile, bool full = false) {
     const bool fit = packs_fit<T, N>(p), uncut = (((n - base) | step) & (N - 1)) == 0;
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k) {
+        if (k * step >= n) continue;  // no thread's; of a known n no text is left
         const I at = base + k * step;
         if (fit && (full || (uncut ? at < n : at + N <= n))) {
             write_pack<N>(p + at, tile.v + k * N);
@@ -157,6 +208,36 @@ __device__ void store_packs(T* __restrict__ p, I base, I step, I n, const Tile<T
 #pragma unroll
             for (int j = 0; j < N; ++j) p[at + j] = tile.v[k * N + j];
         }
+    }
+}
+"""
+
+PACKS_BACK = """// As load_packs and store_packs for a row that is walked from its end, where p is; on the borders of packs.
+template <int ITEMS, int N, typename T, typename I>
+__device__ Tile<T, ITEMS * N> load_packs_back(const T* __restrict__ p, I base, I step, I n) {
+    Tile<T, ITEMS * N> tile = {};
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I at = base + k * step;
+        if (at >= n) continue;
+        T pack[N];
+        read_pack<N>(p - (at + (N - 1)), pack);
+#pragma unroll
+        for (int j = 0; j < N; ++j) tile.v[k * N + j] = pack[N - 1 - j];
+    }
+    return tile;
+}
+
+template <int ITEMS, int N, typename T, typename I>
+__device__ void store_packs_back(T* __restrict__ p, I base, I step, I n, const Tile<T, ITEMS * N>& tile) {
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I at = base + k * step;
+        if (at >= n) continue;
+        T pack[N];
+#pragma unroll
+        for (int j = 0; j < N; ++j) pack[N - 1 - j] = tile.v[k * N + j];
+        write_pack<N>(p - (at + (N - 1)), pack);
     }
 }
 """
@@ -328,16 +409,24 @@ struct Rescaled {
     }
 };
 
-template <typename T, int SIZE>
-__device__ Exponentials<T> with_tile(Exponentials<T> state, const T (&v)[SIZE], int count) {
-    T top = -T(INFINITY), sum = T(0);
+// With the first `count` values of a tile, all of them in `ALL`. A NaN is in the sum, whatever the maximum makes of it.
+template <bool ALL, typename T, int SIZE>
+__device__ Exponentials<T> exponentials_of(Exponentials<T> state, const T (&v)[SIZE], int count) {
+    T top = state.top, sum = T(0);
 #pragma unroll
-    for (int k = 0; k < SIZE; ++k) top = nan_max(top, k < count ? v[k] : -T(INFINITY));
-    top = nan_max(state.top, top);
+    for (int k = 0; k < SIZE; ++k)
+        if (ALL || k < count) top = fmax(top, v[k]);
     const T shift = shift_of(top);
 #pragma unroll
-    for (int k = 0; k < SIZE; ++k) sum += k < count ? exp(v[k] - shift) : T(0);
-    return {top, (state.sum == T(0) ? T(0) : state.sum * exp(shift_of(state.top) - shift)) + sum};
+    for (int k = 0; k < SIZE; ++k)
+        if (ALL || k < count) sum += exp(v[k] - shift);
+    sum += state.sum == T(0) ? T(0) : state.sum * exp(shift_of(state.top) - shift);
+    return {sum == sum ? top : sum, sum};
+}
+
+template <typename T, int SIZE>
+__device__ Exponentials<T> with_tile(Exponentials<T> state, const T (&v)[SIZE], int count) {
+    return count == SIZE ? exponentials_of<true>(state, v, count) : exponentials_of<false>(state, v, count);
 }
 """
 
@@ -439,7 +528,7 @@ __device__ bool team_last(int* arrived, int team) {
 }
 """
 
-TEAM_COLLECT = """// The parts of a team, combined in the same order by every 32 lanes of its blocks: no thread waits for another.
+TEAM_COLLECT = """// The parts of a team, combined in the same order by every 32 lanes of its blocks: no wave waits.
 template <typename T, typename Op>
 __device__ T team_collect(const T* parts, int team, T start, Op op) {
     for (int k = threadIdx.x % 32; k < team; k += 32) start = op(start, parts[k]);
@@ -534,9 +623,9 @@ __device__ T sum_before(T total, T* sums, int* flags, int tiles, int tile, T non
 STRUCTURES = {
     "Tile": TILE, "Moments": MOMENTS, "moments_lanes": MOMENTS_LANES, "moments_block": MOMENTS_BLOCK,
     "Exponentials": EXPONENTIALS, "shuffle_exponentials": SHUFFLE_EXPONENTIALS,
-    "write_float16": WRITE_HALF, "write_bfloat16": WRITE_BFLOAT16, "load_tile": LOAD_TILE,
+    "write_float16": WRITE_HALF, "write_bfloat16": WRITE_BFLOAT16, "load_tile": LOAD_TILE, "load_odd": LOAD_ODD,
     "store_tile": STORE_TILE,
-    "tile_count": TILE_COUNT, "whole_packs": WHOLE_PACKS, "load_columns": LOAD_COLUMNS,
+    "tile_count": TILE_COUNT, "whole_packs": WHOLE_PACKS, "packs_back": PACKS_BACK, "load_columns": LOAD_COLUMNS,
     "store_columns": STORE_COLUMNS,
     "block_reduce": BLOCK_REDUCE, "column_reduce": COLUMN_REDUCE, "team_meet": TEAM_MEET, "team_last": TEAM_LAST,
     "team_collect": TEAM_COLLECT, "take_ticket": TAKE_TICKET, "scan_tile": SCAN_TILE, "join_waves": JOIN_WAVES,
@@ -545,8 +634,8 @@ STRUCTURES = {
 """In the order in which a program holds them."""
 
 NEEDS = {
-    "load_tile": ("Tile",), "store_tile": ("Tile",), "load_columns": ("Tile",), "store_columns": ("Tile",),
-    "whole_packs": ("Tile",),
+    "load_tile": ("Tile",), "load_odd": ("Tile", "load_tile"), "store_tile": ("Tile",), "load_columns": ("Tile",), "store_columns": ("Tile",),
+    "whole_packs": ("Tile",), "packs_back": ("Tile",),
     "write_float16": ("Tile",), "write_bfloat16": ("Tile",), **dict.fromkeys(RUNS, ("Tile",)),
     "moments_lanes": ("Moments",), "moments_block": ("Moments", "moments_lanes"),
     "Exponentials": ("shuffle_exponentials", "nan_max"),

@@ -24,10 +24,12 @@ from hipwright.engine.schedule import Group, Scheduler, collapse
 from hipwright.engine.templates.base import Body, Kernel, Need, fused
 from hipwright.engine.templates.call import CallBody, Options
 from hipwright.engine.templates.elementwise import elementwise
+from hipwright.engine.templates.inner import inner
 from hipwright.engine.templates.row_plain import plain_rows
 from hipwright.engine.templates.rows import rows
 from hipwright.engine.templates.scan import scan
 from hipwright.engine.templates.transpose import transpose
+from hipwright.engine.unfold import unfold
 from hipwright.records import Program
 
 
@@ -275,6 +277,8 @@ class _Builder:
                 writer.allocate(name, member.item.shape, member.item.dtype)
             return
         group.members = _live(group, set(members))
+        if group.kind == "fused" and not group.dims:
+            unfold(c, group)
         collapse(c, group)
         stores = {name: (m.item.target or name, m.item.dtype) for name, m in members.items()}
         need = Need(stores, self._dtypes(lowered), self._numels(lowered))
@@ -404,6 +408,8 @@ def _pointwise(group: Group, body: Body, planner: Planner) -> tuple[Kernel, str]
     mapping, layout, (vec, items, threads) = planner.pointwise()
     if mapping == "transpose":
         return transpose(body, threads, items), mapping
+    if mapping == "inner":
+        return inner(body, threads, items), mapping
     if layout is None:
         return elementwise(body, vec, items, threads), mapping
     group.dims = (len(group.space) - 1,)

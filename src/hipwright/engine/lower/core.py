@@ -247,7 +247,7 @@ class Context:
 
     def wrap(self, e: E, dtype: str) -> E:
         """Small integers wrap around as they do in memory."""
-        if dtype not in SMALL_INTS or e.op in ("load", "const"):
+        if dtype not in SMALL_INTS or e.op in ("load", "const") or _fits(e, dtype):
             return e
         return self.arena.make("cast", (e,), "int", STORAGE[dtype])
 
@@ -305,6 +305,18 @@ class Context:
     def hints_of(self, shape: Sequence[Ix]) -> int:
         """Number of elements when captured."""
         return math.prod(self.hint(s) for s in shape)
+
+
+def _fits(e: E, dtype: str) -> bool:
+    """Is a value certain to lie in the range of a small integer: bits of one, masked or shifted down?"""
+    if e.op == "load":
+        return bool(e.attr[2] == dtype)
+    if e.op != "bin":
+        return False
+    if e.attr == ">>":
+        return _fits(e.args[0], dtype)
+    most = {"uint8": 255, "int8": 127, "int16": 32767}[dtype]
+    return e.attr == "&" and any(a.op == "const" and 0 <= int(a.attr) <= most for a in e.args)
 
 
 # ---------------------------------------------------------------- the registry

@@ -50,7 +50,9 @@ BINARY = {
 
 def _binary(function: str) -> Callable[..., Tensor]:
     def handler(c: Context, meta: Meta, a: Any, b: Any) -> Tensor:
-        return c.map(lambda x, y: c.arena.call(function, x, y), a, b, dtype=meta.dtype, shape=c.shape(meta))
+        plain = function == "shift_right" and type(b) is int and 0 <= b < 32
+        value = (lambda x, y: c.arena.binary(">>", x, y)) if plain else (lambda x, y: c.arena.call(function, x, y))
+        return c.map(value, a, b, dtype=meta.dtype, shape=c.shape(meta))
 
     return handler
 
@@ -105,7 +107,9 @@ def _shift(function: str) -> Callable[..., Tensor]:
     def handler(c: Context, meta: Meta, a: Any, b: Any) -> Tensor:
         if meta.dtype in FLOATING or meta.dtype == "bool":
             raise NotLowered(f"{function} of {meta.dtype}")
-        return c.map(lambda x, y: c.arena.call(function, x, y), a, b, dtype=meta.dtype, shape=c.shape(meta))
+        plain = function == "shift_right" and type(b) is int and 0 <= b < 32
+        value = (lambda x, y: c.arena.binary(">>", x, y)) if plain else (lambda x, y: c.arena.call(function, x, y))
+        return c.map(value, a, b, dtype=meta.dtype, shape=c.shape(meta))
 
     return handler
 
@@ -316,10 +320,10 @@ def _fused(c: Context, meta: Meta, token: str, x: Tensor, a: Tensor, b: Tensor, 
 
 @op("_to_copy", "to.dtype", "to.device", "to.dtype_layout", "type_as", "to.other")
 def to_copy(c: Context, meta: Meta, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """A cast; to half it really rounds."""
+    """A cast; to half it really rounds, except what has no more than 8 bits."""
     if meta.dtype == x.dtype:
         return x
-    if meta.dtype in ("float16", "bfloat16"):
+    if x.dtype not in ("uint8", "int8", "bool") and meta.dtype in ("float16", "bfloat16"):
         rounding = "round_half" if meta.dtype == "float16" else "round_bfloat16"
         return c.tensor(
             meta.dtype, x.shape, lambda i: c.arena.call(rounding, c.arena.cast(x.at(i), "float"), ctype="float")

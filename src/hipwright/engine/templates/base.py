@@ -29,6 +29,7 @@ class Kernel:
     knobs: set[str] = field(default_factory=set)
     reads: list[str] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
+    exact_bounds: str = ""  # launch bounds of a twin that knows the sizes, if other
     lds: str = ""  # dynamic shared memory in bytes, as the plan writes it
     aligned: dict[str, int] = field(default_factory=dict)  # pointers read 16 bytes at once, and the elements of those
     device: dict[str, str] = field(default_factory=dict)  # device code of the template's own, by name

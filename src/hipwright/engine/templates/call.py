@@ -18,6 +18,7 @@ from hipwright.engine.lower.core import Context, Tensor
 from hipwright.engine.schedule import Group, Member
 from hipwright.engine.templates.access import WIDE, certain_loads, step, unit
 from hipwright.engine.templates.base import INT_LIMIT, Kernel, Need, fused, wrapped
+from hipwright.engine.templates.packed import packs, strides
 
 Place = Sequence[Ix | str | int]
 
@@ -201,6 +202,33 @@ class CallKernel:
                 stride = Ix({tuple(a for a in mono if isinstance(a, Sym)): c})
                 if not (width.isdigit() and stride.value is not None and stride.value % int(width) == 0):
                     out.append(f"{self.size(stride)} % {width} == 0")
+        return list(dict.fromkeys(out))
+
+    def packed(self, operand: Tensor, index: Place, axis: str, width: int, into: str) -> None:
+        """As `vector`, under `packed_wide(...)`, of an operand of which one element in memory makes several."""
+        found = packs(self.c, operand.at(self._place(index, operand.shape)), axis, width)
+        assert found is not None
+        self.line(f"const {self.kind} {axis}_pack = {axis} / {width};")
+        for pack in found.packs:
+            buffer, position, _ = pack.load.attr
+            if (buffer, position.key) not in self.packs:
+                name = self.emit.fresh(f"{self.pointer(buffer)}_pack")
+                place = self.emit.position(pack.base)
+                self.line(f"const auto {name} = load_aligned<{pack.count}>({self.pointer(buffer)} + {place});")
+                self.packs[buffer, position.key] = f"{name}.v[v / {pack.share}]"
+        self._each(str(width))
+        self.line(f"{into}[v] = {self._text(found.element, '')};")
+        self._end()
+
+    def packed_wide(self, operand: Tensor, index: Place, axis: str, width: int) -> list[str]:
+        """What must hold at run time for `packed`, as C texts."""
+        self.define("AlignedWide", WIDE)
+        found = packs(self.c, operand.at(self._place(index, operand.shape)), axis, width)
+        assert found is not None
+        out = [f"{self.size(s)} % {width} == 0" for s in found.multiples]
+        for pack in found.packs:
+            out.append(f"suits_wide<{pack.count}>({self.pointer(pack.load.attr[0])})")
+            out += [f"{self.size(s)} % {pack.count} == 0" for s in strides(pack)]
         return list(dict.fromkeys(out))
 
     def contiguous(self, operand: Tensor, axis: int) -> bool:

@@ -15,6 +15,9 @@ from hipwright.engine.index import Ix, Var, flatten, ix, product
 from hipwright.engine.templates.base import Body, Kernel, fused
 from hipwright.engine.templates.sweep import linear, prune
 
+ROOMY = "1024, 1"
+"""Launch bounds of a kernel that asks for all it reads at once: up to 64 registers, from which the second number keeps
+ptxas no longer. It aims at 32 else, and puts loads off."""
 NARROW = ("float16", "bfloat16", "int16", "int8", "uint8", "bool")
 
 
@@ -95,7 +98,7 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     emit.close()
     emit.close()
     grid = f"cdiv({{total}}, {threads} * {vec} * {items})"
-    return body.finish(grid, threads, fused(group), emit.lines, roomy(threads))
+    return body.finish(grid, threads, fused(group), emit.lines, ROOMY)
 
 
 def otherwise(emit: Emitter) -> None:
@@ -103,11 +106,6 @@ def otherwise(emit: Emitter) -> None:
     emit.scopes.pop()
     emit.depth -= 1
     emit.open("} else")
-
-
-def roomy(threads: str) -> str:
-    """Launch bounds of a kernel that asks for all it reads at once: ptxas aims at 32 registers and puts loads off."""
-    return f"{threads}, 1024 / {threads}"
 
 
 def needs_test(values: Sequence[E], packed: set[tuple[str, str]]) -> bool:

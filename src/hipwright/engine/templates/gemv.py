@@ -19,6 +19,7 @@ from hipwright.engine.index import ZERO, Ix, ix, to_python
 from hipwright.engine.lower.core import Context, Tensor
 from hipwright.engine.templates.base import Kernel
 from hipwright.engine.templates.call import CallBody, factor, unit
+from hipwright.engine.templates.packed import packed_width
 from hipwright.engine.templates.splits import SPLITS, Parts
 
 FEW = 8
@@ -44,6 +45,7 @@ class Spec:
     swapped: bool
     along_k: bool
     width: int  # matrix elements in 16 bytes
+    packed: bool = False  # does an element in memory make several of the matrix?
 
     @property
     def rows(self) -> Ix:
@@ -73,7 +75,8 @@ def plan(c: Context, a: Tensor, b: Tensor, space: list[Ix], k: Ix) -> Spec | Non
             width = max(4, min(width, 64 // min(FEW, min(m, n))))
         if width and not (axis == 1 and c.hint(matrix.shape[1]) < 2 * width):
             return Spec(matrix, vectors, space, k, swapped, axis == 2, width)
-    return None
+    width = packed_width(c, matrix, ITEM_BYTES)
+    return Spec(matrix, vectors, space, k, swapped, True, width, True) if width else None
 
 
 def _width(c: Context, matrix: Tensor, axis: int) -> int:
@@ -132,7 +135,7 @@ class _Gemv:
     names = (
         "FEW WIDTH COUNT PARTS SHARE t tiles tile split part lane group low high tail sums acc r c p v w x at chunk "
     )
-    names += "first n row total few few0 b i fast sum q"
+    names += "first n row total few few0 b i fast sum q p_pack"
     title = ""
     share = "1"
 
@@ -247,9 +250,13 @@ class _Along(_Gemv):
         )
         k.line(f"float acc[{self.each}][FEW] = {{}};")
         width = str(spec.width)
-        fast = self.fast(
-            k.wide(spec.matrix, ["b", "row", "p"], "p", width), k.wide(spec.vectors, ["b", "at", "p"], "p", width)
+        place = ["b", "row", "p"]
+        mine = (
+            k.packed_wide(spec.matrix, place, "p", spec.width)
+            if spec.packed
+            else k.wide(spec.matrix, place, "p", width)
         )
+        fast = self.fast(mine, k.wide(spec.vectors, ["b", "at", "p"], "p", width))
         whole = "low + (high - low) / WIDTH * WIDTH"
         k.line(f"const {kind} tail = {f'fast ? {whole} : low' if fast else whole};")
         if fast:
@@ -290,7 +297,9 @@ class _Along(_Gemv):
 
     def _read(self, operand: Tensor, row: str, into: str, width: str) -> None:
         k = self.k
-        if width:
+        if width and operand is self.spec.matrix and self.spec.packed:
+            k.packed(operand, ["b", row, "p"], "p", self.spec.width, into)
+        elif width:
             k.vector(operand, ["b", row, "p"], "p", str(self.spec.width), into, aligned=True)
         else:
             k.line(f"{into} = {k.load(operand, ['b', row, 'p'])};")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from hipwright.engine.calls import KernelCall, Offer, Output, call_template, permuted, probe, regroup
+from hipwright.engine.calls import DEAR, KernelCall, Offer, Output, call_template, permuted, probe, regroup
 from hipwright.engine.contractions import letters_of
 from hipwright.engine.expr import E, walk
 from hipwright.engine.index import ONE, ZERO, Ix, product
@@ -29,6 +29,8 @@ SKINNY_RATE = 30e12
 LIBRARY_RATE = {"float32": 45e12, "float16": 500e12, "bfloat16": 500e12}
 LIBRARY_LATENCY, SKINNY_LATENCY = 2e-6, 1.5e-6
 MARGIN = 0.9
+DEAR_ONCE = 64
+"""The weight up to which a matrix that is read once is computed where it is read: a kernel before does the same."""
 
 
 @dataclass(eq=False)
@@ -244,7 +246,8 @@ def skinny(call: KernelCall) -> Offer | None:
         return None
     costs = Costs(call, p)
     default = costs.gemv(spec) < min(MARGIN * costs.library(), costs.gemm())
-    return Offer("gemv", gemv.write, [spec.matrix, spec.vectors], [p.output], default, p.finish, data=spec)
+    dear = (DEAR_ONCE if call.c.hint(spec.few) <= gemv.FEW else DEAR, DEAR)
+    return Offer("gemv", gemv.write, [spec.matrix, spec.vectors], [p.output], default, p.finish, dear=dear, data=spec)
 
 
 @call_template(*KINDS)

@@ -32,9 +32,25 @@ class Tiles:
 
     # ------------------------------------------------------------ loops
 
+    def _ahead(self) -> None:
+        """Ask for what later passes read of all rows before the first waits for its reductions."""
+        k, sweep, body = self.k, self.sweep, self.k.body
+        fixed = k.layout.bounds or k.team or k.columns or self.segmented or not (k.whole or k.layout.ahead)
+        if fixed or k.asked or sweep is not k.row_sweep:
+            return
+        k.asked = True
+        scale = "" if self.vec == "1" else f" * {self.vec}"
+        lane, step = f"({self.kind}){k.threads.lane}{scale}", self._typed(f"{k.threads.count}{scale}")
+        share = Share(f"{self.items}, {self.vec}", lane, step, self._typed(sweep.length), full=self._full())
+        for e in k.later(self.level):
+            place = sweep.place(e.attr[1], columns=False)
+            if place is not None and (e.attr[0], e.attr[1].key) not in k.ahead:
+                k.ahead[e.attr[0], e.attr[1].key] = sweep.ask(body, e, place, share)
+
     def first(self) -> None:
         """The first tile, whose values stay."""
         emit = self.emit
+        self._ahead()
         emit.line("{")
         emit.depth += 1
         emit.scopes.append({})
@@ -55,7 +71,8 @@ class Tiles:
             bool(team), after_first
         ]
         skipped = self.span
-        if after_first and self.k.layout.rest and not self.segmented:
+        few = after_first and self.k.layout.rest == "few"
+        if after_first and self.k.layout.rest and not self.segmented and not few:
             self._size(self.k.layout.rest)
         if self.segmented:
             emit.open(f"for ({kind} t = {begin}; t < {self._tiles()}; t += {'team' if team else '1'})")
@@ -64,7 +81,14 @@ class Tiles:
             start = begin if begin == "0" else self._typed(f"{begin} * ({skipped})".removeprefix("1 * "))
             step = self._typed(f"team * ({self.span})" if team else self.span)
             emit.open(f"for ({kind} start = {start}; start < {self.sweep.length}; start += {step})")
-        self._tile("start", keep=False)
+        if few:
+            self._size("few")
+            end = "bound" if self.segmented else self.sweep.length
+            emit.taken.add("at")
+            emit.open(f"for ({kind} at = start; at < start + {skipped} && at < {end}; at += {self._typed(self.span)})")
+        self._tile("at" if few else "start", keep=False)
+        if few:
+            emit.close()
         emit.close()
 
     def _typed(self, text: str) -> str:
@@ -91,18 +115,16 @@ class Tiles:
     def _tile(self, start: str, *, keep: bool) -> None:
         k, emit, sweep, columns = self.k, self.emit, self.sweep, self.k.columns
         known = {n for n, (_, made, _) in k.kept.items() if made < self.level} if keep else set()
-        bound = self._typed("bound" if self.segmented else sweep.length)
-        scale = "" if columns or self.vec == "1" else f" * {self.vec}"
-        lane = f"{k.threads.lane}{scale}"
-        emit.line(f"const {self.kind} base = {lane if start == '0' else f'{start} + {lane}'};")
-        step = self._typed(f"{k.threads.count}{scale}")
-        emit.used |= {("tile_count", ""), ("Tile", "")}
-        full = "" if columns else "full"
-        if full:
-            emit.line(f"const bool full = {self._full()};  // does every tile end within the row?")
-        counted = ", ".join(["base", step, bound, *filter(None, (full,))])
-        emit.line(f"const int count = tile_count<{self.items}, {'1' if columns else self.vec}>({counted});")
-        share = Share(f"{self.items}, {self.vec}", "base", step, bound, "width" if columns else "", full)
+        share = self._share(start)
+        if self._alone(keep):
+            span = self._typed(self.span)
+            left = f"full ? {span} : {share.bound} - base"
+            emit.line(f"const {self.kind} left = {left};  // in the row from this thread's first")
+        else:
+            emit.used.add(("tile_count", ""))
+            counted = ", ".join(["base", share.step, share.bound, *filter(None, (share.full,))])
+            emit.line(f"const int count = tile_count<{self.items}, {'1' if columns else self.vec}>({counted});")
+        sweep.packs = dict(k.ahead) if keep and sweep is k.row_sweep else {}
         sweep.read(k.body, self.values, known, share)
         k.packs = sweep.packs
         sweep.declare_stores(k.body, self.full, self.extent, columns)
@@ -114,6 +136,20 @@ class Tiles:
         sweep.write(k.body, share, k.threads.guard)
         sweep.packs, sweep.stores = {}, {}
         k.packs = {}
+
+    def _share(self, start: str) -> Share:
+        """What this thread takes of a tile."""
+        k, columns = self.k, self.k.columns
+        scale = "" if columns or self.vec == "1" else f" * {self.vec}"
+        lane = f"{k.threads.lane}{scale}"
+        self.emit.line(f"const {self.kind} base = {lane if start == '0' else f'{start} + {lane}'};")
+        self.emit.used.add(("Tile", ""))
+        full = "" if columns else "full"
+        if full:
+            self.emit.line(f"const bool full = {self._full()};  // does every tile end within the row?")
+        bound = self._typed("bound" if self.segmented else self.sweep.length)
+        step = self._typed(f"{k.threads.count}{scale}")
+        return Share(f"{self.items}, {self.vec}", "base", step, bound, "width" if columns else "", full)
 
     def _full(self) -> str:
         """A test that costs nothing where sizes are constants, and then takes all others away."""
@@ -137,7 +173,7 @@ class Tiles:
             k.hoist(self.values, self.level if keep else 0)
         emit.line("#pragma unroll")
         emit.open(f"for (int k = 0; k < {self.items if columns else self.extent}; ++k)")
-        emit.line("if (k >= count) continue;")
+        emit.line(f"if ({self._outside(keep)}) continue;")
         index = len(emit.lines)
         emit.line(f"const {self.kind} {self.sweep.variable} = {self._index()};")
         for line in self.sweep.splits:
@@ -155,6 +191,39 @@ class Tiles:
         if columns:
             self._take_tiles("[v]")
             emit.close()
+
+    def _alone(self, keep: bool) -> bool:
+        """Is a row one tile, taken element by element?"""
+        k = self.k
+        return keep and k.whole and not (k.columns or k.team or self.segmented or any(s.by_tile for s in self.made))
+
+    def _outside(self, keep: bool) -> str:
+        """Does element k lie behind the row? Of constant sizes the compiler sees which k do, and which may."""
+        if self.k.columns:
+            return self._outside_columns(keep)
+        if not self._alone(keep):
+            return f"{self._sure(keep)}k >= count"
+        step, vec = self.k.threads.count, self.vec
+        offset = f"k * {step}" if vec == "1" else f"k / {vec} * ({step} * {vec}) + k % {vec}"
+        may = f"{self._sure(keep)}{offset} >= left"
+        return f"{offset} >= {_grouped(self.sweep.length)} || ({may})" if self.k.fits else may
+
+    def _outside_columns(self, keep: bool) -> str:
+        """The same down a column."""
+        step, length = self.k.threads.count, _grouped(self.sweep.length)
+        if keep and not self.k.team:
+            return f"k * {step} >= {length} || ((k + 1) * {step} > {length} && k >= count)"
+        return f"!({self._full()}) && k >= count"
+
+    def _sure(self, keep: bool) -> str:
+        """A test that leaves out the elements that every thread has, where that is known when compiling."""
+        k = self.k
+        if not keep or not k.whole or k.team or self.segmented:
+            return ""
+        step = k.threads.count
+        if k.columns or self.vec == "1":
+            return f"k >= {self.sweep.length} / {step} && "
+        return f"k >= {self.sweep.length} / ({step} * {self.vec}) * {self.vec} && "
 
     def _index(self) -> str:
         k = self.k

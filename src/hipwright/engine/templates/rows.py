@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from hipwright.engine.emit import cname, literal
 from hipwright.engine.expr import E
 from hipwright.engine.index import Ix, Var, flatten, ix, product, to_python
 from hipwright.engine.schedule import FULL, PART, ROW, Member
 from hipwright.engine.templates.base import Body, Kernel, depends, fused
 from hipwright.engine.templates.reducers import State, levels, pairs, quiet, states
 from hipwright.engine.templates.row_tiles import Tiles
-from hipwright.engine.templates.sweep import Sweep, Threads
+from hipwright.engine.templates.sweep import Sweep, Threads, unconditional
 from hipwright.engine.templates.team import Team
 
 MAX_KEPT = 3
@@ -40,10 +41,12 @@ class Layout:
     items: str = "1"
     rest: str = ""  # of the tiles after the first
     bounds: str = ""  # threads for which the compiler spares registers, if other than `threads`
+    exact_bounds: str = ""  # the same where sizes are constants
     registers: bool = False
     whole: bool = False
     segments: bool = False
     team: str = ""  # the knob of the blocks a row, or "" for one block
+    ahead: bool = False  # few elements: what later passes and the rows' own values read is asked for first
     spread: bool = False  # nothing is reduced: every tile of a row has its own block
 
 
@@ -62,8 +65,10 @@ class RowKernel:
         self.columns = layout.mapping == "columns"
         self.packs: dict[tuple[str, str], str] = {}
         self.place = ""
-        self.fits: bool | None = None  # does the row fit registers, in the branch that is written; None without branches
+        self.fits: bool | None = None  # does a row fit registers, in the branch now written; None: no branches
         self.team = Team(body, layout.team, self.columns) if layout.team or layout.spread else None
+        self.ahead: dict[tuple[str, str], str] = {}  # tiles that are asked for before the pass that reads them
+        self.asked = False
 
     def kernel(self) -> Kernel:
         """The finished kernel."""
@@ -79,6 +84,7 @@ class RowKernel:
         self._passes()
         threads = self.layout.threads
         kernel = body.finish(grid, threads, fused(group), emit.lines, self.layout.bounds or threads)
+        kernel.exact_bounds = self.layout.exact_bounds
         if self.team:
             self.team.finish(kernel, self._tiles(), to_python(product(group.space)))
         return kernel
@@ -203,9 +209,9 @@ class RowKernel:
     # ------------------------------------------------------------ passes
 
     def _passes(self) -> None:
-        """All passes; twice where a row's exponentials need no rescaling if it fits registers, which the sizes decide."""
+        """All passes; twice where exponentials need no rescaling if the row fits registers, which the sizes decide."""
         layout, emit = self.layout, self.emit
-        alone = not self.team and not self.columns and not layout.segments and not layout.whole
+        alone = not self.team and not layout.segments and not layout.whole
         if not (alone and layout.registers and layout.rest == "1" and pairs(self.group.members)):
             self._plan()
             for level in range(self._last() + 1):
@@ -214,6 +220,7 @@ class RowKernel:
         taken = set(emit.taken)
         for self.fits in (True, False):
             emit.taken, self.kept = set(taken), {}
+            self.ahead, self.asked, self.row_sweep.packs = {}, False, {}
             self._plan()
             for level in range(self._last() + 1):
                 self._pass(level)
@@ -252,8 +259,22 @@ class RowKernel:
         self.size = f"{self.items} * {self.vec}" if self.vec != "1" else self.items
         for _, (e, _, name) in sorted(self.kept.items()):
             emit.line(f"{e.ctype} {name}[{self.size}];  // this thread's part of the row")
+        if layout.rest == "few" and self.registers:
+            emit.line(f"constexpr int few = {layout.items} < 2 ? 1 : 2;  // packs at once of what does not stay")
+        elif layout.rest == "few":
+            layout.rest = layout.items
         if self.team:
             self.team.open(waits=self._last() > 0)  # does anything follow the first reductions?
+        if layout.ahead and not self.team and not self.columns:
+            self._ask_ahead()
+
+    def _ask_ahead(self) -> None:
+        """What a row's own values read is asked for before the row: one wait less."""
+        for member in self.body.stored:
+            if member.role == ROW:
+                for load in unconditional([member.value], set()):
+                    if not depends(load, self.inner, self.memo):
+                        self.emit.bind(load)
 
     @property
     def whole(self) -> bool:
@@ -270,6 +291,16 @@ class RowKernel:
         reds = [m for m in self.group.members if m.role == "red" and self.levels[m.item.name] == level]
         reds = [m for m in reds if m.item.name not in self.online]
         return reds + [m for m in self.body.stored if m.role == FULL and self.levels[f"={m.item.name}"] == level]
+
+    def later(self, level: int) -> Iterator[E]:
+        """Loads of whole tensors that passes after this one read and none before has kept."""
+        c, size = self.body.c, product(self.group.space)
+        for after in range(level + 1, self._last() + 1):
+            known = {number for number, (_, made, _) in self.kept.items() if made < after}
+            for e in unconditional([m.value for m in self._at(after)], known):
+                numel = self.body.need.numels.get(e.attr[0])
+                if numel is not None and c.hint(numel) >= c.hint(size):
+                    yield e
 
     def _choose_kept(self) -> bool:
         """What a later pass needs and an earlier one has computed per element stays in an array."""
@@ -394,6 +425,7 @@ class RowKernel:
         """What does not change along the row is computed once, before the loop."""
         found: list[E] = []
         seen: set[int] = set()
+        behind: list[tuple[E, E]] = []  # (condition, load): both the same for the whole row
 
         def visit(e: E) -> None:
             if e.id in seen:
@@ -407,6 +439,9 @@ class RowKernel:
                 return
             if e.op == "guard":
                 visit(e.args[0])
+                if not depends(e.args[0], self.inner, self.memo):
+                    loads = unconditional([e.args[1]], set())
+                    behind.extend((e.args[0], a) for a in loads if not depends(a, self.inner, self.memo))
             elif e.op != "loop":
                 for a in e.args:
                     visit(a)
@@ -415,6 +450,21 @@ class RowKernel:
             visit(value)
         for e in found:
             self.emit.bind(e)
+        for condition, load in behind:
+            self._bind_behind(condition, load)
+
+    def _bind_behind(self, condition: E, load: E) -> None:
+        """What a condition guards is read once too, before the loop."""
+        emit = self.emit
+        if emit.known(load) is not None:
+            return
+        name = emit.fresh(f"{cname(load.attr[0])}_value")
+        test = emit.text(condition)[0]
+        emit.line(f"{load.ctype} {name} = {literal(0, load.ctype)};")
+        emit.open(f"if ({test})")
+        emit.line(f"{name} = {emit.text(load)[0]};")
+        emit.close()
+        emit.name(load, name)
 
 
 def _column(member: Member) -> Ix | None:

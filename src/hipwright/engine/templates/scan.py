@@ -17,7 +17,9 @@ from hipwright.engine.emit import literal
 from hipwright.engine.expr import COMPUTE, E
 from hipwright.engine.index import Var, ix, product, to_python
 from hipwright.engine.templates.base import Body, Kernel, fused
+from hipwright.engine.templates.elementwise import ROOMY
 from hipwright.engine.templates.scan_columns import column_memory, column_tiles
+from hipwright.engine.templates.scan_narrow import has_narrow, narrow_values, narrow_write
 from hipwright.engine.templates.sweep import Share, Sweep, prune
 
 OPERATORS = {"sum": ("Sum", 0), "prod": ("Product", 1)}
@@ -50,6 +52,7 @@ class Scan:
         self.identity = f"{self.ctype}({literal(identity, self.ctype)})"
         self.columns = layout.mapping in ("columns", "tiles")
         self.extent = f"{layout.items} * {layout.vec}"
+        self.narrow = False  # are half types or smaller read or written in packs along the row?
 
     @property
     def behind(self) -> list[E]:
@@ -66,11 +69,13 @@ class Scan:
         emit.used |= {(self.operator, ""), ("Tile", ""), ("tile_count", "")}
         self._variables()
         emit.count([self.member.value, *self.behind])
+        self.narrow = not self.columns and has_narrow(self)
         if layout.mapping == "tiles":
             grid = column_tiles(self)
         else:
             grid = self._columns() if self.columns else self._rows()
-        kernel = body.finish(grid, layout.threads, fused(self.group), emit.lines, layout.threads)
+        bounds = ROOMY if self.narrow else layout.threads
+        kernel = body.finish(grid, layout.threads, fused(self.group), emit.lines, bounds)
         if layout.mapping == "chunks":
             self._memory(kernel)
         elif layout.mapping == "tiles":
@@ -140,6 +145,9 @@ class Scan:
         """This thread's tile of inputs, the identity past the end."""
         emit, layout = self.emit, self.layout
         emit.line(f"const int count = tile_count<{layout.items}, {layout.vec}>({base}, {step}, {bound});")
+        if self.narrow:
+            narrow_values(self, base, step, bound)
+            return
         self.sweep.read(
             self.body, [self.member.value], set(), Share(f"{layout.items}, {layout.vec}", base, step, bound)
         )
@@ -149,14 +157,14 @@ class Scan:
         emit.open(f"for (int k = 0; k < {self.extent}; ++k)")
         emit.line(f"value.v[k] = {self.identity};")
         emit.line("if (k >= count) continue;")
-        self._position()
+        self.place_element()
         at = len(emit.lines) - 1
         emit.line(f"value.v[k] = {emit.text(self.member.value)[0]};")
         prune(emit.lines, at, 1)
         emit.close()
         emit.read = plain
 
-    def _position(self) -> None:
+    def place_element(self) -> None:
         """Where element k of the tile lies in the row."""
         vec = self.layout.vec
         self.emit.line(f"const {self.body.index_type} r = base + k / {vec} * step + k % {vec};")
@@ -170,6 +178,9 @@ class Scan:
     def _write(self, value: str, share: Share) -> None:
         """Store the scan's tile and what is computed from it."""
         emit, body = self.emit, self.body
+        if self.narrow:
+            narrow_write(self, value, share)
+            return
         self.sweep.read(body, self.behind, set(), share)
         plain = self.read_packs("k")
         self.sweep.declare_stores(body, body.stored, self.extent, columns=False)
@@ -177,7 +188,7 @@ class Scan:
         emit.open(f"for (int k = 0; k < {self.extent}; ++k)")
         if self.behind:
             emit.line("if (k >= count) continue;")
-            self._position()
+            self.place_element()
         at = len(emit.lines) - 1
         self.outputs(value, "k")
         prune(emit.lines, at, bool(self.behind))

@@ -14,7 +14,7 @@ Products of floats stay with the library: their rounding depends on the order, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -159,7 +159,7 @@ def write_adding(body: CallBody) -> list[Kernel]:
     assert total is not None
     if sorts(body, a):
         by_place = SortedRows(body, a, total, block)
-        kernels = [_start(body, a, x, total, count, block, by_place.zero), *by_place.kernels()]
+        kernels = [_start(body, a, x, total, count, block), *by_place.kernels()]
         return [*kernels, _finish(body, a, x, total, count, block)] if half else kernels
     kernels = [_start(body, a, x, total, count, block)]
     if not a.include and a.mode != "mean":
@@ -220,10 +220,8 @@ def _target(k: CallKernel, a: Scatter, chosen: Tensor, index: list[Any], buffer:
     return f"&{k.pointer(buffer)}[{k.emit.position(flatten(a.shape, place))}]"
 
 
-def _start(body: CallBody, a: Scatter, x: Tensor, total: str, count: str, block: str,
-           besides: Callable[[CallKernel], None] = lambda k: None) -> Kernel:  # fmt: skip
+def _start(body: CallBody, a: Scatter, x: Tensor, total: str, count: str, block: str) -> Kernel:
     k, index, grid = _flat(body, "start", a.shape, block)
-    besides(k)
     k.written.add(total)
     kind = STORAGE[body.dtype(total)]
     value = k.load(x, index, body.dtype(total)) if a.include or not count else f"({kind})0"

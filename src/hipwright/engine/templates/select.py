@@ -4,6 +4,7 @@ Every element becomes one 64-bit key: its value's bits in an order that unsigned
 2001; NaN above all, -0 as 0), and below it the inverted index, so that keys differ, equal values keep their order and
 results are the same in every run.
 
+* lanes: the few best of short rows, in registers (templates/select_lanes.py).
 * sort: a row, padded to a power of two, is sorted in LDS by Batcher's bitonic network (1968); short rows share a block.
 * select: a block walks its row once, keeps what beats the k-th best key so far in a buffer in LDS, and sorts that
   buffer only when it may overflow; after the first few chunks almost nothing passes. This is the filter of FAISS's
@@ -51,7 +52,7 @@ KEYS = """// A value's bits in the order of unsigned integers; NaN is the larges
 __device__ __forceinline__ unsigned ordered(float x) {
     if (x != x) return 0xffffffffu;
     const unsigned bits = __float_as_uint(x + 0.0f);
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    return bits ^ ((unsigned)((int)bits >> 31) | 0x80000000u);
 }
 __device__ __forceinline__ unsigned ordered(int x) { return (unsigned)x ^ 0x80000000u; }
 __device__ __forceinline__ void disordered(unsigned bits, float& x) {
@@ -91,7 +92,7 @@ __device__ void sort_keys(unsigned long long* keys, int total, int size) {
 
 
 @dataclass(eq=False)
-class _Writer:
+class Writer:
     """What the kernels of a selection share."""
 
     body: CallBody
@@ -115,7 +116,7 @@ class _Writer:
         x = self.body.operands[0]
         assert x is not None
         value = self.k.load(x, [row, i])
-        return f"key_of<{_flag(self.s.largest)}>(({self.type})({value}), {i})"
+        return f"key_of<{flag(self.s.largest)}>(({self.type})({value}), {i})"
 
     def store(self, key: str, row: str, place: str) -> None:
         """The outputs of the key in `place` of its row's order."""
@@ -127,12 +128,13 @@ class _Writer:
             at = f"({row} / {inner} * {count} + {place}) * {inner} + {row} % {inner}"
         for number, what in enumerate(s.outputs):
             value = (
-                f"value_of<{self.type}, {_flag(s.largest)}>({key})" if what == "values" else f"(long)~(unsigned){key}"
+                f"value_of<{self.type}, {flag(s.largest)}>({key})" if what == "values" else f"(long)~(unsigned){key}"
             )
             k.store(number, at, value)
 
 
-def _flag(value: bool) -> str:
+def flag(value: bool) -> str:
+    """A template's argument."""
     return "true" if value else "false"
 
 
@@ -143,7 +145,7 @@ def write_sort(body: CallBody) -> list[Kernel]:
     """Whole rows sorted in LDS; all or the first `take` are kept."""
     s: Selection = body.data
     block = body.knob("SORT_BLOCK", 256, (128, 256, 512, 1024), "threads of a sort")
-    w = _Writer(body, s, body.kernel(names=NAMES))
+    w = Writer(body, s, body.kernel(names=NAMES))
     w.define()
     k, n = w.k, w.k.size(s.length)
     k.line("extern __shared__ unsigned long long keys[];")
@@ -169,7 +171,7 @@ def write_sort(body: CallBody) -> list[Kernel]:
     return [k.finish(grid, block, block, "bitonic sort in LDS", lds)]
 
 
-def _store_sorted(w: _Writer, n: str, block: str) -> None:
+def _store_sorted(w: Writer, n: str, block: str) -> None:
     k, s = w.k, w.s
     low, high = (s.take - 1 if s.only and s.take else 0), (n if s.take is None else str(s.take))
     k.open(f"for (int i = threadIdx.x; i < total; i += {block})")
@@ -181,7 +183,7 @@ def _store_sorted(w: _Writer, n: str, block: str) -> None:
     k.close()
 
 
-def _by_counting(w: _Writer, n: str, block: str) -> None:
+def _by_counting(w: Writer, n: str, block: str) -> None:
     """A row too long for LDS, which the captured call has not: each element counts those before it."""
     k, s = w.k, w.s
     k.open(f"if ({n} > size)")
@@ -212,7 +214,7 @@ def write_select(body: CallBody) -> list[Kernel]:
     parts = int(body.choose("parts", [n for n in (1, 2, 4, 8, 16, 32, 64) if n <= 2 * parts], min(parts, 64)))
     block = body.knob("SELECT_BLOCK", 256, (128, 256), "threads that select from a row")
     if parts == 1:
-        w = _Writer(body, s, body.kernel(names=NAMES))
+        w = Writer(body, s, body.kernel(names=NAMES))
         _row(w, w.k.size(s.rows))
         _walk(w, block, "0", w.k.size(s.length), lambda i: w.key("row", i))
         _store_best(w, block)
@@ -222,14 +224,14 @@ def write_select(body: CallBody) -> list[Kernel]:
     return [_cut(body, s, found, parts, block), _join(body, s, found, parts, block)]
 
 
-def _row(w: _Writer, rows: str) -> None:
+def _row(w: Writer, rows: str) -> None:
     w.define()
     w.k.line(f"const {w.k.kind} row = blockIdx.x;")
 
 
 def _cut(body: CallBody, s: Selection, found: str, parts: int, block: str) -> Kernel:
     """The best keys of each part of a row."""
-    w = _Writer(body, s, body.kernel("parts", names=NAMES))
+    w = Writer(body, s, body.kernel("parts", names=NAMES))
     w.define()
     k, n = w.k, w.k.size(s.length)
     k.line(f"const {k.kind} row = blockIdx.x / {parts};")
@@ -245,7 +247,7 @@ def _cut(body: CallBody, s: Selection, found: str, parts: int, block: str) -> Ke
 
 def _join(body: CallBody, s: Selection, found: str, parts: int, block: str) -> Kernel:
     """The best of the parts' keys."""
-    w = _Writer(body, s, body.kernel(names=NAMES))
+    w = Writer(body, s, body.kernel(names=NAMES))
     _row(w, w.k.size(s.rows))
     total = parts * (s.take or 1)
     pointer = w.k.pointer(found)
@@ -254,7 +256,7 @@ def _join(body: CallBody, s: Selection, found: str, parts: int, block: str) -> K
     return w.k.finish(to_python(s.rows), block, block, f"the best {s.take} of a row")
 
 
-def _store_best(w: _Writer, block: str) -> None:
+def _store_best(w: Writer, block: str) -> None:
     k, s = w.k, w.s
     assert s.take is not None
     if s.only:
@@ -278,7 +280,7 @@ __device__ void merge_keys(unsigned long long* keys, int have) {
 """
 
 
-def _walk(w: _Writer, block: str, start: str, end: str, key: Callable[[str], str]) -> None:
+def _walk(w: Writer, block: str, start: str, end: str, key: Callable[[str], str]) -> None:
     """keys[0..take) = the best keys of elements [start, end), largest first; 0 where there are fewer."""
     k, take = w.k, w.s.take
     assert take is not None

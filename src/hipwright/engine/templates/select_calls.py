@@ -8,6 +8,7 @@ from hipwright.engine.calls import KernelCall, Offer, Output, call_template
 from hipwright.engine.expr import COMPUTE
 from hipwright.engine.lower.core import NotLowered, Tensor, as_int
 from hipwright.engine.templates.select import FEW_KEYS, MOST_KEYS, Selection, rows_of, write_select, write_sort
+from hipwright.engine.templates.select_lanes import suits, write_lanes
 
 MOST_TAKEN = 128
 
@@ -46,7 +47,11 @@ def _offer(call: KernelCall, dim: Any, take: int | None, largest: bool, **how: A
     if take is None and many > MOST_KEYS // 2:
         raise NotLowered("rows too long to sort in LDS")
     selection = Selection(rows, length, inner, take, largest, **how)
-    short = take is None or many <= FEW_KEYS
+    if suits(take, many):
+        kind, write = "lanes", write_lanes
+    elif take is None or many <= FEW_KEYS:
+        kind, write = "sort", write_sort
+    else:
+        kind, write = "select", write_select
     outputs = [Output(call.shape(k)) for k in range(len(selection.outputs))]
-    return Offer("sort" if short else "select", write_sort if short else write_select, [operand], outputs, default=True,
-                 whole=True, data=selection)  # fmt: skip
+    return Offer(kind, write, [operand], outputs, default=True, whole=True, data=selection)

@@ -40,7 +40,7 @@ def sorts(body: CallBody, a: Scatter) -> bool:
 
 
 class SortedRows:
-    """The kernels behind the first, which writes what is there and zeroes `counts` (one more than there are places)."""
+    """The kernels behind the first, which writes what is there. `counts`: one more than there are places."""
 
     def __init__(self, body: CallBody, a: Scatter, total: str, block: str) -> None:
         self.body, self.a, self.total, self.block = body, a, total, block
@@ -50,7 +50,7 @@ class SortedRows:
         self.columns = product(a.shape[1:])
         self.source: Tensor = regroup(body.c, source, [self.rows, self.columns])
         self.width = WIDTHS[source.dtype]
-        self.counts = body.temporary("counts", [self.places + 1], "int32")
+        self.counts = body.temporary("counts", [self.places + 1], "int32", zero=True)
         self.begin = body.temporary("begin", [self.places], "int32")
         self.rank, self.order, self.where = (
             body.temporary(name, [self.rows], "int32") for name in ("rank", "order", "where"))  # fmt: skip
@@ -58,11 +58,6 @@ class SortedRows:
     def kernels(self) -> list[Kernel]:
         """Count, begin, order, sum."""
         return [self._count(), self._begin(), self._order(), self._sum()]
-
-    def zero(self, k: CallKernel) -> None:
-        """In a kernel with a thread `i` an element of the result: nothing counted yet."""
-        k.written.add(self.counts)
-        k.line(f"if (i <= {k.size(self.places)}) {k.pointer(self.counts)}[i] = 0;")
 
     def _named(self, suffix: str) -> CallKernel:
         """A thread an element of the index; `at` is its place."""

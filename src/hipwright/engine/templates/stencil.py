@@ -93,12 +93,16 @@ def streams(s: Stencil, tile: Tile) -> bool:
 
 
 def usual_tile(s: Stencil, hint: Callable[[Ix], int], dtype: str) -> Tile:
-    """The static rule: 16 bytes of a row a thread, four rows where rows are shared, fewer when threads would be few."""
+    """The static rule: 16 bytes of a row a thread, four rows where rows are shared, fewer when threads would be few.
+
+    A sum of half types is mostly conversions: a wide tile shares them, and the weights, among its outputs.
+    """
     y, x = s.axes[-2:]
     options = tiles(s)
     wide = max(16 // (SIZES.get(dtype, 4) * (1 if x.transposed else x.stride)), 1)
+    most = 8 if s.weights is not None and not y.transposed else 4
     even = [o for o in options if hint(x.out) % o.v == 0 and (x.transposed or hint(x.size) % (o.v * x.stride) == 0)]
-    columns = max((o.v for o in even if o.v <= min(wide, 4)), default=min(o.v for o in options))
+    columns = max((o.v for o in even if o.v <= min(wide, most)), default=min(o.v for o in options))
     best, outputs = options[0], hint(product(s.space))
     rows = 4 if (y.kernel > y.stride or y.transposed) and y.kernel * x.kernel <= 25 else 2
     for o in options:

@@ -169,16 +169,24 @@ class Scope:
             self._singly(channel, places, 0, length)
 
     def _wide(self, channel: Ix, places: list[Ix], width: int) -> None:
+        """Packs from border to border; what lies before the first and behind the last is part of a narrower pack."""
         first, length = self.x_axis.first(self.tile.v), self.x_axis.span(self.tile.v)
-        j = single = 0
+        j = 0
         while j < length:
-            if (first + j) % width == 0 and j + width <= length:
-                self._singly(channel, places, single, j)
-                self._pack_at(channel, places, j, width)
-                single = j = j + width
+            rest = length - j
+            skip, pack = (first + j) % width, width
+            if skip:  # the end of a pack
+                rest = min(rest, width - skip)
+                pack = 1 << (width - skip - 1).bit_length()
+                skip = pack - (width - skip)
+            elif rest < width:
+                pack = 1 << (rest - 1).bit_length()
+            count = min(rest, pack - skip)
+            if pack == 1:
+                self._singly(channel, places, j, j + 1)
             else:
-                j += 1
-        self._singly(channel, places, single, length)
+                self._pack_at(channel, places, j, pack, skip, count)
+            j += count
 
     def _scope(self) -> None:
         """A bare block."""
@@ -214,24 +222,65 @@ class Scope:
         """The input at `row` and `col`."""
         return self.element(channel, ix(Var(row, self.y_axis.size)), ix(Var("col", self.x_axis.size)), places)
 
-    def _pack_at(self, channel: Ix, places: list[Ix], j: int, width: int) -> None:
-        """One aligned load; where rows are a multiple of it, it is inside the row or outside as a whole."""
+    def _pack_at(self, channel: Ix, places: list[Ix], j: int, width: int, skip: int, count: int) -> None:
+        """span[j..j + count) from one aligned load of `width`, whose first `skip` are not wanted.
+
+        Where rows are a multiple of it, it is inside the row or outside as a whole.
+        """
         k = self.k
-        e = self.input(channel, places, "from")
         self._scope()
-        self._column(str(j))
-        load = self.row_load(e, channel, places, "from")
+        zero = self._zero_outside(channel, places)
+        row = "row" if zero else "from"
+        e = self.input(channel, places, row)
+        if zero:
+            k.line(f"const {self.int} col = col0 + {j - skip};".replace("+ -", "- "))
+            k.line(f"const bool read = inside & (col >= 0) & (col < {k.size(self.x_axis.size)});")
+        else:
+            self._column(str(j - skip))
+        load = self.row_load(e, channel, places, row)
         assert load is not None
         buffer, position, _ = load.attr
-        k.line(f"const auto pack = load_aligned<{width}>({k.pointer(buffer)} + {k.emit.position(position)});")
-        with self.loops(("q", width)) as (q,):
-            k.packs[buffer, position.key] = f"pack.v[{q}]"
+        pointer, where = k.pointer(buffer), k.emit.position(position)
+        reader = f"load_aligned<{width}>({pointer} + {where})"
+        if zero:
+            k.define("load_or_zero", LOAD_OR_ZERO)
+            reader = f"load_or_zero<{width}>({pointer}, {where}, read)"
+        k.line(f"const auto pack = {reader};")
+        with self.loops(("q", count)) as (q,):
+            k.packs[buffer, position.key] = f"pack.v[{q if not skip else f'{q} + {skip}'}]"
             k.emit.count([e])
-            k.line(f"span[{j} + {q}] = read ? {k.emit.text(e)[0]} : {self.empty()};")
+            value = k.emit.text(e)[0]
+            k.line(f"span[{j} + {q}] = {value if zero else f'read ? {value} : {self.empty()}'};")
             k.packs = {}
             if self.s.positions:
                 k.line(f"taken[{j} + {q}] = read;")
         k.close()
+
+    def _zero_outside(self, channel: Ix, places: list[Ix]) -> bool:
+        """Is the input read as it lies in memory and summed, so that what is outside may be read as zeros?"""
+        e = self.input(channel, places)
+        load = self.row_load(e, channel, places, "row")
+        plain = e is load or (e.op == "cast" and e.args[0] is load)
+        return self.s.combine == "sum" and plain
+
+
+LOAD_OR_ZERO = """// N aligned neighbours, or zeros: on NVIDIA by a predicated load, whose address may be anything.
+template <int N, typename T>
+__device__ __forceinline__ AlignedWide<T, N> load_or_zero(const T* p, long at, bool read) {
+    constexpr int words = sizeof(T) * N / 4;
+    struct alignas(words * 4) Words {
+        unsigned v[words];
+    };
+#if defined(__AMDGCN__)
+    Words bits = *reinterpret_cast<const Words*>(p + (read ? at : 0));
+    for (int k = 0; k < words; ++k) bits.v[k] = read ? bits.v[k] : 0u;
+#else
+    Words bits = {};
+    if (read) bits = *reinterpret_cast<const Words*>(p + at);
+#endif
+    return __builtin_bit_cast(AlignedWide<T, N>, bits);
+}
+"""
 
 
 def tile_count(size: Ix, tile: int) -> Ix:

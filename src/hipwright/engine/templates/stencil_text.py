@@ -11,9 +11,21 @@ from hipwright.engine.templates.stencil import streams
 from hipwright.engine.templates.stencil_scope import Scope, at, meets, scaled, window_count
 
 MANY_TAPS = 16
-FENCE = """// Keep the compiler for AMD from reading all rows ahead of all sums: registers would run out.
-__device__ __forceinline__ void row_fence() {
+FENCE = """// Keep the compiler for AMD from reading all rows ahead of all sums, and from packing sums of different
+// rows into vectors: registers would run out.
 #if defined(__AMDGCN__)
+__device__ __forceinline__ void hold(float& sum) { asm volatile("" : "+v"(sum)); }
+__device__ __forceinline__ void hold(double& sum) { asm volatile("" : "+v"(sum)); }
+template <typename T, int N>
+__device__ __forceinline__ void hold(T (&sums)[N]) {
+    #pragma unroll
+    for (int k = 0; k < N; ++k) hold(sums[k]);
+}
+#endif
+template <typename Sums>
+__device__ __forceinline__ void row_fence(Sums& acc) {
+#if defined(__AMDGCN__)
+    hold(acc);
     __builtin_amdgcn_sched_barrier(0);
 #endif
 }
@@ -154,7 +166,7 @@ class _Writer(Scope):
                 self._columns(ky, u)
             if self.tile.t * y.kernel * self.x_axis.kernel > MANY_TAPS and r != "0":
                 k.define("row_fence", FENCE)
-                k.line("row_fence();")
+                k.line("row_fence(acc);")
 
     def _weights(self, channel: Ix, taps: list[Ix], rows: int) -> None:
         """The weights of these taps in registers."""

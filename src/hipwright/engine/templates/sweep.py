@@ -80,6 +80,7 @@ class Sweep:
     inner: set[str]
     splits: Sequence[str] = ()
     run: str = ""
+    odd: bool = False  # rows begin at any address
     row_starts: dict[str, str] = field(default_factory=dict)
     packs: dict[tuple[str, str], str] = field(default_factory=dict)
     stores: dict[str, tuple[str, str, Place]] = field(default_factory=dict)  # item -> (tile, pointer, place)
@@ -164,11 +165,17 @@ class Sweep:
                 if share.width and (rest := self.picked(position)) is not None:
                     self._read_picked(body, e, rest, share)
                 continue
-            name, function = body.emit.fresh(f"{body.pointers[buffer]}_tile"), place.function("load", bool(share.width))
-            body.emit.used.add((function, ""))
-            pointer, arguments = offset(body.pointers[buffer], place.start), share.arguments(body, place)
-            body.emit.line(f"const auto {name} = {function}<{share.shape}>({pointer}, {arguments});")
-            self.packs[buffer, position.key] = name
+            self.packs[buffer, position.key] = self.ask(body, e, place, share)
+
+    def ask(self, body: Body, e: E, place: Place, share: Share) -> str:
+        """Ask for one tile; its name."""
+        pointer = body.pointers[e.attr[0]]
+        name, function = body.emit.fresh(f"{pointer}_tile"), place.function("load", bool(share.width))
+        function = "load_odd" if self.odd and function == "load_tile" else function
+        body.emit.used.add((function, ""))
+        arguments = share.arguments(body, place)
+        body.emit.line(f"const auto {name} = {function}<{share.shape}>({offset(pointer, place.start)}, {arguments});")
+        return name
 
     def picked(self, position: Ix) -> Ix | None:
         """The position of column 0 for an access dense across columns, in rows that an index picks; else None."""

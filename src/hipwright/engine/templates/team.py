@@ -127,7 +127,8 @@ class Team:
         start = s.value_start
         if not self.columns:
             emit.used.add(("team_collect", ""))
-            call = f"team_collect<{layout.threads}, {s.struct}>({s.name}_parts + row * team, team, {start}"
+            emit.used |= {("moments_lanes", "")} if s.kind == "moments" else set()
+            call = f"team_collect<{s.struct}>({s.name}_parts + row * team, team, {start}"
             emit.line(f"{s.name} = {call}, {s.operator}());")
             return
         emit.line("#pragma unroll")

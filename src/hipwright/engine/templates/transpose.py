@@ -9,6 +9,7 @@ from hipwright.engine.expr import STORAGE, E
 from hipwright.engine.index import Ind, Ix, Var, ix, product, to_python
 from hipwright.engine.schedule import Group
 from hipwright.engine.templates.base import Body, Kernel, fused
+from hipwright.engine.templates.elementwise import ROOMY
 from hipwright.engine.templates.sweep import linear, unconditional
 
 MOST = 3
@@ -69,9 +70,13 @@ def transpose(body: Body, threads: str, size: str) -> Kernel:
         emit.line(line)
     emit.line(f"const int tx = threadIdx.x % {size}, ty = threadIdx.x / {size};")
     staged = _stage(body, threads, size, sizes)
-    _write(body, threads, size, sizes, staged)
+    ahead = _ahead(body, threads, size, sizes, staged)
+    emit.line("__syncthreads();")
+    _write(body, threads, size, sizes, staged, ahead)
     side = [f"cdiv({to_python(group.space[n])}, {size})" for n in (k, last)]
-    return body.finish(f"({to_python(rest)}) * {side[0]} * {side[1]}", threads, fused(group), emit.lines, threads)
+    return body.finish(
+        f"({to_python(rest)}) * {side[0]} * {side[1]}", threads, fused(group), emit.lines, ROOMY
+    )
 
 
 def _stage(body: Body, threads: str, size: str, sizes: tuple[str, str]) -> dict[tuple[str, str], str]:
@@ -85,11 +90,7 @@ def _stage(body: Body, threads: str, size: str, sizes: tuple[str, str]) -> dict[
         if (buffer, position.key) not in staged:
             name = staged[buffer, position.key] = emit.fresh(f"{body.pointers[buffer]}_tile")
             emit.line(f"__shared__ {STORAGE[dtype]} {name}[{size}][{size} + 1];")
-    emit.line("#pragma unroll")
-    emit.open(f"for (int k = 0; k < {size} * {size} / {threads}; ++k)")
-    emit.line(f"const int line = ty + k * ({threads} / {size});")
-    emit.line(f"const {kind} ta = ta0 + tx, tb = tb0 + line;")
-    emit.line(f"if (ta >= {sizes[0]} || tb >= {sizes[1]}) continue;")
+    _open_lines(body, threads, size, f"const {kind} ta = ta0 + tx, tb = tb0 + line;", sizes)
     done = set()
     for e in loads:
         key = (e.attr[0], e.attr[1].key)
@@ -97,26 +98,62 @@ def _stage(body: Body, threads: str, size: str, sizes: tuple[str, str]) -> dict[
             done.add(key)
             emit.line(f"{staged[key]}[line][tx] = {body.pointers[key[0]]}[{emit.position(e.attr[1])}];")
     emit.close()
-    emit.line("__syncthreads();")
     return staged
 
 
-def _write(body: Body, threads: str, size: str, sizes: tuple[str, str], staged: dict[tuple[str, str], str]) -> None:
-    """Compute and store along `b`."""
-    emit, kind, plain = body.emit, body.index_type, body.emit.read
+def _ahead(
+    body: Body, threads: str, size: str, sizes: tuple[str, str], staged: dict[tuple[str, str], str]
+) -> dict[tuple[str, str], str]:
+    """Ask for what runs along `b` too before the threads wait for the tile."""
+    emit, kind = body.emit, body.index_type
+    loads = {(e.attr[0], e.attr[1].key): e for e in unconditional([m.value for m in body.stored], set())
+             if _plain(e.attr[1]) and _along(e.attr[1], Var("tb"), Var("ta"))}  # fmt: skip
+    found = {key: e for key, e in loads.items() if key not in staged}
+    if not 0 < len(found) <= MOST:
+        return {}
+    names = {key: emit.fresh(f"{body.pointers[key[0]]}_ahead") for key in found}
+    for key, e in found.items():
+        emit.line(f"{STORAGE[e.attr[2]]} {names[key]}[{size} * {size} / {threads}];")
+    _open_lines(body, threads, size, f"const {kind} ta = ta0 + line, tb = tb0 + tx;", sizes)
+    for key, e in found.items():
+        emit.line(f"{names[key]}[k] = {body.pointers[key[0]]}[{emit.position(e.attr[1])}];")
+    emit.close()
+    return names
+
+
+def _bracketed(text: str) -> str:
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+
+def _open_lines(body: Body, threads: str, size: str, place: str, sizes: tuple[str, str]) -> None:
+    """The loop over a thread's elements of the tile."""
+    emit = body.emit
     emit.line("#pragma unroll")
     emit.open(f"for (int k = 0; k < {size} * {size} / {threads}; ++k)")
     emit.line(f"const int line = ty + k * ({threads} / {size});")
-    emit.line(f"const {kind} ta = ta0 + line, tb = tb0 + tx;")
-    emit.line(f"if (ta >= {sizes[0]} || tb >= {sizes[1]}) continue;")
+    emit.line(place)
+    tests = [f"({n} % {size} && {name} >= {n})" for name, n in zip(("ta", "tb"), map(_bracketed, sizes), strict=True)]
+    emit.line(f"if ({' || '.join(tests)}) continue;")  # no test where tiles are known to fit
+
+
+def _write(
+    body: Body, threads: str, size: str, sizes: tuple[str, str], staged: dict[tuple[str, str], str],
+    ahead: dict[tuple[str, str], str],
+) -> None:  # fmt: skip
+    """Compute and store along `b`."""
+    emit, kind, plain = body.emit, body.index_type, body.emit.read
+    _open_lines(body, threads, size, f"const {kind} ta = ta0 + line, tb = tb0 + tx;", sizes)
 
     def read(e: E, position: str) -> str:
-        name = staged.get((e.attr[0], e.attr[1].key))
-        return f"{name}[tx][line]" if name else plain(e, position)
+        key = e.attr[0], e.attr[1].key
+        if key in staged:
+            return f"{staged[key]}[tx][line]"
+        return f"{ahead[key]}[k]" if key in ahead else plain(e, position)
 
     emit.read = read
     emit.count([m.value for m in body.stored])
     for member in body.stored:
-        emit.line(body.store(member, emit.text(member.value)[0], emit.position(member.position)))
+        pointer, value = body.pointers[body.need.stores[member.item.name][0]], body.stored_value(member)
+        emit.line(f"{pointer}[{emit.position(member.position)}] = {value};")
     emit.close()
     emit.read = plain

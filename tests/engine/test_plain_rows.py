@@ -1,0 +1,90 @@
+"""Pointwise kernels: tiles of packs, rows without reductions, short last dimensions; tails, odd sizes, guarded reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from hipwright.engine.write import explain, space, write
+from tests.engine.harness import Op, captured, check
+from tests.engine.template_builds import builds
+
+
+def shuffled(x: torch.Tensor) -> Any:
+    return torch.nn.functional.pixel_shuffle(x, 4)
+
+
+def interleaved(x: torch.Tensor) -> Any:
+    return torch.stack([x, x * 2], -1).flatten(-2)
+
+
+def affine(x: torch.Tensor, scale: torch.Tensor) -> Any:
+    return torch.nn.functional.hardswish(x * scale[:, None] + 1)
+
+
+def looked_up(x: torch.Tensor, table: torch.Tensor) -> Any:
+    return table[x] * 2
+
+
+def rotated(q: torch.Tensor, s: torch.Tensor) -> Any:
+    a, b = q.chunk(2, -1)
+    return torch.cat([a * s - b * s, a * s + b * s], -1)
+
+
+def picks(function: Any, inputs: list[torch.Tensor], mapping: str) -> dict[str, Any]:
+    """The choices that give every kernel this mapping; small sizes would get `scalar`."""
+    names = [k for k in space(captured(Op(function), inputs)) if k.startswith("map:")]
+    return dict.fromkeys(names, mapping)
+
+
+@pytest.mark.parametrize("wave", [32, 64])
+def test_short_last_dimensions(wave: int) -> None:
+    x, other = torch.randn(2, 32, 5, 7).half(), torch.randn(1, 16, 3, 2).half()
+    text = check(Op(shuffled), [x], choices=picks(shuffled, [x], "inner"), wave=wave, other=[other])
+    assert "store_packs<1, 4>" in text
+    assert " % 4" not in text.split("for (int s = 0")[1]  # the index is split once for four elements
+
+
+def test_interleaving_is_not_mistaken() -> None:
+    """Two operands under a condition on the last dimension."""
+    check(Op(interleaved), [torch.randn(6, 40)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("length", "other"), [(264, 77), (259, 264), (40, 13)])
+def test_rows(dtype: torch.dtype, length: int, other: int) -> None:
+    """Whole packs, tails within a pack, tiles with packs to spare; other sizes than the captured."""
+    x, scale = torch.randn(5, length).to(dtype), torch.rand(5).to(dtype)
+    choices = {**picks(affine, [x, scale], "rows"), "ROW_BLOCK": 64, "ROW_ITEMS": 2, "LANES": 4, "BLOCK": 64}
+    check(Op(affine), [x, scale], choices=choices, other=[torch.randn(5, other).to(dtype), scale])
+
+
+@pytest.mark.parametrize("length", [520, 509])
+def test_flat_tiles(length: int) -> None:
+    """Elements behind the end pick no row of a table."""
+    x, table = torch.randint(1, 4, (length,)), torch.randn(4)
+    check(Op(looked_up), [x, table], choices=picks(looked_up, [x, table], "vector"))
+    y = torch.randn(length).half()
+    check(Op(lambda v: torch.sigmoid(v) * v), [y], choices={"map:mul": "vector", "map:sigmoid_mul": "vector"})
+
+
+def test_halves_of_rows() -> None:
+    """Loads under conditions are made singly, by neighbours."""
+    q, s = torch.randn(9, 128).bfloat16(), torch.rand(9, 64).bfloat16()
+    text = check(Op(rotated), [q, s], choices=picks(rotated, [q, s], "rows"))
+    assert "store_packs<ROW_ITEMS * ROW_VEC, 1>" in text
+
+
+def test_copies_are_not_converted() -> None:
+    """Half values that only move keep their bits: NaN's too, and no instruction is spent."""
+    body = write(captured(Op(shuffled), [torch.empty(4, 256, 64, 64).half()])).text.split('extern "C"')[0]
+    assert "float" not in body.split("pixel_shuffle_kernel_body")[1]
+    kernels = explain(captured(Op(shuffled), [torch.empty(4, 256, 64, 64).half()]))["kernels"]
+    assert [k["mapping"] for k in kernels] == ["inner"]
+
+
+def test_builds() -> None:
+    builds(Op(shuffled), [torch.empty(8, 256, 64, 64).half()])
+    builds(Op(affine), [torch.empty(64, 4096, 56).bfloat16()[..., 0].contiguous().T.contiguous(), torch.empty(4096)])
