@@ -247,6 +247,8 @@ class Planner:
             layout = Layout("block", self.knob("ROW_BLOCK", threads))
             full = registers and 512 * 16 < extent * self._arrays() <= TWO_BLOCKS
             layout.bounds = "1024" if (wide or full) and threads == 512 and not team else ""
+            if self.static is None and pairs(group.members):  # the branch for rows of any length takes more registers
+                layout.bounds, layout.exact_bounds = "", layout.bounds or layout.exact_bounds
             if team and self.follows:
                 layout.bounds = f"({layout.threads} > 640 ? {layout.threads} : 640)"  # 96 registers: 78 spilled
                 tight = vec * items > TEAM_KEPT and extent % (threads * vec * items) == 0

@@ -35,7 +35,8 @@ class Tiles:
     def _ahead(self) -> None:
         """Ask for what later passes read of all rows before the first waits for its reductions."""
         k, sweep, body = self.k, self.sweep, self.k.body
-        fixed = k.layout.bounds or k.team or k.columns or self.segmented or not (k.whole or k.layout.ahead)
+        fixed = k.layout.bounds or k.layout.exact_bounds or k.team or k.columns or self.segmented
+        fixed = fixed or not (k.whole or k.layout.ahead)
         if fixed or k.asked or sweep is not k.row_sweep:
             return
         k.asked = True
