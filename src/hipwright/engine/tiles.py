@@ -502,6 +502,18 @@ __device__ void column_reduce(T (&v)[N], Op op) {
 }
 """
 
+KNOWN_WITHIN = """// Is n at most `most`? On AMD only where the compiler knows it: tests of the elements of two rows
+// in registers, of a length unknown, spilled hundreds of these.
+template <typename I>
+__device__ __forceinline__ bool known_within(I n, I most) {
+#ifdef __AMDGCN__
+    return __builtin_constant_p(n) && n <= most;
+#else
+    return n <= most;
+#endif
+}
+"""
+
 TEAM_MEET = """// The blocks of a team wait for one another; each has written its part, and then reads the others'.
 __device__ void team_meet(int* arrived, int expected) {
     if (threadIdx.x == 0) {
@@ -626,7 +638,7 @@ STRUCTURES = {
     "write_float16": WRITE_HALF, "write_bfloat16": WRITE_BFLOAT16, "load_tile": LOAD_TILE, "load_odd": LOAD_ODD,
     "store_tile": STORE_TILE,
     "tile_count": TILE_COUNT, "whole_packs": WHOLE_PACKS, "packs_back": PACKS_BACK, "load_columns": LOAD_COLUMNS,
-    "store_columns": STORE_COLUMNS,
+    "store_columns": STORE_COLUMNS, "known_within": KNOWN_WITHIN,
     "block_reduce": BLOCK_REDUCE, "column_reduce": COLUMN_REDUCE, "team_meet": TEAM_MEET, "team_last": TEAM_LAST,
     "team_collect": TEAM_COLLECT, "take_ticket": TAKE_TICKET, "scan_tile": SCAN_TILE, "join_waves": JOIN_WAVES,
     "sum_before": SUM_BEFORE, **RUNS,
@@ -634,7 +646,8 @@ STRUCTURES = {
 """In the order in which a program holds them."""
 
 NEEDS = {
-    "load_tile": ("Tile",), "load_odd": ("Tile", "load_tile"), "store_tile": ("Tile",), "load_columns": ("Tile",), "store_columns": ("Tile",),
+    "load_tile": ("Tile",), "load_odd": ("Tile", "load_tile"),
+    "store_tile": ("Tile",), "load_columns": ("Tile",), "store_columns": ("Tile",),
     "whole_packs": ("Tile",), "packs_back": ("Tile",),
     "write_float16": ("Tile",), "write_bfloat16": ("Tile",), **dict.fromkeys(RUNS, ("Tile",)),
     "moments_lanes": ("Moments",), "moments_block": ("Moments", "moments_lanes"),
