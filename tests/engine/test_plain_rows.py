@@ -1,4 +1,4 @@
-"""Pointwise kernels: tiles of packs, rows without reductions, short last dimensions; tails, odd sizes, guarded reads."""
+"""Pointwise kernels: tiles of packs, rows without reductions, short last dimensions; tails, odd sizes, guards."""
 
 from __future__ import annotations
 
