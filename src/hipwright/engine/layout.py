@@ -246,7 +246,8 @@ class Planner:
         if mapping == "lanes":
             lanes = min(max(_power(packs if self._at_once() else packs // 2), 4), 32)
             items = min(-(-packs // lanes), most)
-            layout = Layout("lanes", self.knob("BLOCK", 256), self.knob("LANES", lanes))
+            block = 128 if vec * items >= KEPT_VALUES else 256  # of many registers a block less than 256 still fits
+            layout = Layout("lanes", self.knob("BLOCK", block), self.knob("LANES", lanes))
             threads = lanes
         else:
             wide = registers and 512 * 16 < extent <= 512 * KEPT_VALUES  # two such blocks fit a multiprocessor
