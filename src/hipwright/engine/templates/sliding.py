@@ -73,7 +73,11 @@ def slides(group: Group) -> int:
 
 def _moved(position: Ix, line: Var, rows: int) -> list[Ix]:
     """The position in each of a thread's rows."""
-    return [replace(position, lambda a, j=j: ix(line) + j if a == line else None) for j in range(rows)]
+    return [_at_line(position, line, ix(line) + j) for j in range(rows)]
+
+
+def _at_line(position: Ix, line: Var, new: Ix) -> Ix:
+    return replace(position, lambda a: new if a == line else None)
 
 
 def _spans(accesses: Sequence[tuple[str, Ix]], along: str) -> list[Span]:

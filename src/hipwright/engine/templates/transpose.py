@@ -74,9 +74,7 @@ def transpose(body: Body, threads: str, size: str) -> Kernel:
     emit.line("__syncthreads();")
     _write(body, threads, size, sizes, staged, ahead)
     side = [f"cdiv({to_python(group.space[n])}, {size})" for n in (k, last)]
-    return body.finish(
-        f"({to_python(rest)}) * {side[0]} * {side[1]}", threads, fused(group), emit.lines, ROOMY
-    )
+    return body.finish(f"({to_python(rest)}) * {side[0]} * {side[1]}", threads, fused(group), emit.lines, ROOMY)
 
 
 def _stage(body: Body, threads: str, size: str, sizes: tuple[str, str]) -> dict[tuple[str, str], str]:
