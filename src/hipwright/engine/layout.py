@@ -39,8 +39,6 @@ BUSY_COLUMNS = 528
 multiprocessor of an H200. Twice as many were a round and a half."""
 SHORT_BAG, PICKED_ROWS = 64, 8
 """Rows up to which few lanes sum a bag, each asking for so many at once: what lanes share costs more than the loads."""
-SHORT_BAG, PICKED_ROWS = 64, 8
-"""Rows up to which few lanes sum a bag, each asking for so many at once: what lanes share costs more than the loads."""
 FEW_BLOCKS = 264  # two a multiprocessor of an H200
 PART_OF_ROW = 8192  # elements below which a block more costs more than it brings
 TEAM_THREADS, TEAM_KEPT = 256, 16  # of a team's block: few registers, so that several blocks are on a multiprocessor
@@ -362,9 +360,6 @@ class Planner:
         many = self.rows >= BUSY_COLUMNS * vec * share
         if not registers and many and self.length <= SHORT_BAG and self._picked():
             threads, kept = max(64, share * _power(-(-self.length // PICKED_ROWS))), PICKED_ROWS * vec
-        many = self.rows >= BUSY_COLUMNS * vec * share
-        if not registers and many and self.length <= SHORT_BAG and self._picked():
-            threads, kept = max(64, share * _power(-(-self.length // PICKED_ROWS))), PICKED_ROWS * vec
         lanes = threads // share
         items = min(-(-self.length // lanes), max(kept // vec, 1))
         blocks = -(-self.rows // (vec * share))
@@ -379,11 +374,6 @@ class Planner:
             if self.choose(f"team:{self._name()}", (False, True), default):
                 layout.team = self.knob("TEAM", min(_power(max(shares, 2)), 2 * MOST_TEAM))
         return layout
-
-    def _picked(self) -> bool:
-        """Does an index pick the rows that are reduced?"""
-        loads = [e for e in walk([m.value for m in self.group.members]) if e.op == "load"]
-        return any(isinstance(a, Ind) for e in loads for a in e.attr[1].atoms())
 
     def _picked(self) -> bool:
         """Does an index pick the rows that are reduced?"""
