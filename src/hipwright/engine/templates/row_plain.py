@@ -9,7 +9,7 @@ from __future__ import annotations
 from hipwright.engine.expr import STORAGE, E, walk
 from hipwright.engine.index import Ix, to_python
 from hipwright.engine.templates.base import Body, Kernel, fused
-from hipwright.engine.templates.elementwise import ROOMY, needs_test, on_borders, otherwise
+from hipwright.engine.templates.elementwise import needs_test, on_borders, otherwise, roomy
 from hipwright.engine.templates.rows import Layout, RowKernel
 from hipwright.engine.templates.sweep import OFF_BORDERS, PACK, Place, offset, prune, unconditional
 
@@ -51,7 +51,7 @@ class PlainRows(RowKernel):
         self._tile("lane" if layout.mapping == "lanes" else "threadIdx.x")
         if layout.mapping == "lanes":
             emit.close()
-        return body.finish(grid, layout.threads, fused(self.group), emit.lines, ROOMY)
+        return body.finish(grid, layout.threads, fused(self.group), emit.lines, roomy(body, layout.threads))
 
     def _lanes(self) -> str:
         """LANES neighbouring lanes have a row."""

@@ -14,7 +14,7 @@ from hipwright.engine.expr import STORAGE, E, walk
 from hipwright.engine.index import Atom, Ix, Var, ix, product, replace, to_python
 from hipwright.engine.schedule import Group
 from hipwright.engine.templates.base import Body, Kernel, fused
-from hipwright.engine.templates.elementwise import ROOMY, otherwise
+from hipwright.engine.templates.elementwise import otherwise, roomy
 from hipwright.engine.templates.sweep import linear, unconditional
 
 PAIR = 2
@@ -135,7 +135,7 @@ class _Sliding:
         self._tile()
         counts = f"cdiv({to_python(group.space[-2])}, {self.rows}) * cdiv({to_python(self.r.size or ix(1))}, {span})"
         grid = f"({to_python(product(group.space[:-2]))}) * {counts}"
-        kernel = body.finish(grid, self.threads, fused(group), emit.lines, ROOMY)
+        kernel = body.finish(grid, self.threads, fused(group), emit.lines, roomy(body, self.threads))
         kernel.device["span"] = SPAN
         return kernel
 
