@@ -347,9 +347,9 @@ class Planner:
 
     def _columns(self, registers: bool) -> Layout:
         group = self.group
-        kept = [k for k in range(len(group.space)) if k not in group.dims]
-        across = self.c.hint(group.space[kept[-1]])
-        vec = self._vector([across]) if self._dense(group.variables[kept[-1]]) else 1
+        stays = [k for k in range(len(group.space)) if k not in group.dims]
+        across = self.c.hint(group.space[stays[-1]])
+        vec = self._vector([across]) if self._dense(group.variables[stays[-1]]) else 1
         packs = -(-across // vec)
         share, threads = 32, 256
         kept = TEAM_KEPT
