@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
-from tests.engine.harness import Op, check
+from hipwright.engine.write import space
+from tests.engine.harness import Op, captured, check
 from tests.engine.template_builds import builds
 
 
@@ -63,3 +65,25 @@ def test_no_rows() -> None:
 def test_builds() -> None:
     builds(Op(mean), [torch.empty(100000, 128, dtype=torch.bfloat16), torch.zeros(65536, 32, dtype=torch.long)])
     builds(Op(normed), [torch.empty(1000, 256), torch.zeros(512, 64, dtype=torch.long)])
+
+
+@pytest.mark.parametrize("wave", [32, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("width", [64, 61])
+@pytest.mark.matrix(keep=4)
+def test_a_row_that_an_index_picks_is_read_in_packs(width: int, dtype: torch.dtype, wave: int) -> None:
+    """An embedding alone, with what is added to it, and under a reduction of its rows."""
+    g = torch.Generator().manual_seed(2)
+    table, places = (torch.randn(50, width, generator=g).to(dtype) for _ in range(2))
+    tokens = torch.randint(0, 50, (3, 40), generator=g)
+    embedding = nn.functional.embedding
+    for function in (
+        lambda t, w, p: embedding(t, w),
+        lambda t, w, p: embedding(t, w) + p[: t.shape[1]],
+        lambda t, w, p: w[t - 50] * 2,
+        lambda t, w, p: nn.functional.layer_norm(embedding(t, w) + p[: t.shape[1]], (w.shape[1],)),
+    ):
+        made = space(captured(Op(function), [tokens, table, places]))
+        rows = {key: "rows" for key, choice in made.items() if key.startswith("map:") and "rows" in choice.options}
+        text = check(Op(function), [tokens, table, places], choices=rows, wave=wave)
+        assert "x_1_tile = load_" in text, text

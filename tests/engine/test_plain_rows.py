@@ -1,4 +1,4 @@
-"""Pointwise kernels: tiles of packs, rows without reductions, short last dimensions; tails, odd sizes, guarded reads."""
+"""Pointwise kernels: tiles of packs, rows without reductions, short last dimensions; tails, odd sizes, guards."""
 
 from __future__ import annotations
 
@@ -88,3 +88,13 @@ def test_copies_are_not_converted() -> None:
 def test_builds() -> None:
     builds(Op(shuffled), [torch.empty(8, 256, 64, 64).half()])
     builds(Op(affine), [torch.empty(64, 4096, 56).bfloat16()[..., 0].contiguous().T.contiguous(), torch.empty(4096)])
+
+
+def test_exponentials_in_half() -> None:
+    """By the device's own instruction, over the whole range and beyond it."""
+    x = torch.linspace(-100, 100, 1016).bfloat16()
+    x[:4] = torch.tensor([float("inf"), float("-inf"), float("nan"), 0.0])
+    model = Op(lambda v: torch.exp(v.float() * 0.5).bfloat16())
+    names = [k for k in space(captured(model, [x])) if k.startswith("map:")]
+    assert "exp_fast(" in check(model, [x], choices=dict.fromkeys(names, "vector"))
+    assert "exp_fast" not in write(captured(Op(torch.exp), [x.float()])).text

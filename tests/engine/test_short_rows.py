@@ -110,4 +110,6 @@ def test_builds() -> None:
             ("warm", torch.empty(16384, 10007, dtype=torch.bfloat16)),
             ("logs", torch.empty(256, 1000)),
         ):
-            program_builds(program(name, x), lambda target: 2, pool)
+            for written in (program(name, x), write(captured(Op(FUNCTIONS[name]), [x]))):
+                build = program_builds(written, lambda target: 2, pool)
+                assert all(kernel.scratch_bytes == 0 for kernel in build.kernels), build.kernels

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hipwright.engine.expr import indices, walk
-from hipwright.engine.index import Var, ix, product
+from hipwright.engine.index import Ind, Var, ix, product
 from hipwright.engine.lower.core import Context
 from hipwright.engine.schedule import FULL, PART, ROW, Group
 from hipwright.engine.templates.base import Body
@@ -20,6 +20,7 @@ from hipwright.engine.templates.inner import interleaves
 from hipwright.engine.templates.reducers import levels, pairs
 from hipwright.engine.templates.rows import KEPT_VALUES, Layout
 from hipwright.engine.templates.scan import ScanLayout
+from hipwright.engine.templates.sliding import slides
 from hipwright.engine.templates.sweep import linear
 from hipwright.engine.templates.transpose import turned
 
@@ -36,6 +37,8 @@ BUSY = 1024  # blocks that keep any of today's devices busy
 BUSY_COLUMNS = 528
 """The same for blocks down columns, which have 40 registers a thread or more: four of 256 threads on each
 multiprocessor of an H200. Twice as many were a round and a half."""
+SHORT_BAG, PICKED_ROWS = 64, 8
+"""Rows up to which few lanes sum a bag, each asking for so many at once: what lanes share costs more than the loads."""
 FEW_BLOCKS = 264  # two a multiprocessor of an H200
 PART_OF_ROW = 8192  # elements below which a block more costs more than it brings
 TEAM_THREADS, TEAM_KEPT = 256, 16  # of a team's block: few registers, so that several blocks are on a multiprocessor
@@ -43,6 +46,8 @@ TEAM_HELD = 32
 """Elements that a thread of a waiting team keeps: a team holds its whole row, four of its blocks fill the registers of
 a multiprocessor and hide each other's waits. With half as many, and the rest read again, rows crossed L2 twice."""
 WASTE = 0.15  # of a tile, beyond a run's end, from which one tile takes several runs
+ODD_ROW = 4096
+"""Elements of an odd length from which packs off their borders, two reads each, cost less than single elements."""
 TWO_BLOCKS = 512 * 32  # values in registers of a block of which two fit a multiprocessor
 MOST_VALUES = 64
 """Values a thread asks for at once at most: kernels of 256 spilled, and took ptxas 10 seconds each."""
@@ -121,11 +126,12 @@ class Planner:
         last = c.hint(group.space[-1]) if group.space else 1
         wide = broadcasts(self.body) and last >= FEW_COLUMNS
         turn = self._turned()
-        short = interleaves(group)
+        short, rows = interleaves(group), slides(group) if last >= FEW_COLUMNS and not turn else 0
         options = ("scalar", "vector", *(("rows",) if wide else ()), *(("transpose",) if turn else ()),
-                   *(("inner",) if short else ()))  # fmt: skip
+                   *(("inner",) if short else ()), *(("sliding",) if rows else ()))  # fmt: skip
         alone = total < SMALL or any(e.op == "loop" for e in walk([m.value for m in self.group.members]))
-        default = "scalar" if alone else (options[-1] if turn or wide or short else "vector")
+        best = options[-1 - bool(rows)] if turn or wide or short else "vector"
+        default = "scalar" if alone else "sliding" if rows and total >= BIG else best
         mapping = str(self.choose(f"map:{self._name()}", options, default))
         if mapping == "rows":
             return mapping, self._pointwise_rows(last, total), ("", "", "")
@@ -134,6 +140,8 @@ class Planner:
             return mapping, None, ("", self.knob("TURN_TILE", side), self.knob("BLOCK", 256))
         if mapping == "scalar":
             return mapping, None, ("", "", self.knob("BLOCK", 256))
+        if mapping == "sliding":
+            return mapping, None, ("", str(rows), self.knob("ROW_BLOCK", min(max(_power(last // 4), 64), 256)))
         if mapping == "inner":
             each = 16 // int(group.space[-1].value or 1)
             return mapping, None, ("", self.knob("PACKS", 1 if total < BIG else max(each, 1)), self.knob("BLOCK", 256))
@@ -227,6 +235,8 @@ class Planner:
         segments = segments and not short_runs
         extent = last if segments else self.length
         vec = self._vector([last if short_runs else extent])
+        odd = mapping == "block" and vec == 1 and extent >= ODD_ROW and not registers and not self._follows_rows()
+        vec = self._widest() if odd else vec
         team = mapping == "block" and self._team(self.rows, self._team_blocks())
         packs = -(-extent // vec)
         held = (self._held() if self.follows else TEAM_KEPT) if team else KEPT_VALUES
@@ -234,19 +244,23 @@ class Planner:
         if mapping == "lanes":
             lanes = min(max(_power(packs if self._at_once() else packs // 2), 4), 32)
             items = min(-(-packs // lanes), most)
-            layout = Layout("lanes", self.knob("BLOCK", 256), self.knob("LANES", lanes))
+            block = 128 if vec * items >= KEPT_VALUES else 256  # of many registers a block less than 256 still fits
+            layout = Layout("lanes", self.knob("BLOCK", block), self.knob("LANES", lanes))
             threads = lanes
         else:
             wide = registers and 512 * 16 < extent <= 512 * KEPT_VALUES  # two such blocks fit a multiprocessor
             few = 4 if self._at_once() else 8 if self.rows <= 512 else 16
             each = max((KEPT_VALUES if wide else 16 if team else few) // vec, 1)
             threads = min(
-                max(_power(packs // each), 64), TEAM_THREADS if team else 512 if long or not registers else 1024
+                max(_power(packs // each), 64), TEAM_THREADS if team or odd else 512 if long or not registers else 1024
             )
             items = min(-(-packs // threads), most)
             layout = Layout("block", self.knob("ROW_BLOCK", threads))
             full = registers and 512 * 16 < extent * self._arrays() <= TWO_BLOCKS
-            layout.bounds = "1024" if (wide or full) and threads == 512 and not team else ""
+            layout.bounds = "1024" if wide and threads == 512 and not team else ""
+            layout.exact_bounds = "1024" if full and threads == 512 and not team else ""  # with tails 128 spilled
+            if self.static is None and pairs(group.members):  # the branch for rows of any length takes more registers
+                layout.bounds, layout.exact_bounds = "", layout.bounds or layout.exact_bounds
             if team and self.follows:
                 layout.bounds = f"({layout.threads} > 640 ? {layout.threads} : 640)"  # 96 registers: 78 spilled
                 tight = vec * items > TEAM_KEPT and extent % (threads * vec * items) == 0
@@ -254,7 +268,8 @@ class Planner:
         if not registers:
             items = min(items, max(16 // vec, 2))
         self._pack(layout, "ROW_VEC", vec, items)
-        layout.registers, layout.segments = registers, segments
+        layout.registers, layout.segments, layout.odd = registers, segments, odd
+        layout.several = mapping == "block" and self._arrays() > 1 and self._twice()
         layout.whole = self.static is not None and 0 < self.static <= threads * KEPT_VALUES and not segments
         layout.rest = "1" if extent <= threads * vec * items and not team else layout.items
         if team and self.follows and registers:
@@ -262,6 +277,10 @@ class Planner:
         layout.team = self.knob("TEAM", self._team_size()) if team else ""
         layout.ahead = self.rows * self.length <= 4 * AT_ONCE
         return layout
+
+    def _follows_rows(self) -> bool:
+        """Is anything stored along the row?"""
+        return any(m.role in (FULL, PART) for m in self.body.stored)
 
     def _wasteful(self, last: int) -> bool:
         """Would tiles that end with their runs be short, and is all read along both dimensions or along none?"""
@@ -328,9 +347,9 @@ class Planner:
 
     def _columns(self, registers: bool) -> Layout:
         group = self.group
-        kept = [k for k in range(len(group.space)) if k not in group.dims]
-        across = self.c.hint(group.space[kept[-1]])
-        vec = self._vector([across]) if self._dense(group.variables[kept[-1]]) else 1
+        stays = [k for k in range(len(group.space)) if k not in group.dims]
+        across = self.c.hint(group.space[stays[-1]])
+        vec = self._vector([across]) if self._dense(group.variables[stays[-1]]) else 1
         packs = -(-across // vec)
         share, threads = 32, 256
         kept = TEAM_KEPT
@@ -338,6 +357,9 @@ class Planner:
             threads, share, kept = self._column_block(vec)
         while share > 8 and share >= 2 * packs and packs < 32:
             share //= 2
+        many = self.rows >= BUSY_COLUMNS * vec * share
+        if not registers and many and self.length <= SHORT_BAG and self._picked():
+            threads, kept = max(64, share * _power(-(-self.length // PICKED_ROWS))), PICKED_ROWS * vec
         lanes = threads // share
         items = min(-(-self.length // lanes), max(kept // vec, 1))
         blocks = -(-self.rows // (vec * share))
@@ -352,6 +374,11 @@ class Planner:
             if self.choose(f"team:{self._name()}", (False, True), default):
                 layout.team = self.knob("TEAM", min(_power(max(shares, 2)), 2 * MOST_TEAM))
         return layout
+
+    def _picked(self) -> bool:
+        """Does an index pick the rows that are reduced?"""
+        loads = [e for e in walk([m.value for m in self.group.members]) if e.op == "load"]
+        return any(isinstance(a, Ind) for e in loads for a in e.attr[1].atoms())
 
     def _column_block(self, vec: int) -> tuple[int, int, int]:
         """(threads, packs side by side, values a thread keeps): the widest rows whose columns stay in registers."""

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from hipwright.engine import calls, channels_last
-from hipwright.engine.expr import COMPUTE, weight
+from hipwright.engine.expr import COMPUTE, E, walk, weight
 from hipwright.engine.graph import Graph, Input, Meta, Node, references, short
 from hipwright.engine.index import ONE, Ix, SizeReader, evaluate, ix
 from hipwright.engine.knobs import Choice
@@ -34,6 +34,8 @@ VIEWS = {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze",
 TURNED = {"transpose", "permute", "t"}
 WINDOWED = ("max_pool", "avg_pool", "adaptive", "im2col", "upsample", "_adaptive", "cosine_similarity")
 DEEP = 48
+SMALL_TURN = 1 << 18
+"""Elements up to which a launch costs more than a product's reads across rows."""
 
 
 @dataclass(eq=False)
@@ -159,7 +161,7 @@ class Lowering:
             self._library(node, why or "no template writes this operator yet: it is the library's")
             return
         if kind in TURNED:
-            self._settle(node.args[0]["node"])
+            self._settle(node.args[0]["node"], node.name)
         before = len(self.c.items)
         try:
             value = self._lower(node)
@@ -235,13 +237,29 @@ class Lowering:
         except (TypeError, KeyError, IndexError, AttributeError, StopIteration) as problem:
             raise NotLowered(f"arguments not foreseen ({type(problem).__name__}: {problem})") from problem
 
-    def _settle(self, name: str) -> None:
-        """What is computed from a template's result is kept before it is turned: so it is that kernel's epilogue."""
+    def _settle(self, name: str, turned: str) -> None:
+        """What is computed from a template's result is kept before it is turned: so it is that kernel's epilogue.
+
+        So is what is computed from a reduction and small, if a product reads it turned: one launch instead of two.
+        """
         value = self.values[name]
         if isinstance(value, Tensor) and not value.buffer:
             element = calls.probe(self.c, value)
-            if element.op != "load" and calls.computed(self.c, element) and not calls.unfinished(element):
+            if element.op == "load" or calls.unfinished(element):
+                return
+            if calls.computed(self.c, element) or (self._reduced(element, value) and self._multiplied(turned)):
                 self.values[name] = self.c.realise(value, plain(name))
+
+    def _reduced(self, element: E, value: Tensor) -> bool:
+        """Does a small value read what a reduction over its rows made?"""
+        rows = {i.name for i in self.c.items if i.kind not in ("pw", "call")}
+        small = self.c.hints_of(value.shape) <= SMALL_TURN
+        return small and any(e.op == "load" and e.attr[0] in rows for e in walk([element]))
+
+    def _multiplied(self, name: str) -> bool:
+        """Do products alone read a value?"""
+        readers = [n for n in self.graph.nodes if name in references([*n.args, *n.kwargs.values()])]
+        return bool(readers) and all(short(n.op) in ("linear", "matmul", "bmm", "mm") for n in readers)
 
     def _realise_arguments(self, node: Node) -> None:
         """A window reads each element several times: compute it once when that is dear."""

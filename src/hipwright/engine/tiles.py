@@ -75,10 +75,47 @@ WRITE_BFLOAT16 = (
     .replace("CONVERT", "__float22bfloat162_rn")
 )  # fmt: skip
 
+LOAD_WORDS = """// load_tile for types of two bytes: whether the address suits packs or not, pairs come in words, which
+// cost one instruction an element less than halves that two loads could have made.
+template <int ITEMS, int N, typename T, typename I>
+__device__ Tile<T, ITEMS * N> load_words(const T* __restrict__ p, I base, I step, I n, bool full) {
+    unsigned words[(ITEMS * N + 1) / 2];
+    const bool fit = packs_fit<T, N>(p), uncut = (((n - base) | step) & (N - 1)) == 0;  // no pack lies across n
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I at = base + k * step;
+        if (uncut && !full && at >= n) continue;
+        if (fit && (full || uncut || at + N <= n)) {
+            read_pack<(N + 1) / 2>(reinterpret_cast<const unsigned*>(p + at), words + k * N / 2);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; j += 2) {
+                unsigned short pair[2] = {0, 0};
+#pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    if (!full && at + j + i >= n) continue;
+                    const T one = p[at + j + i];
+                    __builtin_memcpy(pair + i, &one, 2);
+                }
+                words[(k * N + j) / 2] = pair[0] | (unsigned)pair[1] << 16;
+            }
+        }
+    }
+    Tile<T, ITEMS * N> tile;
+#pragma unroll
+    for (int k = 0; k < ITEMS * N; ++k) {
+        const unsigned short bits = words[k / 2] >> k % 2 * 16;
+        __builtin_memcpy(tile.v + k, &bits, 2);
+    }
+    return tile;
+}
+"""
+
 LOAD_TILE = """// ITEMS packs of p[0 .. n), the first at `base`, `step` elements apart; all are asked for at once. Where
 // tiles are `full`, as they may be known to be, n cuts none short.
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_tile(const T* __restrict__ p, I base, I step, I n, bool full = false) {
+    if (sizeof(T) == 2 && N % 2 == 0) return load_words<ITEMS, N>(p, base, step, n, full);
     Tile<T, ITEMS * N> tile;
     const bool fit = packs_fit<T, N>(p), uncut = (((n - base) | step) & (N - 1)) == 0;  // no pack lies across n
     if (fit && (full || uncut || base + (ITEMS - 1) * step + N <= n)) {
@@ -170,7 +207,7 @@ __device__ void store_tile(T* __restrict__ p, I base, I step, I n, const Tile<V,
 }
 """
 
-WHOLE_PACKS = """// Does each of a thread's packs lie before n or behind it? Known when compiling where N divides a known n.
+WHOLE_PACKS = """// Does each of a thread's packs lie before n or behind it? Known when compiling where N divides n.
 template <int ITEMS, int N, typename I>
 __device__ bool whole_packs(I base, I step, I n) {
     return n % N == 0 || base + (ITEMS - 1) * step + N <= n;
@@ -212,7 +249,7 @@ __device__ void store_packs(T* __restrict__ p, I base, I step, I n, const Tile<T
 }
 """
 
-PACKS_BACK = """// As load_packs and store_packs for a row that is walked from its end, where p is; on the borders of packs.
+PACKS_BACK = """// As load_packs and store_packs for a row walked from its end, where p is; on the borders of packs.
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_packs_back(const T* __restrict__ p, I base, I step, I n) {
     Tile<T, ITEMS * N> tile = {};
@@ -412,14 +449,15 @@ struct Rescaled {
 // With the first `count` values of a tile, all of them in `ALL`. A NaN is in the sum, whatever the maximum makes of it.
 template <bool ALL, typename T, int SIZE>
 __device__ Exponentials<T> exponentials_of(Exponentials<T> state, const T (&v)[SIZE], int count) {
-    T top = state.top, sum = T(0);
+    T top = state.top, sum = T(0), seen[SIZE];
 #pragma unroll
-    for (int k = 0; k < SIZE; ++k)
-        if (ALL || k < count) top = fmax(top, v[k]);
+    for (int k = 0; k < SIZE; ++k) {
+        seen[k] = ALL || k < count ? v[k] : -T(INFINITY);
+        top = fmax(top, seen[k]);
+    }
     const T shift = shift_of(top);
 #pragma unroll
-    for (int k = 0; k < SIZE; ++k)
-        if (ALL || k < count) sum += exp(v[k] - shift);
+    for (int k = 0; k < SIZE; ++k) sum += exp(seen[k] - shift);
     sum += state.sum == T(0) ? T(0) : state.sum * exp(shift_of(state.top) - shift);
     return {sum == sum ? top : sum, sum};
 }
@@ -499,6 +537,18 @@ __device__ void column_reduce(T (&v)[N], Op op) {
         for (int j = 0; j < SOME; ++j)
             if (first + j < N) v[first + j] = partial[0][column * SOME + j];
     }
+}
+"""
+
+KNOWN_WITHIN = """// Is n at most `most`? On AMD only where the compiler knows it: tests of the elements of two rows
+// in registers, of a length unknown, spilled hundreds of these.
+template <typename I>
+__device__ __forceinline__ bool known_within(I n, I most) {
+#ifdef __AMDGCN__
+    return __builtin_constant_p(n) && n <= most;
+#else
+    return n <= most;
+#endif
 }
 """
 
@@ -623,10 +673,11 @@ __device__ T sum_before(T total, T* sums, int* flags, int tiles, int tile, T non
 STRUCTURES = {
     "Tile": TILE, "Moments": MOMENTS, "moments_lanes": MOMENTS_LANES, "moments_block": MOMENTS_BLOCK,
     "Exponentials": EXPONENTIALS, "shuffle_exponentials": SHUFFLE_EXPONENTIALS,
-    "write_float16": WRITE_HALF, "write_bfloat16": WRITE_BFLOAT16, "load_tile": LOAD_TILE, "load_odd": LOAD_ODD,
+    "write_float16": WRITE_HALF, "write_bfloat16": WRITE_BFLOAT16, "load_words": LOAD_WORDS,
+    "load_tile": LOAD_TILE, "load_odd": LOAD_ODD,
     "store_tile": STORE_TILE,
     "tile_count": TILE_COUNT, "whole_packs": WHOLE_PACKS, "packs_back": PACKS_BACK, "load_columns": LOAD_COLUMNS,
-    "store_columns": STORE_COLUMNS,
+    "store_columns": STORE_COLUMNS, "known_within": KNOWN_WITHIN,
     "block_reduce": BLOCK_REDUCE, "column_reduce": COLUMN_REDUCE, "team_meet": TEAM_MEET, "team_last": TEAM_LAST,
     "team_collect": TEAM_COLLECT, "take_ticket": TAKE_TICKET, "scan_tile": SCAN_TILE, "join_waves": JOIN_WAVES,
     "sum_before": SUM_BEFORE, **RUNS,
@@ -634,7 +685,8 @@ STRUCTURES = {
 """In the order in which a program holds them."""
 
 NEEDS = {
-    "load_tile": ("Tile",), "load_odd": ("Tile", "load_tile"), "store_tile": ("Tile",), "load_columns": ("Tile",), "store_columns": ("Tile",),
+    "load_tile": ("Tile", "load_words"), "load_odd": ("Tile", "load_tile", "load_words"),
+    "store_tile": ("Tile",), "load_columns": ("Tile",), "store_columns": ("Tile",),
     "whole_packs": ("Tile",), "packs_back": ("Tile",),
     "write_float16": ("Tile",), "write_bfloat16": ("Tile",), **dict.fromkeys(RUNS, ("Tile",)),
     "moments_lanes": ("Moments",), "moments_block": ("Moments", "moments_lanes"),

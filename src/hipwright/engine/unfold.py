@@ -6,6 +6,8 @@ an index is split once for several neighbours, and it shows which accesses run a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hipwright.engine.expr import indices, walk
 from hipwright.engine.index import Atom, Fn, Ix, Var, divide, ix, modulo, replace
 from hipwright.engine.lower.core import Context
@@ -22,12 +24,20 @@ def unfold(c: Context, group: Group) -> None:
         if factor is None or modulo(size, ix(factor)) != ix(0) or _apart(group, group.variables[k], factor):
             continue
         outer, inner = c.arena.var("v", divide(size, ix(factor))), c.arena.var("v", ix(factor))
-        table: dict[Atom, Ix] = {group.variables[k]: ix(outer) * factor + ix(inner)}
-        values = c.arena.rewrite([m.value for m in group.members], lambda a, t=table: t.get(a), lambda e: None)
-        for member, value in zip(group.members, values, strict=True):
-            member.value, member.position = value, replace(member.position, lambda a, t=table: t.get(a))
+        _substitute(c, group, {group.variables[k]: ix(outer) * factor + ix(inner)})
         group.space[k : k + 1] = [divide(size, ix(factor)), ix(factor)]
         group.variables[k : k + 1] = [outer, inner]
+
+
+def _substitute(c: Context, group: Group, table: Mapping[Atom, Ix]) -> None:
+    """Write the members over the new variables."""
+
+    def found(a: Atom) -> Ix | None:
+        return table.get(a)
+
+    values = c.arena.rewrite([m.value for m in group.members], found, lambda e: None)
+    for member, value in zip(group.members, values, strict=True):
+        member.value, member.position = value, replace(member.position, found)
 
 
 def _functions(group: Group, variable: Var) -> list[Fn]:

@@ -28,6 +28,7 @@ from hipwright.engine.templates.inner import inner
 from hipwright.engine.templates.row_plain import plain_rows
 from hipwright.engine.templates.rows import rows
 from hipwright.engine.templates.scan import scan
+from hipwright.engine.templates.sliding import sliding
 from hipwright.engine.templates.transpose import transpose
 from hipwright.engine.unfold import unfold
 from hipwright.records import Program
@@ -410,6 +411,8 @@ def _pointwise(group: Group, body: Body, planner: Planner) -> tuple[Kernel, str]
         return transpose(body, threads, items), mapping
     if mapping == "inner":
         return inner(body, threads, items), mapping
+    if mapping == "sliding":
+        return sliding(body, threads, int(items)), mapping
     if layout is None:
         return elementwise(body, vec, items, threads), mapping
     group.dims = (len(group.space) - 1,)

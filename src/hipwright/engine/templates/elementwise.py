@@ -15,9 +15,6 @@ from hipwright.engine.index import Ix, Var, flatten, ix, product
 from hipwright.engine.templates.base import Body, Kernel, fused
 from hipwright.engine.templates.sweep import linear, prune
 
-ROOMY = "1024, 1"
-"""Launch bounds of a kernel that asks for all it reads at once: up to 64 registers, from which the second number keeps
-ptxas no longer. It aims at 32 else, and puts loads off."""
 NARROW = ("float16", "bfloat16", "int16", "int8", "uint8", "bool")
 
 
@@ -52,6 +49,7 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     emit.line(f"const {kind} base = (blockIdx.x * ({kind})({threads} * {items}) + threadIdx.x) * {vec};")
     values = [m.value for m in body.stored]
     emit.count(values)
+    body.hurry()
     read = sorted({e.attr[0] for e in walk(values) if e.op == "load" and e.attr[1] == flat})
     narrow = on_borders(body, [(b, body.pointers[b]) for b in [*read, *_written(body)]], vec)
     emit.open(f"if ({' && '.join([f'whole_packs<{items}, {vec}>(base, {step}, {bound})', *narrow])})")
@@ -98,7 +96,7 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     emit.close()
     emit.close()
     grid = f"cdiv({{total}}, {threads} * {vec} * {items})"
-    return body.finish(grid, threads, fused(group), emit.lines, ROOMY)
+    return body.finish(grid, threads, fused(group), emit.lines, roomy(body, threads))
 
 
 def otherwise(emit: Emitter) -> None:
@@ -119,6 +117,16 @@ def needs_test(values: Sequence[E], packed: set[tuple[str, str]]) -> bool:
         if e.ctype in ("int", "long") and (e.op == "fn" or (e.op == "bin" and e.attr in "/%")):
             return True
     return False
+
+
+def roomy(body: Body, threads: str) -> str:
+    """Launch bounds of a kernel that asks for all it reads at once.
+
+    The second number keeps ptxas from aiming at 32 registers and putting loads off; 1024 threads leave it 64, which
+    double precision would spill.
+    """
+    buffers = [*body.loads, *(body.need.stores[m.item.name][0] for m in body.stored)]
+    return f"{threads}, 1" if any(body.need.dtypes[b] == "float64" for b in buffers) else "1024, 1"
 
 
 def on_borders(body: Body, accesses: Sequence[tuple[str, str]], vec: str) -> list[str]:

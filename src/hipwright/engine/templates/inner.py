@@ -10,7 +10,7 @@ from hipwright.engine.expr import STORAGE, walk
 from hipwright.engine.index import Ix, Var, ix, product, to_python
 from hipwright.engine.schedule import Group
 from hipwright.engine.templates.base import Body, Kernel, fused
-from hipwright.engine.templates.elementwise import ROOMY
+from hipwright.engine.templates.elementwise import roomy
 from hipwright.engine.templates.sweep import linear
 
 LENGTHS = (2, 4, 8, 16)
@@ -61,7 +61,7 @@ def inner(body: Body, threads: str, items: str) -> Kernel:
     emit.close()
     _store(body, outs, (threads, items, count))
     grid = f"cdiv({to_python(_positions(group))}, {threads} * {items})"
-    return body.finish(grid, threads, fused(group), emit.lines, ROOMY)
+    return body.finish(grid, threads, fused(group), emit.lines, roomy(body, threads))
 
 
 def _positions(group: Group) -> Ix:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hipwright.engine.expr import STORAGE, E, walk
 from hipwright.engine.index import Ix, to_python
 from hipwright.engine.templates.base import Body, Kernel, fused
-from hipwright.engine.templates.elementwise import ROOMY, needs_test, on_borders, otherwise
+from hipwright.engine.templates.elementwise import needs_test, on_borders, otherwise, roomy
 from hipwright.engine.templates.rows import Layout, RowKernel
 from hipwright.engine.templates.sweep import OFF_BORDERS, PACK, Place, offset, prune, unconditional
 
@@ -32,6 +32,7 @@ class PlainRows(RowKernel):
                        *(f"j{k}" for k in range(8))}  # fmt: skip
         self._variables()
         self.values = [m.value for m in body.stored]
+        body.hurry()
         self.vec, self.items = layout.vec, layout.items
         if not self.row_sweep.dense(self.values, body.stored) or self._scattered():
             self.vec = "1"  # as many single elements, where registers hold what they read
@@ -50,7 +51,7 @@ class PlainRows(RowKernel):
         self._tile("lane" if layout.mapping == "lanes" else "threadIdx.x")
         if layout.mapping == "lanes":
             emit.close()
-        return body.finish(grid, layout.threads, fused(self.group), emit.lines, ROOMY)
+        return body.finish(grid, layout.threads, fused(self.group), emit.lines, roomy(body, layout.threads))
 
     def _lanes(self) -> str:
         """LANES neighbouring lanes have a row."""
@@ -92,7 +93,7 @@ class PlainRows(RowKernel):
         shape = f"{self.items}, {self.vec}"
         step, bound = body.as_index(f"{self.beside}{scale}"), body.as_index(sweep.length)
         emit.line(f"const {body.index_type} base = start + {lane}{scale};")
-        reads, writes = self._reads(), self._writes()
+        reads, writes = self._reads(hoisted=True), self._writes()
         packed = [(b, pointer) for b, pointer, on in [*reads.values(), *writes.values()] if on]
         tests = [f"whole_packs<{shape}>(base, {step}, {bound})", *on_borders(body, packed, self.vec)]
         emit.open(f"if ({' && '.join(tests)})")
@@ -119,13 +120,18 @@ class PlainRows(RowKernel):
         self._elements({}, bound, harm=True)
         emit.close()
 
-    def _reads(self) -> dict[tuple[str, str], tuple[str, str, bool]]:
-        """Accesses that packs serve: (buffer, position) -> (buffer, pointer, on the borders of packs?)."""
+    def _reads(self, *, hoisted: bool = False) -> dict[tuple[str, str], tuple[str, str, bool]]:
+        """Accesses that packs serve: (buffer, position) -> (buffer, pointer, on the borders of packs?).
+
+        hoisted: what a row shares has a name, so that rows that an index picks can be told where they lie.
+        """
         out = {}
         for e in unconditional(self.values, set()):
             place = self.row_sweep.place(e.attr[1], False)
+            buffer, position, _ = e.attr
+            if place is None and (rest := self.row_sweep.gathered(position)) is not None:
+                place = Place(self.emit.position(rest) if hoisted else "")
             if place is not None and _forwards(place):
-                buffer, position, _ = e.attr
                 out[buffer, position.key] = self._access(buffer, position, place)
         return out
 

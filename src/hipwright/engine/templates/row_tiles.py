@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hipwright.engine.expr import FLOATING
 from hipwright.engine.schedule import Member
+from hipwright.engine.templates.base import depends
 from hipwright.engine.templates.reducers import State
 from hipwright.engine.templates.sweep import Share, Sweep, prune
 
@@ -35,7 +37,8 @@ class Tiles:
     def _ahead(self) -> None:
         """Ask for what later passes read of all rows before the first waits for its reductions."""
         k, sweep, body = self.k, self.sweep, self.k.body
-        fixed = k.layout.bounds or k.team or k.columns or self.segmented or not (k.whole or k.layout.ahead)
+        fixed = k.layout.bounds or k.layout.exact_bounds or k.team or k.columns or self.segmented
+        fixed = fixed or not (k.whole or k.layout.ahead)
         if fixed or k.asked or sweep is not k.row_sweep:
             return
         k.asked = True
@@ -173,7 +176,8 @@ class Tiles:
             k.hoist(self.values, self.level if keep else 0)
         emit.line("#pragma unroll")
         emit.open(f"for (int k = 0; k < {self.items if columns else self.extent}; ++k)")
-        emit.line(f"if ({self._outside(keep)}) continue;")
+        if not self._harmless(keep):
+            emit.line(f"if ({self._outside(keep)}) continue;")
         index = len(emit.lines)
         emit.line(f"const {self.kind} {self.sweep.variable} = {self._index()};")
         for line in self.sweep.splits:
@@ -191,6 +195,25 @@ class Tiles:
         if columns:
             self._take_tiles("[v]")
             emit.close()
+
+    def _harmless(self, keep: bool) -> bool:
+        """May a waiting team compute what no store takes? A test an element costs registers."""
+        k, sweep = self.k, self.sweep
+        if not k.team or not self.segmented or k.layout.rest != "few" or not all(s.by_tile for s in self.made):
+            return False
+        stack = [*self.values]
+        if any(m.item.name not in sweep.stores for m in self.full):
+            return False
+        while stack:
+            e = stack.pop()
+            stays = keep and e.id in k.kept and k.kept[e.id][1] < self.level
+            if stays or not depends(e, k.inner, k.memo):
+                continue
+            packed = e.op == "load" and e.attr[2] in FLOATING and (e.attr[0], e.attr[1].key) in sweep.packs
+            if not packed and e.op not in ("bin", "un", "fn", "cast"):
+                return False
+            stack += e.args
+        return True
 
     def _alone(self, keep: bool) -> bool:
         """Is a row one tile, taken element by element?"""

@@ -45,6 +45,8 @@ class Layout:
     registers: bool = False
     whole: bool = False
     segments: bool = False
+    several: bool = False  # several rows' values stay in registers
+    odd: bool = False  # rows begin off the borders of packs, and are read in packs all the same
     team: str = ""  # the knob of the blocks a row, or "" for one block
     ahead: bool = False  # few elements: what later passes and the rows' own values read is asked for first
     spread: bool = False  # nothing is reduced: every tile of a row has its own block
@@ -65,10 +67,10 @@ class RowKernel:
         self.columns = layout.mapping == "columns"
         self.packs: dict[tuple[str, str], str] = {}
         self.place = ""
-        self.fits: bool | None = None  # does a row fit registers, in the branch now written; None: no branches
-        self.team = Team(body, layout.team, self.columns) if layout.team or layout.spread else None
         self.ahead: dict[tuple[str, str], str] = {}  # tiles that are asked for before the pass that reads them
         self.asked = False
+        self.fits: bool | None = None  # does a row fit registers, in the branch now written; None: no branches
+        self.team = Team(body, layout.team, self.columns) if layout.team or layout.spread else None
 
     def kernel(self) -> Kernel:
         """The finished kernel."""
@@ -126,7 +128,7 @@ class RowKernel:
         self.inner = {"r", "c", "segment", *(f"j{k}" for k in range(len(dims)))}
         length = self.emit.position(self.width)
         changing = {"r", "c"} if layout.segments else self.inner
-        self.row_sweep = Sweep("r", length, self.width, changing, splits)
+        self.row_sweep = Sweep("r", length, self.width, changing, splits, odd=layout.odd)
         if not self.columns and not layout.segments:
             self._alias_position()
         if len(dims) == 2 and not layout.segments and not self.row_sweep.row_starts:
@@ -229,7 +231,13 @@ class RowKernel:
     def _open_variant(self, span: str) -> None:
         """Rows that fit the registers of those who share them, or all others."""
         if self.fits:
-            self.emit.open(f"if ({self.row_sweep.length} <= {span})")
+            length = self.row_sweep.length
+            if self.layout.several:
+                self.emit.used.add(("known_within", ""))
+                kind = self.body.index_type
+                self.emit.open(f"if (known_within<{kind}>({length}, {span}))")
+            else:
+                self.emit.open(f"if ({length} <= {span})")
         elif self.fits is not None:
             self.emit.open("else")
 

@@ -17,7 +17,7 @@ from hipwright.engine.emit import literal
 from hipwright.engine.expr import COMPUTE, E
 from hipwright.engine.index import Var, ix, product, to_python
 from hipwright.engine.templates.base import Body, Kernel, fused
-from hipwright.engine.templates.elementwise import ROOMY
+from hipwright.engine.templates.elementwise import roomy
 from hipwright.engine.templates.scan_columns import column_memory, column_tiles
 from hipwright.engine.templates.scan_narrow import has_narrow, narrow_values, narrow_write
 from hipwright.engine.templates.sweep import Share, Sweep, prune
@@ -74,7 +74,7 @@ class Scan:
             grid = column_tiles(self)
         else:
             grid = self._columns() if self.columns else self._rows()
-        bounds = ROOMY if self.narrow else layout.threads
+        bounds = roomy(body, layout.threads) if self.narrow else layout.threads
         kernel = body.finish(grid, layout.threads, fused(self.group), emit.lines, bounds)
         if layout.mapping == "chunks":
             self._memory(kernel)

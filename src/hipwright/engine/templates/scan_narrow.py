@@ -31,13 +31,17 @@ def narrow_values(s: Scan, base: str, step: str, bound: str) -> None:
     """This thread's tile of inputs, the identity past the end."""
     emit, share = s.emit, Share(f"{s.layout.items}, {s.layout.vec}", base, step, bound)
     values = [s.member.value]
+
+    def made() -> list[str]:
+        return [f"value.v[k] = {emit.text(s.member.value)[0]};"]
+
     emit.line(f"Tile<{s.ctype}, {s.extent}> value;")
     _open(s, share, _reads(s, values))
     plain = _read(s, share, values)
-    _elements(s, f"value.v[k] = {s.identity};", lambda: [f"value.v[k] = {emit.text(s.member.value)[0]};"])
+    _elements(s, _behind(s, share), f"value.v[k] = {s.identity};", made)
     emit.read = plain
     otherwise(emit)
-    _elements(s, f"value.v[k] = {s.identity};", lambda: [f"value.v[k] = {emit.text(s.member.value)[0]};"])
+    _elements(s, "k >= count", f"value.v[k] = {s.identity};", made)
     emit.close()
 
 
@@ -53,14 +57,14 @@ def narrow_write(s: Scan, value: str, share: Share) -> None:
             name = emit.fresh(f"{body.pointers[buffer]}_out")
             emit.line(f"Tile<{STORAGE[dtype]}, {s.extent}> {name};")
             s.sweep.stores[member.item.name] = (name, offset(body.pointers[buffer], place.start), place)
-    _outputs(s, value)
+    _outputs(s, value, _behind(s, share))
     for name, pointer, place in s.sweep.stores.values():
         function = "store_packs_back" if place.back else "store_packs"
         emit.line(f"{function}<{share.shape}>({pointer}, {share.base}, {share.step}, {share.bound}, {name});")
     s.sweep.stores = {}
     emit.read = plain
     otherwise(emit)
-    _outputs(s, value)
+    _outputs(s, value, "k >= count")
     emit.close()
 
 
@@ -110,14 +114,19 @@ def _read(s: Scan, share: Share, values: list[E]) -> Any:
     return plain
 
 
-def _elements(s: Scan, before: str, made: Callable[[], list[str]]) -> None:
+def _behind(s: Scan, share: Share) -> str:
+    """Is the pack of element k behind the row? One test a pack."""
+    return f"{share.base} + k / {s.layout.vec} * {share.step} >= {share.bound}"
+
+
+def _elements(s: Scan, behind: str, before: str, made: Callable[[], list[str]]) -> None:
     """The loop over the thread's elements; those behind the row are not computed."""
     emit = s.emit
     emit.line("#pragma unroll")
     emit.open(f"for (int k = 0; k < {s.extent}; ++k)")
     if before:
         emit.line(before)
-    emit.line("if (k >= count) continue;")
+    emit.line(f"if ({behind}) continue;")
     s.place_element()
     at = len(emit.lines) - 1
     for line in made():
@@ -126,9 +135,9 @@ def _elements(s: Scan, before: str, made: Callable[[], list[str]]) -> None:
     emit.close()
 
 
-def _outputs(s: Scan, value: str) -> None:
+def _outputs(s: Scan, value: str, behind: str) -> None:
     def made() -> list[str]:
         s.outputs(value, "k")
         return []
 
-    _elements(s, "", made)
+    _elements(s, behind, "", made)

@@ -161,6 +161,8 @@ class Sweep:
             place = self.place(position, bool(share.width))
             if (buffer, position.key) in self.packs:
                 continue
+            if place is None and not share.width and (rest := self.gathered(position)) is not None:
+                place = Place(body.emit.position(rest))
             if place is None:
                 if share.width and (rest := self.picked(position)) is not None:
                     self._read_picked(body, e, rest, share)
@@ -176,6 +178,19 @@ class Sweep:
         arguments = share.arguments(body, place)
         body.emit.line(f"const auto {name} = {function}<{share.shape}>({offset(pointer, place.start)}, {arguments});")
         return name
+
+    def gathered(self, position: Ix) -> Ix | None:
+        """The position of element 0 for an access along a row that an index picks; else None."""
+        found = linear(position, self.variable)
+        if self.run or found is None or found[0] != ix(1):
+            return None
+        atoms, memo = found[1].atoms(), dict[int, bool]()
+        if any(isinstance(a, Var) and a.name in self.inner for a in atoms):
+            return None
+        if any(isinstance(a, Ind) and depends(a.value, self.inner, memo) for a in atoms):
+            return None
+        hidden = (b for a in atoms if isinstance(a, Fn) for b in a.a.atoms() | a.b.atoms())
+        return None if any(isinstance(b, Ind) for b in hidden) else found[1]
 
     def picked(self, position: Ix) -> Ix | None:
         """The position of column 0 for an access dense across columns, in rows that an index picks; else None."""

@@ -9,7 +9,7 @@ from hipwright.engine.expr import STORAGE, E
 from hipwright.engine.index import Ind, Ix, Var, ix, product, to_python
 from hipwright.engine.schedule import Group
 from hipwright.engine.templates.base import Body, Kernel, fused
-from hipwright.engine.templates.elementwise import ROOMY
+from hipwright.engine.templates.elementwise import roomy
 from hipwright.engine.templates.sweep import linear, unconditional
 
 MOST = 3
@@ -75,7 +75,7 @@ def transpose(body: Body, threads: str, size: str) -> Kernel:
     _write(body, threads, size, sizes, staged, ahead)
     side = [f"cdiv({to_python(group.space[n])}, {size})" for n in (k, last)]
     return body.finish(
-        f"({to_python(rest)}) * {side[0]} * {side[1]}", threads, fused(group), emit.lines, ROOMY
+        f"({to_python(rest)}) * {side[0]} * {side[1]}", threads, fused(group), emit.lines, roomy(body, threads)
     )
 
 

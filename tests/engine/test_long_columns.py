@@ -1,0 +1,129 @@
+"""Columns that stay in registers, rows of odd lengths read in packs, losses whose rows are needed twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from hipwright.engine.write import write
+from hipwright.toolchain import nvrtc
+from hipwright.toolchain.pool import CompilePool
+from tests.engine.harness import Op, captured, compare, reference, run
+from tests.engine.template_builds import program_builds
+
+INFINITY = float("inf")
+
+
+def numbers(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 3) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def columns(channels: int, dtype: torch.dtype) -> torch.Tensor:
+    """Columns of nothing but minus infinity, with one NaN, with one infinity, with large values."""
+    x = numbers(2, channels, 9, 4, dtype=dtype)
+    x[0, :, 0, 0], x[0, channels - 1, 0, 1], x[0, 0, 0, 2] = -INFINITY, float("nan"), INFINITY
+    x[1, :, 2] *= 300
+    return x
+
+
+def softmax(x: torch.Tensor) -> Any:
+    return x.softmax(1)
+
+
+def root_mean_square(x: torch.Tensor) -> Any:
+    return x / (x.square().mean(1, keepdim=True) + 1e-3).sqrt()
+
+
+def place(x: torch.Tensor) -> Any:
+    return x.argmin(1), x.amax(1)
+
+
+@pytest.mark.parametrize("wave", [32, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("channels", [21, 70, 150, 300], ids=str)
+@pytest.mark.parametrize("function", [softmax, root_mean_square, place], ids=lambda f: f.__name__)
+@pytest.mark.matrix(keep=8)
+def test_columns(function: Callable[..., Any], channels: int, dtype: torch.dtype, wave: int) -> None:
+    """Those captured fit registers, others may not."""
+    model, x = Op(function), columns(channels, dtype)
+    written = write(captured(model, [x]), {"exact": channels == 150})
+    for case in (x, columns(33, dtype), columns(600, dtype)):
+        expected, native, _ = reference(model, [case])
+        got, _ = run(written, model, [case], wave=wave)
+        compare(got, expected, native)
+
+
+def odd(length: int, dtype: torch.dtype) -> torch.Tensor:
+    x = numbers(9, length, dtype=dtype)
+    x[0] *= 300
+    x[1], x[2, length // 2], x[3, length - 1] = -INFINITY, INFINITY, float("nan")
+    return x
+
+
+def logs(x: torch.Tensor) -> Any:
+    return x.float().logsumexp(-1)
+
+
+def largest(x: torch.Tensor) -> Any:
+    return x.amax(-1), x.float().abs().amin(-1)
+
+
+@pytest.mark.parametrize("wave", [32, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("function", [logs, largest], ids=lambda f: f.__name__)
+@pytest.mark.matrix(keep=6)
+def test_odd_rows(function: Callable[..., Any], dtype: torch.dtype, wave: int) -> None:
+    """Each row begins elsewhere between the borders of packs."""
+    model, x = Op(function), odd(5003, dtype)
+    written = write(captured(model, [x]), {"team:" + ("logsumexp_kernel" if function is logs else "amax_abs"): False})
+    assert "load_odd<" in written.text
+    for case in (x, odd(4096, dtype), odd(7, dtype)):
+        expected, native, _ = reference(model, [case])
+        got, _ = run(written, model, [case], wave=wave)
+        compare(got, expected, native)
+
+
+def divergence(student: torch.Tensor, teacher: torch.Tensor) -> Any:
+    p, q = student.log_softmax(-1), teacher.log_softmax(-1)
+    return (q.exp() * (q - p)).sum(-1)
+
+
+def gradient(logits: torch.Tensor, target: torch.Tensor) -> Any:
+    hot = torch.zeros_like(logits).scatter(1, target[:, None], 1.0)
+    return (logits.softmax(-1) - hot) / logits.shape[0]
+
+
+@pytest.mark.parametrize("wave", [32, 64])
+def test_a_row_needed_twice_is_read_once(wave: int) -> None:
+    model, inputs = Op(divergence), [numbers(3, 3000), numbers(3, 3000, seed=4)]
+    written = write(captured(model, inputs))
+    assert written.text.count("this thread's part of the row") >= 2
+    expected, native, _ = reference(model, inputs)
+    got, _ = run(written, model, inputs, wave=wave)
+    compare(got, expected, native)
+
+
+def test_what_a_condition_guards_is_read_once_a_row() -> None:
+    model, inputs = Op(gradient), [numbers(4, 2500), torch.tensor([0, 2499, 7, 1300])]
+    written = write(captured(model, inputs), {"exact": False})
+    reads = [line for line in written.text.splitlines() if "[row]" in line]
+    assert len(reads) <= 2  # one in each branch: rows that fit registers, and others
+    assert all("target_value" in line or "_value = " in line for line in reads)
+    expected, native, _ = reference(model, inputs)
+    got, _ = run(written, model, inputs)
+    compare(got, expected, native)
+
+
+def test_builds() -> None:
+    with nvrtc.zygote() as zygote, CompilePool(zygote, 1) as pool:
+        for function, inputs in (
+            (softmax, [torch.empty(8, 150, 64, 64)]),
+            (softmax, [torch.empty(8, 64, 64, 64, dtype=torch.float16)]),
+            (softmax, [torch.empty(8, 500, 64, 64)]),
+            (logs, [torch.empty(2048, 50257, dtype=torch.bfloat16)]),
+            (divergence, [torch.empty(4096, 8192), torch.empty(4096, 8192)]),
+        ):
+            program_builds(write(captured(Op(function), inputs)), lambda target: 1, pool)
