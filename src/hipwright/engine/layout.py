@@ -177,7 +177,6 @@ class Planner:
                 most = 4  # the device holds all blocks at once
             items = min(-(-packs // threads), most)
             layout = Layout("block", self.knob("ROW_BLOCK", threads))
-            layout.spread = True
         self._pack(layout, "ROW_VEC", vec, items)
         return layout
 
@@ -244,6 +243,9 @@ class Planner:
         if mapping == "lanes":
             lanes = min(max(_power(packs if self._at_once() else packs // 2), 4), 32)
             items = min(-(-packs // lanes), most)
+            once = min(items, max(16 // vec, 2))
+            if not registers and lanes > 8 and packs % (lanes * once) and packs % (lanes // 2 * once) == 0:
+                lanes //= 2  # no tile is cut short
             block = 128 if vec * items >= KEPT_VALUES else 256  # of many registers a block less than 256 still fits
             layout = Layout("lanes", self.knob("BLOCK", block), self.knob("LANES", lanes))
             threads = lanes

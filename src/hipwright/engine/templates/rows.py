@@ -49,7 +49,6 @@ class Layout:
     odd: bool = False  # rows begin off the borders of packs, and are read in packs all the same
     team: str = ""  # the knob of the blocks a row, or "" for one block
     ahead: bool = False  # few elements: what later passes and the rows' own values read is asked for first
-    spread: bool = False  # nothing is reduced: every tile of a row has its own block
 
 
 def rows(body: Body, layout: Layout) -> Kernel:
@@ -70,7 +69,7 @@ class RowKernel:
         self.ahead: dict[tuple[str, str], str] = {}  # tiles that are asked for before the pass that reads them
         self.asked = False
         self.fits: bool | None = None  # does a row fit registers, in the branch now written; None: no branches
-        self.team = Team(body, layout.team, self.columns) if layout.team or layout.spread else None
+        self.team = Team(body, layout.team, self.columns) if layout.team else None
 
     def kernel(self) -> Kernel:
         """The finished kernel."""

@@ -39,7 +39,7 @@ class Team:
     def prologue(self, count: str, grid: str) -> str:
         """Declares nothing yet (whether blocks wait is not known); returns the grid."""
         self.groups = grid
-        self.body.knobs |= {self.size} - {""}
+        self.body.knobs.add(self.size)
         self.body.extra.append("int team")
         self.at = len(self.body.emit.lines)
         return f"({grid}) * {self.body.name}_team"
@@ -145,9 +145,6 @@ class Team:
         """What the plan does for the team: its size, its memory."""
         name = f"{self.body.name}_team"
         kernel.arguments.append(name)
-        if not self.size:
-            kernel.before.append(f"{name} = max(1, {tiles})")
-            return
         most = (
             f"({self.size} if {total} > {SMALL_TOTAL} else min({self.size}, {SMALL_TEAM}))" if self.waits else self.size
         )
