@@ -62,6 +62,11 @@ def reference(model: torch.nn.Module, inputs: Sequence[Any]) -> tuple[Any, Any, 
         return exact(*wide), native(*inputs), dict(exact.named_buffers())
 
 
+def kernels_in(text: str) -> int:
+    """Kernels of a program; one and its twin for the captured sizes count once."""
+    return text.count("__global__") - text.count("// the sizes of the task as constants")
+
+
 def leaves(value: Any) -> list[torch.Tensor]:
     """The tensors of a nest, in order."""
     if isinstance(value, torch.Tensor):

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from hipwright.engine.write import explain, space, write
 from hipwright.program import parse
 from hipwright.toolchain import amdgpu
-from tests.engine.harness import CACHE, captured, check
+from tests.engine.harness import CACHE, captured, check, kernels_in
 
 CALL = "call:scaled_dot_product_attention"
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100")
@@ -74,7 +74,7 @@ def off_row(rows: int, keys: int) -> torch.Tensor:
 )
 def test_tiles(options: dict[str, Any], inputs: list[torch.Tensor], knobs: dict[str, int], wave: int) -> None:
     text = check(Attention(**options), inputs, choices={CALL: "tiled", **knobs}, wave=wave)
-    assert text.count("__global__") == 1
+    assert kernels_in(text) == 1
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_tiles(options: dict[str, Any], inputs: list[torch.Tensor], knobs: dict[
 )
 def test_pieces_of_the_keys(options: dict[str, Any], inputs: list[Any], knobs: dict[str, int], wave: int) -> None:
     text = check(Attention(**options), inputs, choices={CALL: "split", **knobs}, wave=wave)
-    assert text.count("__global__") == 2
+    assert kernels_in(text) == 2
 
 
 def test_heads_are_read_where_the_product_left_them_at_any_length() -> None:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hipwright.engine.write import explain, space, write
-from tests.engine.harness import captured, check, run
+from tests.engine.harness import captured, check, kernels_in, run
 from tests.engine.template_builds import builds
 
 KEY = "attention:softmax"
@@ -205,7 +205,7 @@ def test_written_out_forms_are_one_kernel(form: Callable[..., Any], inputs: list
 )
 def test_few_queries(form: Callable[..., Any], inputs: list[Tensor], wave: int) -> None:
     text = check(Written(form), inputs, choices={KEY: "fused", CALL: "split", "DECODE_KEYS": 64}, wave=wave)
-    assert text.count("__global__") == 2
+    assert kernels_in(text) == 2
 
 
 # ---------------------------------------------------------------- what differs from scaled_dot_product_attention
@@ -290,7 +290,7 @@ def test_a_result_turned_back_is_written_in_place() -> None:
         return F.gelu(y.transpose(1, 2).reshape(q.shape[0], q.shape[2], -1))
 
     text = check(Written(turned), qkv(*SIZES), other=qkv(1, 3, 5, 40, 24, 40))
-    assert text.count("__global__") == 1
+    assert kernels_in(text) == 1
 
 
 class Projected(torch.nn.Module):
@@ -309,7 +309,7 @@ class Projected(torch.nn.Module):
 
 def test_projections_are_read_where_their_products_left_them() -> None:
     text = check(Projected(32, 2), [draw(2, 11, 32)], other=[draw(3, 5, 32)])
-    assert text.count("__global__") == 5  # four products and the attention
+    assert kernels_in(text) == 5  # four products and the attention
 
 
 def test_a_turned_product_is_written_in_place() -> None:
@@ -317,7 +317,7 @@ def test_a_turned_product_is_written_in_place() -> None:
         return (a @ b).transpose(0, 1).contiguous() + c
 
     text = check(Written(turned), [draw(5, 7, 9), draw(5, 9, 11), draw(11)], choices={"call:matmul": "gemm"})
-    assert text.count("__global__") == 1
+    assert kernels_in(text) == 1
 
 
 def test_what_the_scores_read_is_computed_once_when_it_is_dear() -> None:
@@ -328,7 +328,7 @@ def test_what_the_scores_read_is_computed_once_when_it_is_dear() -> None:
 
     inputs = qkv(*SQUARE)
     text = check(Written(relative), inputs, choices={KEY: "fused"})
-    assert text.count("__global__") == 2
+    assert kernels_in(text) == 2
     assert "log1p" not in text[text.index("softmax_attention_kernel(") :]
 
 
@@ -341,7 +341,7 @@ def test_two_layers_are_two_calls_and_each_may_stay_separate() -> None:
     assert {name for name in space(graph) if name.startswith("attention:")} == {KEY, f"{KEY}_1"}
     mapped = [k["mapping"] for k in explain(graph, {KEY: "separate", f"{KEY}_1": "fused"})["kernels"]]
     assert mapped.count("call:tiled") == 1
-    assert check(Written(two), inputs).count("__global__") == 2
+    assert kernels_in(check(Written(two), inputs)) == 2
 
 
 def test_static_rules() -> None:
@@ -439,7 +439,7 @@ def test_near_misses_stay_separate(form: Callable[..., Any]) -> None:
 
 def test_builds_of_tiles() -> None:
     text = builds(Written(biased), [*qkv(2, 4, 128, 128, 64, 64), draw(4, 128, 128)], least=1)
-    assert text.count("__global__") == 1
+    assert kernels_in(text) == 1
 
 
 @pytest.mark.parametrize(("size", "dtype"), [(64, BRAIN), (128, torch.float32)])
@@ -449,4 +449,4 @@ def test_builds_of_causal_tiles(size: int, dtype: torch.dtype) -> None:
 
 def test_builds_of_pieces_of_the_keys() -> None:
     text = builds(Written(where), [*qkv(2, 8, 4, 256, 64, 64, dtype=HALF), seen(2, 1, 4, 256)], least=1)
-    assert text.count("__global__") == 2
+    assert kernels_in(text) == 2

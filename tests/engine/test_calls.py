@@ -14,7 +14,7 @@ from hipwright.engine.calls import KernelCall, NotLowered, Offer, Output
 from hipwright.engine.templates.base import Kernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.write import explain, space, write
-from tests.engine.harness import captured, check, compare, reference, run
+from tests.engine.harness import captured, check, compare, kernels_in, reference, run
 
 
 def naive(body: CallBody) -> list[Kernel]:
@@ -94,7 +94,7 @@ class Fused(torch.nn.Module):
 def test_prologue_epilogue_and_the_product_are_one_kernel() -> None:
     model, inputs = Fused(), [A, torch.randn(10, 12), torch.randn(7, 10)]
     text = check(model, inputs, other=[A[:3], torch.randn(5, 12), torch.randn(3, 5)])
-    assert text.count("__global__") == 1
+    assert kernels_in(text) == 1
     assert "silu(" in text
 
 
@@ -105,7 +105,7 @@ def test_readers_at_other_places_get_a_kernel_of_their_own() -> None:
             return y.t().contiguous(), y.softmax(1), y.roll(1, 0)
 
     text = check(Model(), [A, B])
-    assert text.count("__global__") == 2  # the product, and one that reads it three ways
+    assert kernels_in(text) == 2  # the product, and one that reads it three ways
 
 
 def test_a_chain_of_products_puts_the_activation_behind_the_first() -> None:
@@ -125,7 +125,7 @@ def test_a_dear_operand_is_computed_once() -> None:
         def forward(self, a: torch.Tensor, b: torch.Tensor) -> Any:
             return torch.mm(torch.tanh(torch.sigmoid(torch.sin(a))), b)
 
-    assert check(Model(), [A, B]).count("__global__") == 2
+    assert kernels_in(check(Model(), [A, B])) == 2
 
 
 def test_the_choice_is_in_the_space_and_decides() -> None:
@@ -161,5 +161,5 @@ def test_several_kernels_and_outputs() -> None:
     expected, native, _ = reference(model, [x])
     got, _ = run(program, model, [x])
     compare(got, expected, native)
-    assert program.text.count("__global__") == 3
+    assert kernels_in(program.text) == 3
     assert "torch.zeros" in program.text

@@ -13,7 +13,7 @@ from torch import nn
 from hipwright.engine.write import explain, space, write
 from hipwright.toolchain import nvrtc
 from hipwright.toolchain.pool import CompilePool
-from tests.engine.harness import captured, check, compare, reference, run
+from tests.engine.harness import captured, check, compare, kernels_in, reference, run
 from tests.engine.template_builds import program_builds
 from tests.engine.test_conv_templates import Then, draw
 from tests.engine.test_gemm import on_matrix_units
@@ -41,7 +41,7 @@ def verify(
 ) -> str:
     model = normal(model, x.dtype)
     text = check(model, [x], choices=chosen(model, x, **(knobs or {})), **kw)
-    assert text.count("__global__") == kernels, text
+    assert kernels_in(text) == kernels, text
     assert "struct " in text and "Tap taps[" in text
     return text
 

@@ -16,7 +16,7 @@ from hipwright.program import parse
 from hipwright.records import Program
 from hipwright.toolchain import nvrtc
 from hipwright.toolchain.pool import CompilePool
-from tests.engine.harness import captured, check, compare, reference, run
+from tests.engine.harness import captured, check, compare, kernels_in, reference, run
 from tests.engine.template_builds import program_builds
 
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100")
@@ -93,7 +93,7 @@ def test_transposed_operands_are_read_in_place(forms: str) -> None:
     model = Of(lambda a, b: (a.t() if forms[0] == "t" else a) @ (b.t() if forms[1] == "t" else b))
     inputs = [a.t().contiguous() if forms[0] == "t" else a, b.t().contiguous() if forms[1] == "t" else b]
     text = verify(model, inputs, "gemm")
-    assert text.count("__global__") == 1
+    assert kernels_in(text) == 1
     assert ".t()" not in text
 
 
@@ -115,14 +115,14 @@ def test_large_tiles() -> None:
 def test_a_residual_and_a_bias_stand_behind_the_product() -> None:
     model = Dense(36, 20, then=lambda y, r: F.silu(y) * r + 1)
     text = verify(model, [draw(2, 9, 36), draw(2, 9, 20)], "gemm")
-    assert text.count("__global__") == 1
+    assert kernels_in(text) == 1
     assert "store_wide" in text
 
 
 def test_a_prologue_is_computed_on_the_way() -> None:
     model = Of(lambda a, s, b: ((a * s[:, None]).relu() @ b.to(a.dtype)).tanh())
     text = verify(model, [draw(34, 24), draw(34), draw(24, 40, dtype=HALF)], "gemm")
-    assert text.count("__global__") == 1
+    assert kernels_in(text) == 1
 
 
 PRODUCTS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
@@ -193,7 +193,7 @@ def test_skinny_linear(m: int, k: int, n: int, dtype: torch.dtype) -> None:
 def test_skinny_across(m: int, k: int, n: int, split: int) -> None:
     inputs = [draw(m, k), draw(k, n)]
     text = verify(MM, inputs, "gemv", **{"call:mm:split": split})
-    assert text.count("__global__") == (2 if split > 1 else 1)
+    assert kernels_in(text) == (2 if split > 1 else 1)
 
 
 def test_the_few_may_be_columns() -> None:
@@ -212,11 +212,11 @@ def test_batches_of_vectors() -> None:
 def test_experts_are_gathered_in_place() -> None:
     model = Of(lambda x, w, which: torch.einsum("bk,bkn->bn", x, w[which]).relu())
     text = verify(model, [draw(5, 24), draw(3, 24, 40), torch.tensor([2, 0, 0, 1, 2])], "gemv")
-    assert text.count("__global__") == 1
+    assert kernels_in(text) == 1
     assert "load_aligned" in text
     model = Of(lambda x, w, which: torch.bmm(x, w[which]).relu())
     text = verify(model, [draw(5, 9, 24), draw(3, 24, 40), torch.tensor([2, 0, 0, 1, 2])], "gemm")
-    assert text.count("__global__") == 1
+    assert kernels_in(text) == 1
     assert "load_aligned" in text
 
 
@@ -232,7 +232,7 @@ def test_an_offset_makes_the_reads_narrow_and_right() -> None:
 @pytest.mark.parametrize("way", ["gemv", "gemm"])
 def test_int8_weights_are_scaled_on_the_way(dtype: torch.dtype, way: str) -> None:
     text = verify(Quantised(80, 24, dtype), [draw(2, 80, dtype=dtype)], way)
-    assert text.count("__global__") == 1
+    assert kernels_in(text) == 1
 
 
 @pytest.mark.parametrize(

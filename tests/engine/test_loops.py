@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from hipwright.engine.write import explain, space
-from tests.engine.harness import captured, check
+from tests.engine.harness import captured, check, kernels_in
 
 
 def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -68,14 +68,14 @@ def test_a_chain_of_cells_is_a_layer(kind: str, what: str, dim: int, layers: int
     text = check(model, [x], wave=wave)
     made = explain(captured(model, [x]))
     assert sum(k["mapping"] == "call:persistent" for k in made["kernels"]) == layers
-    assert text.count("__global__") <= 2 * layers + 4  # what begins and what is returned is written by small ones
+    assert kernels_in(text) <= 2 * layers + 4  # what begins and what is returned is written by small ones
 
 
 def test_steps_may_be_chosen_and_other_batches_run() -> None:
     model, x = Loop("lstm", "last", 0), draw(5, 3, 8)
     (key,) = [k for k in space(captured(model, [x])) if k.startswith("loop:")]
     text = check(model, [x], choices={key: "steps"}, other=[draw(5, 7, 8)])
-    assert text.count("__global__") > 8
+    assert kernels_in(text) > 8
     check(model, [x], other=[draw(5, 7, 8)])
 
 
@@ -131,7 +131,7 @@ def test_products_of_the_input_are_one(dtype: torch.dtype) -> None:
     graph = captured(model, inputs)
     (key,) = [k for k in space(graph) if k.startswith("hoist:")]
     calls = {k: "gemm" for k in space(graph) if k.startswith("call:") and k.count(":") == 1}
-    assert check(model, inputs, choices=calls).count("__global__") == 1 + 2 * 4
+    assert kernels_in(check(model, inputs, choices=calls)) == 1 + 2 * 4
     made = explain(graph, {key: False})
     assert len(made["kernels"]) + len(made["library"]) > 9
 
@@ -157,6 +157,6 @@ def test_products_of_slices_are_one(how: str) -> None:
     graph = captured(model, inputs)
     calls = {k: "gemm" for k in space(graph) if k.startswith("call:") and k.count(":") == 1}
     assert len(calls) == 1
-    assert check(model, inputs, choices=calls).count("__global__") <= 2
+    assert kernels_in(check(model, inputs, choices=calls)) <= 2
     (key,) = [k for k in space(graph) if k.startswith("hoist:")]
     assert len([k for k in explain(graph, {key: False})["kernels"] if k["mapping"].startswith("call:")]) > 1

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from hipwright.engine.write import space
-from tests.engine.harness import captured, check
+from tests.engine.harness import captured, check, kernels_in
 from tests.engine.template_builds import builds
 
 
@@ -36,7 +36,7 @@ def verify(function: Callable[..., Any], x: torch.Tensor, tile: str, **kw: Any) 
     keys = [k for k in space(captured(model, [x])) if k.startswith("call:") and k.count(":") == 1]
     text = check(model, [x], choices={f"{k}:tile": tile for k in keys}, **kw)
     assert f"tile {tile}" in text, text
-    assert text.count("__global__") == 1, text
+    assert kernels_in(text) == 1, text
     return text
 
 
