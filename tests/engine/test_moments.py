@@ -48,7 +48,7 @@ def test_digits(mapping: str, team: bool, knobs: dict[str, int], width: int, wav
     exact = x.double()
     want, middle = torch.var_mean(exact, dim=-1)
     assert ((variance - want).abs() <= 2e-5 * want).all()
-    assert ((mean - middle).abs() <= 1e-6 * (middle.abs() + want.sqrt()) + 1e-7 * x.abs().amax(-1)).all()
+    assert ((mean - middle).abs() <= 3e-7 * exact.abs().mean(-1)).all(), "one far value costs the mean no digits"
     assert torch.allclose(norm.double(), torch.nn.functional.layer_norm(exact, [width]), rtol=1e-4, atol=2e-5)
 
 

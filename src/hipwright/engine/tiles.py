@@ -365,43 +365,49 @@ struct Together {
         if (b.count == T(0)) return a;
         if (a.count == T(0)) return b;
         const T count = a.count + b.count, share = share_of(b.count, count);
-        const T apart = b.pivot - a.pivot + (b.offset - a.offset);
-        return {count, a.pivot, a.offset + apart * share, a.squares + b.squares + apart * apart * a.count * share};
+        const T apart = b.pivot - a.pivot + (b.offset - a.offset), offset = a.offset + apart * share;
+        const T mean = a.pivot + offset;  // the next pivot: a far one would cost the sum its digits
+        return {count, mean, a.pivot - mean + offset, a.squares + b.squares + apart * apart * a.count * share};
     }
 };
 
-// The moments with a tile's first `count` values, in one pass over them. Sums of differences from one of the values
-// lose at most the digits of their number (Chan, Golub & LeVeque 1983), however far from the mean that one is.
+// The moments with a tile's first `count` values: their mean, then the distances from it (corrected two-pass
+// algorithm, Chan, Golub & LeVeque 1983). One of the values would do in its place, but for a far one's rounding.
 template <typename T, int SIZE>
 __device__ Moments<T> with_tile(Moments<T> state, const T (&v)[SIZE], int count) {
     if (count == 0) return state;
-    T sum = T(0), squares = T(0);
+    T sum = T(0), rest = T(0), squares = T(0);
 #pragma unroll
-    for (int k = 1; k < SIZE; ++k) {
-        const T apart = k < count ? v[k] - v[0] : T(0);
-        sum += apart;
+    for (int k = 0; k < SIZE; ++k) sum += k < count ? v[k] : T(0);
+    const T pivot = share_of(sum, T(count));
+#pragma unroll
+    for (int k = 0; k < SIZE; ++k) {
+        const T apart = k < count ? v[k] - pivot : T(0);
+        rest += apart;
         squares += apart * apart;
     }
-    const T offset = share_of(sum, T(count));
-    return Together()(state, Moments<T>{T(count), v[0], offset, squares - sum * offset});
+    const T offset = share_of(rest, T(count));
+    return Together()(state, Moments<T>{T(count), pivot, offset, squares - rest * offset});
 }
 """
 
-MOMENTS_LANES = """// The moments of `lanes` neighbouring lanes together: a sum for the mean, then one for the distances
-// from it. The first lane has values if any has.
+MOMENTS_LANES = """// The moments of `lanes` neighbouring lanes together: a sum for the mean, then those of the distances
+// from it, as in a tile.
 template <typename T>
 __device__ Moments<T> moments_of_lanes(Moments<T> v, int lanes) {
-    const T pivot = __shfl(v.pivot, 0, lanes);
-    const T near = v.pivot - pivot + v.offset;
-    T count = v.count, sum = v.count == T(0) ? T(0) : v.count * near;
+    T count = v.count, sum = v.count == T(0) ? T(0) : v.count * v.mean();
     for (int distance = lanes / 2; distance > 0; distance >>= 1) {
         count += __shfl_xor(count, distance);
         sum += __shfl_xor(sum, distance);
     }
-    const T offset = count == T(0) ? T(0) : share_of(sum, count), apart = near - offset;
-    T squares = v.count == T(0) ? T(0) : v.squares + apart * apart * v.count;
-    for (int distance = lanes / 2; distance > 0; distance >>= 1) squares += __shfl_xor(squares, distance);
-    return {count, pivot, offset, squares};
+    const T pivot = count == T(0) ? T(0) : share_of(sum, count), apart = v.pivot - pivot + v.offset;
+    T rest = v.count == T(0) ? T(0) : v.count * apart, squares = v.count == T(0) ? T(0) : v.squares + apart * rest;
+    for (int distance = lanes / 2; distance > 0; distance >>= 1) {
+        rest += __shfl_xor(rest, distance);
+        squares += __shfl_xor(squares, distance);
+    }
+    const T offset = count == T(0) ? T(0) : share_of(rest, count);
+    return {count, pivot, offset, squares - rest * offset};
 }
 
 template <int LANE_COUNT, typename T>
