@@ -391,8 +391,8 @@ __device__ Moments<T> with_tile(Moments<T> state, const T (&v)[SIZE], int count)
 }
 """
 
-MOMENTS_LANES = """// The moments of `lanes` neighbouring lanes together: a sum for the mean, then those of the distances
-// from it, as in a tile.
+MOMENTS_LANES = """// The moments of `lanes` neighbouring lanes together: a sum for the mean, then those of the
+// distances from it, as in a tile.
 template <typename T>
 __device__ Moments<T> moments_of_lanes(Moments<T> v, int lanes) {
     T count = v.count, sum = v.count == T(0) ? T(0) : v.count * v.mean();
