@@ -47,3 +47,29 @@ def test_a_set_of_one_shape_and_the_library() -> None:
     for rows in (4, 7):
         x = torch.randn(rows, 32)
         torch.testing.assert_close(run(program, model, [x])[0], model(x).detach(), rtol=1e-5, atol=1e-5)
+
+
+class Mixer(torch.nn.Module):
+    """Attention whose heads go side by side into a product, as in every transformer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = torch.nn.Linear(48, 48, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q = x.view(x.shape[0], x.shape[1], 3, 16).transpose(1, 2)
+        mixed = torch.nn.functional.scaled_dot_product_attention(q, q, q)
+        return self.out(mixed.transpose(1, 2).reshape(x.shape[0], x.shape[1], 48))
+
+
+@pytest.mark.parametrize("rows", [4, 7])
+def test_heads_of_the_librarys_attention_are_not_copied(rows: int) -> None:
+    torch.manual_seed(0)
+    model = Mixer()
+    graph = captured(model, [torch.randn(4, 40, 48)])
+    (attention,) = [n.name for n in graph.nodes if "attention" in n.op]
+    (product,) = [n.name for n in graph.nodes if "linear" in n.op]
+    program = write(graph, {f"call:{attention}": "library", f"call:{product}": "library"})
+    assert ".reshape(" in program.text and "__global__" not in program.text and ".contiguous()" not in program.text
+    x = torch.randn(rows, 33, 48)
+    torch.testing.assert_close(run(program, model, [x])[0], model(x).detach())

@@ -438,6 +438,14 @@ class Lowering:
         assert meta is not None
         return meta
 
+    def _turned_attention(self, name: str) -> bool:
+        """Is this the library's attention with heads and rows exchanged? On GPUs it writes them so: a view of it."""
+        node = self.nodes.get(name)
+        if node is None or short(node.op) not in ("transpose", "permute"):
+            return False
+        inner = node.args[0]["node"]
+        return inner in self.out.library and short(self.nodes[inner].op) == "scaled_dot_product_attention"
+
     def _plan_view(self, name: str) -> str | None:
         """Transposes and selections stay views in the plan; anything that would copy becomes a kernel."""
         node = self.nodes.get(name)
@@ -447,7 +455,9 @@ class Lowering:
         inner = self.values[source]
         kind = short(node.op)
         if kind == "view" and not (isinstance(inner, Tensor) and inner.buffer):
-            return None
+            if not self._turned_attention(source):
+                return None
+            kind = "reshape"
         if not isinstance(inner, Tensor) or (self._weight(inner) > 2 and self.users.get(source, 0) < 1):
             return None
         base = self.ensure(source)
