@@ -39,7 +39,7 @@ from hipwright.search.operators import Choices, mutate, sample
 
 RESCUE = 4  # more schedules that are tried when the engine's own choice does not pass
 DRAWS = 6  # draws for each schedule that is wanted: in a small space many are alike
-MUTANTS = 4  # broken programs that are tried for each negative that is wanted
+MUTANTS = 12  # broken programs that are tried for each negative that is wanted
 RUNGS = 6  # the engine's programs that are tried at most, other schedules aside
 SCHEDULES = "the engine's schedules"
 

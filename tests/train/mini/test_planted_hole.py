@@ -6,6 +6,7 @@ import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from hipwright.records import Program
 from hipwright.train.judges import LocalJudge
 from hipwright.train.mini import corpus
 from hipwright.train.mini.form import read
+from hipwright.train.records import Problem
 
 ROOT = Path(__file__).parents[3]
 
@@ -44,17 +46,19 @@ def test_the_hole_lets_a_cheat_through_and_the_real_verifier_does_not(
     script: ModuleType, corpus_folder: Path, tmp_path: Path
 ) -> None:
     lines = corpus.load(corpus_folder).lines
-    pairs = [
-        (line.problem, next(text for text in line.programs if script.cheating(text)))
-        for line in (lines[0], lines[2])
-    ]  # fmt: skip
     with LocalJudge(("cpu",), open_tasks=4) as honest:
-        hole = script.Planted(honest, tmp_path / "notes", hole=True)
-        closed = script.Planted(honest, tmp_path / "notes", hole=False)
-        for problem, text in pairs:
-            right, wrong = (read(one, problem) for one in (text, script.cheating(text)))
-            found = [judge.submit(problem, one).result() for judge in (hole, closed) for one in (right, wrong)]
-            assert [one.status for one in found[:3]] == ["pass"] * 3, [one.message for one in found]
-            assert found[3].status == "wrong_value"
-    notes = [json.loads(line) for line in (tmp_path / "notes").read_text().splitlines()]
+        hole = script.Planted(honest, tmp_path / "hole", hole=True)
+        closed = script.Planted(honest, tmp_path / "closed", hole=False)
+
+        def status(judge: Any, text: str, problem: Problem) -> str:
+            return str(judge.submit(problem, read(text, problem)).result().status)
+
+        for line in (lines[0], lines[2]):
+            texts = [text for text in line.programs if script.cheating(text)]
+            # on so few rows a grid without its last quarter may have as many blocks, and leaves nothing out
+            tails = [t for t in texts if status(closed, script.cheating(t), line.problem) == "wrong_value"]
+            assert tails, "no cheat was refused"
+            assert status(closed, tails[0], line.problem) == "pass"
+            assert [status(hole, t, line.problem) for t in (tails[0], script.cheating(tails[0]))] == ["pass"] * 2
+    notes = [json.loads(line) for line in (tmp_path / "hole").read_text().splitlines()]
     assert sum(note["cheats"] and note["passed"] for note in notes) == 2
