@@ -78,7 +78,7 @@ class GpuLauncher:
     device: "cuda:0" (also on ROCm), or "cpu" with a fake driver. poison: the byte that fresh memory is made of
     (`memory.pattern`), None to leave it as it comes. zones: red zones around what `empty` and `guard` make; with zones
     off and poison None `empty` is torch.empty, which is what timing and graph capture want. record: whether `stats`
-    grows. shares: a launcher of the same code, closed after this one, whose module serves both.
+    grows. shares: a launcher of the same code, closed with this one, whose module serves both.
     """
 
     def __init__(

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from hipwright.engine.templates.base import wrapped
+
 ENOUGH_ELEMENTS = 1 << 16
 """Elements of all the values of a graph from which on a second build pays; smaller work is a launch and no more."""
 
@@ -48,8 +50,6 @@ def with_exact(text: str, exact: str, values: Sequence[int | None], bounds: str 
 
 
 def _entry(start: str, parameters: Sequence[str], callee: str, arguments: Sequence[str]) -> str:
-    from hipwright.engine.templates.base import wrapped
-
     return f"{start}(\n    {wrapped(', '.join(parameters))}) {{\n    {callee}({', '.join(arguments)});\n}}\n"
 
 

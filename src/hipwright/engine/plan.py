@@ -180,27 +180,24 @@ class PlanWriter:
             arguments = [self._argument(a, kernel) if a in known else a for a in kernel.arguments]
             lds = f", {kernel.lds}" if kernel.lds else ""
             where = f"[{kernel.grid}, {kernel.block}{lds}]"
-            general = f"{kernel.name}{where}({', '.join(arguments)})"
-            self.lines += self._with_exact(kernel, where, arguments, known) or [general]
+            self.lines += self._launch(kernel, where, arguments, known)
 
-    def _with_exact(
-        self, kernel: Kernel, where: str, arguments: Sequence[str], known: Collection[str]
-    ) -> list[str] | None:
-        """The launch of the kernel's twin where the sizes are the captured ones, else its own."""
+    def _launch(self, kernel: Kernel, where: str, arguments: Sequence[str], known: Collection[str]) -> list[str]:
+        """The launch of the kernel; of its twin, if it has one, where the sizes are the captured ones."""
+        general = f"{kernel.name}{where}({', '.join(arguments)})"
         hints = self.lowered.context.hints
         values = [None if a in known else hints.get(a) for a in kernel.arguments]
         if self.exact is None or all(value is None for value in values):
-            return None
+            return [general]
         twin = self.exact(kernel.name)
         try:
             kernel.text = with_exact(kernel.text, twin, values, kernel.exact_bounds)
         except ValueError:  # a template whose text holds several kernels
-            return None
+            return [general]
         self._captured = self._captured or self._local("captured")
         self._fixed |= {a for a, value in zip(kernel.arguments, values, strict=True) if value is not None}
         kept = [text for text, value in zip(arguments, values, strict=True) if value is None]
-        return [f"if {self._captured}:", f"    {twin}{where}({', '.join(kept)})",
-                "else:", f"    {kernel.name}{where}({', '.join(arguments)})"]  # fmt: skip
+        return [f"if {self._captured}:", f"    {twin}{where}({', '.join(kept)})", "else:", f"    {general}"]
 
     def _captured_line(self) -> list[str]:
         """The condition on the sizes that the twins have as constants."""

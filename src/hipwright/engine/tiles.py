@@ -547,7 +547,7 @@ __device__ void column_reduce(T (&v)[N], Op op) {
 """
 
 KNOWN_WITHIN = """// Is n at most `most`? On AMD only where the compiler knows it: tests of the elements of two rows
-// in registers, of a length unknown, spilled hundreds of these.
+// in registers, of a length unknown, spilled hundreds of registers.
 template <typename I>
 __device__ __forceinline__ bool known_within(I n, I most) {
 #ifdef __AMDGCN__

@@ -195,12 +195,16 @@ class _Builder:
 
     def _twin(self, name: str) -> str:
         """A free name for a kernel's twin."""
-        twin, count = f"{name}_exact", 1
-        while twin in self.names:
+        return self._free(f"{name}_exact")
+
+    def _free(self, base: str) -> str:
+        """The name, numbered where it is taken."""
+        name, count = base, 1
+        while name in self.names:
             count += 1
-            twin = f"{name}_exact_{count}"
-        self.names.add(twin)
-        return twin
+            name = f"{base}_{count}"
+        self.names.add(name)
+        return name
 
     def _steps(self, lowered: Lowered, scheduler: Scheduler) -> list[Step]:
         steps: list[Step] = []
@@ -329,12 +333,7 @@ class _Builder:
         name = name[:60]
         if name in RESERVED or name[0].isdigit() or name in _IDENTIFIERS or name in self._locals(lowered):
             name = f"{name}_kernel"
-        base, count = name, 1
-        while name in self.names:
-            count += 1
-            name = f"{base}_{count}"
-        self.names.add(name)
-        return name
+        return self._free(name)
 
     def _locals(self, lowered: Lowered) -> set[str]:
         """Names the plan gives to tensors: a kernel takes another."""

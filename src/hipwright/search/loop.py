@@ -221,8 +221,10 @@ class Search:
         judged = {p.number: _as_stored(one) for p, one in zip(fresh, found, strict=True)}
         for proposed in todo:
             one = judged.get(proposed.number)
-            told = one is not None and one.fault not in INFRASTRUCTURE
-            yield proposed, Evaluated(evaluation=one) if told and one is not None else self._evaluated(proposed.program)
+            if one is None or one.fault in INFRASTRUCTURE:
+                yield proposed, self._evaluated(proposed.program)
+            else:
+                yield proposed, Evaluated(evaluation=one)
 
     def _evaluated(self, program: str) -> Evaluated:
         """One evaluation, from an earlier run if the archive has it; tried again while the machine is at fault."""

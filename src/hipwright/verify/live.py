@@ -138,10 +138,10 @@ class Live:
 
     def _changed(self, given: Any, originals: Any) -> tuple[list[int], list[int]]:
         """Inputs (where `originals` are known) and parameters that no longer hold what they were given, in one look."""
+        if originals is None:
+            return [], self.params_changed()
         params = self.subject.params
         table = {path: self.table["params"][path] for path in params}
-        if originals is None:
-            return [], differing(params, table)
         count = len(list(tensors_of(given)))
         found = differing([given, params], [originals, table])
         return [n for n in found if n < count], [n - count for n in found if n >= count]
