@@ -83,9 +83,15 @@ class Machine:
 
 @contextmanager
 def machine(
-    targets: tuple[str, ...], *, unsafe: bool, gpu: int = 0, gpu_memory_gb: float = 0.0, cache: Path | None = None
+    targets: tuple[str, ...],
+    *,
+    unsafe: bool,
+    gpu: int | None = None,
+    gpu_memory_gb: float = 0.0,
+    cache: Path | None = None,
 ) -> Iterator[Machine]:
-    """A Machine; every process that it starts ends with the block. gpu: the number of the one that GPU targets use.
+    """A Machine; every process that it starts ends with the block. gpu: the number of the one that GPU targets use;
+    None for the first that the environment (CUDA_VISIBLE_DEVICES) allows.
 
     gpu_memory_gb: 10^9 bytes of it that all processes together may use; 0 for all. cache: another folder of builds than
     the user's.

@@ -50,7 +50,7 @@ class Processor(Gpu):
         return cpu.build(hip, defines, wave=64, checked=False, cache=self.cache)
 
     def candidates(self, zygote: Zygote | None = None, profile: Any = "gpu") -> GpuCandidates:
-        return GpuCandidates(zygote or self.workers, "cpu", "cpu", self.cache)
+        return GpuCandidates(zygote or self.workers, "cpu", "cpu", self.cache, fresh=False)  # as on a GPU
 
     def reference(self, handle: TaskHandle) -> DeviceReference:
         return open_reference(handle, self.hosts, "cpu")

@@ -4,7 +4,9 @@ real."""
 from __future__ import annotations
 
 import json
+import random
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -23,6 +25,9 @@ from hipwright.records import Program
 from hipwright.train.counters import shares
 from hipwright.train.environment import Environment, outcome
 from hipwright.train.judges import LocalJudge, slim
+from hipwright.train.mini.corpus import at_shape, captured, schedules
+from hipwright.train.mini.form import read
+from hipwright.train.mini.tasks import Composition
 from hipwright.train.records import Problem
 from hipwright.train.rewards import REWARDS
 
@@ -213,6 +218,21 @@ def test_nothing_is_timed_beside_the_callers_own_work(timed: LocalJudge) -> None
 
 
 @slow
+def test_a_program_for_the_tasks_own_large_shape_alone_is_scored(timed: LocalJudge) -> None:
+    """No small shape is claimed, so it is verified on the inputs that it is timed on."""
+    task = Composition(("double", "shift"), "float32")
+    asked = task.problem((4096, 768), "train")
+    written = schedules(at_shape(captured(task), (4096, 768)), random.Random(1), 8, Counter())
+    text = next(text for text in written if "x.shape[0] == 4096" in text)
+    right, wrong = (read(one, asked) for one in (text, text.replace("1.0f", "1.125f")))
+    assert isinstance(right, Program) and isinstance(wrong, Program) and right != wrong
+    found, refused = (timed.submit(asked, one).result(timeout=280) for one in (right, wrong))
+    assert found.passed and outcome(found, right).speedup, found.message
+    assert found.targets["cuda"].verdict.workloads == ("given",)  # type: ignore[union-attr]
+    assert (refused.status, refused.fault) == ("wrong_value", "candidate"), refused.message
+
+
+@slow
 def test_what_hangs_holds_up_nobody_for_good(timed: LocalJudge) -> None:
     timed._lane._workers[0].call_limit_s = timed._lane._workers[1].call_limit_s = 3.0  # type: ignore[attr-defined]
     hangs = timed.submit(problem("row_sum"), program("endless", "broken"))
@@ -225,7 +245,7 @@ def test_what_hangs_holds_up_nobody_for_good(timed: LocalJudge) -> None:
 @slow
 def test_the_workers_of_a_gpu_are_replaced_when_killed(timed: LocalJudge) -> None:
     """Killed between two programs: the next one starts a new process, and nobody is blamed."""
-    for worker in (*timed._lane._workers, timed._lane._timer):  # type: ignore[attr-defined]
+    for worker in timed._lane._processes:  # type: ignore[attr-defined]
         if worker.session is not None:
             worker.session.close()
     found = timed.submit(problem("softmax"), Program(text=program("softmax_online").text + "\n# again\n"))
@@ -241,13 +261,14 @@ def test_a_worker_forgets_a_task(timed: LocalJudge) -> None:
     lane = timed._lane
     with timed._shelf.lease(problem("row_sum")) as bench:
         assert timed._lane.judge(problem("row_sum"), program("row_sum_wave"), timed._shelf).passed
-        sets = set(lane._timer.placed)  # type: ignore[attr-defined]
+        timer = lane._timer(problem("row_sum"))  # type: ignore[attr-defined]
+        sets = set(timer.placed)
         task = bench.evaluator.gpus["cuda"]
         name = next(at.set_name for at in task._known.values())
         assert name in sets
-        held = len(lane._timer._tables)  # type: ignore[attr-defined]
-        task.leave(lane._timer)  # type: ignore[attr-defined]
-        assert name not in lane._timer.placed and len(lane._timer._tables) == held - 1  # type: ignore[attr-defined]
+        held = len(timer._tables)
+        task.leave(timer)
+        assert name not in timer.placed and len(timer._tables) == held - 1
 
 
 # ---------------------------------------------------------------- counters

@@ -19,9 +19,10 @@ from hipwright.task import TaskHandle
 from hipwright.toolchain import cpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import Oracle
-from hipwright.verify.gpu import judge_timed, verify_gpu
+from hipwright.verify.gpu import TimedInputs, judge_timed, verify_gpu, verify_timed
 from hipwright.verify.gpu_client import GpuCandidates, HostSource
 from hipwright.verify.gpu_large import judge_on_device
+from hipwright.verify.ledger import UNCLAIMED
 from hipwright.verify.reference import open_reference
 from tests.load import Watch
 
@@ -71,6 +72,14 @@ def built(text: str, cache: BuildCache) -> Any:
 def verdict_of(text: str, oracle: Oracle, worker: GpuCandidates, **more: Any) -> Verdict:
     parsed, program, build = built(text, worker.cache)
     return verify_gpu(parsed, program, build, oracle, more.pop("reference", None), worker, **more)
+
+
+def verdict_when_timed(text: str, oracle: Oracle, reference: Any, worker: GpuCandidates) -> Verdict:
+    """By the fast gate, of a program for the task's own large shape alone."""
+    parsed, program, build = built(text, worker.cache)
+    unclaimed = verify_gpu(parsed, program, build, oracle, None, worker, gate="fast")
+    assert unclaimed.status == "unscorable" and unclaimed.evidence[UNCLAIMED]
+    return verify_timed(parsed, program, build, oracle, reference, worker, TimedInputs("timed", "given", 7, 2))
 
 
 @pytest.mark.parametrize("gate", ["full", "fast"])
@@ -176,6 +185,15 @@ def test_a_program_for_its_own_large_shape_alone_is_judged_on_the_device(
         assert verdict_of(text, tight, worker).status == "unscorable", "nobody can judge it"
         elsewhere = verdict_of(text.replace("== 33", "== 34"), tight, worker, reference=reference)
         assert elsewhere.status == "launch_error" and "an assert refuses it" in elsewhere.message
+        for status, old, new in (
+            ("pass", "", ""), ("wrong_value", "y[wave] = acc", "y[wave] = wave == 32 ? 0.0f : acc"),
+            ("launch_error", "== 33", "== 34"),
+            ("input_mutated", "y[wave] = acc", "y[wave] = const_cast<float*>(x)[wave] = acc"),
+        ):  # fmt: skip
+            assert old in text
+            verdict = verdict_when_timed(text.replace(old, new, 1), tight, reference, worker)
+            assert (verdict.status, verdict.workload if old else "given") == (status, "given"), verdict.message
+            assert not verdict.passed or (verdict.workloads == ("given",) and "given" not in verdict.skipped)
 
 
 @pytest.mark.parametrize("gate", ["full", "fast"])

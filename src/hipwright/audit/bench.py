@@ -101,7 +101,7 @@ def open_bench(
         candidates = stack.enter_context(Zygote(warm, unsafe=unsafe, name="candidates", ro=(folder,)))
         gpus: dict[str, Gpu] = {}
         if target != "cpu":
-            gpus[target] = stack.enter_context(open_gpu(target, 0, cache, unsafe=unsafe))  # type: ignore[arg-type]
+            gpus[target] = stack.enter_context(open_gpu(target, None, cache, unsafe=unsafe))  # type: ignore[arg-type]
         bench = Bench(host, candidates, cache, target, gpus, seed, unsafe)
         stack.callback(bench.close)
         yield bench

@@ -108,13 +108,17 @@ def mini(
     minutes: Annotated[
         float | None, typer.Option(help="Stop in good order after so long; the same command with --resume goes on.")
     ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Train this seed alone, evaluate later: seeds side by side, a GPU each.", metavar="N"),
+    ] = None,
     resume: Resume = False,
     json_mode: Json = False,
 ) -> int:
     """Train the miniature from random weights, every arm, and evaluate it (docs/mini.md). --resume goes on."""
     from hipwright.cli import train_work
 
-    return train_work.run_mini(Face(json_mode=json_mode), out, target, change or [], minutes, resume=resume)
+    return train_work.run_mini(Face(json_mode=json_mode), out, target, change or [], minutes, seed, resume=resume)
 
 
 @app.command("report")

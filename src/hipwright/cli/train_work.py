@@ -138,7 +138,14 @@ def _say(face: Face, told: dict[str, Any]) -> None:
 
 
 def run_mini(
-    face: Face, out: Path, target: str | None, changes: Sequence[str], minutes: float | None, *, resume: bool
+    face: Face,
+    out: Path,
+    target: str | None,
+    changes: Sequence[str],
+    minutes: float | None,
+    seed: int | None = None,
+    *,
+    resume: bool,
 ) -> int:
     """The miniature, from random weights to its evaluation; as far as the minutes go."""
     import msgspec
@@ -167,7 +174,7 @@ def run_mini(
         face.say(f"[{time.monotonic() - begun:6.1f}s] {text}")
 
     try:
-        done = run(out, settings, resume=resume, listener=listen, minutes=minutes)
+        done = run(out, settings, resume=resume, listener=listen, minutes=minutes, seed=seed)
     except KeyboardInterrupt:
         face.say("interrupted: --resume goes on")
         if face.json_mode:
@@ -180,8 +187,10 @@ def run_mini(
     for seed, models in done["models"].items():
         for arm, path in models.items():
             table.print(f"seed {seed}, {arm}: {path}")
-    if done["finished"]:
+    if done["finished"] and done["evaluation"]:
         table.print(f"report: {out / 'report.html'}")
+    elif done["finished"]:
+        table.print("trained; evaluated by the same command without --seed, once all seeds are")
     else:
         table.print("not finished: the same command with --resume goes on")
     return 0

@@ -38,7 +38,7 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.pool import CompilePool
 from hipwright.verify import Oracle
 from hipwright.verify.candidate import Rejected
-from hipwright.verify.gpu import BIG_BYTES, verify_gpu
+from hipwright.verify.gpu import BIG_BYTES, TimedInputs, verify_gpu, verify_timed
 from hipwright.verify.gpu_client import GPU_WORKER, GpuCandidates, GpuSide, Loaded
 from hipwright.verify.gpu_large import judge_on_device
 from hipwright.verify.reference import BASELINES, DeviceReference, open_reference
@@ -127,27 +127,29 @@ class Gpu:
 
 @contextmanager
 def open_gpu(
-    kind: Kind, index: int, cache: BuildCache, *, unsafe: bool = False, compilers: int = 0, memory_bytes: int = 0
+    kind: Kind, index: int | None, cache: BuildCache, *, unsafe: bool = False, compilers: int = 0, memory_bytes: int = 0
 ) -> Iterator[Gpu]:
     """Start what a GPU needs; all of it ends with the block. Raises DeviceError where the GPU does not work.
 
+    index: its number on the machine; None for the first that the environment (CUDA_VISIBLE_DEVICES) allows.
     compilers: warm compile sessions; 0 for all but a few processors. memory_bytes: of the device that all processes
     together may use; 0 for all.
     """
     from hipwright.device import topology
 
-    found = next((gpu for gpu in topology.find(kind) if gpu.index == index), None)
+    found = next((gpu for gpu in topology.find(kind) if index in (None, gpu.index)), None)
     if found is None:
-        raise InfrastructureError(f"no {kind} GPU {index} here", hint="see `hipwright doctor`")
-    access = GpuAccess(kind, index)
+        which = f"{kind} GPU" if index is None else f"{kind} GPU {index}"
+        raise InfrastructureError(f"no {which} here", hint="see `hipwright doctor`")
+    access = GpuAccess(kind, found.index)
     with ExitStack() as stack:
         opened = stack.enter_context
         compilers_host = opened(compiler(kind, unsafe))
         hosts = opened(Zygote(("torch", "hipwright.task.device_host"), unsafe=unsafe, name="device host", gpu=access))
         workers = opened(Zygote(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
         hosts.start(), workers.start()
-        pool = opened(CompilePool(compilers_host, compilers or max(2, (os.cpu_count() or 2) - 4)))
-        gpu = Gpu(kind, index, found.architecture, cache, pool, hosts, workers, unsafe, memory_bytes)
+        pool = opened(CompilePool(compilers_host, compilers or max(2, len(os.sched_getaffinity(0)) - 4)))
+        gpu = Gpu(kind, found.index, found.architecture, cache, pool, hosts, workers, unsafe, memory_bytes)
         stack.callback(gpu.close)
         yield gpu
 
@@ -223,6 +225,15 @@ class GpuTask:
         with self._turn, self.gpu.door.shared():
             return verify_gpu(parsed, program, build, oracle, reference, self.worker, gate=gate)
 
+    def verify_own(
+        self, parsed: Parsed, program: Program, build: Build, oracle: Oracle, worker: GpuCandidates
+    ) -> Verdict:
+        """The fast gate on a program that claims the task's own large shape alone, in a worker that times it."""
+        at = self._measured("fast")
+        timed = TimedInputs(at.set_name, self.workload, at.seed, at.slots)
+        with self.gpu.door.shared():
+            return verify_timed(parsed, program, build, oracle, at.reference, worker, timed)
+
     def trace(
         self, program: Program, oracle: Oracle, outline: Outline, worker: GpuCandidates | None = None
     ) -> dict[str, Any]:
@@ -285,10 +296,10 @@ class GpuTask:
             loaded.close()
 
     def room(self, workers: int) -> bool:
-        """May so many processes hold the inputs that are timed?"""
+        """May so many processes hold the inputs that are timed? A device that does not tell its memory has room."""
         at = self._measured("fast")
         most = (self.gpu.memory_bytes or int(self.reference.info["memory_bytes"])) // SHARE
-        return workers * at.slots * at.bytes <= most
+        return not most or workers * at.slots * at.bytes <= most
 
     def _step_aside(self) -> None:
         """End the task's own processes: large inputs lie there once, and the device has no room for them twice."""

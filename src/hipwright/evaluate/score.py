@@ -3,9 +3,9 @@
 The fast gate instead of the full one, and a short paired timing against eager instead of a long one against every
 baseline. Programs are compiled side by side, all of them from the start. As they are built they are verified side by
 side, each in a worker of its own, where those that pass are loaded and captured; then these are timed one after the
-other, alone on the GPU (`build`, `check` and `measure`, which train/lanes.py uses for many tasks at once). The verdicts
-are the evaluator's: what score mode passes, `evaluate` with the full gate passes too in all but a few of a hundred
-cases (measured; see the page).
+other, alone on the GPU. Each step is a function here (`build`, `check`, `ready`, `measure`), which train/lanes.py uses
+for many tasks at once. The verdicts are the evaluator's: what score mode passes, `evaluate` with the full gate passes
+too in all but a few of a hundred cases (measured; see the page).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from hipwright.measure.bench import BenchResult
 from hipwright.program import Parsed, parse
 from hipwright.records import Evaluation, Program, Verdict
 from hipwright.verify.gpu_client import GpuCandidates
+from hipwright.verify.ledger import UNCLAIMED
 
 WORKERS = 10
 """Candidate processes that verify at once, if there are processors for them."""
@@ -75,15 +76,24 @@ def build(gpu: Gpu, target: str, program: Program) -> Built:
     return Built(program, found, outcome, time.perf_counter() - start)
 
 
-def check(evaluator: Evaluator, target: str, built: Built, worker: GpuCandidates) -> Checked | Evaluation:
-    """Verify a built program behind the fast gate, in `worker`. An Evaluation where that is the end of it."""
+def check(
+    evaluator: Evaluator, target: str, built: Built, worker: GpuCandidates, timer: GpuCandidates | None = None
+) -> Checked | Evaluation:
+    """Verify a built program behind the fast gate, in `worker`. An Evaluation where that is the end of it.
+
+    timer: holds the timed inputs, on which a program is verified that claims no smaller shape; without one, or where
+    they are too large for that, such a program is unscorable.
+    """
     start, program, found, parsed = time.perf_counter(), built.program, built.found, built.outcome
     task, gpu = evaluator.handle.task.key, evaluator.gpus[target]
     if isinstance(parsed, Verdict):
         return replace(rejected(task, program, parsed, found), seconds=round(built.seconds, 4))
 
     def checked() -> dict[str, Any] | Evaluation:
-        verdict = gpu.verify(parsed, program, found.gpu[target], evaluator.oracle, gate="fast", worker=worker)
+        made, oracle = found.gpu[target], evaluator.oracle
+        verdict = gpu.verify(parsed, program, made, oracle, gate="fast", worker=worker)
+        if verdict.evidence.get(UNCLAIMED) and timer is not None:
+            verdict = gpu.verify_own(parsed, program, made, oracle, timer)
         if not verdict.passed:
             return rejected(task, program, verdict, found, where=target)
         found.verdicts[target] = verdict
@@ -96,18 +106,30 @@ def check(evaluator: Evaluator, target: str, built: Built, worker: GpuCandidates
     return Checked(program, found, outcome, spent)
 
 
-def measure(evaluator: Evaluator, target: str, checked: Checked, worker: GpuCandidates | None = None) -> Evaluation:
-    """Time a checked program, alone on the GPU. worker: another process than the task's own."""
-    gpu, found = evaluator.gpus[target], checked.found
-    outline = evaluator.outline()
+def ready(evaluator: Evaluator, target: str, checked: Checked, worker: GpuCandidates, stack: ExitStack) -> TimeIt:
+    """Load and capture a checked program in `worker` -> what times it; the stack gives it back. Whatever goes wrong
+    on the way is told when it is timed."""
+    made, outline = checked.found.gpu[target], evaluator.outline()
+    try:
+        return stack.enter_context(evaluator.gpus[target].prepared(checked.program, made, outline, worker))
+    except HipwrightError as error:
+        told = error
 
-    def time_it() -> BenchResult:
-        return gpu.time(checked.program, found.gpu[target], gate="fast", outline=outline, again=False, worker=worker)
+    def refused() -> BenchResult:
+        raise told
 
-    return _measured(evaluator, target, checked, time_it)
+    return refused
 
 
-def _measured(evaluator: Evaluator, target: str, checked: Checked, time_it: TimeIt | None) -> Evaluation:
+def unprepared(evaluator: Evaluator, target: str, checked: Checked, worker: GpuCandidates | None = None) -> TimeIt:
+    """What loads and times a checked program, all of it alone on the GPU: where inputs are too large to hold for more
+    than one program. worker: another process than the task's own."""
+    gpu, made, outline = evaluator.gpus[target], checked.found.gpu[target], evaluator.outline()
+    return lambda: gpu.time(checked.program, made, gate="fast", outline=outline, again=False, worker=worker)
+
+
+def measure(evaluator: Evaluator, target: str, checked: Checked, time_it: TimeIt | None) -> Evaluation:
+    """The evaluation of a checked program; time_it: None leaves the clock out."""
     start, program, found = time.perf_counter(), checked.program, checked.found
     task = evaluator.handle.task.key
 
@@ -184,28 +206,17 @@ class Scorer:
         """Verified and made ready in one worker, then timed there when its turn comes."""
         with self._worker() as worker, ExitStack() as stack:
             with turns.verifying(), turns.shared():
-                checked = check(self._evaluator, self._name, built, worker)
+                checked = check(self._evaluator, self._name, built, worker, worker if together else None)
                 if isinstance(checked, Evaluation):
                     return checked
                 if not timed:
-                    return _measured(self._evaluator, self._name, checked, None)
-                time_it = self._ready(checked, worker, stack) if together else None
-            if time_it is None:
-                return turns.run(lambda: measure(self._evaluator, self._name, checked))
-            return turns.run(lambda: _measured(self._evaluator, self._name, checked, time_it))
-
-    def _ready(self, checked: Checked, worker: GpuCandidates, stack: ExitStack) -> TimeIt:
-        """What times it. What goes wrong while it is made ready is told when its turn comes."""
-        made, outline = checked.found.gpu[self._name], self._evaluator.outline()
-        try:
-            return stack.enter_context(self._gpu.prepared(checked.program, made, outline, worker))
-        except HipwrightError as error:
-            told = error
-
-        def refused() -> BenchResult:
-            raise told
-
-        return refused
+                    return measure(self._evaluator, self._name, checked, None)
+                time_it = (
+                    ready(self._evaluator, self._name, checked, worker, stack)
+                    if together
+                    else unprepared(self._evaluator, self._name, checked)
+                )
+            return turns.run(lambda: measure(self._evaluator, self._name, checked, time_it))
 
     @contextmanager
     def _worker(self) -> Iterator[GpuCandidates]:

@@ -12,7 +12,7 @@ import traceback
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +30,7 @@ from hipwright.train.shelf import Shelf, key_of
 GPUS = ("cuda", "rocm")
 MACHINE_FAULTS = ("toolchain", "device", "provider", "service")
 ATTEMPTS = 2
-OPEN_TASKS = 24  # each holds a process with about thirty threads on a GPU, and a sandbox has room for a thousand
+OPEN_TASKS = 24  # each holds a process, and one to two gigabytes of a GPU
 
 
 class Judge(Protocol):
@@ -103,7 +103,7 @@ class LocalJudge:
         seed: int | None = 0,
         limit_s: float | None = None,
         counters: bool = False,
-        gpu: int = 0,
+        gpu: int | None = None,
         gpu_memory_gb: float = 0.0,
         unsafe: bool = False,
         cache: Path | None = None,
@@ -133,7 +133,7 @@ class LocalJudge:
             made = stack.enter_context(self._opener())
             self._lane = stack.enter_context(self._lane_of(made))
             self.device = self._lane.device
-            self._shelf = Shelf(self._lane.open, self._open_tasks, openers=min(8, max(2, _processors() // 2)))
+            self._shelf = Shelf(self._lane.open, self._open_tasks, openers=min(16, max(2, _processors())))
             self._jobs = ThreadPoolExecutor(max(32, 8 * self._open_tasks), thread_name_prefix="judge")
             self.account.restart()
             self._stack = stack.pop_all()
@@ -182,6 +182,14 @@ class LocalJudge:
         if self._stack is None:
             raise InfrastructureError("the judge is not open", hint="use it as a context manager")
         self._shelf.prefetch(problems)
+
+    def warm(self, problems: Sequence[Problem]) -> None:
+        """Open these now, as many as stay open, and wait; one that fails to open is told of when it is asked for."""
+        some = problems[: self._open_tasks]
+        self.prefetch(some)
+        for problem in some:
+            with suppress(HipwrightError), self._shelf.lease(problem):
+                pass
 
     @contextmanager
     def sharing(self, stage: str = "policy") -> Iterator[None]:

@@ -9,11 +9,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from math import exp, log
+from zlib import crc32
 
 from msgspec.structs import replace
 
 from hipwright.device import topology
-from hipwright.evaluate.score import WORKERS, Built, Checked, build, check, measure
+from hipwright.evaluate.gpu import TimeIt
+from hipwright.evaluate.score import WORKERS, Built, Checked, build, check, measure, ready, unprepared
 from hipwright.evaluate.turns import Turns
 from hipwright.machine import Machine, Workbench
 from hipwright.measure.profiler import find_tool
@@ -28,6 +30,7 @@ REFERENCE_US, FLOOR_US = "reference_us", "floor_us"
 """Features of an evaluation with the clock "estimate": the reference itself by the static estimate, each operator one
 library call, and the least time of its bytes and products; microseconds, geometric means over the AMD targets."""
 WAVE = 2  # programs that are ready for each verifier: so many are timed in a row
+TIMERS = 4  # processes that hold programs ready to be timed
 PATIENCE_S = 1.0  # a verified program waits no longer for others to be timed with
 
 
@@ -74,6 +77,8 @@ class CpuLane:
 class GpuLane:
     """One GPU: programs are built at once, verified side by side in shared workers, and timed one by one, alone.
 
+    Programs that passed are loaded and captured beside the verifications, in the few processes that time: all of a task
+    in the same one, which holds its inputs.
     Verified programs are timed in batches, so that the verifiers are not stopped for each: when as many as a wave of
     score mode are ready, when nothing else is being verified, or when one has waited for a second. counted: see
     `hipwright.train.counters`; ToolchainError where the profiler is missing.
@@ -99,13 +104,21 @@ class GpuLane:
         self.device = names[0] if names else f"{self._gpu.kind} {self._gpu.architecture}"
         count = workers or max(1, min(WORKERS, len(os.sched_getaffinity(0)) - 4))
         self._workers = [self._gpu.candidates() for _ in range(count)]
-        self._timer = self._gpu.candidates()
-        for worker in (*self._workers, self._timer) if limit_s else ():
+        self._timers = [self._gpu.candidates() for _ in range(min(TIMERS, count))]
+        for worker in self._processes if limit_s else ():
             worker.call_limit_s = float(limit_s or 0)
         self._idle: queue.SimpleQueue[GpuCandidates] = queue.SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)
         self._clock = Turns(WAVE * count, PATIENCE_S)
+
+    @property
+    def _processes(self) -> tuple[GpuCandidates, ...]:
+        return (*self._workers, *self._timers)
+
+    def _timer(self, problem: Problem) -> GpuCandidates:
+        """The process that times all programs of a problem."""
+        return self._timers[crc32(problem.source.encode()) % len(self._timers)]
 
     @contextmanager
     def open(self, problem: Problem) -> Iterator[Workbench]:
@@ -114,43 +127,56 @@ class GpuLane:
             with self._account.during("opening", what=problem.name):
                 opening = self._machine.open_text(problem.name, problem.source, seed=self._seed)
                 bench = stack.enter_context(opening)
-                stack.callback(self._leave, bench)
+                stack.callback(self._leave, problem, bench)
                 if bench.evaluator.oracle.status() is None:
                     bench.evaluator.oracle.prepare()
                     bench.evaluator.outline()
                     bench.evaluator.gpus[self._target].warm("fast")
             yield bench
 
-    def _leave(self, bench: Workbench) -> None:
+    def _leave(self, problem: Problem, bench: Workbench) -> None:
         """The shared workers forget a task."""
-        bench.evaluator.gpus[self._target].leave(self._timer)
-        for worker in (*self._workers, self._timer):
+        bench.evaluator.gpus[self._target].leave(self._timer(problem))
+        for worker in self._processes:
             worker.forget(bench.evaluator.oracle.state)
 
     def judge(self, problem: Problem, program: Program, shelf: Shelf) -> Evaluation:
         """Built while the task is being opened, verified, timed."""
         with self._account.during("build", what=problem.name):
             built = build(self._gpu, self._target, program)
-        with leased(shelf, problem, self._account) as bench:
-            checked = self._checked(problem, bench, built)
-            if isinstance(checked, Evaluation):
-                return checked
+        with leased(shelf, problem, self._account) as bench, ExitStack() as stack:
+            with self._clock.verifying():
+                checked = self._checked(problem, bench, built)
+                if isinstance(checked, Evaluation):
+                    return checked
+                time_it = self._ready(problem, bench, checked, stack)
             with self._account.during("wait: timing"):
-                return self._clock.run(lambda: self._timed(problem, bench, checked))
+                return self._clock.run(lambda: self._timed(problem, bench, checked, time_it))
 
     def _checked(self, problem: Problem, bench: Workbench, built: Built) -> Checked | Evaluation:
-        with self._clock.verifying():
-            with self._account.during("wait: worker"):
-                worker = self._idle.get()
-            try:
-                with self._clock.shared(), self._account.during("verify", "gpu", what=problem.name):
-                    return check(bench.evaluator, self._target, built, worker)
-            finally:
-                self._idle.put(worker)
+        with self._account.during("wait: worker"):
+            worker = self._idle.get()
+        try:
+            with self._clock.shared(), self._account.during("verify", "gpu", what=problem.name):
+                timer = self._timer(problem) if self._room(bench) else None
+                return check(bench.evaluator, self._target, built, worker, timer)
+        finally:
+            self._idle.put(worker)
 
-    def _timed(self, problem: Problem, bench: Workbench, checked: Checked) -> Evaluation:
+    def _room(self, bench: Workbench) -> bool:
+        """Whether a process that times may hold the task's inputs among others'."""
+        return bench.evaluator.gpus[self._target].room(len(self._workers))
+
+    def _ready(self, problem: Problem, bench: Workbench, checked: Checked, stack: ExitStack) -> TimeIt:
+        evaluator, timer = bench.evaluator, self._timer(problem)
+        if not self._room(bench):
+            return unprepared(evaluator, self._target, checked, timer)
+        with self._clock.shared(), self._account.during("prepare", "gpu", what=problem.name):
+            return ready(evaluator, self._target, checked, timer, stack)
+
+    def _timed(self, problem: Problem, bench: Workbench, checked: Checked, time_it: TimeIt) -> Evaluation:
         with self._account.during("time", "gpu", what=problem.name):
-            found = measure(bench.evaluator, self._target, checked, self._timer)
+            found = measure(bench.evaluator, self._target, checked, time_it)
             if not (self._counted and found.passed):
                 return found
             made, gpu = checked.found.gpu[self._target], self._gpu
@@ -167,7 +193,7 @@ class GpuLane:
         """End the processes, and the thread that times."""
         self._machine.close()
         self._clock.close()
-        for worker in (*self._workers, self._timer):
+        for worker in self._processes:
             worker.close()
 
 

@@ -4,7 +4,7 @@
 2. every input family, unseen shapes, and the task's own shapes where the oracle holds them
 3. a second call with new inputs and parameters at the old addresses; the first call's outputs must stay
 4. the task's own shapes that only the device can hold, judged there by its reference; of a program that claims nothing
-   else, with another poison and a second call too
+   else, with another poison and a second call too (the fast gate: `verify_timed`)
 5. kernels replaced by no-ops: if the outputs are still right, the program's kernels do none of the work
 
 A GPU shows no race and no read outside a buffer as such: they show as values that are wrong or not the same twice, or
@@ -44,7 +44,7 @@ from hipwright.verify.oracle import MUTATED, Case, Oracle
 from hipwright.verify.verifier import Gate
 
 if TYPE_CHECKING:
-    from hipwright.verify.reference import DeviceReference
+    from hipwright.verify.reference import DeviceReference, ExpectInfo
 
 BATCH_BYTES = 64 << 20  # of inputs in one message
 BIG_BYTES = 4 << 30  # inputs above this are verified with given values alone
@@ -87,6 +87,37 @@ def verify_gpu(
     except Rejected as rejected:
         return run.verdict(rejected.verdict)
     except CandidateError as error:  # from `load`, where its verdict has been looked at
+        return run.verdict(error.verdict())
+    return run.verdict(Verdict(status="pass"))
+
+
+@dataclass(frozen=True)
+class TimedInputs:
+    """The inputs that a task is timed on, as a worker holds them: slots 0 .. slots-1 of `workload` under `seed`."""
+
+    set_name: str
+    workload: str
+    seed: int
+    slots: int
+
+
+def verify_timed(
+    parsed: Parsed, program: Program, build: Build, oracle: Oracle, reference: DeviceReference, worker: GpuCandidates,
+    timed: TimedInputs,
+) -> Verdict:  # fmt: skip
+    """The fast gate's verdict on a program whose guards claim the task's own large shape alone: one call on inputs that
+    it is timed on, which nobody knows, judged by the reference on the device.
+
+    Raises infrastructure errors; all else is in the Verdict.
+    """
+    run = _Verification(
+        oracle=oracle, parsed=parsed, program=program, build=build, reference=reference, worker=worker, more=None
+    )
+    try:
+        run.timed_inputs(timed)
+    except Rejected as rejected:
+        return run.verdict(rejected.verdict)
+    except CandidateError as error:
         return run.verdict(error.verdict())
     return run.verdict(Verdict(status="pass"))
 
@@ -243,8 +274,34 @@ class _Verification(Ledger):
             self.skipped[label] = expected.rejected
             return
         session.place(label, reference.inputs(name, seed, family))
+        self.one_on_device(session, reference, expected, label)
+
+    def timed_inputs(self, timed: TimedInputs) -> None:
+        """See `verify_timed`."""
+        reference, policy = self.reference, self.oracle.policy
+        assert reference is not None and policy is not None
+        self.skipped |= self.oracle.skipped
+        self.checks |= {"device": self.worker.device, "gate": "fast"}
+        with self.worker.load(self.program, self.build, self.oracle.state) as session, self.timed("large"):
+            session.place(timed.set_name, reference.inputs(timed.workload, timed.seed), timed.slots)
+            expected = reference.expect(timed.workload, timed.seed, self.oracle.state, policy)
+            self.one_on_device(session, reference, expected, timed.set_name)
+        self.skipped.pop(timed.workload, None)
+        if not self.evidence:
+            raise self.nothing_claimed()
+
+    def one_on_device(
+        self,
+        session: Loaded,
+        reference: DeviceReference,
+        expected: ExpectInfo,
+        set_name: str,
+    ) -> None:
+        """One call on the first slot of a set, judged there."""
+        name, family = expected.drawn.workload, expected.drawn.family
+        label = f"{name}/{family}"
         try:
-            run = session.run_set(label)
+            run = session.run_set(set_name)
         except GuardFailed as error:
             raise Rejected(
                 large_verdict("launch_error", name, family, f"an assert refuses it: {error.message}")

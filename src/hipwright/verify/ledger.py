@@ -22,6 +22,8 @@ SHORT_LIST = ("given", "normal", "shifted", "outliers", "zeros90", "strided", *T
 FAST_LIST = ("outliers", "shifted", "mantissa", "strided", "tiny", "large")
 """The families of the fast gate beside given and normal: each catches what no other does."""
 QUICK_ELEMENTS = 1 << 18  # of inputs of the task's own that the fast gate still runs
+UNCLAIMED = "unclaimed"
+"""In the evidence of a verdict on a program whose guards refused every shape that was run."""
 
 
 class Runner(Protocol):
@@ -87,7 +89,7 @@ class Ledger:
         """The program's guards refused everything."""
         last = list(self.skipped.values())[-1]
         message = f"the program claims none of the shapes that can be run here: {last}"
-        return Rejected(Verdict(status="unscorable", fault="task", message=message))
+        return Rejected(Verdict(status="unscorable", fault="task", message=message, evidence={UNCLAIMED: True}))
 
     def family_cases(self) -> list[Case]:
         """Every family on the main workload; the short list where that is large."""

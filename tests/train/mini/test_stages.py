@@ -108,6 +108,24 @@ def test_pieces_come_to_what_one_call_comes_to(
     assert evaluated.read_bytes() == before
 
 
+@pytest.mark.slow
+def test_seeds_side_by_side_come_to_what_one_call_comes_to(corpus_folder: Path, tmp_path: Path) -> None:
+    """Each trains and judges on its own, and the call for all has nothing left to ask but for the figures."""
+    chosen = replace(small(corpus_folder), seeds=(0, 3), arms=("continued",), checked=0)
+    chosen = replace(chosen, sft=replace(chosen.sft, steps=4), continued=replace(chosen.continued, steps=2))
+    apart, whole = tmp_path / "apart", tmp_path / "whole"
+    for seed in (3, 0):
+        done = stages.run(apart, chosen, resume=True, judge=MadeUp, seed=seed)
+        assert done["finished"] and not done["evaluation"]
+    last = MadeUp()
+    assert stages.run(apart, chosen, resume=True, judge=lambda: last)["evaluation"] and last.asked == 0
+    stages.run(whole, chosen, judge=MadeUp)
+    one, other = (json.loads((folder / stages.EVALUATION).read_text()) for folder in (apart, whole))
+    assert one == other and {row["seed"] for row in one["arms"]} == {0, 3, None}
+    with pytest.raises(BadInput, match="no seed 1"):
+        stages.run(apart, chosen, resume=True, seed=1)
+
+
 def test_a_folder_belongs_to_one_run(corpus_folder: Path, tmp_path: Path) -> None:
     chosen = small(corpus_folder)
     stages._claim(tmp_path, chosen, False)

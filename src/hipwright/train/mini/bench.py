@@ -7,7 +7,7 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -116,10 +116,20 @@ class Bench:
     def environment(self) -> Environment:
         """One judge for all stages of this call, opened when it is first needed."""
         self.say("judge")
-        made = self.judge() if self.judge else LocalJudge(targets(self.settings.target), limit_s=CALL_LIMIT_S)
+        made = self.judge() if self.judge else self._local()
         opened = self.stack.enter_context(Environment(made, reward(self.settings.reward), read))
         self.blank = made.state() if hasattr(made, "state") else None
         return opened
+
+    def _local(self) -> Judge:
+        return LocalJudge(targets(self.settings.target), limit_s=CALL_LIMIT_S, open_tasks=self.settings.open_tasks)
+
+    def warm(self, problems: Sequence[Problem]) -> None:
+        """Have these tasks open before a clock runs: the first arm would pay for it, and the next profit."""
+        judge: Any = self.environment.judge
+        if hasattr(judge, "warm"):
+            self.say("opening", tasks=len(problems))
+            judge.warm(problems)
 
     def forget(self) -> None:
         """No arm profits from what an earlier one had judged."""

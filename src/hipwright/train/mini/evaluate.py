@@ -2,6 +2,7 @@
 
     FOLDER/evaluation/samples-ARM-SEED.json   {task: [short programs]}
                       verdicts.jsonl          {"problem", "text", "outcome"}: appended, so a killed call loses little
+                      verdicts-SEED.jsonl     what calls for one seed found
 
 Tasks are walked once, with the answers of all checkpoints together: opening a task costs more than a verdict, and equal
 programs of a task are judged once. A verdict that the machine is at fault for is not kept: the next call asks again.
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from hipwright.train.environment import Environment
     from hipwright.train.mini.bench import Bench
 
-FOLDER, VERDICTS = "evaluation", "verdicts.jsonl"
+FOLDER, VERDICTS = "evaluation", "verdicts{}.jsonl"
 IN_FLIGHT = 8  # tasks whose programs are judged at once
 
 
@@ -65,17 +66,21 @@ def problems(bench: Bench) -> list[Problem]:
     return found
 
 
-def judged(bench: Bench, models: Mapping[tuple[str, int], Path]) -> Judged:
-    """Draw and judge what is missing. Raises bench.PieceOver when the call's minutes are used."""
+def judged(bench: Bench, models: Mapping[tuple[str, int], Path], part: str = "") -> Judged:
+    """Draw and judge what is missing. part: of the name of the file that verdicts are added to.
+
+    Raises bench.PieceOver when the call's minutes are used.
+    """
     tasks = problems(bench)
     drawn = {key: _drawn(bench, key, path, tasks) for key, path in models.items()}
-    grids = grid(tasks, bench.settings.evaluation)
+    ours = part in ("", f"-{bench.settings.seeds[0]}")  # once is enough
+    grids = grid(tasks, bench.settings.evaluation) if ours else {}
     wanted = {
         task.name: list(dict.fromkeys([*(t for one in drawn.values() for t in one[task.name]),
                                        *grids.get(task.name, ())]))
         for task in tasks
     }  # fmt: skip
-    outcomes = _outcomes(bench, tasks, wanted)
+    outcomes = _outcomes(bench, tasks, wanted, part)
     return Judged(tasks, drawn, outcomes, grids, bench.environment, bench.settings)
 
 
@@ -126,11 +131,15 @@ def _drawn(bench: Bench, key: tuple[str, int], path: Path, tasks: Sequence[Probl
 
 
 def _outcomes(
-    bench: Bench, tasks: Sequence[Problem], wanted: Mapping[str, Sequence[str]]
+    bench: Bench, tasks: Sequence[Problem], wanted: Mapping[str, Sequence[str]], part: str
 ) -> dict[tuple[str, str], Outcome]:
-    """The outcome of every (task, program), from the file and what is judged now."""
-    file = bench.folder / FOLDER / VERDICTS
-    known = {(one.problem, one.text): one.outcome for one in _read(file)}
+    """The outcome of every (task, program), from the files and what is judged now."""
+    folder = bench.folder / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / VERDICTS.format(part)
+    _mend(file)
+    files = [file] if part else sorted(folder.glob(VERDICTS.format("*")))  # another seed's may be written to just now
+    known = {(one.problem, one.text): one.outcome for found in files for one in _read(found)}
     waiting: deque[tuple[Problem, dict[str, Future[Outcome]]]] = deque()
     missing = [(task, [t for t in wanted[task.name] if (task.name, t) not in known]) for task in tasks]
     missing = [(task, texts) for task, texts in missing if texts]
@@ -160,14 +169,16 @@ def _settle(
     stream.flush()
 
 
-def _read(file: Path) -> Iterator[Verdict]:
-    """The whole lines of a file; a torn last one is cut off."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    if not file.exists():
-        return
-    text = file.read_bytes()
+def _mend(file: Path) -> None:
+    """Cut a torn last line off."""
+    text = file.read_bytes() if file.exists() else b""
     whole = text[: text.rfind(b"\n") + 1]
     if len(whole) < len(text):
         file.write_bytes(whole)
-    for line in whole.splitlines():
-        yield msgspec.json.decode(line, type=Verdict)
+
+
+def _read(file: Path) -> Iterator[Verdict]:
+    """The whole lines of a file."""
+    for line in file.read_bytes().splitlines(keepends=True) if file.exists() else ():
+        if line.endswith(b"\n"):
+            yield msgspec.json.decode(line, type=Verdict)

@@ -34,8 +34,9 @@ class Settings(Record, frozen=True, kw_only=True):
     """One run. target: "cuda", "rocm", or "cpu" (static estimates). seeds: whole repetitions behind the corpus.
 
     arm_minutes: wall time of each arm of each seed. rl_tasks: training tasks that the arms with a judge answer
-    (tasks.py: Grammar.practice). held: tasks of the corpus that only the loss while training looks at. checked:
-    programs of the corpus that the verifier is asked about. corpus_folder: one made elsewhere.
+    (tasks.py: Grammar.practice). open_tasks: tasks that the judge keeps open, one to two gigabytes of a GPU each.
+    held: tasks of the corpus that only the loss while training looks at. checked: programs of the corpus that the
+    verifier is asked about. corpus_folder: one made elsewhere.
     """
 
     target: str = "cuda"
@@ -43,7 +44,8 @@ class Settings(Record, frozen=True, kw_only=True):
     seeds: tuple[int, ...] = (0, 1)
     arms: tuple[str, ...] = ARMS
     arm_minutes: float = 4.0
-    rl_tasks: int = 256
+    rl_tasks: int = 48
+    open_tasks: int = 56
     held: int = 32
     checked: int = 64
     corpus: corpus.Settings = corpus.Settings()
@@ -72,6 +74,7 @@ CPU = Settings(
     seeds=(0,),
     arm_minutes=0.3,
     rl_tasks=6,
+    open_tasks=24,
     held=1,
     checked=2,
     corpus=corpus.Settings(scale="cpu", tasks=8, shapes=4, programs=6),

@@ -13,10 +13,12 @@ killed is continued in the same way.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ from hipwright.train.rl.packing import Pair
 from hipwright.train.rl.policy import HFPolicy
 from hipwright.train.rl.training import Result
 
-RUN, EVALUATION, ACCOUNT = "run.json", "evaluation.json", "account.json"
+RUN, EVALUATION, ACCOUNT, LOCK = "run.json", "evaluation.json", "account.json", ".lock"
 SHOWN = 32  # tasks whose samples are parsed while SFT goes on
 
 
@@ -51,24 +53,33 @@ def run(
     listener: Listener = silent,
     minutes: float | None = None,
     judge: Callable[[], Judge] | None = None,
+    seed: int | None = None,
 ) -> dict[str, Any]:
     """All stages, as far as `minutes` go. -> {"finished", "folder", "models": {seed: {arm: path}}, "evaluation"}.
 
-    judge: makes another judge than this machine's. BadInput where the folder holds a run of other settings, or one and
-    `resume` was not given.
+    judge: makes another judge than this machine's. seed: train that one of the settings' seeds alone and have its
+    samples judged; the figures are left to a call for all of them. Such calls may share a folder, on a GPU each.
+    BadInput where the folder holds a run of other settings, or one and `resume` was not given.
     """
+    if seed is not None and seed not in settings.seeds:
+        raise BadInput(f"this run has no seed {seed}", hint=f"seeds: {', '.join(map(str, settings.seeds))}")
     folder.mkdir(parents=True, exist_ok=True)
-    _claim(folder, settings, resume)
     _threads()
     bench = Bench(folder, settings, listener, minutes, judge)
     finished = True
     with bench.stack:
         try:
-            _check(bench)
-            for seed in settings.seeds:
-                _train(bench, seed)
-            _evaluate(bench)
-            train_page.write(folder)
+            with _alone(folder):  # what all seeds share is made once
+                _claim(folder, settings, resume)
+                _check(bench)
+                _ = bench.words
+            for one in settings.seeds if seed is None else (seed,):
+                _train(bench, one)
+            if seed is None:
+                _evaluate(bench)
+                train_page.write(folder)
+            else:
+                evaluate.judged(bench, _models(bench, (seed,)), f"-{seed}")
         except PieceOver:
             finished = False
     return _told(bench, finished)
@@ -80,6 +91,14 @@ def _threads() -> None:
 
     if not torch.cuda.is_available():
         torch.set_num_threads(1)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Calls that share the folder wait for one another."""
+    with (folder / LOCK).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _claim(folder: Path, settings: Settings, resume: bool) -> None:
@@ -104,8 +123,9 @@ def _told(bench: Bench, finished: bool) -> dict[str, Any]:
         }
         for seed in bench.settings.seeds
     }
+    made = bench.folder / EVALUATION
     return {"finished": finished, "folder": str(bench.folder), "models": done,
-            "evaluation": str(bench.folder / EVALUATION) if finished else None}  # fmt: skip
+            "evaluation": str(made) if made.exists() else None}  # fmt: skip
 
 
 def _write(path: Path, data: Mapping[str, Any]) -> None:
@@ -196,13 +216,15 @@ def _arm(bench: Bench, seed: int, arm: str) -> tuple[HFPolicy, Result]:
         imitation = replace(settings.continued, seed=seed + 1000, max_minutes=settings.arm_minutes)
         return policy, _imitate(bench, seed, arm, policy, imitation)
     environment: Any = bench.environment
+    problems = bench.problems()
     bench.forget()
+    bench.warm(problems)
     bench.say(arm, seed=seed)
     train = train_rft if arm == RFT else train_rl
     rl = replace(settings.rl, seed=seed, max_minutes=settings.arm_minutes)
     with bench.log(folder) as log:
         result = train(
-            policy, bench.problems(), environment, bench.form, rl, folder, log, piece_minutes=bench.left()
+            policy, problems, environment, bench.form, rl, folder, log, piece_minutes=bench.left()
         )  # fmt: skip
     if hasattr(environment.judge, "figures"):
         _write(folder / ACCOUNT, environment.judge.figures())
@@ -236,8 +258,13 @@ def _evaluate(bench: Bench) -> None:
     """Samples of every checkpoint, their verdicts, the figures."""
     if (bench.folder / EVALUATION).exists():
         return
-    names = (BASE, SFT, *bench.settings.arms)
-    models = {(name, seed): bench.place(seed, name) for seed in bench.settings.seeds for name in names}
-    bench.say("evaluation", models=len(models))
-    judged = evaluate.judged(bench, models)
+    judged = evaluate.judged(bench, _models(bench, bench.settings.seeds))
     _write(bench.folder / EVALUATION, evaluate.report(judged, bench.environment.judge))
+
+
+def _models(bench: Bench, seeds: Sequence[int]) -> dict[tuple[str, int], Path]:
+    """By (arm, seed)."""
+    names = (BASE, SFT, *bench.settings.arms)
+    models = {(name, seed): bench.place(seed, name) for seed in seeds for name in names}
+    bench.say("evaluation", models=len(models))
+    return models
