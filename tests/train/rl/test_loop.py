@@ -79,6 +79,21 @@ def test_on_policy_without_overlap(tmp_path: Path) -> None:
     assert max(abs(value) for value in notes.column("drift")) < 1e-5
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("train", [train_rl, train_rft])
+def test_several_updates_on_a_batch_learn_more_of_it(train: Any, tmp_path: Path) -> None:
+    """A step is a batch still; the second update's ratios are no longer 1."""
+    few = replace(SETTINGS, steps=8, overlap=False, optim=replace(FAST, learning_rate=1e-3))
+    _, once = run(train, tmp_path / "once", few)
+    result, often = run(train, tmp_path / "often", replace(few, updates=4))
+    assert result.step == len(often.lines) == 8
+    assert fmean(often.column("reward")[-3:]) > fmean(once.column("reward")[-3:])
+    if train is train_rl:
+        assert max(often.column("drift")) > 1e-4 > max(once.column("drift"))
+    with pytest.raises(ValueError, match="updates"):
+        RLSettings(updates=0)
+
+
 def test_examples_are_logged(tmp_path: Path) -> None:
     _, notes = run(train_rl, tmp_path, replace(SHORT, sample_every=1))
     assert len(notes.samples) == 3

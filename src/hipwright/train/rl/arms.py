@@ -76,9 +76,10 @@ class Imitate:
             training.skip()
             return metrics
         rows: list[Pair] = [(self.best[name][1], self.best[name][2]) for name in chosen]
-        metrics["loss"] = float(imitate(self.policy, rows, self._imitation))
         metrics["learning_rate"] = training.optim.rate(training.step)
-        metrics["grad_norm"] = float(training.apply())
+        for left in reversed(range(self.settings.updates)):
+            metrics["loss"] = float(imitate(self.policy, rows, self._imitation))
+            metrics["grad_norm"] = float(training.apply(last=not left))
         return metrics
 
     def _keep(self, batch: Batch) -> list[str]:

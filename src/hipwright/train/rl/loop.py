@@ -217,16 +217,17 @@ class PolicyGradient:
         self.clip = Clip()
 
     def __call__(self, batch: Batch, training: Training) -> dict[str, float]:
-        """One optimizer step."""
+        """The batch's optimizer updates; the figures are the last one's."""
         weighted, metrics = self.weigh(batch)
         tokens = sum(len(answer.sample.tokens) for answer, _ in weighted)
         used = [(answer, weight) for answer, weight in weighted if weight]
         if not used:
             training.skip()
             return metrics | {"grad_norm": 0.0, "learning_rate": training.optim.rate(training.step - 1)}
-        metrics |= self._gradient(used, tokens)
         metrics["learning_rate"] = training.optim.rate(training.step)
-        metrics["grad_norm"] = float(training.apply())
+        for left in reversed(range(self.settings.updates)):
+            metrics |= self._gradient(used, tokens)
+            metrics["grad_norm"] = float(training.apply(last=not left))
         return metrics
 
     def weigh(self, batch: Batch) -> tuple[list[tuple[Answer, float]], dict[str, float]]:

@@ -40,6 +40,7 @@ class RLSettings(Record, frozen=True, kw_only=True):
     stop_when_right: a right answer ends its conversation. max_new_tokens: of one answer; max_prompt_tokens: of one
     prompt, a repair whose prompt would be longer is not asked. temperature: of sampling, and of the log-probabilities.
     baseline: see advantage.py. turn_discount: what a turn gets of a later gain, for each turn between.
+    updates: optimizer updates on each batch (GRPO's mu): judging takes seconds, an update a fraction of one.
     clip_low, clip_high: the importance ratio counts within [1 - clip_low, 1 + clip_high]. clip_rewards: clip rewards
     beyond 1.5 standard deviations of the last 100. overlap: the next prompts are answered while answers are judged, so
     that samples are older than the weights by one step. micro_tokens: tokens in one forward and backward pass.
@@ -59,6 +60,7 @@ class RLSettings(Record, frozen=True, kw_only=True):
     temperature: float = 1.0
     baseline: Baseline = "loo"
     turn_discount: float = 0.4
+    updates: int = 1
     clip_low: float = 0.2
     clip_high: float = 0.28
     clip_rewards: bool = True
@@ -70,6 +72,10 @@ class RLSettings(Record, frozen=True, kw_only=True):
     sample_every: int = 10
     optim: OptimSettings = OptimSettings()
     curriculum: CurriculumSettings = CurriculumSettings()
+
+    def __post_init__(self) -> None:
+        if self.updates < 1:
+            raise ValueError("updates must be 1 or more")
 
 
 class ImitationSettings(Record, frozen=True, kw_only=True):

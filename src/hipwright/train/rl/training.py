@@ -119,10 +119,10 @@ class Training:
         """No further step now."""
         return self.finished or self.paused
 
-    def apply(self) -> Any:
-        """One optimizer step on the gradients there are; returns their norm, a tensor."""
+    def apply(self, *, last: bool = True) -> Any:
+        """One optimizer step on the gradients there are; returns their norm, a tensor. last: of this step's batch."""
         norm = self.optim.step(self.step)
-        self.step += 1
+        self.step += last
         return norm
 
     def skip(self) -> None:
