@@ -47,7 +47,7 @@ class Settings(Record, frozen=True, kw_only=True):
     seed: int = 0
     scale: str = "gpu"
     tasks: int = 3200
-    shapes: int = 4
+    shapes: int = 2
     programs: int = 16
 
 

@@ -24,7 +24,7 @@ class Evaluation(Record, frozen=True, kw_only=True):
 
     tasks: int = 100
     samples: int = 4
-    regret: int = 4
+    regret: int = 2
     grid: int = 128
     examples: int = 6
     seed: int = 7
@@ -63,7 +63,11 @@ class Settings(Record, frozen=True, kw_only=True):
         steps=1_000_000, batch_tokens=65536, micro_tokens=65536, checkpoint_every=500, optim=_CONSTANT
     )
     rl: RLSettings = RLSettings(
-        steps=1_000_000, max_new_tokens=400, max_prompt_tokens=256, optim=replace(_CONSTANT, learning_rate=1e-4)
+        steps=1_000_000,
+        max_new_tokens=400,
+        max_prompt_tokens=256,
+        updates=3,
+        optim=replace(_CONSTANT, learning_rate=1.5e-4, warmup=5),
     )
     evaluation: Evaluation = Evaluation()
 
