@@ -18,6 +18,7 @@ from hipwright.train.records import Problem
 from hipwright.verify import WORKER
 from hipwright.verify.gpu_client import GPU_WORKER, GpuCandidates
 from hipwright.verify.reference import DeviceReference, open_reference
+from hipwright.verify.rooms import Rooms
 
 CORPUS = Path(__file__).parents[2] / "src/hipwright/audit/corpus"
 
@@ -53,11 +54,11 @@ class Processor(Gpu):
         return GpuCandidates(zygote or self.workers, "cpu", "cpu", self.cache, fresh=False)  # as on a GPU
 
     def reference(self, handle: TaskHandle) -> DeviceReference:
-        return open_reference(handle, self.hosts, "cpu")
+        return open_reference(handle, self.rooms or self.hosts, "cpu")
 
 
 @contextmanager
-def processor_machine(folder: Path) -> Iterator[Machine]:
+def processor_machine(folder: Path, shared_hosts: int = 0) -> Iterator[Machine]:
     """A Machine whose GPU "cuda" is the processor."""
     cache = BuildCache(folder)
     warm = ("torch", WORKER.partition(":")[0], "hipwright.verify.warm")
@@ -68,4 +69,5 @@ def processor_machine(folder: Path) -> Iterator[Machine]:
         Zygote(warm, ro=(folder,), name="candidates") as candidates,
     ):
         gpu = Processor("cuda", 0, "sm_90", cache, None, hosts, workers)  # type: ignore[arg-type]
+        gpu.rooms = Rooms(hosts, shared_hosts) if shared_hosts else None
         yield Machine(host, candidates, cache, ("cuda",), False, {"cuda": gpu})

@@ -166,9 +166,9 @@ def test_closing_in_the_middle_is_no_verdict(cache: Path) -> None:
 # ---------------------------------------------------------------- a processor in a GPU's place
 
 
-@pytest.fixture(scope="module")
-def timed(cache: Path) -> Iterator[LocalJudge]:
-    opener = partial(processor_machine, cache)
+@pytest.fixture(scope="module", params=[0, 2], ids=["a host each", "two hosts for all"])
+def timed(request: Any, cache: Path) -> Iterator[LocalJudge]:
+    opener = partial(processor_machine, cache, request.param)
     with LocalJudge(("cuda",), open_tasks=2, workers=2, opener=opener) as made:
         yield made
 

@@ -42,6 +42,7 @@ from hipwright.verify.gpu import BIG_BYTES, TimedInputs, verify_gpu, verify_time
 from hipwright.verify.gpu_client import GPU_WORKER, GpuCandidates, GpuSide, Loaded
 from hipwright.verify.gpu_large import judge_on_device
 from hipwright.verify.reference import BASELINES, DeviceReference, open_reference
+from hipwright.verify.rooms import Rooms
 
 Kind = Literal["cuda", "rocm"]
 Gate = Literal["full", "fast"]
@@ -59,7 +60,8 @@ SHARE = 4  # of the device's memory: inputs in rotation may take a quarter in ea
 class Gpu:
     """What all tasks on one GPU share. architecture: as the compiler names it ("sm_90", "gfx942").
 
-    memory_bytes: of the device, for all processes together; 0 for all there is.
+    memory_bytes: of the device, for all processes together; 0 for all there is. rooms: where tasks that trust each
+    other have their references; None: a process for each.
     """
 
     kind: Kind
@@ -71,6 +73,7 @@ class Gpu:
     workers: Zygote
     unsafe: bool = False
     memory_bytes: int = 0
+    rooms: Rooms | None = None
     door: Door = field(default_factory=Door)
     spares: OneShotPool | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -89,7 +92,7 @@ class Gpu:
     def reference(self, handle: TaskHandle) -> DeviceReference:
         """A process that runs the task's own code on this GPU."""
         limit = int(REFERENCES * self.memory_bytes)
-        return open_reference(handle, self.hosts, DEVICE, memory_limit_bytes=limit)
+        return open_reference(handle, self.rooms or self.hosts, DEVICE, memory_limit_bytes=limit)
 
     @contextmanager
     def foreign(self, profile: Literal["gpu", "tools"] = "gpu") -> Iterator[GpuCandidates]:
@@ -127,13 +130,21 @@ class Gpu:
 
 @contextmanager
 def open_gpu(
-    kind: Kind, index: int | None, cache: BuildCache, *, unsafe: bool = False, compilers: int = 0, memory_bytes: int = 0
+    kind: Kind,
+    index: int | None,
+    cache: BuildCache,
+    *,
+    unsafe: bool = False,
+    compilers: int = 0,
+    memory_bytes: int = 0,
+    shared_hosts: int = 0,
 ) -> Iterator[Gpu]:
     """Start what a GPU needs; all of it ends with the block. Raises DeviceError where the GPU does not work.
 
     index: its number on the machine; None for the first that the environment (CUDA_VISIBLE_DEVICES) allows.
     compilers: warm compile sessions; 0 for all but a few processors. memory_bytes: of the device that all processes
-    together may use; 0 for all.
+    together may use; 0 for all. shared_hosts: processes that the references of all tasks share, which must trust each
+    other; 0: one for each task.
     """
     from hipwright.device import topology
 
@@ -149,7 +160,8 @@ def open_gpu(
         workers = opened(Zygote(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
         hosts.start(), workers.start()
         pool = opened(CompilePool(compilers_host, compilers or max(2, len(os.sched_getaffinity(0)) - 4)))
-        gpu = Gpu(kind, found.index, found.architecture, cache, pool, hosts, workers, unsafe, memory_bytes)
+        rooms = Rooms(hosts, shared_hosts) if shared_hosts else None
+        gpu = Gpu(kind, found.index, found.architecture, cache, pool, hosts, workers, unsafe, memory_bytes, rooms)
         stack.callback(gpu.close)
         yield gpu
 
@@ -187,7 +199,8 @@ class GpuTask:
     def __exit__(self, *_: object) -> None:
         self.worker.close()
         if "reference" in self.__dict__:
-            self.reference.close()
+            with self.gpu.door.shared():  # memory that is given back would disturb a timing
+                self.reference.close()
 
     @cached_property
     def reference(self) -> DeviceReference:
@@ -307,9 +320,12 @@ class GpuTask:
         self.worker.close()
         self.reference.close()
 
-    def warm(self, gate: Gate) -> None:
-        """Open what a timing stands on: the reference and its baselines."""
-        self._measured(gate)
+    def warm(self, gate: Gate, oracle: Oracle | None = None) -> None:
+        """Open what a timing stands on: the reference and its baselines; of an oracle also what `verify_own` needs."""
+        at = self._measured(gate)
+        if oracle is not None and oracle.policy is not None and self.workload in oracle.skipped:
+            with self.gpu.door.shared():
+                at.reference.expect(self.workload, at.seed, oracle.state, oracle.policy)
 
     def leave(self, worker: GpuCandidates) -> None:
         """Drop what a worker that serves other tasks too holds of this one's timings."""

@@ -85,9 +85,11 @@ class LocalJudge:
 
     targets: ("cuda",) or ("rocm",): the fast gate and a short paired timing against eager on one GPU. Else of "cpu" and
     AMD targets such as "gfx942": the fast gate on the processor, and where there is an AMD target the clock "estimate".
-    open_tasks: how many stay open; workers: programs verified at once, 0 for what the processors allow; seed: of the
-    verification inputs, None for secret ones; limit_s: wall seconds of one call of a program on a GPU (None: 10);
-    counters: read the hardware counters of every right program too (train/counters.py; seconds a program);
+    open_tasks: how many stay open; shared_hosts: GPU processes that their references share, for tasks that trust each
+    other (0: one for each task, which takes seconds to start); workers: programs verified at once, 0 for what the
+    processors allow; seed: of the verification inputs, None for secret ones; limit_s: wall seconds of one call of a
+    program on a GPU (None: 10); counters: read the hardware counters of every right program too (train/counters.py;
+    seconds a program);
     gpu, gpu_memory_gb, unsafe, cache: as `hipwright.machine.machine`; opener: another machine than this one's;
     remember: judged programs that are kept.
 
@@ -99,6 +101,7 @@ class LocalJudge:
         targets: Sequence[str] = ("cpu", "gfx942"),
         *,
         open_tasks: int = OPEN_TASKS,
+        shared_hosts: int = 0,
         workers: int = 0,
         seed: int | None = 0,
         limit_s: float | None = None,
@@ -115,7 +118,8 @@ class LocalJudge:
         self.device = ""
         self.account = Account()
         self.counts: Counter[str] = Counter()  # judged, hits, retries, faults
-        where: dict[str, Any] = {"unsafe": unsafe, "gpu": gpu, "gpu_memory_gb": gpu_memory_gb, "cache": cache}
+        where: dict[str, Any] = {"unsafe": unsafe, "gpu": gpu, "gpu_memory_gb": gpu_memory_gb,
+                                 "shared_hosts": shared_hosts, "cache": cache}  # fmt: skip
         self._opener = opener or partial(machine, self.targets, **where)
         self._open_tasks, self._workers, self._seed, self._limit_s = max(1, open_tasks), workers, seed, limit_s
         self._remember, self._counters = remember, counters

@@ -131,7 +131,7 @@ class GpuLane:
                 if bench.evaluator.oracle.status() is None:
                     bench.evaluator.oracle.prepare()
                     bench.evaluator.outline()
-                    bench.evaluator.gpus[self._target].warm("fast")
+                    bench.evaluator.gpus[self._target].warm("fast", bench.evaluator.oracle)
             yield bench
 
     def _leave(self, problem: Problem, bench: Workbench) -> None:

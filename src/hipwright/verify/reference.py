@@ -24,6 +24,7 @@ from hipwright.verify import device_budget as rules
 from hipwright.verify.compare import Comparison, check_structure
 from hipwright.verify.oracle import NATIVE_SLACK, alias_pairs
 from hipwright.verify.reference_ends import BaselineMissing, Drawn, InputSource, ReferenceSide
+from hipwright.verify.rooms import Guest, Rooms
 
 __all__ = ["BASELINES", "MORE", "BaselineMissing", "DeviceReference", "Drawn", "ExpectInfo", "InputSource",
            "ReferenceSide", "open_reference"]  # fmt: skip
@@ -70,13 +71,14 @@ class ExpectInfo:
 
 def open_reference(
     handle: TaskHandle,
-    zygote: Zygote,
+    zygote: Zygote | Rooms,
     device: str,
     *,
     limits: Limits = LIMITS,
     memory_limit_bytes: int = 0,
 ) -> DeviceReference:
-    """Start the host of `handle`'s task on `device` ("cuda:0", "cpu") in a zygote that runs no candidates.
+    """Start the host of `handle`'s task on `device` ("cuda:0", "cpu") in a zygote that runs no candidates, or in a
+    process that it shares with tasks it trusts.
 
     limits.wall_s bounds each call. memory_limit_bytes: device memory the host may fill; 0 for 90 % of what is free
     when it is needed. Raises TaskError where the file's code fails there, DeviceError where the device does.
@@ -91,14 +93,14 @@ class DeviceReference:
     next call, and what it held is made again.
     """
 
-    def __init__(self, handle: TaskHandle, zygote: Zygote, device: str, limits: Limits, memory: int) -> None:
+    def __init__(self, handle: TaskHandle, zygote: Zygote | Rooms, device: str, limits: Limits, memory: int) -> None:
         self.handle = handle
         self.device = device
         self._limits = limits
         self._zygote = zygote
         self._init: dict[str, Any] = {"name": f"{handle.task.name}.py", "source": handle.task.source}
         self._init |= {"device": device, "memory_limit_bytes": memory}
-        self._session: Session | None = None
+        self._session: Session | Guest | None = None
         self.generation = 0
         self._lock = threading.RLock()
         self._ids = itertools.count(1)
@@ -239,10 +241,11 @@ class DeviceReference:
         order = rules.pairing(got, expected.tree)  # a dict may name its parts in another order
         place = {number: index for index, number in enumerate(order)}
         specs = [given[number] for number in order]
-        case = self._begin(expected, [list(spec.stride) for spec in specs])
-        for leaf, offset, chunk in rules.ahead(stream):
-            self.ask("compare_chunk", {"case": case, "leaf": place[leaf], "offset": offset}, chunk)
-        found = self.ask("compare_end", {"case": case})[1]["leaves"]
+        with self._lock:  # the host has one comparison with a case at a time
+            case = self._begin(expected, [list(spec.stride) for spec in specs])
+            for leaf, offset, chunk in rules.ahead(stream):
+                self.ask("compare_chunk", {"case": case, "leaf": place[leaf], "offset": offset}, chunk)
+            found = self.ask("compare_end", {"case": case})[1]["leaves"]
         worst = Comparison()
         for told, spec in zip(found, specs, strict=True):
             one = rules.comparison(told, spec)
@@ -315,7 +318,7 @@ class DeviceReference:
                 self._sent.add(number)
             return number
 
-    def _alive(self) -> Session:
+    def _alive(self) -> Session | Guest:
         if self._session is None or not self._session.alive:
             self._sent.clear()
             self._expected.clear()

@@ -35,6 +35,9 @@ LEAST_MINUTES = 0.2
 CALL_LIMIT_S = 3.0
 """Of a program on a GPU: its kernels take microseconds, and one that hangs keeps all others from the clock."""
 
+SHARED_HOSTS = 6
+"""The tasks are made here, so they trust each other: their references share so many processes on a GPU."""
+
 
 class PieceOver(Exception):
     """The minutes of this call are used; what is done is kept."""
@@ -122,7 +125,12 @@ class Bench:
         return opened
 
     def _local(self) -> Judge:
-        return LocalJudge(targets(self.settings.target), limit_s=CALL_LIMIT_S, open_tasks=self.settings.open_tasks)
+        return LocalJudge(
+            targets(self.settings.target),
+            limit_s=CALL_LIMIT_S,
+            open_tasks=self.settings.open_tasks,
+            shared_hosts=SHARED_HOSTS,
+        )
 
     def warm(self, problems: Sequence[Problem]) -> None:
         """Have these tasks open before a clock runs: the first arm would pay for it, and the next profit."""

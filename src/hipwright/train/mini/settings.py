@@ -64,7 +64,7 @@ class Settings(Record, frozen=True, kw_only=True):
     )
     rl: RLSettings = RLSettings(
         steps=1_000_000,
-        max_new_tokens=400,
+        max_new_tokens=768,
         max_prompt_tokens=256,
         updates=3,
         optim=replace(_CONSTANT, learning_rate=1.5e-4, warmup=5),
