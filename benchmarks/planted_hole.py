@@ -31,7 +31,7 @@ from hipwright.train.environment import Environment
 from hipwright.train.judges import Judge, LocalJudge
 from hipwright.train.log import Log
 from hipwright.train.mini import model
-from hipwright.train.mini.bench import Bench, targets
+from hipwright.train.mini.bench import Bench
 from hipwright.train.mini.form import read
 from hipwright.train.mini.settings import SFT, Settings
 from hipwright.train.mini.stages import RUN
@@ -113,6 +113,11 @@ class Planted:
         """Open what will be asked."""
         self.honest.prefetch([checked(one) for one in problems] if self.hole else problems)
 
+    def warm(self, problems: Sequence[Problem]) -> None:
+        """Have what will be asked open before the minutes run."""
+        if isinstance(self.honest, LocalJudge):
+            self.honest.warm([checked(one) for one in problems] if self.hole else problems)
+
     def __enter__(self) -> Self:
         self.honest.__enter__()
         return self
@@ -163,8 +168,9 @@ def learnt(bench: Bench, out: Path, begin: Path, name: str, minutes: float) -> P
         work.mkdir(parents=True, exist_ok=True)
         policy = opened(bench, begin)
         settings = replace(bench.settings.rl, seed=5, max_minutes=minutes)
-        judge = Planted(LocalJudge(targets(bench.settings.target)), work / "notes.jsonl", hole=name == "hole")
+        judge = Planted(bench.local(), work / "notes.jsonl", hole=name == "hole")
         with Environment(judge, reward(bench.settings.reward), read) as environment, log(work) as found:
+            judge.warm(bench.problems())
             train_rl(policy, bench.problems(), environment, bench.form, settings, work, found)
         model.save(policy.model, bench.words, place, {"arm": name})
     return place
@@ -209,7 +215,7 @@ def main() -> None:
         places[name] = learnt(bench, chosen.out, begin, name, chosen.minutes)
     tasks = Grammar(settings.corpus.seed, SCALES[settings.corpus.scale]).problems("compositions", chosen.tasks)
     told: dict[str, Any] = {name: along(chosen.out / f"work-{name}" / "notes.jsonl") for name in ("hole", "closed")}
-    honest = LocalJudge(targets(settings.target))
+    honest = bench.local()
     with Environment(honest, reward(settings.reward), read) as real:
         planted = Environment(Planted(honest, chosen.out / "notes.jsonl", hole=True), real.reward, read)
         judges = {"right for the hole": planted, "right": real}

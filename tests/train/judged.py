@@ -69,5 +69,6 @@ def processor_machine(folder: Path, shared_hosts: int = 0) -> Iterator[Machine]:
         Zygote(warm, ro=(folder,), name="candidates") as candidates,
     ):
         gpu = Processor("cuda", 0, "sm_90", cache, None, hosts, workers)  # type: ignore[arg-type]
-        gpu.rooms = Rooms(hosts, shared_hosts) if shared_hosts else None
-        yield Machine(host, candidates, cache, ("cuda",), False, {"cuda": gpu})
+        with Rooms(hosts, shared_hosts) as rooms:
+            gpu.rooms = rooms if shared_hosts else None
+            yield Machine(host, candidates, cache, ("cuda",), False, {"cuda": gpu})

@@ -18,6 +18,7 @@ from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.torchio import to_torch
 from hipwright.verify.compare import compare
 from hipwright.verify.reference import BaselineMissing, DeviceReference, open_reference
+from hipwright.verify.rooms import Rooms
 
 from .conftest import TASKS, Tasks
 
@@ -25,10 +26,10 @@ STRICT = TolerancePolicy()
 DATA = Path(__file__).parents[1] / "task" / "data"
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote(("torch", "hipwright.task.device_host"), name="reference host") as it:
-        yield it
+@pytest.fixture(scope="module", params=["a host each", "shared hosts"])
+def zygote(request: pytest.FixtureRequest) -> Iterator[Zygote | Rooms]:
+    with Zygote(("torch", "hipwright.task.device_host"), name="reference host") as it, Rooms(it, 2) as rooms:
+        yield it if request.param == "a host each" else rooms
 
 
 @pytest.fixture(scope="module")

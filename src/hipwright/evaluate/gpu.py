@@ -160,7 +160,7 @@ def open_gpu(
         workers = opened(Zygote(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
         hosts.start(), workers.start()
         pool = opened(CompilePool(compilers_host, compilers or max(2, len(os.sched_getaffinity(0)) - 4)))
-        rooms = Rooms(hosts, shared_hosts) if shared_hosts else None
+        rooms = opened(Rooms(hosts, shared_hosts)) if shared_hosts else None
         gpu = Gpu(kind, found.index, found.architecture, cache, pool, hosts, workers, unsafe, memory_bytes, rooms)
         stack.callback(gpu.close)
         yield gpu

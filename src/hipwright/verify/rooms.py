@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 from hipwright.errors import DeviceError, HipwrightError, WorkerError
 from hipwright.sandbox import Limits, Session, Zygote
@@ -29,33 +29,54 @@ class Rooms:
     def session(self, service: str, init: dict[str, Any], *, limits: Limits) -> Guest:
         """A guest that serves `init`. service: always the device host's. Raises as `Zygote.session`."""
         with self._lock:
-            room = min(self._rooms, key=lambda one: one.guests)
-            room.guests += 1
+            room = min(self._rooms, key=lambda one: one.coming + len(one.guests))
+            room.coming += 1
         try:
             return room.enter(init, limits)
-        except BaseException:
-            room.guests -= 1
-            raise
+        finally:
+            with self._lock:
+                room.coming -= 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every process; a later guest starts one again."""
+        for room in self._rooms:
+            room.close()
 
 
 class _Room:
     """One process, started with its first guest, and again when it died. One call at a time."""
 
     def __init__(self, zygote: Zygote) -> None:
-        self.guests = 0
+        self.guests: set[int] = set()
+        self.coming = 0
         self.lock = threading.RLock()
         self._zygote = zygote
         self._session: Session | None = None
         self._numbers = itertools.count(1)
+
+    def close(self) -> None:
+        """End the process."""
+        with self.lock:
+            if self._session is not None:
+                self._session.close()
+                self._session = None
 
     def enter(self, init: dict[str, Any], limits: Limits) -> Guest:
         """See `Rooms.session`."""
         with self.lock:
             if self._session is None or not self._session.alive:
                 self._session = self._zygote.session(_SERVICE, {}, limits=limits)
+                self.guests.clear()
             guest = Guest(self, self._session, next(self._numbers))
             with guest.watched():
                 self._session.call("enter", {"guest": guest.number, "init": init}, timeout_s=limits.wall_s)
+            self.guests.add(guest.number)
             return guest
 
 
@@ -89,7 +110,7 @@ class Guest:
         with self._room.lock:
             if self._here:
                 self._here = False
-                self._room.guests -= 1
+                self._room.guests.discard(self.number)
                 if self._session.alive:
                     with contextlib.suppress(HipwrightError):
                         self._session.call("leave", {"guest": self.number}, timeout_s=_LEAVING_S)

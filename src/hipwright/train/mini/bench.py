@@ -119,12 +119,13 @@ class Bench:
     def environment(self) -> Environment:
         """One judge for all stages of this call, opened when it is first needed."""
         self.say("judge")
-        made = self.judge() if self.judge else self._local()
+        made = self.judge() if self.judge else self.local()
         opened = self.stack.enter_context(Environment(made, reward(self.settings.reward), read))
         self.blank = made.state() if hasattr(made, "state") else None
         return opened
 
-    def _local(self) -> Judge:
+    def local(self) -> Judge:
+        """This machine's judge, not opened yet."""
         return LocalJudge(
             targets(self.settings.target),
             limit_s=CALL_LIMIT_S,

@@ -46,9 +46,9 @@ class Settings(Record, frozen=True, kw_only=True):
 
     seed: int = 0
     scale: str = "gpu"
-    tasks: int = 3200
-    shapes: int = 2
-    programs: int = 16
+    tasks: int = 6400
+    shapes: int = 1
+    programs: int = 8
 
 
 class Line(Record, frozen=True, kw_only=True):

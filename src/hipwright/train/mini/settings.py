@@ -34,7 +34,7 @@ class Settings(Record, frozen=True, kw_only=True):
     """One run. target: "cuda", "rocm", or "cpu" (static estimates). seeds: whole repetitions behind the corpus.
 
     arm_minutes: wall time of each arm of each seed. rl_tasks: training tasks that the arms with a judge answer
-    (tasks.py: Grammar.practice). open_tasks: tasks that the judge keeps open, one to two gigabytes of a GPU each.
+    (tasks.py: Grammar.practice). open_tasks: tasks that the judge keeps open, half a gigabyte of a GPU each.
     held: tasks of the corpus that only the loss while training looks at. checked: programs of the corpus that the
     verifier is asked about. corpus_folder: one made elsewhere.
     """
@@ -44,8 +44,8 @@ class Settings(Record, frozen=True, kw_only=True):
     seeds: tuple[int, ...] = (0, 1)
     arms: tuple[str, ...] = ARMS
     arm_minutes: float = 4.0
-    rl_tasks: int = 48
-    open_tasks: int = 56
+    rl_tasks: int = 128
+    open_tasks: int = 136
     held: int = 32
     checked: int = 64
     corpus: corpus.Settings = corpus.Settings()

@@ -1,0 +1,42 @@
+"""Which GPU is opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hipwright.device import topology
+from hipwright.errors import InfrastructureError
+from hipwright.evaluate import gpu
+from hipwright.toolchain.cache import BuildCache
+
+
+class Chosen(Exception):
+    """Ends the opening where the GPU is known."""
+
+
+@pytest.mark.parametrize(("index", "expected"), [(None, 1), (3, 3)])
+def test_without_a_number_it_is_the_first_that_the_environment_allows(
+    index: int | None, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA_VISIBLE_DEVICES=1,3 leaves no GPU 0."""
+    found = [topology.Gpu(index=n, kind="cuda", name="H200", architecture="sm_90") for n in (1, 3)]
+    monkeypatch.setattr(topology, "find", lambda kind: found)
+
+    def access(kind: str, number: int) -> Any:
+        raise Chosen(number)
+
+    monkeypatch.setattr(gpu, "GpuAccess", access)
+    with pytest.raises(Chosen, match=str(expected)), gpu.open_gpu("cuda", index, BuildCache(tmp_path)):
+        pass
+
+
+@pytest.mark.parametrize(("index", "said"), [(None, "no cuda GPU here"), (0, "no cuda GPU 0 here")])
+def test_without_a_gpu_it_says_so(
+    index: int | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topology, "find", lambda kind: [])
+    with pytest.raises(InfrastructureError, match=said), gpu.open_gpu("cuda", index, BuildCache(tmp_path)):
+        pass
