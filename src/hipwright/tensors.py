@@ -125,7 +125,21 @@ def leaves(tree: Tree) -> Iterator[Any]:
 
 def tensor_leaves(tree: Tree) -> list[HostTensor]:
     """The HostTensors of a tree in order."""
-    return [leaf for leaf in leaves(tree) if isinstance(leaf, HostTensor)]
+    found: list[HostTensor] = []
+    _gather(tree, found)
+    return found
+
+
+def _gather(tree: Tree, found: list[HostTensor]) -> None:
+    """Into one list: a chain of generators would hand every leaf through all levels."""
+    if isinstance(tree, HostTensor):
+        found.append(tree)
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            _gather(item, found)
+    elif isinstance(tree, (tuple, list)):
+        for item in tree:
+            _gather(item, found)
 
 
 def map_tensors(tree: Tree, fn: Any) -> Tree:
@@ -148,7 +162,7 @@ SMALL_BYTES = 1 << 18  # of a bundle that is read instead of mapped
 def write_bundle(fd: int, tree: Tree) -> int:
     """Write a tree to a file descriptor (usually a memfd); returns the byte count. Shared storages are written once."""
     arrays: list[npt.NDArray[np.uint8]] = []
-    header = json.dumps({"tree": _encode(tree, {}, arrays), "sizes": [a.nbytes for a in arrays]}).encode()
+    header = json.dumps({"tree": _marked(_encode(tree, {}, arrays)), "sizes": [a.nbytes for a in arrays]}).encode()
     offset = _round_up(8 + len(header))
     total = offset + sum(_round_up(a.nbytes) for a in arrays)
     os.ftruncate(fd, total)
@@ -159,26 +173,37 @@ def write_bundle(fd: int, tree: Tree) -> int:
     return total
 
 
-def _encode(node: Tree, storages: dict[int, int], arrays: list[npt.NDArray[np.uint8]]) -> Any:
-    """The header's form of a tree. No closure: one that calls itself keeps the arrays until a collection."""
+def _encode(node: Tree, storages: dict[int, int], arrays: list[npt.NDArray[np.uint8]]) -> tuple[bool, Any]:
+    """Whether a tree is plain JSON as it stands, and the header's form of it. No closure: one that calls itself keeps
+    the arrays until a collection."""
+    if node is None or isinstance(node, (bool, int, str, float)):
+        return True, node
     if isinstance(node, HostTensor):
         slot = storages.setdefault(id(node.storage), len(arrays))
         if slot == len(arrays):
             arrays.append(node.storage)
-        return {"T": [node.dtype, list(node.shape), list(node.stride), node.offset, slot]}
+        return False, {"T": [node.dtype, list(node.shape), list(node.stride), node.offset, slot]}
     if isinstance(node, TensorSpec):
-        return {"S": [node.dtype, list(node.shape), list(node.stride)]}
+        return False, {"S": [node.dtype, list(node.shape), list(node.stride)]}
     if isinstance(node, tuple):
-        return {"t": [_encode(item, storages, arrays) for item in node]}
+        return False, {"t": [_marked(_encode(item, storages, arrays)) for item in node]}
     if isinstance(node, list):
-        return {"l": [_encode(item, storages, arrays) for item in node]}
+        items = [_encode(item, storages, arrays) for item in node]
+        if all(plain for plain, _ in items):
+            return True, [item for _, item in items]
+        return False, {"l": [_marked(item) for item in items]}
     if isinstance(node, dict):
-        return {"d": [[str(key), _encode(item, storages, arrays)] for key, item in node.items()]}
-    if isinstance(node, float):
-        return {"f": node.hex()}
-    if node is None or isinstance(node, (bool, int, str)):
-        return {"v": node}
+        entries = [(str(key), _encode(item, storages, arrays)) for key, item in node.items()]
+        if all(plain for _, (plain, _) in entries):
+            return True, {key: item for key, (_, item) in entries}
+        return False, {"d": [[key, _marked(item)] for key, item in entries]}
     raise TypeError(f"a bundle cannot hold a {type(node).__name__}")
+
+
+def _marked(item: tuple[bool, Any]) -> Any:
+    """Plain parts are told as such, as a whole: whoever reads them need not look into them."""
+    plain, form = item
+    return {"j": form} if plain else form
 
 
 def read_bundle(fd: int, *, writable: bool = False) -> Tree:
@@ -210,6 +235,8 @@ def read_bundle(fd: int, *, writable: bool = False) -> Tree:
 
 def _decode(node: Any, storages: list[npt.NDArray[np.uint8]]) -> Tree:
     kind, value = next(iter(node.items()))
+    if kind == "j":
+        return value
     if kind == "T":
         dtype, shape, stride, offset, slot = value
         tensor = HostTensor(dtype, tuple(map(int, shape)), tuple(map(int, stride)), int(offset), storages[slot])
@@ -223,7 +250,7 @@ def _decode(node: Any, storages: list[npt.NDArray[np.uint8]]) -> Tree:
         return [_decode(item, storages) for item in value]
     if kind == "d":
         return {str(key): _decode(item, storages) for key, item in value}
-    return float.fromhex(value) if kind == "f" else value
+    raise ValueError(f"malformed bundle: {str(kind)[:20]!r}")
 
 
 def _decode_spec(dtype: Any, shape: Any, stride: Any) -> TensorSpec:

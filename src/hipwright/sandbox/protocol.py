@@ -22,7 +22,7 @@ from hipwright import errors
 from hipwright.errors import HipwrightError, WorkerError
 from hipwright.records import Stage, Status
 from hipwright.sandbox.failures import RemoteFailure
-from hipwright.tensors import BITS, HostTensor, Tree, map_tensors, read_bundle, tensor_leaves, write_bundle
+from hipwright.tensors import BITS, SMALL_BYTES, HostTensor, Tree, map_tensors, read_bundle, tensor_leaves, write_bundle
 
 CALL, DONE, READY = b"call", b"done", b"ready"
 QUICK, LARGE = b"quick", b"large"
@@ -94,16 +94,22 @@ def _read_untrusted(fd: int, limit: int) -> Tree:
     if os.fstat(fd).st_size > limit:
         raise ValueError("larger than the memory limit")
     tree = read_bundle(fd)
-    if sum(leaf.numel * BITS[leaf.dtype].itemsize for leaf in tensor_leaves(tree)) > limit:
+    if not isinstance(tree, dict):
+        raise ValueError("not a reply")
+    tensors = tensor_leaves(tree.get("bundle"))
+    if sum(leaf.numel * BITS[leaf.dtype].itemsize for leaf in tensors) > limit:
         raise ValueError("its tensors are larger than the memory limit")
+    if not tensors or os.fstat(fd).st_size <= SMALL_BYTES:  # those were read, not mapped
+        return tree
     copies: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = {}
 
     def own(leaf: HostTensor) -> HostTensor:
         # the map would keep the memfd, and with it a file descriptor, as long as the tensors live
-        storage = copies.setdefault(id(leaf.storage), leaf.storage.copy())
-        return HostTensor(leaf.dtype, leaf.shape, leaf.stride, leaf.offset, storage)
+        if id(leaf.storage) not in copies:
+            copies[id(leaf.storage)] = leaf.storage.copy()
+        return HostTensor(leaf.dtype, leaf.shape, leaf.stride, leaf.offset, copies[id(leaf.storage)])
 
-    return map_tensors(tree, own)
+    return {**tree, "bundle": map_tensors(tree["bundle"], own)}
 
 
 # ---------------------------------------------------------------- failures
