@@ -133,8 +133,8 @@ def test_a_slow_build_keeps_nobody_waiting(bench: Evaluator, monkeypatch: pytest
             assert freed.wait(60), "the others wait for the slow one"
         return build(gpu, target, one)
 
-    def checked(evaluator: Evaluator, target: str, one: score.Built, worker: GpuCandidates) -> Any:
-        found = quick(evaluator, target, one, worker)
+    def checked(evaluator: Evaluator, target: str, one: score.Built, *workers: GpuCandidates | None) -> Any:
+        found = quick(evaluator, target, one, *workers)  # type: ignore[arg-type]
         ended.append(one.program.text)
         if len(ended) == 2:
             freed.set()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 import hipwright.sandbox.zygote as zygote_module
-from hipwright.errors import InfrastructureError
+from hipwright.errors import InfrastructureError, WorkerError
 from hipwright.sandbox import Zygote
 
 
@@ -23,3 +24,21 @@ def test_a_missing_library_is_one_clear_line() -> None:
     with Zygote(("no_such_library",), name="worker") as zygote, pytest.raises(InfrastructureError) as caught:
         zygote.session("x:Y", {})
     assert caught.value.message == "the worker needs no_such_library, which is not installed"
+
+
+def test_a_session_of_an_earlier_life_is_not_looked_for_in_the_next(tmp_path: Path) -> None:
+    """Numbers of processes begin anew: the new zygote would wait for the end of a session that goes on."""
+    service = tmp_path / "service.py"
+    service.write_text("class Service:\n    def __init__(self, *_): pass\n    def echo(self, header, bundle):\n"
+                       "        return header, None\n")  # fmt: skip
+    with Zygote((), ro=[tmp_path], name="worker") as zygote:
+        before = zygote.session(f"{service}:Service", {})
+        zygote.close()
+        now = zygote.session(f"{service}:Service", {})
+        assert now._pid == before._pid, "the case that is to be told apart"
+        begun = time.monotonic()
+        with pytest.raises(WorkerError):
+            before.call("echo", {}, timeout_s=20)
+        assert time.monotonic() - begun < 10 and not before.alive
+        assert now.call("echo", {"n": 1}, timeout_s=20)[0] == {"n": 1}
+        now.close()

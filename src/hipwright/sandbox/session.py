@@ -27,14 +27,24 @@ _GLANCE_S = 0.1  # between two looks at how many processes a zygote that may for
 
 
 class Session:
-    """One process that serves one object. Use as a context manager; not for several threads at once."""
+    """One process that serves one object. Use as a context manager; not for several threads at once.
+
+    pid: its number there, and in which life of the zygote.
+    """
 
     def __init__(
-        self, zygote: Zygote, channel: socket.socket, pid: int, pidfd: int, stderr: int, crash: int, limits: Limits
+        self,
+        zygote: Zygote,
+        channel: socket.socket,
+        pid: tuple[int, int],
+        pidfd: int,
+        stderr: int,
+        crash: int,
+        limits: Limits,
     ) -> None:
         self._zygote = zygote
         self._channel = channel
-        self._pid = pid
+        self._pid, self._life = pid
         self._pidfd = pidfd
         self._stderr = stderr
         self._crash = crash
@@ -149,12 +159,12 @@ class Session:
         if not self._alive:
             return
         self._kill()
-        self._zygote._reap(self._pid)
+        self._zygote._reap(self._pid, self._life)
         self._release()
 
     def _died(self) -> WorkerDied:
         self._kill()  # it may only have closed its socket
-        code = self._zygote._reap(self._pid)
+        code = self._zygote._reap(self._pid, self._life)
         stderr, note = self._last_words()
         self._release()
         if code is None:

@@ -71,6 +71,7 @@ class Zygote:
         self._ro = tuple(ro)
         self._lock = threading.RLock()
         self._control: socket.socket | None = None
+        self._life = 0  # how often it was started
         self._keeper: Keeper | None = None
 
     def __enter__(self) -> Self:
@@ -141,7 +142,9 @@ class Zygote:
         bounds = {"memory_mb": limits.memory_mb, "cpu_s": limits.cpu_s, "contained": not self.unsafe,
                   "files": _GPU_FILES if self.gpu else _FILES}  # fmt: skip
         try:
-            said, fds = self._ask({"op": "spawn", "limits": bounds}, [theirs.fileno(), stderr, crash])
+            with self._lock:
+                said, fds = self._ask({"op": "spawn", "limits": bounds}, [theirs.fileno(), stderr, crash])
+                life = self._life
             if "error" in said or len(fds) != 1:
                 raise InfrastructureError(f"the {self.name} cannot start a session: {said.get('error', 'no handle')}")
         except BaseException:
@@ -151,7 +154,7 @@ class Zygote:
             raise
         finally:
             theirs.close()
-        return Session(self, ours, said["pid"], fds[0], stderr, crash, limits)
+        return Session(self, ours, (said["pid"], life), fds[0], stderr, crash, limits)
 
     def _ask(self, message: dict[str, Any], fds: Sequence[int]) -> tuple[dict[str, Any], list[int]]:
         """One question to the zygote. One that died since the last session is replaced, once."""
@@ -201,6 +204,7 @@ class Zygote:
             ours.close()
             raise InfrastructureError(f"the {self.name} does not start: {log[-2000:] or 'no message'}")
         self._control = ours
+        self._life += 1
 
     def _command(self, control_fd: int) -> list[str]:
         paths = _import_paths()
@@ -216,10 +220,13 @@ class Zygote:
         devices = self.gpu.mounts() if self.gpu else []
         return bwrap.command(argv, ro=visible, env=self._env, devices=devices, tmp_mb=self._tmp_mb)
 
-    def _reap(self, pid: int) -> int | None:
-        """The exit code of a session that has ended (minus the signal), None if the zygote cannot say."""
+    def _reap(self, pid: int, life: int) -> int | None:
+        """The exit code of a session that has ended (minus the signal), None if the zygote cannot say.
+
+        life: the zygote's of then. One that was started anew knows other processes by the same numbers.
+        """
         with self._lock:
-            if self._control is None:
+            if self._control is None or life != self._life:
                 return None
             try:
                 code = self._ask({"op": "reap", "pid": pid}, [])[0]["code"]
