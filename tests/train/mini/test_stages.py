@@ -12,7 +12,8 @@ from typing import Self
 import pytest
 from msgspec.structs import replace
 
-from hipwright.errors import BadInput
+from hipwright.device import topology
+from hipwright.errors import BadInput, DeviceError
 from hipwright.records import Evaluation, Program
 from hipwright.train.lanes import FLOOR_US, REFERENCE_US
 from hipwright.train.mini import bench, corpus, model, settings, stages
@@ -124,6 +125,13 @@ def test_seeds_side_by_side_come_to_what_one_call_comes_to(corpus_folder: Path, 
     assert one == other and {row["seed"] for row in one["arms"]} == {0, 3, None}
     with pytest.raises(BadInput, match="no seed 1"):
         stages.run(apart, chosen, resume=True, seed=1)
+
+
+def test_a_missing_gpu_is_told_before_the_corpus_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topology, "find", lambda kind=None: [])
+    with pytest.raises(DeviceError, match="no cuda GPU on this machine"):
+        stages.run(tmp_path / "mini", GPU)
+    assert not (tmp_path / "mini").exists()
 
 
 def test_a_folder_belongs_to_one_run(corpus_folder: Path, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from hipwright.device.topology import choose
 from hipwright.errors import BadInput
 from hipwright.events import Listener, silent
 from hipwright.report import train_page
@@ -32,7 +33,7 @@ from hipwright.train.judges import Judge
 from hipwright.train.mini import evaluate, model
 from hipwright.train.mini.bench import CHECK, Bench, PieceOver
 from hipwright.train.mini.form import CompactForm, read
-from hipwright.train.mini.settings import ARMS, BASE, CONTINUED, RFT, SFT, Settings
+from hipwright.train.mini.settings import ARMS, BASE, CONTINUED, GPUS, RFT, SFT, Settings
 from hipwright.train.records import Problem
 from hipwright.train.rl.arms import train_rft
 from hipwright.train.rl.imitation import sft_loop
@@ -59,10 +60,13 @@ def run(
 
     judge: makes another judge than this machine's. seed: train that one of the settings' seeds alone and have its
     samples judged; the figures are left to a call for all of them. Such calls may share a folder, on a GPU each.
-    BadInput where the folder holds a run of other settings, or one and `resume` was not given.
+    BadInput where the folder holds a run of other settings, or one and `resume` was not given; DeviceError where there
+    is no GPU of the target.
     """
     if seed is not None and seed not in settings.seeds:
         raise BadInput(f"this run has no seed {seed}", hint=f"seeds: {', '.join(map(str, settings.seeds))}")
+    if judge is None and settings.target in GPUS:
+        choose("all", settings.target)  # a corpus takes minutes: say now that there is no such GPU
     folder.mkdir(parents=True, exist_ok=True)
     _threads()
     bench = Bench(folder, settings, listener, minutes, judge)
