@@ -13,7 +13,7 @@ not at all. The cpu target shows them (docs/verification.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -82,13 +82,7 @@ def verify_gpu(
     run = _Verification(
         oracle=oracle, parsed=parsed, program=program, build=build, reference=reference, worker=worker, more=more
     )
-    try:
-        run.everything(gate)
-    except Rejected as rejected:
-        return run.verdict(rejected.verdict)
-    except CandidateError as error:  # from `load`, where its verdict has been looked at
-        return run.verdict(error.verdict())
-    return run.verdict(Verdict(status="pass"))
+    return run.of(lambda: run.everything(gate))
 
 
 @dataclass(frozen=True)
@@ -113,13 +107,7 @@ def verify_timed(
     run = _Verification(
         oracle=oracle, parsed=parsed, program=program, build=build, reference=reference, worker=worker, more=None
     )
-    try:
-        run.timed_inputs(timed)
-    except Rejected as rejected:
-        return run.verdict(rejected.verdict)
-    except CandidateError as error:
-        return run.verdict(error.verdict())
-    return run.verdict(Verdict(status="pass"))
+    return run.of(lambda: run.timed_inputs(timed))
 
 
 @dataclass(kw_only=True)
@@ -130,6 +118,16 @@ class _Verification(Ledger):
     reference: DeviceReference | None
     worker: GpuCandidates
     more: Mapping[str, Any] | None
+
+    def of(self, stages: Callable[[], None]) -> Verdict:
+        """The verdict that some stages come to."""
+        try:
+            stages()
+        except Rejected as rejected:
+            return self.verdict(rejected.verdict)
+        except CandidateError as error:  # from `load`, where its verdict has been looked at
+            return self.verdict(error.verdict())
+        return self.verdict(Verdict(status="pass"))
 
     def everything(self, gate: Gate) -> None:
         """All stages in order."""
