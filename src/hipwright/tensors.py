@@ -206,8 +206,11 @@ def _marked(item: tuple[bool, Any]) -> Any:
     return {"j": form} if plain else form
 
 
-def read_bundle(fd: int, *, writable: bool = False) -> Tree:
-    """Read a tree back; storages are mapped, not copied (shared when writable). Raises ValueError if malformed."""
+def read_bundle(fd: int, *, writable: bool = False, own: bool = False) -> Tree:
+    """Read a tree back; storages are mapped, not copied (shared when writable). Raises ValueError if malformed.
+
+    own: in memory of their own, once each: a map keeps the memfd, and with it a file descriptor, as long as they live.
+    """
     size = os.fstat(fd).st_size
     if size < 8:
         raise ValueError("bundle too short")
@@ -228,7 +231,8 @@ def read_bundle(fd: int, *, writable: bool = False) -> Tree:
     for nbytes in header["sizes"]:
         if not (isinstance(nbytes, int) and nbytes >= 0 and offset + nbytes <= size):
             raise ValueError("bundle storage out of range")
-        storages.append(raw[offset : offset + nbytes])
+        storage = raw[offset : offset + nbytes]
+        storages.append(storage.copy() if own and isinstance(mapped, mmap.mmap) else storage)
         offset += _round_up(nbytes)
     return _decode(header["tree"], storages)
 

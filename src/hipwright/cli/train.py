@@ -110,7 +110,10 @@ def mini(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="Train this seed alone, evaluate later: seeds side by side, a GPU each.", metavar="N"),
+        typer.Option(
+            help="Train and judge this seed alone: seeds side by side, a GPU each.",
+            metavar="N",
+        ),
     ] = None,
     resume: Resume = False,
     json_mode: Json = False,

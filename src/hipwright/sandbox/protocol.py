@@ -16,13 +16,11 @@ import os
 import traceback
 from typing import Any, get_args
 
-import numpy as np
-
 from hipwright import errors
 from hipwright.errors import HipwrightError, WorkerError
 from hipwright.records import Stage, Status
 from hipwright.sandbox.failures import RemoteFailure
-from hipwright.tensors import BITS, SMALL_BYTES, HostTensor, Tree, map_tensors, read_bundle, tensor_leaves, write_bundle
+from hipwright.tensors import BITS, Tree, read_bundle, tensor_leaves, write_bundle
 
 CALL, DONE, READY = b"call", b"done", b"ready"
 QUICK, LARGE = b"quick", b"large"
@@ -93,23 +91,12 @@ def _read_untrusted(fd: int, limit: int) -> Tree:
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)  # fails while the child still maps it writable
     if os.fstat(fd).st_size > limit:
         raise ValueError("larger than the memory limit")
-    tree = read_bundle(fd)
+    tree = read_bundle(fd, own=True)
     if not isinstance(tree, dict):
         raise ValueError("not a reply")
-    tensors = tensor_leaves(tree.get("bundle"))
-    if sum(leaf.numel * BITS[leaf.dtype].itemsize for leaf in tensors) > limit:
+    if sum(leaf.numel * BITS[leaf.dtype].itemsize for leaf in tensor_leaves(tree.get("bundle"))) > limit:
         raise ValueError("its tensors are larger than the memory limit")
-    if not tensors or os.fstat(fd).st_size <= SMALL_BYTES:  # those were read, not mapped
-        return tree
-    copies: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = {}
-
-    def own(leaf: HostTensor) -> HostTensor:
-        # the map would keep the memfd, and with it a file descriptor, as long as the tensors live
-        if id(leaf.storage) not in copies:
-            copies[id(leaf.storage)] = leaf.storage.copy()
-        return HostTensor(leaf.dtype, leaf.shape, leaf.stride, leaf.offset, copies[id(leaf.storage)])
-
-    return {**tree, "bundle": map_tensors(tree["bundle"], own)}
+    return tree
 
 
 # ---------------------------------------------------------------- failures
