@@ -89,13 +89,14 @@ def machine(
     gpu: int | None = None,
     gpu_memory_gb: float = 0.0,
     shared_hosts: int = 0,
+    compile_s: float | None = None,
     cache: Path | None = None,
 ) -> Iterator[Machine]:
     """A Machine; every process that it starts ends with the block. gpu: the number of the one that GPU targets use;
     None for the first that the environment (CUDA_VISIBLE_DEVICES) allows.
 
-    gpu_memory_gb: 10^9 bytes of it that all processes together may use; 0 for all. shared_hosts: as in `open_gpu`.
-    cache: another folder of builds than the user's.
+    gpu_memory_gb: 10^9 bytes of it that all processes together may use; 0 for all. shared_hosts, compile_s: as in
+    `open_gpu`. cache: another folder of builds than the user's.
     """
     from hipwright.evaluate.bench import GPU_TARGETS
     from hipwright.sandbox import Zygote
@@ -115,7 +116,10 @@ def machine(
             from hipwright.evaluate.gpu import open_gpu
 
             limit = int(gpu_memory_gb * 1e9)
-            opening = open_gpu(kind, gpu, found.cache, unsafe=unsafe, memory_bytes=limit, shared_hosts=shared_hosts)
+            opening = open_gpu(
+                kind, gpu, found.cache, unsafe=unsafe, memory_bytes=limit, shared_hosts=shared_hosts,
+                compile_s=compile_s,
+            )  # fmt: skip
             found.gpus[kind] = opened(opening)
         yield found
 

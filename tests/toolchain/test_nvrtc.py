@@ -17,7 +17,7 @@ from hipwright.program import parse
 from hipwright.records import Build
 from hipwright.toolchain import nvrtc, pool
 from hipwright.toolchain.cache import BuildCache
-from hipwright.toolchain.pool import CompilePool
+from hipwright.toolchain.pool import LEFTOVERS, CompilePool
 
 from . import kernels, nvrtc_calls
 
@@ -295,7 +295,7 @@ def test_compiles_run_side_by_side_and_a_closed_pool_refuses(cache: BuildCache) 
 def test_an_endless_compile_is_stopped_and_not_remembered(
     compilers: CompilePool, cache: BuildCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvrtc, "COMPILE_LIMIT_S", 2.0)
+    monkeypatch.setattr(compilers, "limit_s", 2.0)
     text = HEAD + (
         "constexpr long spin(long n) { long s = 0; for (long i = 0; i < n; ++i) for (long j = 0; j < n; ++j) s += j;"
         " return s; }\ntemplate <int n> struct A { static constexpr long v = 2 * A<n - 1>::v + spin(900 + n); };"
@@ -306,6 +306,17 @@ def test_an_endless_compile_is_stopped_and_not_remembered(
     if "stopped after" in build.log:  # a compiler that gives up by itself in time is as good
         assert not nvrtc.build(text, {}, arch="sm_90", pool=compilers, cache=cache).cached
     assert nvrtc.build(SIMPLE, {"SCALE": 7}, arch="sm_90", pool=compilers, cache=cache).ok
+
+
+def test_killed_compiles_cost_the_others_their_sessions_only_now_and_then(tmp_path: Path) -> None:
+    with nvrtc.zygote() as zygote, CompilePool(zygote, 1) as pool:
+        assert nvrtc.build(SIMPLE, {"SCALE": 8}, arch="sm_90", pool=pool, cache=BuildCache(tmp_path)).ok
+        for _ in range(LEFTOVERS - 1):
+            pool.killed()
+        assert len(pool._idle) == 1
+        pool.killed()
+        assert not pool._idle  # the zygote went with them, and with it what they left in /tmp
+        assert nvrtc.build(SIMPLE, {"SCALE": 9}, arch="sm_90", pool=pool, cache=BuildCache(tmp_path)).ok
 
 
 def test_no_such_architecture(compile_: Compile) -> None:

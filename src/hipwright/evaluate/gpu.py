@@ -35,7 +35,7 @@ from hipwright.sandbox import GpuAccess, OneShotPool, Zygote
 from hipwright.task import Outline, TaskHandle
 from hipwright.tensors import Tree, leaves
 from hipwright.toolchain.cache import BuildCache
-from hipwright.toolchain.pool import CompilePool
+from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
 from hipwright.verify import Oracle
 from hipwright.verify.candidate import Rejected
 from hipwright.verify.gpu import BIG_BYTES, TimedInputs, verify_gpu, verify_timed
@@ -138,13 +138,14 @@ def open_gpu(
     compilers: int = 0,
     memory_bytes: int = 0,
     shared_hosts: int = 0,
+    compile_s: float | None = None,
 ) -> Iterator[Gpu]:
     """Start what a GPU needs; all of it ends with the block. Raises DeviceError where the GPU does not work.
 
     index: its number on the machine; None for the first that the environment (CUDA_VISIBLE_DEVICES) allows.
     compilers: warm compile sessions; 0 for all but a few processors. memory_bytes: of the device that all processes
     together may use; 0 for all. shared_hosts: processes that the references of all tasks share, which must trust each
-    other; 0: one for each task.
+    other; 0: one for each task. compile_s: wall seconds of one compile; None for what any honest one needs.
     """
     from hipwright.device import topology
 
@@ -159,7 +160,8 @@ def open_gpu(
         hosts = opened(Zygote(("torch", "hipwright.task.device_host"), unsafe=unsafe, name="device host", gpu=access))
         workers = opened(Zygote(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
         hosts.start(), workers.start()
-        pool = opened(CompilePool(compilers_host, compilers or max(2, len(os.sched_getaffinity(0)) - 4)))
+        count = compilers or max(2, len(os.sched_getaffinity(0)) - 4)
+        pool = opened(CompilePool(compilers_host, count, limit_s=compile_s or COMPILE_LIMIT_S))
         rooms = opened(Rooms(hosts, shared_hosts)) if shared_hosts else None
         gpu = Gpu(kind, found.index, found.architecture, cache, pool, hosts, workers, unsafe, memory_bytes, rooms)
         stack.callback(gpu.close)

@@ -31,11 +31,10 @@ from hipwright.sandbox import Limits, WorkerTimeout, Zygote, run_tool
 from hipwright.tensors import HostTensor, Tree
 from hipwright.toolchain import amdgpu, bundle, codeobject, rocm_paths
 from hipwright.toolchain.cache import BuildCache
-from hipwright.toolchain.pool import CompilePool
+from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
 from hipwright.toolchain.targets import TARGETS
 
 SERVICE = "hipwright.toolchain.hiprtc:HiprtcService"
-COMPILE_LIMIT_S = 60.0
 SOURCE = "kernel.hip"
 BUILT_IN = {"hip/hip_runtime.h", "hip/hip_fp16.h", "hip/hip_bfloat16.h", "hip/hip_vector_types.h"}
 """Headers whose content hipRTC holds; with ROCm's include folder beside it, every header under hip/ is there."""
@@ -192,9 +191,9 @@ def _by_hiprtc(
 ) -> tuple[Build, bool]:
     options = [f"--offload-arch={arch}", *_FLAGS, *_defined(defines)]
     try:
-        told, code = pool.call(SERVICE, init, "compile", {"source": hip, "options": options}, timeout_s=COMPILE_LIMIT_S)
+        told, code = pool.call(SERVICE, init, "compile", {"source": hip, "options": options})
     except WorkerTimeout:
-        log = f"the compiler was stopped after {COMPILE_LIMIT_S:.0f} s"
+        log = f"the compiler was stopped after {pool.limit_s:.0f} s"
         return Build(target="rocm", ok=False, log=log), False
     except ToolchainError:
         raise

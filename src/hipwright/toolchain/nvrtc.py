@@ -32,7 +32,6 @@ from hipwright.toolchain.pool import CompilePool
 
 SERVICE = "hipwright.toolchain.nvrtc_service:Nvrtc"
 FIX = "pip install nvidia-cuda-nvrtc nvidia-cuda-runtime, or install torch for CUDA"
-COMPILE_LIMIT_S = 60.0
 LOG_LIMIT = 6000  # characters
 OWN = "hw_"  # before the name of a kernel that CUDA has a function of the same name for
 
@@ -140,8 +139,8 @@ def _build(hip: str, knobs: str, arch: str, pool: CompilePool, cache: BuildCache
             hip = renamed
             ok, log, code, text = _compile_twice(hip, knobs, arch, pool)
     except WorkerTimeout:
-        pool.refresh()  # a compiler that was killed leaves its temporary files
-        return Build(target="cuda", ok=False, log=f"the compiler was stopped after {COMPILE_LIMIT_S:.0f} s"), False
+        pool.killed()
+        return Build(target="cuda", ok=False, log=f"the compiler was stopped after {pool.limit_s:.0f} s"), False
     except WorkerDied as error:
         return Build(target="cuda", ok=False, log=f"the compiler crashed: {error.message}"), False
     if not ok:
@@ -179,7 +178,7 @@ def _compile(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[bool, 
     head = "" if on_prefix else f"#include <{_PREFIX[0]}>\n"
     body = f'{head}{knobs}#line 1 "kernel.hip"\n{hip}\n'
     header = {"body": body, "prefix": on_prefix}
-    said, made = pool.call(SERVICE, _init(arch), "compile", header, timeout_s=COMPILE_LIMIT_S)
+    said, made = pool.call(SERVICE, _init(arch), "compile", header)
     if not (isinstance(made, list) and len(made) == 2 and all(isinstance(one, HostTensor) for one in made)):
         raise ToolchainError("the NVRTC session gave no answer", hint="try again; report it if it stays")
     code, text = (np.asarray(one.storage).tobytes() for one in made)

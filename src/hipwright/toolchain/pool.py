@@ -16,19 +16,24 @@ from hipwright.sandbox import Limits, Session, Zygote
 from hipwright.tensors import Tree
 
 RECYCLE = 200  # compiles of one session
+COMPILE_LIMIT_S = 60.0
+LEFTOVERS = 8  # killed compiles whose temporary files may lie about: a fresh start costs every session
 LIMITS = Limits(wall_s=120.0, cpu_s=3600.0, memory_mb=4096)
 
 
 class CompilePool:
     """At most `size` compiles at once, in sessions of one zygote that stay warm. Methods may be called from any thread.
 
-    zygote: sees (`ro`) what its services load; it needs no torch and no GPU. The caller closes the zygote.
+    zygote: sees (`ro`) what its services load; it needs no torch and no GPU. The caller closes the zygote. limit_s:
+    wall seconds of one compile.
     """
 
-    def __init__(self, zygote: Zygote, size: int) -> None:
+    def __init__(self, zygote: Zygote, size: int, *, limit_s: float = COMPILE_LIMIT_S) -> None:
         if size < 1:
             raise ValueError("a compile pool has at least one session")
         self.size = size
+        self.limit_s = limit_s
+        self._killed = 0
         self._zygote = zygote
         self._slots = threading.BoundedSemaphore(size)
         self._lock = threading.Lock()
@@ -43,7 +48,7 @@ class CompilePool:
         self.close()
 
     def call(
-        self, service: str, init: dict[str, Any], method: str, header: dict[str, Any], *, timeout_s: float
+        self, service: str, init: dict[str, Any], method: str, header: dict[str, Any]
     ) -> tuple[dict[str, Any], Tree]:
         """service(init).method(header) in a warm session; waits while all are busy.
 
@@ -53,9 +58,18 @@ class CompilePool:
         with self._slots:
             session, used = self._take(kind) or (self._zygote.session(service, init, limits=LIMITS), 0)
             try:
-                return session.call(method, header, timeout_s=timeout_s)
+                return session.call(method, header, timeout_s=self.limit_s)
             finally:
                 self._put(kind, session, used + 1)
+
+    def killed(self) -> None:
+        """A compiler was killed, and left its temporary files: after a few of those everything starts anew."""
+        with self._lock:
+            self._killed += 1
+            full = self._killed >= LEFTOVERS
+            self._killed %= LEFTOVERS
+        if full:
+            self.refresh()
 
     def refresh(self) -> None:
         """End all sessions, and with their zygote whatever killed ones left in the private /tmp that they share.

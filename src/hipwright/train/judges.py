@@ -30,6 +30,7 @@ from hipwright.train.shelf import Shelf, key_of
 GPUS = ("cuda", "rocm")
 MACHINE_FAULTS = ("toolchain", "device", "provider", "service")
 ATTEMPTS = 2
+COMPILE_S = 20.0  # a batch waits for its slowest; honest programs take at most a few
 OPEN_TASKS = 24  # each holds a process, and one to two gigabytes of a GPU
 
 
@@ -88,9 +89,8 @@ class LocalJudge:
     open_tasks: how many stay open; shared_hosts: GPU processes that their references share, for tasks that trust each
     other (0: one for each task, which takes seconds to start); workers: programs verified at once, 0 for what the
     processors allow; seed: of the verification inputs, None for secret ones; limit_s: wall seconds of one call of a
-    program on a GPU (None: 10); counters: read the hardware counters of every right program too (train/counters.py;
-    seconds a program);
-    gpu, gpu_memory_gb, unsafe, cache: as `hipwright.machine.machine`; opener: another machine than this one's;
+    program on a GPU (None: 10); compile_s: of one compile for a GPU; counters: read the hardware counters of every
+    right program too (train/counters.py; seconds a program); gpu, gpu_memory_gb, unsafe, cache: as `hipwright.machine.machine`; opener: another machine than this one's;
     remember: judged programs that are kept.
 
     Everything starts on entering. Errors of starting are those of `machine`.
@@ -105,6 +105,7 @@ class LocalJudge:
         workers: int = 0,
         seed: int | None = 0,
         limit_s: float | None = None,
+        compile_s: float = COMPILE_S,
         counters: bool = False,
         gpu: int | None = None,
         gpu_memory_gb: float = 0.0,
@@ -119,7 +120,7 @@ class LocalJudge:
         self.account = Account()
         self.counts: Counter[str] = Counter()  # judged, hits, retries, faults
         where: dict[str, Any] = {"unsafe": unsafe, "gpu": gpu, "gpu_memory_gb": gpu_memory_gb,
-                                 "shared_hosts": shared_hosts, "cache": cache}  # fmt: skip
+                                 "shared_hosts": shared_hosts, "compile_s": compile_s, "cache": cache}  # fmt: skip
         self._opener = opener or partial(machine, self.targets, **where)
         self._open_tasks, self._workers, self._seed, self._limit_s = max(1, open_tasks), workers, seed, limit_s
         self._remember, self._counters = remember, counters

@@ -73,7 +73,7 @@ def run(
     finished = True
     with bench.stack:
         try:
-            with _alone(folder):  # what all seeds share is made once
+            with alone(folder):  # what all seeds share is made once
                 _claim(folder, settings, resume)
                 _check(bench)
                 _ = bench.words
@@ -98,7 +98,7 @@ def _threads() -> None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
     """Calls that share the folder wait for one another."""
     with (folder / LOCK).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
