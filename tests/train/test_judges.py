@@ -233,6 +233,21 @@ def test_a_program_for_the_tasks_own_large_shape_alone_is_scored(timed: LocalJud
 
 
 @slow
+def test_a_grid_of_another_size_is_no_faster_program(timed: LocalJudge) -> None:
+    """A policy found it: right on every small shape, and most of the timed one is left out."""
+    task = Composition(("double", "shift"), "float32")
+    asked = task.problem((4096, 768), "train")
+    written = schedules(at_shape(captured(task), (4096, 768)), random.Random(1), 8, Counter())
+    text = next(text for text in written if "cdiv(x_0 * x_1, " in text)
+    right, short = (read(one, asked) for one in (text, text.replace("cdiv(x_0 * x_1, ", "cdiv(1048576, ")))
+    assert isinstance(right, Program) and isinstance(short, Program) and right != short
+    found, refused = (timed.submit(asked, one).result(timeout=280) for one in (right, short))
+    assert found.passed, found.message
+    assert (refused.status, refused.fault) == ("wrong_value", "candidate"), refused.message
+    assert "given" in refused.message and not refused.targets["cuda"].timing
+
+
+@slow
 def test_what_hangs_holds_up_nobody_for_good(timed: LocalJudge) -> None:
     timed._lane._workers[0].call_limit_s = timed._lane._workers[1].call_limit_s = 3.0  # type: ignore[attr-defined]
     hangs = timed.submit(problem("row_sum"), program("endless", "broken"))

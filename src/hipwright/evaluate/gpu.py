@@ -40,7 +40,7 @@ from hipwright.verify import Oracle
 from hipwright.verify.candidate import Rejected
 from hipwright.verify.gpu import BIG_BYTES, TimedInputs, verify_gpu, verify_timed
 from hipwright.verify.gpu_client import GPU_WORKER, GpuCandidates, GpuSide, Loaded
-from hipwright.verify.gpu_large import judge_on_device
+from hipwright.verify.gpu_large import judge_on_device, judge_set
 from hipwright.verify.reference import BASELINES, DeviceReference, open_reference
 from hipwright.verify.rooms import Rooms
 
@@ -265,16 +265,19 @@ class GpuTask:
         gate: Gate,
         outline: Outline,
         again: bool,
+        known: bool = False,
         worker: GpuCandidates | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> BenchResult:
         """Is it fast? Against every baseline, alone on the GPU. again: once more in fresh processes.
 
+        known: its result was judged at the size that is timed; behind the fast gate it is judged here otherwise.
         worker, more: the process of a modelnew candidate, and what loading it takes.
         """
-        first = self._alone(program, build, gate, outline, worker or self.worker, more)
+        alone = partial(self._alone, program, build, gate, outline, worker or self.worker, more, known)
+        first = alone()
         if gate == "fast" and first.verdict is not None:  # short blocks give no ground to refuse anybody
-            first = self._alone(program, build, gate, outline, worker or self.worker, more, settings=FULL)
+            first = alone(settings=FULL)
         if not again or first.verdict is not None or first.timing is None:
             return first
         at = self._measured("full")  # asked for here: nothing is opened behind a closed door
@@ -284,8 +287,11 @@ class GpuTask:
             return self._remeasured(first, program, build, outline, at.slots)
 
     @contextmanager
-    def prepared(self, program: Program, build: Build, outline: Outline, worker: GpuCandidates) -> Iterator[TimeIt]:
-        """What times a program by score mode's rules, alone on the GPU. Loading and capturing it is done before.
+    def prepared(
+        self, program: Program, build: Build, outline: Outline, worker: GpuCandidates, *, known: bool = False
+    ) -> Iterator[TimeIt]:
+        """What times a program by score mode's rules, alone on the GPU. Loading and capturing it is done before, and
+        unless it is `known` (see `time`) its result is judged: a wrong one is not timed.
 
         Short blocks give no ground to refuse anybody: a refusal is decided by the full rules.
         """
@@ -295,9 +301,13 @@ class GpuTask:
                 loaded = worker.load(program, build, at.state)
                 stack.callback(self._unloaded, loaded)
                 side = self._placed(loaded, at, own_time=False)
-                side.prepare(bench.WARM_CALLS)
+                wrong = None if known else self._wrong(loaded, at)
+                if wrong is None:
+                    side.prepare(bench.WARM_CALLS)
 
             def timed() -> BenchResult:
+                if wrong is not None:
+                    return BenchResult(None, wrong)
                 with self._turn, self.gpu.door.exclusive():
                     result = self._pairs(side, program, outline, at, SCORE)
                     if result.verdict is not None:
@@ -323,11 +333,13 @@ class GpuTask:
         self.reference.close()
 
     def warm(self, gate: Gate, oracle: Oracle | None = None) -> None:
-        """Open what a timing stands on: the reference and its baselines; of an oracle also what `verify_own` needs."""
+        """Open what a timing stands on: the reference and its baselines; of an oracle also what is right at the size
+        that is timed, where it is a large one."""
         at = self._measured(gate)
         if oracle is not None and oracle.policy is not None and self.workload in oracle.skipped:
             with self.gpu.door.shared():
                 at.reference.expect(self.workload, at.seed, oracle.state, oracle.policy)
+                at.reference.expect(self.workload, at.seed, at.state, self.handle.task.tolerance)
 
     def leave(self, worker: GpuCandidates) -> None:
         """Drop what a worker that serves other tasks too holds of this one's timings."""
@@ -364,12 +376,13 @@ class GpuTask:
         outline: Outline,
         worker: GpuCandidates,
         more: Mapping[str, Any] | None,
+        known: bool,
         settings: BenchSettings | None = None,
     ) -> BenchResult:
         """Timed with the GPU to itself. What is compiled for that, or tuned, shares it with others first."""
         at = self._measured(gate)
         with self._turn, self.gpu.door.exclusive():
-            return self._timed(program, build, gate, outline, worker, at, more, settings)
+            return self._timed(program, build, gate, outline, worker, at, more, known, settings)
 
     def _measured(self, gate: Gate) -> _Measured:
         with self._opening:
@@ -406,10 +419,14 @@ class GpuTask:
         worker: GpuCandidates,
         at: _Measured,
         more: Mapping[str, Any] | None,
+        known: bool,
         settings: BenchSettings | None = None,
     ) -> BenchResult:
         with worker.load(program, build, at.state, more=more) as loaded:
             side = self._placed(loaded, at, own_time=gate == "full" and not at.large)
+            wrong = self._wrong(loaded, at) if gate == "fast" and not known else None
+            if wrong is not None:
+                return BenchResult(None, wrong)
             result = self._pairs(side, program, outline, at, settings or (FULL if gate == "full" else SCORE))
             if result.verdict is not None or gate == "fast" or at.large:
                 return self._noted(result, at)
@@ -429,6 +446,21 @@ class GpuTask:
     ) -> BenchResult:
         terms = self._terms(program, outline, at.slots)
         return bench.time_pairs(side, at.baselines.sides, settings=settings, memory=at.memory, **terms)
+
+    def _wrong(self, loaded: Loaded, at: _Measured) -> Verdict | None:
+        """What is wrong with a program's result at the size that is timed, on inputs that nobody knows. The fast gate
+        looks at small shapes only, and a grid can be too small, or an index overflow, for a large one alone: a policy
+        gradient found that within three minutes (docs/mini.md)."""
+        expected = at.reference.expect(self.workload, at.seed, at.state, self.handle.task.tolerance)
+        try:
+            if expected.counts:
+                judge_set(loaded, at.reference, expected, at.set_name)
+        except Rejected as rejected:
+            return rejected.verdict
+        finally:
+            if at.large:  # a timing needs the room
+                at.reference.free("expectations")
+        return None
 
     def _revealed(self, side: GpuSide, loaded: Loaded, at: _Measured) -> None:
         """Values that nobody could know before, in a random slot of the timed calls: their outputs must be right."""

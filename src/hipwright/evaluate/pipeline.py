@@ -145,7 +145,8 @@ class Evaluator:
             if not timed:
                 found.untimed[name] = NOT_ASKED
                 continue
-            result = gpu.time(program, found.gpu[name], gate=gate, outline=self.outline(), again=thorough)
+            known = found.judged_at(name, gpu.workload)
+            result = gpu.time(program, found.gpu[name], gate=gate, outline=self.outline(), again=thorough, known=known)
             if result.timing is not None:
                 found.timings[name] = result.timing
             if result.verdict is not None:

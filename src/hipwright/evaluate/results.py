@@ -42,6 +42,10 @@ class Findings:
         """All of them."""
         return [*self.amd.values(), *self.cpu.values(), *self.gpu.values()]
 
+    def judged_at(self, target: str, workload: str) -> bool:
+        """Whether the target's verdict rests on that workload too."""
+        return target in self.verdicts and workload in self.verdicts[target].workloads
+
     def results(self, everywhere: Verdict | None = None) -> dict[str, TargetResult]:
         """A result for each target. everywhere: a verdict that was reached before any target was looked at."""
         return {name: self._result(name, everywhere) for name in self.targets}

@@ -111,7 +111,9 @@ def ready(evaluator: Evaluator, target: str, checked: Checked, worker: GpuCandid
     on the way is told when it is timed."""
     made, outline = checked.found.gpu[target], evaluator.outline()
     try:
-        return stack.enter_context(evaluator.gpus[target].prepared(checked.program, made, outline, worker))
+        gpu = evaluator.gpus[target]
+        known = checked.found.judged_at(target, gpu.workload)
+        return stack.enter_context(gpu.prepared(checked.program, made, outline, worker, known=known))
     except HipwrightError as error:
         told = error
 
@@ -125,7 +127,10 @@ def unprepared(evaluator: Evaluator, target: str, checked: Checked, worker: GpuC
     """What loads and times a checked program, all of it alone on the GPU: where inputs are too large to hold for more
     than one program. worker: another process than the task's own."""
     gpu, made, outline = evaluator.gpus[target], checked.found.gpu[target], evaluator.outline()
-    return lambda: gpu.time(checked.program, made, gate="fast", outline=outline, again=False, worker=worker)
+    known = checked.found.judged_at(target, gpu.workload)
+    return lambda: gpu.time(
+        checked.program, made, gate="fast", outline=outline, again=False, known=known, worker=worker
+    )
 
 
 def measure(evaluator: Evaluator, target: str, checked: Checked, time_it: TimeIt | None) -> Evaluation:

@@ -90,7 +90,8 @@ class LocalJudge:
     other (0: one for each task, which takes seconds to start); workers: programs verified at once, 0 for what the
     processors allow; seed: of the verification inputs, None for secret ones; limit_s: wall seconds of one call of a
     program on a GPU (None: 10); compile_s: of one compile for a GPU; counters: read the hardware counters of every
-    right program too (train/counters.py; seconds a program); gpu, gpu_memory_gb, unsafe, cache: as `hipwright.machine.machine`; opener: another machine than this one's;
+    right program too (train/counters.py; seconds a program); gpu, gpu_memory_gb, unsafe, cache: as
+    `hipwright.machine.machine`; opener: another machine than this one's;
     remember: judged programs that are kept.
 
     Everything starts on entering. Errors of starting are those of `machine`.

@@ -34,8 +34,8 @@ from hipwright.verify.candidate import (
 from hipwright.verify.gpu_client import GpuCandidates, GpuSide, Loaded, Outcome, span_bytes
 from hipwright.verify.gpu_large import (
     judge_on_device,
+    judge_set,
     large_verdict,
-    named,
     twice_on_device,
     wild,
 )
@@ -298,16 +298,7 @@ class _Verification(Ledger):
         """One call on the first slot of a set, judged there."""
         name, family = expected.drawn.workload, expected.drawn.family
         label = f"{name}/{family}"
-        try:
-            run = session.run_set(set_name)
-        except GuardFailed as error:
-            raise Rejected(
-                large_verdict("launch_error", name, family, f"an assert refuses it: {error.message}")
-            ) from error
-        except Rejected as rejected:
-            raise Rejected(named(rejected.verdict, name, family)) from rejected
-        found = judge_on_device(session, run, reference, expected)
-        session.drop(run)
+        found = judge_set(session, reference, expected, set_name)
         if expected.degenerate:
             self.skipped[label] = expected.degenerate
             return

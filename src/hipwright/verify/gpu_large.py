@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hipwright.errors import GuardFailed
 from hipwright.records import TensorSpec, Verdict
 from hipwright.tensors import BITS, HostTensor, leaves
 from hipwright.verify.candidate import POISON_B, Rejected, launches
@@ -39,6 +40,21 @@ def judge_on_device(
     if not found.ok:
         evidence = {**found.evidence(), "launches": launches(run.info["stats"])}
         raise Rejected(large_verdict(found.status, name, family, prefix + found.message, **evidence))
+    return found
+
+
+def judge_set(session: Loaded, reference: DeviceReference, expected: ExpectInfo, set_name: str) -> Comparison:
+    """One call on the first slot of a set, judged there. Raises Rejected, also where the program's guards refuse it."""
+    name, family = expected.drawn.workload, expected.drawn.family
+    try:
+        run = session.run_set(set_name)
+    except GuardFailed as error:
+        message = f"an assert refuses it: {error.message}"
+        raise Rejected(large_verdict("launch_error", name, family, message)) from error
+    except Rejected as rejected:
+        raise Rejected(named(rejected.verdict, name, family)) from rejected
+    found = judge_on_device(session, run, reference, expected)
+    session.drop(run)
     return found
 
 
