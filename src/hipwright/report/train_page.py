@@ -36,6 +36,7 @@ RL_CURVES = (
     ("loss", "Loss of the update"),
     ("entropy", "Entropy, nats a token"),
     ("drift", "KL from the sampling policy"),
+    ("kl", "KL from the policy it began with"),
     ("tokens", "Tokens an answer"),
     ("grad_norm", "Gradient norm"),
     ("rewards_an_hour", "Rewards an hour"),

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.train.rl import loop, training
 from hipwright.train.rl.arms import Gather, train_rft
-from hipwright.train.rl.loop import PolicyGradient, train_rl
+from hipwright.train.rl.gradient import PolicyGradient
+from hipwright.train.rl.loop import train_rl
 from hipwright.train.rl.policy import HFPolicy, Sample
 from hipwright.train.rl.rollout import Answer, Batch, Talk
 from hipwright.train.rl.settings import OptimSettings, RLSettings
@@ -194,6 +195,71 @@ def test_an_unscorable_answer_changes_no_gradient() -> None:
     del batch.talks[2]
     without, _ = gradients(batch, SETTINGS)
     assert all(torch.equal(one, other) for one, other in zip(with_it, without, strict=True))
+
+
+# ---------------------------------------------------------------- the KL to the start
+
+
+def moved(kl: float, tmp_path: Path, *, by: float = 0.05) -> tuple[PolicyGradient, Training, list[torch.Tensor]]:
+    """An update whose policy has left its start, and the start's weights."""
+    made = policy()
+    settings = replace(SETTINGS, kl=kl)
+    update = PolicyGradient(made, settings)
+    start = [one.detach().clone() for one in made.trainable_parameters()]
+    torch.manual_seed(3)
+    for one in made.trainable_parameters():
+        one.data += by * torch.randn_like(one)
+    return update, Training(made, settings, 50, tmp_path, {}, {}), start
+
+
+def test_the_kl_term_is_that_of_the_formula(tmp_path: Path) -> None:
+    batch = judged([[0.3], [0.3]])  # no advantage: the KL alone
+    update, _, start = moved(0.5, tmp_path)
+    made = update.policy
+    places = [one.data_ptr() for one in made.trainable_parameters()]
+    weighted, _ = update.weigh(batch)
+    told = update._gradient(weighted, 8, update._start(weighted))
+    found = [one.grad.clone() for one in made.trainable_parameters()]
+    assert places == [one.data_ptr() for one in made.trainable_parameters()]  # captured graphs stay true
+
+    def logprobs(answer: Answer) -> torch.Tensor:
+        sequence = torch.tensor([answer.prompt + answer.sample.tokens])
+        table = (made.model(sequence).logits[0] / SETTINGS.temperature).log_softmax(-1)[1:-1]  # type: ignore[attr-defined]
+        return table.gather(1, sequence[0, 2:, None])[:, 0]
+
+    answers = [talk.answers[0] for talk in batch.talks]
+    here = [one.detach().clone() for one in made.trainable_parameters()]
+    for one, kept in zip(made.trainable_parameters(), start, strict=True):
+        one.data.copy_(kept)
+    with torch.no_grad():
+        before = [logprobs(answer) for answer in answers]
+    for one, kept in zip(made.trainable_parameters(), here, strict=True):
+        one.data.copy_(kept)
+        one.grad = None
+    ahead = [was - logprobs(answer) for was, answer in zip(before, answers, strict=True)]
+    distance = sum((one.exp() - one - 1).sum() for one in ahead)
+    (0.5 * distance / 8).backward()  # type: ignore[operator]
+    assert told["kl"] == pytest.approx(float(distance.detach()) / 8, rel=1e-4)
+    for one, ours in zip(made.trainable_parameters(), found, strict=True):
+        torch.testing.assert_close(ours, one.grad, atol=1e-6, rtol=1e-3)
+
+
+@pytest.mark.parametrize("kl", [0.0, 0.1])
+def test_a_group_without_variance_is_pulled_back_to_the_start(kl: float, tmp_path: Path) -> None:
+    update, training, _ = moved(kl, tmp_path)
+    batch = judged([[0.0], [0.0], [0.0]])
+    told = [update(batch, training) for _ in range(12)]
+    if kl:
+        assert told[-1]["kl"] < 0.5 * told[0]["kl"]
+    else:
+        assert "kl" not in told[0] and told[-1]["grad_norm"] == 0
+
+
+def test_a_run_that_goes_on_from_other_weights_is_refused(tmp_path: Path) -> None:
+    update, _, _ = moved(0.1, tmp_path)
+    PolicyGradient(policy(), replace(SETTINGS, kl=0.1)).load(update.state())
+    with pytest.raises(BadInput, match="other weights"):
+        PolicyGradient(update.policy, replace(SETTINGS, kl=0.1)).load(update.state())
 
 
 def test_groups_are_by_turn() -> None:

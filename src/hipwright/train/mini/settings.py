@@ -67,6 +67,7 @@ class Settings(Record, frozen=True, kw_only=True):
         max_new_tokens=768,
         max_prompt_tokens=256,
         updates=3,
+        kl=0.02,
         optim=replace(_CONSTANT, learning_rate=1.5e-4, warmup=5),
     )
     evaluation: Evaluation = Evaluation()
