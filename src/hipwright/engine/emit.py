@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from hipwright.engine.expr import STORAGE, E, Loop, walk
 from hipwright.engine.helpers import FLOAT, GENERIC, INDEX, INTEGER, LIBRARY, PAIRS, RESERVED
 from hipwright.engine.index import Atom, Ind, Ix, to_c
+from hipwright.engine.rounding import Rounding
 
 PRECEDENCE = {"*": 12, "/": 12, "%": 12, "+": 11, "-": 11, ">>": 10, "<": 9, ">": 9, "<=": 9, ">=": 9, "==": 8, "!=": 8,
               "&": 7, "^": 6, "|": 5, "&&": 4, "||": 3}  # fmt: skip
@@ -56,6 +57,7 @@ class Emitter:
         self.shared: dict[int, int] = {}
         self.aliases: dict[str, str] = {}
         self.instead: dict[int, str] = {}  # calls by another function than their own
+        self.rounding = Rounding()
 
     # ------------------------------------------------------------ statements
 
@@ -169,6 +171,10 @@ class Emitter:
         return text if rank >= least else f"({text})"
 
     def _binary(self, e: E) -> tuple[str, int]:
+        apart = self.rounding.apart(e)
+        if apart:
+            self.used.add(("apart", ""))
+            return f"apart({', '.join(self.text(a)[0] for a in apart)})", ATOM
         rank = PRECEDENCE[e.attr]
         left, right = self._operand(e.args[0], rank), self._operand(e.args[1], rank + 1)
         if e.attr not in COMPARISONS:

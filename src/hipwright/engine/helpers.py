@@ -215,13 +215,31 @@ __device__ double quotient(double a, double b) {
     return a / b;
 }
 """
+APART = """// a - b, each rounded before: never one instruction with the product that a or b may be.
+__device__ __forceinline__ float apart(float a, float b) {
+#ifdef __clang__
+#pragma clang fp contract(off)
+    return a - b;
+#else
+    return __fsub_rn(a, b);
+#endif
+}
+__device__ __forceinline__ double apart(double a, double b) {
+#ifdef __clang__
+#pragma clang fp contract(off)
+    return a - b;
+#else
+    return __dsub_rn(a, b);
+#endif
+}
+"""
 STRUCTURES = {
-    "quotient": QUOTIENT, "Best": BEST, "Tile": tiles.TILE, "shuffle_xor": SHUFFLE, "shuffle_best": SHUFFLE_BEST,
-    "lane_reduce": LANE_REDUCE,
+    "quotient": QUOTIENT, "apart": APART, "Best": BEST, "Tile": tiles.TILE, "shuffle_xor": SHUFFLE,
+    "shuffle_best": SHUFFLE_BEST, "lane_reduce": LANE_REDUCE,
     **tiles.STRUCTURES,
 }  # fmt: skip
 
-FIRST = ("quotient", "Best", "Tile")
+FIRST = ("quotient", "apart", "Best", "Tile")
 
 RESERVED = (
     set(GENERIC) | set(PAIRS) | set(FLOAT) | set(INTEGER) | set(INDEX) | LIBRARY | set(STRUCTURES)

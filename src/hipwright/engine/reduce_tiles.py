@@ -5,7 +5,8 @@ How many threads share a row, and what is kept of it, the templates decide (docs
 
 from __future__ import annotations
 
-MOMENTS = """// How many, their mean as one of them and an offset (so that a large mean costs no digits), and the sum of
+MOMENTS_STATE = """\
+// How many, their mean as one of them and an offset (so that a large mean costs no digits), and the sum of
 // their squared distances from it.
 template <typename T>
 struct Moments {
@@ -33,7 +34,9 @@ struct Together {
         return {count, mean, a.pivot - mean + offset, a.squares + b.squares + apart * apart * a.count * share};
     }
 };
+"""
 
+MOMENTS_TILE = """
 // The moments with a tile's first `count` values: their mean, then the distances from it (corrected two-pass
 // algorithm, Chan, Golub & LeVeque 1983). One of the values would do in its place, but for a far one's rounding.
 template <typename T, int SIZE>
@@ -53,6 +56,13 @@ __device__ Moments<T> with_tile(Moments<T> state, const T (&v)[SIZE], int count)
     return Together()(state, Moments<T>{T(count), pivot, offset, squares - rest * offset});
 }
 """
+MOMENTS = MOMENTS_STATE + MOMENTS_TILE
+MOMENTS_APART = "// The same of products, which the mean was rounded from.\n" + (
+    MOMENTS_TILE[MOMENTS_TILE.index("template") :]
+    .replace("with_tile", "moments_with")
+    .replace("apart", "distance")
+    .replace("v[k] - pivot", "apart(v[k], pivot)")
+)
 
 MOMENTS_LANES = """// The moments of `lanes` neighbouring lanes together: a sum for the mean, then those of the
 // distances from it, as in a tile.
@@ -92,7 +102,8 @@ __device__ Moments<T> block_reduce(Moments<T> v, Together) {
 }
 """
 
-EXPONENTIALS = """// The maximum and the sum of exp(x - maximum), in one pass (Milakov & Gimelshein 2018); an infinite
+EXPONENTIALS_STATE = """\
+// The maximum and the sum of exp(x - maximum), in one pass (Milakov & Gimelshein 2018); an infinite
 // maximum shifts nothing.
 template <typename T>
 struct Exponentials {
@@ -114,7 +125,9 @@ struct Rescaled {
         return {top, left + right};
     }
 };
+"""
 
+EXPONENTIALS_TILE = """
 // With the first `count` values of a tile, all of them in `ALL`. A NaN is in the sum, whatever the maximum makes of it.
 template <bool ALL, typename T, int SIZE>
 __device__ Exponentials<T> exponentials_of(Exponentials<T> state, const T (&v)[SIZE], int count) {
@@ -136,6 +149,13 @@ __device__ Exponentials<T> with_tile(Exponentials<T> state, const T (&v)[SIZE], 
     return count == SIZE ? exponentials_of<true>(state, v, count) : exponentials_of<false>(state, v, count);
 }
 """
+EXPONENTIALS = EXPONENTIALS_STATE + EXPONENTIALS_TILE
+EXPONENTIALS_APART = "// The same of products, which the maximum was rounded from.\n" + (
+    EXPONENTIALS_TILE[EXPONENTIALS_TILE.index("template") :]
+    .replace("exponentials_of", "exponentials_of_products")
+    .replace("with_tile", "exponentials_with")
+    .replace("seen[k] - shift", "apart(seen[k], shift)")
+)
 
 SHUFFLE_EXPONENTIALS = """template <typename T>
 __device__ Exponentials<T> shuffle_xor(Exponentials<T> v, int distance) {

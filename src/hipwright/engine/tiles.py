@@ -11,9 +11,11 @@ from hipwright.engine.reduce_tiles import (
     BLOCK_REDUCE,
     COLUMN_REDUCE,
     EXPONENTIALS,
+    EXPONENTIALS_APART,
     JOIN_WAVES,
     KNOWN_WITHIN,
     MOMENTS,
+    MOMENTS_APART,
     MOMENTS_BLOCK,
     MOMENTS_LANES,
     SCAN_TILE,
@@ -360,8 +362,9 @@ __device__ void store_columns(T* __restrict__ p, I base, I step, I n, I stride, 
 """
 
 STRUCTURES = {
-    "Tile": TILE, "Moments": MOMENTS, "moments_lanes": MOMENTS_LANES, "moments_block": MOMENTS_BLOCK,
-    "Exponentials": EXPONENTIALS, "shuffle_exponentials": SHUFFLE_EXPONENTIALS,
+    "Tile": TILE, "Moments": MOMENTS, "moments_with": MOMENTS_APART, "moments_lanes": MOMENTS_LANES,
+    "moments_block": MOMENTS_BLOCK, "Exponentials": EXPONENTIALS, "exponentials_with": EXPONENTIALS_APART,
+    "shuffle_exponentials": SHUFFLE_EXPONENTIALS,
     "write_float16": WRITE_HALF, "write_bfloat16": WRITE_BFLOAT16, "load_words": LOAD_WORDS,
     "load_tile": LOAD_TILE, "load_odd": LOAD_ODD,
     "store_tile": STORE_TILE,
@@ -379,6 +382,6 @@ NEEDS = {
     "whole_packs": ("Tile",), "packs_back": ("Tile",),
     "write_float16": ("Tile",), "write_bfloat16": ("Tile",), **dict.fromkeys(RUNS, ("Tile",)),
     "moments_lanes": ("Moments",), "moments_block": ("Moments", "moments_lanes"),
-    "Exponentials": ("shuffle_exponentials", "nan_max"),
+    "Exponentials": ("shuffle_exponentials", "nan_max"), "moments_with": ("apart",), "exponentials_with": ("apart",),
     "team_collect": ("lane_reduce",), "sum_before": ("block_reduce",),
 }  # fmt: skip

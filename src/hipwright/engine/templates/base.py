@@ -10,6 +10,7 @@ from hipwright.engine.emit import Emitter, cname
 from hipwright.engine.expr import STORAGE, E, indices, walk
 from hipwright.engine.index import Atom, Ind, Ix, Sym, Var, divide, ix, modulo, product, replace, strides, to_c
 from hipwright.engine.lower.core import Context
+from hipwright.engine.rounding import Rounding
 from hipwright.engine.schedule import Group, Member
 
 INT_LIMIT = 1 << 30
@@ -62,6 +63,7 @@ class Body:
         self.stored = [m for m in group.members if m.item.name in need.stores]
         self.index_type = "int" if self._fits() else "long"
         self.emit = Emitter(self._read, self._row, self.index_type)
+        self.emit.rounding = Rounding({item.name for item in context.items if item.kind in ("red", "scan")})
         self.rows: dict[str, str] = {}
         self.pointers = self._pointer_names()
         self.taken_symbols = self._symbols(values)

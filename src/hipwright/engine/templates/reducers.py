@@ -32,6 +32,7 @@ class State:
     results: dict[str, str] = field(default_factory=dict)  # item -> what follows the state's name
     index: str = "long"  # the type of a position in the row
     quiet: bool = False  # a maximum of numbers only: what reads it is NaN anyway where a value is
+    products: bool = False  # its values may end in products that a compiler would not round
 
     @property
     def struct(self) -> str:
@@ -76,10 +77,18 @@ class State:
         """Does it take a thread's whole tile at a time?"""
         return self.kind in ("moments", "exponentials")
 
+    @property
+    def with_tile(self) -> str:
+        """The function that takes a tile."""
+        return f"{self.kind}_with" if self.products else "with_tile"
+
     def note(self, emit: Emitter) -> None:
         """The device code it needs."""
         if self.by_tile:
             emit.used.add(("Moments" if self.kind == "moments" else "Exponentials", ""))
+            self.products = emit.rounding.product(self.value)
+            if self.products:
+                emit.used.add((self.with_tile, ""))
         else:
             emit.used.add((self.operator, ""))
 

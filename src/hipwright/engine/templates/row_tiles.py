@@ -257,7 +257,7 @@ class Tiles:
     def _take_tiles(self, place: str) -> None:
         for s in self.made:
             if s.by_tile:
-                self.emit.line(f"{s.name}{place} = with_tile({s.name}{place}, {s.name}_tile, count);")
+                self.emit.line(f"{s.name}{place} = {s.with_tile}({s.name}{place}, {s.name}_tile, count);")
 
     def _keep(self) -> None:
         """Names for what earlier passes kept; what this pass keeps is computed and stored."""
