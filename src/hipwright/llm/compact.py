@@ -10,7 +10,7 @@ side, the short form of a reference, is compact_prompt.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from hipwright.engine.helpers import (
@@ -32,6 +32,10 @@ from hipwright.records import Program
 INCLUDES = "#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n#include <hip/hip_bf16.h>\n"
 OPEN, CLOSE = "HIP = r'''\n", "\n'''\n"
 
+MOMENTS = {"lane_reduce": "moments_lanes", "block_reduce": "moments_block"}
+"""Reductions, and the key of their overload for moments."""
+HALVES = {"__half": "write_float16", "__hip_bfloat16": "write_bfloat16"}
+"""Half types, and the key of the overload that packs of them are written by."""
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _KNOB = re.compile(r"^([A-Z]\w*) = knob\((\d+), choices=\[[^\]]*\]\)[^\n]*\n", re.MULTILINE)
 _CONSTANT = re.compile(r"^([A-Z]\w*) = (\d+)\n", re.MULTILINE)
@@ -113,12 +117,27 @@ def _homes() -> dict[str, str]:
     return {name: next(iter(keys)) for name, keys in homes.items() if len(keys) == 1}
 
 
+@lru_cache(maxsize=1)
+def _writers() -> frozenset[str]:
+    """Helpers that write packs, of half types too."""
+    return frozenset(name for name, text in STRUCTURES.items() if "write_pack<" in text)
+
+
+def _overloads(hip: str, words: set[str], defined: set[str]) -> Iterator[str]:
+    """Keys of the overloads that a source needs: their names alone do not tell."""
+    if "Together" in words:
+        yield from (key for name, key in MOMENTS.items() if name in words - defined)
+    if words & _writers() and "write_pack" not in defined:
+        yield from (key for kind, key in HALVES.items() if re.search(rf"\b{kind}\b", hip))
+
+
 def _needed(hip: str, words: Iterable[str]) -> set[tuple[str, str]]:
     """What `prelude` must define for the names that a source uses and does not define itself."""
+    words = set(words)
     defined = {one or other for one, other in _DEFINED.findall(hip)}
     floats = ("float", "double") if re.search(r"\bdouble\b", hip) else ("float",)
-    needed: set[tuple[str, str]] = set()
-    for name in set(words) - defined:
+    needed = {(key, "") for key in _overloads(hip, words, defined)}
+    for name in words - defined:
         if name in FLOAT:
             needed |= {(name, kind) for kind in floats}
         if name in INTEGER:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from hipwright.program.settle import settled
 from hipwright.records import KernelResources, Program
 from hipwright.toolchain import amdgpu
 from hipwright.toolchain.cache import BuildCache
+from hipwright.train.mini.corpus import at_shape, captured, drawn
 from hipwright.train.mini.tasks import Composition
 
 
@@ -37,6 +39,39 @@ def test_the_way_back_parses_and_is_a_fixed_point(programs: list[Program]) -> No
         assert parse(expand(short)).launched
         assert shorten(expand(short)) == short
         assert shorten(short) == short
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_overloads_are_left_out_too(dtype: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Their names do not tell them apart: moments by lanes and blocks, packs of half types written from floats."""
+    cache = BuildCache(tmp_path_factory.mktemp("builds"))
+    graph, rng = at_shape(captured(Composition(("layernorm", "softmax"), dtype)), (24, 64)), random.Random(1)
+    for number in range(6):
+        program = write(graph, drawn(graph, rng))
+        short = shortened(program)
+        assert "__device__" not in short and shorten(expand(short)) == short
+        if number < 2:
+            assert kernels(Program(text=expand(short)), cache) == kernels(program, cache)
+
+
+def test_an_overload_that_a_short_form_still_holds_is_not_defined_twice() -> None:
+    """Checkpoints write what they were trained on, and older short forms held these."""
+    own = prelude({("write_float16", "")})
+    own = own[own.index("template <int N>\n__device__ void write_pack(__half* p") :]
+    kernel = (
+        'extern "C" __global__ void run(const __half* __restrict__ x, __half* __restrict__ out, int n) {\n'
+        "    const auto x_tile = load_tile<1, 4>(x, 0, 4, n, true);\n"
+        "    Tile<float, 4> s;\n"
+        "    for (int k = 0; k < 4; ++k) s.v[k] = (float)x_tile.v[k];\n"
+        "    store_tile<1, 4>(out, 0, 4, n, s, true);\n}"
+    )
+    plan = (
+        "def forward(self, x):\n    out = torch.empty((4,), dtype=torch.float16)\n"
+        "    run[1, 1](x, out, 4)\n    return out\n"
+    )
+    for hip in (kernel, own.strip() + "\n" + kernel):
+        whole = expand(f"HIP = r'''\n{hip}\n'''\n{plan}")
+        assert whole.count("void write_pack(__half* p") == 1 and parse(whole).launched
 
 
 @pytest.mark.slow
