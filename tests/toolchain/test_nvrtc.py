@@ -308,6 +308,18 @@ def test_an_endless_compile_is_stopped_and_not_remembered(
     assert nvrtc.build(SIMPLE, {"SCALE": 7}, arch="sm_90", pool=compilers, cache=cache).ok
 
 
+def test_streaming_accesses_are_told_to_the_caches(compilers: CompilePool) -> None:
+    hip = HEAD + (
+        'struct Pair { float a, b; };\nextern "C" __global__ void f(const float4* p, float4* q, Pair* o, double* d) {\n'
+        "    __builtin_nontemporal_store(__builtin_nontemporal_load(p), q);\n    __builtin_nontemporal_store(3, d);\n"
+        "    o[1] = __builtin_nontemporal_load(o);\n}\n"
+    )
+    done, log, _, ptx = nvrtc._compile_twice(hip, "", "sm_90", compilers)
+    assert done, log
+    assert "ld.global.cs.v4.u32" in ptx and "st.global.cs.v4.u32" in ptx and "st.global.cs.v2.u32" in ptx
+    assert ptx.count(".cs.") == 3  # no single access holds the pair, which is aligned to 4 bytes
+
+
 def test_killed_compiles_cost_the_others_their_sessions_only_now_and_then(tmp_path: Path) -> None:
     with nvrtc.zygote() as zygote, CompilePool(zygote, 1) as pool:
         assert nvrtc.build(SIMPLE, {"SCALE": 8}, arch="sm_90", pool=pool, cache=BuildCache(tmp_path)).ok

@@ -30,6 +30,7 @@ from hipwright.train.shelf import Shelf, key_of
 GPUS = ("cuda", "rocm")
 MACHINE_FAULTS = ("toolchain", "device", "provider", "service")
 ATTEMPTS = 2
+RULES = 2  # of judging: 2 looks at the timed size too; what was remembered under others is not believed
 COMPILE_S = 20.0  # a batch waits for its slowest; honest programs take at most a few
 OPEN_TASKS = 24  # each holds a process, and one to two gigabytes of a GPU
 
@@ -284,7 +285,7 @@ class LocalJudge:
     def identity(self) -> dict[str, Any]:
         """What its figures rest on; figures of another identity are not comparable."""
         where = {"targets": list(self.targets), "clock": self.clock, "device": self.device}
-        return {**where, "seed": self._seed, "counters": self._counters}
+        return {**where, "seed": self._seed, "counters": self._counters, "rules": RULES}
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint: what is known of programs, and on what it rests. Plain JSON types."""

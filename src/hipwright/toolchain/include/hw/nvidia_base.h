@@ -75,8 +75,8 @@
 #define __builtin_isnan(x) isnan(x)
 #define __builtin_isinf(x) isinf(x)
 #define __builtin_isfinite(x) isfinite(x)
-#define __builtin_nontemporal_load(p) (*(p))
-#define __builtin_nontemporal_store(value, p) ((void)(*(p) = (value)))
+#define __builtin_nontemporal_load(p) hw_stream_load(p)
+#define __builtin_nontemporal_store(value, p) hw_stream_store(value, p)
 #define __builtin_fma fma
 #define __builtin_fmaf fmaf
 #define __builtin_sqrt sqrt
@@ -137,6 +137,38 @@
 // CUDA's float4 has no operators and no constructors and cannot get them: HIP's is another type under the same name.
 typedef uint2 hw_cuda_uint2;
 typedef uint4 hw_cuda_uint4;
+
+// What is read or written once is the first to leave the caches: ld.cs and st.cs, where one access holds the type.
+template <unsigned long SIZE> struct hw_word { typedef void type; };
+template <> struct hw_word<1> { typedef unsigned char type; };
+template <> struct hw_word<2> { typedef unsigned short type; };
+template <> struct hw_word<4> { typedef unsigned type; };
+template <> struct hw_word<8> { typedef hw_cuda_uint2 type; };
+template <> struct hw_word<16> { typedef hw_cuda_uint4 type; };
+template <typename T> constexpr bool hw_one_access() {
+    return sizeof(T) <= 16 && (sizeof(T) & (sizeof(T) - 1)) == 0 && alignof(T) == sizeof(T);
+}
+template <typename T> __device__ __forceinline__ T hw_stream_load(const T* p) {
+    if constexpr (hw_one_access<T>()) {
+        typedef typename hw_word<sizeof(T)>::type Word;
+        const Word word = __ldcs(reinterpret_cast<const Word*>(p));
+        T value;
+        memcpy(&value, &word, sizeof(T));
+        return value;
+    } else {
+        return *p;
+    }
+}
+template <typename V, typename T> __device__ __forceinline__ void hw_stream_store(V given, T* p) {
+    const T value = given;
+    if constexpr (hw_one_access<T>()) {
+        typename hw_word<sizeof(T)>::type word;
+        memcpy(&word, &value, sizeof(T));
+        __stcs(reinterpret_cast<typename hw_word<sizeof(T)>::type*>(p), word);
+    } else {
+        *p = value;
+    }
+}
 #define char1 hw_char1
 #define make_char1 hw_make_char1
 #define char2 hw_char2
