@@ -81,3 +81,24 @@ def test_an_output_folder_that_cannot_be_written_is_bad_input(tmp_path: Path) ->
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="cannot write"):
         prepare(tmp_path / "file" / "out")
+
+
+def test_the_tasks_own_shape_is_named_where_nothing_ran_it(tmp_path: Path) -> None:
+    """8 million elements are too many for the cpu target: the grid of another size passes there."""
+    task, program = tmp_path / "task.py", tmp_path / "program.py"
+    task.write_text(
+        "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
+        "        return torch.relu(x)\n\n\ndef get_inputs():\n    return [torch.randn(8192, 1000)]\n\n\n"
+        "def get_init_inputs():\n    return []\n"
+    )
+    program.write_text(
+        "HIP = r'''\n#include <hip/hip_runtime.h>\n"
+        'extern "C" __global__ void relu(const float* x, float* out, int n) {\n'
+        "    const int i = blockIdx.x * 256 + threadIdx.x;\n"
+        "    if (i < n) out[i] = x[i] > 0.0f || x[i] != x[i] ? x[i] : 0.0f;\n"
+        "}\n'''\n\n\ndef forward(self, x):\n    x = x.contiguous()\n    out = torch.empty_like(x)\n"
+        "    relu[cdiv(4000000, 256), 256](x, out, x.numel())\n    return out\n"
+    )
+    found = hipwright(tmp_path / "home", "eval", task, program, "--target", "cpu")
+    assert found.returncode == 0, found.stderr
+    assert "not verified: given, the task's own shape: 8192000 elements are too many for the cpu target" in found.stdout

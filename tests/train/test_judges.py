@@ -243,6 +243,8 @@ def test_a_grid_of_another_size_is_no_faster_program(timed: LocalJudge) -> None:
     assert isinstance(right, Program) and isinstance(short, Program) and right != short
     found, refused = (timed.submit(asked, one).result(timeout=280) for one in (right, short))
     assert found.passed, found.message
+    verdict = found.targets["cuda"].verdict
+    assert verdict is not None and verdict.workloads[-1] == "given" and "given" not in verdict.skipped
     assert (refused.status, refused.fault) == ("wrong_value", "candidate"), refused.message
     assert "given" in refused.message and not refused.targets["cuda"].timing
 

@@ -28,7 +28,11 @@ def print_evaluation(out: Console, name: str, evaluation: Evaluation, notes: Seq
         Text.assemble((evaluation.status, style), "  ", (clean(name), "bold"), f"  {seconds(evaluation.seconds)}")
     )
     if evaluation.passed:
+        from hipwright.verify.left_out import unseen
+
         out.print(_proof(evaluation))
+        for name, why in unseen(one.verdict for one in evaluation.targets.values() if one.verdict).items():
+            out.print(f"not verified: {clean(name)}, the task's own shape: {clean(why)}", style="yellow")
     else:
         print_rejection(out, evaluation)
     if any(result.build and result.build.ok for result in evaluation.targets.values()):

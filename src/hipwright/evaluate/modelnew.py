@@ -125,6 +125,8 @@ class ModelNewLane:
             )
         if result.timing is not None:
             found.timings[name] = result.timing
+        if gate == "fast" and result.verdict is None:
+            found.judged_too(name, gpu.workload)
         return result.verdict, ops
 
     def _as_program_on(self, gpu: GpuTask, program: Program, oracle: Oracle) -> Verdict | None:

@@ -151,6 +151,8 @@ class Evaluator:
                 found.timings[name] = result.timing
             if result.verdict is not None:
                 return rejected(self.handle.task.key, program, result.verdict, found, where=name)
+            if gate == "fast":
+                found.judged_too(name, gpu.workload)
         return self.finish(program, trace, found)
 
     def _verifiers(

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from math import exp, log
 from typing import Any
 
+from msgspec import structs
+
 import hipwright
 from hipwright.evaluate.features import features
 from hipwright.measure.cost import OpCall, total_seconds
@@ -45,6 +47,13 @@ class Findings:
     def judged_at(self, target: str, workload: str) -> bool:
         """Whether the target's verdict rests on that workload too."""
         return target in self.verdicts and workload in self.verdicts[target].workloads
+
+    def judged_too(self, target: str, workload: str) -> None:
+        """The workload was judged after the verdict: where it was timed."""
+        verdict = self.verdicts[target]
+        if workload not in verdict.workloads:
+            skipped = {name: why for name, why in verdict.skipped.items() if name != workload}
+            self.verdicts[target] = structs.replace(verdict, workloads=(*verdict.workloads, workload), skipped=skipped)
 
     def results(self, everywhere: Verdict | None = None) -> dict[str, TargetResult]:
         """A result for each target. everywhere: a verdict that was reached before any target was looked at."""

@@ -145,6 +145,7 @@ def measure(evaluator: Evaluator, target: str, checked: Checked, time_it: TimeIt
                 found.timings[target] = result.timing
             if result.verdict is not None:
                 return rejected(task, program, result.verdict, found, where=target)
+            found.judged_too(target, evaluator.gpus[target].workload)
         return evaluator.finish(program, checked.trace, found)
 
     done: Evaluation = _guarded(task, program, found, measured)

@@ -24,6 +24,7 @@ from hipwright.task import TaskHandle
 from hipwright.tensors import HostTensor, Tree, tensor_leaves
 from hipwright.verify import inputs as draws
 from hipwright.verify.compare import F64, Expected, Rule, rules
+from hipwright.verify.left_out import too_many
 from hipwright.verify.lint import degenerate
 from hipwright.verify.tolerance import (
     ALIKE,
@@ -160,9 +161,9 @@ class Oracle:
             size = self._elements(workload)
             operations = self.handle.operations(workload.name)
             if size > self.full_elements:
-                self.skipped[workload.name] = f"{size} elements are too many for the cpu target"
+                self.skipped[workload.name] = too_many(f"{size} elements")
             elif operations > FULL_OPERATIONS:
-                self.skipped[workload.name] = f"{operations:.2g} operations are too many for the cpu target"
+                self.skipped[workload.name] = too_many(f"{operations:.2g} operations")
             else:
                 full.append(Planned(workload, "full"))
         if not small and full:

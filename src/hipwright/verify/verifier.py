@@ -23,6 +23,7 @@ from hipwright.sandbox import Limits, Zygote
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify.candidate import POISON_A, POISON_B, POISON_C, Answer, Candidate, Rejected, judge, judge_again
 from hipwright.verify.ledger import Ledger, elements, first_difference, unstable
+from hipwright.verify.left_out import too_long
 from hipwright.verify.oracle import MUTATED, Oracle
 from hipwright.verify.reply import believable
 
@@ -214,14 +215,14 @@ class _Verification(Ledger):
                 case = self.oracle.case(name, self.first_family(name))
                 small = elements(self.main_case("given"))
                 if (expected := self.predicted * elements(case) / max(small, 1)) > FULL_SECONDS:
-                    self.skipped[name] = f"about {expected:.1f} s on the cpu target; verified at smaller shapes"
+                    self.skipped[name] = too_long(f"about {expected:.1f}")
                     continue
                 try:
                     self.attempt(session, case)
                 except Rejected as rejected:
                     if rejected.verdict.status != "timeout":
                         raise
-                    self.skipped[name] = f"over {FULL_LAUNCH_S:g} s on the cpu target; verified at smaller shapes"
+                    self.skipped[name] = too_long(f"over {FULL_LAUNCH_S:g}")
                     return  # the session is gone
 
     def second_call(self, session: Candidate) -> None:
