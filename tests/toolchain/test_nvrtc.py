@@ -17,7 +17,7 @@ from hipwright.program import parse
 from hipwright.records import Build
 from hipwright.toolchain import nvrtc, pool
 from hipwright.toolchain.cache import BuildCache
-from hipwright.toolchain.pool import LEFTOVERS, CompilePool
+from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
 
 from . import kernels, nvrtc_calls
 
@@ -320,15 +320,27 @@ def test_streaming_accesses_are_told_to_the_caches(compilers: CompilePool) -> No
     assert ptx.count(".cs.") == 3  # no single access holds the pair, which is aligned to 4 bytes
 
 
-def test_killed_compiles_cost_the_others_their_sessions_only_now_and_then(tmp_path: Path) -> None:
-    with nvrtc.zygote() as zygote, CompilePool(zygote, 1) as pool:
-        assert nvrtc.build(SIMPLE, {"SCALE": 8}, arch="sm_90", pool=pool, cache=BuildCache(tmp_path)).ok
-        for _ in range(LEFTOVERS - 1):
-            pool.killed()
-        assert len(pool._idle) == 1
-        pool.killed()
+def test_killed_compiles_cost_the_others_their_sessions_only_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hipwright.toolchain.pool.LEFTOVERS", 2)
+    with nvrtc.zygote() as zygote, CompilePool(zygote, 2) as pool:
+
+        def build(scale: int) -> Build:
+            return nvrtc.build(SIMPLE, {"SCALE": scale}, arch="sm_90", pool=pool, cache=BuildCache(tmp_path))
+
+        def kill(scale: int) -> None:
+            pool.limit_s = 1e-4
+            assert "stopped after" in build(scale).log
+            pool.limit_s = COMPILE_LIMIT_S
+
+        pool.warm(nvrtc.SERVICE, nvrtc._init("sm_90")).join()
+        assert len(pool._idle) == 2
+        kill(8)
+        assert len(pool._idle) == 1  # the neighbour's session is as it was
+        kill(9)
         assert not pool._idle  # the zygote went with them, and with it what they left in /tmp
-        assert nvrtc.build(SIMPLE, {"SCALE": 9}, arch="sm_90", pool=pool, cache=BuildCache(tmp_path)).ok
+        assert build(8).ok
 
 
 def test_no_such_architecture(compile_: Compile) -> None:

@@ -218,31 +218,23 @@ def test_nothing_is_timed_beside_the_callers_own_work(timed: LocalJudge) -> None
 
 
 @slow
-def test_a_program_for_the_tasks_own_large_shape_alone_is_scored(timed: LocalJudge) -> None:
-    """No small shape is claimed, so it is verified on the inputs that it is timed on."""
+@pytest.mark.parametrize(
+    ("written", "right", "wrong"),
+    [("x.shape[0] == 4096", "1.0f", "1.125f"), ("cdiv(x_0 * x_1, ", "cdiv(x_0 * x_1, ", "cdiv(1048576, ")],
+    ids=["no small shape is claimed", "a grid of another size"],
+)
+def test_a_program_is_judged_at_the_large_shape_that_is_timed(
+    timed: LocalJudge, written: str, right: str, wrong: str
+) -> None:
+    """A policy found the grid: right on every small shape, and most of the timed one is left out."""
     task = Composition(("double", "shift"), "float32")
     asked = task.problem((4096, 768), "train")
-    written = schedules(at_shape(captured(task), (4096, 768)), random.Random(1), 8, Counter())
-    text = next(text for text in written if "x.shape[0] == 4096" in text)
-    right, wrong = (read(one, asked) for one in (text, text.replace("1.0f", "1.125f")))
-    assert isinstance(right, Program) and isinstance(wrong, Program) and right != wrong
-    found, refused = (timed.submit(asked, one).result(timeout=280) for one in (right, wrong))
-    assert found.passed and outcome(found, right).speedup, found.message
-    assert found.targets["cuda"].verdict.workloads == ("given",)  # type: ignore[union-attr]
-    assert (refused.status, refused.fault) == ("wrong_value", "candidate"), refused.message
-
-
-@slow
-def test_a_grid_of_another_size_is_no_faster_program(timed: LocalJudge) -> None:
-    """A policy found it: right on every small shape, and most of the timed one is left out."""
-    task = Composition(("double", "shift"), "float32")
-    asked = task.problem((4096, 768), "train")
-    written = schedules(at_shape(captured(task), (4096, 768)), random.Random(1), 8, Counter())
-    text = next(text for text in written if "cdiv(x_0 * x_1, " in text)
-    right, short = (read(one, asked) for one in (text, text.replace("cdiv(x_0 * x_1, ", "cdiv(1048576, ")))
-    assert isinstance(right, Program) and isinstance(short, Program) and right != short
-    found, refused = (timed.submit(asked, one).result(timeout=280) for one in (right, short))
-    assert found.passed, found.message
+    drawn = schedules(at_shape(captured(task), (4096, 768)), random.Random(1), 8, Counter())
+    text = next(text for text in drawn if written in text)
+    good, bad = (read(one, asked) for one in (text, text.replace(right, wrong)))
+    assert isinstance(good, Program) and isinstance(bad, Program) and good != bad
+    found, refused = (timed.submit(asked, one).result(timeout=280) for one in (good, bad))
+    assert found.passed and outcome(found, good).speedup, found.message
     verdict = found.targets["cuda"].verdict
     assert verdict is not None and verdict.workloads[-1] == "given" and "given" not in verdict.skipped
     assert (refused.status, refused.fault) == ("wrong_value", "candidate"), refused.message

@@ -79,7 +79,9 @@ def verdict_when_timed(text: str, oracle: Oracle, reference: Any, worker: GpuCan
     parsed, program, build = built(text, worker.cache)
     unclaimed = verify_gpu(parsed, program, build, oracle, None, worker, gate="fast")
     assert unclaimed.status == "unscorable" and unclaimed.evidence[UNCLAIMED]
-    return verify_timed(parsed, program, build, oracle, reference, worker, TimedInputs("timed", "given", 7, 2))
+    return verify_timed(
+        parsed, program, build, oracle, reference, worker, TimedInputs(oracle.state, "timed", "given", 7, 2)
+    )
 
 
 @pytest.mark.parametrize("gate", ["full", "fast"])

@@ -5,6 +5,17 @@ How many threads share a row, and what is kept of it, the templates decide (docs
 
 from __future__ import annotations
 
+
+def _of_products(tile: str, statistic: str, difference: str, **names: str) -> str:
+    """What takes a tile of products: functions and locals by other names, the difference rounded as written."""
+    text = tile[tile.index("template") :]
+    for name, other in names.items():
+        text = text.replace(name, other)
+    assert difference in text
+    written = text.replace(difference, f"apart({difference.replace(' - ', ', ')})")
+    return f"// The same of products, which the {statistic} was rounded from.\n{written}"
+
+
 MOMENTS_STATE = """\
 // How many, their mean as one of them and an offset (so that a large mean costs no digits), and the sum of
 // their squared distances from it.
@@ -57,12 +68,7 @@ __device__ Moments<T> with_tile(Moments<T> state, const T (&v)[SIZE], int count)
 }
 """
 MOMENTS = MOMENTS_STATE + MOMENTS_TILE
-MOMENTS_APART = "// The same of products, which the mean was rounded from.\n" + (
-    MOMENTS_TILE[MOMENTS_TILE.index("template") :]
-    .replace("with_tile", "moments_with")
-    .replace("apart", "distance")
-    .replace("v[k] - pivot", "apart(v[k], pivot)")
-)
+MOMENTS_APART = _of_products(MOMENTS_TILE, "mean", "v[k] - pivot", with_tile="moments_with", apart="distance")
 
 MOMENTS_LANES = """// The moments of `lanes` neighbouring lanes together: a sum for the mean, then those of the
 // distances from it, as in a tile.
@@ -150,12 +156,10 @@ __device__ Exponentials<T> with_tile(Exponentials<T> state, const T (&v)[SIZE], 
 }
 """
 EXPONENTIALS = EXPONENTIALS_STATE + EXPONENTIALS_TILE
-EXPONENTIALS_APART = "// The same of products, which the maximum was rounded from.\n" + (
-    EXPONENTIALS_TILE[EXPONENTIALS_TILE.index("template") :]
-    .replace("exponentials_of", "exponentials_of_products")
-    .replace("with_tile", "exponentials_with")
-    .replace("seen[k] - shift", "apart(seen[k], shift)")
-)
+EXPONENTIALS_APART = _of_products(
+    EXPONENTIALS_TILE, "maximum", "seen[k] - shift", exponentials_of="exponentials_of_products",
+    with_tile="exponentials_with",
+)  # fmt: skip
 
 SHUFFLE_EXPONENTIALS = """template <typename T>
 __device__ Exponentials<T> shuffle_xor(Exponentials<T> v, int distance) {

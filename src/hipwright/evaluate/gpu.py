@@ -245,7 +245,7 @@ class GpuTask:
     ) -> Verdict:
         """The fast gate on a program that claims the task's own large shape alone, in a worker that times it."""
         at = self._measured("fast")
-        timed = TimedInputs(at.set_name, self.workload, at.seed, at.slots)
+        timed = TimedInputs(at.state, at.set_name, self.workload, at.seed, at.slots)
         with self.gpu.door.shared():
             return verify_timed(parsed, program, build, oracle, at.reference, worker, timed)
 
@@ -338,8 +338,7 @@ class GpuTask:
         at = self._measured(gate)
         if oracle is not None and oracle.policy is not None and self.workload in oracle.skipped:
             with self.gpu.door.shared():
-                at.reference.expect(self.workload, at.seed, oracle.state, oracle.policy)
-                at.reference.expect(self.workload, at.seed, at.state, self.handle.task.tolerance)
+                at.reference.expect(self.workload, at.seed, at.state, oracle.policy)
 
     def leave(self, worker: GpuCandidates) -> None:
         """Drop what a worker that serves other tasks too holds of this one's timings."""

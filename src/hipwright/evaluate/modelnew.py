@@ -123,10 +123,7 @@ class ModelNewLane:
             result = gpu.time(
                 program, None, gate=gate, outline=outline, again=False, known=known, worker=worker, more=more
             )
-        if result.timing is not None:
-            found.timings[name] = result.timing
-        if gate == "fast" and result.verdict is None:
-            found.judged_too(name, gpu.workload)
+        found.timed(name, result, gpu.workload)
         return result.verdict, ops
 
     def _as_program_on(self, gpu: GpuTask, program: Program, oracle: Oracle) -> Verdict | None:

@@ -147,12 +147,9 @@ class Evaluator:
                 continue
             known = found.judged_at(name, gpu.workload)
             result = gpu.time(program, found.gpu[name], gate=gate, outline=self.outline(), again=thorough, known=known)
-            if result.timing is not None:
-                found.timings[name] = result.timing
+            found.timed(name, result, gpu.workload)
             if result.verdict is not None:
                 return rejected(self.handle.task.key, program, result.verdict, found, where=name)
-            if gate == "fast":
-                found.judged_too(name, gpu.workload)
         return self.finish(program, trace, found)
 
     def _verifiers(

@@ -12,6 +12,7 @@ from msgspec import structs
 
 import hipwright
 from hipwright.evaluate.features import features
+from hipwright.measure.bench import BenchResult
 from hipwright.measure.cost import OpCall, total_seconds
 from hipwright.records import Build, Estimate, Evaluation, Program, TargetResult, Timing, Verdict
 from hipwright.toolchain import amdgpu, clang
@@ -48,10 +49,13 @@ class Findings:
         """Whether the target's verdict rests on that workload too."""
         return target in self.verdicts and workload in self.verdicts[target].workloads
 
-    def judged_too(self, target: str, workload: str) -> None:
-        """The workload was judged after the verdict: where it was timed."""
+    def timed(self, target: str, result: BenchResult, workload: str) -> None:
+        """Keep a timing. What is timed was judged at that workload, at the latest right before (GpuTask.time): the
+        target's verdict rests on it too."""
+        if result.timing is not None:
+            self.timings[target] = result.timing
         verdict = self.verdicts[target]
-        if workload not in verdict.workloads:
+        if result.verdict is None and not self.judged_at(target, workload):
             skipped = {name: why for name, why in verdict.skipped.items() if name != workload}
             self.verdicts[target] = structs.replace(verdict, workloads=(*verdict.workloads, workload), skipped=skipped)
 

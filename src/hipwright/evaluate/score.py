@@ -141,11 +141,9 @@ def measure(evaluator: Evaluator, target: str, checked: Checked, time_it: TimeIt
     def measured() -> Evaluation:
         if time_it is not None:
             result = time_it()
-            if result.timing is not None:
-                found.timings[target] = result.timing
+            found.timed(target, result, evaluator.gpus[target].workload)
             if result.verdict is not None:
                 return rejected(task, program, result.verdict, found, where=target)
-            found.judged_too(target, evaluator.gpus[target].workload)
         return evaluator.finish(program, checked.trace, found)
 
     done: Evaluation = _guarded(task, program, found, measured)

@@ -139,7 +139,6 @@ def _build(hip: str, knobs: str, arch: str, pool: CompilePool, cache: BuildCache
             hip = renamed
             ok, log, code, text = _compile_twice(hip, knobs, arch, pool)
     except WorkerTimeout:
-        pool.killed()
         return Build(target="cuda", ok=False, log=f"the compiler was stopped after {pool.limit_s:.0f} s"), False
     except WorkerDied as error:
         return Build(target="cuda", ok=False, log=f"the compiler crashed: {error.message}"), False

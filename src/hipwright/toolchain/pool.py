@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from hipwright.errors import WorkerError
-from hipwright.sandbox import Limits, Session, Zygote
+from hipwright.sandbox import Limits, Session, WorkerTimeout, Zygote
 from hipwright.tensors import Tree
 
 RECYCLE = 200  # compiles of one session
@@ -55,14 +55,18 @@ class CompilePool:
         Raises what Session.call raises; the session is then gone, except after an error of the service's own.
         """
         kind = json.dumps([service, init], sort_keys=True)
-        with self._slots:
-            session, used = self._take(kind) or (self._zygote.session(service, init, limits=LIMITS), 0)
-            try:
-                return session.call(method, header, timeout_s=self.limit_s)
-            finally:
-                self._put(kind, session, used + 1)
+        try:
+            with self._slots:
+                session, used = self._take(kind) or (self._zygote.session(service, init, limits=LIMITS), 0)
+                try:
+                    return session.call(method, header, timeout_s=self.limit_s)
+                finally:
+                    self._put(kind, session, used + 1)
+        except WorkerTimeout:
+            self._count_killed()
+            raise
 
-    def killed(self) -> None:
+    def _count_killed(self) -> None:
         """A compiler was killed, and left its temporary files: after a few of those everything starts anew."""
         with self._lock:
             self._killed += 1

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from hipwright.errors import CandidateError, DeviceError, GuardFailed
 from hipwright.program import Parsed
 from hipwright.records import Build, Program, TensorSpec, Verdict
-from hipwright.tensors import leaves, tensor_leaves
+from hipwright.tensors import Tree, leaves, tensor_leaves
 from hipwright.verify.atomics import adds_floats
 from hipwright.verify.candidate import (
     POISON_A,
@@ -87,8 +87,10 @@ def verify_gpu(
 
 @dataclass(frozen=True)
 class TimedInputs:
-    """The inputs that a task is timed on, as a worker holds them: slots 0 .. slots-1 of `workload` under `seed`."""
+    """The inputs that a task is timed on, as a worker holds them: slots 0 .. slots-1 of `workload` under `seed`, and
+    the model's state."""
 
+    state: Tree
     set_name: str
     workload: str
     seed: int
@@ -280,9 +282,9 @@ class _Verification(Ledger):
         assert reference is not None and policy is not None
         self.skipped |= self.oracle.skipped
         self.checks |= {"device": self.worker.device, "gate": "fast"}
-        with self.worker.load(self.program, self.build, self.oracle.state) as session, self.timed("large"):
+        with self.worker.load(self.program, self.build, timed.state) as session, self.timed("large"):
             session.place(timed.set_name, reference.inputs(timed.workload, timed.seed), timed.slots)
-            expected = reference.expect(timed.workload, timed.seed, self.oracle.state, policy)
+            expected = reference.expect(timed.workload, timed.seed, timed.state, policy)
             self.one_on_device(session, reference, expected, timed.set_name)
         self.skipped.pop(timed.workload, None)
         if not self.evidence:

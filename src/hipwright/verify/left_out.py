@@ -24,5 +24,5 @@ def unseen(verdicts: Iterable[Verdict]) -> dict[str, str]:
     rests on. A program may be wrong there alone (docs/verification.md)."""
     known = list(verdicts)
     seen = {name for verdict in known for name in verdict.workloads}
-    left = {name: why for verdict in known for name, why in verdict.skipped.items() if why.find(CPU) > 0}
+    left = {name: why for verdict in known for name, why in verdict.skipped.items() if CPU in why}
     return {name: why for name, why in left.items() if name not in seen and "/" not in name}

@@ -8,11 +8,11 @@ the miniature lost a third of the programs that compile (docs/mini.md).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hipwright.train.rl.packing import Pair
 from hipwright.train.rl.policy import Policy
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Anchor:
         self._policy = policy
         self._weights = [one.detach().clone() for one in policy.trainable_parameters()]
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Of the weights: a run that goes on must begin from the same."""
         found = hashlib.sha256()
@@ -45,16 +45,6 @@ class Anchor:
             yield
         finally:
             self._swap()
-
-    def logprobs(self, pairs: Sequence[Pair], *, temperature: float, micro_tokens: int) -> list[Tensor]:
-        """Of every completion token at the start, one tensor a sequence, without gradients."""
-        import torch
-
-        found: dict[int, Tensor] = {}
-        with self.held(), torch.no_grad():
-            for part in self._policy.likelihood(pairs, temperature=temperature, micro_tokens=micro_tokens):
-                found.update(zip(part.order, part.logprobs.split(list(part.counts)), strict=True))
-        return [found[index] for index in range(len(pairs))]
 
     def _swap(self) -> None:
         """Places change hands, no values: what was captured with the moving weights finds them where they were."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hipwright.errors import BadInput
 from hipwright.train.rewards import Clip
@@ -13,9 +13,6 @@ from hipwright.train.rl.policy import Policy
 from hipwright.train.rl.rollout import Answer, Batch
 from hipwright.train.rl.settings import RLSettings
 from hipwright.train.rl.training import Training
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class PolicyGradient:
@@ -76,16 +73,17 @@ class PolicyGradient:
             worth.update({id(answer): value for answer, value in zip(talk.answers, values, strict=True)})
         return worth
 
-    def _start(self, used: Sequence[tuple[Answer, float]]) -> list[Tensor]:
+    def _start(self, used: Sequence[tuple[Answer, float]]) -> list[list[float]]:
         """What the policy that training began from says of the answers; nothing where nobody asks."""
         if self.anchor is None:
             return []
         pairs = [(answer.prompt, answer.sample.tokens) for answer, _ in used]
         settings = self.settings
-        return self.anchor.logprobs(pairs, temperature=settings.temperature, micro_tokens=settings.micro_tokens)
+        with self.anchor.held():
+            return self.policy.logprobs(pairs, temperature=settings.temperature, micro_tokens=settings.micro_tokens)
 
     def _gradient(
-        self, used: Sequence[tuple[Answer, float]], tokens: int, start: Sequence[Tensor] = ()
+        self, used: Sequence[tuple[Answer, float]], tokens: int, start: Sequence[Sequence[float]] = ()
     ) -> dict[str, float]:
         """Accumulate the loss's gradient; figures over the tokens that were run."""
         import torch
@@ -107,7 +105,8 @@ class PolicyGradient:
             held = ratio.clamp(1 - settings.clip_low, 1 + settings.clip_high)
             loss = -torch.minimum(ratio * gain, held * gain).sum() / tokens
             if start:
-                away = estimate(part.logprobs, torch.cat([start[index] for index in part.order])).sum()
+                first = torch.tensor([one for index in part.order for one in start[index]], device=part.logprobs.device)
+                away = estimate(part.logprobs, first).sum()
                 loss = loss + settings.kl * away / tokens
                 sums["kl"] = sums.get("kl", 0.0) + float(away.detach())
             loss.backward()

@@ -81,6 +81,12 @@ class Policy(Protocol):
         """
         ...
 
+    def logprobs(
+        self, pairs: Sequence[Pair], *, temperature: float = 1.0, micro_tokens: int = 32768
+    ) -> list[list[float]]:
+        """`likelihood` of each sequence, without gradients."""
+        ...
+
     def trainable_parameters(self) -> list[Any]:
         """What the optimizer changes."""
         ...
