@@ -213,6 +213,8 @@ def main() -> None:
     options.add_argument("--train", choices=NAMES, help="train that one alone, and leave the shares to a call without")
     options.add_argument("--tasks", type=int, default=TASKS)
     chosen = options.parse_args()
+    if not (chosen.run / RUN).is_file():
+        options.error(f"{chosen.run} holds no run of `hipwright train mini`")
     settings = msgspec.convert(json.loads((chosen.run / RUN).read_text())["settings"], Settings)
     bench = Bench(chosen.run, settings)
     begin = start(bench, chosen.out, chosen.share)
