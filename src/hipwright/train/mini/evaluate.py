@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hipwright.train.mini.bench import Bench
 
 FOLDER, VERDICTS = "evaluation", "verdicts{}.jsonl"
-IN_FLIGHT = 8  # tasks whose programs are judged at once
+IN_FLIGHT = 8  # tasks whose programs are judged at once, and as many are being opened
 
 
 class Verdict(msgspec.Struct):
@@ -145,7 +145,7 @@ def _outcomes(
     with file.open("ab") as stream:
         for number, (task, texts) in enumerate(missing):
             bench.left()
-            bench.environment.judge.prefetch([one for one, _ in missing[number : number + 2]])
+            bench.environment.judge.prefetch([one for one, _ in missing[number : number + IN_FLIGHT]])
             waiting.append((task, {text: bench.environment.submit(task, text) for text in texts}))
             if len(waiting) >= IN_FLIGHT:
                 _settle(waiting.popleft(), known, stream)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from hipwright.errors import BadInput
 from hipwright.records import Record
 from hipwright.train.mini import corpus, model
-from hipwright.train.rl.settings import ImitationSettings, OptimSettings, RLSettings
+from hipwright.train.rl.settings import CurriculumSettings, ImitationSettings, OptimSettings, RLSettings
 
 CONTINUED, RFT, GRPO = "continued", "rft", "grpo"
 ARMS = (CONTINUED, RFT, GRPO)
@@ -68,6 +68,8 @@ class Settings(Record, frozen=True, kw_only=True):
         max_prompt_tokens=256,
         updates=3,
         kl=0.02,
+        keep=8,
+        curriculum=CurriculumSettings(floor=1.0),  # also tasks that are always right: what is fast is learnt there
         optim=replace(_CONSTANT, learning_rate=1.5e-4, warmup=5),
     )
     evaluation: Evaluation = Evaluation()

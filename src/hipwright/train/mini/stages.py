@@ -187,8 +187,10 @@ def _finish(bench: Bench, seed: int, name: str, policy: HFPolicy, result: Result
     if not result.finished:
         raise PieceOver
     facts = {"arm": name, "seed": seed, "steps": result.step, "minutes": round(result.minutes, 2)}
+    if "kept_step" in result.metrics:
+        facts["kept_step"] = int(result.metrics["kept_step"])
     model.save(policy.model, bench.words, bench.place(seed, name), facts)
-    told = {one: result.metrics[one] for one in ("loss", "reward", "correct") if one in result.metrics}
+    told = {one: result.metrics[one] for one in ("loss", "reward", "correct", "kept_step") if one in result.metrics}
     bench.say("trained", arm=name, seed=seed, steps=result.step, minutes=result.minutes, **told)
 
 

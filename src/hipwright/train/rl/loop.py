@@ -17,6 +17,7 @@ import msgspec
 from hipwright.errors import InfrastructureError
 from hipwright.train.forms import Form
 from hipwright.train.records import Problem
+from hipwright.train.rl.best import Best
 from hipwright.train.rl.checkpoint import digest
 from hipwright.train.rl.curriculum import Curriculum
 from hipwright.train.rl.exemplars import Context
@@ -87,6 +88,9 @@ class Loop:
         self.blind = 0
         self.began: float | None = None
         parts: dict[str, Stateful] = {"curriculum": self.curriculum, "context": self.context, "update": update}
+        self.best = Best(policy, settings.keep) if settings.keep else None
+        if self.best is not None:
+            parts["best"] = self.best
         if hasattr(environment.judge, "state"):
             parts["judge"] = Remembered(environment.judge)
         parts["ahead"] = self.ahead  # last: restoring it asks the judge, which knows most of the answers by then
@@ -99,14 +103,20 @@ class Loop:
         self.training = Training(policy, settings, settings.steps, folder, identity, parts, piece_minutes)
 
     def run(self, *, allow_device_change: bool = False) -> Result:
-        """Go on until the piece or the run is over."""
+        """Go on until the piece or the run is over; a run that is over leaves the policy with its best weights, where
+        the settings ask for them."""
         training = self.training
         training.resume(allow_device_change=allow_device_change)
         metrics: dict[str, float] = {}
         while not training.over:
             metrics = self._step()
+            if self.best is not None:
+                self.best.look(training.step, metrics["reward"])
             if training.checkpoint_due():
                 training.save()
+        if self.best is not None and training.finished:
+            self.best.restore()
+            metrics |= {"kept_step": float(self.best.step), "kept_reward": self.best.reward}
         return training.result(metrics)
 
     def _step(self) -> dict[str, float]:

@@ -42,9 +42,11 @@ class RLSettings(Record, frozen=True, kw_only=True):
     baseline: see advantage.py. turn_discount: what a turn gets of a later gain, for each turn between.
     updates: optimizer updates on each batch (GRPO's mu): judging takes seconds, an update a fraction of one.
     clip_low, clip_high: the importance ratio counts within [1 - clip_low, 1 + clip_high]. kl: weight of the KL to the
-    policy that training began from (anchor.py), 0 for none and no memory of it. clip_rewards: clip rewards
-    beyond 1.5 standard deviations of the last 100. overlap: the next prompts are answered while answers are judged, so
-    that samples are older than the weights by one step. micro_tokens: tokens in one forward and backward pass.
+    policy that training began from (anchor.py), 0 for none and no memory of it. keep: training ends with the weights of
+    the best so many steps in a row, by the reward of their batches (best.py); 0: with the last ones. clip_rewards: clip
+    rewards beyond 1.5 standard deviations of the last 100. overlap: the next prompts are answered while answers are
+    judged, so that samples are older than the weights by one step. micro_tokens: tokens in one forward and backward
+    pass.
     exemplars: the share of prompts that shows two scored answers. lessons: how many lessons a prompt holds at most.
     checkpoint_every: steps between two checkpoints. sample_every: steps between two logged examples.
     """
@@ -65,6 +67,7 @@ class RLSettings(Record, frozen=True, kw_only=True):
     clip_low: float = 0.2
     clip_high: float = 0.28
     kl: float = 0.0
+    keep: int = 0
     clip_rewards: bool = True
     overlap: bool = True
     micro_tokens: int = 32768
@@ -80,6 +83,8 @@ class RLSettings(Record, frozen=True, kw_only=True):
             raise ValueError("updates must be 1 or more")
         if self.kl < 0:
             raise ValueError("kl must not be negative")
+        if self.keep < 0:
+            raise ValueError("keep must not be negative")
 
 
 class ImitationSettings(Record, frozen=True, kw_only=True):
