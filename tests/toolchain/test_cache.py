@@ -41,6 +41,19 @@ def test_a_build_comes_back_marked_as_cached(tmp_path: Path) -> None:
     assert cache.load("k2") is None
 
 
+def test_a_scope_finds_what_was_built_within_it(tmp_path: Path) -> None:
+    cache, other = BuildCache(tmp_path), BuildCache(tmp_path)
+    build = Build(target="gfx942", ok=True, blob=cache.put(b"code"))
+    cache.store("k1", build)
+    other.scope = "/an/arm"
+    assert other.load("k1") is None
+    other.store("k1", Build(target="gfx942", ok=False))
+    assert (found := other.load("k1")) is not None and not found.ok
+    assert (found := cache.load("k1")) is not None and found.ok
+    cache.scope = "/an/arm"
+    assert (found := cache.load("k1")) is not None and not found.ok
+
+
 def test_a_failed_build_is_remembered_too(tmp_path: Path) -> None:
     cache = BuildCache(tmp_path)
     cache.store("k1", Build(target="gfx942", ok=False, log="error"))

@@ -21,7 +21,8 @@ from hipwright.errors import BadInput, DeviceError, InfrastructureError
 from hipwright.machine import Machine, machine
 from hipwright.measure.profile import Profile
 from hipwright.measure.profiler import Report, Subject
-from hipwright.records import Program
+from hipwright.records import Build, Program
+from hipwright.toolchain import amdgpu
 from hipwright.train.counters import shares
 from hipwright.train.environment import Environment, outcome
 from hipwright.train.judges import LocalJudge, slim
@@ -91,6 +92,33 @@ def test_what_is_known_goes_through_a_checkpoint(judge: LocalJudge) -> None:
             wrong.load(state)
     judge.load(state)
     assert judge.submit(problem("row_sum"), program("row_sum_tree")).result() == slim(found)
+
+
+@slow
+def test_what_begins_anew_profits_from_nothing(judge: LocalJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[bool] = []
+    build = amdgpu.build
+    monkeypatch.setattr(amdgpu, "build", lambda *a, **k: _noted(compiled, build(*a, **k)))
+
+    def judged(scope: str) -> tuple[int, int]:
+        """(judged anew, known)."""
+        if scope:
+            judge.begin(scope)
+        before = judge.figures()
+        assert judge.submit(problem("row_sum"), program("row_sum_tree")).result(timeout=120).passed
+        after = judge.figures()
+        return after["judged"] - before["judged"], after["hits"] - before["hits"]
+
+    judge.begin("")
+    assert [judged(scope) for scope in ("", "one", "", "two", "one")] == [(1, 0), (1, 0), (0, 1), (1, 0), (1, 0)]
+    assert compiled[-3:] == [False, False, True], "builds of another scope were found, or those of this one were not"
+    assert judge.figures()["judged"] == 1
+    judge.begin("")
+
+
+def _noted(found: list[bool], build: Build) -> Build:
+    found.append(build.cached)
+    return build
 
 
 @slow

@@ -13,14 +13,18 @@ from pathlib import Path
 
 import msgspec
 
-from hipwright.records import Build
+from hipwright.records import Build, content_key
 
 
 class BuildCache:
-    """A folder of blobs and of the builds that name them. Created on first use; anything in it may be deleted."""
+    """A folder of blobs and of the builds that name them. Created on first use; anything in it may be deleted.
+
+    scope: builds are found that were stored under the same one; "" is what everybody shares.
+    """
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
+        self.scope = ""
 
     def put(self, data: bytes) -> str:
         """Store bytes; returns the SHA-256 that names them."""
@@ -64,6 +68,8 @@ class BuildCache:
     def _memo(self, key: str) -> Path:
         if not key.isalnum():
             raise ValueError(f"not a key: {key!r}")
+        if self.scope:
+            key = content_key(self.scope, key)
         return self.folder / "builds" / key[:2] / f"{key}.json"
 
 

@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -137,7 +137,7 @@ class LocalJudge:
         if self._stack is not None:
             return self
         with ExitStack() as stack:
-            made = stack.enter_context(self._opener())
+            self._made = made = stack.enter_context(self._opener())
             self._lane = stack.enter_context(self._lane_of(made))
             self.device = self._lane.device
             self._shelf = Shelf(self._lane.open, self._open_tasks, openers=min(16, max(2, _processors())))
@@ -197,6 +197,20 @@ class LocalJudge:
         for problem in some:
             with suppress(HipwrightError), self._shelf.lease(problem):
                 pass
+
+    def begin(self, scope: str) -> None:
+        """Judge as if nothing had been judged or built before, but what was built since an earlier `begin` of this
+        scope; figures count from now. Waits for what is being judged."""
+        if self._stack is None:
+            raise InfrastructureError("the judge is not open", hint="use it as a context manager")
+        with self._lock:
+            running = list(self._running.values())
+        wait(running)
+        with self._lock:
+            self._known.clear()
+            self.counts.clear()
+        self._made.cache.scope = scope
+        self.account.restart()
 
     @contextmanager
     def sharing(self, stage: str = "policy") -> Iterator[None]:
@@ -279,7 +293,7 @@ class LocalJudge:
         with self._lock:
             counts = {name: self.counts[name] for name in ("judged", "hits", "retries", "faults")}
         opened = {"opened": self._shelf.opened, "evicted": self._shelf.evicted} if self._stack is not None else {}
-        return {**counts, **opened, "an_hour": round(3600 * counts["judged"] / told["wall_s"], 1), **told}
+        return {**counts, **opened, "an_hour": round(3600 * counts["judged"] / max(told["wall_s"], 1e-9), 1), **told}
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -30,6 +30,10 @@ class MadeUp:
     def __init__(self) -> None:
         self.asked = 0
         self.clock: Clock = "estimate"
+        self.begun: list[str] = []
+
+    def begin(self, scope: str) -> None:
+        self.begun.append(Path(scope).name)
 
     def submit(self, problem: Problem, program: Program) -> Future[Evaluation]:
         self.asked += 1
@@ -92,8 +96,10 @@ def test_pieces_come_to_what_one_call_comes_to(
     monkeypatch.setattr(bench, "LEAST_MINUTES", 0.0)
     chosen = replace(small(corpus_folder), arm_minutes=60.0, checked=0)
     begun = time.monotonic()
-    whole = stages.run(tmp_path / "whole", chosen, judge=MadeUp)
+    judge = MadeUp()
+    whole = stages.run(tmp_path / "whole", chosen, judge=lambda: judge)
     half = (time.monotonic() - begun) / 120  # minutes: however fast the machine is
+    assert judge.begun == ["rft", "grpo"], "an arm began with what another had judged"
     calls, finished = 0, False
     while not finished:
         done = stages.run(tmp_path / "pieces", chosen, resume=True, minutes=half, judge=MadeUp)

@@ -54,7 +54,6 @@ class Bench:
     judge: Callable[[], Judge] | None = None
     began: float = field(default_factory=time.monotonic)
     stack: ExitStack = field(default_factory=ExitStack)
-    blank: dict[str, Any] | None = None  # the judge's state before it was asked anything
 
     def left(self) -> float | None:
         """Minutes of this call that are left; None: no limit. Raises PieceOver when they are used."""
@@ -120,9 +119,7 @@ class Bench:
         """One judge for all stages of this call, opened when it is first needed."""
         self.say("judge")
         made = self.judge() if self.judge else self.local()
-        opened = self.stack.enter_context(Environment(made, reward(self.settings.reward), read))
-        self.blank = made.state() if hasattr(made, "state") else None
-        return opened
+        return self.stack.enter_context(Environment(made, reward(self.settings.reward), read))
 
     def local(self) -> Judge:
         """This machine's judge, not opened yet."""
@@ -140,11 +137,11 @@ class Bench:
             self.say("opening", tasks=len(problems))
             judge.warm(problems)
 
-    def forget(self) -> None:
-        """No arm profits from what an earlier one had judged."""
+    def forget(self, seed: int, arm: str) -> None:
+        """An arm does not profit from what an earlier one had built or judged, and its account begins now."""
         judge: Any = self.environment.judge
-        if self.blank is not None:
-            judge.load(self.blank)
+        if hasattr(judge, "begin"):
+            judge.begin(str(self.work(seed, arm).resolve()))
 
     def problems(self) -> list[Problem]:
         """What the arms with a judge answer."""

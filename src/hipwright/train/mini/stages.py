@@ -223,8 +223,8 @@ def _arm(bench: Bench, seed: int, arm: str) -> tuple[HFPolicy, Result]:
         return policy, _imitate(bench, seed, arm, policy, imitation)
     environment: Any = bench.environment
     problems = bench.problems()
-    bench.forget()
     bench.warm(problems)
+    bench.forget(seed, arm)
     bench.say(arm, seed=seed)
     train = train_rft if arm == RFT else train_rl
     rl = replace(settings.rl, seed=seed, max_minutes=settings.arm_minutes)
