@@ -18,6 +18,7 @@ import pytest
 from judged import problem, processor_machine, program
 
 from hipwright.errors import BadInput, DeviceError, InfrastructureError
+from hipwright.evaluate.pipeline import Evaluator
 from hipwright.machine import Machine, machine
 from hipwright.measure.profile import Profile
 from hipwright.measure.profiler import Report, Subject
@@ -31,6 +32,7 @@ from hipwright.train.mini.form import read
 from hipwright.train.mini.tasks import Composition
 from hipwright.train.records import Problem
 from hipwright.train.rewards import REWARDS
+from hipwright.verify.gpu_side import GpuSide
 
 slow = pytest.mark.slow
 TARGETS = ("cpu", "gfx942")
@@ -226,6 +228,29 @@ def test_programs_are_timed_against_eager(timed: LocalJudge, tmp_path: Path) -> 
         for timing in overlapping[1]:
             first, second = sorted((verify, timing), key=lambda event: event["ts"])
             assert first["ts"] + first["dur"] <= second["ts"] + 200, "microseconds"
+
+
+@slow
+def test_only_the_clock_has_the_gpu_to_itself(timed: LocalJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading, warming up and capturing a program, and what is worked out of its timing, keep nobody waiting."""
+    alone: list[tuple[str, bool]] = []
+    ask, finish = GpuSide._ask, Evaluator.finish
+
+    def asked(self: GpuSide, method: str, *more: Any) -> Any:
+        alone.append((method, timed._lane._clock._gate._timing))  # type: ignore[attr-defined]
+        return ask(self, method, *more)
+
+    def finished(self: Evaluator, *given: Any) -> Any:
+        alone.append(("finish", timed._lane._clock._gate._timing))  # type: ignore[attr-defined]
+        return finish(self, *given)
+
+    monkeypatch.setattr(GpuSide, "_ask", asked)
+    monkeypatch.setattr(Evaluator, "finish", finished)
+    text = program("row_sum_wave").text + "\n# not judged before\n"
+    assert timed.submit(problem("row_sum"), Program(text=text)).result(timeout=120).passed
+    assert [is_alone for method, is_alone in alone if method == "time_prepare"] == [False]
+    assert [is_alone for method, is_alone in alone if method == "finish"] == [False]
+    assert {is_alone for method, is_alone in alone if method == "time_block"} == {True}
 
 
 @slow

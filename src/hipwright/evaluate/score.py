@@ -133,21 +133,36 @@ def unprepared(evaluator: Evaluator, target: str, checked: Checked, worker: GpuC
     )
 
 
-def measure(evaluator: Evaluator, target: str, checked: Checked, time_it: TimeIt | None) -> Evaluation:
-    """The evaluation of a checked program; time_it: None leaves the clock out."""
-    start, program, found = time.perf_counter(), checked.program, checked.found
+def measure(
+    evaluator: Evaluator,
+    target: str,
+    checked: Checked,
+    time_it: TimeIt | None,
+    in_turn: Callable[[Callable[[], Any]], Any] = lambda work: work(),
+) -> Evaluation:
+    """The evaluation of a checked program; time_it: None leaves the clock out. in_turn: runs what needs the GPU for
+    itself, and nothing else; how long that waits is not counted."""
+    start, program, found, waited = time.perf_counter(), checked.program, checked.found, 0.0
     task = evaluator.handle.task.key
 
     def measured() -> Evaluation:
+        nonlocal waited
         if time_it is not None:
-            result = time_it()
+            asked = time.perf_counter()
+            result, took = in_turn(lambda: _clocked(time_it))
+            waited = time.perf_counter() - asked - took
             found.timed(target, result, evaluator.gpus[target].workload)
             if result.verdict is not None:
                 return rejected(task, program, result.verdict, found, where=target)
         return evaluator.finish(program, checked.trace, found)
 
     done: Evaluation = _guarded(task, program, found, measured)
-    return replace(done, seconds=round(checked.seconds + time.perf_counter() - start, 4))
+    return replace(done, seconds=round(checked.seconds + time.perf_counter() - start - waited, 4))
+
+
+def _clocked(time_it: TimeIt) -> tuple[BenchResult, float]:
+    start = time.perf_counter()
+    return time_it(), time.perf_counter() - start
 
 
 def _guarded(task: str, program: Program, found: Findings, work: Callable[[], Any]) -> Any:
@@ -220,7 +235,7 @@ class Scorer:
                     if together
                     else unprepared(self._evaluator, self._name, checked)
                 )
-            return turns.run(lambda: measure(self._evaluator, self._name, checked, time_it))
+            return measure(self._evaluator, self._name, checked, time_it, turns.run)
 
     @contextmanager
     def _worker(self) -> Iterator[GpuCandidates]:

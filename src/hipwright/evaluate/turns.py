@@ -7,10 +7,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
 
 from hipwright.errors import WorkerError
 from hipwright.evaluate.gate import Gate
-from hipwright.records import Evaluation
+
+T = TypeVar("T")
 
 
 class Turns:
@@ -23,7 +25,7 @@ class Turns:
         self._wave, self._patience_s = wave, patience_s
         self._gate, self._callers = Gate(), Gate()
         self._changed = threading.Condition()
-        self._ready: deque[tuple[Callable[[], Evaluation], Future[Evaluation]]] = deque()
+        self._ready: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._verifying = 0
         self._stopping = False
         self._thread = threading.Thread(target=self._loop, name="timing", daemon=True)
@@ -49,9 +51,9 @@ class Turns:
                 self._verifying -= 1
                 self._changed.notify_all()
 
-    def run(self, work: Callable[[], Evaluation]) -> Evaluation:
+    def run(self, work: Callable[[], T]) -> T:
         """What `work` gives, done alone. WorkerError where the turns end before its own."""
-        answer: Future[Evaluation] = Future()
+        answer: Future[T] = Future()
         with self._changed:
             self._ready.append((work, answer))
             self._changed.notify_all()
@@ -84,7 +86,7 @@ class Turns:
                     except BaseException as error:
                         answer.set_exception(error)
 
-    def _next(self) -> tuple[Callable[[], Evaluation], Future[Evaluation]] | None:
+    def _next(self) -> tuple[Callable[[], Any], Future[Any]] | None:
         with self._changed:
             return self._ready.popleft() if self._ready and not self._stopping else None
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from statistics import NormalDist, median
 from typing import Literal
 
@@ -209,7 +210,12 @@ def _enough(rounds: Rounds, settings: BenchSettings, pairs: int) -> str:
 
 
 def _sampled(own: Sequence[float], base: Sequence[float], settings: BenchSettings) -> Ratio:
-    return paired_ratio(own, base, level=LOOK_LEVEL, resamples=settings.resamples)
+    return _ratio(tuple(own), tuple(base), settings.resamples)
+
+
+@lru_cache(maxsize=16)  # what the last look computed is what is told
+def _ratio(own: tuple[float, ...], base: tuple[float, ...], resamples: int) -> Ratio:
+    return paired_ratio(own, base, level=LOOK_LEVEL, resamples=resamples)
 
 
 def _first_doubt(rounds: Rounds, settings: BenchSettings, lane: Lane) -> tuple[int, Doubt] | None:

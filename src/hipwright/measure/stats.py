@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -84,12 +85,17 @@ def paired_ratio(
 
 def _block_medians(values: np.ndarray, block: int, seed: int, resamples: int) -> np.ndarray:
     """Medians of circular block resamples; shape (resamples,)."""
-    count = values.size
-    blocks = -(-count // block)
-    starts = np.random.default_rng(seed).integers(0, count, (resamples, blocks, 1))
-    index = (starts + np.arange(block)).reshape(resamples, -1)[:, :count] % count
-    medians: np.ndarray = np.median(values[index], axis=1)
+    medians: np.ndarray = np.median(values[_resampled(values.size, block, seed, resamples)], axis=1)
     return medians
+
+
+@lru_cache(maxsize=4)  # score mode asks for two counts, thousands of times, with the GPU waiting
+def _resampled(count: int, block: int, seed: int, resamples: int) -> np.ndarray:
+    """Indices of the resamples, not to be written to; shape (resamples, count)."""
+    starts = np.random.default_rng(seed).integers(0, count, (resamples, -(-count // block), 1))
+    index: np.ndarray = (starts + np.arange(block)).reshape(resamples, -1)[:, :count] % count
+    index.setflags(write=False)
+    return index
 
 
 def _sign_interval(values: np.ndarray, level: float) -> tuple[float, float]:

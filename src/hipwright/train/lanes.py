@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from math import exp, log
+from typing import TypeVar
 from zlib import crc32
 
 from msgspec.structs import replace
@@ -26,6 +28,7 @@ from hipwright.train.records import Clock, Problem
 from hipwright.train.shelf import Shelf
 from hipwright.verify.gpu_client import GpuCandidates
 
+T = TypeVar("T")
 REFERENCE_US, FLOOR_US = "reference_us", "floor_us"
 """Features of an evaluation with the clock "estimate": the reference itself by the static estimate, each operator one
 library call, and the least time of its bytes and products; microseconds, geometric means over the AMD targets."""
@@ -150,8 +153,7 @@ class GpuLane:
                 if isinstance(checked, Evaluation):
                     return checked
                 time_it = self._ready(problem, bench, checked, stack)
-            with self._account.during("wait: timing"):
-                return self._clock.run(lambda: self._timed(problem, bench, checked, time_it))
+            return self._timed(problem, bench, checked, time_it)
 
     def _checked(self, problem: Problem, bench: Workbench, built: Built) -> Checked | Evaluation:
         with self._account.during("wait: worker"):
@@ -175,15 +177,28 @@ class GpuLane:
             return ready(evaluator, self._target, checked, timer, stack)
 
     def _timed(self, problem: Problem, bench: Workbench, checked: Checked, time_it: TimeIt) -> Evaluation:
-        with self._account.during("time", "gpu", what=problem.name):
-            found = measure(bench.evaluator, self._target, checked, time_it)
-            if not (self._counted and found.passed):
-                return found
-            made, gpu = checked.found.gpu[self._target], self._gpu
-            shares = counters(
+        """Only what needs the clock has the GPU to itself."""
+        found = measure(bench.evaluator, self._target, checked, time_it, partial(self._alone, problem))
+        if not (self._counted and found.passed):
+            return found
+        made, gpu = checked.found.gpu[self._target], self._gpu
+
+        def counted() -> dict[str, float]:
+            return counters(
                 bench, self._target, gpu.index, checked.program, made, gpu.cache, unsafe=self._machine.unsafe
             )
-            return replace(found, features={**found.features, **shares})
+
+        return replace(found, features={**found.features, **self._alone(problem, counted)})
+
+    def _alone(self, problem: Problem, work: Callable[[], T]) -> T:
+        """`work`, when its turn comes."""
+
+        def accounted() -> T:
+            with self._account.during("time", "gpu", what=problem.name):
+                return work()
+
+        with self._account.during("wait: timing"):
+            return self._clock.run(accounted)
 
     def sharing(self) -> AbstractContextManager[None]:
         """Between timings."""

@@ -44,9 +44,16 @@ class GpuSide:
         self._slots = len(loaded._slots.get(set_name, {}))
         self._graph = graph
         self._timer = self._open("run")
+        self._prepared: Prepared | None = None
 
     def prepare(self, iterations_hint: int) -> Prepared:
-        """Warm up, capture where asked to and possible, and find the share of the program's own kernels."""
+        """Warm up, capture where asked to and possible, and find the share of the program's own kernels; at once where
+        that was done: score mode does it before a program has the GPU to itself."""
+        if self._prepared is None:
+            self._prepared = self._prepare(iterations_hint)
+        return self._prepared
+
+    def _prepare(self, iterations_hint: int) -> Prepared:
         told = self._ask("time_prepare", {"hint": iterations_hint})
         policy = "graph" if told.get("policy") == "graph" else "stream"
         call_ms = numbers(told, "call_ms")[0]
@@ -57,6 +64,7 @@ class GpuSide:
     def stream(self, why: str) -> None:
         """Launch on the stream from now on."""
         self._ask("time_stream", {"why": why})
+        self._prepared = None
 
     def block(self, calls: int) -> Block:
         """At least `calls` calls back to back."""
