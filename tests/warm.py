@@ -8,6 +8,7 @@ command says, writes and returns is the same on processes that are there already
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import io
 import os
@@ -19,13 +20,16 @@ from unittest import mock
 
 from hipwright import config
 from hipwright.sandbox import Zygote
+from hipwright.toolchain import nvrtc
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.pool import CompilePool
 
 # who starts contained processes: these name the class in their module, the others take it from the package
 USERS = ("sandbox", "synth.run", "dataset.overlap", "cli.shipping", "cli.profile", "evaluate.modelnew", "audit.bench")
 HOST = ("torch", "hipwright.task.warm")  # as hipwright.machine asks for them
 CANDIDATES = ("torch", "hipwright.verify.worker", "hipwright.verify.warm")
 _KEPT: dict[tuple[Any, ...], Zygote] = {}
+_STACK = contextlib.ExitStack()
 
 
 class Lent:
@@ -58,8 +62,16 @@ def zygote(preload: Sequence[str] = ("torch",), *, ro: Sequence[Path] = (), name
     return Lent(_KEPT[key])
 
 
+@functools.cache
+def compilers() -> CompilePool:
+    """A pool of one warm NVRTC session."""
+    return _STACK.enter_context(CompilePool(_STACK.enter_context(nvrtc.zygote()), 1))
+
+
 def end() -> None:
     """At the session's end."""
+    _STACK.close()
+    compilers.cache_clear()
     while _KEPT:
         _KEPT.popitem()[1].close()
 

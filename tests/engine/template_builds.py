@@ -10,7 +10,7 @@ from hipwright.engine.write import write
 from hipwright.program import parse
 from hipwright.records import Build, Program
 from hipwright.toolchain import amdgpu, nvrtc
-from hipwright.toolchain.pool import CompilePool
+from tests import warm
 from tests.engine.harness import CACHE, captured
 
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100")
@@ -19,12 +19,11 @@ TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100")
 def builds(model: torch.nn.Module, inputs: Sequence[torch.Tensor], least: int = 2) -> str:
     """At default knobs; `least` waves a SIMD. Returns the program's text."""
     program = write(captured(model, inputs))
-    with nvrtc.zygote() as zygote, CompilePool(zygote, 1) as pool:
-        program_builds(program, lambda target: least, pool)
+    program_builds(program, lambda target: least)
     return program.text
 
 
-def program_builds(program: Program, least: Callable[[str], int], pool: CompilePool) -> Build:
+def program_builds(program: Program, least: Callable[[str], int]) -> Build:
     """least: waves a SIMD on a target. Returns NVRTC's build."""
     parsed = parse(program.text)
     defines = parsed.defines(program.knobs)
@@ -35,6 +34,6 @@ def program_builds(program: Program, least: Callable[[str], int], pool: CompileP
             assert kernel.scratch_bytes == 0, (target, kernel)
             assert kernel.occupancy is not None
             assert kernel.occupancy >= least(target), (target, kernel)
-    build = nvrtc.build(parsed.hip, defines, arch="sm_90", pool=pool, cache=CACHE)
+    build = nvrtc.build(parsed.hip, defines, arch="sm_90", pool=warm.compilers(), cache=CACHE)
     assert build.ok, build.log
     return build

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,8 +10,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from hipwright.engine.write import explain, space, write
-from hipwright.toolchain import nvrtc
-from hipwright.toolchain.pool import CompilePool
 from tests.engine.harness import captured, check, compare, kernels_in, reference, run
 from tests.engine.template_builds import program_builds
 from tests.engine.test_conv_templates import Then, draw
@@ -188,17 +185,11 @@ BIG = [
 ]
 
 
-@pytest.fixture(scope="module")
-def compilers() -> Iterator[CompilePool]:
-    with nvrtc.zygote() as zygote, CompilePool(zygote, 1) as made:
-        yield made
-
-
 @pytest.mark.parametrize(("layer", "shape"), BIG)
 @pytest.mark.matrix(keep=3)
-def test_builds(layer: nn.Module, shape: tuple[int, ...], compilers: CompilePool) -> None:
+def test_builds(layer: nn.Module, shape: tuple[int, ...]) -> None:
     """At default knobs for AMD with no scratch, and the same source by NVRTC."""
     model, x = Then(layer), torch.empty(shape, dtype=layer.weight.dtype)
     program = write(captured(model, [x]), chosen(model, x))
-    build = program_builds(program, lambda target: 4 if target == "gfx1100" else 1, compilers)
+    build = program_builds(program, lambda target: 4 if target == "gfx1100" else 1)
     assert all(k.scratch_bytes == 0 for k in build.kernels), build.kernels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,8 +14,6 @@ from hipwright.engine.templates.gemm import DEPTH
 from hipwright.engine.write import explain, space, write
 from hipwright.program import parse
 from hipwright.records import Program
-from hipwright.toolchain import nvrtc
-from hipwright.toolchain.pool import CompilePool
 from tests.engine.harness import captured, check, compare, kernels_in, reference, run
 from tests.engine.template_builds import program_builds
 
@@ -285,19 +283,13 @@ BUILT: list[tuple[str, nn.Module, list[torch.Tensor]]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def compilers() -> Iterator[CompilePool]:
-    with nvrtc.zygote() as zygote, CompilePool(zygote, 1) as made:
-        yield made
-
-
 @pytest.mark.parametrize(("way", "model", "inputs"), BUILT)
 @pytest.mark.matrix(keep=5)
-def test_builds(way: str, model: nn.Module, inputs: list[torch.Tensor], compilers: CompilePool) -> None:
+def test_builds(way: str, model: nn.Module, inputs: list[torch.Tensor]) -> None:
     """For AMD with no scratch and room for two blocks a unit (one, where a large GPU has no two: the tiles are twice as
     deep then), and the same source by NVRTC."""
     program = write(captured(model, inputs), chosen(model, inputs, way))
     depth = parse(program.text).defines(program.knobs).get("GEMM_K", 0)
     deep = depth > DEPTH[str(inputs[0].dtype).removeprefix("torch.")]
-    build = program_builds(program, lambda target: 4 if target == "gfx1100" else 1 if deep else 2, compilers)
+    build = program_builds(program, lambda target: 4 if target == "gfx1100" else 1 if deep else 2)
     assert all(k.scratch_bytes == 0 for k in build.kernels), build.kernels

@@ -15,7 +15,7 @@ from hipwright.engine.write import space, write
 from hipwright.llm.compact import expand, shorten
 from hipwright.program import parse
 from hipwright.toolchain import amdgpu, nvrtc
-from hipwright.toolchain.pool import CompilePool
+from tests import warm
 from tests.engine.harness import CACHE, Op, captured, run
 
 Function = Callable[..., torch.Tensor]
@@ -152,8 +152,7 @@ def assembly(function: Function, inputs: list[torch.Tensor], chosen: dict[str, A
     build = amdgpu.build(parsed.hip, "gfx942", defines, cache=CACHE, unsafe=True)
     assert build.ok, build.log
     knobs = "".join(f"#define {name} {value}\n" for name, value in sorted(defines.items()))
-    with nvrtc.zygote() as zygote, CompilePool(zygote, 1) as pool:
-        done, log, _, ptx = nvrtc._compile_twice(parsed.hip, knobs, "sm_90", pool)
+    done, log, _, ptx = nvrtc._compile_twice(parsed.hip, knobs, "sm_90", warm.compilers())
     assert done, log
     return CACHE.path(build.isa_blob).read_text(), ptx
 
