@@ -5,11 +5,15 @@ evenly spread from the first to the last, and none marked `exhaustive`. `--all` 
 with `::`, runs everything. What imports torch is shared (tests/warm.py); limits allow for other work (tests/load.py).
 """
 
+import compileall
+import re
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import hipwright
 from tests import warm
 
 settings.register_profile("hipwright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -18,6 +22,13 @@ settings.load_profile("hipwright")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="whole matrices and exhaustive tests too")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Our bytecode: contained processes write none, nor does anybody under PYTHONDONTWRITEBYTECODE, so that each of
+    hundreds of processes would compile what it imports."""
+    if not hasattr(session.config, "workerinput"):
+        compileall.compile_dir(Path(hipwright.__file__).parent, quiet=2, rx=re.compile("corpus"))
 
 
 def pytest_sessionfinish() -> None:
