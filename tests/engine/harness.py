@@ -7,8 +7,10 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
+from torch.utils import _pytree as pytree
 
 from hipwright.device.cpu import CpuLauncher
 from hipwright.engine.capture import capture
@@ -21,6 +23,7 @@ from hipwright.toolchain import cpu
 from hipwright.toolchain.cache import BuildCache
 
 CACHE = BuildCache(Path(tempfile.gettempdir()) / "hipwright-engine-tests")
+_CAPTURED: WeakKeyDictionary[torch.nn.Module, dict[str, Graph]] = WeakKeyDictionary()
 FLOOR = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
 
@@ -36,8 +39,30 @@ class Op(torch.nn.Module):
 
 
 def captured(model: torch.nn.Module, inputs: Sequence[Any]) -> Graph:
-    """The module's graph, through JSON as between processes."""
-    return Graph.from_json(Graph.from_dict(capture(model, list(inputs))).to_json())
+    """The module's graph, through JSON as between processes. One that is as it was is not captured again."""
+    known, seen = _CAPTURED.setdefault(model, {}), _sight(model, inputs)
+    if seen not in known:
+        known[seen] = Graph.from_json(Graph.from_dict(capture(model, list(inputs))).to_json())
+    return known[seen]
+
+
+def _sight(model: torch.nn.Module, inputs: Sequence[Any]) -> str:
+    """All that capture may see of a module and its inputs: no values of tensors."""
+    leaves, nest = pytree.tree_flatten(list(inputs))
+    first = {id(leaf): place for place, leaf in reversed(list(enumerate(leaves)))}
+    plain = (bool, int, float, str, tuple, list, type(None), torch.dtype)
+    parts = [
+        [(name, _outside(value)) for name, value in vars(module).items() if isinstance(value, plain)]
+        for module in model.modules()
+    ]
+    state = [(name, _outside(tensor)) for name, tensor in model.state_dict(keep_vars=True).items()]
+    return repr((str(nest), [(first[id(leaf)], _outside(leaf)) for leaf in leaves], parts, state))
+
+
+def _outside(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape), value.stride(), value.dtype, value.requires_grad
+    return value
 
 
 def run(
