@@ -5,17 +5,21 @@ from __future__ import annotations
 import ctypes
 import gc
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
 from hipwright.device.gpu import GpuLauncher, fault_status
-from hipwright.device.gpu_memory import zone_bytes
+from hipwright.device.gpu_memory import GuardedDevice, zone_bytes
 from hipwright.device.memory import pattern
 from hipwright.errors import CandidateError
 from hipwright.program import parse
 from hipwright.program.lower import lower
 from hipwright.program.signature import parse_signatures
+from hipwright.verify import live
+from hipwright.verify.live import Live, ProgramSubject, Setting
 
 from .fake_driver import FakeDriver, pointer
 
@@ -294,3 +298,62 @@ def test_a_launch_costs_little(launcher: GpuLauncher) -> None:
             launcher.launch("copy", GRID, BLOCK, 0, args)
         best = min(best, (time.perf_counter() - began) / 100)
     assert best < 100e-6
+
+
+def test_one_look_tells_of_strays_and_flags(launcher: GpuLauncher) -> None:
+    y = launcher.empty((64,), torch.float32)
+    assert launcher.look([torch.tensor(True), torch.tensor(False)]) == [True, False]
+    assert launcher.look([]) == []
+    launcher.launch("poke", GRID, BLOCK, 0, [y, 256])
+    with pytest.raises(CandidateError, match="outside y"):
+        launcher.look([torch.tensor(True)])
+    assert launcher.look([torch.tensor(True)]) == [True]
+
+
+def test_a_fault_of_the_device_is_told_at_the_look(launcher: GpuLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
+    y = launcher.empty((4,), torch.float32)
+
+    def raising(error: Exception) -> Callable[..., Any]:
+        def look(*_: Any) -> Any:
+            raise error
+
+        return look
+
+    monkeypatch.setattr(launcher._memory, "look", raising(torch.OutOfMemoryError("no room")))
+    with pytest.raises(torch.OutOfMemoryError):
+        launcher.look([])
+    assert not launcher.broken
+    monkeypatch.setattr(launcher._memory, "look", raising(RuntimeError("CUDA error: an illegal memory access")))
+    with pytest.raises(CandidateError) as caught:
+        launcher.look([])
+    assert (caught.value.status, launcher.broken) == ("out_of_bounds", True), y
+
+
+def test_a_call_is_waited_for_once(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each wait for a GPU that many processes share is a change of process: red zones, inputs and parameters are looked
+    at together."""
+    text = f"HIP = r'''{HIP}'''\n" + (
+        "def forward(self, x):\n    y = torch.empty_like(x)\n    copy[1, 32](x, y, x.numel())\n    return y\n"
+    )
+    parsed, waits = parse(text), []
+    run = GpuLauncher(driver, b"code", parsed.signatures, device="cpu")
+    params = {"w": torch.ones(3)}
+    table = {"params": params, "buffers": {}, "attrs": {}, "modules": {}, "training": False}
+    subject = ProgramSubject(parsed, {}, {**table, "params": {"w": params["w"].clone()}}, run, "cpu")
+    candidate = Live(lambda setting, state: subject, {"params": {}, "buffers": {}}, "cpu")
+    candidate.table = table
+    candidate.prepare(Setting())
+    for owner, name in ((GuardedDevice, "look"), (GpuLauncher, "sync")):
+        inner = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *a, f=inner, n=name: (waits.append(n), f(*a))[1])
+    plain = live.read
+    monkeypatch.setattr(live, "read", lambda flags: (waits.extend(["read"][: len(flags)]), plain(flags))[1])
+    x = torch.randn(5)
+    given = [subject.guard(x)]
+    info, out = candidate.call(given, [x])
+    assert torch.equal(out, x) and (info["inputs_changed"], info["params_changed"]) == ([], [])
+    assert waits == ["look"]
+    subject.params["w"][1] = 7.0
+    given[0][2] = 9.0
+    info, _ = candidate.call(given, [x])
+    assert (info["inputs_changed"], info["params_changed"]) == ([0], [0])

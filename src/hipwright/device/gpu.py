@@ -184,6 +184,23 @@ class GpuLauncher:
         if strays:
             raise self._strayed(strays[0])
 
+    def look(self, flags: Sequence[torch.Tensor]) -> list[bool]:
+        """`sync` and `check_zones`, and what these flags on the device say, in one wait."""
+        if not flags and not self._memory.held:
+            self.sync()
+            return []
+        try:
+            strays, told = self._memory.look(flags)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise self.explain(error) from None
+        if said := self._driver.peek_error():
+            raise self._broke(said)
+        if strays:
+            raise self._strayed(strays[0])
+        return told
+
     def close(self) -> None:
         """Unload the code object; nothing may be in flight."""
         if self._owner and not self.broken:

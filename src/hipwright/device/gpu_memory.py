@@ -133,23 +133,38 @@ class GuardedDevice:
             flat.copy_(torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage))
         return self._typed(flat, tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
 
+    @property
+    def held(self) -> bool:
+        """Whether there is any zone to look at."""
+        return bool(self._alive or self._dead or self._told)
+
     def strays(self) -> list[Stray]:
         """Changed zones of every living buffer and of those that died since the last call. Synchronises.
 
         A zone that was written is whole again afterwards, so that each stray write is told once.
         """
+        return self.look(())[0]
+
+    def look(self, flags: Sequence[Any]) -> tuple[list[Stray], list[bool]]:
+        """`strays`, and the values of flags (booleans on this device without a dimension), in one synchronisation
+        where there is no stray."""
         alive = [zoned.zones() for zoned in self._alive.values()]
         dead, self._dead = self._dead, []
         told, self._told = self._told, []
-        if not _any_changed([*alive, *dead], [flag for *_, flag in told]):
-            return []
+        changed = _changed([*alive, *dead], [flag for *_, flag in told])
+        if not changed and not flags:
+            return [], []
+        found = torch.stack([*changed, *flags]).tolist()
+        said = found[len(changed) :]
+        if not any(found[: len(changed)]):
+            return [], said
         asked = [(z.start, z.nbytes, z.first_changed()) for z in (*alive, *dead)] + told
-        found = torch.stack([flag for *_, flag in asked]).tolist()
-        for zones, at in zip(alive, found, strict=False):
+        places = torch.stack([flag for *_, flag in asked]).tolist()
+        for zones, at in zip(alive, places, strict=False):
             if at:
                 zones.paint()
-        places = zip(asked, found, strict=True)
-        return [Stray(start, size, at - 1 if at > 0 else at) for (start, size, _), at in places if at]
+        each = zip(asked, places, strict=True)
+        return [Stray(start, size, at - 1 if at > 0 else at) for (start, size, _), at in each if at], said
 
     def _allocate(self, nbytes: int, poison: int) -> Any:
         """A 1-D uint8 tensor whose storage is exactly the body (one byte where it is empty)."""
@@ -182,12 +197,11 @@ class GuardedDevice:
         return typed.set_(flat.untyped_storage(), offset, shape, stride)
 
 
-def _any_changed(zones: Sequence[_Zones], flags: Sequence[Any]) -> bool:
-    """Whether there is a stray write at all, in few operations: nearly always there is none. Synchronises."""
+def _changed(zones: Sequence[_Zones], flags: Sequence[Any]) -> list[Any]:
+    """A few flags on the device, one of which is set where there is a stray write: nearly always there is none."""
     pieces: dict[int, list[Any]] = {}
     for one in zones:
         pieces.setdefault(one.word, []).extend((one.front, one.back))
     changed = [(torch.cat(words) != word).any() for word, words in pieces.items()]
     changed += [(one.odd != one.word >> 8).any() for one in zones if one.odd is not None]
-    changed += [flag != 0 for flag in flags]
-    return bool(changed) and bool(torch.stack(changed).any())
+    return changed + [flag != 0 for flag in flags]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from hipwright.device.gpu_memory import GuardedDevice
 from hipwright.errors import CandidateError, HipwrightError
 from hipwright.records import TensorSpec
 from hipwright.torchio import NAMES, full_precision
-from hipwright.verify.live import tensors_of
+from hipwright.verify.live import read, tensors_of
 
 Tensor = Any
 PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -92,6 +93,11 @@ class Foreign:
                 f"a write {strays[0].offset} bytes from the start of an input of {strays[0].size} bytes",
                 status="out_of_bounds", stage="launch", evidence={"kind": "write"},
             )  # fmt: skip
+
+    def look(self, flags: Sequence[Tensor]) -> list[bool]:
+        """`settle`, for work on every stream, and what the flags say."""
+        self.settle()
+        return read(flags)
 
     def explain(self, error: BaseException) -> CandidateError:
         """What an exception of its code amounts to."""

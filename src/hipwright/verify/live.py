@@ -56,6 +56,9 @@ class Subject(Protocol):
     def settle(self) -> None:
         """Wait for everything it started. Raises CandidateError for what went wrong in it."""
 
+    def look(self, flags: Sequence[Tensor]) -> list[bool]:
+        """`settle`, and what these flags on the device say; one wait for all, where that is possible."""
+
     def stats(self) -> list[dict[str, Any]]:
         """One entry per launch so far, with argument_bytes."""
 
@@ -124,10 +127,9 @@ class Live:
                 if isinstance(error.__cause__, (MemoryError, torch.OutOfMemoryError)):
                     raise too_much_memory() from error
                 raise
-        self.subject.settle()
+        inputs, params = self._changed(given, originals)
         if isinstance(self.subject, ProgramSubject):
             self.subject.check_prepared()
-        inputs, params = self._changed(given, originals)
         info = {
             "stats": self.subject.stats()[before:],
             "aliases": self._aliases(outputs, given),
@@ -137,13 +139,17 @@ class Live:
         return info, outputs
 
     def _changed(self, given: Any, originals: Any) -> tuple[list[int], list[int]]:
-        """Inputs (where `originals` are known) and parameters that no longer hold what they were given, in one look."""
-        if originals is None:
-            return [], self.params_changed()
+        """Inputs (where `originals` are known) and parameters that no longer hold what they were given.
+
+        This is also where the call is waited for and its faults are raised: each wait for a GPU that many processes
+        share is a change of process, so there is one for all.
+        """
+        given, originals = ([], []) if originals is None else (given, originals)
         params = self.subject.params
         table = {path: self.table["params"][path] for path in params}
+        alike, flags = difference([given, params], [originals, table])
+        found = numbers(alike, self.subject.look(flags))
         count = len(list(tensors_of(given)))
-        found = differing([given, params], [originals, table])
         return [n for n in found if n < count], [n - count for n in found if n >= count]
 
     def params_changed(self, subject: Subject | None = None) -> list[int]:
@@ -225,6 +231,14 @@ class ProgramSubject:
         for name in ("sync", "check_zones"):
             if hasattr(self.inner, name):
                 getattr(self.inner, name)()
+
+    def look(self, flags: Sequence[Tensor]) -> list[bool]:
+        """`settle`, and what the flags say."""
+        if hasattr(self.inner, "look"):
+            told: list[bool] = self.inner.look(flags)
+            return told
+        self.settle()
+        return read(flags)
 
     def check_prepared(self) -> None:
         """Raise CandidateError when a call changed what prepare packed: that would be state between calls."""
@@ -327,7 +341,8 @@ def on_device(tree: Tree, device: str) -> Any:
             return plain.to(device)
         if id(host.storage) not in homes:
             raw = torch.empty(0, dtype=torch.uint8).set_(plain.untyped_storage())
-            homes[id(host.storage)] = raw.to(device)
+            # staged before it returns, and not waited for: host memory may change afterwards
+            homes[id(host.storage)] = raw.to(device, non_blocking=True)
         home = homes[id(host.storage)].untyped_storage()
         return torch.empty(0, dtype=plain.dtype, device=device).set_(home, host.offset, host.shape, host.stride)
 
@@ -358,11 +373,26 @@ def guarded(tree: Any, guard: Callable[[Tensor], Tensor]) -> Any:
 
 def differing(live: Any, originals: Any) -> list[int]:
     """Which tensor leaves differ in a bit from what was given (NaN equals itself). Synchronises once."""
+    alike, flags = difference(live, originals)
+    return numbers(alike, read(flags))
+
+
+def difference(live: Any, originals: Any) -> tuple[list[bool], list[Tensor]]:
+    """(which leaves have the kind of what was given, a flag on the device for each of those). No synchronisation."""
     pairs = list(zip(tensors_of(live), tensors_of(originals), strict=True))
     alike = [a.shape == b.shape and a.dtype == b.dtype and a.device == b.device for a, b in pairs]
-    flags = [(bits(a) != bits(b)).any() for (a, b), same in zip(pairs, alike, strict=True) if same]
-    told = iter(torch.stack(flags).tolist() if flags else [])
+    return alike, [(bits(a) != bits(b)).any() for (a, b), same in zip(pairs, alike, strict=True) if same]
+
+
+def numbers(alike: Sequence[bool], differs: Sequence[bool]) -> list[int]:
+    """The leaves that differ, from what `difference` gave and what its flags say."""
+    told = iter(differs)
     return [index for index, same in enumerate(alike) if not same or next(told)]
+
+
+def read(flags: Sequence[Tensor]) -> list[bool]:
+    """The values of flags. Synchronises once."""
+    return torch.stack(list(flags)).tolist() if flags else []
 
 
 def bits(tensor: Tensor) -> Tensor:
