@@ -40,16 +40,26 @@ def digest(tensor: torch.Tensor, seed: int) -> int:
 
 def digests(tensors: Sequence[torch.Tensor], seed: int) -> list[int]:
     """`digest` of each. Synchronises once a device."""
-    spans = [span(tensor) for tensor in tensors]
-    found = [0] * len(spans)
-    for device in dict.fromkeys(raw.device for raw in spans):
-        mine = [n for n, raw in enumerate(spans) if raw.device == device]
-        most = max((spans[n].numel() + 7) // 8 for n in mine)
-        keys = _keys(min(most, _BLOCK_WORDS), seed, device)
-        totals = torch.stack([_total(spans[n], keys, seed) for n in mine]).tolist()
-        for n, total in zip(mine, totals, strict=True):
-            found[n] = _mix_int((int(total) & _MASK) ^ _mix_int(spans[n].numel()))
+    found = [0] * len(tensors)
+    for device in dict.fromkeys(tensor.device for tensor in tensors):
+        mine = [n for n, tensor in enumerate(tensors) if tensor.device == device]
+        told = torch.stack(sums([tensors[n] for n in mine], seed)).tolist()
+        for n, total in zip(mine, told, strict=True):
+            found[n] = finished(tensors[n], total)
     return found
+
+
+def sums(tensors: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
+    """Of each of one device's tensors what `finished` makes its digest of: int64, no dimension, not waited for."""
+    spans = [span(tensor) for tensor in tensors]
+    most = max(((raw.numel() + 7) // 8 for raw in spans), default=0)
+    keys = _keys(min(most, _BLOCK_WORDS), seed, spans[0].device) if spans else None
+    return [_total(raw, keys, seed) for raw in spans]
+
+
+def finished(tensor: torch.Tensor, total: int) -> int:
+    """The digest, from its sum."""
+    return _mix_int((int(total) & _MASK) ^ _mix_int(span(tensor).numel()))
 
 
 def _total(raw: torch.Tensor, keys: torch.Tensor, seed: int) -> torch.Tensor:

@@ -64,6 +64,24 @@ def test_a_changed_element_and_a_write_beside_it_are_found() -> None:
     assert sets.audit() == [], "told once"
 
 
+def test_all_slots_are_looked_at_in_one_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    sets, hosts = placed()
+    for name, number in (("a", 1), ("a", 2), ("b", 0)):
+        source = HostSource([[hosts[0], 7, hosts[1]]])
+        sets.open(name, number, source.arguments, 1)
+        for leaf, offset, chunk in source.chunks():
+            sets.fill(name, number, leaf, offset, chunk)
+        assert sets.done(name, number, None)
+    sets.slot("a", 1).tensors()[1][0, 0] += 1
+    zone = sets.slot("a", 2).tensors()[0]
+    torch.as_strided(zone, (1,), (1,), zone.storage_offset() - 1).fill_(3)
+    waits, stack = [], torch.stack
+    monkeypatch.setattr(torch, "stack", lambda *given: waits.append(1) or stack(*given))
+    assert sets.stale("a", 4) == [1, 2, 3] and len(waits) == 1
+    assert sets.audit() == [["a", 1, 1, "value"]] and len(waits) == 2  # the zone is whole again
+    assert sets.stale("a", 3) == [1] and sets.stale("b", 1) == []
+
+
 def test_an_exchange_of_elements_is_a_change() -> None:
     sets, _ = placed()
     tensor = sets.slot("a", 0).tensors()[0]

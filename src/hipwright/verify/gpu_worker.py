@@ -39,7 +39,7 @@ from hipwright.verify.live import (
     to_host,
     too_much_memory,
 )
-from hipwright.verify.sets import Sets, Slot
+from hipwright.verify.sets import Sets, Slot, look
 
 Answer = tuple[dict[str, Any], Tree]
 STATE_SEED = 0x5EED
@@ -444,12 +444,13 @@ class GpuWorker:
 
 def _looked_at(slot: Slot) -> list[int]:
     """Leaves of a slot that were written to. CandidateError for a write beside one."""
-    if strays := slot.strays():
+    ((strays, changed),) = look([slot])
+    if strays:
         raise CandidateError(
             f"a write outside input {strays[0]}", status="out_of_bounds", stage="launch",
             evidence={"argument": strays[0], "kind": "write"},
         )  # fmt: skip
-    return slot.changed()
+    return changed
 
 
 def _module(loaded: Loaded) -> GpuLauncher | None:

@@ -6,12 +6,13 @@ zones of its own. Whoever writes to a set is caught when it is looked at next, a
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from hipwright.digest import digests, span
+from hipwright.digest import digests, finished, span, sums
 from hipwright.records import TensorSpec
 from hipwright.tensors import BITS, HostTensor, Tree
 from hipwright.torchio import DTYPES
@@ -40,18 +41,35 @@ class Slot:
 
     def changed(self) -> list[int]:
         """Leaves whose values are no longer what was put there."""
-        if self.digests is None:
-            return list(range(len(self.tensors())))
-        return [i for i, (now, was) in enumerate(zip(self.hashes(), self.digests, strict=True)) if now != was]
+        return look([self])[0][1]
 
     def strays(self) -> list[int]:
         """Leaves beside which something was written; the zones are made whole again."""
-        flags = [torch.stack([(z != ZONE_BYTE).any() for z in _zones(whole)]).any() for whole in self.wholes]
-        found = [i for i, flag in enumerate(torch.stack(flags).tolist()) if flag] if flags else []
-        for leaf in found:
-            for zone in _zones(self.wholes[leaf]):
+        return look([self])[0][0]
+
+
+def look(slots: Sequence[Slot]) -> list[tuple[list[int], list[int]]]:
+    """(strays, changed) of each slot, in one wait for the device: many processes share it."""
+    zones = [[(torch.cat(_zones(whole)) != ZONE_BYTE).any() for whole in slot.wholes] for slot in slots]
+    totals = [sums(slot.tensors(), slot.seed) if slot.digests is not None else [] for slot in slots]
+    asked = [flag.to(torch.int64) for flags in zones for flag in flags] + [one for some in totals for one in some]
+    told = iter(torch.stack(asked).tolist() if asked else [])
+    strays = [[leaf for leaf, wrong in enumerate([next(told) for _ in flags]) if wrong] for flags in zones]
+    found = []
+    for slot, leaves in zip(slots, strays, strict=True):
+        for leaf in leaves:
+            for zone in _zones(slot.wholes[leaf]):
                 zone.fill_(ZONE_BYTE)
-        return found
+        found.append((leaves, _changed(slot, told)))
+    return found
+
+
+def _changed(slot: Slot, told: Iterator[int]) -> list[int]:
+    tensors = slot.tensors()
+    if slot.digests is None:
+        return list(range(len(tensors)))
+    now = [finished(tensor, next(told)) for tensor in tensors]
+    return [leaf for leaf, (one, was) in enumerate(zip(now, slot.digests, strict=True)) if one != was]
 
 
 class Sets:
@@ -93,20 +111,21 @@ class Sets:
     def stale(self, name: str, slots: int) -> list[int]:
         """Slots that are missing or no longer hold what was put there."""
         known = self._slots.get(name, {})
-        return [n for n in range(slots) if n not in known or known[n].strays() or known[n].changed()]
+        there = [n for n in range(slots) if n in known]
+        whole = {n for n, (zones, values) in zip(there, look([known[n] for n in there]), strict=True)
+                 if not zones and not values}  # fmt: skip
+        return [n for n in range(slots) if n not in whole]
 
     def audit(self) -> list[list[Any]]:
         """[set, slot, leaf, "value" or "zone"] of everything that was written to; what was changed is forgotten."""
         found: list[list[Any]] = []
-        for name, slots in self._slots.items():
-            for number, slot in list(slots.items()):
-                if slot.digests is None:
-                    continue
-                zones, values = slot.strays(), slot.changed()
-                found += [[name, number, leaf, "zone"] for leaf in zones]
-                found += [[name, number, leaf, "value"] for leaf in values]
-                if values:
-                    slot.digests = None
+        places = [(name, number, slot) for name, slots in self._slots.items() for number, slot in slots.items()]
+        filled = [place for place in places if place[2].digests is not None]
+        for (name, number, slot), (zones, values) in zip(filled, look([slot for *_, slot in filled]), strict=True):
+            found += [[name, number, leaf, "zone"] for leaf in zones]
+            found += [[name, number, leaf, "value"] for leaf in values]
+            if values:
+                slot.digests = None
         return found
 
     def free(self, name: str) -> None:
