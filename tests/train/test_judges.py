@@ -32,6 +32,7 @@ from hipwright.train.mini.form import read
 from hipwright.train.mini.tasks import Composition
 from hipwright.train.records import Problem
 from hipwright.train.rewards import REWARDS
+from hipwright.verify.gpu_client import Loaded
 from hipwright.verify.gpu_side import GpuSide
 
 slow = pytest.mark.slow
@@ -292,6 +293,31 @@ def test_a_program_is_judged_at_the_large_shape_that_is_timed(
     assert verdict is not None and verdict.workloads[-1] == "given" and "given" not in verdict.skipped
     assert (refused.status, refused.fault) == ("wrong_value", "candidate"), refused.message
     assert "given" in refused.message and not refused.targets["cuda"].timing
+
+
+@slow
+def test_a_result_that_was_judged_right_is_known_by_its_bits(
+    timed: LocalJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Megabytes go through the host for the first of such programs alone."""
+    task = Composition(("double", "shift"), "float32")
+    asked = task.problem((2048, 768), "train")
+    drawn = schedules(at_shape(captured(task), (2048, 768)), random.Random(1), 8, Counter())
+    text = next(text for text in drawn if "cdiv(x_0 * x_1, " in text)
+    fetched: list[str] = []
+    fetch = Loaded.fetch
+    monkeypatch.setattr(
+        Loaded, "fetch", lambda self, *given: (fetched.append(self.program.key), fetch(self, *given))[1]
+    )
+    short = text.replace("cdiv(x_0 * x_1, ", "cdiv(1048576, ")
+    texts = {"first": text, "same": text + "\n# the same", "short": short}
+    found = {}
+    for name, one in texts.items():
+        judged = read(one, asked)
+        assert isinstance(judged, Program)
+        before = len(fetched)
+        found[name] = (str(timed.submit(asked, judged).result(timeout=280).status), len(fetched) > before)
+    assert found == {"first": ("pass", True), "same": ("pass", False), "short": ("wrong_value", True)}
 
 
 @slow

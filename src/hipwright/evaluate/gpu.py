@@ -40,7 +40,7 @@ from hipwright.verify import Oracle
 from hipwright.verify.candidate import Rejected
 from hipwright.verify.gpu import BIG_BYTES, TimedInputs, verify_gpu, verify_timed
 from hipwright.verify.gpu_client import GPU_WORKER, GpuCandidates, GpuSide, Loaded
-from hipwright.verify.gpu_large import judge_on_device, judge_set
+from hipwright.verify.gpu_large import Seen, judge_on_device, judge_set
 from hipwright.verify.reference import BASELINES, DeviceReference, open_reference
 from hipwright.verify.rooms import Rooms
 
@@ -245,7 +245,7 @@ class GpuTask:
     ) -> Verdict:
         """The fast gate on a program that claims the task's own large shape alone, in a worker that times it."""
         at = self._measured("fast")
-        timed = TimedInputs(at.state, at.set_name, self.workload, at.seed, at.slots)
+        timed = TimedInputs(at.state, at.set_name, self.workload, at.seed, at.slots, at.seen)
         with self.gpu.door.shared():
             return verify_timed(parsed, program, build, oracle, at.reference, worker, timed)
 
@@ -453,7 +453,7 @@ class GpuTask:
         expected = at.reference.expect(self.workload, at.seed, at.state, self.handle.task.tolerance)
         try:
             if expected.counts:
-                judge_set(loaded, at.reference, expected, at.set_name)
+                judge_set(loaded, at.reference, expected, at.set_name, at.seen)
         except Rejected as rejected:
             return rejected.verdict
         finally:
@@ -524,7 +524,7 @@ class _Measured:
     """What a timing stands on: the reference, the model's state, the slots of inputs, the baselines.
 
     large: there is no room for late values beside the timed ones. graphs: whether calls are captured. bytes: of a slot
-    and its outputs. memory: what is known of the warm baselines.
+    and its outputs. memory: what is known of the warm baselines. seen: right results on the first slot.
     """
 
     reference: DeviceReference
@@ -537,6 +537,7 @@ class _Measured:
     graphs: bool
     bytes: int
     memory: Memory = field(default_factory=dict)
+    seen: Seen = field(default_factory=Seen)
 
 
 def _plain(tree: Tree) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ from hipwright.verify.candidate import (
 )
 from hipwright.verify.gpu_client import GpuCandidates, GpuSide, Loaded, Outcome, span_bytes
 from hipwright.verify.gpu_large import (
+    Seen,
     judge_on_device,
     judge_set,
     large_verdict,
@@ -87,14 +88,15 @@ def verify_gpu(
 
 @dataclass(frozen=True)
 class TimedInputs:
-    """The inputs that a task is timed on, as a worker holds them: slots 0 .. slots-1 of `workload` under `seed`, and
-    the model's state."""
+    """The inputs that a task is timed on, as a worker holds them: slots 0 .. slots-1 of `workload` under `seed`, the
+    model's state, and the right results on the first slot that are known."""
 
     state: Tree
     set_name: str
     workload: str
     seed: int
     slots: int
+    seen: Seen | None = None
 
 
 def verify_timed(
@@ -285,7 +287,7 @@ class _Verification(Ledger):
         with self.worker.load(self.program, self.build, timed.state) as session, self.timed("large"):
             session.place(timed.set_name, reference.inputs(timed.workload, timed.seed), timed.slots)
             expected = reference.expect(timed.workload, timed.seed, timed.state, policy)
-            self.one_on_device(session, reference, expected, timed.set_name)
+            self.one_on_device(session, reference, expected, timed.set_name, timed.seen)
         self.skipped.pop(timed.workload, None)
         if not self.evidence:
             raise self.nothing_claimed()
@@ -296,11 +298,12 @@ class _Verification(Ledger):
         reference: DeviceReference,
         expected: ExpectInfo,
         set_name: str,
+        seen: Seen | None = None,
     ) -> None:
         """One call on the first slot of a set, judged there."""
         name, family = expected.drawn.workload, expected.drawn.family
         label = f"{name}/{family}"
-        found = judge_set(session, reference, expected, set_name)
+        found = judge_set(session, reference, expected, set_name, seen)
         if expected.degenerate:
             self.skipped[label] = expected.degenerate
             return

@@ -261,6 +261,13 @@ class GpuWorker:
             raw = span(tensor)[offset : offset + int(header["bytes"])].cpu().numpy()
         return {}, HostTensor("uint8", (raw.size,), (1,), 0, raw)
 
+    def result_digests(self, header: dict[str, Any], _: Tree) -> Answer:
+        """{"digests"}: of every tensor leaf of a result, decimal strings, under header["seed"]."""
+        loaded = self._programs[int(header["program"])]
+        with self._faults(loaded):
+            found = digests(tensors_of(loaded.results[int(header["handle"])]), int(header["seed"]))
+        return {"digests": [str(number) for number in found]}, None
+
     def read(self, header: dict[str, Any], _: Tree) -> Answer:
         """A whole result as host tensors."""
         loaded = self._programs[int(header["program"])]
