@@ -258,7 +258,9 @@ def test_only_the_clock_has_the_gpu_to_itself(timed: LocalJudge, monkeypatch: py
 def test_nothing_is_timed_beside_the_callers_own_work(timed: LocalJudge) -> None:
     """Verification goes on meanwhile."""
     another = Program(text=program("scale_bias_vector").text + "\n# not seen yet\n")
+    done = timed.submit(problem("scale_bias"), program("scale_bias_vector")).result(timeout=120)
     before = timed.figures()["stages"]
+    assert done.passed and {"verify", "time"} <= before.keys()
     with timed.sharing():
         waiting = timed.submit(problem("scale_bias"), another)
         deadline = time.monotonic() + 120
