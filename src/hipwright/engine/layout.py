@@ -225,9 +225,9 @@ class Planner:
 
     def _rows(self, mapping: str, registers: bool) -> Layout:
         group = self.group
-        trailing = list(group.dims) == list(range(len(group.space) - len(group.dims), len(group.space)))
+        trailing = self._trailing()
         last = self.c.hint(group.space[group.dims[-1]])
-        long = self.length > 1024 * KEPT_VALUES
+        long = self.length > self._block_holds()
         segments = mapping == "block" and len(group.dims) > 1 and not group.columns and last >= 32
         segments = segments and group.dims[-1] == len(group.space) - 1 and (not trailing or (long and last >= 1024))
         short_runs = len(group.dims) == 2 and not trailing and (last < SHORT_RUN or (long and self._wasteful(last)))
@@ -238,7 +238,8 @@ class Planner:
         vec = self._widest() if odd else vec
         team = mapping == "block" and self._team(self.rows, self._team_blocks())
         packs = -(-extent // vec)
-        held = (self._held() if self.follows else TEAM_KEPT) if team else KEPT_VALUES
+        packed = mapping == "block" and registers and not long and extent > 1024 * KEPT_VALUES
+        held = (self._held() if self.follows else TEAM_KEPT) if team else KEPT_VALUES * (2 if packed else 1)
         most = max(held // vec, 1)
         if mapping == "lanes":
             lanes = min(max(_power(packs if self._at_once() else packs // 2), 4), 32)
@@ -265,8 +266,9 @@ class Planner:
                 layout.bounds, layout.exact_bounds = "", layout.bounds or layout.exact_bounds
             if team and self.follows:
                 layout.bounds = f"({layout.threads} > 640 ? {layout.threads} : 640)"  # 96 registers: 78 spilled
-                tight = vec * items > TEAM_KEPT and extent % (threads * vec * items) == 0
+                tight = vec * items > TEAM_KEPT and extent % (threads * vec * min(items, 2)) == 0
                 layout.exact_bounds = "1024" if tight else ""  # without tails 64 do
+                layout.bounds = "1024" if tight and self.static else layout.bounds
         if not registers:
             items = min(items, max(16 // vec, 2))
         self._pack(layout, "ROW_VEC", vec, items)
@@ -274,8 +276,11 @@ class Planner:
         layout.several = mapping == "block" and self._arrays() > 1 and self._twice()
         layout.whole = self.static is not None and 0 < self.static <= threads * KEPT_VALUES and not segments
         layout.rest = "1" if extent <= threads * vec * items and not team else layout.items
+        layout.parts = packed
         if team and self.follows and registers:
             layout.rest = "few"
+            cut = extent % (threads * vec * items) > 0
+            layout.parts = cut or self._packed() or bool(self._along() - self._along("red"))
         layout.team = self.knob("TEAM", self._team_size()) if team else ""
         layout.ahead = self.rows * self.length <= 4 * AT_ONCE
         return layout
@@ -312,15 +317,39 @@ class Planner:
         """How many blocks should share a row."""
         if self.follows:
             whole = -(-self.length // (TEAM_THREADS * self._held()))
-            return whole if self.length > 1024 * KEPT_VALUES else min(2 * whole, FEW_BLOCKS // max(self.rows, 1))
+            return whole if self.length > self._block_holds() else min(2 * whole, FEW_BLOCKS // max(self.rows, 1))
         return min(BUSY // max(self.rows, 1), self.length // PART_OF_ROW)
 
     def _held(self) -> int:
-        """Values a thread of a waiting team keeps; fewer where tiles then end with the row."""
-        along = sum(self._numel(b) >= self.length for b in self.body.loads)
-        held = max(TEAM_HELD // max(along, 1), TEAM_KEPT)
-        half = TEAM_THREADS * held // 2
-        return held // 2 if held > TEAM_KEPT and self.length % (2 * half) and not self.length % half else held
+        """Values a thread of a waiting team keeps of what the reductions read; fewer where tiles would be cut short."""
+        if self._packed():
+            return 2 * TEAM_HELD
+        held = max(TEAM_HELD // max(len(self._along("red")), 1), TEAM_KEPT)
+        last = self.c.hint(self.group.space[self.group.dims[-1]])
+        whole = self.length if self._trailing() or last < SHORT_RUN or self._wasteful(last) else last
+        tile = TEAM_THREADS * held
+        return held // 2 if held > TEAM_KEPT and -(-whole // tile) * tile > (1 + WASTE) * whole else held
+
+    def _trailing(self) -> bool:
+        """Are the reduced dimensions the last ones?"""
+        group = self.group
+        return list(group.dims) == list(range(len(group.space) - len(group.dims), len(group.space)))
+
+    def _along(self, *roles: str) -> set[str]:
+        """Inputs along the row that members of these roles read, or any."""
+        values = [m.value for m in self.group.members if not roles or m.role in roles]
+        loads = {e.attr[0] for e in walk(values) if e.op == "load"}
+        return {b for b in loads if self._numel(b) >= self.length}
+
+    def _packed(self) -> bool:
+        """Do rows stay in registers as half types, two a register? Where the one input is reduced as it is."""
+        reds = [m.value for m in self.group.members if m.role == "red"]
+        halves = all(e.op == "load" and e.attr[2] in ("float16", "bfloat16") for e in reds)
+        return halves and self.follows and self._trailing() and len(self._along("red")) == 1
+
+    def _block_holds(self) -> int:
+        """Elements of a row that the largest block keeps."""
+        return 1024 * KEPT_VALUES * (2 if self._packed() else 1)
 
     def _team_size(self) -> int:
         """Where blocks wait for one another, all of a team must be on the device at once."""
@@ -334,7 +363,7 @@ class Planner:
             return False
         total = self.rows * self.length  # below some size the team's own launch (zeroed counters) costs what it saves
         if self.follows:
-            default = share >= 2 and (self.length > 1024 * KEPT_VALUES or (share >= 4 and total >= 1 << 20))
+            default = share >= 2 and (self.length > self._block_holds() or (share >= 4 and total >= 1 << 20))
         else:
             default = share >= 2 and blocks < FEW_BLOCKS and total >= 1 << 16
         return bool(self.choose(f"team:{self._name()}", (False, True), default))

@@ -94,6 +94,26 @@ WRITE_BFLOAT16 = (
     .replace("CONVERT", "__float22bfloat162_rn")
 )  # fmt: skip
 
+STAY_PACKED = """// Values that stay in registers as memory has them, two a register: the compiler is to convert them
+// again for the next pass, not to keep a float of each from here on.
+template <typename T, int N>
+__device__ void stay_packed(T (&v)[N]) {
+#if defined(__AMDGCN__) || defined(__CUDA_ARCH__)
+#pragma unroll
+    for (int k = 0; k + 1 < N; k += 2) {
+        unsigned word;
+        __builtin_memcpy(&word, v + k, 4);
+#ifdef __AMDGCN__
+        asm volatile("" : "+v"(word));
+#else
+        asm volatile("" : "+r"(word));
+#endif
+        __builtin_memcpy(v + k, &word, 4);
+    }
+#endif
+}
+"""
+
 LOAD_WORDS = """// load_tile for types of two bytes: whether the address suits packs or not, pairs come in words, which
 // cost one instruction an element less than halves that two loads could have made.
 template <int ITEMS, int N, typename T, typename I>
@@ -368,6 +388,7 @@ STRUCTURES = {
     "write_float16": WRITE_HALF, "write_bfloat16": WRITE_BFLOAT16, "load_words": LOAD_WORDS,
     "load_tile": LOAD_TILE, "load_odd": LOAD_ODD,
     "store_tile": STORE_TILE,
+    "stay_packed": STAY_PACKED,
     "tile_count": TILE_COUNT, "whole_packs": WHOLE_PACKS, "packs_back": PACKS_BACK, "load_columns": LOAD_COLUMNS,
     "store_columns": STORE_COLUMNS, "known_within": KNOWN_WITHIN,
     "block_reduce": BLOCK_REDUCE, "column_reduce": COLUMN_REDUCE, "team_meet": TEAM_MEET, "team_last": TEAM_LAST,

@@ -64,8 +64,36 @@ class Tiles:
         elif self.k.team:
             emit.line(f"const {self.kind} start = {self._typed(f'part * ({self.span})')};")
             start = "start"
-        self._tile(start, keep=True)
+        if self.k.layout.parts:
+            self._in_parts(start)
+        else:
+            self._tile(start, keep=True)
         emit.close()
+
+    def _in_parts(self, start: str) -> None:
+        """The first tile a few packs at a time: what stays is asked for at once, all else when its turn comes."""
+        k, emit, sweep, items = self.k, self.emit, self.sweep, self.items
+        made = [name for e, level, name in k.kept.values() if level == self.level and k.as_read(e)]
+        if any(level == self.level for _, level, _ in k.kept.values()):
+            share = self._share(start)
+            known = {n for n, (_, level, _) in k.kept.items() if level < self.level}
+            sweep.packs = {}
+            sweep.read(k.body, self.values, known, share)
+            k.held = sweep.packs
+        end = self._typed("bound" if self.segmented else sweep.length)
+        emit.taken.add("held")
+        emit.line("#pragma unroll")
+        emit.open(f"for (int held = 0; held < {items}; held += few)")
+        self._size("few")
+        first = f"{start} + held * ({k.threads.count} * {self.vec})".removeprefix("0 + ")
+        emit.line(f"if ({first} >= {end}) break;")
+        self._tile(first, keep=True)
+        emit.close()
+        self._size(items)
+        k.held = {}
+        for name in made:
+            emit.used.add(("stay_packed", ""))
+            emit.line(f"stay_packed({name});")
 
     def rest(self, *, after_first: bool) -> None:
         """All tiles, or those after the first."""
@@ -127,7 +155,7 @@ class Tiles:
             emit.used.add(("tile_count", ""))
             counted = ", ".join(["base", share.step, share.bound, *filter(None, (share.full,))])
             emit.line(f"const int count = tile_count<{self.items}, {'1' if columns else self.vec}>({counted});")
-        sweep.packs = dict(k.ahead) if keep and sweep is k.row_sweep else {}
+        sweep.packs = {**k.ahead, **k.held} if keep and sweep is k.row_sweep else {}
         sweep.read(k.body, self.values, known, share)
         k.packs = sweep.packs
         sweep.declare_stores(k.body, self.full, self.extent, columns)
@@ -183,6 +211,7 @@ class Tiles:
         for line in self.sweep.splits:
             emit.line(line)
         k.place = ("k" if self.vec == "1" else f"k * {self.vec} + v") if columns else "k"
+        k.held_place = ("held + k" if self.vec == "1" else f"held * {self.vec} + k") if k.layout.parts else k.place
         if keep:
             self._keep()
         for s in self.made:
@@ -218,7 +247,8 @@ class Tiles:
     def _alone(self, keep: bool) -> bool:
         """Is a row one tile, taken element by element?"""
         k = self.k
-        return keep and k.whole and not (k.columns or k.team or self.segmented or any(s.by_tile for s in self.made))
+        parts = k.columns or k.team or self.segmented or k.layout.parts
+        return keep and k.whole and not (parts or any(s.by_tile for s in self.made))
 
     def _outside(self, keep: bool) -> str:
         """Does element k lie behind the row? Of constant sizes the compiler sees which k do, and which may."""
@@ -241,7 +271,7 @@ class Tiles:
     def _sure(self, keep: bool) -> str:
         """A test that leaves out the elements that every thread has, where that is known when compiling."""
         k = self.k
-        if not keep or not k.whole or k.team or self.segmented:
+        if not keep or not k.whole or k.team or self.segmented or k.layout.parts:
             return ""
         step = k.threads.count
         if k.columns or self.vec == "1":
@@ -261,14 +291,16 @@ class Tiles:
 
     def _keep(self) -> None:
         """Names for what earlier passes kept; what this pass keeps is computed and stored."""
-        k, place = self.k, f"[{self.k.place}]"
+        k, place = self.k, f"[{self.k.held_place}]"
         for e, made, name in k.kept.values():
             if made < self.level:
-                self.emit.name(e, f"{name}{place}")
+                self.emit.name(e, k.kept_text(e, f"{name}{place}"))
         for e, made, name in k.kept.values():
             if made == self.level:
-                self.emit.line(f"{name}{place} = {self.emit.text(e)[0]};")
-                self.emit.name(e, f"{name}{place}")
+                raw = k.as_read(e)
+                text = self.emit.read(e, self.emit.position(e.attr[1])) if raw else self.emit.text(e)[0]
+                self.emit.line(f"{name}{place} = {text};")
+                self.emit.name(e, k.kept_text(e, f"{name}{place}"))
 
     def _store(self, member: Member) -> None:
         k, emit = self.k, self.emit

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from hipwright.engine.emit import cname, literal
-from hipwright.engine.expr import E
+from hipwright.engine.expr import STORAGE, E
 from hipwright.engine.index import Ix, Var, flatten, ix, product, to_python
 from hipwright.engine.schedule import FULL, PART, ROW, Member
 from hipwright.engine.templates.base import Body, Kernel, depends, fused
@@ -49,6 +49,7 @@ class Layout:
     odd: bool = False  # rows begin off the borders of packs, and are read in packs all the same
     team: str = ""  # the knob of the blocks a row, or "" for one block
     ahead: bool = False  # few elements: what later passes and the rows' own values read is asked for first
+    parts: bool = False  # the tile that stays is worked on a few packs at a time: other operands are not held whole
 
 
 def rows(body: Body, layout: Layout) -> Kernel:
@@ -66,6 +67,8 @@ class RowKernel:
         self.columns = layout.mapping == "columns"
         self.packs: dict[tuple[str, str], str] = {}
         self.place = ""
+        self.held: dict[tuple[str, str], str] = {}  # tiles that are asked for whole, where the row goes by in parts
+        self.held_place = ""
         self.ahead: dict[tuple[str, str], str] = {}  # tiles that are asked for before the pass that reads them
         self.asked = False
         self.fits: bool | None = None  # does a row fit registers, in the branch now written; None: no branches
@@ -92,7 +95,10 @@ class RowKernel:
 
     def _reader(self, plain: Callable[[E, str], str]) -> Callable[[E, str], str]:
         def read(e: E, position: str) -> str:
-            name = self.packs.get((e.attr[0], e.attr[1].key))
+            key = (e.attr[0], e.attr[1].key)
+            if key in self.held:
+                return f"{self.held[key]}.v[{self.held_place}]"
+            name = self.packs.get(key)
             return f"{name}.v[{self.place}]" if name else plain(e, position)
 
         return read
@@ -264,21 +270,35 @@ class RowKernel:
             step_text = step if " " not in step else f"({step})"
             emit.line(f"constexpr int items = ({self.row_sweep.length} + {step_text} - 1) / {step_text};")
         self.size = f"{self.items} * {self.vec}" if self.vec != "1" else self.items
+        layout.parts = layout.parts and self.registers
         for _, (e, _, name) in sorted(self.kept.items()):
-            emit.line(f"{e.ctype} {name}[{self.size}];  // this thread's part of the row")
-        if layout.rest == "few" and self.registers:
+            emit.line(f"{self._kept_type(e)} {name}[{self.size}];  // this thread's part of the row")
+        if layout.parts or (layout.rest == "few" and self.registers):
             emit.line(f"constexpr int few = {layout.items} < 2 ? 1 : 2;  // packs at once of what does not stay")
         elif layout.rest == "few":
             layout.rest = layout.items
         if self.team:
             self.team.open(waits=self._last() > 0)  # does anything follow the first reductions?
         if layout.ahead and not self.team and not self.columns:
-            self._ask_ahead()
+            self._ask_ahead(ROW)
+        if self.team and self.team.waits and not self.columns:
+            self._ask_ahead(FULL)
 
-    def _ask_ahead(self) -> None:
-        """What a row's own values read is asked for before the row: one wait less."""
+    def as_read(self, e: E) -> bool:
+        """Does a kept value stay as memory has it? Half types do where the row goes by in parts: two a register."""
+        return self.layout.parts and e.op == "load" and e.attr[2] in ("float16", "bfloat16") and e.ctype == "float"
+
+    def _kept_type(self, e: E) -> str:
+        return STORAGE[e.attr[2]] if self.as_read(e) else e.ctype
+
+    def kept_text(self, e: E, place: str) -> str:
+        """What a pass computes with of a kept value."""
+        return f"{e.ctype}({place})" if self.as_read(e) else place
+
+    def _ask_ahead(self, role: str) -> None:
+        """What a row's own values read, or all its elements, is asked for before the row: one wait less."""
         for member in self.body.stored:
-            if member.role == ROW:
+            if member.role == role:
                 for load in unconditional([member.value], set()):
                     if not depends(load, self.inner, self.memo):
                         self.emit.bind(load)
