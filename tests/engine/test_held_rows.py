@@ -88,6 +88,34 @@ def test_what_all_elements_read_is_asked_for_before_the_wait() -> None:
     assert text.index("weight_value = ") < text.index("team_meet(batch_norm_arrived")
 
 
+def test_what_a_condition_guards_is_asked_for_before_the_reductions() -> None:
+    """Cross entropy's gradient: a row's class is read while the row itself is on its way."""
+
+    def gradient(x: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, -1) - torch.zeros_like(x).scatter(1, classes[:, None], 1.0)
+
+    model, classes = Op(gradient), torch.tensor([3, 0, 699, 77, 12])
+    program = write(captured(model, [torch.empty(8192, 32000), torch.zeros(8192, dtype=torch.int64)]))
+    body = program.text[program.text.index("_body(") :]
+    asked = re.search(r"_value = \w+\[row\];", body)
+    assert asked and asked.start() < body.index("block_reduce<")
+    for x in (draw(5, 700), draw(5, 701)):
+        expected, native, _ = reference(model, [x, classes])
+        got, _ = run(program, model, [x, classes])
+        compare(got, expected, native)
+
+
+def test_what_a_reduction_finds_is_read_after_it() -> None:
+    """A load at a place that the row's own reduction found waits for it."""
+    model = Op(lambda x, table: x * table[x.argmax(1)][:, None])
+    text = write(captured(model, [draw(40, 600), draw(600)])).text
+    x, table = draw(9, 600), draw(600)
+    expected, native, _ = reference(model, [x, table])
+    got, _ = run(write(captured(model, [draw(40, 600), draw(600)])), model, [x, table])
+    compare(got, expected, native)
+    assert "reduce<" in text
+
+
 def _exact_fits(program: Any, loads: int = 0) -> None:
     """No scratch on AMD; at sm_90 the kernel for the captured sizes has 64 registers, so that 1024 threads fit."""
     with nvrtc.zygote() as zygote, CompilePool(zygote, 1) as pool:

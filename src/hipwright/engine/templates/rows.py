@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from hipwright.engine.emit import cname, literal
-from hipwright.engine.expr import STORAGE, E
+from hipwright.engine.expr import STORAGE, E, walk
 from hipwright.engine.index import Ix, Var, flatten, ix, product, to_python
 from hipwright.engine.schedule import FULL, PART, ROW, Member
 from hipwright.engine.templates.base import Body, Kernel, depends, fused
@@ -281,7 +281,7 @@ class RowKernel:
             self.team.open(waits=self._last() > 0)  # does anything follow the first reductions?
         if layout.ahead and not self.team and not self.columns:
             self._ask_ahead(ROW)
-        if self.team and self.team.waits and not self.columns:
+        if self._last() > 0 and not self.columns:
             self._ask_ahead(FULL)
 
     def as_read(self, e: E) -> bool:
@@ -298,10 +298,18 @@ class RowKernel:
     def _ask_ahead(self, role: str) -> None:
         """What a row's own values read, or all its elements, is asked for before the row: one wait less."""
         for member in self.body.stored:
-            if member.role == role:
-                for load in unconditional([member.value], set()):
-                    if not depends(load, self.inner, self.memo):
-                        self.emit.bind(load)
+            if member.role != role:
+                continue
+            for load in unconditional([member.value], set()):
+                if self._early(load):
+                    self.emit.bind(load)
+            for condition, load in self._behind([member.value], 0):
+                if self._early(condition) and self._early(load):
+                    self._bind_behind(condition, load)
+
+    def _early(self, e: E) -> bool:
+        """Is e the same for the whole row, and known before its reductions?"""
+        return not depends(e, self.inner, self.memo) and not any(a.op == "row" for a in walk([e]))
 
     @property
     def whole(self) -> bool:
@@ -452,7 +460,6 @@ class RowKernel:
         """What does not change along the row is computed once, before the loop."""
         found: list[E] = []
         seen: set[int] = set()
-        behind: list[tuple[E, E]] = []  # (condition, load): both the same for the whole row
 
         def visit(e: E) -> None:
             if e.id in seen:
@@ -464,21 +471,32 @@ class RowKernel:
                 if e.op not in ("const", "index", "row", "loop", "guard"):
                     found.append(e)
                 return
-            if e.op == "guard":
-                visit(e.args[0])
-                if not depends(e.args[0], self.inner, self.memo):
-                    loads = unconditional([e.args[1]], set())
-                    behind.extend((e.args[0], a) for a in loads if not depends(a, self.inner, self.memo))
-            elif e.op != "loop":
-                for a in e.args:
+            if e.op != "loop":
+                for a in e.args[:1] if e.op == "guard" else e.args:
                     visit(a)
 
         for value in values:
             visit(value)
         for e in found:
             self.emit.bind(e)
-        for condition, load in behind:
+        for condition, load in self._behind(values, level):
             self._bind_behind(condition, load)
+
+    def _behind(self, values: list[E], level: int) -> list[tuple[E, E]]:
+        """(condition, load) where a condition guards a load, and both are the same for the whole row."""
+        found: list[tuple[E, E]] = []
+        stack, seen = list(reversed(values)), set[int]()
+        while stack:
+            e = stack.pop()
+            kept = e.id in self.kept and self.kept[e.id][1] < level
+            if e.id in seen or kept or e.op == "loop" or not depends(e, self.inner, self.memo):
+                continue
+            seen.add(e.id)
+            if e.op == "guard" and not depends(e.args[0], self.inner, self.memo):
+                loads = unconditional([e.args[1]], set())
+                found += [(e.args[0], a) for a in loads if not depends(a, self.inner, self.memo)]
+            stack.extend(reversed(e.args[:1] if e.op == "guard" else e.args))
+        return found
 
     def _bind_behind(self, condition: E, load: E) -> None:
         """What a condition guards is read once too, before the loop."""
