@@ -95,7 +95,7 @@ WRITE_BFLOAT16 = (
 )  # fmt: skip
 
 STAY_PACKED = """// Values that stay in registers as memory has them, two a register: the compiler is to convert them
-// again for the next pass, not to keep a float of each from here on.
+// again for the next pass, not to keep a float of each from here on. Of a word all bytes stay where they are.
 template <typename T, int N>
 __device__ void stay_packed(T (&v)[N]) {
 #if defined(__AMDGCN__) || defined(__CUDA_ARCH__)
@@ -104,9 +104,9 @@ __device__ void stay_packed(T (&v)[N]) {
         unsigned word;
         __builtin_memcpy(&word, v + k, 4);
 #ifdef __AMDGCN__
-        asm volatile("" : "+v"(word));
+        word = __builtin_amdgcn_perm(word, word, 0x03020100);
 #else
-        asm volatile("" : "+r"(word));
+        word = __byte_perm(word, 0, 0x3210);
 #endif
         __builtin_memcpy(v + k, &word, 4);
     }
