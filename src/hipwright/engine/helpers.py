@@ -105,7 +105,13 @@ FLOAT: dict[str, tuple[str, str]] = {
         "    if (q == 0.0f) return copysignf(0.0f, a / b);\n"
         "    const float f = floorf(q);\n    return q - f > 0.5f ? f + 1.0f : f;",
     ),
-    "exp_fast": ("float x", "return __expf(x);  // off by |x| units of float, far below one of a half type"),
+    "exp_fast": (
+        "float x",
+        "// off by |x| units of float, far below one of a half type; below 2^-126 it is 0, as AMD's __expf is\n"
+        "#ifdef __CUDA_ARCH__\n    float y;\n"
+        '    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));\n'
+        "    return y;\n#else\n    return __expf(x);\n#endif",
+    ),
     "round_half": ("float x", "return (float)__half(x);"),
     "round_bfloat16": ("float x", "return (float)__hip_bfloat16(x);"),
     "corner_ratio": ("float source, float target", "return target > 0.0f ? source / target : 0.0f;"),

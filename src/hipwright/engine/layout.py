@@ -37,6 +37,9 @@ BUSY = 1024  # blocks that keep any of today's devices busy
 BUSY_COLUMNS = 528
 """The same for blocks down columns, which have 40 registers a thread or more: four of 256 threads on each
 multiprocessor of an H200. Twice as many were a round and a half."""
+FULL_COLUMNS = 1 << 18
+"""Packs of columns with which a thread for each fills the device (2048 on each multiprocessor of an H200): nobody need
+share a column, and what lanes add up, test and exchange for a share of one column would be most of the work."""
 SHORT_BAG, PICKED_ROWS = 64, 8
 """Rows up to which few lanes sum a bag, each asking for so many at once: what lanes share costs more than the loads."""
 FEW_BLOCKS = 264  # two a multiprocessor of an H200
@@ -64,6 +67,7 @@ class Planner:
     body: Body
     choose: Callable[[str, Sequence[Any], Any], Any]
     knob: Callable[..., str]
+    by_parts: bool = False  # members of a pointwise group are parts of rows that are stored joined
 
     def layout(self) -> Layout:
         """The layout of the kernel."""
@@ -130,6 +134,8 @@ class Planner:
         options = ("scalar", "vector", *(("rows",) if wide else ()), *(("transpose",) if turn else ()),
                    *(("inner",) if short else ()), *(("sliding",) if rows else ()))  # fmt: skip
         alone = total < SMALL or any(e.op == "loop" for e in walk([m.value for m in self.group.members]))
+        if self.by_parts:
+            return "rows", self._pointwise_rows(last, total), ("", "", "")
         best = options[-1 - bool(rows)] if turn or wide or short else "vector"
         default = "scalar" if alone else "sliding" if rows and total >= BIG else best
         mapping = str(self.choose(f"map:{self._name()}", options, default))
@@ -391,6 +397,8 @@ class Planner:
         many = self.rows >= BUSY_COLUMNS * vec * share
         if not registers and many and self.length <= SHORT_BAG and self._picked():
             threads, kept = max(64, share * _power(-(-self.length // PICKED_ROWS))), PICKED_ROWS * vec
+        elif not registers and self.rows >= FULL_COLUMNS * vec:
+            threads = share = 64
         lanes = threads // share
         items = min(-(-self.length // lanes), max(kept // vec, 1))
         blocks = -(-self.rows // (vec * share))
