@@ -55,6 +55,7 @@ MODULES: tuple[str, ...] = (
     "products",
     "grouped",
     "stencil_calls",
+    "adaptive",
     "conv_gemm",
     "select_calls",
     "segments",
