@@ -154,6 +154,8 @@ class Arena:
 
         if (token == "<" and below(a, b)) or (token == ">=" and nonneg(a - b)):
             return self.const(True, "bool")
+        if token == "<" and nonneg(a - b):
+            return self.const(False, "bool")
         if a.value is not None and b.value is not None:
             table = {
                 "<": a.value < b.value,
@@ -211,6 +213,9 @@ class Arena:
             return self.guard(*args)
         if e.op == "sel":
             return self.select(*args)
+        if e.op == "bin" and e.attr == "<" and all(a.op in ("index", "const") and a.ctype == "long" for a in args):
+            a, b = (ix(x.attr) for x in args)
+            return self.compare(a, "<", b)
         return self.make(e.op, args, e.ctype, e.attr)
 
 

@@ -12,10 +12,11 @@ from hipwright.engine.graph import Graph, Meta, Symbol, references, short
 from hipwright.engine.helpers import RESERVED, prelude
 from hipwright.engine.index import ZERO, Ix, product
 from hipwright.engine.knobs import KNOBS, Choice, Value
-from hipwright.engine.layout import Planner
+from hipwright.engine.layout import FEW_COLUMNS, SMALL, Planner
 from hipwright.engine.loops import unrolled
 from hipwright.engine.lower.core import Call
 from hipwright.engine.lowering import Lowered, Lowering, View
+from hipwright.engine.parts import parts_of
 from hipwright.engine.pin import pinned
 from hipwright.engine.plan import PlanWriter, Step, order
 from hipwright.engine.recompute import recompute
@@ -286,10 +287,12 @@ class _Builder:
             unfold(c, group)
         collapse(c, group)
         stores = {name: (m.item.target or name, m.item.dtype) for name, m in members.items()}
+        name = self._name(lowered, group)
+        by_parts = self._by_parts(c, group, stores, name)
         need = Need(stores, self._dtypes(lowered), self._numels(lowered))
-        body = Body(c, group, self._name(lowered, group), need)
+        body = Body(c, group, name, need)
         writer.limits += body.limits()
-        mapping, planner = group.kind, Planner(c, group, body, self._choose, self._shared_knob)
+        mapping, planner = group.kind, Planner(c, group, body, self._choose, self._shared_knob, by_parts)
         if group.kind == "scan":
             kernel = scan(body, planner.scan())
         elif group.dims:
@@ -302,6 +305,17 @@ class _Builder:
         self.knobs |= kernel.knobs
         self.kernels.append((kernel, group, mapping))
         writer.launch(kernel, group, allocate)
+
+    def _by_parts(self, c: Any, group: Group, stores: dict[str, tuple[str, str]], name: str) -> bool:
+        """Does a thread of this pointwise kernel take the same columns of all parts its rows are joined from?"""
+        parts = parts_of(c, group) if group.kind == "fused" else None
+        if parts is None or set(stores) != {m.item.name for m in group.members}:
+            return False
+        wide = c.hint(parts.column.size) >= FEW_COLUMNS and c.hint(product(group.space)) >= SMALL
+        if self._choose(f"joined:{name}", ("parts", "whole"), "parts" if wide else "whole") == "whole":
+            return False
+        parts.apply(group, stores)
+        return True
 
     def _shared_knob(self, name: str, default: int, most: int = 1 << 30) -> str:
         """A knob of the table, up to `most`; kernels that start from another value, or go further, have their own."""

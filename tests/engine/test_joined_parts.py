@@ -1,0 +1,96 @@
+"""Rows joined from equal parts: a thread computes the same columns of all of them, in packs and without a condition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from hipwright.engine.write import space, write
+from hipwright.toolchain import nvrtc
+from hipwright.toolchain.pool import CompilePool
+from tests.engine.harness import Op, captured, check, compare, reference, run
+from tests.engine.template_builds import program_builds
+
+
+def rotary(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> Any:
+    first, second = q.chunk(2, dim=-1)
+    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
+
+
+def rotated(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> Any:
+    """As transformers write it: the condition lies within the arithmetic."""
+    first, second = q.chunk(2, dim=-1)
+    cos, sin = torch.cat([cos, cos], -1), torch.cat([sin, sin], -1)
+    return q * cos + torch.cat([-second, first], dim=-1) * sin
+
+
+def thirds(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> Any:
+    part = q[..., : cos.shape[-1]]
+    return torch.cat([part * cos, part + sin, cos - part], dim=-1)
+
+
+def pair(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> Any:
+    """Two results, of which one is joined otherwise: no parts of one width."""
+    both = torch.cat([cos, sin], -1)
+    return q * both, torch.cat([cos[:, :8], sin, cos[:, 8:]], -1)
+
+
+FUNCTIONS = {f.__name__: f for f in (rotary, rotated, thirds, pair)}
+
+
+def inputs(heads: int, length: int, half: int, dtype: torch.dtype) -> list[torch.Tensor]:
+    drawn = torch.Generator().manual_seed(heads + half)
+    shapes = [(heads, length, 2 * half), (length, half), (length, half)]
+    return [torch.randn(*shape, generator=drawn).to(dtype) for shape in shapes]
+
+
+@pytest.mark.parametrize("wave", [32, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values(name: str, dtype: torch.dtype, wave: int) -> None:
+    """At a half of whole packs, at one that is none, at one that is odd, at one longer than its lanes.
+
+    The program captured at the first runs all, where tracing leaves its sizes free.
+    """
+    model, large = Op(FUNCTIONS[name]), inputs(2, 520, 64, dtype)
+    free = write(captured(model, large))
+    for case in (large, inputs(3, 5, 12, dtype), inputs(2, 3, 33, dtype), inputs(1, 2, 1000, dtype)):
+        program = free
+        if name in ("rotated", "pair"):
+            graph = captured(model, case)
+            program = write(graph, {key: "parts" for key in space(graph) if key.startswith("joined:")})
+        expected, native, _ = reference(model, case)
+        got, _ = run(program, model, case, wave=wave)
+        compare(got, expected, native)
+
+
+@pytest.mark.parametrize("name", ["rotary", "rotated"])
+def test_each_input_is_read_once_in_packs(name: str) -> None:
+    """Of 1 << 17 elements and more; fewer wait for their launch, not for memory."""
+    large, small = inputs(2, 520, 64, torch.bfloat16), inputs(2, 20, 64, torch.bfloat16)
+    text = write(captured(Op(FUNCTIONS[name]), large)).text
+    body = text[text.index("if (whole_packs") :].partition("} else {")[0]
+    assert body.count(" = load_packs<") == 4  # both halves of q, cos and sin
+    assert body.count("store_packs<") == 2
+    assert " ? " not in body and "continue" not in body
+    assert "load_packs<" not in write(captured(Op(FUNCTIONS[name]), small)).text
+
+
+def test_rows_may_stay_whole() -> None:
+    graph = captured(Op(rotary), inputs(2, 520, 64, torch.float32))
+    (key,) = (k for k in space(graph) if k.startswith("joined:"))
+    check(Op(rotary), inputs(2, 520, 64, torch.float32), choices={key: "whole"})
+
+
+@pytest.mark.parametrize("make", [rotary, rotated])
+def test_builds(make: Callable[..., Any]) -> None:
+    """Two stores of 16 bytes for each four loads of them."""
+    with nvrtc.zygote() as zygote, CompilePool(zygote, 1) as pool:
+        shapes = [(4, 32, 4096, 128), (4096, 64), (4096, 64)]
+        program = write(captured(Op(make), [torch.empty(*s, dtype=torch.bfloat16) for s in shapes]))
+        build = program_builds(program, lambda target: 4, pool)
+    sized = min(build.kernels, key=lambda k: k.vgpr)  # the twin that knows the sizes, or the only kernel
+    assert sized.vgpr <= 48 and sized.scratch_bytes == 0 and sized.widest_vmem_bytes == 16
