@@ -1,4 +1,4 @@
-"""Half results leave in packs of 16 bytes, exponentials are one instruction; a thread sums a column where many are."""
+"""Half results: packs of 16 bytes, plain exponentials, one division a row; a thread sums a column where many are."""
 
 from __future__ import annotations
 
@@ -80,3 +80,32 @@ def test_few_columns_are_shared() -> None:
     """One thread a column would leave most of a device idle."""
     program = write(captured(Op(weighted), [torch.empty(64, 77, 257), torch.empty(64, 77)]))
     assert parse(program.text).defines(program.knobs)["COLUMNS"] == 32
+
+
+def warm(x: torch.Tensor, temperature: torch.Tensor) -> Any:
+    return (x.float() / temperature).softmax(-1).to(x.dtype)
+
+
+@pytest.mark.parametrize("wave", [32, 64])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(70, 61), (9, 5003)], ids=str)
+def test_one_division_a_row(shape: tuple[int, int], dtype: torch.dtype, wave: int) -> None:
+    """Also by zero, infinity, a negative, one too small and one too large for a plain reciprocal."""
+    drawn = torch.Generator().manual_seed(shape[1])
+    x, by = torch.randn(*shape, generator=drawn).to(dtype), torch.rand(shape[0], 1, generator=drawn) + 0.5
+    by[:7, 0] = torch.tensor([0.0, float("inf"), -0.7, 1e-39, 3e38, float("nan"), -1e-40])
+    x[3], x[6] = 0, 0
+    text = check(Op(warm), [x, by], wave=wave, other=[x[:, :24].contiguous(), by])
+    assert "over(x_1" in text
+
+
+def test_float_results_keep_their_divisions() -> None:
+    text = write(captured(Op(lambda x, t: (x / t).softmax(-1)), [torch.empty(64, 61), torch.empty(64, 1)])).text
+    assert "over(" not in text
+
+
+def test_a_division_a_row_in_ptx(compilers: CompilePool) -> None:
+    model = Op(warm)
+    inputs = [torch.empty(16384, 10007, dtype=torch.bfloat16), torch.empty(16384, 1)]
+    ptx = twin(write(captured(model, inputs)), compilers)
+    assert ptx.count("div.rn.f32") + ptx.count("rcp.rn.f32") == 2  # the temperature's and the sum's

@@ -173,8 +173,11 @@ class Arena:
         ctype = "long" if kind.startswith("arg") else body.ctype
         return self.make("loop", (body, *inner), ctype, attr, attr.key)
 
-    def rewrite(self, roots: Sequence[E], atom: Any, load: Any) -> list[E]:
-        """The roots with index atoms replaced by `atom(Atom) -> Ix | None` and loads by `load(E) -> E | None`."""
+    def rewrite(self, roots: Sequence[E], atom: Any, load: Any, quotient: Any = None) -> list[E]:
+        """The roots with index atoms replaced by `atom(Atom) -> Ix | None` and loads by `load(E) -> E | None`.
+
+        quotient: the same for divisions.
+        """
         done: dict[int, E] = {}
 
         def on_atom(a: Atom) -> Ix | None:
@@ -190,6 +193,8 @@ class Arena:
             new = self._rebuild(e, visit, on_atom)
             if new.op == "load":
                 new = load(new) or new
+            if quotient and new.op == "bin" and new.attr == "/":
+                new = quotient(new) or new
             if e.label and not new.label:
                 new.label = e.label
             done[e.id] = new

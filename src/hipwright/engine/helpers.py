@@ -35,6 +35,11 @@ FLOAT: dict[str, tuple[str, str]] = {
         "return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));",
     ),
     "reciprocal": ("float x", "return 1.0f / x;"),
+    "over": (
+        "float x",
+        "const float y = 1.0f / x, most = 3.402823466e38f;\n"
+        "    return x != 0.0f && fabsf(y) > most ? copysignf(most, x) : y;  // 0 over a subnormal is 0",
+    ),
     "frac": ("float x", "return x - truncf(x);"),
     "mish": ("float x", "return x * tanhf(x > 20.0f ? x : log1pf(expf(x)));"),
     "hardswish": ("float x", "return x * nan_min(nan_max(x + 3.0f, 0.0f), 6.0f) * (1.0f / 6.0f);"),

@@ -22,7 +22,7 @@ from hipwright.engine.plan import PlanWriter, Step, order
 from hipwright.engine.recompute import recompute
 from hipwright.engine.rewrites_attention import attention
 from hipwright.engine.schedule import Group, Scheduler, collapse
-from hipwright.engine.templates.base import Body, Kernel, Need, fused
+from hipwright.engine.templates.base import Body, Kernel, Need, by_reciprocals, fused
 from hipwright.engine.templates.call import CallBody, Options
 from hipwright.engine.templates.elementwise import elementwise
 from hipwright.engine.templates.inner import inner
@@ -290,6 +290,8 @@ class _Builder:
         name = self._name(lowered, group)
         by_parts = self._by_parts(c, group, stores, name)
         need = Need(stores, self._dtypes(lowered), self._numels(lowered))
+        if group.kind == "fused" and group.dims:
+            by_reciprocals(c, group, need)
         body = Body(c, group, name, need)
         writer.limits += body.limits()
         mapping, planner = group.kind, Planner(c, group, body, self._choose, self._shared_knob, by_parts)
