@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 import torch
 
 from hipwright.engine.write import write
-from tests.engine.harness import Op, captured, kernels_in, run
+from hipwright.program import parse
+from hipwright.toolchain import amdgpu
+from tests.engine.harness import CACHE, Op, captured, kernels_in, run
 from tests.engine.template_builds import builds
 
 
@@ -107,3 +110,31 @@ def test_kthvalue_and_argsort() -> None:
 @pytest.mark.parametrize("shape", [(64, 100), (256, 20000), (2, 1 << 20)])
 def test_builds(shape: tuple[int, ...]) -> None:
     builds(Op(lambda x: x.topk(50)), [torch.empty(shape)])
+
+
+@pytest.mark.parametrize("wave", [32, 64])
+@pytest.mark.parametrize("length", [255, 257, 4352, 4353, 9000])
+def test_ends_of_what_is_asked_for_at_once(length: int, wave: int) -> None:
+    """Rows in order, of which every element is better than all before it, and one whose end lies between two groups."""
+    rising = torch.arange(2.0 * length).view(2, length)
+    model, large = Op(lambda x: x.topk(50)), torch.empty(600, 20000)
+    program = write(captured(model, [large]))
+    assert "best 50 of a row" in program.text
+    for x in (rising, rising.flip(1), draw(3, length)):
+        got, _ = run(program, model, [x], wave=wave)
+        assert torch.equal(got[0], x.topk(50).values)
+        assert torch.equal(x.gather(1, got[1]), got[0])
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1100"])
+def test_all_loads_are_under_way_at_once(target: str) -> None:
+    """A thread waits for the first of the 16 loads of a group when it has asked for half of them at least."""
+    program = write(captured(Op(lambda x: x.topk(50)), [torch.empty(512, 131072)]))
+    parsed = parse(program.text)
+    build = amdgpu.build(parsed.hip, target, parsed.defines(program.knobs), cache=CACHE, unsafe=True)
+    assert build.ok, build.log
+    assembly = CACHE.path(build.isa_blob).read_text().partition("\ntopk_kernel_exact:")[2].partition("s_endpgm")[0]
+    loads = re.compile(r"global_load_dword|global_load_b32")
+    assert len(loads.findall(assembly)) == 16
+    first = re.split(r"s_waitcnt vmcnt|s_cbranch", loads.split(assembly, maxsplit=1)[1])[0]
+    assert 1 + len(loads.findall(first)) >= 8

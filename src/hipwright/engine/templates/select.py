@@ -27,8 +27,11 @@ from hipwright.engine.templates.call import CallBody, CallKernel
 MOST_KEYS = 4096
 """Keys of 8 bytes that a sort holds in LDS; a longer row of another call is ranked by counting."""
 FEW_KEYS, ROOM = 1024, 2048
+AHEAD = 16
+"""Elements a thread that selects from a long row asks for at once; a multiple of four."""
 NAMES = (
-    "keys key row first size per bits i j r n rows best start end v chunk count have bar at total rank other part width"
+    "keys key row first size per bits i j r n rows best start end v chunk count have bar at taken total rank other "
+    "part width"
 )
 
 
@@ -293,30 +296,32 @@ def _walk(w: Writer, block: str, start: str, end: str, key: Callable[[str], str]
     k.line("__syncthreads();")
     k.line("unsigned long long bar = 0;  // the worst of the best")
     k.line(f"int chunk = {block};  // small at first, to find a bar")
-    k.open(f"for (int at = {start}; at < {end};)")
-    k.line("unsigned long long key[4];")
+    k.open(f"for (int at = {start}; at < {end}; at += chunk, chunk = {AHEAD} * {block})")
+    k.line(f"unsigned long long key[{AHEAD}];  // asked for at once, taken four at a time: for so many there is room")
     k.line("#pragma unroll")
-    k.open("for (int v = 0; v < 4; ++v)")
+    k.open(f"for (int v = 0; v < {AHEAD}; ++v)")
     k.line(f"const int i = at + v * {block} + threadIdx.x;")
-    k.line("key[v] = 0;")
-    k.open(f"if (i < {end} && v * {block} < chunk)")
-    k.line(f"key[v] = {key('i')};")
+    k.line(f"const int j = i < {end} ? i : {end} - 1;  // a load under a condition would be waited for")
+    k.line(f"key[v] = {key('j')};")
+    k.line(f"if (i >= {end} || v * {block} >= chunk) key[v] = 0;")
     k.close()
-    k.close()
+    k.line("#pragma unroll 1")
+    k.open(f"for (int taken = 0; taken < chunk && at + taken < {end}; taken += 4 * {block})")
     k.line("#pragma unroll")
     k.line("for (int v = 0; v < 4; ++v)")
     k.line(f"    if (key[v] > bar) keys[{best} + atomicAdd(&count, 1)] = key[v];")
+    k.line("#pragma unroll")
+    k.line(f"for (int v = 0; v < {AHEAD} - 4; ++v) key[v] = key[v + 4];")
     k.line("__syncthreads();")
     k.line("const int have = count;")
     k.line("__syncthreads();  // everyone has read the count")
-    k.line("at += chunk;")
-    k.open(f"if (have > {ROOM - best} - 4 * {block} || chunk == {block} || at >= {end})")
+    k.open(f"if (have > {ROOM - best} - 4 * {block} || chunk == {block} || at + taken + 4 * {block} >= {end})")
     k.line(f"merge_keys<{block}, {best}>(keys, have);")
     k.line(f"bar = keys[{take - 1}];")
     k.line("if (threadIdx.x == 0) count = 0;")
     k.line("__syncthreads();")
     k.close()
-    k.line(f"chunk = 4 * {block};")
+    k.close()
     k.close()
 
 
