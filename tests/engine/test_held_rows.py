@@ -12,8 +12,7 @@ from torch import nn
 
 from hipwright.engine.write import explain, write
 from hipwright.program import parse
-from hipwright.toolchain import amdgpu, nvrtc
-from hipwright.toolchain.pool import CompilePool
+from hipwright.toolchain import amdgpu
 from tests.engine.harness import CACHE, Op, captured, compare, reference, run
 from tests.engine.template_builds import program_builds
 
@@ -119,8 +118,7 @@ def test_what_a_reduction_finds_is_read_after_it() -> None:
 
 def _exact_fits(program: Any, loads: int = 0) -> None:
     """No scratch on AMD; at sm_90 the kernel for the captured sizes has 64 registers, so that 1024 threads fit."""
-    with nvrtc.zygote() as zygote, CompilePool(zygote, 1) as pool:
-        build = program_builds(program, lambda target: 2, pool)
+    build = program_builds(program, lambda target: 2)
     main = [k for k in build.kernels if k.name.endswith("_exact")] or build.kernels
     assert all(k.vgpr is not None and k.vgpr <= 64 and k.spills == 0 for k in main), main
     if loads:

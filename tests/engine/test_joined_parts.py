@@ -9,8 +9,6 @@ import pytest
 import torch
 
 from hipwright.engine.write import space, write
-from hipwright.toolchain import nvrtc
-from hipwright.toolchain.pool import CompilePool
 from tests.engine.harness import Op, captured, check, compare, reference, run
 from tests.engine.template_builds import program_builds
 
@@ -88,9 +86,8 @@ def test_rows_may_stay_whole() -> None:
 @pytest.mark.parametrize("make", [rotary, rotated])
 def test_builds(make: Callable[..., Any]) -> None:
     """Two stores of 16 bytes for each four loads of them."""
-    with nvrtc.zygote() as zygote, CompilePool(zygote, 1) as pool:
-        shapes = [(4, 32, 4096, 128), (4096, 64), (4096, 64)]
-        program = write(captured(Op(make), [torch.empty(*s, dtype=torch.bfloat16) for s in shapes]))
-        build = program_builds(program, lambda target: 4, pool)
+    shapes = [(4, 32, 4096, 128), (4096, 64), (4096, 64)]
+    program = write(captured(Op(make), [torch.empty(*s, dtype=torch.bfloat16) for s in shapes]))
+    build = program_builds(program, lambda target: 4)
     sized = min(build.kernels, key=lambda k: k.vgpr)  # the twin that knows the sizes, or the only kernel
     assert sized.vgpr <= 48 and sized.scratch_bytes == 0 and sized.widest_vmem_bytes == 16

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,30 +10,24 @@ import torch
 from hipwright.engine.write import write
 from hipwright.program import parse
 from hipwright.toolchain import nvrtc
-from hipwright.toolchain.pool import CompilePool
+from tests import warm
 from tests.engine.harness import Op, captured, check, compare, reference, run
 from tests.engine.template_builds import program_builds
 
 
-@pytest.fixture(scope="module")
-def compilers() -> Iterator[CompilePool]:
-    with nvrtc.zygote() as zygote, CompilePool(zygote, 1) as pool:
-        yield pool
-
-
-def twin(program: Any, pool: CompilePool) -> str:
+def twin(program: Any) -> str:
     """The PTX of the last kernel's twin for the captured sizes."""
     parsed = parse(program.text)
     knobs = "".join(f"#define {name} {value}\n" for name, value in sorted(parsed.defines(program.knobs).items()))
-    done, log, _, ptx = nvrtc._compile_twice(parsed.hip, knobs, "sm_90", pool)
+    done, log, _, ptx = nvrtc._compile_twice(parsed.hip, knobs, "sm_90", warm.compilers())
     assert done, log
     return str(next(part for part in ptx.split(".entry")[1:] if part.lstrip().partition("(")[0].endswith("_exact")))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_a_softmax_of_half_types(dtype: torch.dtype, compilers: CompilePool) -> None:
+def test_a_softmax_of_half_types(dtype: torch.dtype) -> None:
     """64 elements are four lanes' two packs: two stores of 16 bytes, none of 4, 16 plain exponentials."""
-    ptx = twin(write(captured(Op(lambda x: x.softmax(-1)), [torch.empty(1 << 16, 64, dtype=dtype)])), compilers)
+    ptx = twin(write(captured(Op(lambda x: x.softmax(-1)), [torch.empty(1 << 16, 64, dtype=dtype)])))
     assert ptx.count("st.global.v4") == 2
     assert "st.global.u32" not in ptx and "st.global.b32" not in ptx
     assert ptx.count("ex2.approx.ftz.f32") == 16
@@ -69,9 +62,9 @@ def test_a_thread_sums_a_column(dtype: torch.dtype, wave: int) -> None:
         compare(got, expected, native)
 
 
-def test_columns_build_without_lds(compilers: CompilePool) -> None:
+def test_columns_build_without_lds() -> None:
     program = write(captured(Op(weighted), [torch.empty(4096, 77, 257), torch.empty(4096, 77)]))
-    build = program_builds(program, lambda target: 4, compilers)
+    build = program_builds(program, lambda target: 4)
     (kernel,) = (k for k in build.kernels if k.name == "sum_mul_div_exact")
     assert kernel.lds_bytes == 0 and kernel.vgpr <= 32 and kernel.scratch_bytes == 0
 
@@ -82,7 +75,7 @@ def test_few_columns_are_shared() -> None:
     assert parse(program.text).defines(program.knobs)["COLUMNS"] == 32
 
 
-def warm(x: torch.Tensor, temperature: torch.Tensor) -> Any:
+def cooled(x: torch.Tensor, temperature: torch.Tensor) -> Any:
     return (x.float() / temperature).softmax(-1).to(x.dtype)
 
 
@@ -95,7 +88,7 @@ def test_one_division_a_row(shape: tuple[int, int], dtype: torch.dtype, wave: in
     x, by = torch.randn(*shape, generator=drawn).to(dtype), torch.rand(shape[0], 1, generator=drawn) + 0.5
     by[:7, 0] = torch.tensor([0.0, float("inf"), -0.7, 1e-39, 3e38, float("nan"), -1e-40])
     x[3], x[6] = 0, 0
-    text = check(Op(warm), [x, by], wave=wave, other=[x[:, :24].contiguous(), by])
+    text = check(Op(cooled), [x, by], wave=wave, other=[x[:, :24].contiguous(), by])
     assert "over(x_1" in text
 
 
@@ -104,8 +97,8 @@ def test_float_results_keep_their_divisions() -> None:
     assert "over(" not in text
 
 
-def test_a_division_a_row_in_ptx(compilers: CompilePool) -> None:
-    model = Op(warm)
+def test_a_division_a_row_in_ptx() -> None:
+    model = Op(cooled)
     inputs = [torch.empty(16384, 10007, dtype=torch.bfloat16), torch.empty(16384, 1)]
-    ptx = twin(write(captured(model, inputs)), compilers)
+    ptx = twin(write(captured(model, inputs)))
     assert ptx.count("div.rn.f32") + ptx.count("rcp.rn.f32") == 2  # the temperature's and the sum's
