@@ -77,13 +77,15 @@ def judge_set(
         raise Rejected(large_verdict("launch_error", name, family, message)) from error
     except Rejected as rejected:
         raise Rejected(named(rejected.verdict, name, family)) from rejected
-    if seen is None or session.program.lane != "program":
-        found = judge_on_device(session, run, reference, expected)
-    else:
-        key = (repr(run.specs), *session.digests(run, seen.seed))
+    known = seen.right if seen is not None and session.program.lane == "program" else None
+    key = (repr(run.specs), *session.digests(run, seen.seed)) if seen is not None and known is not None else ()
+    if known is not None and key in known:
         _untouched(run, expected)
-        known = seen.right.get(key)
-        found = seen.right[key] = known or judge_on_device(session, run, reference, expected)
+        found = known[key]
+    else:
+        found = judge_on_device(session, run, reference, expected)
+        if known is not None:
+            known[key] = found
     session.drop(run)
     return found
 

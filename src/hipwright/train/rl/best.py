@@ -35,7 +35,7 @@ class Best:
         mean = fmean(self._recent)
         if len(self._recent) == self._recent.maxlen and mean > self.reward:
             self.step, self.reward = step, mean
-            self._kept = {name: value.clone() for name, value in self._policy.state().items()}
+            self._kept = self._policy.state()
 
     def restore(self) -> None:
         """Give the policy the weights that were kept; a run shorter than a window keeps its last ones."""

@@ -92,7 +92,7 @@ class Policy(Protocol):
         ...
 
     def state(self) -> dict[str, Any]:
-        """The trainable weights by name, for a checkpoint."""
+        """Copies of the trainable weights by name, for a checkpoint."""
         ...
 
     def load(self, state: dict[str, Any]) -> None:
