@@ -18,8 +18,10 @@ from hipwright.errors import CandidateError
 from hipwright.program import parse
 from hipwright.program.lower import lower
 from hipwright.program.signature import parse_signatures
-from hipwright.verify import live
+from hipwright.torchio import to_torch, tree_from_torch
+from hipwright.verify import live, trees
 from hipwright.verify.live import Live, ProgramSubject, Setting
+from hipwright.verify.staging import Staging
 
 from .fake_driver import FakeDriver, pointer
 
@@ -338,21 +340,30 @@ def test_a_call_is_waited_for_once(driver: FakeDriver, monkeypatch: pytest.Monke
     parsed, waits = parse(text), []
     run = GpuLauncher(driver, b"code", parsed.signatures, device="cpu")
     params = {"w": torch.ones(3)}
-    table = {"params": params, "buffers": {}, "attrs": {}, "modules": {}, "training": False}
+    buffers = {"b": torch.zeros(2)}
+    table = {"params": params, "buffers": buffers, "attrs": {}, "modules": {}, "training": False}
     subject = ProgramSubject(parsed, {}, {**table, "params": {"w": params["w"].clone()}}, run, "cpu")
-    candidate = Live(lambda setting, state: subject, {"params": {}, "buffers": {}}, "cpu")
+    candidate = Live(lambda setting, state: subject, {"params": {}, "buffers": {}}, "cpu", Staging("cpu"))
     candidate.table = table
     candidate.prepare(Setting())
     for owner, name in ((GuardedDevice, "look"), (GpuLauncher, "sync")):
         inner = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *a, f=inner, n=name: (waits.append(n), f(*a))[1])
-    plain = live.read
-    monkeypatch.setattr(live, "read", lambda flags: (waits.extend(["read"][: len(flags)]), plain(flags))[1])
+    for module in (live, trees):
+        plain = trees.read
+        monkeypatch.setattr(module, "read", lambda flags, f=plain: (waits.extend(["read"][: len(flags)]), f(flags))[1])
     x = torch.randn(5)
     given = [subject.guard(x)]
     info, out = candidate.call(given, [x])
     assert torch.equal(out, x) and (info["inputs_changed"], info["params_changed"]) == ([], [])
     assert waits == ["look"]
+    waits.clear()
+    inputs = tree_from_torch([x])
+    staged, download = [], Staging.download
+    monkeypatch.setattr(Staging, "download", lambda own, flat: (staged.append(flat), download(own, flat))[1])
+    info, told = candidate.run({}, inputs)
+    assert torch.equal(to_torch(told["outputs"]), x) and torch.equal(to_torch(told["buffers"]["b"]), torch.zeros(2))
+    assert waits == ["look"] and len(staged) == 2, "buffers are written back without a look; results do not wait"
     subject.params["w"][1] = 7.0
     given[0][2] = 9.0
     info, _ = candidate.call(given, [x])

@@ -21,8 +21,9 @@ from hipwright.verify.gpu_client import GpuCandidates, GpuSide, HostSource, Load
 from hipwright.verify.gpu_subjects import Foreign
 from hipwright.verify.gpu_timing import Timer
 from hipwright.verify.ledger import first_difference
-from hipwright.verify.live import Live, Setting, differing
+from hipwright.verify.live import Live, Setting
 from hipwright.verify.sets import Sets
+from hipwright.verify.trees import differing
 from tests.verify.test_reply import CASE, INFO, TREE, X, junk, trees
 
 ONE = {"runs": [INFO]}

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 
 WARM_CALLS = 3
+IDLE_BYTES = 2 << 30  # that torch may keep while a graph is captured
 TOUR_MS = 10.0
 """All slots are captured in one graph where a tour through them takes no longer than this, launched one by one."""
 
@@ -133,7 +134,7 @@ class Rotation:
                 warnings.simplefilter("ignore")  # a plan without kernels makes an empty graph
                 for group in groups:
                     graph = torch.cuda.CUDAGraph()
-                    with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+                    with self._capturing(graph):
                         outputs += [self._call(slot) for slot in group]
                     graphs.append(graph)
                 for graph in graphs:
@@ -146,6 +147,23 @@ class Rotation:
             return
         self.outputs = outputs if self._keep_outputs else [None] * self._slots
         self._graphs, self._tour = ([], graphs[0]) if together else (graphs, None)
+
+    @contextmanager
+    def _capturing(self, graph: Any) -> Iterator[None]:
+        """As torch.cuda.graph, which first waits for the device and gives all that torch keeps of its memory back: to
+        ask for that again takes longer than a small capture."""
+        device = self._device
+        if torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) > IDLE_BYTES:
+            torch.cuda.empty_cache()  # a graph's memory cannot be taken from what is kept
+        current, stream = torch.cuda.current_stream(device), self._stream or torch.cuda.Stream(device)
+        stream.wait_stream(current)
+        with torch.cuda.stream(stream):
+            graph.capture_begin(**({} if self._pool is None else {"pool": self._pool}))
+            try:
+                yield
+            finally:
+                graph.capture_end()
+        current.wait_stream(stream)
 
     def _wake(self) -> None:
         """A trivial kernel: the GPU changes to this process now. Then nothing is left to do."""

@@ -45,6 +45,11 @@ class Plan:
         self._has_backward = "backward" in functions
 
     @property
+    def prepares(self) -> bool:
+        """Whether `prepare` packs anything that it takes from parameters or buffers."""
+        return self._has_prepare and bool(self._prepared_from)
+
+    @property
     def prepared(self) -> dict[str, Any]:
         """What `prepare` returned last, by name."""
         return self._prepared

@@ -12,7 +12,7 @@ from hipwright.device.gpu_memory import GuardedDevice
 from hipwright.errors import CandidateError, HipwrightError
 from hipwright.records import TensorSpec
 from hipwright.torchio import NAMES, full_precision
-from hipwright.verify.live import read, tensors_of
+from hipwright.verify.trees import read, tensors_of
 
 Tensor = Any
 PLAIN = (torch.Tensor, torch.nn.Parameter)

@@ -15,7 +15,8 @@ import torch
 from hipwright.device.memory import pattern
 from hipwright.device.rotation import Rotation
 from hipwright.errors import CandidateError
-from hipwright.verify.live import Subject, address, tensors_of
+from hipwright.verify.live import Subject
+from hipwright.verify.trees import address, tensors_of
 
 
 class Timer:

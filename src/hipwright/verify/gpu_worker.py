@@ -28,18 +28,10 @@ from hipwright.sandbox import lockdown
 from hipwright.tensors import HostTensor, Tree
 from hipwright.verify.gpu_subjects import Foreign, PlainNothing, spec_of, start_gpu, tidy_gpu
 from hipwright.verify.gpu_timing import Timer
-from hipwright.verify.live import (
-    Live,
-    ProgramSubject,
-    Setting,
-    Subject,
-    map_torch,
-    on_device,
-    tensors_of,
-    to_host,
-    too_much_memory,
-)
+from hipwright.verify.live import Live, ProgramSubject, Setting, Subject, too_much_memory
 from hipwright.verify.sets import Sets, Slot, look
+from hipwright.verify.staging import Staging
+from hipwright.verify.trees import map_torch, on_device, tensors_of, to_host
 
 Answer = tuple[dict[str, Any], Tree]
 STATE_SEED = 0x5EED
@@ -78,6 +70,7 @@ class GpuWorker:
         self._cases: dict[str, Tree] = {}  # inputs on the host, by the parent's names
         self._programs: dict[int, Loaded] = {}
         self._sets = Sets(self.device)
+        self._staging = Staging(self.device) if self.on_gpu else None
         self._count = 0
         self._noise: Any = None
         if self.on_gpu:
@@ -99,8 +92,8 @@ class GpuWorker:
                 return {"stale": True}, None
             code = bundle["code"].storage.tobytes() if bundle["code"] is not None else b""
             program = header["lane"] == "program"
-            loaded = Loaded(Live(lambda setting, state: self._subject(loaded, setting, state), table, self.device),
-                            parse(header["text"]) if program else None, code, header)  # fmt: skip
+            live = Live(lambda setting, state: self._subject(loaded, setting, state), table, self.device, self._staging)
+            loaded = Loaded(live, parse(header["text"]) if program else None, code, header)
             loaded.live.prepare(Setting.of(header))
             self._count += 1
             self._programs[self._count] = loaded

@@ -7,7 +7,7 @@ memory comes from, and how one learns that it misbehaved.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Protocol
@@ -18,11 +18,24 @@ from hipwright.digest import digests
 from hipwright.errors import CandidateError, DeviceError
 from hipwright.program import Parsed
 from hipwright.program.lower import lower
-from hipwright.tensors import HostTensor, Tree, map_tensors
-from hipwright.torchio import to_torch, tree_from_torch
+from hipwright.tensors import Tree
+from hipwright.verify.staging import Staging
+from hipwright.verify.trees import (
+    address,
+    difference,
+    differing,
+    fetching,
+    guarded,
+    named_tensors,
+    numbers,
+    on_device,
+    read,
+    refill,
+    tensors_of,
+    to_host,
+)
 
 Tensor = Any  # torch.Tensor, untyped here
-INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 POISON = 0xA5
 MANY_BYTES = 64 << 20
 
@@ -74,10 +87,18 @@ class Launcher(Protocol):
 
 
 class Live:
-    """One candidate over state of its own. make: (setting, state table of device tensors) -> Subject."""
+    """One candidate over state of its own. make: (setting, state table of device tensors) -> Subject. staging: for a
+    lowered plan's inputs and outputs; a candidate with host code may leave work on other streams."""
 
-    def __init__(self, make: Callable[[Setting, Tree], Subject], table: Tree, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        make: Callable[[Setting, Tree], Subject],
+        table: Tree,
+        device: str = "cpu",
+        staging: Staging | None = None,
+    ) -> None:
         self.device = device
+        self._staging = staging
         self.subject: Subject
         self.table: Any  # on the device; nobody but this class writes to it
         self._make = make
@@ -108,15 +129,25 @@ class Live:
         which `kept` finds the outputs again. info: stats, aliases, inputs_changed, params_changed (leaf numbers).
         """
         self.prepare(Setting.of(header))
-        originals = on_device(list(inputs), self.device)
+        staging = self._staging if isinstance(self.subject, ProgramSubject) else None
+        if staging is not None:
+            staging.begin()
+        originals = on_device(list(inputs), self.device, staging)
         given = self._place(originals, reuse=bool(header.get("reuse")))
-        info, outputs = self.call(given, originals)
+        before, outputs = self._begun(given)
+        fetched = fetching({"outputs": outputs, "buffers": self.subject.buffers}, self.device, staging)
+        info = self._ended(before, given, originals, outputs)
         if header.get("keep"):
             self._kept[str(header["keep"])] = outputs
-        return info, {"outputs": to_host(outputs, self.device), "buffers": to_host(self.subject.buffers, self.device)}
+        return info, fetched()
 
     def call(self, given: Any, originals: Any = None) -> tuple[dict[str, Any], Any]:
         """One call on device tensors, settled -> (info, outputs). originals: what `given` must still hold after."""
+        before, outputs = self._begun(given)
+        return self._ended(before, given, originals, outputs), outputs
+
+    def _begun(self, given: Any) -> tuple[int, Any]:
+        """(launches before it, outputs) of a call that is not waited for."""
         self.reset()
         before = len(self.subject.stats())
         with torch.no_grad():
@@ -127,16 +158,19 @@ class Live:
                 if isinstance(error.__cause__, (MemoryError, torch.OutOfMemoryError)):
                     raise too_much_memory() from error
                 raise
+        return before, outputs
+
+    def _ended(self, before: int, given: Any, originals: Any, outputs: Any) -> dict[str, Any]:
+        """What a call did, once it is over; raises its faults."""
         inputs, params = self._changed(given, originals)
         if isinstance(self.subject, ProgramSubject):
             self.subject.check_prepared()
-        info = {
+        return {
             "stats": self.subject.stats()[before:],
             "aliases": self._aliases(outputs, given),
             "inputs_changed": inputs,
             "params_changed": params,
         }
-        return info, outputs
 
     def _changed(self, given: Any, originals: Any) -> tuple[list[int], list[int]]:
         """Inputs (where `originals` are known) and parameters that no longer hold what they were given.
@@ -160,14 +194,18 @@ class Live:
     def reset(self) -> None:
         """Buffers as the table has them: an earlier call may have written them."""
         buffers = self.subject.buffers
-        refill(buffers, {path: self.table["buffers"][path] for path in buffers})
+        refill(buffers, {path: self.table["buffers"][path] for path in buffers}, look=self._remembers())
 
     def mutate(self, table: Tree) -> None:
         """Give every parameter and buffer new values at its old address."""
         self.table = on_device(table, self.device)
         params = self.subject.params
-        refill(params, {path: self.table["params"][path] for path in params})
+        refill(params, {path: self.table["params"][path] for path in params}, look=self._remembers())
         self.reset()
+
+    def _remembers(self) -> bool:
+        """Whether the candidate may tell by a tensor's version that it was written."""
+        return not isinstance(self.subject, ProgramSubject) or self.subject.plan.prepares
 
     def kept(self, name: str) -> Tree:
         """The outputs of an earlier call as they are now."""
@@ -175,7 +213,7 @@ class Live:
 
     def _place(self, originals: Any, *, reuse: bool) -> Any:
         if reuse and self._inputs is not None:
-            refill(self._inputs, originals, quietly=True)
+            refill(self._inputs, originals, quietly=True, look=not isinstance(self.subject, ProgramSubject))
         else:
             self._inputs = guarded(originals, self.subject.guard)
         return self._inputs
@@ -293,146 +331,6 @@ def too_much_memory(detail: str = "") -> CandidateError:
     return CandidateError(
         f"the candidate asks for more memory than there is{told}", status="launch_error", stage="launch"
     )
-
-
-# ---------------------------------------------------------------- trees of tensors
-
-
-def named_tensors(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
-    """(path, tensor) of a nesting in order: output, output[0], output['x']."""
-    if isinstance(value, torch.Tensor):
-        yield path, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from named_tensors(item, f"{path}[{key!r}]")
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            yield from named_tensors(item, f"{path}[{index}]")
-
-
-def tensors_of(value: Any) -> list[Tensor]:
-    """The tensors of a nesting in order."""
-    return [tensor for _, tensor in named_tensors(value, "")]
-
-
-def map_torch(value: Any, fn: Callable[[Tensor], Any]) -> Any:
-    """The same nesting with fn applied to each tensor."""
-    if isinstance(value, (tuple, list)):
-        return type(value)(map_torch(item, fn) for item in value)
-    if isinstance(value, dict):
-        return {key: map_torch(item, fn) for key, item in value.items()}
-    return fn(value) if isinstance(value, torch.Tensor) else value
-
-
-def address(tensor: Tensor) -> int:
-    """Of the tensor's storage."""
-    return int(tensor.untyped_storage().data_ptr())
-
-
-def on_device(tree: Tree, device: str) -> Any:
-    """A tree of HostTensors as torch tensors; on the cpu they are views of the same memory. Sharing is kept."""
-    homes: dict[int, Tensor] = {}
-
-    def one(host: HostTensor) -> Tensor:
-        plain = to_torch(host)
-        if device == "cpu":
-            return plain
-        if not host.numel:
-            return plain.to(device)
-        if id(host.storage) not in homes:
-            raw = torch.empty(0, dtype=torch.uint8).set_(plain.untyped_storage())
-            # staged before it returns, and not waited for: host memory may change afterwards
-            homes[id(host.storage)] = raw.to(device, non_blocking=True)
-        home = homes[id(host.storage)].untyped_storage()
-        return torch.empty(0, dtype=plain.dtype, device=device).set_(home, host.offset, host.shape, host.stride)
-
-    return map_tensors(tree, one)
-
-
-def guarded(tree: Any, guard: Callable[[Tensor], Tensor]) -> Any:
-    """The tree's tensors in watched memory; those that shared a storage share it again."""
-    homes: dict[int, tuple[Tensor, int]] = {}
-
-    def one(tensor: Tensor) -> Tensor:
-        if not tensor.numel():
-            return tensor
-        known = homes.get(address(tensor))
-        if known is None:
-            out = guard(tensor)
-            front = out.storage_offset() * out.element_size() - tensor.storage_offset() * tensor.element_size()
-            homes[address(tensor)] = out, front
-            return out
-        home, front = known
-        offset = front // tensor.element_size() + tensor.storage_offset()
-        return torch.empty(0, dtype=tensor.dtype, device=home.device).set_(
-            home.untyped_storage(), offset, tensor.shape, tensor.stride()
-        )
-
-    return map_torch(tree, one)
-
-
-def differing(live: Any, originals: Any) -> list[int]:
-    """Which tensor leaves differ in a bit from what was given (NaN equals itself). Synchronises once."""
-    alike, flags = difference(live, originals)
-    return numbers(alike, read(flags))
-
-
-def difference(live: Any, originals: Any) -> tuple[list[bool], list[Tensor]]:
-    """(which leaves have the kind of what was given, a flag on the device for each of those). No synchronisation."""
-    pairs = list(zip(tensors_of(live), tensors_of(originals), strict=True))
-    alike = [a.shape == b.shape and a.dtype == b.dtype and a.device == b.device for a, b in pairs]
-    return alike, [(bits(a) != bits(b)).any() for (a, b), same in zip(pairs, alike, strict=True) if same]
-
-
-def numbers(alike: Sequence[bool], differs: Sequence[bool]) -> list[int]:
-    """The leaves that differ, from what `difference` gave and what its flags say."""
-    told = iter(differs)
-    return [index for index, same in enumerate(alike) if not same or next(told)]
-
-
-def read(flags: Sequence[Tensor]) -> list[bool]:
-    """The values of flags. Synchronises once."""
-    return torch.stack(list(flags)).tolist() if flags else []
-
-
-def bits(tensor: Tensor) -> Tensor:
-    """The same elements seen as integers."""
-    return tensor.view(INTEGERS[tensor.element_size()])
-
-
-def refill(live: Any, originals: Any, *, quietly: bool = False) -> None:
-    """Write values into tensors at their addresses; those that hold them already are left alone (no version bump).
-
-    quietly: without a version bump for any, as kernels write: who remembers results by version shall be caught.
-    """
-    pairs = list(zip(tensors_of(live), tensors_of(originals), strict=True))
-    if any(tensor.shape != value.shape for tensor, value in pairs):
-        raise CandidateError("the shapes changed between two calls at the same address", stage="verify")
-    for index in differing(live, originals):
-        (pairs[index][0].data if quietly else pairs[index][0]).copy_(pairs[index][1])
-
-
-def to_host(value: Any, device: str) -> Tree:
-    """Outputs as HostTensors. A CandidateError for a value that no output can be."""
-    try:
-        return tree_from_torch(map_torch(value, lambda tensor: _fetched(tensor, device)))
-    except TypeError as error:
-        raise CandidateError(
-            f"the program returns what cannot be compared: {error}", status="bad_output_spec"
-        ) from error
-
-
-def _fetched(tensor: Tensor, device: str) -> Tensor:
-    """The tensor in host memory with its own strides, stride 0 and gaps included."""
-    if tensor.device != torch.device(device):
-        raise TypeError(f"a tensor on {tensor.device}, not on {device}")
-    if device == "cpu":
-        return tensor
-    if not tensor.numel():
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
-    extent = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    flat = tensor.detach().as_strided((extent,), (1,), tensor.storage_offset()).cpu()
-    return flat.as_strided(tensor.shape, tensor.stride())
 
 
 def _copy(tensor: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from hipwright.digest import digests, finished, span, sums
 from hipwright.records import TensorSpec
 from hipwright.tensors import BITS, HostTensor, Tree
 from hipwright.torchio import DTYPES
-from hipwright.verify.live import tensors_of
+from hipwright.verify.trees import tensors_of
 
 ZONE = 4096  # bytes of red zone in front of and behind each tensor
 ZONE_BYTE = 0xA5

@@ -1,0 +1,81 @@
+"""Host memory that a GPU reads and writes by itself, so that inputs go up and results come down without a wait of their
+own. Imports torch.
+
+A copy from or to ordinary host memory is waited for, and on a GPU that many processes share each wait is a change of
+process. With one piece of pinned memory for each direction a call waits once, for everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Tensor = Any
+MOST_BYTES = 64 << 20
+"""Of each direction; what does not fit is copied in the ordinary way."""
+ALIGN = 64
+
+
+class Staging:
+    """One worker's pinned memory. device: "cuda:0"; "cpu" for tests, which need no pinned memory.
+
+    `begin` starts a call: what was staged before is overwritten from then on.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device = torch.device(device)
+        self._on_gpu = self._device.type == "cuda"
+        self._up, self._down = _Piece(self._on_gpu), _Piece(self._on_gpu)
+        self._sent: Any = torch.cuda.Event() if self._on_gpu else None  # behind the last input that went up
+
+    def begin(self) -> None:
+        """A new call. Waits only where an earlier one was given up before the device had taken its inputs."""
+        if self._sent is not None:
+            self._sent.synchronize()
+        for piece in (self._up, self._down):
+            piece.restart()
+
+    def upload(self, raw: Tensor) -> Tensor:
+        """A host tensor of bytes (uint8, 1-D) on the device; the host's may change afterwards."""
+        staged = self._up.take(raw.numel())
+        if staged is None:
+            return raw.to(self._device, non_blocking=True, copy=True)  # taken over before it returns
+        made = torch.empty_like(staged, device=self._device)
+        made.copy_(staged.copy_(raw), non_blocking=True)
+        if self._sent is not None:
+            self._sent.record()
+        return made
+
+    def download(self, flat: Tensor) -> Callable[[], Tensor]:
+        """Start to bring a 1-D contiguous tensor of the device to the host -> what gives it in memory of its own, once
+        the device has been waited for."""
+        staged = self._down.take(flat.nbytes)
+        if staged is None:
+            return lambda: flat.cpu()
+        typed = staged.view(flat.dtype)
+        typed.copy_(flat, non_blocking=True)
+        return lambda: typed.clone()
+
+
+class _Piece:
+    """Memory that is handed out from its front, and grows between calls to what the largest one asked for."""
+
+    def __init__(self, pinned: bool) -> None:
+        self._pinned = pinned
+        self._memory = torch.empty(0, dtype=torch.uint8)
+        self._used = self._most = 0
+
+    def restart(self) -> None:
+        """From the front again; nothing that was handed out may be in use."""
+        self._most, self._used = max(self._most, self._used), 0
+        size = min(self._most, MOST_BYTES)
+        if size > self._memory.numel():
+            self._memory = torch.empty(1 << (size - 1).bit_length(), dtype=torch.uint8, pin_memory=self._pinned)
+
+    def take(self, nbytes: int) -> Tensor | None:
+        """The next bytes, None where there is no room for them."""
+        start = self._used
+        self._used += -(-nbytes // ALIGN) * ALIGN
+        return self._memory[start : start + nbytes] if self._used <= self._memory.numel() else None
