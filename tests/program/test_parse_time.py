@@ -27,3 +27,12 @@ def test_long_hip_text_is_read_at_once(text: str) -> None:
     with contextlib.suppress(ProgramError):
         parse(f"HIP = r'''\n{text}\n'''\ndef forward(self, x):\n    return x\n")
     assert time.thread_time() - start < 2.0
+
+
+@pytest.mark.parametrize("literal", ["'''", '"""', "r'''", 'r"""', "R'''"])
+def test_hip_is_read_whatever_characters_lie_around_it(literal: str) -> None:
+    """Columns count bytes of UTF-8; form feeds and other separators of str.splitlines end no line."""
+    hip = "\n// µs, \x0c und \u2028 Ω\n"
+    text = f'"""naïve ✓"""; HIP = {literal}{hip}{literal[-3:]}; A = 2\ndef forward(self, x):\n    return x\n'
+    parsed = parse(text)
+    assert (parsed.hip, parsed.hip_line) == (hip, 1)

@@ -52,6 +52,17 @@ def gpu_zygote():
 # ---------------------------------------------------------------- what it sees
 
 
+def test_processes_are_counted_once_for_all_who_wait(monkeypatch):
+    """Each look goes through /proc thread by thread; a dozen sessions of one zygote wait at a time."""
+    counted = []
+    monkeypatch.setattr("hipwright.sandbox.zygote.count_tasks", lambda pid, enough: counted.append(pid) or enough + 1)
+    zygote = fake_zygote()
+    zygote._keeper = type("Keeper", (), {"pid": 1, "end": lambda self: None})()
+    assert [zygote.flooded() > 0 for _ in range(5)] == [True, False, False, False, False] and counted == [1]
+    zygote._glanced -= 1.0
+    assert zygote.flooded() > 0
+
+
 @needs_node
 def test_the_chosen_node_and_settings_are_inside_and_nothing_else(gpu_zygote, monkeypatch):
     monkeypatch.setenv("API_KEY", "secret")

@@ -8,9 +8,11 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -27,6 +29,7 @@ from hipwright.toolchain import amdgpu
 from hipwright.train.counters import shares
 from hipwright.train.environment import Environment, outcome
 from hipwright.train.judges import LocalJudge, slim
+from hipwright.train.lanes import GpuLane, Timer
 from hipwright.train.mini.corpus import at_shape, captured, schedules
 from hipwright.train.mini.form import read
 from hipwright.train.mini.tasks import Composition
@@ -351,7 +354,7 @@ def test_a_worker_forgets_a_task(timed: LocalJudge) -> None:
     lane = timed._lane
     with timed._shelf.lease(problem("row_sum")) as bench:
         assert timed._lane.judge(problem("row_sum"), program("row_sum_wave"), timed._shelf).passed
-        timer = lane._timer(problem("row_sum"))  # type: ignore[attr-defined]
+        timer = lane._timer(problem("row_sum"), bench).worker  # type: ignore[attr-defined]
         sets = set(timer.placed)
         task = bench.evaluator.gpus["cuda"]
         name = next(at.set_name for at in task._known.values())
@@ -359,6 +362,39 @@ def test_a_worker_forgets_a_task(timed: LocalJudge) -> None:
         held = len(timer._tables)
         task.leave(timer)
         assert name not in timer.placed and len(timer._tables) == held - 1
+
+
+def test_programs_spread_over_the_processes_that_time() -> None:
+    """Small inputs go anywhere, large ones into two processes; a process that hangs is waited for by nobody else."""
+    lane = object.__new__(GpuLane)
+    lane._target, lane._timers = "cuda", [Timer(None) for _ in range(8)]  # type: ignore[arg-type]
+
+    def bench(nbytes: int) -> Any:
+        return SimpleNamespace(evaluator=SimpleNamespace(gpus={"cuda": SimpleNamespace(timed_bytes=nbytes)}))
+
+    def spread(nbytes: int) -> list[int]:
+        taken = []
+        with ExitStack() as stack:
+            for _ in range(24):
+                timer = lane._timer(problem("row_sum"), bench(nbytes))
+                taken.append(lane._timers.index(timer))
+                timer.waiting += 1
+                stack.callback(setattr, timer, "waiting", 0)
+        return sorted(Counter(taken).values())
+
+    assert spread(1 << 10) == [3] * 8 and spread(1 << 30) == [12] * 2
+    timer, inside = lane._timers[0], []
+
+    def ready(number: int) -> None:
+        with timer.turn():
+            inside.append(number)
+            assert len(inside) == 1
+            time.sleep(0.01)
+            inside.remove(number)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert not any(future.exception() for future in [pool.submit(ready, n) for n in range(8)])
+    assert timer.waiting == 0
 
 
 # ---------------------------------------------------------------- counters

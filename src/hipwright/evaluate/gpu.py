@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -53,6 +54,7 @@ SCORE_SLOTS = 4
 CANDIDATES, REFERENCES = 0.4325, 0.5475
 """Shares of a limit on device memory; what is left is for what the driver keeps for each process. A candidate holds its
 inputs and outputs; the reference holds the same, and for each float of an output the honest error in 2 bytes."""
+SWITCH_S = 0.0005
 SHARE = 4  # of the device's memory: inputs in rotation may take a quarter in each of the processes
 
 
@@ -156,6 +158,7 @@ def open_gpu(
     access = GpuAccess(kind, found.index)
     with ExitStack() as stack:
         opened = stack.enter_context
+        opened(many_threads())
         compilers_host = opened(compiler(kind, unsafe))
         hosts = opened(Zygote(("torch", "hipwright.task.device_host"), unsafe=unsafe, name="device host", gpu=access))
         workers = opened(Zygote(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
@@ -166,6 +169,18 @@ def open_gpu(
         gpu = Gpu(kind, found.index, found.architecture, cache, pool, hosts, workers, unsafe, memory_bytes, rooms)
         stack.callback(gpu.close)
         yield gpu
+
+
+@contextmanager
+def many_threads() -> Iterator[None]:
+    """Threads that wait for answers get the interpreter soon: a message takes a dozen calls of the system, and after
+    each of them the thread would wait 5 ms, Python's usual turn, for one that parses or compares."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(min(usual, SWITCH_S))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
 
 
 def compiler(kind: Kind, unsafe: bool) -> Zygote:
@@ -322,9 +337,14 @@ class GpuTask:
 
     def room(self, workers: int) -> bool:
         """May so many processes hold the inputs that are timed? A device that does not tell its memory has room."""
-        at = self._measured("fast")
         most = (self.gpu.memory_bytes or int(self.reference.info["memory_bytes"])) // SHARE
-        return not most or workers * at.slots * at.bytes <= most
+        return not most or workers * self.timed_bytes <= most
+
+    @property
+    def timed_bytes(self) -> int:
+        """What a process that times behind the fast gate holds of this task."""
+        at = self._measured("fast")
+        return at.slots * at.bytes
 
     def _step_aside(self) -> None:
         """End the task's own processes: large inputs lie there once, and the device has no room for them twice."""

@@ -224,17 +224,18 @@ class Scorer:
     def _judged(self, turns: Turns, built: Built, timed: bool, together: bool) -> Evaluation:
         """Verified and made ready in one worker, then timed there when its turn comes."""
         with self._worker() as worker, ExitStack() as stack:
-            with turns.verifying(), turns.shared():
-                checked = check(self._evaluator, self._name, built, worker, worker if together else None)
+            with turns.verifying():
+                with turns.shared():
+                    checked = check(self._evaluator, self._name, built, worker, worker if together else None)
                 if isinstance(checked, Evaluation):
                     return checked
                 if not timed:
                     return measure(self._evaluator, self._name, checked, None)
-                time_it = (
-                    ready(self._evaluator, self._name, checked, worker, stack)
-                    if together
-                    else unprepared(self._evaluator, self._name, checked)
-                )
+                if together:
+                    with turns.shared():  # a timing that waits goes between
+                        time_it = ready(self._evaluator, self._name, checked, worker, stack)
+                else:
+                    time_it = unprepared(self._evaluator, self._name, checked)
             return measure(self._evaluator, self._name, checked, time_it, turns.run)
 
     @contextmanager

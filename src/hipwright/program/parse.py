@@ -95,13 +95,22 @@ def _hip(text: str, node: ast.Assign) -> tuple[str, int]:
     value = node.value
     if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
         raise ProgramError("HIP is one string literal: HIP = r'''...'''", node.lineno)
-    segment = ast.get_source_segment(text, value) or ""
+    segment = _segment(text, value)
     # a plain literal keeps its lines, so that a compiler's line number can be mapped back to this file
     plain = {p + q + value.value + q for p in ("r", "R", "") for q in ("'''", '"""')}
     if segment not in plain:
         raise ProgramError("write HIP as one raw triple-quoted literal, HIP = r'''...''', so that lines keep their "
                            "numbers", value.lineno)  # fmt: skip
     return value.value, value.lineno
+
+
+def _segment(text: str, node: ast.expr) -> str:
+    """As ast.get_source_segment, which goes through the whole text character by character; lines end with \\n here."""
+    assert node.end_lineno is not None
+    lines = text.encode().split(b"\n")[node.lineno - 1 : node.end_lineno]
+    lines[-1] = lines[-1][: node.end_col_offset]
+    lines[0] = lines[0][node.col_offset :]
+    return b"\n".join(lines).decode()
 
 
 def _unexpected(node: ast.stmt) -> str:

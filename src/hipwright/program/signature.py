@@ -7,6 +7,7 @@ first, keeping every line where it was.
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, field
 
@@ -117,6 +118,7 @@ def parse_signatures(hip: str, first_line: int = 1) -> Kernels:
 
 # ---------------------------------------------------------------- text
 
+REMEMBERED = 1 << 16  # characters of a source that is kept blanked
 _SKIP = re.compile(
     r"""//(?:\\\n|[^\n])*            # line comment, continued by a backslash
       | /\*.*?(?:\*/|\Z)             # block comment
@@ -130,7 +132,15 @@ _SKIP = re.compile(
 
 def blank(hip: str) -> str:
     """The source with comments and literals replaced by spaces; line breaks and `extern "C"` stay."""
+    return _remembered(hip) if len(hip) <= REMEMBERED else _blank(hip)
 
+
+@functools.lru_cache(maxsize=256)
+def _remembered(hip: str) -> str:
+    return _blank(hip)  # signatures, source and atomics of one program are read one after the other
+
+
+def _blank(hip: str) -> str:
     def spaces(match: re.Match[str]) -> str:
         if match.group() == '"C"':
             return '"C"'

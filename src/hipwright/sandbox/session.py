@@ -23,7 +23,7 @@ from hipwright.tensors import Tree
 if TYPE_CHECKING:
     from hipwright.sandbox.zygote import Zygote
 
-_GLANCE_S = 0.1  # between two looks at how many processes a zygote that may fork has
+GLANCE_S = 0.1  # between two looks at how many processes a zygote that may fork has
 
 
 class Session:
@@ -142,7 +142,7 @@ class Session:
         watch.register(self._pidfd, select.POLLIN)
         while True:
             left = max(0.0, deadline - time.monotonic())
-            slice_s = min(left, _GLANCE_S) if self._zygote.watched else left
+            slice_s = min(left, GLANCE_S) if self._zygote.watched else left
             if watch.poll(slice_s * 1000):
                 return True
             if left <= slice_s:

@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +22,7 @@ from hipwright.sandbox.child import CRASH_PAGE_BYTES
 from hipwright.sandbox.gpu import GpuAccess
 from hipwright.sandbox.keeper import STDERR_BYTES, Keeper, count_tasks
 from hipwright.sandbox.limits import Limits
-from hipwright.sandbox.session import Session
+from hipwright.sandbox.session import GLANCE_S, Session
 from hipwright.tensors import Tree
 
 START_LIMIT_S = 180.0
@@ -73,6 +74,7 @@ class Zygote:
         self._control: socket.socket | None = None
         self._life = 0  # how often it was started
         self._keeper: Keeper | None = None
+        self._glanced = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -98,7 +100,11 @@ class Zygote:
         return self.gpu is not None
 
     def flooded(self) -> int:
-        """How many threads and processes it has, if more than it may; else 0. Takes no lock: it is a glance."""
+        """How many threads and processes it has, if more than it may; else 0. Takes no lock: it is a glance, and one
+        for all who wait for its sessions."""
+        if (now := time.monotonic()) - self._glanced < GLANCE_S / 2:
+            return 0
+        self._glanced = now
         pid = keeper.pid if (keeper := self._keeper) is not None else None
         tasks = count_tasks(pid, _TASKS) if pid is not None else 0
         return tasks if tasks > _TASKS else 0

@@ -7,6 +7,7 @@ that were not inlined are counted in no kernel's mix. Source: NVIDIA, "PTX ISA",
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -40,11 +41,13 @@ _RULES = [
 ]
 
 
+@functools.lru_cache(maxsize=4096)
 def classify(mnemonic: str) -> str:
     """The class of `hipwright.toolchain.isa.CLASSES` that an instruction such as "ld.global.v4.f32" counts as."""
     return next((kind for rule, kind in _RULES if rule.match(mnemonic)), "valu")
 
 
+@functools.lru_cache(maxsize=4096)
 def access_bytes(mnemonic: str) -> int:
     """Bytes a thread moves by one global (or generic) memory instruction."""
     width = _BITS.search(mnemonic)

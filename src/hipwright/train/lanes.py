@@ -33,7 +33,8 @@ REFERENCE_US, FLOOR_US = "reference_us", "floor_us"
 """Features of an evaluation with the clock "estimate": the reference itself by the static estimate, each operator one
 library call, and the least time of its bytes and products; microseconds, geometric means over the AMD targets."""
 WAVE = 2  # programs that are ready for each verifier: so many are timed in a row
-TIMERS = 4  # processes that hold programs ready to be timed
+TIMERS = 8  # processes that hold programs ready to be timed
+SMALL_BYTES = 4 << 20  # of timed inputs: so little is put into every process that times, more into two of them
 PATIENCE_S = 1.0  # a verified program waits no longer for others to be timed with
 
 
@@ -77,11 +78,31 @@ class CpuLane:
         self._machine.close()
 
 
+class Timer:
+    """A process that holds programs ready to be timed. waiting: programs that are made ready there, or are about to."""
+
+    def __init__(self, worker: GpuCandidates) -> None:
+        self.worker, self.waiting = worker, 0
+        self._turn, self._count = threading.Lock(), threading.Lock()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """One program at a time is made ready."""
+        with self._count:
+            self.waiting += 1
+        try:
+            with self._turn:
+                yield
+        finally:
+            with self._count:
+                self.waiting -= 1
+
+
 class GpuLane:
     """One GPU: programs are built at once, verified side by side in shared workers, and timed one by one, alone.
 
-    Programs that passed are loaded and captured beside the verifications, in the few processes that time: all of a task
-    in the same one, which holds its inputs.
+    Programs that passed are loaded and captured beside the verifications, in the few processes that time, one after the
+    other in each; those of a task in the same few, which hold its inputs.
     Verified programs are timed in batches, so that the verifiers are not stopped for each: when as many as a wave of
     score mode are ready, when nothing else is being verified, or when one has waited for a second. counted: see
     `hipwright.train.counters`; ToolchainError where the profiler is missing.
@@ -107,7 +128,7 @@ class GpuLane:
         self.device = names[0] if names else f"{self._gpu.kind} {self._gpu.architecture}"
         count = workers or max(1, min(WORKERS, len(os.sched_getaffinity(0)) - 4))
         self._workers = [self._gpu.candidates() for _ in range(count)]
-        self._timers = [self._gpu.candidates() for _ in range(min(TIMERS, count))]
+        self._timers = [Timer(self._gpu.candidates()) for _ in range(min(TIMERS, count))]
         for worker in self._processes if limit_s else ():
             worker.call_limit_s = float(limit_s or 0)
         self._idle: queue.SimpleQueue[GpuCandidates] = queue.SimpleQueue()
@@ -117,11 +138,14 @@ class GpuLane:
 
     @property
     def _processes(self) -> tuple[GpuCandidates, ...]:
-        return (*self._workers, *self._timers)
+        return (*self._workers, *(timer.worker for timer in self._timers))
 
-    def _timer(self, problem: Problem) -> GpuCandidates:
-        """The process that times all programs of a problem."""
-        return self._timers[crc32(problem.source.encode()) % len(self._timers)]
+    def _timer(self, problem: Problem, bench: Workbench) -> Timer:
+        """Of the processes that may time a problem's programs, one that fewest wait for."""
+        first = crc32(problem.source.encode()) % len(self._timers)
+        some = self._timers[first:] + self._timers[:first]
+        small = bench.evaluator.gpus[self._target].timed_bytes <= SMALL_BYTES
+        return min(some if small else some[:2], key=lambda timer: timer.waiting)
 
     @contextmanager
     def open(self, problem: Problem) -> Iterator[Workbench]:
@@ -130,16 +154,17 @@ class GpuLane:
             with self._account.during("opening", what=problem.name):
                 opening = self._machine.open_text(problem.name, problem.source, seed=self._seed)
                 bench = stack.enter_context(opening)
-                stack.callback(self._leave, problem, bench)
+                stack.callback(self._leave, bench)
                 if bench.evaluator.oracle.status() is None:
                     bench.evaluator.oracle.prepare()
                     bench.evaluator.outline()
                     bench.evaluator.gpus[self._target].warm("fast", bench.evaluator.oracle)
             yield bench
 
-    def _leave(self, problem: Problem, bench: Workbench) -> None:
+    def _leave(self, bench: Workbench) -> None:
         """The shared workers forget a task."""
-        bench.evaluator.gpus[self._target].leave(self._timer(problem))
+        for timer in self._timers:
+            bench.evaluator.gpus[self._target].leave(timer.worker)
         for worker in self._processes:
             worker.forget(bench.evaluator.oracle.state)
 
@@ -160,7 +185,7 @@ class GpuLane:
             worker = self._idle.get()
         try:
             with self._clock.shared(), self._account.during("verify", "gpu", what=problem.name):
-                timer = self._timer(problem) if self._room(bench) else None
+                timer = self._timer(problem, bench).worker if self._room(bench) else None
                 return check(bench.evaluator, self._target, built, worker, timer)
         finally:
             self._idle.put(worker)
@@ -170,11 +195,14 @@ class GpuLane:
         return bench.evaluator.gpus[self._target].room(len(self._workers))
 
     def _ready(self, problem: Problem, bench: Workbench, checked: Checked, stack: ExitStack) -> TimeIt:
-        evaluator, timer = bench.evaluator, self._timer(problem)
+        evaluator, timer = bench.evaluator, self._timer(problem, bench)
         if not self._room(bench):
-            return unprepared(evaluator, self._target, checked, timer)
-        with self._clock.shared(), self._account.during("prepare", "gpu", what=problem.name):
-            return ready(evaluator, self._target, checked, timer, stack)
+            return unprepared(evaluator, self._target, checked, timer.worker)
+        with ExitStack() as turn:
+            with self._account.during("wait: timer"):
+                turn.enter_context(timer.turn())  # outside of the gate: who waits here keeps no timing waiting
+            with self._clock.shared(), self._account.during("prepare", "gpu", what=problem.name):
+                return ready(evaluator, self._target, checked, timer.worker, stack)
 
     def _timed(self, problem: Problem, bench: Workbench, checked: Checked, time_it: TimeIt) -> Evaluation:
         """Only what needs the clock has the GPU to itself."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from hipwright.records import Status, TensorSpec
 from hipwright.tensors import HostTensor, Tree
+from hipwright.verify.right import Right
 
 LUCKY = 0.1
 """Share of a leaf's rows that may be measured by the worst honest row. A row's honest error is one draw or two: where
@@ -79,7 +80,7 @@ class Rule:
     row: absolute budget of each row's rms, rows of `row_length` elements; both None for exact leaves. lift: by what a
     row's budgets grow where the honest error of its one draw was lucky (`LUCKY`), 1 or more. judged: False
     where the honest baseline itself disagrees with the reference, which is no evidence. evidence: False for a leaf
-    that must merely stay as it was.
+    that must merely stay as it was. right: results that were right.
     """
 
     path: str
@@ -92,6 +93,7 @@ class Rule:
     judged: Mask | None = None
     gather: Gather | None = None
     evidence: bool = True
+    right: Right = field(default_factory=Right, init=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,6 +266,15 @@ def compare_leaf(got: HostTensor, rule: Rule) -> Comparison:
     """One tensor whose spec is already known to be right."""
     if got.numel == 0:
         return Comparison(path=rule.path)
+    found = rule.right.find(got)
+    if found is None:
+        found = _compared(got, rule)
+        if found.ok:
+            rule.right.keep(got, found)
+    return found
+
+
+def _compared(got: HostTensor, rule: Rule) -> Comparison:
     if rule.element is None:
         return _compare_exact(got, rule)
     values, judged = got.to_f64(), rule.judged

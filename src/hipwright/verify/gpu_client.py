@@ -256,7 +256,7 @@ class Loaded:
         """Give everything of the program back. One that cannot even be unloaded costs the process."""
         if self.alive:
             try:
-                self._owner.call("unload", {"program": self._number})
+                self._owner.call("unload", {"program": self._number}, quick=True)
             except (Rejected, WorkerError, DeviceError, CandidateError):
                 self._owner.recycle()
 
@@ -336,7 +336,7 @@ class Loaded:
 
     def place(self, set_name: str, source: Source, slots: int = 1) -> None:
         """Make sure that the slots of a set hold the source's values; what is there and whole is left as it is."""
-        told, _ = self._call("set_stale", {"set": set_name, "slots": slots}, bulk=True)
+        told, _ = self._call("set_stale", {"set": set_name, "slots": slots}, bulk=True, quick=True)
         stale = set(whole_numbers(told, "stale"))
         held = self._owner.placed.setdefault(set_name, {})
         for number in range(slots):
@@ -405,7 +405,7 @@ class Loaded:
     def digests(self, run: RunInfo, seed: int) -> tuple[str, ...]:
         """`hipwright.digest` of each tensor leaf of a result, decimal, worked out where it lies. For programs: code of
         a candidate's own could answer what it likes."""
-        told, _ = self._call("result_digests", {"handle": run.handle, "seed": seed})
+        told, _ = self._call("result_digests", {"handle": run.handle, "seed": seed}, quick=True)
         found = told.get("digests")
         count = sum(isinstance(leaf, TensorSpec) for leaf in leaves(run.specs))
         if not isinstance(found, list) or len(found) != count or not all(isinstance(one, str) for one in found):
@@ -421,7 +421,7 @@ class Loaded:
 
     def drop(self, run: RunInfo) -> None:
         """Give a result's memory back."""
-        self._call("drop", {"handle": run.handle})
+        self._call("drop", {"handle": run.handle}, quick=True)
 
     def side(self, set_name: str, *, graph: bool, name: str = "candidate", own_time: bool = True) -> GpuSide:
         """The program as one side of a timed comparison, over all slots of a set that was placed."""
