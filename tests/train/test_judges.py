@@ -349,6 +349,23 @@ def test_the_workers_of_a_gpu_are_replaced_when_killed(timed: LocalJudge) -> Non
 
 
 @slow
+def test_a_process_that_breaks_is_replaced_by_one_that_waited(timed: LocalJudge) -> None:
+    """They are started outside of timings, and end with the judge (the fixture's sandbox would tell)."""
+    lane = timed._lane
+    standby = lane._standby  # type: ignore[attr-defined]
+    assert timed.submit(problem("softmax"), Program(text=program("softmax_online").text + "\n# s\n")).result(240).passed
+    end = time.monotonic() + 60
+    while standby.ready < 2 and time.monotonic() < end:
+        time.sleep(0.05)
+    waiting = list(standby._ready)
+    assert len(waiting) == 2
+    worker = lane._workers[0]  # type: ignore[attr-defined]
+    worker.recycle()
+    worker.open()
+    assert worker.session is waiting[0]
+
+
+@slow
 def test_a_worker_forgets_a_task(timed: LocalJudge) -> None:
     """Neither its table nor its sets stay when it is closed."""
     lane = timed._lane

@@ -66,6 +66,15 @@ class Session:
         """False once the process has ended or was killed."""
         return self._alive
 
+    @property
+    def running(self) -> bool:
+        """Whether the process runs now, as the system says."""
+        if not self._alive:
+            return False
+        watch = select.poll()
+        watch.register(self._pidfd, select.POLLIN)
+        return not watch.poll(0)
+
     def call(
         self, method: str, header: dict[str, Any] | None = None, bundle: Tree = None, *, timeout_s: float
     ) -> tuple[dict[str, Any], Tree]:

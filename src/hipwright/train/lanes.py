@@ -27,6 +27,7 @@ from hipwright.train.counters import counters
 from hipwright.train.records import Clock, Problem
 from hipwright.train.shelf import Shelf
 from hipwright.verify.gpu_client import GpuCandidates
+from hipwright.verify.standby import Standby
 
 T = TypeVar("T")
 REFERENCE_US, FLOOR_US = "reference_us", "floor_us"
@@ -34,6 +35,7 @@ REFERENCE_US, FLOOR_US = "reference_us", "floor_us"
 library call, and the least time of its bytes and products; microseconds, geometric means over the AMD targets."""
 WAVE = 2  # programs that are ready for each verifier: so many are timed in a row
 TIMERS = 8  # processes that hold programs ready to be timed
+SPARE = 2  # processes that wait to replace one that breaks
 SMALL_BYTES = 4 << 20  # of timed inputs: so little is put into every process that times, more into two of them
 PATIENCE_S = 1.0  # a verified program waits no longer for others to be timed with
 
@@ -135,6 +137,9 @@ class GpuLane:
         for worker in self._workers:
             self._idle.put(worker)
         self._clock = Turns(WAVE * count, PATIENCE_S)
+        self._standby = Standby(self._workers[0].start, SPARE, self._clock.shared)
+        for worker in self._processes:
+            worker.standby = self._standby
 
     @property
     def _processes(self) -> tuple[GpuCandidates, ...]:
@@ -236,6 +241,7 @@ class GpuLane:
         """End the processes, and the thread that times."""
         self._machine.close()
         self._clock.close()
+        self._standby.close()
         for worker in self._processes:
             worker.close()
 

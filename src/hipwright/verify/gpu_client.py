@@ -32,6 +32,7 @@ from hipwright.verify.reply import (
     whole_numbers,
 )
 from hipwright.verify.sent import SentCases
+from hipwright.verify.standby import Standby
 
 GPU_WORKER = "hipwright.verify.gpu_worker:GpuWorker"
 """The service of a candidate worker; its zygote preloads the module."""
@@ -70,6 +71,7 @@ class GpuCandidates:
     fresh: bool | None = None
     profile: Literal["gpu", "tools"] = "gpu"
     recycled: int = 0  # processes that were replaced after a fault
+    standby: Standby | None = None  # where new processes come from, if they are started ahead
     _session: Session | None = field(default=None, repr=False)
     _program: str = ""
 
@@ -190,11 +192,15 @@ class GpuCandidates:
             self._sent.clear()
             self.cases.clear()
             self.placed.clear()
-            init = {"device": self.device, "driver": self.driver, "wave": self.wave,
-                    "memory_limit_bytes": self.memory_limit_bytes, "launch_limit_s": LAUNCH_LIMIT_S,
-                    "profile": self.profile}  # fmt: skip
-            self._session = self.zygote.session(GPU_WORKER, init, limits=self.limits)
+            self._session = self.standby.take() if self.standby is not None else self.start()
         return self._session
+
+    def start(self) -> Session:
+        """A new process, for this worker or another one like it."""
+        init = {"device": self.device, "driver": self.driver, "wave": self.wave,
+                "memory_limit_bytes": self.memory_limit_bytes, "launch_limit_s": LAUNCH_LIMIT_S,
+                "profile": self.profile}  # fmt: skip
+        return self.zygote.session(GPU_WORKER, init, limits=self.limits)
 
     def call(
         self,
