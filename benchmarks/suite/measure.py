@@ -23,7 +23,7 @@ from hipwright.engine.graph import Graph
 from hipwright.engine.tuned import TuningCache, tuned_of
 from hipwright.engine.write import space, write
 from hipwright.evaluate import Evaluator
-from hipwright.evaluate.gpu import GpuTask
+from hipwright.evaluate.gpu_task import GpuTask
 from hipwright.evaluate.score import Scorer
 from hipwright.program import parse
 from hipwright.records import Estimate, Evaluation, Program, Timing, Verdict, content_key

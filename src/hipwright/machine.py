@@ -67,7 +67,11 @@ class Machine:
 
         with ExitStack() as stack:
             oracle = Oracle(handle, seed=seed, listener=listener)
-            gpus = {kind: stack.enter_context(gpu.task(handle)) for kind, gpu in self.gpus.items()}
+            gpus: dict[str, GpuTask] = {}
+            if self.gpus:
+                from hipwright.evaluate.gpu_task import GpuTask
+
+                gpus = {kind: stack.enter_context(GpuTask(gpu, handle)) for kind, gpu in self.gpus.items()}
             evaluator = Evaluator(
                 handle, oracle, self.candidates, self.cache, self.targets, unsafe=self.unsafe, gpus=gpus
             )

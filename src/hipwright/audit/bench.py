@@ -16,6 +16,7 @@ from hipwright.audit.found import Found, found_in
 from hipwright.errors import HipwrightError
 from hipwright.evaluate import Evaluator
 from hipwright.evaluate.gpu import Gpu, open_gpu
+from hipwright.evaluate.gpu_task import GpuTask
 from hipwright.records import Program
 from hipwright.sandbox import Limits, Zygote
 from hipwright.task import TaskHandle, open_task
@@ -71,7 +72,7 @@ class Bench:
     def _open(self, task: Path) -> _Opened:
         with ExitStack() as stack:
             handle = stack.enter_context(open_task(task, self.host))
-            gpus = {kind: stack.enter_context(gpu.task(handle)) for kind, gpu in self.gpus.items()}
+            gpus = {kind: stack.enter_context(GpuTask(gpu, handle)) for kind, gpu in self.gpus.items()}
             evaluator = Evaluator(
                 handle, Oracle(handle, seed=self.seed), self.candidates, self.cache, (self.target,),
                 unsafe=self.unsafe, limits=LIMITS, gpus=gpus,

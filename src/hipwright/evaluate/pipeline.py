@@ -43,7 +43,7 @@ from hipwright.verify.static import Warning as LintWarning
 from hipwright.verify.static import lint
 
 if TYPE_CHECKING:
-    from hipwright.evaluate.gpu import GpuTask
+    from hipwright.evaluate.gpu_task import GpuTask
 
 Gate = Literal["full", "fast"]
 

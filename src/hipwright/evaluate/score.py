@@ -23,7 +23,8 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from hipwright.errors import BadInput, HipwrightError
-from hipwright.evaluate.gpu import Gpu, GpuTask, TimeIt
+from hipwright.evaluate.gpu import Gpu
+from hipwright.evaluate.gpu_task import GpuTask, TimeIt
 from hipwright.evaluate.pipeline import Evaluator
 from hipwright.evaluate.results import Findings, build_verdict, rejected
 from hipwright.evaluate.turns import Turns

@@ -16,9 +16,9 @@ class BenchSettings:
     max(half_width, effect_share * |log speedup|) against every baseline. drop_below: a candidate slower than this
     speedup against the first baseline in all of the first 8 pairs is dropped. empties: empty blocks of each side;
     discard: most quads run before those that count; alone: blocks for the neighbours' rule. latency_rounds: 0 measures
-    no latency. resamples: of the bootstrap. same_worker: candidates run one after another in one process, whose empty
-    block is measured for the first of them alone. clocks_ms: what the device's clock and the host's may differ by on
-    short blocks.
+    no latency. resamples: of the bootstrap. same_worker: candidates run in one process after another, or in some
+    that are alike, and the empty block is measured for the first of them alone. clocks_ms: what the device's clock and
+    the host's may differ by on short blocks.
     """
 
     block_ms: float = 1.5

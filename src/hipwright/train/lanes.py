@@ -16,7 +16,7 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from hipwright.device import topology
-from hipwright.evaluate.gpu import TimeIt
+from hipwright.evaluate.gpu_task import TimeIt
 from hipwright.evaluate.score import WORKERS, Built, Checked, build, check, measure, ready, unprepared
 from hipwright.evaluate.turns import Turns
 from hipwright.machine import Machine, Workbench

@@ -1,0 +1,419 @@
+"""One task on one GPU: build, verify, time. A timing has the GPU to itself.
+
+`GpuTask` holds the task's reference and baselines, in a process of their own, beside what `hipwright.evaluate.gpu.Gpu`
+keeps warm for all tasks, and lends an evaluator its three verbs.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, Literal
+
+from msgspec import structs
+
+from hipwright.device.side import Side
+from hipwright.evaluate.baselines import Baselines, open_baselines
+from hipwright.evaluate.gpu import Gpu
+from hipwright.measure import bench
+from hipwright.measure.bench import BenchResult
+from hipwright.measure.ceilings import Ceilings, ceilings_of
+from hipwright.measure.roofline import Floor, count_work, floor_of, rotation
+from hipwright.measure.rounds import Memory
+from hipwright.measure.settings import FULL, SCORE, BenchSettings
+from hipwright.measure.traffic import Traffic, count_traffic
+from hipwright.program import Parsed
+from hipwright.records import Build, Program, TensorSpec, Verdict, content_key
+from hipwright.task import Outline, TaskHandle
+from hipwright.tensors import Tree, leaves
+from hipwright.verify import Oracle
+from hipwright.verify.candidate import Rejected
+from hipwright.verify.gpu import BIG_BYTES, TimedInputs, verify_gpu, verify_timed
+from hipwright.verify.gpu_client import GpuCandidates, GpuSide, Loaded
+from hipwright.verify.gpu_large import Seen, judge_on_device, judge_set
+from hipwright.verify.reference import BASELINES, DeviceReference
+
+Gate = Literal["full", "fast"]
+TimeIt = Callable[[], BenchResult]
+SCORE_SLOTS = 4
+SHARE = 4  # of the device's memory: inputs in rotation may take a quarter in each of the processes
+
+
+class GpuTask:
+    """One task on one GPU. A context manager; safe to use from several threads.
+
+    more: sides beside the baselines that a full timing measures too ("max-autotune", "copy"); set before the first.
+    """
+
+    def __init__(self, gpu: Gpu, handle: TaskHandle) -> None:
+        self.gpu = gpu
+        self.handle = handle
+        self.worker = gpu.candidates()
+        self.more: tuple[str, ...] = ()
+        self._turn = threading.RLock()  # the worker serves one candidate at a time: one that breaks it breaks no other
+        self._opening = threading.Lock()
+        self._known: dict[Gate, _Measured] = {}
+        self._seed = secrets.randbits(31)
+
+    def __enter__(self) -> GpuTask:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.worker.close()
+        if "reference" in self.__dict__:
+            with self.gpu.door.shared():  # memory that is given back would disturb a timing
+                self.reference.close()
+
+    @cached_property
+    def reference(self) -> DeviceReference:
+        """The task's own code on the device."""
+        return self.gpu.reference(self.handle)
+
+    @property
+    def fingerprint(self) -> str:
+        """What a measurement depends on besides program and task."""
+        return content_key(self.gpu.kind, self.gpu.architecture, str(self.gpu.index))
+
+    # ---------------------------------------------------------------- the three verbs
+
+    def build(self, parsed: Parsed, defines: Any) -> Build:
+        """Compile for this GPU; needs only the processor."""
+        return self.gpu.build(parsed.hip, dict(defines))
+
+    def verify(
+        self,
+        parsed: Parsed | None,
+        program: Program,
+        build: Build | None,
+        oracle: Oracle,
+        *,
+        gate: Gate = "full",
+        worker: GpuCandidates | None = None,
+    ) -> Verdict:
+        """Is it right, on this GPU? worker: another than the task's own, to verify several at once."""
+        if oracle.status() is None:
+            oracle.prepare(every=gate == "full")  # what is right is worked out before the GPU is entered
+        reference = self.reference if gate == "full" else None
+        if worker is not None:
+            with self.gpu.door.shared():
+                return verify_gpu(parsed, program, build, oracle, reference, worker, gate=gate)
+        with self._turn, self.gpu.door.shared():
+            return verify_gpu(parsed, program, build, oracle, reference, self.worker, gate=gate)
+
+    def verify_own(
+        self, parsed: Parsed, program: Program, build: Build, oracle: Oracle, worker: GpuCandidates
+    ) -> Verdict:
+        """The fast gate on a program that claims the task's own large shape alone, in a worker that times it."""
+        at = self._measured("fast")
+        timed = TimedInputs(at.state, at.set_name, self.workload, at.seed, at.slots, at.seen)
+        with self.gpu.door.shared():
+            return verify_timed(parsed, program, build, oracle, at.reference, worker, timed)
+
+    def trace(
+        self, program: Program, oracle: Oracle, outline: Outline, worker: GpuCandidates | None = None
+    ) -> dict[str, Any]:
+        """Library calls and launches at the reference's own shapes, on tensors without data."""
+        turn = nullcontext() if worker is not None else self._turn
+        with turn, (worker or self.worker).load(program, None, oracle.state, mode="noop") as loaded:
+            return loaded.trace(outline.state, outline.inputs)
+
+    def time(
+        self,
+        program: Program,
+        build: Build | None,
+        *,
+        gate: Gate,
+        outline: Outline,
+        again: bool,
+        known: bool = False,
+        worker: GpuCandidates | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> BenchResult:
+        """Is it fast? Against every baseline, alone on the GPU. again: once more in fresh processes.
+
+        known: its result was judged at the size that is timed; behind the fast gate it is judged here otherwise.
+        worker, more: the process of a modelnew candidate, and what loading it takes.
+        """
+        alone = partial(self._alone, program, build, gate, outline, worker or self.worker, more, known)
+        first = alone()
+        if gate == "fast" and first.verdict is not None:  # short blocks give no ground to refuse anybody
+            first = alone(settings=FULL)
+        if not again or first.verdict is not None or first.timing is None:
+            return first
+        at = self._measured("full")  # asked for here: nothing is opened behind a closed door
+        with self._turn, self.gpu.door.exclusive():
+            if at.large:
+                self._step_aside()
+            return self._remeasured(first, program, build, outline, at.slots)
+
+    @contextmanager
+    def prepared(
+        self, program: Program, build: Build, outline: Outline, worker: GpuCandidates, *, known: bool = False
+    ) -> Iterator[TimeIt]:
+        """What times a program by score mode's rules, alone on the GPU. Loading and capturing it is done before, and
+        unless it is `known` (see `time`) its result is judged: a wrong one is not timed.
+
+        Short blocks give no ground to refuse anybody: a refusal is decided by the full rules.
+        """
+        at = self._measured("fast")
+        with ExitStack() as stack:
+            with self.gpu.door.shared():
+                loaded = worker.load(program, build, at.state)
+                stack.callback(self._unloaded, loaded)
+                side = self._placed(loaded, at, own_time=False)
+                wrong = None if known else self._wrong(loaded, at)
+                if wrong is None:
+                    side.prepare(bench.WARM_CALLS)
+
+            def timed() -> BenchResult:
+                if wrong is not None:
+                    return BenchResult(None, wrong)
+                with self._turn, self.gpu.door.exclusive():
+                    result = self._pairs(side, program, outline, at, SCORE)
+                    if result.verdict is not None:
+                        result = self._pairs(side, program, outline, at, FULL)
+                    return self._noted(result, at)
+
+            yield timed
+
+    def _unloaded(self, loaded: Loaded) -> None:
+        with self.gpu.door.shared():
+            loaded.close()
+
+    def room(self, workers: int) -> bool:
+        """May so many processes hold the inputs that are timed? A device that does not tell its memory has room."""
+        most = (self.gpu.memory_bytes or int(self.reference.info["memory_bytes"])) // SHARE
+        return not most or workers * self.timed_bytes <= most
+
+    @property
+    def timed_bytes(self) -> int:
+        """What a process that times behind the fast gate holds of this task."""
+        at = self._measured("fast")
+        return at.slots * at.bytes
+
+    def _step_aside(self) -> None:
+        """End the task's own processes: large inputs lie there once, and the device has no room for them twice."""
+        self._known.clear()
+        self.worker.close()
+        self.reference.close()
+
+    def warm(self, gate: Gate, oracle: Oracle | None = None) -> None:
+        """Open what a timing stands on: the reference and its baselines; of an oracle also what is right at the size
+        that is timed, where it is a large one."""
+        at = self._measured(gate)
+        if oracle is not None and oracle.policy is not None and self.workload in oracle.skipped:
+            with self.gpu.door.shared():
+                at.reference.expect(self.workload, at.seed, at.state, oracle.policy)
+
+    def leave(self, worker: GpuCandidates) -> None:
+        """Drop what a worker that serves other tasks too holds of this one's timings."""
+        for at in list(self._known.values()):
+            with self.gpu.door.shared():  # memory that is given back would disturb a timing
+                worker.forget(at.state, [at.set_name])
+
+    # ---------------------------------------------------------------- timing
+
+    @cached_property
+    def ceilings(self) -> Ceilings:
+        """What this GPU reaches; measured once and remembered beside the build cache."""
+        return ceilings_of(self.reference, self.gpu.cache.folder)
+
+    @cached_property
+    def workload(self) -> str:
+        """The workload that is timed: the task's first own one."""
+        return self.handle.task.workloads[0].name
+
+    @cached_property
+    def traffic(self) -> Traffic | None:
+        """Bytes and operations of the workload that is timed; None where it could only be traced at other shapes."""
+        outline = self.handle.outline(self.workload)
+        if outline.workload.name != self.workload:
+            return None
+        held = [outline.state["params"], outline.state["buffers"]]
+        return count_traffic(outline.ops, _plain([outline.inputs, held]), _plain(list(outline.outputs)))
+
+    def _alone(
+        self,
+        program: Program,
+        build: Build | None,
+        gate: Gate,
+        outline: Outline,
+        worker: GpuCandidates,
+        more: Mapping[str, Any] | None,
+        known: bool,
+        settings: BenchSettings | None = None,
+    ) -> BenchResult:
+        """Timed with the GPU to itself. What is compiled for that, or tuned, shares it with others first."""
+        at = self._measured(gate)
+        with self._turn, self.gpu.door.exclusive():
+            return self._timed(program, build, gate, outline, worker, at, more, known, settings)
+
+    def _measured(self, gate: Gate) -> _Measured:
+        with self._opening:
+            if gate not in self._known:
+                with self.gpu.door.shared():  # a baseline that is compiled runs, and would disturb a timing
+                    self._known[gate] = self._open_measured(self.reference, self._seed, gate)
+            return self._known[gate]
+
+    def _open_measured(self, reference: DeviceReference, seed: int, gate: Gate) -> _Measured:
+        state = self.handle.init_state(seed)
+        source = reference.inputs(self.workload, seed)
+        inputs = sum(source.sizes)
+        large = inputs > BIG_BYTES
+        if large:
+            reference.free("all")  # a timing needs the room
+        outputs = _spec_bytes(self.handle.outline(self.workload).outputs)
+        room = (self.gpu.memory_bytes or int(reference.info["memory_bytes"])) // SHARE
+        slots = rotation(inputs + outputs, int(reference.info["llc_bytes"]), max(room, 1))
+        slots = 1 if large else min(slots, SCORE_SLOTS) if gate == "fast" else slots
+        graphs = inputs + outputs <= BIG_BYTES  # a graph keeps its outputs, and long calls gain nothing from it
+        names = (*BASELINES, *self.more) if gate == "full" else BASELINES[:1]  # the fast gate ranks by the first
+        moved = self.traffic.bytes if self.traffic is not None and "copy" in names else 0
+        baselines = open_baselines(reference, self.workload, state, seed, slots, names, moved, graphs=graphs)
+        return _Measured(
+            reference, state, seed, slots, f"timed/{seed}/{gate}", baselines, large, graphs, inputs + outputs
+        )
+
+    def _timed(
+        self,
+        program: Program,
+        build: Build | None,
+        gate: Gate,
+        outline: Outline,
+        worker: GpuCandidates,
+        at: _Measured,
+        more: Mapping[str, Any] | None,
+        known: bool,
+        settings: BenchSettings | None = None,
+    ) -> BenchResult:
+        with worker.load(program, build, at.state, more=more) as loaded:
+            side = self._placed(loaded, at, own_time=gate == "full" and not at.large)
+            wrong = self._wrong(loaded, at) if gate == "fast" and not known else None
+            if wrong is not None:
+                return BenchResult(None, wrong)
+            result = self._pairs(side, program, outline, at, settings or (FULL if gate == "full" else SCORE))
+            if result.verdict is not None or gate == "fast" or at.large:
+                return self._noted(result, at)
+            try:
+                self._revealed(side, loaded, at)
+            except Rejected as rejected:
+                return BenchResult(None, rejected.verdict)
+        return self._noted(result, at)
+
+    def _placed(self, loaded: Loaded, at: _Measured, *, own_time: bool) -> GpuSide:
+        """A loaded program as a side of the comparison, over the same inputs as the baselines."""
+        loaded.place(at.set_name, at.reference.inputs(self.workload, at.seed), at.slots)
+        return loaded.side(at.set_name, graph=at.graphs, own_time=own_time)
+
+    def _pairs(
+        self, side: GpuSide, program: Program, outline: Outline, at: _Measured, settings: BenchSettings
+    ) -> BenchResult:
+        terms = self._terms(program, outline, at.slots)
+        return bench.time_pairs(side, at.baselines.sides, settings=settings, memory=at.memory, **terms)
+
+    def _wrong(self, loaded: Loaded, at: _Measured) -> Verdict | None:
+        """What is wrong with a program's result at the size that is timed, on inputs that nobody knows. The fast gate
+        looks at small shapes only, and a grid can be too small, or an index overflow, for a large one alone: a policy
+        gradient found that within three minutes (docs/mini.md)."""
+        expected = at.reference.expect(self.workload, at.seed, at.state, self.handle.task.tolerance)
+        try:
+            if expected.counts:
+                judge_set(loaded, at.reference, expected, at.set_name, at.seen)
+        except Rejected as rejected:
+            return rejected.verdict
+        finally:
+            if at.large:  # a timing needs the room
+                at.reference.free("expectations")
+        return None
+
+    def _revealed(self, side: GpuSide, loaded: Loaded, at: _Measured) -> None:
+        """Values that nobody could know before, in a random slot of the timed calls: their outputs must be right."""
+        slot, late = secrets.randbelow(at.slots), at.seed + 1
+        policy = self.handle.task.tolerance
+        expected = at.reference.expect(self.workload, late, at.state, policy)
+        side.reveal(slot, at.reference.inputs(self.workload, late))
+        side.block(at.slots)
+        run = side.timed_output(slot)
+        judge_on_device(loaded, run, at.reference, expected, "in a timed call, ")
+        loaded.drop(run)
+
+    def _remeasured(
+        self, first: BenchResult, program: Program, build: Build | None, outline: Outline, slots: int
+    ) -> BenchResult:
+        """The figures of a winner: fresh processes, fresh inputs."""
+        seed = secrets.randbits(31)
+
+        @contextmanager
+        def fresh() -> Iterator[tuple[Side, Sequence[Side]]]:
+            with (
+                self.gpu.reference(self.handle) as reference,
+                self.gpu.candidates() as worker,
+            ):
+                at = self._open_measured(reference, seed, "full")
+                with worker.load(program, build, at.state) as loaded:
+                    loaded.place(at.set_name, reference.inputs(self.workload, seed), at.slots)
+                    side = loaded.side(at.set_name, graph=at.graphs, own_time=not at.large)
+                    yield side, at.baselines.sides
+
+        return bench.remeasure(first, fresh, **self._terms(program, outline, slots))
+
+    def _terms(self, program: Program, outline: Outline, slots: int) -> dict[str, Any]:
+        return {
+            "floor": self._floor(outline, slots),
+            "device": str(self.reference.info["name"]),
+            "architecture": self.gpu.architecture,
+            "lane": program.lane,
+        }
+
+    def _noted(self, result: BenchResult, at: _Measured) -> BenchResult:
+        """With why a baseline is missing."""
+        notes = [f"no {name} baseline: {why}" for name, why in at.baselines.missing.items()]
+        notes += [f"{side.name}: {note}" for side in at.baselines.sides for note in side.notes]
+        if at.large:
+            notes.append("inputs this large leave no room for late values: outputs of timed calls were not verified")
+        if result.timing is None or not notes:
+            return result
+        return replace(result, timing=structs.replace(result.timing, notes=(*result.timing.notes, *notes)))
+
+    def _floor(self, outline: Outline, slots: int) -> Floor | None:
+        """The least time of this workload; None where the reference could only be traced at other shapes."""
+        if outline.workload.name != self.workload:
+            return None
+        held = [outline.state["params"], outline.state["buffers"]]
+        work = count_work(outline.ops, _plain(outline.inputs), _plain(held), _plain(list(outline.outputs)))
+        return floor_of(work, self.ceilings, cache_bytes=int(self.reference.info["llc_bytes"]), slots=slots)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What a timing stands on: the reference, the model's state, the slots of inputs, the baselines.
+
+    large: there is no room for late values beside the timed ones. graphs: whether calls are captured. bytes: of a slot
+    and its outputs. memory: what is known of the warm baselines. seen: right results on the first slot.
+    """
+
+    reference: DeviceReference
+    state: Tree
+    seed: int
+    slots: int
+    set_name: str
+    baselines: Baselines
+    large: bool
+    graphs: bool
+    bytes: int
+    memory: Memory = field(default_factory=dict)
+    seen: Seen = field(default_factory=Seen)
+
+
+def _plain(tree: Tree) -> list[dict[str, Any]]:
+    return [leaf.to_dict() for leaf in leaves(tree) if isinstance(leaf, TensorSpec)]
+
+
+def _spec_bytes(specs: Any) -> int:
+    from hipwright.measure.cost import tensor_bytes
+
+    return sum(tensor_bytes(spec.to_dict()) for spec in specs)
