@@ -21,16 +21,24 @@ from hipwright.verify.trees import address, tensors_of
 
 class Timer:
     """One subject over its slots. slots: the arguments of each. graph: whether graphs may be tried; tours: of all slots
-    at once."""
+    at once. pool: of the graphs' memory, which those of other subjects may share: a call's results are read before
+    another subject runs."""
 
     def __init__(
-        self, subject: Subject, slots: Sequence[Sequence[Any]], device: str, *, graph: bool, tours: bool = True
+        self,
+        subject: Subject,
+        slots: Sequence[Sequence[Any]],
+        device: str,
+        *,
+        graph: bool,
+        tours: bool = True,
+        pool: Any = None,
     ) -> None:
         self.subject = subject
         self._slots = slots
         self._rotation = Rotation(
             lambda slot: subject.forward(*slots[slot]), len(slots), torch.device(device), graph=graph, tours=tours,
-            settle=subject.settle,
+            settle=subject.settle, pool=pool,
         )  # fmt: skip
 
     def prepare(self, hint: int) -> dict[str, Any]:

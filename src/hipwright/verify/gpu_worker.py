@@ -71,6 +71,9 @@ class GpuWorker:
         self._programs: dict[int, Loaded] = {}
         self._sets = Sets(self.device)
         self._staging = Staging(self.device) if self.on_gpu else None
+        self._pool = (
+            torch.cuda.graph_pool_handle() if self.on_gpu else None
+        )  # asking for memory anew takes milliseconds
         self._count = 0
         self._noise: Any = None
         if self.on_gpu:
@@ -281,8 +284,10 @@ class GpuWorker:
         with self._faults(loaded):
             subject = self._timed(loaded, header["mode"])
             self._count += 1
+            own = loaded.parsed is not None
+            pool = self._pool if own else None
             loaded.timers[self._count] = Timer(
-                subject, slots, self.device, graph=bool(header["graph"]), tours=loaded.parsed is not None
+                subject, slots, self.device, graph=bool(header["graph"]), tours=own, pool=pool
             )
         return {"timer": self._count}, None
 
