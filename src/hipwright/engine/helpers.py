@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 
 from hipwright.engine import tiles
+from hipwright.engine.best import BEST, BEST_BLOCKS, BEST_OP, BEST_OPS, BEST_TEXTS, SHUFFLE_BEST
 
 GENERIC: dict[str, str] = {
     "relu": "return x < T(0) ? T(0) : x;  // NaN stays NaN",
@@ -166,49 +167,9 @@ REDUCTION = {
     "Min": "return nan_min(a, b);", "Any": "return a || b;", "All": "return a && b;",
 }  # fmt: skip
 
-BEST = """// A value and where it was found: at no index, its type's largest, where nothing beat the worst value.
-template <typename T, typename I>
-struct Best {
-    T value;
-    I index;
-    // Where no value beat the worst, all are the worst, and the first is the one.
-    __device__ long first() const {
-        return index == (I)(sizeof(I) == 4 ? 0x7fffffffL : 0x7fffffffffffffffL) ? 0 : index;
-    }
-};
-"""
-BEST_OPS = {
-    "BestMax": (">", "<=", "the larger value; NaN beats numbers, the first of equals wins"),
-    "BestMin": ("<", ">=", "the smaller value; NaN beats numbers, the first of equals wins"),
-}
-
-BEST_OP = """// COMMENT
-struct NAME {
-    template <typename T, typename I>
-    __device__ Best<T, I> operator()(Best<T, I> a, Best<T, I> b) const {
-        const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
-        const bool same = a.value == b.value || (a_nan && b_nan);
-        const bool second = same ? b.index < a.index : !a_nan && (b_nan || b.value BEATS a.value);
-        return {second ? b.value : a.value, second ? b.index : a.index};
-    }
-    // A value that stands behind all that `best` has seen: no equal one can replace it, so no index is compared.
-    template <typename T, typename I>
-    __device__ void take(Best<T, I>& best, decltype(best.value) value, decltype(best.index) index) const {
-        const bool better = !(value KEEPS best.value) && best.value == best.value;
-        best.value = better ? value : best.value;
-        best.index = better ? index : best.index;
-    }
-};
-"""
-
 SHUFFLE = """template <typename T>
 __device__ T shuffle_xor(T v, int distance) {
     return __shfl_xor(v, distance);
-}
-"""
-SHUFFLE_BEST = """template <typename T, typename I>
-__device__ Best<T, I> shuffle_xor(Best<T, I> v, int distance) {
-    return {__shfl_xor(v.value, distance), __shfl_xor(v.index, distance)};
 }
 """
 LANE_REDUCE = """// Combine over LANE_COUNT neighbouring lanes (a power of two, at most 32); each gets the result.
@@ -247,7 +208,7 @@ __device__ __forceinline__ double apart(double a, double b) {
 STRUCTURES = {
     "quotient": QUOTIENT, "apart": APART, "Best": BEST, "Tile": tiles.TILE, "shuffle_xor": SHUFFLE,
     "shuffle_best": SHUFFLE_BEST, "lane_reduce": LANE_REDUCE,
-    **tiles.STRUCTURES,
+    **tiles.STRUCTURES, **BEST_TEXTS,
 }  # fmt: skip
 
 FIRST = ("quotient", "apart", "Best", "Tile")
@@ -318,6 +279,7 @@ def _close(wanted: set[tuple[str, str]]) -> set[tuple[str, str]]:
     for name, _ in list(wanted):
         if name in BEST_OPS:
             wanted |= {("Best", ""), ("shuffle_best", "")}
+            wanted |= {(BEST_BLOCKS[name], "")} if ("block_reduce", "") in wanted else set()
     return wanted
 
 

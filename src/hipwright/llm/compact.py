@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
+from hipwright.engine.best import BEST_BLOCKS, BEST_OPS
 from hipwright.engine.helpers import (
-    BEST_OPS,
     FLOAT,
     GENERIC,
     INDEX,
@@ -127,6 +127,8 @@ def _overloads(hip: str, words: set[str], defined: set[str]) -> Iterator[str]:
     """Keys of the overloads that a source needs: their names alone do not tell."""
     if "Together" in words:
         yield from (key for name, key in MOMENTS.items() if name in words - defined)
+    if "block_reduce" in words - defined:
+        yield from (key for name, key in BEST_BLOCKS.items() if name in words)
     if words & _writers() and "write_pack" not in defined:
         yield from (key for kind, key in HALVES.items() if re.search(rf"\b{kind}\b", hip))
 
