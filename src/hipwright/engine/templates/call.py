@@ -7,13 +7,13 @@ template's own variables. Names in C that a template declares itself are reserve
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hipwright.engine.emit import Emitter, cname
 from hipwright.engine.expr import COMPUTE, STORAGE, E, walk
-from hipwright.engine.index import ONE, ZERO, Atom, Ix, Sym, Var, ix, product, replace, to_c, to_python
+from hipwright.engine.index import ONE, ZERO, Atom, Ind, Ix, Sym, Var, ix, product, replace, to_c, to_python
 from hipwright.engine.lower.core import Context, Tensor
 from hipwright.engine.schedule import Group, Member
 from hipwright.engine.templates.access import WIDE, certain_loads, step, unit
@@ -121,6 +121,7 @@ class CallKernel:
         self.device: dict[str, str] = {}
         self.rows: dict[str, str] = {}
         self.packs: dict[tuple[str, str], str] = {}
+        self.asked: dict[tuple[str, str], str] = {}  # what the epilogue reads and has a name already
         self.emit = Emitter(self._read, lambda row: self.rows[row], self.kind)
         self.emit.taken |= {*names, *self.c.hints}
         self.line, self.open, self.close, self.fresh = (
@@ -286,6 +287,23 @@ class CallKernel:
         self.rows[group.items[0].name] = value
         return members, values, [replace(m.position, table.get) for m in members]
 
+    def ahead(self, index: Place) -> dict[str, E]:
+        """Names, declared here, for what `epilogue` at this index certainly reads; `fill_ahead` reads it."""
+        _, values, _ = self._members(index, "")
+        names: dict[str, E] = {}
+        for e in certain_loads(values):
+            buffer, position, dtype = e.attr
+            if (buffer, position.key) not in self.asked and not any(isinstance(a, Ind) for a in position.atoms()):
+                name = self.asked[buffer, position.key] = self.fresh(f"{self.pointer(buffer)}_ahead")
+                self.line(f"{STORAGE[dtype]} {name} = {{}};")
+                names[name] = e
+        return names
+
+    def fill_ahead(self, names: Mapping[str, E]) -> None:
+        """Read what `ahead` has named, where its index is in range."""
+        for name, e in names.items():
+            self.line(f"{name} = {self.pointer(e.attr[0])}[{self.emit.position(e.attr[1])}];")
+
     def epilogue(self, value: str, index: Place) -> None:
         """Store the output and everything fused behind it at one index of the first output's space, which is in range.
 
@@ -294,10 +312,12 @@ class CallKernel:
         members, values, positions = self._members(index, value)
         self.emit.scopes.append({})
         self.emit.count(values)
+        self.packs = dict(self.asked)
         for member, e, position in zip(members, values, positions, strict=True):
             buffer, dtype = self.body.need.stores[member.item.name]
             text = self.emit.text(e)[0]
             self.line(self._store(buffer, dtype, self.emit.position(position), text))
+        self.packs = {}
         self.emit.scopes.pop()
 
     def epilogue_vector(self, value: str, index: Place, axis: str, width: str) -> None:

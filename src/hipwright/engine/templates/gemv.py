@@ -232,6 +232,7 @@ class _Along(_Gemv):
         each, waves = _groups(rows, body.hint(spec.k), self.chunk, spec.width)
         self.each = body.knob("GEMV_ROWS", each, (1, 2, 4), "rows of the matrix that 32 lanes sum at once")
         self.waves = body.knob("GEMV_WAVES", waves, (1, 2, 4, 8), "groups of 32 lanes that share a row")
+        self.short = body.hint(spec.k) <= 4 * 32 * spec.width * waves  # what is asked for ahead holds registers
         unroll = max(1, 4 // each // max(1, self.chunk // 2))
         self.unroll = body.knob("GEMV_UNROLL", unroll, (1, 2, 4), "steps along k under way at once")
 
@@ -248,6 +249,9 @@ class _Along(_Gemv):
         k.line(
             f"const {kind} first = (tile * ({self.block} / 32 / {self.waves}) + group / {self.waves}) * {self.each};"
         )
+        k.line(f"constexpr int COUNT = {self.block} / 32 / {self.waves} * {self.each};")
+        if self.short and not self.parts:
+            self._ask_ahead()
         k.line(f"float acc[{self.each}][FEW] = {{}};")
         width = str(spec.width)
         place = ["b", "row", "p"]
@@ -304,6 +308,33 @@ class _Along(_Gemv):
         else:
             k.line(f"{into} = {k.load(operand, ['b', row, 'p'])};")
 
+    def _ask_ahead(self) -> None:
+        """What the epilogue reads is asked for before the sums: one wait less."""
+        k = self.k
+        names = k.ahead(self.spec.place("row", "few"))
+        if names:
+            self._open_own(loop=False)
+            k.fill_ahead(names)
+            self._close_own()
+
+    def _open_own(self, *, loop: bool) -> None:
+        """The block's first threads have a sum each, `row` and `few`: never more than the block has threads.
+
+        loop: as a loop of one turn, for which ptxas takes fewer registers where the steps along k are many.
+        """
+        k = self.k
+        if loop:
+            k.open(f"for (int i = threadIdx.x; i < COUNT * FEW; i += {self.block})")
+        else:
+            k.open("if (threadIdx.x < COUNT * FEW)")
+            k.line("const int i = threadIdx.x;")
+        k.line(f"const {k.kind} row = tile * COUNT + i % COUNT, few = few0 + i / COUNT;")
+        k.open(f"if (row < {self.rows} && few < {self.few})")
+
+    def _close_own(self) -> None:
+        self.k.close()
+        self.k.close()
+
     def _combine(self) -> None:
         k, each, waves = self.k, self.each, self.waves
         k.line(f"__shared__ float sums[{self.block} / 32][{each}][FEW];")
@@ -316,16 +347,13 @@ class _Along(_Gemv):
         k.close()
         k.close()
         k.line("__syncthreads();")
-        k.line(f"constexpr int COUNT = {self.block} / 32 / {waves} * {each};")
-        k.open(f"for (int i = threadIdx.x; i < COUNT * FEW; i += {self.block})")
-        k.line(f"const {k.kind} row = tile * COUNT + i % COUNT, few = few0 + i / COUNT;")
-        k.line(f"if (row >= {self.rows} || few >= {self.few}) continue;")
+        self._open_own(loop=not self.short)
         k.line("float total = 0.0f;")
         k.line(
             f"for (int q = 0; q < {waves}; ++q) total += sums[i % COUNT / {each} * {waves} + q][i % {each}][i / COUNT];"
         )
         self.keep("total")
-        k.close()
+        self._close_own()
 
 
 class _Across(_Gemv):
