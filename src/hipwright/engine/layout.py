@@ -33,13 +33,15 @@ SHORT_RUN = 1024  # elements of a dense run below which one tile takes several
 AT_ONCE = 1 << 20
 """Elements up to which the device holds all rows at once, four elements a thread: what counts is how long one thread
 takes, not how many instructions all of them do."""
+RESIDENT = 1 << 18
+"""Threads that the device runs at once (2048 on each multiprocessor of an H200): more are a second round."""
 BUSY = 1024  # blocks that keep any of today's devices busy
 BUSY_COLUMNS = 528
 """The same for blocks down columns, which have 40 registers a thread or more: four of 256 threads on each
 multiprocessor of an H200. Twice as many were a round and a half."""
-FULL_COLUMNS = 1 << 18
-"""Packs of columns with which a thread for each fills the device (2048 on each multiprocessor of an H200): nobody need
-share a column, and what lanes add up, test and exchange for a share of one column would be most of the work."""
+FULL_COLUMNS = RESIDENT
+"""Packs of columns with which a thread for each fills the device: nobody need share a column, and what lanes add up,
+test and exchange for a share of one column would be most of the work."""
 SHORT_BAG, PICKED_ROWS = 64, 8
 """Rows up to which few lanes sum a bag, each asking for so many at once: what lanes share costs more than the loads."""
 FEW_BLOCKS = 264  # two a multiprocessor of an H200
@@ -171,20 +173,30 @@ class Planner:
         vec = self._vector([last])
         packs = -(-last // vec)
         most = 1 if total < BIG else max(16 // vec, 1)
-        if packs <= 64:
+        each = packs > 32 and total // last * 64 <= RESIDENT  # a thread for each pack at once: a row has a block
+        if packs <= 64 and not each:
             guarded = any(e.op == "guard" for e in walk([m.value for m in self.group.members]))
             two = total >= BIG and packs >= 16 and not guarded  # packs a lane, for more bytes under way
             lanes = min(max(_power(packs // 2 if two else packs), 4), 32)
-            layout = Layout("lanes", self.knob("BLOCK", 256), self.knob("LANES", lanes))
+            threads = self._few_threads(total // last * lanes, 256)
+            layout = Layout("lanes", self.knob("BLOCK", threads), self.knob("LANES", lanes))
             items = min(-(-packs // lanes), max(16 // vec, 1))
         else:
             threads = min(max(_power(packs // most), 64), 256)
+            threads = self._few_threads(total // last * packs, threads)
             if total < BIG and total // last * -(-packs // threads) > 4 * FEW_BLOCKS:
                 most = 4  # the device holds all blocks at once
             items = min(-(-packs // threads), most)
             layout = Layout("block", self.knob("ROW_BLOCK", threads))
         self._pack(layout, "ROW_VEC", vec, items)
         return layout
+
+    @staticmethod
+    def _few_threads(total: int, threads: int) -> int:
+        """Threads of a block: fewer where a multiprocessor would not have two blocks of so many."""
+        while threads > 64 and total < FEW_BLOCKS * threads:
+            threads //= 2
+        return threads
 
     def _pack(self, layout: Layout, name: str, vec: int, items: int) -> None:
         """Neighbours a thread takes, and how many times that at once: as many values as registers may hold."""
@@ -249,6 +261,8 @@ class Planner:
         most = max(held // vec, 1)
         if mapping == "lanes":
             lanes = min(max(_power(packs if self._at_once() else packs // 2), 4), 32)
+            while self._at_once() and lanes > 8 and self.rows * lanes > RESIDENT:
+                lanes //= 2
             items = min(-(-packs // lanes), most)
             once = min(items, max(16 // vec, 2))
             if not registers and lanes > 8 and packs % (lanes * once) and packs % (lanes // 2 * once) == 0:
