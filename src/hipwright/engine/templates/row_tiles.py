@@ -202,10 +202,7 @@ class Tiles:
             k.open_columns()
             self._declare_tiles(self.items)
             k.hoist(self.values, self.level if keep else 0)
-        emit.line("#pragma unroll")
-        emit.open(f"for (int k = 0; k < {self.items if columns else self.extent}; ++k)")
-        if not self._harmless(keep):
-            emit.line(f"if ({self._outside(keep)}) continue;")
+        by_packs = self._open_elements(keep)
         index = len(emit.lines)
         emit.line(f"const {self.kind} {self.sweep.variable} = {self._index()};")
         for line in self.sweep.splits:
@@ -221,9 +218,32 @@ class Tiles:
             self._store(member)
         prune(emit.lines, index, 1 + len(self.sweep.splits))
         emit.close()
+        if by_packs:
+            emit.close()
         if columns:
             self._take_tiles("[v]")
             emit.close()
+
+    def _open_elements(self, keep: bool) -> bool:
+        """Open the loop over elements that lie within the row; by packs where a row's end may cut none.
+
+        A test a pack leaves the elements of a pack side by side; one an element would put them one after another.
+        """
+        emit, columns = self.emit, self.k.columns
+        by_packs = not columns and self.vec != "1" and not self._harmless(keep)
+        emit.line("#pragma unroll")
+        if not by_packs:
+            emit.open(f"for (int k = 0; k < {self.items if columns else self.extent}; ++k)")
+            if not self._harmless(keep):
+                emit.line(f"if ({self._outside(keep, 'k')}) continue;")
+            return False
+        emit.open(f"for (int pack = 0; pack < {self.extent}; pack += {self.vec})")
+        emit.line(f"if ({self._outside(keep, 'pack')}) continue;")
+        emit.line("#pragma unroll")
+        emit.open(f"for (int k = pack; k < pack + {self.vec}; ++k)")
+        behind = f"{self._offset('k')} >= left" if self._alone(keep) else "k >= count"
+        emit.line(f"if ({_grouped(self.sweep.length)} % {self.vec} != 0 && {behind}) continue;")
+        return True
 
     def _harmless(self, keep: bool) -> bool:
         """May a waiting team compute what no store takes? A test an element costs registers."""
@@ -250,16 +270,22 @@ class Tiles:
         parts = k.columns or k.team or self.segmented or k.layout.parts
         return keep and k.whole and not (parts or any(s.by_tile for s in self.made))
 
-    def _outside(self, keep: bool) -> str:
+    def _outside(self, keep: bool, k: str) -> str:
         """Does element k lie behind the row? Of constant sizes the compiler sees which k do, and which may."""
         if self.k.columns:
             return self._outside_columns(keep)
         if not self._alone(keep):
-            return f"{self._sure(keep)}k >= count"
-        step, vec = self.k.threads.count, self.vec
-        offset = f"k * {step}" if vec == "1" else f"k / {vec} * ({step} * {vec}) + k % {vec}"
-        may = f"{self._sure(keep)}{offset} >= left"
+            return f"{self._sure(keep, k)}{k} >= count"
+        offset = self._offset(k)
+        may = f"{self._sure(keep, k)}{offset} >= left"
         return f"{offset} >= {_grouped(self.sweep.length)} || ({may})" if self.k.fits else may
+
+    def _offset(self, k: str) -> str:
+        """How far element k of this thread's lies behind its first: `pack` is the first of a pack."""
+        step, vec = self.k.threads.count, self.vec
+        if vec == "1":
+            return f"{k} * {step}"
+        return f"{k} / {vec} * ({step} * {vec})" + (f" + {k} % {vec}" if k == "k" else "")
 
     def _outside_columns(self, keep: bool) -> str:
         """The same down a column."""
@@ -268,15 +294,15 @@ class Tiles:
             return f"k * {step} >= {length} || ((k + 1) * {step} > {length} && k >= count)"
         return f"!({self._full()}) && k >= count"
 
-    def _sure(self, keep: bool) -> str:
-        """A test that leaves out the elements that every thread has, where that is known when compiling."""
+    def _sure(self, keep: bool, e: str) -> str:
+        """A test that leaves out the elements e that every thread has, where that is known when compiling."""
         k = self.k
         if not keep or not k.whole or k.team or self.segmented or k.layout.parts:
             return ""
         step = k.threads.count
         if k.columns or self.vec == "1":
-            return f"k >= {self.sweep.length} / {step} && "
-        return f"k >= {self.sweep.length} / ({step} * {self.vec}) * {self.vec} && "
+            return f"{e} >= {self.sweep.length} / {step} && "
+        return f"{e} >= {self.sweep.length} / ({step} * {self.vec}) * {self.vec} && "
 
     def _index(self) -> str:
         k = self.k
