@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hipwright.engine.crossed import EACH
 from hipwright.engine.expr import indices, walk
 from hipwright.engine.index import Ind, Var, ix, product
 from hipwright.engine.lower.core import Context
@@ -42,6 +43,8 @@ multiprocessor of an H200. Twice as many were a round and a half."""
 FULL_COLUMNS = RESIDENT
 """Packs of columns with which a thread for each fills the device: nobody need share a column, and what lanes add up,
 test and exchange for a share of one column would be most of the work."""
+SHORT_COLUMN = 1280
+"""Rows that the 64 threads down a column of a block of 512 sum in a few steps each."""
 SHORT_BAG, PICKED_ROWS = 64, 8
 """Rows up to which few lanes sum a bag, each asking for so many at once: what lanes share costs more than the loads."""
 FEW_BLOCKS = 264  # two a multiprocessor of an H200
@@ -76,11 +79,23 @@ class Planner:
         c, group = self.c, self.group
         self.rows, self.length = c.hint(product(group.outer)), c.hint(product(group.inner))
         self.static = product(group.inner).value
+        if group.crossed:
+            return self._crossed()
         after = levels(group.members, pairs(group.members))
         self.follows = any(after[f"={m.item.name}"] > 0 for m in self.body.stored if m.role in (FULL, PART))
         mapping = self._mapping()
         registers = self._registers(mapping)
         return self._columns(registers) if mapping == "columns" else self._rows(mapping, registers)
+
+    def _crossed(self) -> Layout:
+        """A block a row, row after row: its threads hold it whole, and the sums of their columns."""
+        vec = self._vector([self.length])
+        threads = min(max(_power(-(-self.length // EACH)), 64), 1024)
+        layout = Layout("block", self.knob("ROW_BLOCK", threads), bounds="1024", exact_bounds="1024")
+        self._pack(layout, "ROW_VEC", vec, -(-self.length // (threads * vec)))
+        layout.registers = layout.whole = True
+        layout.crossed = str(next(iter(self.group.crossed.values())).value)
+        return layout
 
     def _name(self) -> str:
         return self.body.name
@@ -408,6 +423,8 @@ class Planner:
             threads, share, kept = self._column_block(vec)
         while share > 8 and share >= 2 * packs and packs < 32:
             share //= 2
+        if not registers and self._short_columns(packs):
+            threads, share = 512, 8
         many = self.rows >= BUSY_COLUMNS * vec * share
         if not registers and many and self.length <= SHORT_BAG and self._picked():
             threads, kept = max(64, share * _power(-(-self.length // PICKED_ROWS))), PICKED_ROWS * vec
@@ -427,6 +444,12 @@ class Planner:
             if self.choose(f"team:{self._name()}", (False, True), default):
                 layout.team = self.knob("TEAM", min(_power(max(shares, 2)), 2 * MOST_TEAM))
         return layout
+
+    def _short_columns(self, packs: int) -> bool:
+        """Are columns so few and so short that blocks a line of memory wide are enough, and no team need meet?"""
+        lines = max(self.rows // max(self.c.hint(self.group.outer[-1]), 1), 1)
+        few = packs >= 32 and packs * lines < FEW_BLOCKS * 32
+        return few and 512 <= self.length <= SHORT_COLUMN and self.rows * self.length <= 4 * AT_ONCE
 
     def _picked(self) -> bool:
         """Does an index pick the rows that are reduced?"""

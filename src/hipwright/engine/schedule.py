@@ -45,6 +45,7 @@ class Group:
     variables: list[Var] = field(default_factory=list)
     columns: dict[str, Var] = field(default_factory=dict)  # the column variable of the parts, by their width's key
     kind: str = "fused"  # or "scan" or "call"
+    crossed: dict[str, Ix] = field(default_factory=dict)  # items whose columns each block sums, and how many blocks
 
     @property
     def outer(self) -> list[Ix]:
@@ -140,6 +141,15 @@ class Scheduler:
         members = self._place(shaped, group.items)
         shaped.members = members or []
         return shaped if members is not None else None
+
+    def adopt(self, part: Item, group: Group, *, of: Item) -> None:
+        """An item that a group has been given, of which another is the sum now."""
+        self.reads[part.name], self.home[part.name] = self.reads[of.name], group
+        self.reads[of.name] = {part.name}
+
+    def depends(self, name: str, group: Group) -> bool:
+        """Does a value come from a group, or from what reads it?"""
+        return self._depends(name, group, set())
 
     def reread(self, item: Item) -> None:
         """The item's body has changed."""

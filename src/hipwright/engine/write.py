@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hipwright.engine.crossed import crossed
 from hipwright.engine.emit import cname
 from hipwright.engine.exact import ENOUGH_ELEMENTS
 from hipwright.engine.graph import Graph, Meta, Symbol, references, short
@@ -166,6 +167,7 @@ class _Builder:
         for item in list(lowered.items):  # the scheduler may make some
             scheduler.add(item)
         recompute(scheduler, lowered.outputs.values(), self._again)
+        crossed(scheduler, self._crossed)
         writer = PlanWriter(lowered, self.graph.parameters, self._twin if self._exact(lowered) else None)
         steps = self._steps(lowered, scheduler)
         stored = self._stored(lowered, scheduler, steps)
@@ -188,6 +190,10 @@ class _Builder:
     def _again(self, name: str) -> bool:
         """May this value be computed again by each kernel that reads it, rather than stored?"""
         return bool(self._choose(f"again:{name}", ("recompute", "stored"), "recompute") == "recompute")
+
+    def _crossed(self, name: str) -> bool:
+        """May the rows' kernel add up these columns, which it reads?"""
+        return bool(self._choose(f"columns:{name}", ("on the way", "separate"), "on the way") == "on the way")
 
     def _exact(self, lowered: Lowered) -> bool:
         """Shall kernels have twins that know the captured sizes? Nothing to search for, so not in `space`."""
@@ -304,6 +310,7 @@ class _Builder:
         else:
             kernel, mapping = _pointwise(group, body, planner)
         allocate = {i.name: (i.shape, i.dtype) for i in group.items if not i.target}
+        allocate |= {part: ([count, product(group.inner)], "float32") for part, count in group.crossed.items()}
         self.knobs |= kernel.knobs
         self.kernels.append((kernel, group, mapping))
         writer.launch(kernel, group, allocate)

@@ -158,7 +158,8 @@ class Tiles:
         sweep.packs = {**k.ahead, **k.held} if keep and sweep is k.row_sweep else {}
         sweep.read(k.body, self.values, known, share)
         k.packs = sweep.packs
-        sweep.declare_stores(k.body, self.full, self.extent, columns)
+        own = [m for m in self.full if m.item.name not in k.group.crossed]
+        sweep.declare_stores(k.body, own, self.extent, columns)
         if not columns:
             self._declare_tiles(self.extent)
         self._elements(keep)
@@ -330,6 +331,9 @@ class Tiles:
 
     def _store(self, member: Member) -> None:
         k, emit = self.k, self.emit
+        if member.item.name in k.group.crossed:
+            emit.line(f"{k.sums[member.item.name]}.v[{k.place}] += {emit.text(member.value)[0]};")
+            return
         found = self.sweep.stores.get(member.item.name)
         if found:
             text = k.body.in_tile(member, emit.text(member.value)[0])

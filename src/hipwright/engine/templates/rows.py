@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from hipwright.engine.emit import cname, literal
 from hipwright.engine.expr import STORAGE, E, walk
@@ -49,6 +50,7 @@ class Layout:
     odd: bool = False  # rows begin off the borders of packs, and are read in packs all the same
     team: str = ""  # the knob of the blocks a row, or "" for one block
     ahead: bool = False  # few elements: what later passes and the rows' own values read is asked for first
+    crossed: str = ""  # blocks that take the rows in turn and sum their columns (engine/crossed.py)
     parts: bool = False  # the tile that stays is worked on a few packs at a time: other operands are not held whole
 
 
@@ -86,6 +88,7 @@ class RowKernel:
             emit.line(line)
         emit.read = self._reader(emit.read)
         self._passes()
+        self._leave_columns()
         threads = self.layout.threads
         kernel = body.finish(grid, threads, fused(group), emit.lines, self.layout.bounds or threads)
         kernel.exact_bounds = self.layout.exact_bounds
@@ -161,6 +164,10 @@ class RowKernel:
             self.threads = Threads("threadIdx.x", layout.threads)
             if self.team:
                 return self.team.prologue(count, "{rows}")
+            if layout.crossed:
+                self.columns_at = len(emit.lines)
+                emit.open(f"for ({kind} row = blockIdx.x; row < {count}; row += {layout.crossed})")
+                return layout.crossed
             emit.line(f"const {kind} row = blockIdx.x;")
             return "{rows}"
         block = f"{layout.threads}"
@@ -265,10 +272,11 @@ class RowKernel:
         self._open_variant(f"{step} * {layout.items}")
         self.registers = layout.registers and self.fits is not False and self._choose_kept()
         self.items = layout.items if self.fits is not False else "2"
-        if self.registers and stays and not self.fits:
+        if layout.crossed or (self.registers and stays and not self.fits):
             self.items = "items"
             step_text = step if " " not in step else f"({step})"
-            emit.line(f"constexpr int items = ({self.row_sweep.length} + {step_text} - 1) / {step_text};")
+            line = f"constexpr int items = ({self.row_sweep.length} + {step_text} - 1) / {step_text};"
+            emit.line(line) if not layout.crossed else self._open_columns(line)
         self.size = f"{self.items} * {self.vec}" if self.vec != "1" else self.items
         layout.parts = layout.parts and self.registers
         for _, (e, _, name) in sorted(self.kept.items()):
@@ -283,6 +291,31 @@ class RowKernel:
             self._ask_ahead(ROW)
         if self._last() > 0 and not self.columns:
             self._ask_ahead(FULL)
+
+    def _open_columns(self, items: str) -> None:
+        """Before the first row: the sums of this thread's columns."""
+        size = "items" if self.vec == "1" else f"items * {self.vec}"
+        sums = [f"Tile<float, {size}> {name} = {{}};  // of this thread's columns" for name in self.sums.values()]
+        self.emit.lines[self.columns_at : self.columns_at] = [f"    {line}" for line in [items, *sums]]
+
+    @cached_property
+    def sums(self) -> dict[str, str]:
+        """The items whose columns this kernel sums, and the names of the sums."""
+        return {name: self.emit.fresh(f"{name}_own") for name in self.group.crossed}
+
+    def _leave_columns(self) -> None:
+        """After the last row: the block's sums go to its row of what the sum of all is made from."""
+        if not self.layout.crossed:
+            return
+        emit, vec, kind = self.emit, self.vec, self.body.index_type
+        emit.close()
+        emit.used |= {("store_tile", ""), ("Tile", "")}
+        scale = "" if vec == "1" else f" * {vec}"
+        step, width = self.body.as_index(f"{self.layout.threads}{scale}"), self.body.as_index(self.row_sweep.length)
+        for item, name in self.sums.items():
+            pointer = f"{self.body.pointers[item]} + blockIdx.x * ({kind}){self.row_sweep.length}"
+            place = f"({kind})threadIdx.x{scale}, {step}, {width}"
+            emit.line(f"store_tile<items, {vec}>({pointer}, {place}, {name});")
 
     def as_read(self, e: E) -> bool:
         """Does a kept value stay as memory has it? Half types do where the row goes by in parts: two a register."""
@@ -394,7 +427,7 @@ class RowKernel:
             self._declare(state)
             for member, follows in state.results.items():
                 self.body.rows[member] = f"{state.name}{'[v]' if self.columns else ''}{follows}"
-        kept = self.registers and sweep is self.row_sweep
+        kept = (self.registers or bool(self.layout.crossed)) and sweep is self.row_sweep
         vec = self.vec if sweep is self.row_sweep or self.columns else self.layout.vec
         if not kept and not self.columns and not sweep.dense(values, full):
             vec = "1"  # what stays in registers lies there in packs, whatever a later pass reads
