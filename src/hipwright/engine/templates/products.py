@@ -17,7 +17,7 @@ from hipwright.engine.contractions import letters_of
 from hipwright.engine.expr import E, walk
 from hipwright.engine.index import ONE, ZERO, Ix, product
 from hipwright.engine.lower.core import Context, Index, NotLowered, Tensor
-from hipwright.engine.templates import gemm, gemm_small, gemv
+from hipwright.engine.templates import gemm, gemm_small, gemv, tiny
 from hipwright.engine.templates.tiling import CACHE_READ, LAUNCH, STEP, UNITS, VECTOR_RATE, Shape, choose, seconds
 
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
@@ -231,6 +231,10 @@ class Costs:
         again = ceil(few / gemv.FEW)
         return LAUNCH + max(SKINNY_LATENCY, again * self.bytes / READ, self.flops / SKINNY_RATE) + second
 
+    def tiny(self) -> float:
+        """A thread for some outputs: what it waits for once, then what it reads again for each of them."""
+        return LAUNCH + max(tiny.LATENCY, self.flops / tiny.RATE, self.bytes / LIBRARY_READ)
+
     def gemm(self) -> float:
         """Tiles on the vector units: matrix units are only used on CDNA, which this rule leaves out."""
         shape = Shape(self.batch, self.m, self.n, self.k, self.p.dtype)
@@ -248,6 +252,20 @@ def skinny(call: KernelCall) -> Offer | None:
     default = costs.gemv(spec) < min(MARGIN * costs.library(), costs.gemm())
     dear = (DEAR_ONCE if call.c.hint(spec.few) <= gemv.FEW else DEAR, DEAR)
     return Offer("gemv", gemv.write, [spec.matrix, spec.vectors], [p.output], default, p.finish, dear=dear, data=spec)
+
+
+@call_template(*KINDS)
+def short(call: KernelCall) -> Offer | None:
+    """Tiny matrices, many or few (templates/tiny.py)."""
+    p = product_of(call)
+    if p is None or ZERO in p.space:
+        return None
+    costs = Costs(call, p)
+    if costs.k > tiny.MOST_DEPTH or costs.flops > 2 * tiny.MOST_WORK:
+        return None
+    data: Any = gemm.Spec(p.space, p.k, p.dtype)
+    default = costs.k <= tiny.MOST_DEPTH // 2 and costs.tiny() < min(costs.gemm(), MARGIN * costs.library())
+    return Offer("tiny", tiny.write, [p.a, p.b], [p.output], default, p.finish, data=data)
 
 
 @call_template(*KINDS)

@@ -1,0 +1,63 @@
+"""Products of tiny matrices (templates/tiny.py): a thread reads all it needs at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from hipwright.engine.write import explain, space, write
+from tests.engine.harness import Op, captured, compare, reference, run
+from tests.engine.template_builds import builds
+
+
+def turned(a: torch.Tensor, b: torch.Tensor) -> Any:
+    return torch.bmm(a, b.transpose(1, 2))
+
+
+def first_turned(a: torch.Tensor, b: torch.Tensor) -> Any:
+    return torch.bmm(a.transpose(1, 2), b)
+
+
+def between(a: torch.Tensor, b: torch.Tensor) -> Any:
+    return torch.relu(torch.bmm(a * 0.5, b) + b[:, :1]) + 1
+
+
+def check(function: Any, inputs: list[torch.Tensor], shown: list[torch.Tensor] | None = None) -> None:
+    graph = captured(Op(function), shown or inputs)
+    (key,) = [k for k in space(graph) if k.startswith("call:bmm") and k.count(":") == 1]
+    program = write(graph, {key: "tiny"})
+    assert "TINY_BLOCK" in program.text
+    exact, native, _ = reference(Op(function), inputs)
+    compare(run(program, Op(function), inputs)[0], exact, native)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("m, n, k", [(16, 16, 16), (5, 7, 3), (1, 12, 20), (9, 4, 18)])
+def test_sizes_that_divide_and_others(dtype: torch.dtype, m: int, n: int, k: int) -> None:
+    check(torch.bmm, [torch.randn(33, m, k).to(dtype), torch.randn(33, k, n).to(dtype)])
+
+
+@pytest.mark.parametrize("function", [turned, first_turned, between])
+@pytest.mark.parametrize("side", [16, 7])
+def test_operands_lie_any_way_and_more_is_computed(function: Any, side: int) -> None:
+    check(function, [torch.randn(20, side, side), torch.randn(20, side, side)])
+
+
+def test_tensors_that_begin_anywhere_and_other_sizes() -> None:
+    shown = [torch.randn(256, 16, 16), torch.randn(256, 16, 16)]
+    check(torch.bmm, [torch.randn(3, 19, 40), torch.randn(3, 40, 13)], shown)
+    flat = torch.randn(2 * 4096 + 1)
+    check(torch.bmm, [flat[1:4097].view(16, 16, 16), flat[4097:].view(16, 16, 16)], shown)
+
+
+def test_it_is_the_default_of_short_sums_alone() -> None:
+    for (m, n, k), expected in (((16, 16, 16), True), ((16, 16, 128), False), ((128, 128, 32), False)):
+        kernels = explain(captured(Op(torch.bmm), [torch.randn(256, m, k), torch.randn(256, k, n)]))["kernels"]
+        assert any(found["mapping"] == "call:tiny" for found in kernels) == expected
+
+
+def test_builds_everywhere() -> None:
+    builds(Op(torch.bmm), [torch.randn(256, 16, 16), torch.randn(256, 16, 16)])
+    builds(Op(turned), [torch.randn(256, 16, 16).half(), torch.randn(256, 16, 16).half()])
