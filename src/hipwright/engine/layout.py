@@ -318,6 +318,8 @@ class Planner:
             layout.parts = cut or self._packed() or bool(self._along() - self._along("red"))
         layout.team = self.knob("TEAM", self._team_size()) if team else ""
         layout.ahead = self.rows * self.length <= 4 * AT_ONCE
+        layout.weights = self._at_once() and vec * items <= 16
+        layout.roomy = self._at_once() and self.rows * threads <= RESIDENT // 2
         return layout
 
     def _follows_rows(self) -> bool:

@@ -331,8 +331,8 @@ class Tiles:
 
     def _store(self, member: Member) -> None:
         k, emit = self.k, self.emit
-        if member.item.name in k.group.crossed:
-            emit.line(f"{k.sums[member.item.name]}.v[{k.place}] += {emit.text(member.value)[0]};")
+        if k.crossing and member.item.name in k.crossing.names:
+            emit.line(f"{k.crossing.names[member.item.name]}.v[{k.place}] += {emit.text(member.value)[0]};")
             return
         found = self.sweep.stores.get(member.item.name)
         if found:

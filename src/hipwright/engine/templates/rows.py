@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from hipwright.engine.emit import cname, literal
 from hipwright.engine.expr import STORAGE, E, walk
 from hipwright.engine.index import Ix, Var, flatten, ix, product, to_python
 from hipwright.engine.schedule import FULL, PART, ROW, Member
 from hipwright.engine.templates.base import Body, Kernel, depends, fused
+from hipwright.engine.templates.crossing import Crossing
 from hipwright.engine.templates.reducers import State, levels, pairs, quiet, states
 from hipwright.engine.templates.row_tiles import Tiles
 from hipwright.engine.templates.sweep import Sweep, Threads, unconditional
@@ -50,6 +50,8 @@ class Layout:
     odd: bool = False  # rows begin off the borders of packs, and are read in packs all the same
     team: str = ""  # the knob of the blocks a row, or "" for one block
     ahead: bool = False  # few elements: what later passes and the rows' own values read is asked for first
+    roomy: bool = False  # few threads: registers are no reason to put loads off
+    weights: bool = False  # so few that what all rows share along the row is asked for first too
     crossed: str = ""  # blocks that take the rows in turn and sum their columns (engine/crossed.py)
     parts: bool = False  # the tile that stays is worked on a few packs at a time: other operands are not held whole
 
@@ -75,6 +77,7 @@ class RowKernel:
         self.asked = False
         self.fits: bool | None = None  # does a row fit registers, in the branch now written; None: no branches
         self.team = Team(body, layout.team, self.columns) if layout.team else None
+        self.crossing: Crossing | None = None
 
     def kernel(self) -> Kernel:
         """The finished kernel."""
@@ -88,9 +91,11 @@ class RowKernel:
             emit.line(line)
         emit.read = self._reader(emit.read)
         self._passes()
-        self._leave_columns()
+        if self.crossing:
+            self.crossing.leave()
         threads = self.layout.threads
-        kernel = body.finish(grid, threads, fused(group), emit.lines, self.layout.bounds or threads)
+        roomy = f"{threads}, 1" if self.layout.roomy else threads  # or ptxas puts loads off to stay at 32 registers
+        kernel = body.finish(grid, threads, fused(group), emit.lines, self.layout.bounds or roomy)
         kernel.exact_bounds = self.layout.exact_bounds
         if self.team:
             self.team.finish(kernel, self._tiles(), to_python(product(group.space)))
@@ -165,8 +170,7 @@ class RowKernel:
             if self.team:
                 return self.team.prologue(count, "{rows}")
             if layout.crossed:
-                self.columns_at = len(emit.lines)
-                emit.open(f"for ({kind} row = blockIdx.x; row < {count}; row += {layout.crossed})")
+                self.crossing = Crossing(self, count)
                 return layout.crossed
             emit.line(f"const {kind} row = blockIdx.x;")
             return "{rows}"
@@ -272,11 +276,11 @@ class RowKernel:
         self._open_variant(f"{step} * {layout.items}")
         self.registers = layout.registers and self.fits is not False and self._choose_kept()
         self.items = layout.items if self.fits is not False else "2"
-        if layout.crossed or (self.registers and stays and not self.fits):
+        if self.crossing or (self.registers and stays and not self.fits):
             self.items = "items"
             step_text = step if " " not in step else f"({step})"
             line = f"constexpr int items = ({self.row_sweep.length} + {step_text} - 1) / {step_text};"
-            emit.line(line) if not layout.crossed else self._open_columns(line)
+            self.crossing.declare(line) if self.crossing else emit.line(line)
         self.size = f"{self.items} * {self.vec}" if self.vec != "1" else self.items
         layout.parts = layout.parts and self.registers
         for _, (e, _, name) in sorted(self.kept.items()):
@@ -291,31 +295,6 @@ class RowKernel:
             self._ask_ahead(ROW)
         if self._last() > 0 and not self.columns:
             self._ask_ahead(FULL)
-
-    def _open_columns(self, items: str) -> None:
-        """Before the first row: the sums of this thread's columns."""
-        size = "items" if self.vec == "1" else f"items * {self.vec}"
-        sums = [f"Tile<float, {size}> {name} = {{}};  // of this thread's columns" for name in self.sums.values()]
-        self.emit.lines[self.columns_at : self.columns_at] = [f"    {line}" for line in [items, *sums]]
-
-    @cached_property
-    def sums(self) -> dict[str, str]:
-        """The items whose columns this kernel sums, and the names of the sums."""
-        return {name: self.emit.fresh(f"{name}_own") for name in self.group.crossed}
-
-    def _leave_columns(self) -> None:
-        """After the last row: the block's sums go to its row of what the sum of all is made from."""
-        if not self.layout.crossed:
-            return
-        emit, vec, kind = self.emit, self.vec, self.body.index_type
-        emit.close()
-        emit.used |= {("store_tile", ""), ("Tile", "")}
-        scale = "" if vec == "1" else f" * {vec}"
-        step, width = self.body.as_index(f"{self.layout.threads}{scale}"), self.body.as_index(self.row_sweep.length)
-        for item, name in self.sums.items():
-            pointer = f"{self.body.pointers[item]} + blockIdx.x * ({kind}){self.row_sweep.length}"
-            place = f"({kind})threadIdx.x{scale}, {step}, {width}"
-            emit.line(f"store_tile<items, {vec}>({pointer}, {place}, {name});")
 
     def as_read(self, e: E) -> bool:
         """Does a kept value stay as memory has it? Half types do where the row goes by in parts: two a register."""
@@ -361,13 +340,14 @@ class RowKernel:
         return reds + [m for m in self.body.stored if m.role == FULL and self.levels[f"={m.item.name}"] == level]
 
     def later(self, level: int) -> Iterator[E]:
-        """Loads of whole tensors that passes after this one read and none before has kept."""
+        """Loads of whole tensors, or all along the row, that passes after this one read and none before has kept."""
         c, size = self.body.c, product(self.group.space)
         for after in range(level + 1, self._last() + 1):
             known = {number for number, (_, made, _) in self.kept.items() if made < after}
             for e in unconditional([m.value for m in self._at(after)], known):
                 numel = self.body.need.numels.get(e.attr[0])
-                if numel is not None and c.hint(numel) >= c.hint(size):
+                least = self.row_sweep.width if self.layout.weights else size
+                if numel is not None and c.hint(numel) >= c.hint(least):
                     yield e
 
     def _choose_kept(self) -> bool:
@@ -427,7 +407,7 @@ class RowKernel:
             self._declare(state)
             for member, follows in state.results.items():
                 self.body.rows[member] = f"{state.name}{'[v]' if self.columns else ''}{follows}"
-        kept = (self.registers or bool(self.layout.crossed)) and sweep is self.row_sweep
+        kept = (self.registers or self.crossing is not None) and sweep is self.row_sweep
         vec = self.vec if sweep is self.row_sweep or self.columns else self.layout.vec
         if not kept and not self.columns and not sweep.dense(values, full):
             vec = "1"  # what stays in registers lies there in packs, whatever a later pass reads
