@@ -283,6 +283,7 @@ class Planner:
             if not registers and lanes > 8 and packs % (lanes * once) and packs % (lanes // 2 * once) == 0:
                 lanes //= 2  # no tile is cut short
             block = 128 if vec * items >= KEPT_VALUES else 256  # of many registers a block less than 256 still fits
+            block = self._few_threads(self.rows * lanes, block)
             layout = Layout("lanes", self.knob("BLOCK", block), self.knob("LANES", lanes))
             threads = lanes
         else:
