@@ -186,6 +186,33 @@ __device__ T block_reduce(T v, Op op) {
 }
 """
 
+BLOCK_REDUCE_EACH = """// The same for N values at once: they wait together.
+template <int BLOCK_SIZE, int N, typename T, typename Op>
+__device__ void block_reduce_each(T (&v)[N], Op op) {
+    for (int distance = warpSize / 2; distance > 0; distance >>= 1) {
+#pragma unroll
+        for (int n = 0; n < N; ++n) v[n] = op(v[n], shuffle_xor(v[n], distance));
+    }
+    if (BLOCK_SIZE <= warpSize) return;
+    __shared__ T partial[N][BLOCK_SIZE / 32];
+    __syncthreads();  // an earlier use of `partial` has been read
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+        if (threadIdx.x % warpSize == 0) partial[n][threadIdx.x / warpSize] = v[n];
+    __syncthreads();
+    const int waves = BLOCK_SIZE / warpSize;
+#pragma unroll
+    for (int n = 0; n < N; ++n) v[n] = partial[n][threadIdx.x % waves];
+    for (int distance = waves / 2; distance > 0; distance >>= 1) {
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+            const T other = shuffle_xor(v[n], distance);
+            v[n] = threadIdx.x & distance ? op(other, v[n]) : op(v[n], other);
+        }
+    }
+}
+"""
+
 COLUMN_REDUCE = """// A value of another lane, word by word: states of any type.
 template <typename T>
 __device__ T lane_word_xor(T v, int distance) {

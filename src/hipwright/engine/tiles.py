@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from hipwright.engine.reduce_tiles import (
     BLOCK_REDUCE,
+    BLOCK_REDUCE_EACH,
     COLUMN_REDUCE,
     EXPONENTIALS,
     EXPONENTIALS_APART,
@@ -402,7 +403,8 @@ STRUCTURES = {
     "stay_packed": STAY_PACKED,
     "tile_count": TILE_COUNT, "whole_packs": WHOLE_PACKS, "packs_back": PACKS_BACK, "load_columns": LOAD_COLUMNS,
     "store_columns": STORE_COLUMNS, "known_within": KNOWN_WITHIN,
-    "block_reduce": BLOCK_REDUCE, "column_reduce": COLUMN_REDUCE, "team_meet": TEAM_MEET, "team_last": TEAM_LAST,
+    "block_reduce": BLOCK_REDUCE, "block_reduce_each": BLOCK_REDUCE_EACH,
+    "column_reduce": COLUMN_REDUCE, "team_meet": TEAM_MEET, "team_last": TEAM_LAST,
     "team_collect": TEAM_COLLECT, "take_ticket": TAKE_TICKET, "scan_tile": SCAN_TILE, "join_waves": JOIN_WAVES,
     "sum_before": SUM_BEFORE, **RUNS,
 }  # fmt: skip
@@ -415,5 +417,5 @@ NEEDS = {
     "write_float16": ("Tile",), "write_bfloat16": ("Tile",), **dict.fromkeys(RUNS, ("Tile",)),
     "moments_lanes": ("Moments",), "moments_block": ("Moments", "moments_lanes"),
     "Exponentials": ("shuffle_exponentials", "nan_max"), "moments_with": ("apart",), "exponentials_with": ("apart",),
-    "team_collect": ("lane_reduce",), "sum_before": ("block_reduce",),
+    "block_reduce_each": ("shuffle_xor",), "team_collect": ("lane_reduce",), "sum_before": ("block_reduce",),
 }  # fmt: skip

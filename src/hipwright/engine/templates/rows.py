@@ -430,8 +430,11 @@ class RowKernel:
     def _combine(self, made: list[State]) -> None:
         """Each thread's part of the reductions becomes the row's."""
         emit, layout = self.emit, self.layout
+        together = self._together(made)
         for s in made:
             op = f"{s.operator}()"
+            if s in together:
+                continue
             if self.columns:
                 emit.used.add(("column_reduce", ""))
                 emit.line(f"column_reduce<{layout.threads}, {layout.share}, {layout.vec}>({s.name}, {op});")
@@ -443,6 +446,23 @@ class RowKernel:
                 emit.line(f"{s.name} = lane_reduce<{layout.share}>({s.name}, {op});")
         if self.team and made:
             self.team.combine(made, layout)
+
+    def _together(self, made: list[State]) -> list[State]:
+        """Plain values of one operator that a block combines at once: one wait for all. These are done."""
+        done: list[State] = []
+        plain = [s for s in made if self.layout.mapping == "block" and s.struct == s.ctype and s.kind != "moments"]
+        for kind in dict.fromkeys((s.operator, s.ctype) for s in plain):
+            some = [s for s in plain if (s.operator, s.ctype) == kind]
+            if len(some) < 2:
+                continue
+            emit, all_ = self.emit, self.emit.fresh(f"{some[0].name}_all")
+            emit.used.add(("block_reduce_each", ""))
+            emit.line(f"{kind[1]} {all_}[{len(some)}] = {{{', '.join(s.name for s in some)}}};")
+            emit.line(f"block_reduce_each<{self.layout.threads}>({all_}, {kind[0]}());")
+            for number, s in enumerate(some):
+                emit.line(f"{s.name} = {all_}[{number}];")
+            done += some
+        return done
 
     def _store_row(self, member: Member, name: str | None) -> None:
         """One thread of the row writes its value."""
