@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +25,7 @@ from hipwright.evaluate.pipeline import Evaluator
 from hipwright.machine import Machine, machine
 from hipwright.measure.profile import Profile
 from hipwright.measure.profiler import Report, Subject
-from hipwright.records import Build, Program
+from hipwright.records import Build, Evaluation, Program
 from hipwright.toolchain import amdgpu
 from hipwright.train.counters import shares
 from hipwright.train.environment import Environment, outcome
@@ -379,6 +380,29 @@ def test_a_worker_forgets_a_task(timed: LocalJudge) -> None:
         held = len(timer._tables)
         task.leave(timer)
         assert name not in timer.placed and len(timer._tables) == held - 1
+
+
+def test_programs_that_wait_for_the_clock_keep_no_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few tasks, many programs: a wave of twenty that waits to be timed was half of all that were under way."""
+    inside, all_in = threading.Semaphore(0), threading.Event()
+
+    class Waits:
+        device, clock, open = "", "", nullcontext
+
+        def judge(self, problem: Problem, program: Program, shelf: object) -> Evaluation:
+            inside.release()
+            all_in.wait(60)
+            return Evaluation(task="t", program=program.key, status="pass")
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(LocalJudge, "_lane_of", lambda self, made: nullcontext(Waits()))
+    with LocalJudge(("cpu",), open_tasks=1, opener=nullcontext) as judge:  # type: ignore[arg-type]
+        asked = [judge.submit(problem("row_sum"), Program(text=f"{n}")) for n in range(200)]
+        assert all(inside.acquire(timeout=30) for _ in asked)
+        all_in.set()
+        assert all(future.result(timeout=30).passed for future in asked)
 
 
 def test_programs_spread_over_the_processes_that_time() -> None:

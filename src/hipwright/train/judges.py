@@ -32,6 +32,8 @@ MACHINE_FAULTS = ("toolchain", "device", "provider", "service")
 ATTEMPTS = 2
 RULES = 2  # of judging: 2 looks at the timed size too; what was remembered under others is not believed
 COMPILE_S = 20.0  # a batch waits for its slowest; honest programs take at most a few
+UNDER_WAY = 256
+"""Programs at once, at least: those that wait for the clock must not keep others from being built and verified."""
 OPEN_TASKS = 24  # each holds a process, and one to two gigabytes of a GPU
 
 
@@ -141,7 +143,7 @@ class LocalJudge:
             self._lane = stack.enter_context(self._lane_of(made))
             self.device = self._lane.device
             self._shelf = Shelf(self._lane.open, self._open_tasks, openers=min(16, max(2, _processors())))
-            self._jobs = ThreadPoolExecutor(max(32, 8 * self._open_tasks), thread_name_prefix="judge")
+            self._jobs = ThreadPoolExecutor(max(UNDER_WAY, 8 * self._open_tasks), thread_name_prefix="judge")
             self.account.restart()
             self._stack = stack.pop_all()
         return self
