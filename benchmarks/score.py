@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 
 from hipwright.audit.mutants import mutants, sample
 from hipwright.cli.session import machine
+from hipwright.device import topology
 from hipwright.evaluate.score import Scorer
 from hipwright.events import silent
 from hipwright.machine import Machine
@@ -132,6 +133,10 @@ def main() -> None:
     options.add_argument("--no-full", action="store_true")
     options.add_argument("--judge", action="store_true", help="all tasks' programs in one batch")
     chosen = options.parse_args()
+    if not chosen.programs.is_file():
+        options.error(f"{chosen.programs} is no file; python benchmarks/programs.py writes one")
+    if not topology.find(chosen.target):
+        options.error(f"no {chosen.target} GPU here")
     found = dict(list(read(chosen.programs).items())[chosen.skip : chosen.skip + chosen.tasks])
     batches = {task: with_mutants(programs[: chosen.each], chosen.mutants) for task, programs in found.items()}
     warm = {task: another(programs[-1]) for task, programs in found.items()}
