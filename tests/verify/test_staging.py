@@ -43,6 +43,16 @@ def test_results_outlive_the_next_call() -> None:
     assert first.tolist() == [0, 1, 2, 3, 4]
 
 
+def test_the_next_program_finds_nothing_of_the_last_ones_answers() -> None:
+    made = Staging("cpu")
+    for _ in range(2):  # the second time there is memory
+        made.begin()
+        made.download(made.upload(torch.full((1000,), 7, dtype=torch.uint8)))()
+    assert made._down._memory[:1000].eq(7).all() and made._up._memory[:1000].eq(7).all()
+    made.begin()
+    assert not made._down._memory.any() and not made._up._memory[:1000].any()
+
+
 def test_outputs_keep_strides_gaps_and_types_through_staging() -> None:
     """A nesting is told as it was, and each tensor's own elements only."""
     x = torch.arange(24, dtype=torch.float16).view(4, 6)

@@ -68,7 +68,9 @@ class _Piece:
         self._used = self._most = 0
 
     def restart(self) -> None:
-        """From the front again; nothing that was handed out may be in use."""
+        """From the front again; nothing that was handed out may be in use. A GPU can read this memory, so that no
+        program finds there what another one answered."""
+        self._memory[: self._used].zero_()
         self._most, self._used = max(self._most, self._used), 0
         size = min(self._most, MOST_BYTES)
         if size > self._memory.numel():
