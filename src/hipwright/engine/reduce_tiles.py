@@ -389,3 +389,15 @@ __device__ T sum_before(T total, T* sums, int* flags, int tiles, int tile, T non
     return op(carried, before);
 }
 """
+
+PACKS_TESTED = """// Is a test before each pack worth it? On AMD only where the size is a constant: else its branches
+// cost registers.
+template <typename I>
+__device__ __forceinline__ bool packs_tested(I n) {
+#ifdef __AMDGCN__
+    return __builtin_constant_p(n);
+#else
+    return true;
+#endif
+}
+"""

@@ -238,12 +238,17 @@ class Tiles:
             if not self._harmless(keep):
                 emit.line(f"if ({self._outside(keep, 'k')}) continue;")
             return False
+        length, pack, element = _grouped(self.sweep.length), self._outside(keep, "pack"), self._outside(keep, "k")
+        cut = f"{length} % {self.vec} != 0"
+        if not self.sweep.length.isdigit():
+            emit.used.add(("packs_tested", ""))
+            tested = f"packs_tested({length})"
+            pack, cut = f"{tested} && ({pack})", f"(!{tested} || {cut})"
         emit.open(f"for (int pack = 0; pack < {self.extent}; pack += {self.vec})")
-        emit.line(f"if ({self._outside(keep, 'pack')}) continue;")
+        emit.line(f"if ({pack}) continue;")
         emit.line("#pragma unroll")
         emit.open(f"for (int k = pack; k < pack + {self.vec}; ++k)")
-        behind = f"{self._offset('k')} >= left" if self._alone(keep) else "k >= count"
-        emit.line(f"if ({_grouped(self.sweep.length)} % {self.vec} != 0 && {behind}) continue;")
+        emit.line(f"if ({cut} && ({element})) continue;")
         return True
 
     def _harmless(self, keep: bool) -> bool:
