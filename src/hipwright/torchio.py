@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,15 @@ def tree_from_torch(value: Any, seen: dict[int, Any] | None = None) -> Tree:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     raise TypeError(f"a {type(value).__name__} cannot be passed between processes")
+
+
+def map_torch(value: Any, fn: Callable[[torch.Tensor], Any]) -> Any:
+    """The same nesting with fn applied to each tensor."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(map_torch(item, fn) for item in value)
+    if isinstance(value, dict):
+        return {key: map_torch(item, fn) for key, item in value.items()}
+    return fn(value) if isinstance(value, torch.Tensor) else value
 
 
 def full_precision() -> None:

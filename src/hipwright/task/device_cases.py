@@ -14,9 +14,8 @@ from hipwright.task.device_inputs import Inputs, Told, is_fault, key_of, phase, 
 from hipwright.task.device_leaf import Leaf
 from hipwright.task.device_model import Call
 from hipwright.task.device_stream import Incoming
-from hipwright.task.reference import map_torch
 from hipwright.tensors import Tree
-from hipwright.torchio import NAMES
+from hipwright.torchio import NAMES, map_torch
 
 _EXPECTED = 7  # times its inputs that an expectation of a row-wise float32 model takes in the making
 

@@ -21,7 +21,8 @@ from hipwright.records import Workload
 from hipwright.task import draw
 from hipwright.task.device_leaf import pieces
 from hipwright.task.device_model import DeviceFile, moved_to
-from hipwright.task.reference import map_torch, named_leaves
+from hipwright.task.reference import named_leaves
+from hipwright.torchio import map_torch
 
 _COSTLY = 1 << 22  # elements of inputs from which other shapes are drawn as such, not cut out
 _SLOT = 1_000_003  # between the seeds of two slots

@@ -20,9 +20,9 @@ from hipwright.task.device_compare import blocks_of
 from hipwright.task.device_expect import Case
 from hipwright.task.device_model import Call, DeviceFile
 from hipwright.task.device_stream import Staging
-from hipwright.task.reference import map_torch, named_leaves
+from hipwright.task.reference import named_leaves
 from hipwright.tensors import BITS, Tree
-from hipwright.torchio import NAMES
+from hipwright.torchio import NAMES, map_torch
 
 _SHARE = 0.9  # of what is free on the device
 _NO_LIMIT = 1 << 62

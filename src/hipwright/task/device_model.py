@@ -24,9 +24,9 @@ from hipwright.task.choices import CloseChoices
 from hipwright.task.device_leaf import pieces
 from hipwright.task.double import float64, widen
 from hipwright.task.load import SUPPORTED, TaskFile, seed_everything
-from hipwright.task.reference import RUN_SEED, map_torch, named_leaves
+from hipwright.task.reference import RUN_SEED, named_leaves
 from hipwright.tensors import Tree
-from hipwright.torchio import NAMES, full_precision
+from hipwright.torchio import NAMES, full_precision, map_torch
 
 _PLAIN = (bool, int, float, str, type(None))
 

@@ -10,7 +10,8 @@ import torch
 
 from hipwright.task.device_leaf import BLOCK, Leaf, honest_errors
 from hipwright.task.device_model import memory
-from hipwright.task.reference import map_torch, named_leaves
+from hipwright.task.reference import named_leaves
+from hipwright.torchio import map_torch
 
 COMPACT = 1 << 24  # elements from which a leaf is kept in the compact form
 # relative rms by which a part may differ from the whole, in units in the last place: less than any budget

@@ -19,7 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from hipwright.task import state as states
 from hipwright.task.load import MODULE, TaskFile
-from hipwright.task.reference import map_torch
+from hipwright.torchio import map_torch
 
 How = Literal["meta", "fake"]
 HOW: tuple[How, ...] = ("meta", "fake")  # in this order: meta costs less, fake knows devices and more operators

@@ -19,9 +19,9 @@ from hipwright.task import draw, sizes
 from hipwright.task import state as states
 from hipwright.task.ghost import HOW, Ghost, without_data
 from hipwright.task.load import SUPPORTED, TaskFile
-from hipwright.task.reference import Reference, map_torch, named_leaves
+from hipwright.task.reference import Reference, named_leaves
 from hipwright.tensors import Tree
-from hipwright.torchio import tree_from_torch
+from hipwright.torchio import map_torch, tree_from_torch
 
 # what may run for real where running on shapes alone would do, or was not possible
 _REAL_ELEMENTS = 1 << 24  # of inputs and parameters

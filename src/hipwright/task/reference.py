@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from hipwright.task.choices import CloseChoices
 from hipwright.task.double import float64, widen
 from hipwright.task.load import SUPPORTED, TaskFile, seed_everything
 from hipwright.tensors import HostTensor, Tree, map_tensors
-from hipwright.torchio import from_torch, tree_from_torch, tree_to_torch
+from hipwright.torchio import from_torch, map_torch, tree_from_torch, tree_to_torch
 
 Dtype = Literal["float64", "native"]
 RUN_SEED = 20_117  # of the generators a reference may draw from while it runs
@@ -150,15 +150,6 @@ def named_leaves(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from named_leaves(f"{path}[{str(key)!r}]", item)
-
-
-def map_torch(value: Any, fn: Callable[[torch.Tensor], Any]) -> Any:
-    """The same nesting with fn applied to each tensor."""
-    if isinstance(value, (tuple, list)):
-        return type(value)(map_torch(item, fn) for item in value)
-    if isinstance(value, dict):
-        return {key: map_torch(item, fn) for key, item in value.items()}
-    return fn(value) if isinstance(value, torch.Tensor) else value
 
 
 def _own(inputs: Tree) -> Tree:

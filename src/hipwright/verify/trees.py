@@ -9,7 +9,7 @@ import torch
 
 from hipwright.errors import CandidateError
 from hipwright.tensors import HostTensor, Tree, map_tensors
-from hipwright.torchio import to_torch, tree_from_torch
+from hipwright.torchio import map_torch, to_torch, tree_from_torch
 from hipwright.verify.staging import Staging
 
 Tensor = Any  # torch.Tensor, untyped here
@@ -31,15 +31,6 @@ def named_tensors(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
 def tensors_of(value: Any) -> list[Tensor]:
     """The tensors of a nesting in order."""
     return [tensor for _, tensor in named_tensors(value, "")]
-
-
-def map_torch(value: Any, fn: Callable[[Tensor], Any]) -> Any:
-    """The same nesting with fn applied to each tensor."""
-    if isinstance(value, (tuple, list)):
-        return type(value)(map_torch(item, fn) for item in value)
-    if isinstance(value, dict):
-        return {key: map_torch(item, fn) for key, item in value.items()}
-    return fn(value) if isinstance(value, torch.Tensor) else value
 
 
 def address(tensor: Tensor) -> int:
