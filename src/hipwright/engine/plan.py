@@ -84,6 +84,10 @@ class PlanWriter:
             self.names[buffer] = self._local(cname(buffer))
         return self.names[buffer]
 
+    def replaces(self, over: Mapping[str, str]) -> None:
+        """Results that lie where other tensors lay: {result: tensor}."""
+        self.names |= {result: self.name(tensor) for result, tensor in over.items()}
+
     def _local(self, name: str) -> str:
         candidate = f"{name}_" if name in PYTHON_NAMES else name
         count = 1

@@ -11,6 +11,7 @@ from hipwright.engine.emit import cname
 from hipwright.engine.exact import ENOUGH_ELEMENTS
 from hipwright.engine.graph import Graph, Meta, Symbol, references, short
 from hipwright.engine.helpers import RESERVED, prelude
+from hipwright.engine.in_place import Spare, Spares, homes
 from hipwright.engine.index import ZERO, Ix, product
 from hipwright.engine.knobs import KNOBS, Choice, Value
 from hipwright.engine.layout import FEW_COLUMNS, SMALL, Planner
@@ -173,13 +174,15 @@ class _Builder:
         stored = self._stored(lowered, scheduler, steps)
         read = {r for s in steps if isinstance(s.what, Group) for r in s.reads}
         writer.inputs(read)
-        for step in order(steps):
+        ordered = order(steps)
+        spares = Spares(lowered, ordered)
+        for step in ordered:
             if isinstance(step.what, Call):
                 writer.call(step.what, read)
             elif isinstance(step.what, View):
                 writer.view(step.what)
             else:
-                self._kernel(c, lowered, step.what, stored, writer)
+                self._kernel(c, lowered, step.what, stored, writer, spares.of(step) if self._in_place else {})
         self.plan = writer.finish()
 
     def _part(self, name: str) -> bool:
@@ -199,6 +202,11 @@ class _Builder:
         """Shall kernels have twins that know the captured sizes? Nothing to search for, so not in `space`."""
         elements = sum(lowered.context.hint(n) for n in self._numels(lowered).values())
         return bool(self.graph.symbols) and bool(self.choices.get("exact", elements >= ENOUGH_ELEMENTS))
+
+    @property
+    def _in_place(self) -> bool:
+        """May kernels write over what nobody reads after them? Nothing to search for, so not in `space`."""
+        return bool(self.choices.get("in_place", True))
 
     def _twin(self, name: str) -> str:
         """A free name for a kernel's twin."""
@@ -277,7 +285,15 @@ class _Builder:
         self.knobs.add(unique)
         return unique
 
-    def _kernel(self, c: Any, lowered: Lowered, group: Group, stored: set[str], writer: PlanWriter) -> None:
+    def _kernel(
+        self,
+        c: Any,
+        lowered: Lowered,
+        group: Group,
+        stored: set[str],
+        writer: PlanWriter,
+        spares: Mapping[str, Spare],
+    ) -> None:
         if group.kind == "call":
             self._call(c, lowered, group, stored, writer)
             return
@@ -292,9 +308,11 @@ class _Builder:
         if group.kind == "fused" and not group.dims:
             unfold(c, group)
         collapse(c, group)
-        stores = {name: (m.item.target or name, m.item.dtype) for name, m in members.items()}
+        over = homes(group, list(members.values()), spares) if group.kind == "fused" and not group.dims else {}
+        stores = {name: (m.item.target or over.get(name, name), m.item.dtype) for name, m in members.items()}
         name = self._name(lowered, group)
-        by_parts = self._by_parts(c, group, stores, name)
+        by_parts = not over and self._by_parts(c, group, stores, name)
+        writer.replaces(over)
         need = Need(stores, self._dtypes(lowered), self._numels(lowered))
         if group.kind == "fused" and group.dims:
             by_reciprocals(c, group, need)

@@ -9,8 +9,8 @@ candidates on a laptop. The model per launch, in seconds:
   the trip count that makes the kernel's vector memory instructions move the launch's bytes.
 - the larger of the two, stretched by the last partial round of blocks, plus a launch.
 
-Bytes are what the launch's tensor arguments hold, or what the checked CPU run counted when it counted more (a second
-pass over a row); re-read bytes are charged at cache, not memory, bandwidth.
+Bytes are what the launch's tensor arguments hold (twice that of one that is read and replaced), or what the checked CPU
+run counted when it counted more (a second pass over a row); re-read bytes are charged at cache, not memory, bandwidth.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def estimate(
 def _launch(target: Target, kernel: KernelResources, item: Mapping[str, Any], traffic: float) -> dict[str, Any]:
     threads, blocks = prod(item["block"]), prod(item["grid"])
     waves = blocks * ceil(threads / target.wave)
-    needed = float(sum(tensor_bytes(arg) for arg in item["args"] if isinstance(arg, Mapping)))
+    tensors = [arg for arg in item["args"] if isinstance(arg, Mapping)]
+    needed = float(sum(tensor_bytes(arg) * (2 if arg.get("updated") else 1) for arg in tensors))
     resident = _resident_waves(target, kernel, threads, int(item["lds"]))
     busy = min(target.cus, blocks)
     in_flight = min(resident, waves / busy) * target.wave * _outstanding_bytes(kernel)

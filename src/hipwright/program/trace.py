@@ -13,20 +13,28 @@ from hipwright.program.arguments import Argument, Dim3
 from hipwright.program.lower import lower
 from hipwright.program.parsed import Parsed
 from hipwright.program.table import to_device
+from hipwright.program.updates import Updates
 from hipwright.tensors import Tree
 
 
 class NoopLauncher:
-    """Kernels do nothing and new tensors hold `poison` bytes; `launches` says what would have run."""
+    """Kernels do nothing and new tensors hold `poison` bytes; `launches` says what would have run.
 
-    def __init__(self, *, device: str = "cpu", poison: int = 0xA5) -> None:
+    updates: to mark the arguments that a launch reads and replaces.
+    """
+
+    def __init__(self, *, device: str = "cpu", poison: int = 0xA5, updates: Updates | None = None) -> None:
         self.device = device
         self.poison = poison
         self.launches: list[dict[str, Any]] = []
+        self._updates = updates
 
     def launch(self, kernel: str, grid: Dim3, block: Dim3, lds_bytes: int, args: Sequence[Argument]) -> None:
-        """Record a launch: {"kernel", "grid", "block", "lds", "args": [spec or scalar]}."""
+        """Record a launch: {"kernel", "grid", "block", "lds", "args": [spec or scalar]}; "updated" in a spec."""
         described = [spec(a) if isinstance(a, torch.Tensor) else a for a in args]
+        for number, updated in enumerate(self._updates.of(kernel, args) if self._updates is not None else []):
+            if updated:
+                described[number]["updated"] = True
         record = {"kernel": kernel, "grid": list(grid), "block": list(block), "lds": lds_bytes, "args": described}
         self.launches.append(record)
 
@@ -35,6 +43,8 @@ class NoopLauncher:
         out = torch.empty(shape, dtype=dtype, device=self.device)
         if self.device != "meta" and out.numel():
             out.view(-1).view(torch.uint8).fill_(self.poison)
+        if self._updates is not None:
+            self._updates.made(out)
         return out
 
 
@@ -86,7 +96,7 @@ def trace(
     are listed among "ops" only as the operators they are made of. Raises what `lower` and `Plan.forward` raise.
     """
     device = "meta" if meta else "cpu"
-    launcher = NoopLauncher(device=device)
+    launcher = NoopLauncher(device=device, updates=Updates(parsed.signatures))
     plan = lower(parsed, knobs, table, launcher, allow_random=True, device=device)
     given = [to_device(item, device) for item in inputs]
     with torch.no_grad():

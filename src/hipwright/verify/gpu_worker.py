@@ -29,7 +29,8 @@ from hipwright.tensors import HostTensor, Tree
 from hipwright.torchio import map_torch
 from hipwright.verify.gpu_subjects import Foreign, PlainNothing, spec_of, start_gpu, tidy_gpu
 from hipwright.verify.gpu_timing import Timer
-from hipwright.verify.live import Live, ProgramSubject, Setting, Subject, too_much_memory
+from hipwright.verify.live import Live, ProgramSubject, Setting, Subject
+from hipwright.verify.recorder import too_much_memory
 from hipwright.verify.sets import Sets, Slot, look
 from hipwright.verify.staging import Staging
 from hipwright.verify.trees import on_device, tensors_of, to_host

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any, Protocol
 
 import torch
@@ -19,6 +18,7 @@ from hipwright.errors import CandidateError, DeviceError
 from hipwright.program import Parsed
 from hipwright.program.lower import lower
 from hipwright.tensors import Tree
+from hipwright.verify.recorder import Recorder, too_much_memory
 from hipwright.verify.staging import Staging
 from hipwright.verify.trees import (
     address,
@@ -252,7 +252,7 @@ class ProgramSubject:
         record: bool = True,
     ) -> None:
         self.inner: Any = launcher
-        self.recorder = Recorder(launcher, limit_bytes) if record else None
+        self.recorder = Recorder(launcher, parsed.signatures, limit_bytes) if record else None
         self.params = guarded(table["params"], self.guard)
         self.buffers = guarded(table["buffers"], self.guard)
         state = {**table, "params": self.params, "buffers": self.buffers}
@@ -294,43 +294,6 @@ class ProgramSubject:
     def stats(self) -> list[dict[str, Any]]:
         """The recorder's; nothing without one."""
         return self.recorder.stats() if self.recorder else []
-
-
-class Recorder:
-    """A launcher that also notes, for each launch, how many bytes its tensor arguments hold.
-
-    limit_bytes: the largest tensor that `empty` makes; 0 for no limit.
-    """
-
-    def __init__(self, inner: Any, limit_bytes: int = 0) -> None:
-        self.inner = inner
-        self._limit = limit_bytes
-        self._bytes: list[int] = []
-
-    def empty(self, shape: Any, dtype: Any) -> Tensor:
-        """As the inner launcher's. Raises CandidateError for a tensor over the limit."""
-        if self._limit and prod(shape) * dtype.itemsize > self._limit:
-            raise too_much_memory(f"{prod(shape) * dtype.itemsize} bytes at once; the limit is {self._limit}")
-        return self.inner.empty(shape, dtype)
-
-    def launch(self, kernel: str, grid: Any, block: Any, lds_bytes: int, args: Sequence[Any]) -> None:
-        """As the inner launcher's."""
-        self.inner.launch(kernel, grid, block, lds_bytes, args)
-        tensors = {(address(a), a.storage_offset()): a for a in args if isinstance(a, torch.Tensor)}
-        self._bytes.append(sum(t.numel() * t.element_size() for t in tensors.values()))
-
-    def stats(self) -> list[dict[str, Any]]:
-        """One entry per launch, with argument_bytes."""
-        inner = self.inner.stats() if hasattr(self.inner, "stats") else self.inner.launches
-        return [{**entry, "argument_bytes": size} for entry, size in zip(inner, self._bytes, strict=True)]
-
-
-def too_much_memory(detail: str = "") -> CandidateError:
-    """The error of a candidate that exhausts memory."""
-    told = f": {detail}" if detail else ""
-    return CandidateError(
-        f"the candidate asks for more memory than there is{told}", status="launch_error", stage="launch"
-    )
 
 
 def _copy(tensor: Tensor) -> Tensor:
