@@ -21,12 +21,10 @@ class Updates:
 
     def of(self, kernel: str, args: Sequence[Any]) -> list[bool]:
         """For each argument of a launch, in order: is it a tensor that held something, and not const?"""
-        found = []
-        for param, arg in zip(self._signatures[kernel].params, args, strict=True):
-            found.append(param.pointer and not param.const and _memory(arg) not in self._blank)
-        for param, arg in zip(self._signatures[kernel].params, args, strict=True):
-            if param.pointer and not param.const:
-                self._blank.discard(_memory(arg))
+        pairs = zip(self._signatures[kernel].params, args, strict=True)
+        places = [_memory(arg) if param.pointer and not param.const and arg is not None else 0 for param, arg in pairs]
+        found = [bool(place) and place not in self._blank for place in places]
+        self._blank -= set(places)
         return found
 
 

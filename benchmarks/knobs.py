@@ -1,0 +1,318 @@
+"""Which settings of the engine's knobs are fastest: raw times of many variants of a task's program, side by side.
+
+    python benchmarks/knobs.py TASK... [--set KEY=V,V...]... [--seconds S] [--out FILE] [--target cuda]
+
+Every choice and knob of the engine's space is varied one at a time from the default, then the best settings are put
+together; --set tries all combinations of what it names instead. All variants of a task are timed in turn with
+torch.compile, eager and a copy of as many bytes, over rotating inputs, from graphs. That takes some 20 ms a variant,
+because nothing is judged: results are only compared with eager's, roughly. The programs are the engine's own, and the
+task's code runs in this process: for your own tasks, not for a candidate. FILE gets a JSON line a task.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from hipwright.device import topology
+from hipwright.device.cpu import CpuLauncher
+from hipwright.device.gpu import GpuLauncher
+from hipwright.device.open import open_driver
+from hipwright.device.rotation import Rotation
+from hipwright.engine.graph import Graph
+from hipwright.engine.write import space, write
+from hipwright.errors import HipwrightError
+from hipwright.measure.roofline import rotation
+from hipwright.program import parse
+from hipwright.program.lower import lower
+from hipwright.records import Build, Program
+from hipwright.sandbox import Zygote
+from hipwright.task import open_task
+from hipwright.task import state as states
+from hipwright.task.device_side import CopySide
+from hipwright.task.load import TaskFile
+from hipwright.toolchain import cpu, nvrtc
+from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.pool import CompilePool
+
+SEED = 3
+ROUNDS = 11
+BLOCK_MS = 1.0
+OFF = 0.02  # of the largest value: further from eager than any honest rounding here
+Settings = dict[str, Any]
+
+
+def varied(graph: Graph, grid: Mapping[str, Sequence[Any]]) -> list[Settings]:
+    """The default, then every other setting one at a time; or all combinations of a grid."""
+    if grid:
+        return [{}, *(dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))]
+    options = space(graph)
+    return [{}, *({k: v} for k, choice in options.items() for v in choice.options if v != choice.default)]
+
+
+def programs(graph: Graph, settings: Sequence[Settings]) -> dict[str, Program]:
+    """Different programs by their settings' words; knobs may have values that the space does not offer."""
+    found: dict[str, Program] = {}
+    known: set[tuple[str, str]] = set()
+    for chosen in settings:
+        program = write(graph, chosen)
+        own = parse(program.text).knobs
+        more = {k: int(v) for k, v in chosen.items() if k in own}
+        text = program.text
+        for name, value in more.items():
+            if value not in own[name].choices:
+                head = f"{name} = knob({own[name].default}, choices=["
+                text = text.replace(head, f"{head}{value}, ")
+        made = Program(text=text, knobs={**program.knobs, **more})
+        key = text, json.dumps(parse(text).defines(made.knobs), sort_keys=True)
+        if key not in known:
+            known.add(key)
+            found[" ".join(f"{k}={v}" for k, v in chosen.items()) or "default"] = made
+    return found
+
+
+class Machine:
+    """Where variants are built and run. target: "cuda", or "cpu" to try the script."""
+
+    def __init__(self, target: str, cache: BuildCache) -> None:
+        self.target, self._cache = target, cache
+        self.device = torch.device("cpu" if target == "cpu" else f"{target}:0")
+        self._pool: CompilePool | None = None
+        self._driver: Any = None
+        self._arch = ""
+
+    @contextmanager
+    def opened(self) -> Iterator[Machine]:
+        """Compilers and the driver."""
+        with ExitStack() as stack:
+            if self.target != "cpu":
+                gpu = topology.find(self.target)[0]
+                self._driver, self._arch = open_driver(self.target, gpu.index), gpu.architecture
+                host = stack.enter_context(nvrtc.zygote())
+                count = max(2, len(os.sched_getaffinity(0)) - 2)
+                self._pool = stack.enter_context(CompilePool(host, count))
+            yield self
+
+    def build(self, program: Program) -> Build:
+        """Compile a program with its knobs."""
+        parsed = parse(program.text)
+        defines = parsed.defines(program.knobs)
+        if self._pool is None:
+            return cpu.build(parsed.hip, defines, cache=self._cache)
+        return nvrtc.build(parsed.hip, defines, arch=self._arch, pool=self._pool, cache=self._cache)
+
+    def call(self, program: Program, build: Build, table: Any) -> Callable[..., Any]:
+        """The program as a function of forward's arguments."""
+        parsed = parse(program.text)
+        launcher: Any
+        if self._driver is None:
+            launcher = CpuLauncher(str(self._cache.path(build.blob)), parsed.signatures)
+        else:
+            code, where = self._cache.get(build.blob), str(self.device)
+            launcher = GpuLauncher(self._driver, code, parsed.signatures, device=where, poison=None, zones=False)
+            launcher.record = False
+        return lower(parsed, program.knobs, table, launcher, device=str(self.device)).forward
+
+    def cache_bytes(self) -> int:
+        """Of the last-level cache."""
+        if self.target == "cpu":
+            return 1 << 20
+        return int(torch.cuda.get_device_properties(self.device).L2_cache_size)
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    """The tensors of a nesting, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return [tensor for item in items for tensor in tensors(item)]
+
+
+class Timed:
+    """One task: its sides over the same slots of inputs."""
+
+    def __init__(self, machine: Machine, path: Path, baselines: Sequence[str]) -> None:
+        self.machine = machine
+        file = TaskFile(str(path), path.read_text())
+        self.model = file.model(SEED).to(machine.device)
+        given = [t.to(machine.device) if isinstance(t, torch.Tensor) else t for t in file.inputs(SEED)]
+        with torch.no_grad():
+            self.right = [t.clone() for t in tensors(self.model(*given))]
+        size = sum(t.nbytes for t in tensors(given))
+        self.count = max(2, rotation(size, machine.cache_bytes(), 8 << 30))
+        copies = [[t.clone() if isinstance(t, torch.Tensor) else t for t in given] for _ in range(self.count - 1)]
+        self.slots = [given, *copies]
+        self.table = states.build(self.model, leaf=lambda tensor: tensor.detach())
+        self.sides: dict[str, Any] = {}
+        self.off: dict[str, float] = {}
+        self.refused: dict[str, str] = {}
+        if "copy" in baselines:
+            moved = size + sum(t.nbytes for t in [*self.right, *self.model.parameters()])
+            self._add("copy", CopySide(moved, self.count, machine.device, graph=True))
+        for name in baselines:
+            if name in ("eager", "compile"):
+                run = self.model if name == "eager" else torch.compile(self.model, dynamic=False)
+                self._add(name, self._turns(run))
+
+    def _turns(self, run: Callable[..., Any]) -> Rotation:
+        return Rotation(lambda slot: run(*self.slots[slot]), self.count, self.machine.device, graph=True)
+
+    def _add(self, name: str, side: Any) -> None:
+        side.prepare(1)
+        self.sides[name] = side
+
+    def add(self, name: str, program: Program, build: Build) -> None:
+        """A variant, unless it is refused; how far its results are off is noted."""
+        if not build.ok:
+            self.refused[name] = (build.log.strip().splitlines() or ["?"])[0][:160]
+            return
+        try:
+            run = self.machine.call(program, build, self.table)
+            with torch.no_grad():
+                found = tensors(run(*self.slots[0]))
+            self.off[name] = max((_off(a, b) for a, b in zip(found, self.right, strict=True)), default=0.0)
+            self._add(name, self._turns(run))
+        except HipwrightError as error:
+            self.refused[name] = error.message[:160]
+
+    def microseconds(self, rounds: int) -> dict[str, list[float]]:
+        """Of a call, by side: blocks of about BLOCK_MS in turn, each round in another order."""
+        calls = {name: max(1, round(BLOCK_MS / max(_each(side, 1), 1e-4))) for name, side in self.sides.items()}
+        found: dict[str, list[float]] = {name: [] for name in self.sides}
+        order, rng = list(self.sides), random.Random(SEED)
+        for _ in range(rounds):
+            rng.shuffle(order)
+            for name in order:
+                found[name].append(_each(self.sides[name], calls[name]) * 1e3)
+        return found
+
+
+def _each(side: Any, calls: int) -> float:
+    """Milliseconds of a call."""
+    told = side.block(calls)
+    return float(told["device_ms"] or told["host_ms"]) / float(told["calls"])
+
+
+def _off(found: torch.Tensor, right: torch.Tensor) -> float:
+    """The largest difference, as a share of the largest finite value."""
+    if found.shape != right.shape or found.dtype != right.dtype:
+        return float("inf")
+    a, b = found.double().nan_to_num(), right.double().nan_to_num()
+    return float((a - b).abs().max() / b.abs().max().clamp_min(1e-30)) if b.numel() else 0.0
+
+
+def joined(settings: Mapping[str, Settings], told: Mapping[str, float]) -> Settings:
+    """The best value of each key that was faster than the default, together."""
+    best: dict[str, tuple[float, Any]] = {}
+    for name, chosen in settings.items():
+        if name in told and len(chosen) == 1 and told[name] < told["default"]:
+            ((key, value),) = chosen.items()
+            best[key] = min(best.get(key, (told["default"], None)), (told[name], value), key=lambda one: one[0])
+    return {key: value for key, (_, value) in best.items()}
+
+
+def measure(
+    machine: Machine, path: Path, host: Zygote, grid: Mapping[str, Sequence[Any]], rounds: int
+) -> dict[str, Any]:
+    """One task: {"task", "us": {side: median}, "ratio": {side: default's time over its own}, "off", "refused"}."""
+    with open_task(path, host) as handle:
+        graph = Graph.from_dict(handle.capture(handle.task.workloads[0].name))
+    settings = {" ".join(f"{k}={v}" for k, v in s.items()) or "default": s for s in varied(graph, grid)}
+    timed = Timed(machine, path, ("eager", "copy") if machine.target == "cpu" else ("eager", "compile", "copy"))
+    with ThreadPoolExecutor(os.cpu_count() or 2) as workers:
+        made = programs(graph, list(settings.values()))
+        for (name, program), build in zip(made.items(), workers.map(machine.build, made.values()), strict=True):
+            timed.add(name, program, build)
+    times = timed.microseconds(rounds)
+    told = {name: statistics.median(some) for name, some in times.items()}
+    together = {} if grid or "default" not in told else joined(settings, told)
+    if len(together) > 1:
+        for name, program in programs(graph, [together]).items():
+            timed.add(name, program, machine.build(program))
+        times = timed.microseconds(rounds)
+        told = {name: statistics.median(some) for name, some in times.items()}
+    base = times.get("default", [])
+    ratio = {name: statistics.median(a / b for a, b in zip(base, some, strict=True)) for name, some in times.items()}
+    wrong = {name: off for name, off in timed.off.items() if not off <= OFF}
+    return {"task": str(path), "us": told, "ratio": ratio, "off": wrong, "refused": timed.refused, "slots": timed.count}
+
+
+def shown(told: Mapping[str, Any], most: int = 6) -> str:
+    """A task's best settings, and what they stand beside."""
+    us, names = told["us"], [n for n in told["us"] if n not in ("eager", "compile", "copy")]
+    beside = ", ".join(f"{n} {us[n]:.1f}" for n in ("default", "eager", "compile", "copy") if n in us)
+    lines = [f"{told['task']}: {beside} us; {len(names)} variants, {len(told['refused'])} refused"]
+    for name in sorted(names, key=lambda n: us[n])[:most]:
+        doubt = f"  OFF by {told['off'][name]:.2g}" if name in told["off"] else ""
+        lines.append(f"  {us[name]:10.2f} us  {told['ratio'][name]:.3f} of default's speed  {name}{doubt}")
+    return "\n".join(lines)
+
+
+def _grid(texts: Sequence[str]) -> dict[str, list[Any]]:
+    words: dict[str, Any] = {"True": True, "False": False}
+    found: dict[str, list[Any]] = {}
+    for text in texts:
+        key, _, values = text.rpartition("=")
+        found[key] = [int(v) if v.isdigit() else words.get(v, v) for v in values.split(",")]
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 when every task was measured, 1 when time ran out or one failed."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("tasks", nargs="+", type=Path)
+    options.add_argument("--set", action="append", default=[], metavar="KEY=V,V", help="try all combinations of these")
+    options.add_argument("--seconds", type=float, default=600.0)
+    options.add_argument("--rounds", type=int, default=ROUNDS)
+    options.add_argument("--out", type=Path)
+    options.add_argument("--target", default="cuda", choices=("cuda", "cpu"))
+    chosen = options.parse_args(argv)
+    if missing := [task for task in chosen.tasks if not task.is_file()]:
+        options.error(f"{missing[0]} is no file")
+    if odd := [text for text in chosen.set if "=" not in text]:
+        options.error(f"--set {odd[0]}: write it as KEY=V,V")
+    if chosen.target != "cpu" and not topology.find(chosen.target):
+        options.error(f"no {chosen.target} GPU here")
+    return _all(chosen, time.monotonic() + chosen.seconds)
+
+
+def _all(chosen: argparse.Namespace, end: float) -> int:
+    """Task after task, until `end`."""
+    code = 0
+    with ExitStack() as stack:
+        folder = stack.enter_context(TemporaryDirectory())
+        machine = stack.enter_context(Machine(chosen.target, BuildCache(Path(folder))).opened())
+        host = stack.enter_context(Zygote(("torch", "hipwright.task.warm"), name="task host"))
+        for number, task in enumerate(chosen.tasks):
+            if time.monotonic() > end:
+                print(f"the time is over: {len(chosen.tasks) - number} tasks left", file=sys.stderr)
+                return 1
+            try:
+                told = measure(machine, task, host, _grid(chosen.set), chosen.rounds)
+            except HipwrightError as error:
+                print(f"{task}: {error.message}", file=sys.stderr)
+                code = 1
+                continue
+            print(shown(told), flush=True)
+            if chosen.out is not None:
+                with chosen.out.open("a") as out:
+                    out.write(json.dumps(told) + "\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

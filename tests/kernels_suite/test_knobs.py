@@ -1,0 +1,76 @@
+"""benchmarks/knobs.py: which variants it makes, what it says of them, and that it runs (on the processor)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import knobs
+from hipwright.engine.graph import Graph
+from hipwright.program import parse
+from tests.engine.harness import Op, captured
+
+TASK = """import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x, y):
+        return torch.relu(x) + y
+
+
+def get_inputs():
+    return [torch.randn(64, 40), torch.randn(64, 40)]
+"""
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return captured(Op(lambda x: x.relu()), [torch.randn(512, 512)])
+
+
+def test_settings_go_one_at_a_time_or_by_a_grid(graph: Graph) -> None:
+    one = knobs.varied(graph, {})
+    assert one[0] == {} and all(len(chosen) == 1 for chosen in one[1:])
+    assert {"BLOCK": 64} in one and {"BLOCK": 256} not in one  # 256 is the default
+    grid = knobs.varied(graph, {"BLOCK": [64, 96], "VEC": [2]})
+    assert grid == [{}, {"BLOCK": 64, "VEC": 2}, {"BLOCK": 96, "VEC": 2}]
+
+
+def test_programs_differ_and_take_values_that_the_space_has_not(graph: Graph) -> None:
+    made = knobs.programs(graph, [{}, {"BLOCK": 256}, {"BLOCK": 96}, {"BLOCK": 64}])
+    assert list(made) == ["default", "BLOCK=96", "BLOCK=64"]
+    for name, value in (("BLOCK=96", 96), ("BLOCK=64", 64)):
+        assert parse(made[name].text).defines(made[name].knobs)["BLOCK"] == value
+
+
+def test_the_best_of_each_key_are_put_together() -> None:
+    settings = {"default": {}, "a=1": {"a": 1}, "a=2": {"a": 2}, "b=1": {"b": 1}, "c=1": {"c": 1}}
+    told = {"default": 10.0, "a=1": 9.0, "a=2": 8.0, "b=1": 9.5, "c=1": 11.0, "eager": 1.0}
+    assert knobs.joined(settings, told) == {"a": 2, "b": 1}
+
+
+def test_a_task_on_the_processor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task, out = tmp_path / "task.py", tmp_path / "out.jsonl"
+    task.write_text(TASK)
+    asked = ["--target", "cpu", "--rounds", "2", "--set", "BLOCK=64,128", "--out", str(out)]
+    assert knobs.main([str(task), *asked]) == 0
+    told = json.loads(out.read_text())
+    assert set(told["us"]) == {"default", "eager", "copy", "BLOCK=64", "BLOCK=128"}
+    assert all(us > 0 for us in told["us"].values()) and told["ratio"]["default"] == 1.0
+    assert not told["off"] and not told["refused"]
+    shown = capsys.readouterr().out
+    assert "2 variants" not in shown and "3 variants, 0 refused" in shown and "BLOCK=64" in shown
+
+
+def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for asked in (["nowhere.py"], [__file__, "--set", "BLOCK"], [__file__, "--target", "cuda"]):
+        with pytest.raises(SystemExit) as stopped:
+            knobs.main(asked)
+        assert stopped.value.code == 2
+    broken = tmp_path / "broken.py"
+    broken.write_text("class Model: pass\n")
+    assert knobs.main([str(broken), "--target", "cpu"]) == 1
+    assert "Model is not a torch.nn.Module" in capsys.readouterr().err
