@@ -3,7 +3,8 @@
 python -m benchmarks.suite --out R.jsonl --seconds 540 --only-missing --lanes 6      first answers
 python -m benchmarks.suite --out R.jsonl --seconds 540 --only-missing --search 60    and searches
 python -m benchmarks.suite --out ALL.jsonl --merge R1.jsonl R2.jsonl                 records of several runs
-python -m benchmarks.suite --out ALL.jsonl --report
+python -m benchmarks.suite --out ALL.jsonl --report                                  the figures
+python -m benchmarks.suite --out ALL.jsonl --table                                   every task, as Markdown
 python -m benchmarks.suite --out ALL.jsonl --fit                                     a cost model from records
 """
 
@@ -41,6 +42,7 @@ def options() -> argparse.ArgumentParser:
     made.add_argument("--no-timing", action="store_true", help="only the time to the first verified program")
     made.add_argument("--merge", nargs="+", type=Path, default=[], metavar="FILE")
     made.add_argument("--report", action="store_true")
+    made.add_argument("--table", action="store_true")
     made.add_argument("--fit", action="store_true", help="fit the cost model, and keep it beside the build cache")
     made.add_argument("--list", action="store_true", help="the tasks, and no more")
     return made
@@ -53,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if asked.list:
             print("\n".join(task.name for task in find(asked.root, asked.family, asked.task)))
             return 0
-        if asked.merge or asked.report or asked.fit:
+        if asked.merge or asked.report or asked.table or asked.fit:
             return after(asked)
         return measure(asked, started)
     except BadInput as error:
@@ -62,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def after(asked: argparse.Namespace) -> int:
-    """What needs no GPU: merge, report, fit."""
+    """What needs no GPU: merge, report, table, fit."""
     rows = merge([*read([asked.out]), *read(asked.merge)])
     if asked.merge:
         part = asked.out.with_suffix(".part")
@@ -71,6 +73,8 @@ def after(asked: argparse.Namespace) -> int:
         print(f"{len(rows)} records of {len({row.task for row in rows})} tasks in {asked.out}", file=sys.stderr)
     if asked.report:
         print(report.text(rows), end="")
+    if asked.table:
+        print(report.table(rows), end="")
     if asked.fit:
         fit_models(rows)
     return 0

@@ -21,6 +21,26 @@ def text(rows: Sequence[Measured]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+SIDES = ("eager", "compile", "max-autotune", "copy")
+
+
+def table(rows: Sequence[Measured]) -> str:
+    """Markdown: a row for each task that was timed, its better stage; the other side's time over ours."""
+    lines = [f"| task | us | {' | '.join(SIDES)} |", "|---|---|---|---|---|---|"]
+    for task in tasks_of(merge(rows)):
+        if (row := task.best) is not None and row.passed:
+            us = (row.median_ms or 0.0) * 1e3
+            cells = [_beside(row, side) for side in SIDES]
+            lines.append(f"| `{task.name}` | {f'{us:.1f}' if us < 10 else f'{us:,.0f}'} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _beside(row: Measured, side: str) -> str:
+    if (found := row.sides.get(side)) is None:
+        return ""
+    return f"{found.speedup:.2f} [{found.interval[0]:.2f}, {found.interval[1]:.2f}]"
+
+
 def head(rows: Sequence[Measured], tasks: Sequence[Task]) -> str:
     """Devices, counts and failures."""
     where = ", ".join(sorted({f"{row.device} ({row.architecture}, torch {row.torch})" for row in rows if row.device}))
@@ -53,6 +73,9 @@ def families(tasks: Sequence[Task]) -> str:
         )
     slow = [(row.sides["eager"].speedup, row.task) for t in tasks if (row := t.best) and "eager" in row.sides]
     lines += _worst("slower than 0.95x eager", [(s, n) for s, n in sorted(slow) if s < 0.95], "x")
+    compiled = [(found, t.name) for t in tasks if (found := figures.versus(t.best, "compiled")) is not None]
+    behind = sorted((one.speedup, name) for one, name in compiled if one.interval[0] <= 1.0)
+    lines += _worst("not faster than torch.compile (better)", behind, "x")
     return "\n".join(lines)
 
 

@@ -100,6 +100,24 @@ def test_shares_of_a_copy_are_of_large_tasks_that_memory_bounds() -> None:
     assert "slower than 0.95x eager: 1: a/slow 0.90x" in text
 
 
+def test_the_table_has_a_row_for_each_task_that_was_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sides = {"eager": against(2.0, 0.0042), "compile": against(0.98, 0.0042, spread=0.01)}
+    rows = [
+        row("a/tiny", ms=0.0042, sides=sides),
+        row("b/y", ms=1.5),
+        row("b/wrong", status="wrong_value", median_ms=None),
+    ]
+    records = Records(tmp_path / "r.jsonl")
+    for one in rows:
+        records.add(one)
+    assert main(["--out", str(records.path), "--table"]) == 0
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "| `a/tiny` | 4.2 | 2.00 [1.96, 2.04] | 0.98 [0.97, 0.99] |  |  |",
+        "| `b/y` | 1,500 | 2.00 [1.96, 2.04] | 1.50 [1.47, 1.53] |  | 0.90 [0.88, 0.92] |",
+    ]
+    assert "not faster than torch.compile (better): 1: a/tiny 0.98x" in report.text(rows)
+
+
 def test_small_tasks_are_told_by_latency() -> None:
     tiny = {"eager": against(2.0, 0.005), "compile": against(1.0, 0.005, latency=0.8)}
     rows = [row("a/tiny", ms=0.005, floor_ms=0.002, sides=tiny), row("a/large")]
