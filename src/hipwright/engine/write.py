@@ -24,6 +24,7 @@ from hipwright.engine.plan import PlanWriter, Step, order
 from hipwright.engine.recompute import recompute
 from hipwright.engine.rewrites_attention import attention
 from hipwright.engine.schedule import Group, Scheduler, collapse
+from hipwright.engine.streaming import OPTIONS, offered, streaming
 from hipwright.engine.templates.base import Body, Kernel, Need, by_reciprocals, fused
 from hipwright.engine.templates.call import CallBody, Options
 from hipwright.engine.templates.elementwise import elementwise
@@ -157,6 +158,7 @@ class _Builder:
         self.defaults: dict[str, tuple[int, tuple[int, ...]]] = {}
         self.own: dict[str, tuple[int, tuple[int, ...], str]] = {}  # the call templates' knobs
         self.plan = ""
+        self.helpers = ""  # device functions that the kernels call
 
     def build(self) -> None:
         """Lower, group, write kernels and plan."""
@@ -184,6 +186,9 @@ class _Builder:
             else:
                 self._kernel(c, lowered, step.what, stored, writer, spares.of(step) if self._in_place else {})
         self.plan = writer.finish()
+        self.helpers = prelude({u for kernel, _, _ in self.kernels for u in kernel.used})
+        if offered(c, self.helpers, self._numels(lowered).values()):
+            self.helpers = streaming(self.helpers, str(self._choose("stream", OPTIONS, "no")))
 
     def _part(self, name: str) -> bool:
         """May this item, a slice or chunk of a row, compute the row's values again in the row's kernel?"""
@@ -386,11 +391,9 @@ class _Builder:
 
     def program(self) -> Program:
         """The program's text and the knobs that differ from their default."""
-        used = {u for kernel, _, _ in self.kernels for u in kernel.used}
         parts = ["#include <hip/hip_runtime.h>", "#include <hip/hip_fp16.h>", "#include <hip/hip_bf16.h>", ""]
-        helpers = prelude(used)
-        if helpers:
-            parts.append(helpers)
+        if self.helpers:
+            parts.append(self.helpers)
         parts += dict.fromkeys(text for kernel, _, _ in self.kernels for text in kernel.device.values())
         parts += [kernel.text for kernel, _, _ in self.kernels]
         lines = ["HIP = r'''\n" + "\n".join(parts).rstrip() + "\n'''", ""]
