@@ -27,6 +27,9 @@ def mcp(
     ] = Path(),
     target: Targets = None,
     unsafe: Unsafe = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep what is judged in the archive, as a run of the session.")
+    ] = False,
     print_skill: Annotated[
         bool, typer.Option("--print-skill", help="Print the skill file for coding agents and exit.")
     ] = False,
@@ -44,13 +47,15 @@ def mcp(
         raise BadInput(f"no such folder: {root}", hint="--root DIR names the folder with the tasks")
     if importlib.util.find_spec("mcp") is None:
         raise HipwrightError("the MCP server needs the package mcp", hint="pip install 'hipwright[mcp]'")
+    from hipwright.mcp.journal import Journal
     from hipwright.mcp.server import serve
     from hipwright.mcp.tools import Desk
 
     real = root.resolve()
     home = config.home() if os.environ.get("HIPWRIGHT_HOME") else real / ".hipwright"
     chosen = targets.choose(target)
-    return serve(Desk(root=real, home=home, targets=chosen, lent=_lent(chosen, unsafe)))
+    journal = Journal(home, chosen) if keep else None
+    return serve(Desk(root=real, home=home, targets=chosen, lent=_lent(chosen, unsafe), journal=journal))
 
 
 def _lent(chosen: tuple[str, ...], unsafe: bool) -> Lent:

@@ -82,9 +82,16 @@ class Service:
         from mcp_types import ListToolsResult, ToolAnnotations
         from mcp_types import Tool as Listed
 
-        hints = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+        keeps = self.desk.journal is not None
+        reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+        writes = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
         listed = [
-            Listed(name=name, description=tool.about, input_schema=tool.schema(), annotations=hints)
+            Listed(
+                name=name,
+                description=tool.about,
+                input_schema=tool.schema(),
+                annotations=writes if keeps and tool.slow else reads,
+            )
             for name, tool in TOOLS.items()
         ]
         return ListToolsResult(tools=listed)
@@ -158,6 +165,8 @@ class Service:
         def close() -> None:
             self.desk.shop.abort()
             if not busy:
+                if self.desk.journal is not None:
+                    self.desk.journal.close()
                 self.desk.shop.close()
 
         closing = threading.Thread(target=close, daemon=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hipwright.errors import HipwrightError, InfrastructureError
 from hipwright.events import Listener
-from hipwright.records import Evaluation, Program
+from hipwright.records import Evaluation, Program, Task
 
 if TYPE_CHECKING:
     from hipwright.evaluate import Evaluator
@@ -69,7 +69,8 @@ class Lent:
 
 @dataclass(frozen=True)
 class Judged:
-    """One evaluation of this session, under the name that the tools know it by. digest: of the task's text."""
+    """One evaluation of this session, under the name that the tools know it by. digest: of the task's text; kept: what
+    `Journal.add` says, where the session keeps what it judges."""
 
     name: str
     task: Path
@@ -77,6 +78,7 @@ class Judged:
     evaluation: Evaluation
     digest: str = ""
     warnings: tuple[Mapping[str, Any], ...] = ()
+    kept: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -91,8 +93,10 @@ class Shop:
     _task: str = ""
     _aborted: threading.Event = field(default_factory=threading.Event)
 
-    def evaluate(self, task: Path, program: Program, listener: Listener) -> tuple[Evaluation, list[dict[str, Any]]]:
-        """The evaluation, on inputs drawn for it alone, and the static warnings.
+    def evaluate(
+        self, task: Path, program: Program, listener: Listener
+    ) -> tuple[Evaluation, list[dict[str, Any]], Task]:
+        """The evaluation, on inputs drawn for it alone, the static warnings, and the task as it was opened.
 
         Raises what opening the task raises, and InfrastructureError for what was aborted.
         """
@@ -108,14 +112,14 @@ class Shop:
                 warnings = []
             listener("stage", {"text": "compiling, verifying and estimating the program"})
             oracle = Oracle(bench.handle, listener=listener)  # a secret of its own, drawn now that the text is fixed
-            evaluation = bench.evaluator.evaluate(program, oracle, thorough=True)
+            evaluation, opened = bench.evaluator.evaluate(program, oracle, thorough=True), bench.handle.task
         except BaseException:
             self.close()
             raise
         if self._aborted.is_set() or evaluation.fault in INFRASTRUCTURE:
             self.close()  # what is left of the machine is not to be trusted
         self._check()
-        return evaluation, warnings
+        return evaluation, warnings, opened
 
     def begin(self) -> None:
         """Forget an abort that was meant for the call before."""

@@ -16,6 +16,7 @@ import msgspec
 from hipwright.errors import BadInput
 from hipwright.events import Listener
 from hipwright.mcp import files, words
+from hipwright.mcp.journal import Journal
 from hipwright.mcp.shop import Judged, Lent, Shop, digest
 from hipwright.records import Program
 
@@ -79,12 +80,14 @@ class Reply:
 
 @dataclass
 class Desk:
-    """What the tools work with. root: resolved; home: the archive's folder. One call of a slow tool at a time."""
+    """What the tools work with. root: resolved; home: the archive's folder; journal: keeps what is judged, None where
+    nothing is to be kept. One call of a slow tool at a time."""
 
     root: Path
     home: Path
     targets: tuple[str, ...]
     lent: Lent
+    journal: Journal | None = None
     shop: Shop = field(init=False)
     judged: OrderedDict[str, Judged] = field(default_factory=OrderedDict)
     count: int = 0
@@ -104,9 +107,10 @@ class Desk:
             lane="modelnew" if lane_of(text) == "modelnew" else "program", text=text, knobs=arguments.knobs
         )
         before = digest(path)
-        evaluation, warnings = self.shop.evaluate(path, candidate, listener)
+        evaluation, warnings, task = self.shop.evaluate(path, candidate, listener)
+        kept = self.journal.add(task, candidate, evaluation) if self.journal is not None else {}
         self.count += 1
-        judged = Judged(f"e{self.count}", path, candidate, evaluation, before, tuple(warnings))
+        judged = Judged(f"e{self.count}", path, candidate, evaluation, before, tuple(warnings), kept)
         self.judged[judged.name] = judged
         while len(self.judged) > KEPT:
             self.judged.popitem(last=False)
@@ -127,6 +131,7 @@ class Desk:
             "seconds": judged.evaluation.seconds,
             "not_measured": self.lent.not_measured(self.targets, judged.evaluation),
             "warnings": list(judged.warnings),
+            **({"archive": dict(judged.kept)} if judged.kept else {}),
         }
         return dict(self.lent.plain(told))
 
@@ -207,7 +212,7 @@ def exemplars(desk: Desk, arguments: Ask, listener: Listener) -> Reply:
 def evaluate_program(desk: Desk, arguments: OneProgram, listener: Listener) -> Reply:
     """Compile, verify and estimate (on a GPU target: time) one program, as `hipwright eval` does."""
     judged = desk.judge(arguments, listener)
-    return Reply(words.verdict(judged), desk.object(judged))
+    return Reply(words.verdict(judged) + words.whereabouts(judged.kept), desk.object(judged))
 
 
 def profile_program(desk: Desk, arguments: OneProgram, listener: Listener) -> Reply:

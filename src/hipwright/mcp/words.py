@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hipwright.mcp.shop import Judged
@@ -52,6 +52,15 @@ OURS = {
     "service": "hipwright's own process failed; the program was not judged. Evaluate it again.",
     "provider": "A model's provider failed; the program was not judged.",
 }
+
+
+def whereabouts(kept: Mapping[str, Any]) -> str:
+    """A line about where a judged program is kept; "" where the session keeps nothing."""
+    if not kept:
+        return ""
+    if why := kept.get("not_kept"):
+        return f"\nnot kept in the archive: {why}"
+    return f"\nkept in the archive: run {kept['run']}, #{kept['number']}"
 
 
 def verdict(judged: Judged) -> str:

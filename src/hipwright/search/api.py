@@ -14,7 +14,7 @@ from hipwright.records import Evaluation, Program, Record, Run, Task
 from hipwright.search.confirm import Confirm
 from hipwright.search.interfaces import EvaluatorLike, Policy, ProposalSource
 from hipwright.search.loop import Search
-from hipwright.search.policies import policy
+from hipwright.search.policies import POLICIES, policy
 from hipwright.search.policies.agents import WithAgents
 
 
@@ -118,6 +118,8 @@ def resume(
     BadInput when there is no such run, another process works on it, or the task or the evaluator has changed since.
     """
     known = archive.run(name)
+    if known.policy not in POLICIES:
+        raise BadInput(f"run {known.id} was no search ({known.policy}): nothing is left to do", hint="start a new run")
     with archive.lock(known.id):
         log = read_log(archive.events(known.id))
         _check_same(known, log, task, evaluator)

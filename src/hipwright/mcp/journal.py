@@ -1,0 +1,95 @@
+"""What a session judged, kept in the archive as a run of the task: `best_program` and later searches draw on it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hipwright.archive import Archive, Entry, Evaluated, Finished, Proposed, read_log
+from hipwright.archive.query import best_trial
+from hipwright.errors import HipwrightError
+from hipwright.records import Evaluation, Expansion, Program, Run, Task
+
+POLICY = "session"
+"""What stands where a search names its policy: no search, so there is nothing to resume."""
+
+
+@dataclass
+class Journal:
+    """One run for each task that the session judged programs of; locked, and so `running`, until it ends.
+
+    home: the archive's folder. Calls come one at a time.
+    """
+
+    home: Path
+    targets: Sequence[str]
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _archive: Archive | None = None
+    _runs: dict[str, tuple[str, int]] = field(default_factory=dict)  # task -> run, programs so far
+
+    def add(self, task: Task, program: Program, evaluation: Evaluation) -> dict[str, Any]:
+        """Keep a judged program: {"run", "number"}, or {"not_kept": why}. An archive that fails loses no verdict."""
+        if program.lane != "program":
+            return {"not_kept": "a ModelNew file is no program of the archive's"}
+        if evaluation.fault not in (None, "candidate"):
+            return {"not_kept": "the machine failed, so nothing is known of the program"}
+        try:
+            return self._add(task, program, Evaluation.from_json(evaluation.to_json()))
+        except HipwrightError as error:
+            return {"not_kept": error.message}
+        except ValueError as error:  # text or figures that no JSON holds
+            return {"not_kept": f"the evaluation cannot be stored: {error}"}
+
+    def _add(self, task: Task, program: Program, evaluation: Evaluation) -> dict[str, Any]:
+        archive = self._opened()
+        run, number = self._runs.get(task.key) or (self._begin(archive, task), 0)
+        proposed = Proposed(expansion=Expansion(number=number, operator="client"), round=number, program=program.key)
+        entries = [
+            Entry("proposed", number, proposed.to_dict()),
+            Entry("evaluated", number, Evaluated(evaluation=evaluation).to_dict()),
+        ]
+        archive.append_all(run, entries, [program])
+        self._runs[task.key] = run, number + 1
+        return {"run": run, "number": number}
+
+    def close(self) -> None:
+        """End the runs with their best; the archive is closed."""
+        archive, self._archive = self._archive, None
+        try:
+            if archive is not None:
+                for run, _ in self._runs.values():
+                    archive.append(run, "finished", -1, _ending(archive, run).to_dict())
+        finally:
+            self._runs.clear()
+            self._stack.close()
+
+    def _opened(self) -> Archive:
+        if self._archive is None:
+            self._archive = self._stack.enter_context(Archive(self.home))
+        return self._archive
+
+    def _begin(self, archive: Archive, task: Task) -> str:
+        name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+        run = Run(id=name, task=task.key, targets=tuple(self.targets), budget=0, policy=POLICY, seed=0)
+        self._stack.enter_context(archive.lock(name))
+        archive.begin_run(run, {"task_name": task.name}, [task])
+        return name
+
+
+def _ending(archive: Archive, run: str) -> Finished:
+    log = read_log(archive.events(run))
+    number = best_trial(log)
+    best = log.evaluated[number].evaluation if number is not None else None
+    return Finished(
+        reason="the client left",
+        best=best.program if best else "",
+        number=-1 if number is None else number,
+        score=best.score if best else None,
+        evaluations=len(log.evaluated),
+        rounds=len(log.proposed),
+    )
