@@ -147,9 +147,8 @@ class Timed:
 
     def __init__(self, machine: Machine, path: Path, baselines: Sequence[str]) -> None:
         self.machine = machine
-        file = TaskFile(str(path), path.read_text())
-        self.model = file.model(SEED).to(machine.device)
-        given = [t.to(machine.device) if isinstance(t, torch.Tensor) else t for t in file.inputs(SEED)]
+        self.model, inputs = _opened(TaskFile(str(path), path.read_text()), machine.device)
+        given = [t.to(machine.device) if isinstance(t, torch.Tensor) else t for t in inputs]
         with torch.no_grad():
             self.right = [t.clone() for t in tensors(self.model(*given))]
         size = sum(t.nbytes for t in tensors(given))
@@ -199,6 +198,15 @@ class Timed:
             for name in order:
                 found[name].append(_each(self.sides[name], calls[name]) * 1e3)
         return found
+
+
+def _opened(file: TaskFile, device: torch.device) -> tuple[torch.nn.Module, list[Any]]:
+    """(model, inputs), made on the device where the file can: gigabytes take the processor long."""
+    try:
+        with device:
+            return file.model(SEED).to(device), file.inputs(SEED)
+    except HipwrightError:
+        return file.model(SEED).to(device), file.inputs(SEED)
 
 
 def _each(side: Any, calls: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,18 @@ def test_a_task_on_the_processor(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert not told["off"] and not told["refused"]
     shown = capsys.readouterr().out
     assert "2 variants" not in shown and "3 variants, 0 refused" in shown and "BLOCK=64" in shown
+
+
+def test_the_session_script_names_tasks_that_are_there_and_says_what_it_wants(tmp_path: Path) -> None:
+    root = Path(knobs.__file__).parents[1]
+    assert all((root / line).is_file() for line in (root / "benchmarks/ties.txt").read_text().splitlines())
+    script = ["bash", str(root / "benchmarks/session.sh")]
+    usage = subprocess.run(script, capture_output=True, text=True, timeout=60, check=False)
+    assert usage.returncode == 2 and usage.stdout.splitlines()[-1].startswith("# A part is stopped")
+    none = subprocess.run(
+        [*script, "20", str(tmp_path), "none"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert none.returncode == 2 and none.stderr.startswith("none is no file")
 
 
 def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
