@@ -69,12 +69,13 @@ def test_a_task_on_the_processor(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_the_session_script_names_tasks_that_are_there_and_says_what_it_wants(tmp_path: Path) -> None:
     root = Path(knobs.__file__).parents[1]
     assert all((root / line).is_file() for line in (root / "benchmarks/ties.txt").read_text().splitlines())
-    script = ["bash", str(root / "benchmarks/session.sh")]
-    usage = subprocess.run(script, capture_output=True, text=True, timeout=60, check=False)
+    script = str(root / "benchmarks/session.sh")
+
+    def called(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["bash", script, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+    usage, none = called(), called("20", str(tmp_path), "none")
     assert usage.returncode == 2 and usage.stdout.splitlines()[-1].startswith("# A part is stopped")
-    none = subprocess.run(
-        [*script, "20", str(tmp_path), "none"], capture_output=True, text=True, timeout=60, check=False
-    )
     assert none.returncode == 2 and none.stderr.startswith("none is no file")
 
 
