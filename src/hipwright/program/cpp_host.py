@@ -9,20 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from hipwright.program.cpp_kinds import CTYPES, NONE, OK, STREAM, Val, kind_of, of_type
 from hipwright.program.cpp_parse import Node, Parser
 from hipwright.program.cpp_text import Inconvertible, Item, Source, tokens, without_template
-from hipwright.program.cpp_values import (
-    CHECKS,
-    CTYPES,
-    NONE,
-    OK,
-    OKAY,
-    STREAM,
-    Val,
-    Values,
-    of_type,
-)
-from hipwright.program.signature import SCALARS
+from hipwright.program.cpp_values import OKAY, Values
 
 _GUARDS = re.compile(
     r"(?:(?:at|c10)::)?(?:(?:cuda|hip)::)?(?:Optional)?(?:CUDA|Device|HIP)Guard(?:MasqueradingAsCUDA)?"
@@ -32,6 +22,8 @@ _INTEGRAL = ("uint8", "int8", "int16", "int32", "int64")
 _DISPATCH = {"FLOATING_TYPES": _FLOATING, "ALL_TYPES": (*_INTEGRAL, *_FLOATING), "INTEGRAL_TYPES": _INTEGRAL,
              "FLOATING_TYPES_AND_HALF": (*_FLOATING, "float16"),
              "REDUCED_FLOATING_TYPES": ("float16", "bfloat16")}  # fmt: skip
+_CHECKS = ("C10_CUDA_CHECK", "AT_CUDA_CHECK", "C10_HIP_CHECK", "AT_HIP_CHECK", "C10_CUDA_KERNEL_LAUNCH_CHECK",
+           "C10_HIP_KERNEL_LAUNCH_CHECK", "CUDA_KERNEL_LAUNCH_CHECK")  # fmt: skip
 _DEPTH = 8
 Launched = Callable[[str, Sequence[str] | None, Sequence[Val], dict[str, str]], tuple[str, Sequence[str]]]
 """(kernel, template arguments, arguments, types in scope) -> (entry kernel, its parameters' kinds)."""
@@ -80,23 +72,6 @@ def parameters(head: str) -> list[tuple[str, str]]:
         else:
             part += ch
     return found
-
-
-def kind_of(ctype: str, types: dict[str, str]) -> str:
-    """The kind of a value of a C++ type."""
-    name = re.sub(r"^(?:c10|std|at|torch)::optional<(.*)>$", r"\1", ctype.replace("const ", "").strip())
-    if name.endswith("*"):
-        return "pointer"
-    if re.fullmatch(r"(?:(?:torch|at)::)?Tensor", name):
-        return "tensor"
-    if re.fullmatch(r"(?:std::vector<(?:(?:torch|at)::)?Tensor>|(?:torch|at)::TensorList)", name):
-        return "tensors"
-    if re.search(r"IntArrayRef$|std::vector<(?:int64_t|int|long)>$|ArrayRef<int64_t>$", name):
-        return "shape"
-    scalar = SCALARS.get(of_type(name, types))
-    if scalar is None:
-        return "any"
-    return "float" if "float" in scalar else "bool" if scalar == "bool" else "int"
 
 
 class Host(Values):
@@ -356,7 +331,7 @@ class Host(Values):
         name, args = node[1][1], node[2]
         if name in ("TORCH_CHECK", "AT_ASSERT", "AT_ASSERTM", "TORCH_INTERNAL_ASSERT", "assert", "TORCH_CHECK_EQ"):
             self.check(args)
-        elif name in CHECKS or OKAY.fullmatch(name) or name in ("static_assert", "printf", "fprintf", "TORCH_WARN"):
+        elif name in _CHECKS or OKAY.fullmatch(name) or name in ("static_assert", "printf", "fprintf", "TORCH_WARN"):
             return
         elif name.startswith("AT_DISPATCH_"):
             self.dispatch(name.removeprefix("AT_DISPATCH_"), args)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hipwright.program.cpp_host import Host, Writer, parameters
+from hipwright.program.cpp_kinds import Val
 from hipwright.program.cpp_text import Inconvertible, Item
-from hipwright.program.cpp_values import Val
 from hipwright.program.language import RESERVED
 from hipwright.program.modelnew_state import Attributes
 
