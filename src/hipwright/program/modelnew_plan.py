@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hipwright.program.cpp_host import Host, Writer, parameters
+from hipwright.program.cpp_host import Host, parameters
 from hipwright.program.cpp_kinds import Val
 from hipwright.program.cpp_text import Inconvertible, Item
 from hipwright.program.language import RESERVED
 from hipwright.program.modelnew_state import Attributes
+from hipwright.program.plan_writer import Writer
 
 _CONV = (
     "F.{name}({{x}}, self.{{n}}.weight, self.{{n}}.bias, self.{{n}}.stride, self.{{n}}.padding, self.{{n}}.dilation, "
