@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hipwright.program.arguments import Empties, Launcher
-from hipwright.program.expressions import problem
 from hipwright.program.folding import Known, Low, at, class_hint, describe
+from hipwright.program.nodes import problem
 from hipwright.program.parsed import Parsed
 from hipwright.program.plan import getitem, guard_failed, host
 from hipwright.program.table import Missing, Module, State, Table

@@ -9,9 +9,9 @@ from typing import Any
 
 from hipwright.program import ops
 from hipwright.program.emission import Emission
-from hipwright.program.expressions import problem
 from hipwright.program.folding import UNROLL, Known, Low, at, class_hint, describe
 from hipwright.program.language import EMPTIES, HOST, MATH, METADATA_METHODS, library_name
+from hipwright.program.nodes import problem
 from hipwright.program.plan import HOST_CALLS, MATH_CALLS
 from hipwright.program.table import Module, State
 

@@ -6,7 +6,6 @@ import ast
 from typing import Any
 
 from hipwright.program import ops
-from hipwright.program.expressions import problem
 from hipwright.program.folding import (
     COMPARE,
     UNROLL,
@@ -24,6 +23,7 @@ from hipwright.program.language import (
     library_name,
 )
 from hipwright.program.lower_calls import Calls
+from hipwright.program.nodes import problem
 from hipwright.program.table import Missing, Module, State
 
 
