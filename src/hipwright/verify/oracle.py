@@ -23,7 +23,7 @@ from hipwright.records import Status, TolerancePolicy, Workload
 from hipwright.task import TaskHandle
 from hipwright.tensors import HostTensor, Tree, tensor_leaves
 from hipwright.verify import inputs as draws
-from hipwright.verify.compare import F64, Expected, Rule, rules
+from hipwright.verify.expected import F64, Expected, Rule, rules
 from hipwright.verify.left_out import too_many
 from hipwright.verify.lint import degenerate
 from hipwright.verify.tolerance import (
