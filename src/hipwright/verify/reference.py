@@ -22,7 +22,7 @@ from hipwright.task import TaskHandle
 from hipwright.tensors import HostTensor, Tree, leaves
 from hipwright.verify import device_budget as rules
 from hipwright.verify.compare import Comparison, check_structure
-from hipwright.verify.oracle import NATIVE_SLACK, alias_pairs
+from hipwright.verify.expectation import NATIVE_SLACK, alias_pairs
 from hipwright.verify.reference_ends import BaselineMissing, Drawn, InputSource, ReferenceSide
 from hipwright.verify.rooms import Guest, Rooms
 
