@@ -18,7 +18,8 @@ from hipwright.verify import gpu_worker
 from hipwright.verify.candidate import Rejected
 from hipwright.verify.expected import Expected
 from hipwright.verify.gpu import verify_gpu
-from hipwright.verify.gpu_client import GpuCandidates, HostSource
+from hipwright.verify.gpu_client import GpuCandidates
+from hipwright.verify.gpu_source import HostSource
 from hipwright.verify.oracle import Case
 
 TEXT = """

@@ -33,8 +33,10 @@ from hipwright.tensors import Tree, leaves
 from hipwright.verify import Oracle
 from hipwright.verify.candidate import Rejected
 from hipwright.verify.gpu import BIG_BYTES, TimedInputs, verify_gpu, verify_timed
-from hipwright.verify.gpu_client import GpuCandidates, GpuSide, Loaded
+from hipwright.verify.gpu_client import GpuCandidates
 from hipwright.verify.gpu_large import Seen, judge_on_device, judge_set
+from hipwright.verify.gpu_loaded import Loaded
+from hipwright.verify.gpu_side import GpuSide
 from hipwright.verify.reference import BASELINES, DeviceReference
 
 Gate = Literal["full", "fast"]

@@ -31,7 +31,7 @@ from hipwright.verify.candidate import (
     judge,
     judge_again,
 )
-from hipwright.verify.gpu_client import GpuCandidates, GpuSide, Loaded, Outcome, span_bytes
+from hipwright.verify.gpu_client import GpuCandidates
 from hipwright.verify.gpu_large import (
     Seen,
     judge_on_device,
@@ -40,6 +40,9 @@ from hipwright.verify.gpu_large import (
     twice_on_device,
     wild,
 )
+from hipwright.verify.gpu_loaded import Loaded, Outcome
+from hipwright.verify.gpu_side import GpuSide
+from hipwright.verify.gpu_source import span_bytes
 from hipwright.verify.ledger import Ledger, first_difference, unstable
 from hipwright.verify.oracle import MUTATED, Case, Oracle
 from hipwright.verify.verifier import Gate
