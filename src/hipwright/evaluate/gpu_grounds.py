@@ -15,8 +15,8 @@ from hipwright.measure.traffic import Traffic, count_traffic
 from hipwright.records import Program, TensorSpec
 from hipwright.task import Outline, TaskHandle
 from hipwright.tensors import Tree, leaves
-from hipwright.verify.gpu import BIG_BYTES
 from hipwright.verify.gpu_large import Seen
+from hipwright.verify.gpu_stages import BIG_BYTES
 from hipwright.verify.reference import BASELINES, DeviceReference
 
 Gate = Literal["full", "fast"]
