@@ -20,7 +20,8 @@ from hipwright.verify.gpu_source import Source, span_bytes
 from hipwright.verify.ledger import different
 
 if TYPE_CHECKING:
-    from hipwright.verify.reference import DeviceReference, ExpectInfo
+    from hipwright.verify.reference import DeviceReference
+    from hipwright.verify.reference_ends import ExpectInfo
 
 
 def judge_on_device(

@@ -20,7 +20,8 @@ from hipwright.verify.ledger import Ledger
 from hipwright.verify.oracle import MUTATED
 
 if TYPE_CHECKING:
-    from hipwright.verify.reference import DeviceReference, ExpectInfo
+    from hipwright.verify.reference import DeviceReference
+    from hipwright.verify.reference_ends import ExpectInfo
 
 BIG_BYTES = 4 << 30  # inputs above this are verified with given values alone
 
