@@ -15,7 +15,8 @@ import torch
 
 from hipwright.errors import BadInput, ProgramError
 from hipwright.program import parse
-from hipwright.program.modelnew import export, hip_half, torch_half
+from hipwright.program.modelnew import export
+from hipwright.program.modelnew_halves import hip_half, torch_half
 from hipwright.records import Program
 
 TASK = '''

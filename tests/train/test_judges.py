@@ -36,7 +36,7 @@ from hipwright.train.mini.form import read
 from hipwright.train.mini.tasks import Composition
 from hipwright.train.records import Problem
 from hipwright.train.rewards import REWARDS
-from hipwright.verify.gpu_client import Loaded
+from hipwright.verify.gpu_loaded import Loaded
 from hipwright.verify.gpu_side import GpuSide
 
 slow = pytest.mark.slow

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hipwright.records import TensorSpec
 from hipwright.tensors import HostTensor
 from hipwright.verify import compare
+from hipwright.verify.expected import Rule
 
 VALUES = st.sampled_from([0.0, 1.0, -2.5, 1e-5, 0.9e-5, 1.1e-5, 3e38, float("nan"), float("inf"), -float("inf")])
 
@@ -29,9 +30,9 @@ def test_the_short_way_agrees(data: st.DataObject) -> None:
     by_row = np.full(rows, 8e-6) if data.draw(st.booleans()) else None
     spec = TensorSpec(dtype="float32", shape=shape, stride=got.stride)
 
-    def rule() -> compare.Rule:
+    def rule() -> Rule:
         """One that knows of no result."""
-        return compare.Rule("output", spec, expected, np.full(shape, 1e-5), by_row, length, np.full(rows, 1.5))
+        return Rule("output", spec, expected, np.full(shape, 1e-5), by_row, length, np.full(rows, 1.5))
 
     whole = compare.compare_leaf(got, rule())
     with pytest.MonkeyPatch.context() as patch:
@@ -47,9 +48,9 @@ def test_a_known_result_is_judged_as_an_unknown_one(asked: list[tuple[int, int]]
     """Whatever was right before; one changed byte, another layout or a gap is another result."""
     expected = np.arange(10.0).reshape(2, 5)
 
-    def rule() -> compare.Rule:
+    def rule() -> Rule:
         spec = TensorSpec(dtype="float32", shape=(2, 5), stride=(5, 1))
-        return compare.Rule("output", spec, expected, np.full((2, 5), 0.05))
+        return Rule("output", spec, expected, np.full((2, 5), 0.05))
 
     known = rule()
     for nudge, changed in asked:
@@ -65,7 +66,7 @@ def test_a_known_result_is_judged_as_an_unknown_one(asked: list[tuple[int, int]]
 
 def test_only_right_results_are_known_and_their_bytes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = TensorSpec(dtype="float32", shape=(4,), stride=(1,))
-    rule = compare.Rule("output", spec, np.zeros(4), np.full(4, 0.1))
+    rule = Rule("output", spec, np.zeros(4), np.full(4, 0.1))
     made, compared = [], compare._compared
     monkeypatch.setattr(compare, "_compared", lambda got, rule: (made.append(1), compared(got, rule))[1])
     right, wrong = HostTensor.of(np.full(4, 0.05, np.float32)), HostTensor.of(np.ones(4, np.float32))

@@ -16,9 +16,10 @@ from hipwright.tensors import HostTensor
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import gpu_worker
 from hipwright.verify.candidate import Rejected
-from hipwright.verify.compare import Expected
+from hipwright.verify.expected import Expected
 from hipwright.verify.gpu import verify_gpu
-from hipwright.verify.gpu_client import GpuCandidates, HostSource
+from hipwright.verify.gpu_client import GpuCandidates
+from hipwright.verify.gpu_source import HostSource
 from hipwright.verify.oracle import Case
 
 TEXT = """

@@ -19,9 +19,11 @@ from hipwright.task import TaskHandle
 from hipwright.toolchain import cpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify import Oracle
-from hipwright.verify.gpu import TimedInputs, judge_timed, verify_gpu, verify_timed
-from hipwright.verify.gpu_client import GpuCandidates, HostSource
+from hipwright.verify.gpu import judge_timed, verify_gpu, verify_timed
+from hipwright.verify.gpu_client import GpuCandidates
 from hipwright.verify.gpu_large import judge_on_device
+from hipwright.verify.gpu_source import HostSource
+from hipwright.verify.gpu_stages import TimedInputs
 from hipwright.verify.ledger import UNCLAIMED
 from hipwright.verify.reference import open_reference
 from tests.load import Watch

@@ -17,7 +17,10 @@ from hipwright.tensors import HostTensor
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify.atomics import adds_floats
 from hipwright.verify.candidate import Answer, Rejected, judge
-from hipwright.verify.gpu_client import GpuCandidates, GpuSide, HostSource, Loaded, RunInfo
+from hipwright.verify.gpu_client import GpuCandidates
+from hipwright.verify.gpu_loaded import Loaded
+from hipwright.verify.gpu_side import GpuSide, RunInfo
+from hipwright.verify.gpu_source import HostSource
 from hipwright.verify.gpu_subjects import Foreign
 from hipwright.verify.gpu_timing import Timer
 from hipwright.verify.ledger import first_difference

@@ -13,7 +13,8 @@ from hipwright.sandbox import Zygote
 from hipwright.task import open_task
 from hipwright.tensors import tensor_leaves
 from hipwright.verify import Oracle
-from hipwright.verify.compare import compare, rules
+from hipwright.verify.compare import compare
+from hipwright.verify.expected import rules
 from hipwright.verify.oracle import MUTATED
 
 

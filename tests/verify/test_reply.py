@@ -15,7 +15,7 @@ from hipwright.sandbox import Limits, WorkerDied
 from hipwright.tensors import HostTensor
 from hipwright.verify import Case, checked_trace
 from hipwright.verify.candidate import Candidate, Rejected, judge
-from hipwright.verify.compare import Expected
+from hipwright.verify.expected import Expected
 from hipwright.verify.tolerance import kernelbench_rule
 
 X = HostTensor.of(np.arange(6, dtype=np.float32).reshape(2, 3))

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from hipwright.tensors import HostTensor
-from hipwright.verify.compare import Expected, compare
+from hipwright.verify.compare import compare
+from hipwright.verify.expected import Expected
 from hipwright.verify.inputs import nudge
 from hipwright.verify.lint import degenerate
 from hipwright.verify.tolerance import find_gather, floor, reduction_length, row_length, strict_rule

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hipwright.cli.options import Json, MaxTokens, MaxUsd, Price, Unsafe
-from hipwright.cli.output import Face, clean, console
+from hipwright.cli.output import Face
+from hipwright.cli.synth_progress import SynthProgress
 from hipwright.errors import BadInput, OutOfBudget, SandboxMissing
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from hipwright.synth.store import Store
 
 INTERRUPTED = 130
-LINE_SECONDS = 5.0
 SHARE = 0.5
 
 
@@ -209,7 +208,7 @@ def _made(face: Face, wanted: _Wanted) -> _Made | None:
         plan.wanted()  # words that nobody can read are said before anything is made
     start = time.monotonic()
     with ExitStack() as stack:
-        progress = stack.enter_context(_Progress(wanted.count))
+        progress = stack.enter_context(SynthProgress(wanted.count))
         overlaps = _overlaps(wanted, progress, stack)
         store = stack.enter_context(Store(wanted.out, _settings(wanted, plan), resume=wanted.resume))
         if before := len(store.made):
@@ -235,7 +234,7 @@ def _settings(wanted: _Wanted, plan: Plan) -> dict[str, Any]:
     return {**plan.settings(), "llm": list(models), "llm_share": share, "against": against}
 
 
-def _overlaps(wanted: _Wanted, listener: _Progress, stack: ExitStack) -> Callable[[Made], str] | None:
+def _overlaps(wanted: _Wanted, listener: SynthProgress, stack: ExitStack) -> Callable[[Made], str] | None:
     """Why a task is too close to one of the folders, or "". BadInput for a folder without tasks."""
     if not wanted.against:
         return None
@@ -245,7 +244,7 @@ def _overlaps(wanted: _Wanted, listener: _Progress, stack: ExitStack) -> Callabl
 
 
 @contextmanager
-def _with_writer(wanted: _Wanted, plan: Plan, listener: _Progress) -> Iterator[Plan]:
+def _with_writer(wanted: _Wanted, plan: Plan, listener: SynthProgress) -> Iterator[Plan]:
     """The plan with the LLM mind, whose calls are kept in out/calls.jsonl, so that --resume asks nothing twice."""
     from dataclasses import replace
 
@@ -286,51 +285,6 @@ def _writer(models: Models, line: Line, seed: int) -> Writer:
 
 
 # ---------------------------------------------------------------- what is shown
-
-
-class _Progress:
-    """A listener for `synthesise`: a bar on a terminal, a line every few seconds elsewhere."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._began, self._said = time.monotonic(), 0.0
-        self._bar: Any = None
-
-    def __enter__(self) -> _Progress:
-        if sys.stderr.isatty():
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-            self._bar = Progress(*columns, console=console(sys.stderr), transient=True)
-            self._bar.start()
-            self._task = self._bar.add_task("starting", total=self._count)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def __call__(self, kind: str, data: dict[str, Any]) -> None:
-        """The listener itself."""
-        if kind == "llm_retry":
-            self._line(clean("{model}: {why}; asked again in {wait:.1f} s".format(**data)))
-        if kind == "compared" and time.monotonic() - self._said >= LINE_SECONDS and self._bar is None:
-            self._line(f"reading {data['done']} of {data['count']} tasks to keep away from")
-        if kind != "synth":
-            return
-        rate = 60 * data["made"] / max(data["seconds"], 1e-9)
-        left = (self._count - data["done"]) / rate if rate else 0.0
-        text = f"{data['dropped']} dropped, {rate:.1f} tasks a minute, {left:.0f} min left"
-        if self._bar is not None:
-            self._bar.update(self._task, completed=data["done"], description=text)
-        elif time.monotonic() - self._said >= LINE_SECONDS or data["done"] == self._count:
-            last = f"{data['task']}: {data['stage'] + ': ' + data['why'] if data['stage'] else 'taken'}"
-            self._line(f"{text}; {clean(last)[:160]}", done=data["done"])
-
-    def _line(self, text: str, *, done: int | None = None) -> None:
-        self._said = time.monotonic()
-        place = f" {done}/{self._count}" if done is not None else ""
-        print(f"[{self._said - self._began:6.1f}s{place}] {text}", file=sys.stderr, flush=True)
 
 
 def _hand_over(face: Face, wanted: _Wanted, run: _Made) -> int:

@@ -10,40 +10,34 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import Any, Literal
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from msgspec import structs
 
 from hipwright.device.side import Side
-from hipwright.evaluate.baselines import Baselines, open_baselines
 from hipwright.evaluate.gpu import Gpu
+from hipwright.evaluate.gpu_grounds import SHARE, Gate, Grounds, Measured
 from hipwright.measure import bench
 from hipwright.measure.bench import BenchResult
-from hipwright.measure.ceilings import Ceilings, ceilings_of
-from hipwright.measure.roofline import Floor, count_work, floor_of, rotation
-from hipwright.measure.rounds import Memory
 from hipwright.measure.settings import FULL, SCORE, BenchSettings
-from hipwright.measure.traffic import Traffic, count_traffic
 from hipwright.program import Parsed
-from hipwright.records import Build, Program, TensorSpec, Verdict, content_key
+from hipwright.records import Build, Program, Verdict, content_key
 from hipwright.task import Outline, TaskHandle
-from hipwright.tensors import Tree, leaves
 from hipwright.verify import Oracle
 from hipwright.verify.candidate import Rejected
-from hipwright.verify.gpu import BIG_BYTES, TimedInputs, verify_gpu, verify_timed
-from hipwright.verify.gpu_client import GpuCandidates, GpuSide, Loaded
-from hipwright.verify.gpu_large import Seen, judge_on_device, judge_set
-from hipwright.verify.reference import BASELINES, DeviceReference
+from hipwright.verify.gpu import verify_gpu, verify_timed
+from hipwright.verify.gpu_client import GpuCandidates
+from hipwright.verify.gpu_large import judge_on_device, judge_set
+from hipwright.verify.gpu_loaded import Loaded
+from hipwright.verify.gpu_side import GpuSide
+from hipwright.verify.gpu_stages import TimedInputs
 
-Gate = Literal["full", "fast"]
 TimeIt = Callable[[], BenchResult]
-SCORE_SLOTS = 4
-SHARE = 4  # of the device's memory: inputs in rotation may take a quarter in each of the processes
 
 
-class GpuTask:
+class GpuTask(Grounds):
     """One task on one GPU. A context manager; safe to use from several threads.
 
     more: sides beside the baselines that a full timing measures too ("max-autotune", "copy"); set before the first.
@@ -56,7 +50,7 @@ class GpuTask:
         self.more: tuple[str, ...] = ()
         self._turn = threading.RLock()  # the worker serves one candidate at a time: one that breaks it breaks no other
         self._opening = threading.Lock()
-        self._known: dict[Gate, _Measured] = {}
+        self._known: dict[Gate, Measured] = {}
         self._seed = secrets.randbits(31)
 
     def __enter__(self) -> GpuTask:
@@ -67,11 +61,6 @@ class GpuTask:
         if "reference" in self.__dict__:
             with self.gpu.door.shared():  # memory that is given back would disturb a timing
                 self.reference.close()
-
-    @cached_property
-    def reference(self) -> DeviceReference:
-        """The task's own code on the device."""
-        return self.gpu.reference(self.handle)
 
     @property
     def fingerprint(self) -> str:
@@ -217,25 +206,6 @@ class GpuTask:
 
     # ---------------------------------------------------------------- timing
 
-    @cached_property
-    def ceilings(self) -> Ceilings:
-        """What this GPU reaches; measured once and remembered beside the build cache."""
-        return ceilings_of(self.reference, self.gpu.cache.folder)
-
-    @cached_property
-    def workload(self) -> str:
-        """The workload that is timed: the task's first own one."""
-        return self.handle.task.workloads[0].name
-
-    @cached_property
-    def traffic(self) -> Traffic | None:
-        """Bytes and operations of the workload that is timed; None where it could only be traced at other shapes."""
-        outline = self.handle.outline(self.workload)
-        if outline.workload.name != self.workload:
-            return None
-        held = [outline.state["params"], outline.state["buffers"]]
-        return count_traffic(outline.ops, _plain([outline.inputs, held]), _plain(list(outline.outputs)))
-
     def _alone(
         self,
         program: Program,
@@ -252,31 +222,12 @@ class GpuTask:
         with self._turn, self.gpu.door.exclusive():
             return self._timed(program, build, gate, outline, worker, at, more, known, settings)
 
-    def _measured(self, gate: Gate) -> _Measured:
+    def _measured(self, gate: Gate) -> Measured:
         with self._opening:
             if gate not in self._known:
                 with self.gpu.door.shared():  # a baseline that is compiled runs, and would disturb a timing
                     self._known[gate] = self._open_measured(self.reference, self._seed, gate)
             return self._known[gate]
-
-    def _open_measured(self, reference: DeviceReference, seed: int, gate: Gate) -> _Measured:
-        state = self.handle.init_state(seed)
-        source = reference.inputs(self.workload, seed)
-        inputs = sum(source.sizes)
-        large = inputs > BIG_BYTES
-        if large:
-            reference.free("all")  # a timing needs the room
-        outputs = _spec_bytes(self.handle.outline(self.workload).outputs)
-        room = (self.gpu.memory_bytes or int(reference.info["memory_bytes"])) // SHARE
-        slots = rotation(inputs + outputs, int(reference.info["llc_bytes"]), max(room, 1))
-        slots = 1 if large else min(slots, SCORE_SLOTS) if gate == "fast" else slots
-        graphs = inputs + outputs <= BIG_BYTES  # a graph keeps its outputs, and long calls gain nothing from it
-        names = (*BASELINES, *self.more) if gate == "full" else BASELINES[:1]  # the fast gate ranks by the first
-        moved = self.traffic.bytes if self.traffic is not None and "copy" in names else 0
-        baselines = open_baselines(reference, self.workload, state, seed, slots, names, moved, graphs=graphs)
-        return _Measured(
-            reference, state, seed, slots, f"timed/{seed}/{gate}", baselines, large, graphs, inputs + outputs
-        )
 
     def _timed(
         self,
@@ -285,7 +236,7 @@ class GpuTask:
         gate: Gate,
         outline: Outline,
         worker: GpuCandidates,
-        at: _Measured,
+        at: Measured,
         more: Mapping[str, Any] | None,
         known: bool,
         settings: BenchSettings | None = None,
@@ -304,18 +255,18 @@ class GpuTask:
                 return BenchResult(None, rejected.verdict)
         return self._noted(result, at)
 
-    def _placed(self, loaded: Loaded, at: _Measured, *, own_time: bool) -> GpuSide:
+    def _placed(self, loaded: Loaded, at: Measured, *, own_time: bool) -> GpuSide:
         """A loaded program as a side of the comparison, over the same inputs as the baselines."""
         loaded.place(at.set_name, at.reference.inputs(self.workload, at.seed), at.slots)
         return loaded.side(at.set_name, graph=at.graphs, own_time=own_time)
 
     def _pairs(
-        self, side: GpuSide, program: Program, outline: Outline, at: _Measured, settings: BenchSettings
+        self, side: GpuSide, program: Program, outline: Outline, at: Measured, settings: BenchSettings
     ) -> BenchResult:
         terms = self._terms(program, outline, at.slots)
         return bench.time_pairs(side, at.baselines.sides, settings=settings, memory=at.memory, **terms)
 
-    def _wrong(self, loaded: Loaded, at: _Measured) -> Verdict | None:
+    def _wrong(self, loaded: Loaded, at: Measured) -> Verdict | None:
         """What is wrong with a program's result at the size that is timed, on inputs that nobody knows. The fast gate
         looks at small shapes only, and a grid can be too small, or an index overflow, for a large one alone: a policy
         gradient found that within three minutes (docs/mini.md)."""
@@ -330,7 +281,7 @@ class GpuTask:
                 at.reference.free("expectations")
         return None
 
-    def _revealed(self, side: GpuSide, loaded: Loaded, at: _Measured) -> None:
+    def _revealed(self, side: GpuSide, loaded: Loaded, at: Measured) -> None:
         """Values that nobody could know before, in a random slot of the timed calls: their outputs must be right."""
         slot, late = secrets.randbelow(at.slots), at.seed + 1
         policy = self.handle.task.tolerance
@@ -361,15 +312,7 @@ class GpuTask:
 
         return bench.remeasure(first, fresh, **self._terms(program, outline, slots))
 
-    def _terms(self, program: Program, outline: Outline, slots: int) -> dict[str, Any]:
-        return {
-            "floor": self._floor(outline, slots),
-            "device": str(self.reference.info["name"]),
-            "architecture": self.gpu.architecture,
-            "lane": program.lane,
-        }
-
-    def _noted(self, result: BenchResult, at: _Measured) -> BenchResult:
+    def _noted(self, result: BenchResult, at: Measured) -> BenchResult:
         """With why a baseline is missing."""
         notes = [f"no {name} baseline: {why}" for name, why in at.baselines.missing.items()]
         notes += [f"{side.name}: {note}" for side in at.baselines.sides for note in side.notes]
@@ -378,42 +321,3 @@ class GpuTask:
         if result.timing is None or not notes:
             return result
         return replace(result, timing=structs.replace(result.timing, notes=(*result.timing.notes, *notes)))
-
-    def _floor(self, outline: Outline, slots: int) -> Floor | None:
-        """The least time of this workload; None where the reference could only be traced at other shapes."""
-        if outline.workload.name != self.workload:
-            return None
-        held = [outline.state["params"], outline.state["buffers"]]
-        work = count_work(outline.ops, _plain(outline.inputs), _plain(held), _plain(list(outline.outputs)))
-        return floor_of(work, self.ceilings, cache_bytes=int(self.reference.info["llc_bytes"]), slots=slots)
-
-
-@dataclass(frozen=True)
-class _Measured:
-    """What a timing stands on: the reference, the model's state, the slots of inputs, the baselines.
-
-    large: there is no room for late values beside the timed ones. graphs: whether calls are captured. bytes: of a slot
-    and its outputs. memory: what is known of the warm baselines. seen: right results on the first slot.
-    """
-
-    reference: DeviceReference
-    state: Tree
-    seed: int
-    slots: int
-    set_name: str
-    baselines: Baselines
-    large: bool
-    graphs: bool
-    bytes: int
-    memory: Memory = field(default_factory=dict)
-    seen: Seen = field(default_factory=Seen)
-
-
-def _plain(tree: Tree) -> list[dict[str, Any]]:
-    return [leaf.to_dict() for leaf in leaves(tree) if isinstance(leaf, TensorSpec)]
-
-
-def _spec_bytes(specs: Any) -> int:
-    from hipwright.measure.cost import tensor_bytes
-
-    return sum(tensor_bytes(spec.to_dict()) for spec in specs)

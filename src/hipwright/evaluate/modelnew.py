@@ -27,7 +27,8 @@ from hipwright.verify.gpu_client import GPU_WORKER, GpuCandidates
 from hipwright.verify.reply import checked_trace
 
 if TYPE_CHECKING:
-    from hipwright.evaluate.gpu_task import Gate, GpuTask
+    from hipwright.evaluate.gpu_grounds import Gate
+    from hipwright.evaluate.gpu_task import GpuTask
     from hipwright.evaluate.pipeline import Evaluator
 
 PRELOAD = ("torch", GPU_WORKER.partition(":")[0], "hipwright.program.modelnew_warm")

@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from hipwright.program.expressions import SAID, Expressions, Kinds, in_place, is_str, problem, str_of
+from hipwright.program.check_calls import SAID, Kinds
+from hipwright.program.expressions import Expressions
 from hipwright.program.language import assigned_names, did_you_mean, is_self_path
+from hipwright.program.nodes import in_place, is_str, problem, str_of
 from hipwright.program.parsed import Parsed
 
 _STATEMENTS = "assignments, launches, if, for, assert, return and pass"

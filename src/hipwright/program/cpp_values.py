@@ -1,72 +1,29 @@
 """Expressions of C++ host code -> expressions of a plan. Each value has a kind, so that `/` means what it means in C++.
 
-Kinds: "int" "float" "bool" "tensor" "pointer" "tensors" "shape" "dtype" "options" "device" "stream" "ok" (an error
-code: no error) "none" "str" "dim3" "any".
+`cpp_kinds` lists the kinds.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from hipwright.program.cpp_kinds import DTYPES, FALSE, NONE, OK, STREAM, TRUE, Val, number, of_type
 from hipwright.program.cpp_parse import Node
 from hipwright.program.cpp_text import Inconvertible
-from hipwright.program.signature import SCALARS, SIZES, VECTORS, canonical
+from hipwright.program.signature import SCALARS, SIZES, VECTORS
 
-DTYPES = {
-    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Int": "int32", "Long": "int64",
-    "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "Float32": "float32", "Float64": "float64",
-    "Float16": "float16", "Int32": "int32", "Int64": "int64", "Int16": "int16", "Int8": "int8", "UInt8": "uint8",
-}  # fmt: skip
-CTYPES = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__hip_bfloat16", "int32": "int",
-          "int64": "int64_t", "int16": "short", "int8": "signed char", "uint8": "unsigned char",
-          "bool": "bool"}  # fmt: skip
-ALIASES: dict[str, str | None] = {
-    "at::Half": "__half", "c10::Half": "__half", "torch::Half": "__half", "at::BFloat16": "__hip_bfloat16",
-    "c10::BFloat16": "__hip_bfloat16", "torch::BFloat16": "__hip_bfloat16", "nv_bfloat16": "__hip_bfloat16",
-    "__nv_bfloat16": "__hip_bfloat16", "uint": "unsigned int", "nv_half": "__half",
-}  # fmt: skip
 OKAY = re.compile(
     r"(?:cuda|hip)(?:GetLastError|PeekAtLastError|DeviceSynchronize|StreamSynchronize|FuncSetAttribute|SetDevice"
     r"|FuncSetCacheConfig|DeviceSetCacheConfig)"
 )
-CHECKS = ("C10_CUDA_CHECK", "AT_CUDA_CHECK", "C10_HIP_CHECK", "AT_HIP_CHECK", "C10_CUDA_KERNEL_LAUNCH_CHECK",
-          "C10_HIP_KERNEL_LAUNCH_CHECK", "CUDA_KERNEL_LAUNCH_CHECK")  # fmt: skip
 STREAMS = re.compile(r"(?:at|c10)::(?:cuda|hip)::getCurrent(?:CUDA|HIP)Stream(?:MasqueradingAsCUDA)?")
 _MAKERS = ("empty", "zeros", "ones", "full", "arange", "empty_like", "zeros_like", "ones_like", "full_like")
 _MATH = {"sqrt": "sqrt", "sqrtf": "sqrt", "exp": "exp", "expf": "exp", "log": "log", "logf": "log", "log2": "log2",
          "log2f": "log2", "pow": "pow", "powf": "pow", "ceil": "ceil", "ceilf": "ceil", "floor": "floor",
          "floorf": "floor", "tanh": "tanh", "sin": "sin", "cos": "cos", "log10": "log10"}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Val:
-    """A converted expression. text: Python; ctype: the element type a pointer was taken as; dtype: of options;
-    parts: of a dim3; known: True or False where the condition is decided now."""
-
-    kind: str
-    text: str
-    ctype: str = ""
-    dtype: str = ""
-    parts: tuple[str, ...] = ()
-    known: bool | None = None
-
-
-TRUE, FALSE = Val("bool", "True", known=True), Val("bool", "False", known=False)
-OK, NONE, STREAM = Val("ok", "0"), Val("none", "None"), Val("stream", "0")
-
-
-def of_type(text: str, types: dict[str, str]) -> str:
-    """A C++ type in the spelling of kernel signatures; its own text when it is none of those."""
-    name = text.replace("const ", "").strip()
-    name = types.get(name, name)
-    aliases: dict[str, str | None] = {**ALIASES, **types}
-    found = canonical(name, aliases)
-    if found is None and aliases.get(name):
-        found = str(aliases[name])
-    return found or name
 
 
 class Values:
@@ -83,7 +40,7 @@ class Values:
         """One expression. Raises Inconvertible."""
         match node[0]:
             case "num":
-                return _number(node[1])
+                return number(node[1])
             case "str":
                 return Val("str", repr(node[1]))
             case "name":
@@ -378,15 +335,6 @@ class Values:
         if numbers and len(given) == 1 and of_type(name, self.types) in SCALARS:
             return self.number_as(given[0], of_type(name, self.types))
         raise Inconvertible(f"{name}() is not known")
-
-
-def _number(text: str) -> Val:
-    plain = text.replace("'", "")
-    if re.match(r"0[xX]", plain):
-        return Val("int", str(int(plain.rstrip("uUlL"), 16)))
-    if re.fullmatch(r"\d+[uUlL]*", plain):
-        return Val("int", str(int(plain.rstrip("uUlL"))))
-    return Val("float", repr(float(plain.rstrip("fFlL"))))
 
 
 def _bool(text: str, known: bool | None = None) -> Val:

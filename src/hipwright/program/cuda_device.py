@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from hipwright.program.cpp_kinds import Val, of_type
 from hipwright.program.cpp_text import Inconvertible, Item, Source, without_template
-from hipwright.program.cpp_values import Val, of_type
 from hipwright.program.signature import parse_signatures
 
 _HOST_ONLY = re.compile(

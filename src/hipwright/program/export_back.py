@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from hipwright.errors import ProgramError
 from hipwright.program.cpp_text import Inconvertible
 from hipwright.program.extensions import Extension
-from hipwright.program.modelnew import HALVES, hip_half, torch_half
+from hipwright.program.modelnew_halves import HALVES, hip_half, torch_half
 from hipwright.program.modelnew_state import class_named, method
 from hipwright.program.signature import parse_signatures
 from hipwright.records import Program

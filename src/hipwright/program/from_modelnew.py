@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from hipwright.errors import ProgramError
-from hipwright.program.cpp_host import Host, Writer
+from hipwright.program.cpp_host import Host
 from hipwright.program.cpp_text import Inconvertible, Item, Source, take_apart
 from hipwright.program.cuda_device import Device
 from hipwright.program.export_back import exported_program
@@ -22,6 +22,7 @@ from hipwright.program.modelnew_check import imports, parse_model_new
 from hipwright.program.modelnew_plan import Extensions, Forward
 from hipwright.program.modelnew_state import class_named, method, read
 from hipwright.program.parse import parse
+from hipwright.program.plan_writer import Writer
 from hipwright.records import Program
 
 

@@ -14,12 +14,13 @@ from typing import Any
 
 from hipwright.errors import ProgramError
 from hipwright.program.arguments import Launcher, make_launch
-from hipwright.program.expressions import problem
+from hipwright.program.emission import Shared
 from hipwright.program.folding import Known, Low, assigned_in, at, describe, holds_module, returns, store
+from hipwright.program.nodes import problem
 from hipwright.program.parsed import Parsed
 from hipwright.program.plan import FILENAME, Plan
 from hipwright.program.table import State, Table
-from hipwright.program.values import Shared, Values
+from hipwright.program.values import Values
 from hipwright.tensors import Tree
 
 MAX_NODES = 400_000  # statements and expressions of a lowered function

@@ -3,79 +3,32 @@
 from __future__ import annotations
 
 import ast
-import functools
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from hipwright.program import ops
-from hipwright.program.arguments import Empties, Launcher
-from hipwright.program.expressions import problem
 from hipwright.program.folding import (
     COMPARE,
     UNROLL,
     Known,
     Low,
     at,
-    class_hint,
-    describe,
     fold,
     holds_module,
     store,
 )
 from hipwright.program.language import (
-    EMPTIES,
     FINFO_FIELDS,
-    HOST,
-    MATH,
-    METADATA_METHODS,
     VALUE_ATTRIBUTES,
     assigned_names,
     library_name,
 )
-from hipwright.program.parsed import Parsed
-from hipwright.program.plan import HOST_CALLS, MATH_CALLS, getitem, guard_failed, host
-from hipwright.program.table import Missing, Module, State, Table
+from hipwright.program.lower_calls import Calls
+from hipwright.program.nodes import problem
+from hipwright.program.table import Missing, Module, State
 
 
-@dataclass
-class Shared:
-    """What the functions of one plan have in common."""
-
-    parsed: Parsed
-    values: dict[str, Any]
-    table: Table
-    launcher: Launcher
-    allow_random: bool
-    device: str
-
-    def __post_init__(self) -> None:
-        self.prepared: dict[str, Any] = {}
-        self.empties = Empties(self.launcher)
-        self.launches: dict[str, Callable[..., None]] = {}
-
-
-class Values:
-    """Lowers the expressions of one function. `env` holds what is known of locals at the present point."""
-
-    def __init__(self, shared: Shared) -> None:
-        self.shared = shared
-        self.table = shared.table
-        self.env: dict[str, Any] = {}
-        self.globals: dict[str, Any] = {
-            "__builtins__": {"__import__": __import__},
-            "__hw_host": host,
-            "__hw_getitem": getitem,
-            "__hw_slice": slice,
-            "__hw_fail": guard_failed,
-            "__hw_prepared": shared.prepared,
-        }
-        self.names: dict[tuple[str, int], str] = {}
-        self.used: list[Any] = []  # tensors of the state that the function reads
-        self.locals: set[str] = set()
-        self.nodes = 0
-
-    # ------------------------------------------------------------ expressions
+class Values(Calls):
+    """Lowers the expressions of one function."""
 
     def value(self, node: ast.expr) -> Low:
         """Lower an expression; Known when its value is known now."""
@@ -339,167 +292,3 @@ class Values:
             return None
         items = self.items(iterable, node)
         return list(items) if len(items) <= UNROLL or any(map(holds_module, items[:1])) else None
-
-    def items(self, known: Known, node: ast.AST) -> Any:
-        """What a loop over a known value yields."""
-        if isinstance(known.value, Module):
-            try:
-                return tuple(self.table.items(known.value))
-            except Missing as why:
-                raise problem(node, str(why)) from None
-        if isinstance(known.value, (tuple, range)):
-            return known.value
-        raise problem(node, f"a loop cannot run over {describe(known.value)}; use range(n), a tuple or a module list")
-
-    # ------------------------------------------------------------ calls
-
-    def called(self, node: ast.Call) -> Low:
-        """A host function, a library call or a method."""
-        if isinstance(node.func, ast.Name):
-            return self.host_call(node, HOST[node.func.id], HOST_CALLS[node.func.id], f"__hw_h_{node.func.id}")
-        assert isinstance(node.func, ast.Attribute)
-        library = library_name(node.func)
-        if library is None:
-            return self.method(node, node.func)
-        space, rest = library
-        if space == "math":
-            return self.host_call(node, MATH[rest[0]], MATH_CALLS[rest[0]], f"__hw_math_{rest[0]}")
-        if space == "torch" and rest[0] in EMPTIES:
-            found = getattr(self.shared.empties, rest[0])
-            function = self.bound("__hw_empty", found)
-        else:
-            has_device = any(k.arg == "device" for k in node.keywords)
-            function = self.resolve(space, rest, node, device=ops.is_factory(space, rest[0]) and not has_device)
-        args, keywords = self.arguments(node)
-        return self.call(function, args, node, keywords)
-
-    def host_call(self, node: ast.Call, fold: Callable[..., Any], function: Callable[..., Any], name: str) -> Low:
-        """min, cdiv, range, math.sqrt, ...: computed now when the arguments are known."""
-        low = [self.value(a) for a in node.args if not isinstance(a, ast.Starred)]
-        if len(low) == len(node.args) and not node.keywords and all(isinstance(v, Known) for v in low):
-            found = self.folded_call(node, fold, [v.value for v in low if isinstance(v, Known)])
-            if found is not None:
-                return found
-        self.globals[name] = function
-        args, keywords = self.arguments(node)
-        if keywords:
-            raise problem(node, "host functions take their arguments by position")
-        return self.call(name, args, node)
-
-    def folded_call(self, node: ast.Call, fold: Callable[..., Any], args: list[Any]) -> Known | None:
-        """The result of a host function on known arguments, None where it is left to run time."""
-        loops = fold in (enumerate, zip, reversed, tuple)
-        if fold is len and len(args) == 1 and isinstance(args[0], Module):
-            return Known(len(self.items(Known(args[0]), node)))
-        if loops:
-            args = [self.items(Known(a), node) if isinstance(a, Module) else a for a in args]
-            if any(isinstance(a, range) and len(a) > UNROLL for a in args):
-                return None
-        if any(isinstance(a, (State, Module)) for a in args):
-            return None
-        try:
-            found = fold(*args)
-        except (ArithmeticError, TypeError, ValueError) as error:
-            raise problem(node, f"{ast.unparse(node)}: {error}") from None
-        return Known(tuple(found) if loops else found)
-
-    def method(self, node: ast.Call, func: ast.Attribute) -> Low:
-        """A method of a tensor; metadata of the model's own tensors is known now."""
-        owner = self.value(func.value)
-        if isinstance(owner, Known) and isinstance(owner.value, Module):
-            path = ast.unparse(func)
-            raise problem(
-                node,
-                f"{path}(...) is not callable in a plan: it belongs to the model"
-                f"{class_hint(self.table.class_of(owner.value))}; write the operator with {path}.weight and the like",
-            )
-        if isinstance(owner, Known) and not isinstance(owner.value, State):
-            raise problem(node, f"{ast.unparse(func.value)} is {describe(owner.value)} and has no method {func.attr}")
-        if func.attr in EMPTIES:
-            function = self.bound("__hw_empty", getattr(self.shared.empties, func.attr))
-        else:
-            function = self.resolve("method", (func.attr,), node)
-        args, keywords = self.arguments(node)
-        if isinstance(owner, Known) and func.attr in METADATA_METHODS and not keywords:
-            constants = [a.value for a in args if isinstance(a, ast.Constant)]
-            if len(constants) == len(args) and func.attr != "is_contiguous":
-                found = self.globals[function](owner.value.tensor, *constants)
-                return Known(tuple(found) if isinstance(found, tuple) else found)
-        return self.call(function, [self.emit(owner, node), *args], node, keywords)
-
-    def arguments(self, node: ast.Call) -> tuple[list[ast.expr], list[ast.keyword]]:
-        """Lowered positional and keyword arguments."""
-        args: list[ast.expr] = []
-        for arg in node.args:
-            if isinstance(arg, ast.Starred):
-                args.append(at(ast.Starred(value=self.on_host(self.value(arg.value), arg), ctx=ast.Load()), arg))
-            else:
-                args.append(self.emit(self.value(arg), arg))
-        return args, [ast.keyword(k.arg, self.emit(self.value(k.value), k.value)) for k in node.keywords]
-
-    def resolve(
-        self, space: str, rest: tuple[str, ...], node: ast.AST, *, in_place: bool = False, device: bool = False
-    ) -> str:
-        """The global name of a library call."""
-        try:
-            found = ops.resolve(space, rest, allow_random=self.shared.allow_random, in_place=in_place)
-        except ops.Refused as why:
-            raise problem(node, str(why)) from None
-        if not device:
-            return self.bound(f"__hw_{space}_{'_'.join(rest)}", found)
-        name = f"__hw_made_{'_'.join(rest)}"
-        self.globals[name] = functools.partial(found, device=self.shared.device)
-        return name
-
-    # ------------------------------------------------------------ emission
-
-    def bound(self, lead: str, value: Any) -> str:
-        """A global name for an object of ours; the same object keeps its name."""
-        key = (lead, id(value))
-        if key not in self.names:
-            self.names[key] = f"{lead}_{len(self.names)}"
-            self.globals[self.names[key]] = value
-        return self.names[key]
-
-    def call(
-        self, name: str, args: list[ast.expr], node: ast.AST, keywords: list[ast.keyword] | None = None
-    ) -> ast.expr:
-        """A call of one of our globals."""
-        function = at(ast.Name(name, ast.Load()), node)
-        return at(ast.Call(func=function, args=args, keywords=keywords or []), node)
-
-    def index(self, base: ast.expr, key: ast.expr, node: ast.AST) -> ast.expr:
-        """base[key] in plain brackets."""
-        return at(ast.Subscript(value=base, slice=key, ctx=ast.Load()), node)
-
-    def on_host(self, value: Low, node: ast.AST | None = None) -> ast.expr:
-        """The value, checked not to be a tensor when it runs."""
-        if isinstance(value, Known):
-            return self.emit(value, node or ast.Constant(0))
-        return self.call("__hw_host", [value], value)
-
-    def emit(self, value: Low, node: ast.AST) -> ast.expr:
-        """The node of a lowered value."""
-        if not isinstance(value, Known):
-            return value
-        known = value.value
-        if isinstance(known, State):
-            self.used.append(known.tensor)
-            return at(ast.Name(self.bound("__hw_t", known.tensor), ast.Load()), node)
-        if isinstance(known, Module):
-            raise problem(
-                node,
-                f"self.{known.path} is {describe(known)}{class_hint(self.table.class_of(known))}, not a value; "
-                "read its parameters, e.g. .weight",
-            )
-        if isinstance(known, (bool, int, float, str)) or known is None or known is ...:
-            return at(ast.Constant(known), node)
-        if isinstance(known, tuple):
-            return at(ast.Tuple(elts=[self.emit(Known(v), node) for v in known], ctx=ast.Load()), node)
-        return at(ast.Name(self.bound("__hw_c", known), ast.Load()), node)
-
-    def truth(self, known: Known, node: ast.AST) -> bool:
-        """The truth of a known value."""
-        if isinstance(known.value, State):
-            raise problem(node, f"self.{known.value.path} is a tensor and has no truth value; test `is not None`")
-        return True if isinstance(known.value, Module) else bool(known.value)

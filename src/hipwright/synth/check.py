@@ -21,7 +21,7 @@ from hipwright.task import TaskHandle
 from hipwright.task.handle import Outline
 from hipwright.tensors import Tree, leaves, tensor_leaves
 from hipwright.verify import Oracle
-from hipwright.verify.compare import Rule, rules
+from hipwright.verify.expected import Rule, rules
 from hipwright.verify.oracle import MUTATED, Case
 
 Stage = Literal["static", "open", "forward", "nonfinite", "random", "degenerate", "too large", "duplicate", "capture"]

@@ -33,7 +33,7 @@ FAMILIES = ("given", "normal", "outliers")
 
 
 def inputs(file: DeviceFile, header: dict[str, Any]) -> list[Any]:
-    """forward's arguments for a header of `verify.reference.Drawn`. Raises TaskError where the file does."""
+    """forward's arguments for a header of `verify.reference_ends.Drawn`. Raises TaskError where the file does."""
     seed = header["seed"] + _SLOT * header["slot"]
     drawn = _drawn(file, header, seed)
     if header["family"] != "given":

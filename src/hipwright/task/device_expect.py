@@ -28,7 +28,7 @@ _MAX_PARTS = 1024
 
 @dataclass
 class Case:
-    """An expectation: its leaves, and how it came about (`verify.reference.ExpectInfo` documents these)."""
+    """An expectation: its leaves, and how it came about (`verify.reference_ends.ExpectInfo` documents these)."""
 
     leaves: list[Leaf]
     tree: Any

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 
 from hipwright.errors import TaskError
-from hipwright.records import TensorSpec, Workload
+from hipwright.records import Workload
 from hipwright.sandbox import crash_page, lockdown
 from hipwright.task import draw, sizes
 from hipwright.task import state as states
 from hipwright.task.ghost import HOW, Ghost, without_data
+from hipwright.task.leaves import elements_of, may_index, plain, ranks_of, reshaped, shapes_of, spec_of
 from hipwright.task.load import SUPPORTED, TaskFile
 from hipwright.task.reference import Reference, named_leaves
 from hipwright.tensors import Tree
@@ -28,7 +29,6 @@ _REAL_ELEMENTS = 1 << 24  # of inputs and parameters
 _REAL_OPERATIONS = 1 << 33  # of products and convolutions: a fraction of a second
 _COSTLY = 1 << 22  # elements of inputs from which other shapes are drawn as such, not cut out
 _PROBE_ELEMENTS = 1 << 20  # elements up to which a probe may run for real
-_FEW_INDICES = 64  # integers of an input up to which several draws say whether they are in range at another shape
 _INDEX_DRAWS = 6
 _SMALL = 1 << 16  # elements of a workload that stands for one too large to run
 
@@ -66,7 +66,7 @@ class TaskHost:
             inputs = self._sketch(workload)
             if workload.name == own[0].name:
                 self._first = map_torch(inputs, without_data)
-            specs = tuple(_spec(tensor) for _, tensor in named_leaves("inputs", inputs))
+            specs = tuple(spec_of(tensor) for _, tensor in named_leaves("inputs", inputs))
             operations[workload.name] = self._check(inputs)
             described.append(Workload(name=workload.name, origin=workload.origin, index=workload.index, specs=specs))
         return {"workloads": [workload.to_dict() for workload in described], "operations": operations}, None
@@ -101,7 +101,7 @@ class TaskHost:
         try:
             inputs = self._draw(workload, 0)
             outputs = self._forward(inputs)
-            if any(_may_index(tensor) for _, tensor in named_leaves("inputs", inputs)):
+            if any(may_index(tensor) for _, tensor in named_leaves("inputs", inputs)):
                 for seed in range(1, _INDEX_DRAWS):  # a few indices may be in range under one seed alone
                     self._forward(self._draw(workload, seed))
         except TaskError:
@@ -109,7 +109,7 @@ class TaskHost:
         floats = [tensor for _, tensor in named_leaves("output", outputs) if tensor.is_floating_point()]
         if any(tensor.numel() and not tensor.isfinite().double().mean() >= 0.5 for tensor in floats):
             return None
-        specs = tuple(_spec(tensor) for _, tensor in named_leaves("inputs", inputs))
+        specs = tuple(spec_of(tensor) for _, tensor in named_leaves("inputs", inputs))
         return Workload(name=workload.name, origin="derived", shapes=shapes, specs=specs)
 
     def _sketch(self, workload: Workload) -> list[Any]:
@@ -117,7 +117,7 @@ class TaskHost:
         _phase("get_inputs()")
         with contextlib.suppress(TaskError):  # a file that looks at what it drew
             sketch = self._shapes_of(workload)
-            if _count(sketch) >= _REAL_ELEMENTS:
+            if elements_of(sketch) >= _REAL_ELEMENTS:
                 return sketch
         return self._draw(workload, 0)
 
@@ -126,7 +126,7 @@ class TaskHost:
         if workload.shapes is None:
             return self.ghost.inputs(0, self._group(workload))
         leaves = iter(workload.shapes)
-        return map_torch(self._given(), lambda t: _reshaped(t, next(leaves)))  # type: ignore[no-any-return]
+        return map_torch(self._given(), lambda t: reshaped(t, next(leaves)))  # type: ignore[no-any-return]
 
     def _group(self, workload: Workload) -> int | None:
         return workload.index if workload.origin == "group" or not self.file.given else None
@@ -136,10 +136,10 @@ class TaskHost:
         group = self._group(workload)
         if workload.shapes is None:
             return self.file.inputs(seed, group)
-        if _count(self._given()) >= _COSTLY:
-            with contextlib.suppress(TaskError), draw.Resized(_shapes(self._given()), workload.shapes):
+        if elements_of(self._given()) >= _COSTLY:
+            with contextlib.suppress(TaskError), draw.Resized(shapes_of(self._given()), workload.shapes):
                 inputs = self.file.inputs(seed, group)
-                if _shapes(inputs) == workload.shapes:
+                if shapes_of(inputs) == workload.shapes:
                     return inputs
         return draw.resize_all(self.file.inputs(seed, group), self.file.inputs(seed + 1, group), workload.shapes)
 
@@ -156,7 +156,7 @@ class TaskHost:
         Class indices bound the classes, which no shape tells; then the batch alone varies.
         """
         if self._space is None:
-            whole = sizes.Space(_shapes(self._given()), _Probe(self, self._given()))
+            whole = sizes.Space(shapes_of(self._given()), _Probe(self, self._given()))
             self._space = next((space for space in whole.parts() if self._holds(space)), whole)
         return self._space
 
@@ -180,7 +180,7 @@ class TaskHost:
             outputs = self._forward(inputs)
         elif outputs is None:
             outputs = self._costly_outputs(inputs)
-        leaves = map_torch(_plain(outputs), lambda t: torch.empty(0, dtype=t.dtype))
+        leaves = map_torch(plain(outputs), lambda t: torch.empty(0, dtype=t.dtype))
         try:
             tree_from_torch(leaves)
         except TypeError as error:
@@ -195,7 +195,7 @@ class TaskHost:
 
     def _affordable(self, inputs: list[Any], operations: float | None) -> bool:
         """Whether forward may run for real at these shapes."""
-        return _count(inputs) + self._parameters < _REAL_ELEMENTS and (operations or 0.0) < _REAL_OPERATIONS
+        return elements_of(inputs) + self._parameters < _REAL_ELEMENTS and (operations or 0.0) < _REAL_OPERATIONS
 
     def _costly_outputs(self, inputs: list[Any]) -> Any:
         """Outputs of a forward that needs more than the meta device, and is too costly to run as given."""
@@ -276,8 +276,8 @@ class TaskHost:
                 problem = error
                 continue
             told = {"workload": at.to_dict(), "how": how, "ops": ops}
-            told["outputs"] = [_spec(t).to_dict() for _, t in named_leaves("output", outputs)]
-            return told, [map_torch(inputs, _spec), states.build(self.reference.model(), leaf=_spec)]
+            told["outputs"] = [spec_of(t).to_dict() for _, t in named_leaves("output", outputs)]
+            return told, [map_torch(inputs, spec_of), states.build(self.reference.model(), leaf=spec_of)]
         raise problem or TaskError(f"{self.file.name}: too large to run here", hint="give smaller inputs")
 
     def _traces(self, workload: Workload) -> Iterator[tuple[str, Workload, Any]]:
@@ -307,12 +307,12 @@ class _Probe:
         self._how: str = ""
         for how in HOW:
             with contextlib.suppress(TaskError):
-                self._ranks = _ranks(host.ghost.outputs(inputs, how))
+                self._ranks = ranks_of(host.ghost.outputs(inputs, how))
                 self._how = how
                 return
         if host._affordable(inputs, None):
             self._inputs = host._draw(Workload(name="given"), 0)
-            self._ranks = _ranks(host._forward(self._inputs))
+            self._ranks = ranks_of(host._forward(self._inputs))
 
     def __call__(self, shapes: sizes.Shapes) -> int | None:
         if not self._how and sizes.elements(shapes) > _PROBE_ELEMENTS:
@@ -321,56 +321,19 @@ class _Probe:
             outputs = self._outputs(shapes)
         except TaskError:
             return None
-        ranks = self._ranks = self._ranks or _ranks(outputs)
-        return _count(outputs) + sizes.elements(shapes) if _ranks(outputs) == ranks else None
+        ranks = self._ranks = self._ranks or ranks_of(outputs)
+        return elements_of(outputs) + sizes.elements(shapes) if ranks_of(outputs) == ranks else None
 
     def _outputs(self, shapes: sizes.Shapes) -> Any:
         if self._how:
             leaves = iter(shapes)
-            inputs = map_torch(self._inputs, lambda t: _reshaped(t, next(leaves)))
+            inputs = map_torch(self._inputs, lambda t: reshaped(t, next(leaves)))
             return self._host.ghost.outputs(inputs, "fake" if self._how == "fake" else "meta")
         if any(tensor.is_meta for _, tensor in named_leaves("inputs", self._inputs)):
             inputs = self._host._draw(Workload(name="", origin="derived", shapes=shapes), 0)
         else:
             inputs = draw.resize_all(self._inputs, self._inputs, shapes)
         return self._host._forward(inputs)
-
-
-def _may_index(tensor: torch.Tensor) -> bool:
-    """Integers that are few, so that one draw of them says little of the next."""
-    return not tensor.is_floating_point() and tensor.dtype != torch.bool and 0 < tensor.numel() <= _FEW_INDICES
-
-
-def _reshaped(tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """A tensor without data that `draw.resize` would give this stride pattern."""
-    return torch.empty_strided(shape, draw.strides_like(tensor, shape), dtype=tensor.dtype, device="meta")
-
-
-def _shapes(inputs: list[Any]) -> sizes.Shapes:
-    return tuple(tuple(tensor.shape) for _, tensor in named_leaves("inputs", inputs))
-
-
-def _count(value: Any) -> int:
-    return sum(tensor.numel() for _, tensor in named_leaves("", value))
-
-
-def _ranks(outputs: Any) -> list[int]:
-    return [tensor.dim() for _, tensor in named_leaves("output", outputs)]
-
-
-def _plain(value: Any) -> Any:
-    """Tuples of any class as plain ones."""
-    if isinstance(value, tuple):
-        return tuple(map(_plain, value))
-    if isinstance(value, list):
-        return list(map(_plain, value))
-    return {key: _plain(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-
-def _spec(tensor: torch.Tensor) -> TensorSpec:
-    return TensorSpec(
-        dtype=str(tensor.dtype).removeprefix("torch."), shape=tuple(tensor.shape), stride=tuple(tensor.stride())
-    )
 
 
 def _phase(name: str) -> None:

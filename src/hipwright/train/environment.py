@@ -20,7 +20,7 @@ from hipwright.llm.answers import read_answer
 from hipwright.llm.repair import Unusable
 from hipwright.records import Evaluation, Program, Timing
 from hipwright.train.evidence import unusable_words, words
-from hipwright.train.judges import Judge
+from hipwright.train.judging import Judge
 from hipwright.train.lanes import FLOOR_US, REFERENCE_US
 from hipwright.train.records import Clock, Outcome, Problem, Scored, Turn
 from hipwright.train.rewards import Reward

@@ -16,14 +16,15 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from msgspec.structs import replace
 
 from hipwright.errors import BadInput, HipwrightError, InfrastructureError
-from hipwright.machine import Machine, Workbench, machine
+from hipwright.machine import Machine, machine
 from hipwright.records import Evaluation, Program, TargetResult, content_key
 from hipwright.train.account import Account
+from hipwright.train.judging import Lane
 from hipwright.train.records import Clock, Problem
 from hipwright.train.shelf import Shelf, key_of
 
@@ -35,53 +36,6 @@ COMPILE_S = 20.0  # a batch waits for its slowest; honest programs take at most 
 UNDER_WAY = 256
 """Programs at once, at least: those that wait for the clock must not keep others from being built and verified."""
 OPEN_TASKS = 24  # each holds a process, and one to two gigabytes of a GPU
-
-
-class Judge(Protocol):
-    """What judges programs. Safe to use from several threads; a context manager.
-
-    device: the GPU's name, "" where nothing is timed. clock: what speedups rest on.
-    """
-
-    device: str
-    clock: Clock
-
-    def submit(self, problem: Problem, program: Program) -> Future[Evaluation]:
-        """The evaluation to come; it tells every fault itself, and the future raises nothing of the program's."""
-        ...
-
-    def prefetch(self, problems: Sequence[Problem]) -> None:
-        """Get ready for these."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None: ...
-
-
-class Lane(Protocol):
-    """How one kind of machine judges, for many threads at once."""
-
-    device: str
-    clock: Clock
-
-    def open(self, problem: Problem) -> AbstractContextManager[Workbench]:
-        """Open a task and get it warm."""
-        ...
-
-    def judge(self, problem: Problem, program: Program, shelf: Shelf) -> Evaluation:
-        """One verdict. Raises HipwrightError, for faults of task and machine among them."""
-        ...
-
-    def sharing(self) -> AbstractContextManager[None]:
-        """A block during which nothing is timed."""
-        ...
-
-    def close(self) -> None:
-        """End what it started; what runs raises."""
-        ...
 
 
 class LocalJudge:

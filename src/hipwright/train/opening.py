@@ -13,7 +13,8 @@ import msgspec
 
 from hipwright.errors import BadInput
 from hipwright.train.environment import Environment
-from hipwright.train.judges import Judge, LocalJudge
+from hipwright.train.judges import LocalJudge
+from hipwright.train.judging import Judge
 from hipwright.train.recipe import Judging, Reward
 from hipwright.train.remote import RemoteJudge
 from hipwright.train.rewards import reward

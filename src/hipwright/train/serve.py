@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from hipwright.train.judges import Judge
+    from hipwright.train.judging import Judge
 
 PORT = 8765
 MOST_BYTES = 2 << 20  # of a request: a task and a program

@@ -12,7 +12,8 @@ from typing import Any, Self
 
 from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Program
-from hipwright.train.judges import MACHINE_FAULTS, Judge
+from hipwright.train.judges import MACHINE_FAULTS
+from hipwright.train.judging import Judge
 from hipwright.train.records import Clock, Problem
 from hipwright.train.shelf import key_of
 

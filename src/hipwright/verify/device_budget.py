@@ -12,7 +12,8 @@ import numpy as np
 from hipwright.records import Status, TensorSpec
 from hipwright.tensors import HostTensor, Tree, leaves, tensor_leaves
 from hipwright.verify import tolerance
-from hipwright.verify.compare import LUCKY, Comparison, Rule
+from hipwright.verify.compare import Comparison
+from hipwright.verify.expected import LUCKY, Rule
 
 T = TypeVar("T")
 _NOTHING = np.empty(0, np.uint8)

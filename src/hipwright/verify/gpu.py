@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from hipwright.errors import CandidateError, DeviceError, GuardFailed
 from hipwright.program import Parsed
-from hipwright.records import Build, Program, TensorSpec, Verdict
-from hipwright.tensors import Tree, leaves, tensor_leaves
-from hipwright.verify.atomics import adds_floats
+from hipwright.records import Build, Program, Verdict
+from hipwright.tensors import tensor_leaves
 from hipwright.verify.candidate import (
     POISON_A,
     POISON_B,
@@ -31,24 +30,21 @@ from hipwright.verify.candidate import (
     judge,
     judge_again,
 )
-from hipwright.verify.gpu_client import GpuCandidates, GpuSide, Loaded, Outcome, span_bytes
+from hipwright.verify.gpu_client import GpuCandidates
 from hipwright.verify.gpu_large import (
-    Seen,
-    judge_on_device,
-    judge_set,
     large_verdict,
-    twice_on_device,
-    wild,
 )
-from hipwright.verify.ledger import Ledger, first_difference, unstable
+from hipwright.verify.gpu_loaded import Loaded, Outcome
+from hipwright.verify.gpu_side import GpuSide
+from hipwright.verify.gpu_stages import OnDevice, TimedInputs
+from hipwright.verify.ledger import first_difference, unstable
 from hipwright.verify.oracle import MUTATED, Case, Oracle
 from hipwright.verify.verifier import Gate
 
 if TYPE_CHECKING:
-    from hipwright.verify.reference import DeviceReference, ExpectInfo
+    from hipwright.verify.reference import DeviceReference
 
 BATCH_BYTES = 64 << 20  # of inputs in one message
-BIG_BYTES = 4 << 30  # inputs above this are verified with given values alone
 # the settings of the runs that must agree; a GPU ignores the orders, which the driver "cpu" can choose
 REPEATS: tuple[dict[str, Any], ...] = (
     {},
@@ -86,19 +82,6 @@ def verify_gpu(
     return run.of(lambda: run.everything(gate))
 
 
-@dataclass(frozen=True)
-class TimedInputs:
-    """The inputs that a task is timed on, as a worker holds them: slots 0 .. slots-1 of `workload` under `seed`, the
-    model's state, and the right results on the first slot that are known."""
-
-    state: Tree
-    set_name: str
-    workload: str
-    seed: int
-    slots: int
-    seen: Seen | None = None
-
-
 def verify_timed(
     parsed: Parsed, program: Program, build: Build, oracle: Oracle, reference: DeviceReference, worker: GpuCandidates,
     timed: TimedInputs,
@@ -115,14 +98,7 @@ def verify_timed(
 
 
 @dataclass(kw_only=True)
-class _Verification(Ledger):
-    parsed: Parsed | None
-    program: Program
-    build: Build | None
-    reference: DeviceReference | None
-    worker: GpuCandidates
-    more: Mapping[str, Any] | None
-
+class _Verification(OnDevice):
     def of(self, stages: Callable[[], None]) -> Verdict:
         """The verdict that some stages come to."""
         try:
@@ -227,91 +203,6 @@ class _Verification(Ledger):
             judge_again(first, kept.tree["outputs"], "an earlier call's result changed with the next call: ")
         self.checks["second_call"] = "pass"
 
-    def large(self, session: Loaded, reference: DeviceReference) -> None:
-        """The task's own shapes that are too large for the oracle, judged on the device."""
-        for name in self.own_large():
-            source = reference.inputs(name, self.oracle.seed_of("device", name), "given")
-            big = _bytes(source.arguments) > BIG_BYTES
-            for family in ("given",) if big else ("given", "normal"):
-                self.on_device(session, reference, name, family)
-            if self.main is None and not (big or self.oracle.kernelbench):
-                self.again_on_device(session, reference, name)
-            self.skipped.pop(name, None)
-        if self.main is None and not self.evidence:
-            raise self.nothing_claimed()
-        changed = session.audit()
-        if changed:
-            raise Rejected(wild(changed[0]))
-        session.free_sets(BIG_BYTES)  # a timing needs the room
-
-    def own_large(self) -> list[str]:
-        """The task's own workloads that are too large for the oracle."""
-        own = [w.name for w in self.oracle.handle.task.workloads if w.origin != "derived"]
-        return [name for name in own if name in self.oracle.skipped]
-
-    def again_on_device(self, session: Loaded, reference: DeviceReference, name: str) -> None:
-        """What the main workload is asked, of a program that claims the task's own large shapes alone."""
-        assert self.oracle.policy is not None
-        seeds = [self.oracle.seed_of("device", name), self.oracle.seed_of("device", name, MUTATED)]
-        cases = [reference.expect(name, s, self.oracle.state, self.oracle.policy, family="normal") for s in seeds]
-        if not all(case.counts for case in cases):
-            return
-        sources = [reference.inputs(name, seed, "normal") for seed in seeds]
-        open_order = twice_on_device(session, reference, cases, sources, self._open_order)
-        self.checks["repeats"] = "within tolerance (float atomics)" if open_order else "bit-equal"
-        self.checks["second_call"] = "pass"
-
-    def _open_order(self, stats: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether float atomics leave the order of sums open."""
-        counted = any(entry.get("float_atomics") for entry in stats)
-        return self.parsed is None or counted or adds_floats(self.parsed.hip)
-
-    def on_device(self, session: Loaded, reference: DeviceReference, name: str, family: str) -> None:
-        """One case whose inputs and outputs never leave the device but in chunks."""
-        seed = self.oracle.seed_of("device", name)
-        assert self.oracle.policy is not None
-        expected = reference.expect(name, seed, self.oracle.state, self.oracle.policy, family=family)
-        label = f"{name}/{family}"
-        if expected.rejected:
-            self.skipped[label] = expected.rejected
-            return
-        session.place(label, reference.inputs(name, seed, family))
-        self.one_on_device(session, reference, expected, label)
-
-    def timed_inputs(self, timed: TimedInputs) -> None:
-        """See `verify_timed`."""
-        reference, policy = self.reference, self.oracle.policy
-        assert reference is not None and policy is not None
-        self.skipped |= self.oracle.skipped
-        self.checks |= {"device": self.worker.device, "gate": "fast"}
-        with self.worker.load(self.program, self.build, timed.state) as session, self.timed("large"):
-            session.place(timed.set_name, reference.inputs(timed.workload, timed.seed), timed.slots)
-            expected = reference.expect(timed.workload, timed.seed, timed.state, policy)
-            self.one_on_device(session, reference, expected, timed.set_name, timed.seen)
-        self.skipped.pop(timed.workload, None)
-        if not self.evidence:
-            raise self.nothing_claimed()
-
-    def one_on_device(
-        self,
-        session: Loaded,
-        reference: DeviceReference,
-        expected: ExpectInfo,
-        set_name: str,
-        seen: Seen | None = None,
-    ) -> None:
-        """One call on the first slot of a set, judged there."""
-        name, family = expected.drawn.workload, expected.drawn.family
-        label = f"{name}/{family}"
-        found = judge_set(session, reference, expected, set_name, seen)
-        if expected.degenerate:
-            self.skipped[label] = expected.degenerate
-            return
-        self.evidence[name] = None
-        self.worst = max(self.worst or 0.0, found.worst_error)
-        self.checks.setdefault("errors", {}).setdefault(name, {})[family] = round(found.worst_error, 4)
-        self.checks.setdefault("large", {})[label] = expected.reference
-
     def noop(self) -> None:
         """Whether the outputs stay right without the program's kernels."""
         if self.main is None:
@@ -329,20 +220,6 @@ class _Verification(Ledger):
         except (Rejected, CandidateError, DeviceError):  # an operator may not survive what no kernel wrote
             right = False
         self.checks["noop_right"] = right
-
-    def right_without_kernels(self) -> bool:
-        """As `noop`, on the device, for the task's own large shapes."""
-        assert self.reference is not None and self.oracle.policy is not None
-        name = next(iter(self.evidence))
-        seed = self.oracle.seed_of("device", name)
-        expected = self.reference.expect(name, seed, self.oracle.state, self.oracle.policy, family="given")
-        try:
-            with self.worker.load(self.program, None, self.oracle.state, mode="noop") as session:
-                session.place(f"{name}/given", self.reference.inputs(name, seed, "given"))
-                judge_on_device(session, session.run_set(f"{name}/given"), self.reference, expected)
-        except (Rejected, CandidateError, DeviceError):
-            return False
-        return True
 
     # ---------------------------------------------------------------- small parts
 
@@ -393,10 +270,6 @@ def _batches(items: Sequence[Item]) -> Iterator[list[Item]]:
         held += size
     if batch:
         yield batch
-
-
-def _bytes(arguments: Any) -> int:
-    return sum(span_bytes(leaf) for leaf in leaves(arguments) if isinstance(leaf, TensorSpec))
 
 
 def _shown(inputs: Any) -> list[str]:

@@ -14,12 +14,14 @@ from hipwright.records import TensorSpec, Verdict
 from hipwright.tensors import BITS, HostTensor, leaves
 from hipwright.verify.candidate import POISON_B, Rejected, launches
 from hipwright.verify.compare import Comparison
-from hipwright.verify.gpu_client import Loaded, RunInfo, span_bytes
-from hipwright.verify.gpu_source import Source
+from hipwright.verify.gpu_loaded import Loaded
+from hipwright.verify.gpu_side import RunInfo
+from hipwright.verify.gpu_source import Source, span_bytes
 from hipwright.verify.ledger import different
 
 if TYPE_CHECKING:
-    from hipwright.verify.reference import DeviceReference, ExpectInfo
+    from hipwright.verify.reference import DeviceReference
+    from hipwright.verify.reference_ends import ExpectInfo
 
 
 def judge_on_device(

@@ -16,7 +16,7 @@ from hipwright.verify.gpu_source import Source
 from hipwright.verify.reply import numbers, whole_numbers
 
 if TYPE_CHECKING:
-    from hipwright.verify.gpu_client import Loaded
+    from hipwright.verify.gpu_loaded import Loaded
 
 Mode = Literal["run", "noop"]
 

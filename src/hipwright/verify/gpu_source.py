@@ -1,4 +1,4 @@
-"""Inputs on their way to a device: what `gpu_client.Loaded.place` takes. No torch."""
+"""Inputs on their way to a device: what `gpu_loaded.Loaded.place` takes. No torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CHUNK_BYTES = 64 << 20
 
 
 class Source(Protocol):
-    """Inputs that are placed on the device chunk by chunk (verify.reference.InputSource, or `HostSource`)."""
+    """Inputs that are placed on the device chunk by chunk (verify.reference_ends.InputSource, or `HostSource`)."""
 
     @property
     def arguments(self) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Candidates of the GPU worker that are no lowered plan, and the start of its device. Imports torch."""
+"""Candidates of the GPU worker that are no lowered plan, the start of its device, and noise there. Imports torch."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ Tensor = Any
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 SHARE = 0.6  # of the device's memory, for candidates
 IDLE_BYTES = 4 << 30  # that torch may keep between two programs
+NOISE_BYTES = 64 << 20
+NOISE_ROUNDS = 24
 
 
 def start_gpu(device: str, limit_bytes: int) -> int:
@@ -40,6 +42,23 @@ def tidy_gpu(device: str) -> None:
     """Give memory that nobody uses back to the device: other processes need it."""
     if torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) > IDLE_BYTES:
         torch.cuda.empty_cache()
+
+
+class Noise:
+    """Work on another stream, so that blocks are scheduled differently."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._held: Any = None
+
+    def make(self) -> None:
+        """Start some of it."""
+        if self._held is None:
+            self._held = torch.zeros(NOISE_BYTES // 4, device=self._device), torch.cuda.Stream(self._device)
+        values, stream = self._held
+        with torch.cuda.stream(stream):
+            for _ in range(NOISE_ROUNDS):
+                values.add_(1.0)
 
 
 class Foreign:

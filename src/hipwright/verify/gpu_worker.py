@@ -8,51 +8,31 @@ replaces the process.
 from __future__ import annotations
 
 import gc
-import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 import hipwright.verify.warm  # noqa: F401  # what plans import late is imported once, in the zygote
-from hipwright.device.cpu import CpuLauncher
-from hipwright.device.gpu import DEVICE_FAULT, GpuLauncher
 from hipwright.device.open import open_driver
 from hipwright.digest import digests, span
-from hipwright.errors import CandidateError, DeviceError, GuardFailed, HipwrightError
-from hipwright.program import Parsed, parse
-from hipwright.program.trace import NoopLauncher, trace
+from hipwright.errors import CandidateError, GuardFailed
+from hipwright.program import parse
+from hipwright.program.trace import trace
 from hipwright.sandbox import lockdown
 from hipwright.tensors import HostTensor, Tree
 from hipwright.torchio import map_torch
-from hipwright.verify.gpu_subjects import Foreign, PlainNothing, spec_of, start_gpu, tidy_gpu
+from hipwright.verify.gpu_made import Loaded, Maker, faults
+from hipwright.verify.gpu_subjects import Noise, spec_of, start_gpu, tidy_gpu
+from hipwright.verify.gpu_tables import StateTables
 from hipwright.verify.gpu_timing import Timer
-from hipwright.verify.live import Live, ProgramSubject, Setting, Subject
-from hipwright.verify.recorder import too_much_memory
+from hipwright.verify.live import Live, Setting
 from hipwright.verify.sets import Sets, Slot, look
 from hipwright.verify.staging import Staging
 from hipwright.verify.trees import on_device, tensors_of, to_host
 
 Answer = tuple[dict[str, Any], Tree]
-STATE_SEED = 0x5EED
-STATES = 4  # state tables that stay on the device
-NOISE_BYTES = 64 << 20
-NOISE_ROUNDS = 24
-
-
-@dataclass
-class Loaded:
-    """One candidate. launchers: to be closed with it; results: outputs that stay on the device, by handle."""
-
-    live: Live
-    parsed: Parsed | None
-    code: bytes
-    init: dict[str, Any]
-    launchers: list[Any] = field(default_factory=list)
-    results: dict[int, dict[str, Any]] = field(default_factory=dict)
-    timers: dict[int, Timer] = field(default_factory=dict)
 
 
 class GpuWorker:
@@ -65,10 +45,9 @@ class GpuWorker:
     def __init__(self, init: dict[str, Any], _: Tree) -> None:
         self.device = str(init["device"])
         self.on_gpu = self.device != "cpu"
-        self._init = init
-        self._limit = int(init.get("memory_limit_bytes", 0))
-        self._driver = None if init["driver"] == "cpu" else open_driver(str(init["driver"]), _index(self.device))
-        self._states: dict[str, Tree] = {}
+        limit = int(init.get("memory_limit_bytes", 0))
+        driver = None if init["driver"] == "cpu" else open_driver(str(init["driver"]), _index(self.device))
+        self._states = StateTables(self.device)
         self._cases: dict[str, Tree] = {}  # inputs on the host, by the parent's names
         self._programs: dict[int, Loaded] = {}
         self._sets = Sets(self.device)
@@ -77,9 +56,10 @@ class GpuWorker:
             torch.cuda.graph_pool_handle() if self.on_gpu else None
         )  # asking for memory anew takes milliseconds
         self._count = 0
-        self._noise: Any = None
+        self._noise = Noise(self.device)
         if self.on_gpu:
-            self._limit = start_gpu(self.device, self._limit)
+            limit = start_gpu(self.device, limit)
+        self._maker = Maker(init, driver, limit)
         lockdown(init.get("profile", "gpu") if self.on_gpu else "candidate")
 
     # ---------------------------------------------------------------- programs
@@ -91,13 +71,15 @@ class GpuWorker:
         modelnew_run.load wants for that lane.
         bundle: {"code": uint8 tensor or None, "table": state table, None when the key is known}.
         """
-        with self._faults(None):
-            table = self._state(str(header["state"]), bundle["table"])
+        with faults(None, self.on_gpu):
+            table = self._states.get(str(header["state"]), bundle["table"])
             if table is None:
                 return {"stale": True}, None
             code = bundle["code"].storage.tobytes() if bundle["code"] is not None else b""
             program = header["lane"] == "program"
-            live = Live(lambda setting, state: self._subject(loaded, setting, state), table, self.device, self._staging)
+            live = Live(
+                lambda setting, state: self._maker.subject(loaded, setting, state), table, self.device, self._staging
+            )
             loaded = Loaded(live, parse(header["text"]) if program else None, code, header)
             loaded.live.prepare(Setting.of(header))
             self._count += 1
@@ -123,9 +105,9 @@ class GpuWorker:
     def run(self, header: dict[str, Any], inputs: Tree) -> Answer:
         """One call on host tensors, as `Live.run`. noise: with other work on the device at the same time."""
         loaded = self._programs[int(header["program"])]
-        with self._faults(loaded):
-            if header.get("noise"):
-                self._make_noise()
+        with faults(loaded, self.on_gpu):
+            if header.get("noise") and self.on_gpu:
+                self._noise.make()
             # a GPU's order of blocks cannot be chosen
             plain = {k: v for k, v in header.items() if k not in ("order", "seed")} if self.on_gpu else header
             return loaded.live.run(plain, inputs)
@@ -169,7 +151,7 @@ class GpuWorker:
     def operators(self, header: dict[str, Any], inputs: Tree) -> Answer:
         """{"ops"}: the library's operators in one call of a modelnew candidate, as OpTrace records them."""
         loaded = self._programs[int(header["program"])]
-        with self._faults(loaded):
+        with faults(loaded, self.on_gpu):
             _, ops = loaded.live.subject.inner.trace(*on_device(list(inputs), self.device))  # type: ignore[attr-defined]
             loaded.live.subject.settle()
         return {"ops": ops}, None
@@ -193,7 +175,7 @@ class GpuWorker:
         if "stats" not in told["runs"][0]:
             return told, trees
         loaded = self._programs[int(program)]
-        with self._faults(loaded):
+        with faults(loaded, self.on_gpu):
             original = loaded.live.table
             loaded.live.mutate(state)
             more, others = self.run_many({"program": program, "runs": [{"reuse": True}]}, [second])
@@ -207,18 +189,18 @@ class GpuWorker:
 
     def set_stale(self, header: dict[str, Any], _: Tree) -> Answer:
         """{"stale": slots of a set that must be filled}."""
-        with self._faults(None):
+        with faults(None, self.on_gpu):
             return {"stale": self._sets.stale(str(header["set"]), int(header["slots"]))}, None
 
     def set_open(self, header: dict[str, Any], arguments: Tree) -> Answer:
         """Make room for one slot. arguments: forward's, a TensorSpec for each tensor."""
-        with self._faults(None):
+        with faults(None, self.on_gpu):
             self._sets.open(str(header["set"]), int(header["slot"]), arguments, int(header["seed"]))
         return {}, None
 
     def set_fill(self, header: dict[str, Any], chunk: HostTensor) -> Answer:
         """Some bytes of a leaf's span."""
-        with self._faults(None):
+        with faults(None, self.on_gpu):
             self._sets.fill(str(header["set"]), int(header["slot"]), int(header["leaf"]), int(header["offset"]), chunk)
         return {}, None
 
@@ -226,12 +208,12 @@ class GpuWorker:
         """{"right"}: whether the slot holds what the digests (decimal strings, or None) say."""
         given = header["digests"]
         digests = None if given is None else tuple(int(text) for text in given)
-        with self._faults(None):
+        with faults(None, self.on_gpu):
             return {"right": self._sets.done(str(header["set"]), int(header["slot"]), digests)}, None
 
     def set_audit(self, header: dict[str, Any], _: Tree) -> Answer:
         """{"changed": [[set, slot, leaf, "value" or "zone"]]} in all sets: has anyone written to them?"""
-        with self._faults(None):
+        with faults(None, self.on_gpu):
             return {"changed": self._sets.audit()}, None
 
     def set_free(self, header: dict[str, Any], _: Tree) -> Answer:
@@ -243,7 +225,7 @@ class GpuWorker:
         """One call on a slot -> (`run`'s info with the new handle, {"outputs", "buffers"} with TensorSpecs)."""
         loaded = self._programs[int(header["program"])]
         slot = self._sets.slot(str(header["set"]), int(header["slot"]))
-        with self._faults(loaded):
+        with faults(loaded, self.on_gpu):
             loaded.live.prepare(Setting.of(header))
             info, outputs = loaded.live.call(slot.arguments)
             info["inputs_changed"] = _looked_at(slot)
@@ -255,21 +237,21 @@ class GpuWorker:
         loaded = self._programs[int(header["program"])]
         tensor = tensors_of(loaded.results[int(header["handle"])])[int(header["leaf"])]
         offset = int(header["offset"])
-        with self._faults(loaded):
+        with faults(loaded, self.on_gpu):
             raw = span(tensor)[offset : offset + int(header["bytes"])].cpu().numpy()
         return {}, HostTensor("uint8", (raw.size,), (1,), 0, raw)
 
     def result_digests(self, header: dict[str, Any], _: Tree) -> Answer:
         """{"digests"}: of every tensor leaf of a result, decimal strings, under header["seed"]."""
         loaded = self._programs[int(header["program"])]
-        with self._faults(loaded):
+        with faults(loaded, self.on_gpu):
             found = digests(tensors_of(loaded.results[int(header["handle"])]), int(header["seed"]))
         return {"digests": [str(number) for number in found]}, None
 
     def read(self, header: dict[str, Any], _: Tree) -> Answer:
         """A whole result as host tensors."""
         loaded = self._programs[int(header["program"])]
-        with self._faults(loaded):
+        with faults(loaded, self.on_gpu):
             return {}, to_host(loaded.results[int(header["handle"])], self.device)
 
     def drop(self, header: dict[str, Any], _: Tree) -> Answer:
@@ -283,8 +265,8 @@ class GpuWorker:
         """A timer over all slots of a set -> {"timer"}. graph: try graphs."""
         loaded = self._programs[int(header["program"])]
         slots = [self._sets.slot(str(header["set"]), n).arguments for n in range(int(header["slots"]))]
-        with self._faults(loaded):
-            subject = self._timed(loaded, header["mode"])
+        with faults(loaded, self.on_gpu):
+            subject = self._maker.timed(loaded, header["mode"])
             self._count += 1
             own = loaded.parsed is not None
             pool = self._pool if own else None
@@ -332,64 +314,6 @@ class GpuWorker:
 
     # ---------------------------------------------------------------- inside
 
-    def _subject(self, loaded: Loaded, setting: Setting, table: Tree) -> Subject:
-        if loaded.parsed is None:
-            module = importlib.import_module("hipwright.program.modelnew_run")
-            subject = Foreign(module.load(loaded.init, table, self.device), table, self.device, setting.poison)
-            loaded.launchers.append(subject)
-            return subject
-        return self._program(loaded, table, self._launcher(loaded, setting))
-
-    def _program(self, loaded: Loaded, table: Tree, launcher: Any, *, record: bool = True) -> ProgramSubject:
-        assert loaded.parsed is not None
-        loaded.launchers.append(launcher)
-        knobs = {str(k): int(v) for k, v in loaded.init["knobs"].items()}
-        return ProgramSubject(
-            loaded.parsed, knobs, table, launcher, self.device, limit_bytes=self._limit, record=record
-        )
-
-    def _launcher(self, loaded: Loaded, setting: Setting) -> Any:
-        assert loaded.parsed is not None
-        if loaded.init["mode"] == "noop":
-            return NoopLauncher(device=self.device, poison=setting.poison)
-        signatures = loaded.parsed.signatures
-        if self._driver is not None:
-            return GpuLauncher(
-                self._driver, loaded.code, signatures, device=self.device, poison=setting.poison, shares=_module(loaded)
-            )
-        return CpuLauncher(
-            str(loaded.init["so"]), signatures, wave=int(self._init["wave"]), order=setting.order,  # type: ignore[arg-type]
-            seed=setting.seed, poison=setting.poison, launch_limit_s=float(self._init["launch_limit_s"]),
-        )  # fmt: skip
-
-    def _timed(self, loaded: Loaded, mode: str) -> Subject:
-        """A subject for timing: nothing but what the plan asks for, no poison, no zones. mode: "run" or "noop"."""
-        if loaded.parsed is None:
-            return loaded.live.subject
-        if mode == "noop":
-            return self._program(loaded, loaded.live.table, PlainNothing(self.device), record=False)
-        if self._driver is None:
-            return self._program(loaded, loaded.live.table, self._launcher(loaded, Setting()), record=False)
-        launcher = GpuLauncher(
-            self._driver, loaded.code, loaded.parsed.signatures, device=self.device, poison=None, zones=False,
-            shares=_module(loaded),
-        )  # fmt: skip
-        launcher.record = False
-        return self._program(loaded, loaded.live.table, launcher, record=False)
-
-    def _state(self, key: str, table: Tree) -> Tree | None:
-        """The table of that key on the device, if it is there and whole."""
-        if table is not None:
-            while len(self._states) >= STATES:
-                self._states.pop(next(iter(self._states)))
-            held = {**table, **on_device({k: table[k] for k in ("params", "buffers")}, self.device)}
-            self._states[key] = held
-            held["digests"] = _digests(held)
-        known = self._states.get(key)
-        if known is not None and known["digests"] != _digests(known):
-            known = self._states.pop(key) and None
-        return {k: v for k, v in known.items() if k != "digests"} if known is not None else None
-
     def _keep(self, loaded: Loaded, info: dict[str, Any], result: dict[str, Any]) -> Answer:
         self._count += 1
         loaded.results[self._count] = result
@@ -401,52 +325,11 @@ class GpuWorker:
             ) from error
         return {**info, "handle": self._count}, specs
 
-    def _make_noise(self) -> None:
-        """Work on another stream, so that blocks are scheduled differently."""
-        if not self.on_gpu:
-            return
-        if self._noise is None:
-            self._noise = torch.zeros(NOISE_BYTES // 4, device=self.device), torch.cuda.Stream(self.device)
-        values, stream = self._noise
-        with torch.cuda.stream(stream):
-            for _ in range(NOISE_ROUNDS):
-                values.add_(1.0)
-
     @contextmanager
     def _timing(self, header: Mapping[str, Any]) -> Iterator[Timer]:
         loaded = self._programs[int(header["program"])]
-        with self._faults(loaded):
+        with faults(loaded, self.on_gpu):
             yield loaded.timers[int(header["timer"])]
-
-    @contextmanager
-    def _faults(self, loaded: Loaded | None) -> Iterator[None]:
-        """Whose fault an exception is, and whether this process can go on."""
-        try:
-            yield
-        except HipwrightError as error:
-            if loaded is not None and any(getattr(launcher, "broken", False) for launcher in loaded.launchers):
-                error.evidence["broken"] = True
-            raise
-        except (torch.OutOfMemoryError, MemoryError) as error:
-            if self.on_gpu:
-                torch.cuda.empty_cache()
-            if loaded is None:
-                raise DeviceError("the device has no room for the task's inputs or parameters") from error
-            raise too_much_memory() from error
-        except Exception as error:
-            if not (self.on_gpu and isinstance(error, RuntimeError) and DEVICE_FAULT.search(str(error))):
-                if loaded is None or loaded.parsed is not None:
-                    raise
-                raise CandidateError(  # foreign outputs and parameters may be anything
-                    f"what the candidate leaves cannot be looked at: {type(error).__name__}: {str(error)[:300]}",
-                    status="bad_output_spec", stage="launch",
-                ) from error  # fmt: skip
-            found: HipwrightError = DeviceError(f"the device reports {str(error).splitlines()[0]}")
-            for launcher in loaded.launchers if loaded is not None else []:
-                if hasattr(launcher, "explain"):
-                    found = launcher.explain(error)
-            found.evidence["broken"] = True
-            raise found from error
 
 
 def _looked_at(slot: Slot) -> list[int]:
@@ -458,16 +341,6 @@ def _looked_at(slot: Slot) -> list[int]:
             evidence={"argument": strays[0], "kind": "write"},
         )  # fmt: skip
     return changed
-
-
-def _module(loaded: Loaded) -> GpuLauncher | None:
-    """Who has the code on the device already: loading and unloading it wait for the whole device."""
-    return next((one for one in loaded.launchers if isinstance(one, GpuLauncher) and not one.broken), None)
-
-
-def _digests(table: Tree) -> list[int]:
-    """Of every parameter and buffer."""
-    return digests(list(tensors_of([table["params"], table["buffers"]])), STATE_SEED)
 
 
 def _index(device: str) -> int:

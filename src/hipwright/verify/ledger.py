@@ -27,7 +27,7 @@ UNCLAIMED = "unclaimed"
 
 
 class Runner(Protocol):
-    """A session of one build: `candidate.Candidate`, `gpu_client.Loaded`."""
+    """A session of one build: `candidate.Candidate`, `gpu_loaded.Loaded`."""
 
     def run(self, case: Case, **header: Any) -> Answer:
         """One call. Raises GuardFailed, Rejected, or the infrastructure's own errors."""

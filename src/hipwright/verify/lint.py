@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from hipwright.tensors import HostTensor, tensor_leaves
-from hipwright.verify.compare import Expected, Rule, compare_leaf, rules
+from hipwright.verify.compare import compare_leaf
+from hipwright.verify.expected import Expected, Rule, rules
 from hipwright.verify.inputs import with_values
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import ceil
 from types import TracebackType
 from typing import Any, Self
@@ -22,12 +22,9 @@ from hipwright.task import TaskHandle
 from hipwright.tensors import HostTensor, Tree, leaves
 from hipwright.verify import device_budget as rules
 from hipwright.verify.compare import Comparison, check_structure
-from hipwright.verify.oracle import NATIVE_SLACK, alias_pairs
-from hipwright.verify.reference_ends import BaselineMissing, Drawn, InputSource, ReferenceSide
+from hipwright.verify.expectation import NATIVE_SLACK, alias_pairs
+from hipwright.verify.reference_ends import BaselineMissing, Drawn, ExpectInfo, InputSource, ReferenceSide
 from hipwright.verify.rooms import Guest, Rooms
-
-__all__ = ["BASELINES", "MORE", "BaselineMissing", "DeviceReference", "Drawn", "ExpectInfo", "InputSource",
-           "ReferenceSide", "open_reference"]  # fmt: skip
 
 BASELINES = ("eager", "compile")
 MORE = ("max-autotune", "copy")
@@ -37,36 +34,6 @@ MAX_SLOTS = 64
 _SERVICE = "hipwright.task.device_host:DeviceHost"
 # RLIMIT_DATA counts what the CUDA driver maps for itself too: 1.5 GB before the first tensor
 LIMITS = Limits(wall_s=600.0, cpu_s=24 * 3600.0, memory_mb=16384)
-
-
-@dataclass(frozen=True)
-class ExpectInfo:
-    """What is right for one set of inputs and one state; the values themselves are in the host as `case`.
-
-    tree: {"outputs": nesting, "buffers": {path: leaf}} with a TensorSpec for each tensor. reference: "float64",
-    "float64 in N parts", or "native" where neither memory nor operators allow float64. moved: whether the reference
-    also ran on nudged inputs. rejected, degenerate: why the case proves nothing, or "". notes: what was given up.
-    """
-
-    case: int
-    drawn: Drawn
-    tree: Tree
-    aliases: frozenset[tuple[str, str]] = frozenset()
-    random: bool = False
-    mutated: tuple[str, ...] = ()
-    reference: str = "float64"
-    moved: bool = True
-    rejected: str = ""
-    degenerate: str = ""
-    notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-    bytes_out: int = 0
-    unchanged: frozenset[str] = field(default_factory=frozenset)
-
-    @property
-    def counts(self) -> bool:
-        """Whether it stands as evidence."""
-        return not (self.rejected or self.degenerate)
 
 
 def open_reference(

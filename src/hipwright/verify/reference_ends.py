@@ -1,10 +1,10 @@
-"""What a `DeviceReference` hands out: inputs for a worker to place, and baselines to time. No torch."""
+"""What a `DeviceReference` hands out: inputs for a worker to place, what is right, baselines to time. No torch."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from hipwright.device.side import Block, Prepared
@@ -28,6 +28,36 @@ class Drawn:
     family: str = "given"
     restricted: bool = False
     slot: int = 0
+
+
+@dataclass(frozen=True)
+class ExpectInfo:
+    """What is right for one set of inputs and one state; the values themselves are in the host as `case`.
+
+    tree: {"outputs": nesting, "buffers": {path: leaf}} with a TensorSpec for each tensor. reference: "float64",
+    "float64 in N parts", or "native" where neither memory nor operators allow float64. moved: whether the reference
+    also ran on nudged inputs. rejected, degenerate: why the case proves nothing, or "". notes: what was given up.
+    """
+
+    case: int
+    drawn: Drawn
+    tree: Tree
+    aliases: frozenset[tuple[str, str]] = frozenset()
+    random: bool = False
+    mutated: tuple[str, ...] = ()
+    reference: str = "float64"
+    moved: bool = True
+    rejected: str = ""
+    degenerate: str = ""
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    bytes_out: int = 0
+    unchanged: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it stands as evidence."""
+        return not (self.rejected or self.degenerate)
 
 
 class Host(Protocol):

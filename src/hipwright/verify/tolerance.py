@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hipwright.records import TensorSpec
 from hipwright.tensors import BITS, HostTensor
-from hipwright.verify.compare import F64, Gather, Mask, Rule
+from hipwright.verify.expected import F64, Gather, Mask, Rule
 
 UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # unit roundoff
 LARGEST = {"float64": 1.797e308, "float32": 3.4028e38, "float16": 65504.0, "bfloat16": 3.3895e38}

@@ -1,0 +1,56 @@
+"""How a running synthesis looks: a bar on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from hipwright.cli.output import clean, console
+
+LINE_SECONDS = 5.0
+
+
+class SynthProgress:
+    """A listener for `synthesise`: a bar on a terminal, a line every few seconds elsewhere."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._began, self._said = time.monotonic(), 0.0
+        self._bar: Any = None
+
+    def __enter__(self) -> SynthProgress:
+        if sys.stderr.isatty():
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+            self._bar = Progress(*columns, console=console(sys.stderr), transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task("starting", total=self._count)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, kind: str, data: dict[str, Any]) -> None:
+        """The listener itself."""
+        if kind == "llm_retry":
+            self._line(clean("{model}: {why}; asked again in {wait:.1f} s".format(**data)))
+        if kind == "compared" and time.monotonic() - self._said >= LINE_SECONDS and self._bar is None:
+            self._line(f"reading {data['done']} of {data['count']} tasks to keep away from")
+        if kind != "synth":
+            return
+        rate = 60 * data["made"] / max(data["seconds"], 1e-9)
+        left = (self._count - data["done"]) / rate if rate else 0.0
+        text = f"{data['dropped']} dropped, {rate:.1f} tasks a minute, {left:.0f} min left"
+        if self._bar is not None:
+            self._bar.update(self._task, completed=data["done"], description=text)
+        elif time.monotonic() - self._said >= LINE_SECONDS or data["done"] == self._count:
+            last = f"{data['task']}: {data['stage'] + ': ' + data['why'] if data['stage'] else 'taken'}"
+            self._line(f"{text}; {clean(last)[:160]}", done=data["done"])
+
+    def _line(self, text: str, *, done: int | None = None) -> None:
+        self._said = time.monotonic()
+        place = f" {done}/{self._count}" if done is not None else ""
+        print(f"[{self._said - self._began:6.1f}s{place}] {text}", file=sys.stderr, flush=True)

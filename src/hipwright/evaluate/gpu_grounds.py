@@ -1,0 +1,122 @@
+"""What the timings of one task on one GPU stand on: its reference and state, inputs in rotation, baselines, limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from hipwright.evaluate.baselines import Baselines, open_baselines
+from hipwright.evaluate.gpu import Gpu
+from hipwright.measure.ceilings import Ceilings, ceilings_of
+from hipwright.measure.roofline import Floor, count_work, floor_of, rotation
+from hipwright.measure.rounds import Memory
+from hipwright.measure.traffic import Traffic, count_traffic
+from hipwright.records import Program, TensorSpec
+from hipwright.task import Outline, TaskHandle
+from hipwright.tensors import Tree, leaves
+from hipwright.verify.gpu_large import Seen
+from hipwright.verify.gpu_stages import BIG_BYTES
+from hipwright.verify.reference import BASELINES, DeviceReference
+
+Gate = Literal["full", "fast"]
+SCORE_SLOTS = 4
+SHARE = 4  # of the device's memory: inputs in rotation may take a quarter in each of the processes
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a timing stands on: the reference, the model's state, the slots of inputs, the baselines.
+
+    large: there is no room for late values beside the timed ones. graphs: whether calls are captured. bytes: of a slot
+    and its outputs. memory: what is known of the warm baselines. seen: right results on the first slot.
+    """
+
+    reference: DeviceReference
+    state: Tree
+    seed: int
+    slots: int
+    set_name: str
+    baselines: Baselines
+    large: bool
+    graphs: bool
+    bytes: int
+    memory: Memory = field(default_factory=dict)
+    seen: Seen = field(default_factory=Seen)
+
+
+class Grounds:
+    """One task on one GPU, as far as a timing needs it beside a candidate."""
+
+    gpu: Gpu
+    handle: TaskHandle
+    more: tuple[str, ...]
+
+    @cached_property
+    def reference(self) -> DeviceReference:
+        """The task's own code on the device."""
+        return self.gpu.reference(self.handle)
+
+    @cached_property
+    def ceilings(self) -> Ceilings:
+        """What this GPU reaches; measured once and remembered beside the build cache."""
+        return ceilings_of(self.reference, self.gpu.cache.folder)
+
+    @cached_property
+    def workload(self) -> str:
+        """The workload that is timed: the task's first own one."""
+        return self.handle.task.workloads[0].name
+
+    @cached_property
+    def traffic(self) -> Traffic | None:
+        """Bytes and operations of the workload that is timed; None where it could only be traced at other shapes."""
+        outline = self.handle.outline(self.workload)
+        if outline.workload.name != self.workload:
+            return None
+        held = [outline.state["params"], outline.state["buffers"]]
+        return count_traffic(outline.ops, _plain([outline.inputs, held]), _plain(list(outline.outputs)))
+
+    def _open_measured(self, reference: DeviceReference, seed: int, gate: Gate) -> Measured:
+        state = self.handle.init_state(seed)
+        source = reference.inputs(self.workload, seed)
+        inputs = sum(source.sizes)
+        large = inputs > BIG_BYTES
+        if large:
+            reference.free("all")  # a timing needs the room
+        outputs = _spec_bytes(self.handle.outline(self.workload).outputs)
+        room = (self.gpu.memory_bytes or int(reference.info["memory_bytes"])) // SHARE
+        slots = rotation(inputs + outputs, int(reference.info["llc_bytes"]), max(room, 1))
+        slots = 1 if large else min(slots, SCORE_SLOTS) if gate == "fast" else slots
+        graphs = inputs + outputs <= BIG_BYTES  # a graph keeps its outputs, and long calls gain nothing from it
+        names = (*BASELINES, *self.more) if gate == "full" else BASELINES[:1]  # the fast gate ranks by the first
+        moved = self.traffic.bytes if self.traffic is not None and "copy" in names else 0
+        baselines = open_baselines(reference, self.workload, state, seed, slots, names, moved, graphs=graphs)
+        return Measured(
+            reference, state, seed, slots, f"timed/{seed}/{gate}", baselines, large, graphs, inputs + outputs
+        )
+
+    def _terms(self, program: Program, outline: Outline, slots: int) -> dict[str, Any]:
+        return {
+            "floor": self._floor(outline, slots),
+            "device": str(self.reference.info["name"]),
+            "architecture": self.gpu.architecture,
+            "lane": program.lane,
+        }
+
+    def _floor(self, outline: Outline, slots: int) -> Floor | None:
+        """The least time of this workload; None where the reference could only be traced at other shapes."""
+        if outline.workload.name != self.workload:
+            return None
+        held = [outline.state["params"], outline.state["buffers"]]
+        work = count_work(outline.ops, _plain(outline.inputs), _plain(held), _plain(list(outline.outputs)))
+        return floor_of(work, self.ceilings, cache_bytes=int(self.reference.info["llc_bytes"]), slots=slots)
+
+
+def _plain(tree: Tree) -> list[dict[str, Any]]:
+    return [leaf.to_dict() for leaf in leaves(tree) if isinstance(leaf, TensorSpec)]
+
+
+def _spec_bytes(specs: Any) -> int:
+    from hipwright.measure.cost import tensor_bytes
+
+    return sum(tensor_bytes(spec.to_dict()) for spec in specs)

@@ -1,0 +1,183 @@
+"""Checks of calls in a plan: host functions, the library's, and methods of tensors."""
+
+from __future__ import annotations
+
+import ast
+from typing import NoReturn
+
+from hipwright.program.language import (
+    CAST_METHODS,
+    EMPTIES,
+    FACTORIES,
+    HOST_FUNCTIONS,
+    MATH_FUNCTIONS,
+    did_you_mean,
+    is_self_path,
+    library_name,
+    refusal,
+)
+from hipwright.program.nodes import in_place, is_str, problem
+from hipwright.program.parsed import Parsed
+
+_TENSOR_CALLS = frozenset((*EMPTIES, *FACTORIES, "zeros_like", "ones_like", "full_like", "cat", "stack", "matmul", "mm",
+                           "bmm", "addmm", "einsum")) - {"new_empty", "new_empty_strided"}  # fmt: skip
+_TENSOR_METHODS = frozenset(
+    (
+        *CAST_METHODS,
+        "contiguous",
+        "clone",
+        "view",
+        "reshape",
+        "transpose",
+        "permute",
+        "t",
+        "to",
+        "flatten",
+        "expand",
+        "unsqueeze",
+        "squeeze",
+        "new_empty",
+        "sum",
+        "mean",
+    )
+)
+SAID = {"tensor": "tensor", "num": "number", "shape": "shape", "seq": "tuple", "str": "string", "none": "None"}
+Kinds = dict[str, str]  # local name -> what it is known to be
+
+
+class Calls:
+    """Checks the calls of one function (`where`)."""
+
+    parsed: Parsed
+    where: str
+
+    def value(self, node: ast.expr, kinds: Kinds) -> str:
+        """Check an expression; returns what it is known to be."""
+        raise NotImplementedError
+
+    def call(self, node: ast.Call, kinds: Kinds) -> str:
+        """A host function, a library call or a method."""
+        func = node.func
+        if isinstance(func, ast.Name):
+            return self.call_name(node, func.id, kinds)
+        if isinstance(func, ast.Subscript) and isinstance(func.value, ast.Name):
+            name = func.value.id
+            if name in self.parsed.kernels.signatures:
+                raise problem(node, f"a launch has no value: write {name}[grid, block](...) on a line of its own")
+            raise problem(node, f"{name} is not a kernel of HIP{did_you_mean(name, self.parsed.signatures)}")
+        if is_self_path(func) and (isinstance(func, ast.Subscript) or _rooted_at_self(func)):
+            self.call_self(node)
+        if not isinstance(func, ast.Attribute):
+            raise problem(node, "only named functions and methods can be called")
+        library = library_name(func)
+        if library is not None:
+            return self.call_library(node, *library, kinds)
+        return self.call_method(node, func, kinds)
+
+    def call_self(self, node: ast.Call) -> NoReturn:
+        """Refuse self.conv(x)."""
+        what = ast.unparse(node.func)
+        raise problem(
+            node,
+            f"{what}(...) is not callable in a plan: modules and methods of the model stay outside; write the "
+            f"operator, e.g. F.linear(x, {what}.weight, {what}.bias)",
+        )
+
+    def call_name(self, node: ast.Call, name: str, kinds: Kinds) -> str:
+        """min(a, b), range(n), ..."""
+        kernels = self.parsed.kernels
+        if name in kernels.signatures:
+            raise problem(node, f"{name} is a kernel: launch it with a grid and a block, {name}[grid, block](...)")
+        if name in kernels.unusable:
+            raise problem(node, f"{name} cannot be launched: {kernels.unusable[name]}")
+        if name == self.where or name in self.parsed.functions:
+            raise problem(node, f"{name} cannot be called from a plan; recursion and helper functions are not allowed")
+        if kinds.get(name) == "self":
+            self.call_self(node)
+        if name not in HOST_FUNCTIONS:
+            known = (*HOST_FUNCTIONS, *kernels.signatures)
+            hint = refusal(name)
+            other = f": {hint}" if hint else did_you_mean(name, known) or f": use {', '.join(HOST_FUNCTIONS)}"
+            raise problem(node, f"{name} is not a function of the plan language{other}")
+        kinds_of = self.arguments(node, kinds)
+        if "tensor" in kinds_of and name not in ("len", "tuple", "zip", "enumerate", "reversed"):
+            instead = {"min": "use torch.minimum", "max": "use torch.maximum", "abs": "use torch.abs",
+                       "sum": "use torch.sum"}.get(name, "a tensor cannot be read on the host")  # fmt: skip
+            raise problem(node, f"{name} works on host numbers, not tensors; {instead}")
+        return "seq" if name in ("range", "tuple", "enumerate", "zip", "reversed") else "num"
+
+    def call_library(self, node: ast.Call, space: str, rest: tuple[str, ...], kinds: Kinds) -> str:
+        """torch.*, F.*, math.*; whether the operator exists and is functional is decided where torch is."""
+        name, spelled = rest[-1], ast.unparse(node.func)
+        for part in rest:
+            if hint := refusal(part):
+                raise problem(node, f"{spelled} is refused: {hint}")
+        if space == "" or (len(rest) > 1 and space != "aten") or len(rest) > 2:
+            raise problem(
+                node,
+                f"{spelled} is not part of the plan language; use torch.*, torch.nn.functional.* (F.*), "
+                "torch.linalg.*, torch.fft.*, torch.special.*, torch.ops.aten.* or math.*",
+            )
+        if in_place(rest[0]):
+            raise problem(node, f"{spelled} works in place; use {spelled.rstrip('_')}")
+        if space == "math":
+            if name not in MATH_FUNCTIONS:
+                raise problem(node, f"{spelled} is not available{did_you_mean(name, MATH_FUNCTIONS)}")
+            if "tensor" in self.arguments(node, kinds):
+                raise problem(node, f"{spelled} works on host numbers; use torch.{name}")
+            return "num"
+        self.arguments(node, kinds)
+        return "tensor" if space == "torch" and name in _TENSOR_CALLS else "any"
+
+    def call_method(self, node: ast.Call, func: ast.Attribute, kinds: Kinds) -> str:
+        """y.view(...), x.size(0), ..."""
+        name = func.attr
+        kind = self.value(func.value, kinds)
+        if hint := refusal(name):
+            raise problem(node, f".{name}() is refused: {hint}")
+        if name.startswith("_"):
+            raise problem(node, f".{name}() is private; use a public operator")
+        if in_place(name):
+            raise problem(
+                node,
+                f".{name}() works in place: use .{name.rstrip('_')}(), whose result is new. Only buffers are "
+                "updated, as a statement: self.<buffer>.copy_(value)",
+            )
+        kinds_of = self.arguments(node, kinds)
+        if name == "to" and "str" in kinds_of:
+            raise problem(node, ".to() takes a dtype (torch.float16) or another tensor's dtype, not a device name")
+        if kind in ("num", "none", "str", "seq"):
+            raise problem(node, f"a {SAID[kind]} has no method {name} in a plan")
+        if name == "size":
+            return "num" if node.args or node.keywords else "shape"
+        if name in ("numel", "nelement", "dim", "ndimension", "is_contiguous", "element_size", "storage_offset"):
+            return "num"
+        return "tensor" if name in _TENSOR_METHODS else "any"
+
+    def arguments(self, node: ast.Call, kinds: Kinds) -> list[str]:
+        """Check arguments; out=, inplace=True and generator= are refused."""
+        found = [self.value(a.value if isinstance(a, ast.Starred) else a, kinds) for a in node.args]
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise problem(keyword.value, "** is not allowed in a call")
+            if keyword.arg == "out":
+                raise problem(keyword.value, "out= writes in place; use the returned value")
+            if keyword.arg == "inplace" and not _is_constant(keyword.value, False):
+                raise problem(keyword.value, "inplace= is not allowed; use the returned value")
+            if keyword.arg == "generator":
+                raise problem(keyword.value, "generator= is random state; a plan has none")
+            if keyword.arg == "device" and is_str(keyword.value):
+                raise problem(
+                    keyword.value, "a plan stays on the device of its inputs; leave device out or write device=x.device"
+                )
+            found.append(self.value(keyword.value, kinds))
+        return found
+
+
+def _is_constant(node: ast.expr, value: object) -> bool:
+    return isinstance(node, ast.Constant) and node.value is value
+
+
+def _rooted_at_self(func: ast.expr) -> bool:
+    """self.method(...) itself, as against self.weight.t(), whose owner may be a tensor."""
+    return isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name)

@@ -1,0 +1,81 @@
+"""Values of C++ host code as a plan knows them, and how C++ types are spelled there.
+
+Kinds: "int" "float" "bool" "tensor" "pointer" "tensors" "shape" "dtype" "options" "device" "stream" "ok" (an error
+code: no error) "none" "str" "dim3" "any".
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hipwright.program.signature import SCALARS, canonical
+
+DTYPES = {
+    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Int": "int32", "Long": "int64",
+    "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "Float32": "float32", "Float64": "float64",
+    "Float16": "float16", "Int32": "int32", "Int64": "int64", "Int16": "int16", "Int8": "int8", "UInt8": "uint8",
+}  # fmt: skip
+CTYPES = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__hip_bfloat16", "int32": "int",
+          "int64": "int64_t", "int16": "short", "int8": "signed char", "uint8": "unsigned char",
+          "bool": "bool"}  # fmt: skip
+ALIASES: dict[str, str | None] = {
+    "at::Half": "__half", "c10::Half": "__half", "torch::Half": "__half", "at::BFloat16": "__hip_bfloat16",
+    "c10::BFloat16": "__hip_bfloat16", "torch::BFloat16": "__hip_bfloat16", "nv_bfloat16": "__hip_bfloat16",
+    "__nv_bfloat16": "__hip_bfloat16", "uint": "unsigned int", "nv_half": "__half",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Val:
+    """A converted expression. text: Python; ctype: the element type a pointer was taken as; dtype: of options;
+    parts: of a dim3; known: True or False where the condition is decided now."""
+
+    kind: str
+    text: str
+    ctype: str = ""
+    dtype: str = ""
+    parts: tuple[str, ...] = ()
+    known: bool | None = None
+
+
+TRUE, FALSE = Val("bool", "True", known=True), Val("bool", "False", known=False)
+OK, NONE, STREAM = Val("ok", "0"), Val("none", "None"), Val("stream", "0")
+
+
+def of_type(text: str, types: dict[str, str]) -> str:
+    """A C++ type in the spelling of kernel signatures; its own text when it is none of those."""
+    name = text.replace("const ", "").strip()
+    name = types.get(name, name)
+    aliases: dict[str, str | None] = {**ALIASES, **types}
+    found = canonical(name, aliases)
+    if found is None and aliases.get(name):
+        found = str(aliases[name])
+    return found or name
+
+
+def kind_of(ctype: str, types: dict[str, str]) -> str:
+    """The kind of a value of a C++ type."""
+    name = re.sub(r"^(?:c10|std|at|torch)::optional<(.*)>$", r"\1", ctype.replace("const ", "").strip())
+    if name.endswith("*"):
+        return "pointer"
+    if re.fullmatch(r"(?:(?:torch|at)::)?Tensor", name):
+        return "tensor"
+    if re.fullmatch(r"(?:std::vector<(?:(?:torch|at)::)?Tensor>|(?:torch|at)::TensorList)", name):
+        return "tensors"
+    if re.search(r"IntArrayRef$|std::vector<(?:int64_t|int|long)>$|ArrayRef<int64_t>$", name):
+        return "shape"
+    scalar = SCALARS.get(of_type(name, types))
+    if scalar is None:
+        return "any"
+    return "float" if "float" in scalar else "bool" if scalar == "bool" else "int"
+
+
+def number(text: str) -> Val:
+    """A literal, without its suffixes."""
+    plain = text.replace("'", "")
+    if re.match(r"0[xX]", plain):
+        return Val("int", str(int(plain.rstrip("uUlL"), 16)))
+    if re.fullmatch(r"\d+[uUlL]*", plain):
+        return Val("int", str(int(plain.rstrip("uUlL"))))
+    return Val("float", repr(float(plain.rstrip("fFlL"))))

@@ -1,0 +1,32 @@
+"""Small questions to a plan's syntax tree, and the error of a node. Torch-free."""
+
+from __future__ import annotations
+
+import ast
+
+from hipwright.errors import ProgramError
+
+
+def problem(node: ast.AST, message: str) -> ProgramError:
+    """The error of a node, with its line."""
+    return ProgramError(message, getattr(node, "lineno", 0))
+
+
+def in_place(name: str) -> bool:
+    """relu_ and the like."""
+    return name.endswith("_") and not name.endswith("__")
+
+
+def is_str(node: ast.expr | None) -> bool:
+    """A string literal."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def str_of(node: ast.expr | None) -> str:
+    """The value of a string literal, "" for anything else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def is_range(node: ast.expr) -> bool:
+    """range(...)."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"

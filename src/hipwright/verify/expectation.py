@@ -1,0 +1,167 @@
+"""What is right on one set of inputs: the task's reference run in its own dtypes, in fp64 and on nudged inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from hipwright.errors import HipwrightError, InfrastructureError
+from hipwright.records import TolerancePolicy
+from hipwright.task import TaskHandle
+from hipwright.tensors import HostTensor, Tree, tensor_leaves
+from hipwright.verify import inputs as draws
+from hipwright.verify.expected import F64, Expected, Rule, rules
+from hipwright.verify.tolerance import (
+    UNIT,
+    find_gather,
+    kernelbench_rule,
+    reduction_length,
+    strict_rule,
+    unchanged_rule,
+)
+
+FEW, REDRAWS = 32, 6  # outputs of so few elements have their baseline's error taken from so many draws more
+NATIVE_SLACK = 2.0  # times c where the expectation is the baseline itself
+
+
+@dataclass
+class Expectations:
+    """Makes the expectations of one task, from its host alone. nudge_seed: draws how inputs and state are nudged."""
+
+    handle: TaskHandle
+    policy: TolerancePolicy
+    nudge_seed: int
+    _nudged: dict[int, Tree] = field(default_factory=dict)
+
+    def of(
+        self, inputs: Tree, state: Tree, again: Callable[[int], Tree] | None = None, *, alike: bool = False
+    ) -> Expected:
+        """What is right on these inputs. again: more inputs of their kind, for leaves of few elements. alike: as
+        `tolerance.floor`."""
+        native, after, info = self.handle.reference(inputs, state, dtype="native")
+        aliases = alias_pairs(info)
+        if self.policy.mode == "kernelbench":
+            tree = _zip_rules("output", native, native, native, lambda p, n, e, m: kernelbench_rule(p, n))
+            kept = {path: kernelbench_rule(f"buffer {path}", t) for path, t in after.items()}
+            return Expected({"outputs": tree, "buffers": kept}, aliases)
+        exact, exact_after, exact_info = self.handle.reference(inputs, state)
+        dtype = str(exact_info.get("reference_dtype", "float64"))
+        moved, moved_after = self._moved(inputs, state, exact, exact_after, native_only=dtype == "native")
+        weights = tensor_leaves(state["params"])
+        # without float64 the baseline's own error is not seen: it is its own expectation
+        c = self.policy.c * (NATIVE_SLACK if dtype == "native" else 1.0)
+
+        usual = self._usual(native, state, again) if again is not None and dtype != "native" else {}
+
+        def rule(path: str, n: HostTensor, e: HostTensor, m: HostTensor) -> Rule:
+            length = reduction_length(tensor_leaves(inputs), weights, n.numel)
+            return strict_rule(path, n, e, m, c=c, reduction=length, usual=usual.get(id(n)), alike=alike)
+
+        tree = _zip_rules("output", native, exact, moved, rule)
+        tree = _with_gather(tree, [t.to_f64() for t in tensor_leaves(inputs) if t.is_float])
+        buffers = {}
+        for path, tensor in after.items():
+            same = np.array_equal(_raw(tensor), _raw(state["buffers"][path]))
+            name = f"buffer {path}"
+            buffers[path] = (
+                unchanged_rule(name, tensor) if same else rule(name, tensor, exact_after[path], moved_after[path])
+            )
+        return Expected({"outputs": tree, "buffers": buffers}, aliases, reference_dtype=dtype)
+
+    def _usual(self, native: Tree, state: Tree, again: Callable[[int], Tree]) -> dict[int, F64]:
+        """{id of a leaf of few elements: the baseline's largest error there on other inputs of the same kind}.
+
+        One draw of a loss may happen to be exact to the last bit, above all where large parts of it cancel.
+        """
+        mine = tensor_leaves(native)
+        few = [n for n, leaf in enumerate(mine) if leaf.is_float and 0 < leaf.numel <= FEW]
+        found: dict[int, F64] = {}
+        for number in range(REDRAWS if few else 0):
+            try:
+                inputs = again(number)
+                pair = [self.handle.reference(inputs, state, dtype=kind)[0] for kind in ("native", "float64")]
+            except HipwrightError as error:
+                if isinstance(error, InfrastructureError):
+                    raise
+                continue
+            others = [tensor_leaves(tree) for tree in pair]
+            for n in few:
+                base, want = (leaves[n].to_f64() for leaves in others)
+                if base.shape != mine[n].shape:
+                    continue
+                with np.errstate(invalid="ignore"):
+                    error_here = np.nan_to_num(np.abs(base - want), nan=0.0, posinf=0.0)
+                key = id(mine[n])
+                found[key] = np.maximum(found[key], error_here) if key in found else error_here
+        return found
+
+    def _moved(
+        self, inputs: Tree, state: Tree, exact: Tree, after: Mapping[str, HostTensor], *, native_only: bool
+    ) -> tuple[Tree, Any]:
+        """The reference on nudged inputs, in fp64 where it has that; the unmoved one where the nudge leaves its domain.
+
+        native_only: inputs keep their dtype, since the reference takes no other.
+        """
+        seed = self.nudge_seed
+        if id(state) not in self._nudged:  # states are kept, so an id stays one state's
+            held = {k: draws.nudge(state[k], seed, rounded=True) for k in ("params", "buffers")}
+            self._nudged[id(state)] = {**state, **held}
+        nudged = self._nudged[id(state)]
+        try:
+            arguments = draws.nudge(inputs, seed + 1, rounded=native_only)
+            dtype: Literal["native", "float64"] = "native" if native_only else "float64"
+            outputs, buffers, _ = self.handle.reference(arguments, nudged, dtype=dtype, close=narrowest(inputs, state))
+        except HipwrightError as error:
+            if isinstance(error, InfrastructureError):
+                raise
+            return exact, after
+        if not draws.same_shapes(tensor_leaves(outputs), tensor_leaves(exact)):
+            return exact, after
+        return outputs, buffers
+
+
+def narrowest(inputs: Tree, state: Tree) -> str:
+    """The float dtype with the fewest digits among inputs, parameters and buffers."""
+    held = [*tensor_leaves(inputs), *tensor_leaves(state["params"]), *tensor_leaves(state["buffers"])]
+    return max((leaf.dtype for leaf in held if leaf.is_float), key=UNIT.__getitem__, default="float32")
+
+
+def alias_pairs(info: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
+    """(leaf path, what it shares memory with) as `cpu_worker` and the task host report them."""
+    return frozenset((str(a), str(b)) for a, b in info.get("aliases") or ())
+
+
+def _raw(tensor: HostTensor) -> Any:
+    return np.ascontiguousarray(tensor.bits()).view(np.uint8)
+
+
+def _zip_rules(path: str, native: Tree, exact: Tree, moved: Tree, make: Any) -> Any:
+    if isinstance(native, HostTensor):
+        return make(path, native, exact, moved)
+    if isinstance(native, (list, tuple)):
+        parts = zip(native, exact, moved, strict=True)
+        return tuple(_zip_rules(f"{path}[{i}]", *part, make) for i, part in enumerate(parts))
+    if isinstance(native, dict):
+        return {k: _zip_rules(f"{path}[{k!r}]", v, exact[k], moved[k], make) for k, v in native.items()}
+    return native
+
+
+def _with_gather(tree: Any, sources: Sequence[Any]) -> Any:
+    """Index leaves learn how they select, from the inputs and the float outputs."""
+    usable = [s for s in (*sources, *(r.expected for r in rules(tree) if r.element is not None)) if s.ndim]
+
+    def one(node: Any) -> Any:
+        if isinstance(node, Rule):
+            if node.element is not None:
+                return node
+            gather = find_gather(node.expected, usable)
+            judged = node.judged if gather is None or node.judged is None else node.judged | gather.ties()
+            return replace(node, gather=gather, judged=judged)
+        if isinstance(node, tuple):
+            return tuple(map(one, node))
+        return {k: one(v) for k, v in node.items()} if isinstance(node, dict) else node
+
+    return one(tree)

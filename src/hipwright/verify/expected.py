@@ -1,0 +1,111 @@
+"""What outputs must hold: a tree with a Rule for each tensor. `tolerance` makes them, `compare` judges by them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hipwright.records import TensorSpec
+from hipwright.verify.right import Right
+
+LUCKY = 0.1
+"""Share of a leaf's rows that may be measured by the worst honest row. A row's honest error is one draw or two: where
+few terms decide a row, a second honest kernel is more than four times as far off in one row of forty."""
+
+F64 = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Gather:
+    """How an index output selects: index i along `dim` of `source` yields `values`; ties are right (docs).
+
+    several: the output holds more than one index along `dim` (topk, sort): they must differ.
+    """
+
+    source: F64
+    dim: int
+    keepdim: bool
+    values: F64
+    several: bool = False
+
+    def same_choice(self, got: npt.NDArray[np.int64]) -> Mask:
+        """Where `got` selects a value equal to the expected one; an index out of range or told twice is wrong."""
+        size = self.source.shape[self.dim]
+        valid = (got >= 0) & (got < size)
+        index = np.where(valid, got, 0)
+        taken = np.take_along_axis(
+            self.source, index if self.keepdim else np.expand_dims(index, self.dim), axis=self.dim
+        )
+        taken = taken if self.keepdim else np.squeeze(taken, self.dim)
+        if self.several:
+            valid &= (np.diff(np.sort(got, axis=self.dim), axis=self.dim) != 0).all(axis=self.dim, keepdims=True)
+        same: Mask = valid & ((taken == self.values) | (np.isnan(taken) & np.isnan(self.values)))
+        return same
+
+    def ties(self) -> Mask:
+        """Where several elements of the source have the selected value: any of them is right, and nothing else."""
+        kept = self.values if self.keepdim else np.expand_dims(self.values, self.dim)
+        if not self.several:
+            many: Mask = np.sum(self.source == kept, axis=self.dim, keepdims=self.keepdim) > 1
+            return many
+        values, ordered = np.moveaxis(kept, self.dim, -1), np.sort(np.moveaxis(self.source, self.dim, -1), axis=-1)
+        if not _same(ordered[..., : values.shape[-1]], values):
+            ordered = np.flip(ordered, -1)
+        same = ordered[..., 1:] == ordered[..., :-1]
+        edge = np.zeros_like(same[..., :1])
+        found = np.concatenate([edge, same], -1) | np.concatenate([same, edge], -1)
+        return np.moveaxis(found[..., : values.shape[-1]], -1, self.dim)
+
+
+def _same(a: F64, b: F64) -> bool:
+    return bool(np.array_equal(a, b, equal_nan=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """What one tensor leaf must hold.
+
+    expected: float64 values, or the exact bits of an integer or bool leaf. element: absolute budget of each element.
+    row: absolute budget of each row's rms, rows of `row_length` elements; both None for exact leaves. lift: by what a
+    row's budgets grow where the honest error of its one draw was lucky (`LUCKY`), 1 or more. judged: False
+    where the honest baseline itself disagrees with the reference, which is no evidence. evidence: False for a leaf
+    that must merely stay as it was. right: results that were right.
+    """
+
+    path: str
+    spec: TensorSpec
+    expected: npt.NDArray[Any]
+    element: F64 | None = None
+    row: F64 | None = None
+    row_length: int = 1
+    lift: F64 | None = None
+    judged: Mask | None = None
+    gather: Gather | None = None
+    evidence: bool = True
+    right: Right = field(default_factory=Right, init=False, repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """The right outputs of one case. tree: the same nesting as the outputs, a Rule where a tensor stands.
+
+    aliases: pairs (leaf path, what it may share memory with) that the reference itself has. reference_dtype: "native"
+    where the reference could not run in float64.
+    """
+
+    tree: Any
+    aliases: frozenset[tuple[str, str]] = frozenset()
+    reference_dtype: str = "float64"
+
+
+def rules(tree: Any) -> list[Rule]:
+    """The Rules of an expectation tree in order."""
+    if isinstance(tree, Rule):
+        return [tree]
+    items = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, (list, tuple)) else ()
+    return [rule for item in items for rule in rules(item)]
