@@ -43,8 +43,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hipwright.engine.expr import weight
 from hipwright.engine.graph import Meta, Node
-from hipwright.engine.index import Ix, ix, reindex
+from hipwright.engine.index import Ix, ix
 from hipwright.engine.lower.core import Context, Index, Item, NotLowered, Tensor
+from hipwright.engine.shapes import reindex
 
 if TYPE_CHECKING:
     from hipwright.engine.expr import E

@@ -12,10 +12,11 @@ import msgspec
 from hipwright.engine import calls, channels_last
 from hipwright.engine.expr import COMPUTE, E, walk, weight
 from hipwright.engine.graph import Graph, Input, Meta, Node, references, short
-from hipwright.engine.index import ONE, Ix, SizeReader, evaluate, ix
+from hipwright.engine.index import ONE, Ix, ix
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower import indexing, loss, pointwise, reduce, scores, statistics, views, window
 from hipwright.engine.lower.core import TABLE, Call, Context, Item, NotLowered, Tensor
+from hipwright.engine.sizes import SizeReader, evaluate
 
 _TABLES = (indexing, loss, pointwise, reduce, scores, statistics, views, window)  # importing them fills TABLE
 
@@ -131,7 +132,7 @@ class Lowering:
         kind = COMPUTE[tensor.meta.dtype]
 
         def at(index: Any) -> Any:
-            from hipwright.engine.index import flatten
+            from hipwright.engine.shapes import flatten
 
             position = flatten(shape, index)
             out = self.c.arena.const(flat[-1] if flat else 0, kind)

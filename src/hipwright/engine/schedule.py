@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hipwright.engine.expr import COMPUTE, E, walk, weight
-from hipwright.engine.index import ONE, Atom, Fn, Ix, Var, flatten, ix, product, reindex, unflatten
+from hipwright.engine.index import ONE, Atom, Fn, Ix, Var, ix, product
 from hipwright.engine.lower.core import Context, Item
+from hipwright.engine.shapes import flatten, reindex, unflatten
 
 FULL, ROW, PART = "full", "row", "part"
 WHOLE = ("float64", "float32", "float16", "bfloat16", "int64", "int32")

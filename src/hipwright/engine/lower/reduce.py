@@ -7,9 +7,10 @@ from typing import Any
 
 from hipwright.engine.expr import COMPUTE, FLOATING, E
 from hipwright.engine.graph import Meta
-from hipwright.engine.index import Ix, ix, product, unflatten
+from hipwright.engine.index import Ix, ix, product
 from hipwright.engine.lower.core import Context, Item, NotLowered, Tensor, dims_of, op
 from hipwright.engine.lower.views import remap
+from hipwright.engine.shapes import unflatten
 
 INFINITY = float("inf")
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 from hipwright.engine.calls import KernelCall, Offer, Output, call_template
-from hipwright.engine.index import Ix, product, to_python
+from hipwright.engine.index import Ix, product
+from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.attention_causal import beyond, rest, stop
 from hipwright.engine.templates.attention_form import (

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from hipwright.engine.expr import STORAGE
-from hipwright.engine.index import ONE, Ix, to_python
+from hipwright.engine.index import ONE, Ix
+from hipwright.engine.index_text import to_python
 from hipwright.engine.templates.base import Kernel
 from hipwright.engine.templates.call import CallBody, CallKernel, factor
 from hipwright.engine.templates.gemm_side import Side

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from hipwright.engine.expr import walk
-from hipwright.engine.index import ZERO, Ix, ix, to_python
+from hipwright.engine.index import ZERO, Ix, ix
+from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import Context, Tensor
 from hipwright.engine.templates.base import Kernel
 from hipwright.engine.templates.call import CallBody, factor, unit

@@ -7,7 +7,8 @@ element; the ends of rows go element by element.
 from __future__ import annotations
 
 from hipwright.engine.expr import STORAGE, E, walk
-from hipwright.engine.index import Ix, to_python
+from hipwright.engine.index import Ix
+from hipwright.engine.index_text import to_python
 from hipwright.engine.templates.base import Body, Kernel, fused
 from hipwright.engine.templates.elementwise import needs_test, on_borders, otherwise, roomy
 from hipwright.engine.templates.rows import Layout, RowKernel

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from hipwright.engine.calls import KernelCall, Offer, Output, call_template, regroup
 from hipwright.engine.expr import COMPUTE
-from hipwright.engine.index import Ix, Var, ix, product, to_python, unflatten
+from hipwright.engine.index import Ix, Var, ix, product
+from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import NotLowered, as_int
+from hipwright.engine.shapes import unflatten
 from hipwright.engine.templates.base import Kernel
 from hipwright.engine.templates.call import CallBody, CallKernel
 

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 from hipwright.engine.calls import regroup
 from hipwright.engine.expr import COMPUTE
-from hipwright.engine.index import ONE, Ix, divide, ix, modulo, product, to_python
+from hipwright.engine.index import ONE, Ix, divide, ix, modulo, product
+from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import Context, Tensor
 from hipwright.engine.templates.base import Kernel
 from hipwright.engine.templates.call import CallBody, CallKernel

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hipwright.engine.expr import STORAGE, E
-from hipwright.engine.index import Atom, Fn, Ind, Ix, Var, ix, to_c
+from hipwright.engine.index import Atom, Fn, Ind, Ix, Var, ix
+from hipwright.engine.index_text import to_c
 from hipwright.engine.schedule import Member
 from hipwright.engine.templates.base import Body, depends
 

@@ -7,7 +7,7 @@ answers. No LDS, no barrier.
 
 from __future__ import annotations
 
-from hipwright.engine.index import to_python
+from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.base import Kernel
 from hipwright.engine.templates.call import CallBody, CallKernel, factor
