@@ -12,9 +12,9 @@ from typing import Any
 
 from hipwright.engine.crossed import EACH
 from hipwright.engine.expr import indices, walk
+from hipwright.engine.groups import FULL, PART, ROW, Group
 from hipwright.engine.index import Ind, Var, ix, product
 from hipwright.engine.lower.core import Context
-from hipwright.engine.schedule import FULL, PART, ROW, Group
 from hipwright.engine.templates.base import Body
 from hipwright.engine.templates.elementwise import broadcasts
 from hipwright.engine.templates.inner import interleaves

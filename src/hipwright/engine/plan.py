@@ -11,11 +11,11 @@ from hipwright.engine.channels_last import LAST
 from hipwright.engine.emit import cname
 from hipwright.engine.exact import with_exact
 from hipwright.engine.graph import short
+from hipwright.engine.groups import Group
 from hipwright.engine.index import Ix, nonneg, product
 from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import Call
 from hipwright.engine.lowering import Lowered, View
-from hipwright.engine.schedule import Group
 from hipwright.engine.shapes import strides
 from hipwright.engine.templates.base import INT_LIMIT, Kernel
 

@@ -10,6 +10,7 @@ from hipwright.engine.crossed import crossed
 from hipwright.engine.emit import cname
 from hipwright.engine.exact import ENOUGH_ELEMENTS
 from hipwright.engine.graph import Graph, Meta, Symbol, references, short
+from hipwright.engine.groups import Group, collapse
 from hipwright.engine.helpers import RESERVED, prelude
 from hipwright.engine.in_place import Spare, Spares, homes
 from hipwright.engine.index import ZERO, Ix, product
@@ -23,7 +24,7 @@ from hipwright.engine.pin import pinned
 from hipwright.engine.plan import PlanWriter, Step, order
 from hipwright.engine.recompute import recompute
 from hipwright.engine.rewrites_attention import attention
-from hipwright.engine.schedule import Group, Scheduler, collapse
+from hipwright.engine.schedule import Scheduler
 from hipwright.engine.templates.base import Body, Kernel, Need, by_reciprocals, fused
 from hipwright.engine.templates.call import CallBody, Options
 from hipwright.engine.templates.elementwise import elementwise

@@ -13,10 +13,10 @@ from typing import Any
 
 from hipwright.engine.emit import Emitter, cname
 from hipwright.engine.expr import COMPUTE, STORAGE, E, walk
+from hipwright.engine.groups import Group, Member
 from hipwright.engine.index import ONE, ZERO, Atom, Ind, Ix, Sym, Var, ix, product, replace
 from hipwright.engine.index_text import to_c, to_python
 from hipwright.engine.lower.core import Context, Tensor
-from hipwright.engine.schedule import Group, Member
 from hipwright.engine.templates.access import WIDE, certain_loads, step, unit
 from hipwright.engine.templates.base import INT_LIMIT, Kernel, Need, fused, wrapped
 from hipwright.engine.templates.packed import packs, strides

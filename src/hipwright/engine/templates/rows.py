@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from hipwright.engine.emit import cname, literal
 from hipwright.engine.expr import STORAGE, E, walk
+from hipwright.engine.groups import FULL, PART, ROW, Member
 from hipwright.engine.index import Ix, Var, ix, product
 from hipwright.engine.index_text import to_python
-from hipwright.engine.schedule import FULL, PART, ROW, Member
 from hipwright.engine.shapes import flatten
 from hipwright.engine.templates.base import Body, Kernel, depends, fused
 from hipwright.engine.templates.crossing import Crossing
