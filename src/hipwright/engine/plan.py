@@ -14,8 +14,9 @@ from hipwright.engine.graph import short
 from hipwright.engine.groups import Group
 from hipwright.engine.index import Ix, nonneg, product
 from hipwright.engine.index_text import to_python
+from hipwright.engine.library_calls import View
 from hipwright.engine.lower.core import Call
-from hipwright.engine.lowering import Lowered, View
+from hipwright.engine.lowering import Lowered
 from hipwright.engine.shapes import strides
 from hipwright.engine.templates.base import INT_LIMIT, Kernel
 

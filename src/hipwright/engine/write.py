@@ -15,9 +15,10 @@ from hipwright.engine.in_place import Spare, Spares, homes
 from hipwright.engine.index import ZERO, Ix, product
 from hipwright.engine.knobs import Choice, Value
 from hipwright.engine.layout import FEW_COLUMNS, SMALL, Planner
+from hipwright.engine.library_calls import View
 from hipwright.engine.loops import unrolled
 from hipwright.engine.lower.core import Call
-from hipwright.engine.lowering import Lowered, Lowering, View
+from hipwright.engine.lowering import Lowered, Lowering
 from hipwright.engine.naming import Names
 from hipwright.engine.parts import parts_of
 from hipwright.engine.pin import pinned
