@@ -14,7 +14,8 @@ from hipwright.engine.helpers import prelude
 from hipwright.engine.in_place import Spare, Spares, homes
 from hipwright.engine.index import ZERO, Ix, product
 from hipwright.engine.knobs import Choice, Value
-from hipwright.engine.layout import FEW_COLUMNS, SMALL, Planner
+from hipwright.engine.layout import FEW_COLUMNS, SMALL, PointwisePlanner, ScanPlanner
+from hipwright.engine.layout_rows import RowPlanner
 from hipwright.engine.library_calls import View
 from hipwright.engine.loops import unrolled
 from hipwright.engine.lower.core import Call
@@ -226,15 +227,15 @@ class _Builder:
         body = Body(c, group, name, need)
         writer.limits += body.limits()
         ask = self.decisions
-        mapping, planner = group.kind, Planner(c, group, body, ask.choose, ask.shared_knob, by_parts)
+        mapping, given = group.kind, (c, group, body, ask.choose, ask.shared_knob)
         if group.kind == "scan":
-            kernel = scan(body, planner.scan())
+            kernel = scan(body, ScanPlanner(*given).scan())
         elif group.dims:
-            layout = planner.layout()
+            layout = RowPlanner(*given).layout()
             mapping = layout.mapping + (" of a team" if layout.team else "")
             kernel = rows(body, layout)
         else:
-            kernel, mapping = _pointwise(group, body, planner)
+            kernel, mapping = _pointwise(group, body, PointwisePlanner(*given, by_parts))
         allocate = {i.name: (i.shape, i.dtype) for i in group.items if not i.target}
         allocate |= {part: ([count, product(group.inner)], "float32") for part, count in group.crossed.items()}
         self.decisions.knobs |= kernel.knobs
@@ -307,7 +308,7 @@ class _Builder:
         }
 
 
-def _pointwise(group: Group, body: Body, planner: Planner) -> tuple[Kernel, str]:
+def _pointwise(group: Group, body: Body, planner: PointwisePlanner) -> tuple[Kernel, str]:
     """A kernel without reductions, and its mapping."""
     mapping, layout, (vec, items, threads) = planner.pointwise()
     if mapping == "transpose":
