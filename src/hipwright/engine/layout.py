@@ -19,7 +19,7 @@ from hipwright.engine.lower.core import Context
 from hipwright.engine.templates.base import Body
 from hipwright.engine.templates.elementwise import broadcasts
 from hipwright.engine.templates.inner import interleaves
-from hipwright.engine.templates.rows import Layout
+from hipwright.engine.templates.row_scope import Layout
 from hipwright.engine.templates.scan import ScanLayout
 from hipwright.engine.templates.sliding import slides
 from hipwright.engine.templates.transpose import turned

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hipwright.engine.expr import walk
 from hipwright.engine.index import Ind, Var, ix
 from hipwright.engine.layout import AT_ONCE, FEW_BLOCKS, MOST_TEAM, RESIDENT, TEAM_KEPT, power
-from hipwright.engine.templates.rows import Layout
+from hipwright.engine.templates.row_scope import Layout
 from hipwright.engine.templates.sweep import linear
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from hipwright.engine.layout import (
 )
 from hipwright.engine.layout_columns import columns
 from hipwright.engine.templates.reducers import levels, pairs
-from hipwright.engine.templates.rows import KEPT_VALUES, Layout
+from hipwright.engine.templates.row_scope import KEPT_VALUES, Layout
 
 MAPPINGS = ("block", "lanes", "columns")
 MANY_ROWS = 64
