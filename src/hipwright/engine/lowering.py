@@ -12,12 +12,12 @@ from hipwright.engine.graph import Graph, Input, Meta, Node, plain, references, 
 from hipwright.engine.index import Ix, ix
 from hipwright.engine.knobs import Choice
 from hipwright.engine.library_calls import LibraryCalls, View
-from hipwright.engine.lower import indexing, loss, pointwise, reduce, scores, statistics, views, window
+from hipwright.engine.lower import indexing, loss, norms, pointwise, reduce, scores, statistics, views, window
 from hipwright.engine.lower.core import TABLE, Call, Context, Item, NotLowered, Tensor
 from hipwright.engine.readers import HEAVY, VIEWS, cropped, followed, multiplied, users
 from hipwright.engine.sizes import SizeReader, evaluate
 
-_TABLES = (indexing, loss, pointwise, reduce, scores, statistics, views, window)  # importing them fills TABLE
+_TABLES = (indexing, loss, norms, pointwise, reduce, scores, statistics, views, window)  # importing them fills TABLE
 
 TURNED = {"transpose", "permute", "t"}
 WINDOWED = ("max_pool", "avg_pool", "adaptive", "im2col", "upsample", "_adaptive", "cosine_similarity")
