@@ -16,7 +16,8 @@ from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import NotLowered, Tensor
 from hipwright.engine.shapes import flatten, unflatten
 from hipwright.engine.templates.base import Kernel
-from hipwright.engine.templates.call import CallBody, CallKernel
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.elementwise import otherwise
 
 BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}

@@ -12,7 +12,7 @@ from hipwright.engine.index import ONE, Ind, Ix, Var, ix
 from hipwright.engine.index_text import to_c
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.access import certain_loads
-from hipwright.engine.templates.call import CallKernel
+from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.pieces import LOAD_16
 
 WRITTEN = "hip.attention"

@@ -22,7 +22,8 @@ from hipwright.engine.templates.attention_form import (
     vector,
 )  # fmt: skip
 from hipwright.engine.templates.base import Kernel
-from hipwright.engine.templates.call import CallBody, CallKernel
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.pieces import GATHER
 
 NAMES = (

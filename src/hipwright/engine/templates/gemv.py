@@ -17,7 +17,7 @@ from math import ceil
 from hipwright.engine.expr import walk
 from hipwright.engine.index import ZERO, Ix, ix
 from hipwright.engine.lower.core import Context, Tensor
-from hipwright.engine.templates.call import unit
+from hipwright.engine.templates.access import unit
 from hipwright.engine.templates.packed import packed_width
 from hipwright.engine.templates.splits import SPLITS
 

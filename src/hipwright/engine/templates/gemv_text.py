@@ -5,7 +5,8 @@ from __future__ import annotations
 from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.base import Kernel
-from hipwright.engine.templates.call import CallBody, factor
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import factor
 from hipwright.engine.templates.gemv import FEW, Spec, default_split, groups, side_by_side
 from hipwright.engine.templates.splits import SPLITS, Parts
 

@@ -16,7 +16,8 @@ from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.shapes import unflatten
 from hipwright.engine.templates.base import Kernel
-from hipwright.engine.templates.call import CallBody, CallKernel
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel
 
 if TYPE_CHECKING:
     from hipwright.engine.templates.scatters import Scatter
