@@ -10,7 +10,8 @@ import torch
 from torch.nn import functional as F
 
 from hipwright.engine.assumptions import _follows
-from hipwright.engine.write import specialise, write
+from hipwright.engine.specialise import specialise
+from hipwright.engine.write import write
 from tests.engine.harness import captured, check
 
 

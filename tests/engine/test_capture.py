@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from hipwright.engine.capture import capture
-from hipwright.engine.write import explain, specialise, write
+from hipwright.engine.specialise import specialise
+from hipwright.engine.write import explain, write
 from hipwright.errors import GuardFailed, TaskError
 from tests.engine.harness import captured, compare, leaves, reference, run
 

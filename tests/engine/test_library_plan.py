@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from hipwright.engine.library import library_program
-from hipwright.engine.write import specialise, write
+from hipwright.engine.specialise import specialise
+from hipwright.engine.write import write
 from hipwright.program.sets import Member, combine
 from tests.engine.harness import captured, leaves, run
 

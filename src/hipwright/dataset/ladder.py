@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hipwright.engine.graph import Graph
-from hipwright.engine.write import space, specialise, write
+from hipwright.engine.specialise import specialise
+from hipwright.engine.write import space, write
 from hipwright.records import Program
 from hipwright.search.operators import Choices, default
 

@@ -30,7 +30,7 @@ which is also what stores the output itself. `whole=True`: several outputs or ke
 stores every output itself with `kernel.store(number, position, value)`.
 
 **finish** maps the stored tensors to the node's value by pointwise operators (a bias, alpha and beta): they fuse as any
-others do. The writer's interface, CallBody and CallKernel, is in engine/templates/call.py.
+others do. The writer's interface, CallBody and CallKernel, is in engine/templates (call.py, call_kernel.py).
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hipwright.engine.expr import weight
 from hipwright.engine.graph import Meta, Node
-from hipwright.engine.index import Ix, ix, reindex
+from hipwright.engine.index import Ix, ix
 from hipwright.engine.lower.core import Context, Index, Item, NotLowered, Tensor
+from hipwright.engine.shapes import reindex
 
 if TYPE_CHECKING:
     from hipwright.engine.expr import E

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from hipwright.engine.calls import permuted
 from hipwright.engine.graph import Meta, Node, short
-from hipwright.engine.index import Ix, flatten
+from hipwright.engine.index import Ix
+from hipwright.engine.shapes import flatten
 
 if TYPE_CHECKING:
     from hipwright.engine.lower.core import Context, Tensor

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hipwright.engine.expr import walk
+from hipwright.engine.groups import FULL, ROW, Group
 from hipwright.engine.index import Ix, ix, product
 from hipwright.engine.lower.core import Item
-from hipwright.engine.schedule import FULL, ROW, Group, Scheduler
+from hipwright.engine.schedule import Scheduler
 
 UNITS, THREADS = 132, 1024
 """Multiprocessors of an H200, and the threads on each that 64 registers a thread leave: all blocks run at once."""

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 from hipwright.engine.expr import STORAGE, E, Loop, walk
 from hipwright.engine.helpers import FLOAT, GENERIC, INDEX, INTEGER, LIBRARY, PAIRS, RESERVED
-from hipwright.engine.index import Atom, Ind, Ix, to_c
+from hipwright.engine.index import Atom, Ind, Ix
+from hipwright.engine.index_text import to_c
 from hipwright.engine.rounding import Rounding
 
 PRECEDENCE = {"*": 12, "/": 12, "%": 12, "+": 11, "-": 11, ">>": 10, "<": 9, ">": 9, "<=": 9, ">=": 9, "==": 8, "!=": 8,

@@ -6,6 +6,7 @@ float or str, a list of arguments, or one of {"node": name}, {"size": expression
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -89,3 +90,14 @@ def references(arg: Any) -> Iterator[str]:
 def short(op: str) -> str:
     """`aten.add.Tensor` -> `add`."""
     return op.split(".")[1] if op.startswith("aten.") else op
+
+
+def plain(name: str) -> str:
+    """A node's name as people say it."""
+    return re.sub(r"^_?native_(batch|layer|group)_norm(_legit)?(_functional|_no_training)?", r"\1_norm", name)
+
+
+def several(node: Node) -> bool:
+    """Is the result a tuple, of one tensor too?"""
+    return short(node.op) in ("split", "chunk", "unbind", "split_with_sizes", "unsafe_split", "tensor_split",
+                              "broadcast_tensors")  # fmt: skip

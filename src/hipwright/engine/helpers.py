@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from hipwright.engine import tiles
+from hipwright.engine import row_helpers
 from hipwright.engine.best import BEST, BEST_BLOCKS, BEST_OP, BEST_OPS, BEST_TEXTS, SHUFFLE_BEST
+from hipwright.engine.tiles import TILE
 
 GENERIC: dict[str, str] = {
     "relu": "return x < T(0) ? T(0) : x;  // NaN stays NaN",
@@ -206,9 +207,9 @@ __device__ __forceinline__ double apart(double a, double b) {
 }
 """
 STRUCTURES = {
-    "quotient": QUOTIENT, "apart": APART, "Best": BEST, "Tile": tiles.TILE, "shuffle_xor": SHUFFLE,
+    "quotient": QUOTIENT, "apart": APART, "Best": BEST, "Tile": TILE, "shuffle_xor": SHUFFLE,
     "shuffle_best": SHUFFLE_BEST, "lane_reduce": LANE_REDUCE,
-    **tiles.STRUCTURES, **BEST_TEXTS,
+    **row_helpers.STRUCTURES, **BEST_TEXTS,
 }  # fmt: skip
 
 FIRST = ("quotient", "apart", "Best", "Tile")
@@ -270,7 +271,7 @@ def _close(wanted: set[tuple[str, str]]) -> set[tuple[str, str]]:
     for name, _ in list(wanted):
         if name in FLOAT:
             wanted |= {(other, "") for other in (*PAIRS, "quotient") if other in FLOAT[name][1]}
-        wanted |= {(other, "") for other in tiles.NEEDS.get(name, ())}
+        wanted |= {(other, "") for other in row_helpers.NEEDS.get(name, ())}
     if any(name in ("block_reduce", "lane_reduce", "team_collect", "sum_before") for name, _ in wanted):
         wanted |= {
             ("shuffle_xor", ""),

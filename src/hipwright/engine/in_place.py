@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from hipwright.engine.expr import walk
 from hipwright.engine.graph import short
+from hipwright.engine.groups import FULL, Group, Member
 from hipwright.engine.index import Ix
 from hipwright.engine.lower.core import Call, Context
 from hipwright.engine.lowering import Lowered
 from hipwright.engine.plan import Step
-from hipwright.engine.schedule import FULL, Group, Member
 
 OWN_MEMORY = {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "conv1d", "conv2d", "conv3d", "convolution",
               "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "scaled_dot_product_attention"}  # fmt: skip

@@ -6,7 +6,6 @@ are proved symbolically: sizes are at least 1, a variable lies in [0, size).
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -97,6 +96,8 @@ class Ix:
         return hash(self.key)
 
     def __repr__(self) -> str:
+        from hipwright.engine.index_text import to_python
+
         return to_python(self)
 
     def __add__(self, other: Ix | int) -> Ix:
@@ -245,7 +246,7 @@ def _added(a: Mapping[Mono, int], b: Mapping[Mono, int]) -> dict[Mono, int]:
 # ---------------------------------------------------------------- // and %
 
 
-def _split(a: Ix, b: Ix) -> tuple[Ix, Ix]:
+def split(a: Ix, b: Ix) -> tuple[Ix, Ix]:
     """a = b * q + rest, term by term."""
     if len(b.terms) != 1:
         return ZERO, a
@@ -276,7 +277,7 @@ def divide(a: Ix, b: Ix) -> Ix:
         return a
     if a.value is not None and b.value:
         return ix(a.value // b.value)
-    q, rest = _split(a, b)
+    q, rest = split(a, b)
     if not nonneg(rest):
         return ix(Fn("//", a, b))
     if below(rest, b):
@@ -302,7 +303,7 @@ def modulo(a: Ix, b: Ix) -> Ix:
         return ZERO
     if a.value is not None and b.value:
         return ix(a.value % b.value)
-    _, rest = _split(a, b)
+    _, rest = split(a, b)
     if nonneg(rest):
         return rest if below(rest, b) else ix(Fn("%", rest, b))
     return ix(Fn("%", a, b))
@@ -321,7 +322,7 @@ def _rejoin(p: Ix) -> Ix:
     return p
 
 
-# ---------------------------------------------------------------- substitution, shapes
+# ---------------------------------------------------------------- substitution
 
 
 def replace(p: Ix, found: Callable[[Atom], Ix | None]) -> Ix:
@@ -336,197 +337,4 @@ def replace(p: Ix, found: Callable[[Atom], Ix | None]) -> Ix:
                 new = {"//": divide, "%": modulo}.get(atom.op, lambda x, y, op=atom.op: ix(Fn(op, x, y)))(a, b)
             term = term * (ix(atom) if new is None else new)
         total = total + term
-    return total
-
-
-def strides(shape: Sequence[Ix]) -> list[Ix]:
-    """Row-major strides."""
-    out: list[Ix] = []
-    step = ONE
-    for size in reversed(shape):
-        out.append(step)
-        step = step * size
-    return out[::-1]
-
-
-def flatten(shape: Sequence[Ix], index: Sequence[Ix]) -> Ix:
-    """The row-major position of an index."""
-    total = ZERO
-    for step, i, size in zip(strides(shape), index, shape, strict=True):
-        if size != ONE:
-            total = total + step * i
-    return total
-
-
-def unflatten(shape: Sequence[Ix], position: Ix) -> list[Ix]:
-    """The index of a row-major position."""
-    out = []
-    for k, step in enumerate(strides(shape)):
-        quotient = divide(position, step)
-        out.append(ZERO if shape[k] == ONE else (modulo(quotient, shape[k]) if k else quotient))
-    return out
-
-
-def reindex(source: Sequence[Ix], target: Sequence[Ix], index: Sequence[Ix]) -> list[Ix]:
-    """The index into `target` of the element at `index` of `source`; both hold the same number of elements.
-
-    Sizes are matched in groups of equal product, so that a split or merge of one dimension leaves the others alone.
-    """
-    out: list[Ix] = []
-    s = t = 0
-    while t < len(target):
-        if s >= len(source):
-            out.extend([ZERO] * (len(target) - t))
-            break
-        i, j = s + 1, t + 1
-        match = _match(source, target, s, t)
-        if match is None:
-            i, j = len(source), len(target)
-        else:
-            i, j = match
-        if i - s == 1 and j - t == 1:
-            out.append(index[s])
-        else:
-            out.extend(unflatten(target[t:j], flatten(source[s:i], index[s:i])))
-        s, t = i, j
-    return out
-
-
-def _match(source: Sequence[Ix], target: Sequence[Ix], s: int, t: int) -> tuple[int, int] | None:
-    """The shortest runs from s and t with equal products, None when there are none."""
-    left: dict[str, int] = {}
-    total = ONE
-    for i in range(s, len(source)):
-        total = total * source[i]
-        left.setdefault(total.key, i + 1)
-    total = ONE
-    for j in range(t, len(target)):
-        total = total * target[j]
-        if total.key in left:
-            return left[total.key], j + 1
-    return None
-
-
-# ---------------------------------------------------------------- text
-
-
-class SizeReader:
-    """Reads size expressions; a sum or quotient of symbols becomes a symbol of its own, defined in `derived`."""
-
-    def __init__(self, symbols: Sequence[str]) -> None:
-        self.symbols = set(symbols)
-        self.derived: dict[str, str] = {}
-        self._names: dict[str, str] = {}
-
-    def read(self, size: int | str) -> Ix:
-        """A size as an expression over symbols. Raises ValueError for what it cannot read."""
-        return ix(size) if isinstance(size, int) else self._read(ast.parse(str(size), mode="eval").body)
-
-    def _read(self, node: ast.expr) -> Ix:
-        if isinstance(node, ast.Constant) and isinstance(node.value, int):
-            return ix(node.value)
-        if isinstance(node, ast.Name) and node.id in self.symbols:
-            return ix(Sym(node.id))
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return -self._read(node.operand)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            return self._read(node.left) * self._read(node.right)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant):
-            return product([self._read(node.left)] * int(node.right.value))  # type: ignore[arg-type]
-        return self._derive(node)
-
-    def _derive(self, node: ast.expr) -> Ix:
-        left, right, text = None, None, ""
-        if isinstance(node, ast.BinOp):
-            left, right = self._read(node.left), self._read(node.right)
-            if left.value is not None and right.value is not None:
-                return ix(int(eval(compile(ast.Expression(node), "size", "eval"), {"__builtins__": {}})))
-            if isinstance(node.op, ast.FloorDiv):
-                q, rest = _split(left, right)
-                if rest == ZERO:
-                    return q
-        text = ast.unparse(node)
-        for part in ast.walk(node):
-            known = isinstance(part, ast.Name) and (part.id in self.symbols or part.id in ("min", "max"))
-            allowed = (ast.BinOp, ast.Constant, ast.Call, ast.Load, ast.operator, ast.UnaryOp, ast.USub)
-            if not known and not isinstance(part, allowed):
-                raise ValueError(f"cannot read the size {text}")
-        name = self._names.get(text)
-        if name is None:
-            first = next(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in self.symbols)
-            name = f"{first}_out" if f"{first}_out" not in self.derived else f"{first}_out{len(self.derived)}"
-            self._names[text] = name
-            self.derived[name] = text
-        return ix(Sym(name))
-
-
-def to_python(p: Ix) -> str:
-    """Python text; variables and symbols by their names."""
-    return _text(p, {})[0]
-
-
-def to_c(p: Ix, names: Mapping[str, str] | None = None) -> str:
-    """C text of the same. Values read from tensors are looked up by their atom's key in `names`."""
-    return _text(p, names or {}, c=True)[0]
-
-
-def _text(p: Ix, names: Mapping[str, str], c: bool = False) -> tuple[str, int]:
-    """(text, precedence): 3 atom, 2 product, 1 sum."""
-    if not p.terms:
-        return "0", 3
-    ordered = sorted(p.terms.items(), key=lambda item: (item[0] == (), item[1] < 0, -len(item[0])))
-    out, factors = "", [""]
-    for mono, k in ordered:
-        size = abs(k)
-        factors = [_atom(a, names, c) for a in sorted(mono, key=_rank)]
-        if size != 1 or not factors:
-            factors.append(str(size))
-        term = " * ".join(factors)
-        if not out:
-            out = term if k > 0 else f"-{term}"
-        else:
-            out += f" {'+' if k > 0 else '-'} {term}"
-    if len(ordered) > 1 or out.startswith("-"):
-        return out, 1
-    return out, 2 if len(factors) > 1 else 3
-
-
-def _rank(a: Atom) -> tuple[int, str]:
-    return ({Var: 0, Fn: 1, Ind: 2, Sym: 3}[type(a)], a.key)
-
-
-def _atom(a: Atom, names: Mapping[str, str], c: bool) -> str:
-    if isinstance(a, (Var, Sym)):
-        return a.name
-    if isinstance(a, Ind):
-        return names[a.key]
-    left, right = _text(a.a, names, c), _text(a.b, names, c)
-    if a.op in ("min", "max"):
-        return f"{a.op}({left[0]}, {right[0]})"
-    op = "/" if c and a.op == "//" else a.op
-    lhs = left[0] if left[1] == 3 else f"({left[0]})"
-    rhs = right[0] if right[1] == 3 else f"({right[0]})"
-    return f"({lhs} {op} {rhs})"
-
-
-def _apply(operator: str, a: int, b: int) -> int:
-    if operator in ("min", "max"):
-        return min(a, b) if operator == "min" else max(a, b)
-    return a // b if operator == "//" else a % b
-
-
-def evaluate(p: Ix, values: Mapping[str, int]) -> int:
-    """The number for given sizes. Raises KeyError for an unknown name."""
-    total = 0
-    for mono, c in p.terms.items():
-        term = c
-        for atom in mono:
-            if isinstance(atom, Fn):
-                a, b = evaluate(atom.a, values), evaluate(atom.b, values)
-                term *= _apply(atom.op, a, b)
-            elif isinstance(atom, (Var, Sym)):
-                term *= values[atom.name]
-            else:
-                raise KeyError(atom.key)
-        total += term
     return total

@@ -20,12 +20,10 @@ import msgspec
 from hipwright.engine.decompose import CELLS, _hidden, _item, _small, _usual_layer, decomposed, row_major
 from hipwright.engine.graph import Graph, Meta, Node, references, short
 from hipwright.engine.knobs import Choice
-from hipwright.engine.pin import metas
+from hipwright.engine.steps import Steps, selected
 
 LAYERS = {"lstm_cell": "lstm", "gru_cell": "gru", "rnn_tanh_cell": "rnn_tanh", "rnn_relu_cell": "rnn_relu"}
 PRODUCTS = ("aten.matmul.default", "aten.mm.default")
-WHOLE = 1 << 62
-"""An end of a slice from which on it is the whole dimension."""
 
 
 def unrolled(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str, Choice]]:
@@ -47,86 +45,6 @@ def unrolled(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str,
     graph, parts = decomposed(_stacked(graph), choices)
     graph, products = _hoisted(graph, choices)
     return _stacked(graph), structure | parts | products
-
-
-# ---------------------------------------------------------------- steps of a tensor
-
-
-@dataclass(frozen=True)
-class Step:
-    """x[..., number, ...]: one place along a dimension of a tensor."""
-
-    root: str
-    dim: int
-    number: int
-
-
-class _Steps:
-    """Which values are steps of another."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.nodes = {n.name: n for n in graph.nodes}
-        self.known = metas(graph)
-        self.place = {i.name: -1 for i in graph.inputs} | {n.name: k for k, n in enumerate(graph.nodes)}
-
-    def of(self, argument: Any) -> Step | None:
-        """The step that an argument is."""
-        node = self.nodes.get(argument["node"]) if isinstance(argument, dict) and "node" in argument else None
-        if node is None:
-            return None
-        source, number = node, None
-        if node.op == "getitem":
-            source, number = self.nodes.get(node.args[0]["node"], node), node.args[1]
-        kind = short(source.op)
-        if kind != ("unbind" if node.op == "getitem" else "select"):
-            return None
-        root = self._whole(source.args[0]["node"])
-        dim = source.args[1] if len(source.args) > 1 else 0
-        number = source.args[2] if number is None else number
-        meta = self.known.get(root)
-        if meta is None or not isinstance(dim, int) or not isinstance(number, int) or number < 0:
-            return None
-        return Step(root, dim % len(meta.shape), number)
-
-    def _whole(self, name: str) -> str:
-        """What a slice of everything is a slice of."""
-        node = self.nodes.get(name)
-        while node is not None and short(node.op) == "slice":
-            rest: list[Any] = [*node.args[2:], *(None, None, 1)[max(len(node.args) - 2, 0) :]]
-            ends = rest[1] is None or (isinstance(rest[1], int) and rest[1] >= WHOLE)
-            if rest[0] not in (None, 0) or not ends or rest[2] != 1:
-                break
-            name = node.args[0]["node"]
-            node = self.nodes.get(name)
-        return name
-
-    def run(self, arguments: Sequence[Any], before: int) -> tuple[Step, ...]:
-        """The arguments as consecutive steps of a tensor that is there before node number `before`; or none."""
-        steps = [self.of(a) for a in arguments]
-        first = steps[0] if steps else None
-        if first is None or self.place[first.root] >= before:
-            return ()
-        wanted = tuple(Step(first.root, first.dim, first.number + k) for k in range(len(steps)))
-        return wanted if list(wanted) == steps else ()
-
-    def part(self, run: Sequence[Step], name: str) -> tuple[Any, Meta, list[Node]]:
-        """(the steps as one argument, its meta, the node that it needs)."""
-        meta, (first, count) = self.known[run[0].root], (run[0], len(run))
-        assert meta is not None
-        if first.number == 0 and meta.shape[first.dim] == count:
-            return {"node": first.root}, meta, []
-        shape = tuple(count if k == first.dim else s for k, s in enumerate(meta.shape))
-        new = Meta(dtype=meta.dtype, shape=shape, stride=meta.stride)
-        args = ({"node": first.root}, first.dim, first.number, first.number + count)
-        return {"node": name}, new, [Node(name=name, op="aten.slice.Tensor", args=args, outs=(new,))]
-
-
-def _selected(node: Node, source: str, meta: Meta, dim: int, number: int) -> Node:
-    """A node's value as one place of another."""
-    kept = [k for k in range(len(meta.shape)) if k != dim]
-    out = Meta(dtype=meta.dtype, shape=tuple(meta.shape[k] for k in kept), stride=tuple(meta.stride[k] for k in kept))
-    return Node(name=node.name, op="aten.select.int", args=({"node": source}, dim, number), outs=(out,),
-                module=node.module)  # fmt: skip
 
 
 def _used(graph: Graph) -> dict[str, int]:
@@ -181,7 +99,7 @@ class _Layer:
 
 def _layer(graph: Graph, chain: Sequence[Node]) -> _Layer | None:
     """The graph with a chain as one recurrent layer, or None where it is none."""
-    steps, first, kind = _Steps(graph), chain[0], LAYERS[short(chain[0].op)]
+    steps, first, kind = Steps(graph), chain[0], LAYERS[short(chain[0].op)]
     run = steps.run([n.args[0] for n in chain], steps.place[first.name])
     if not run or run[0].dim > 1 or len(steps.known[run[0].root].shape) != 3:  # type: ignore[union-attr]
         return None
@@ -237,7 +155,7 @@ def _with_layer(graph: Graph, chain: Sequence[Node], made: Sequence[Node], dim: 
             out = row_major(shape.dtype, (shape.shape[1 - dim], shape.shape[2]))
             nodes.append(Node(name=node.name, op="aten.view.default", args=args, outs=(out,), module=node.module))
         elif len(last) == 1 or (item and node.args[1] == 0):
-            nodes.append(_selected(node, y.name, shape, dim, number))
+            nodes.append(selected(node, y.name, shape, dim, number))
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
@@ -248,7 +166,7 @@ def _hidden_state(cell: Node) -> str:
 
 def _stacked(graph: Graph) -> Graph:
     """A stack of all steps of a tensor, in order, is that tensor; so are they side by side."""
-    steps, nodes = _Steps(graph), list(graph.nodes)
+    steps, nodes = Steps(graph), list(graph.nodes)
     for at, node in enumerate(nodes):
         if short(node.op) not in ("stack", "cat") or not all(_made_here(steps, a) for a in node.args[0]):
             continue
@@ -275,7 +193,7 @@ def _stacked(graph: Graph) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
-def _made_here(steps: _Steps, argument: Any) -> bool:
+def _made_here(steps: Steps, argument: Any) -> bool:
     """Is it a step of a recurrent layer's output, or of a product for all steps?"""
     step = steps.of(argument)
     source = steps.nodes.get(step.root) if step else None
@@ -288,7 +206,7 @@ def _made_here(steps: _Steps, argument: Any) -> bool:
 
 def _hoisted(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str, Choice]]:
     """Linear layers of consecutive steps, and products of slices, as one for all."""
-    steps, structure = _Steps(graph), dict[str, Choice]()
+    steps, structure = Steps(graph), dict[str, Choice]()
     families: dict[tuple[Any, ...], list[Node]] = {}
     for node in graph.nodes:
         if node.op not in ("aten.linear.default", *PRODUCTS) or node.kwargs:
@@ -309,7 +227,7 @@ def _hoisted(graph: Graph, choices: Mapping[str, Any]) -> tuple[Graph, dict[str,
     return msgspec.structs.replace(graph, nodes=tuple(nodes)), structure
 
 
-def _for_all(steps: _Steps, family: Sequence[Node]) -> dict[str, list[Node]]:
+def _for_all(steps: Steps, family: Sequence[Node]) -> dict[str, list[Node]]:
     """What replaces each of the linear layers: the first brings the one for all. Empty where none can be."""
     first, out = family[0], family[0].outs[0]
     run = steps.run([n.args[0] for n in family], steps.place[first.name])
@@ -321,7 +239,7 @@ def _for_all(steps: _Steps, family: Sequence[Node]) -> dict[str, list[Node]]:
     return _instead(family, made, first.op, (given, *first.args[1:]), whole, run[0].dim)
 
 
-def _batched(steps: _Steps, family: Sequence[Node]) -> dict[str, list[Node]]:
+def _batched(steps: Steps, family: Sequence[Node]) -> dict[str, list[Node]]:
     """The same for products of matrices, of which one or both change."""
     first, out = family[0], family[0].outs[0]
     args, made = [], list[Node]()
@@ -351,7 +269,7 @@ def _instead(
     """The nodes in the place of each of a family: the first brings the product for all."""
     first = family[0]
     made.append(Node(name=f"{first.name}_all", op=op, args=args, outs=(whole,), module=first.module))
-    out = {n.name: [_selected(n, f"{first.name}_all", whole, dim, k)] for k, n in enumerate(family)}
+    out = {n.name: [selected(n, f"{first.name}_all", whole, dim, k)] for k, n in enumerate(family)}
     out[first.name] = [*made, *out[first.name]]
     return out
 

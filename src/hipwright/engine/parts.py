@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from dataclasses import replace as changed
 
 from hipwright.engine.expr import E, walk
+from hipwright.engine.groups import FULL, Group, Member
 from hipwright.engine.index import ZERO, Atom, Ix, Var, divide, ix, modulo, replace
 from hipwright.engine.lower.core import Context
-from hipwright.engine.schedule import FULL, Group, Member
 
 COUNTS = (2, 3, 4)
 

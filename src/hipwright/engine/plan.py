@@ -11,10 +11,13 @@ from hipwright.engine.channels_last import LAST
 from hipwright.engine.emit import cname
 from hipwright.engine.exact import with_exact
 from hipwright.engine.graph import short
-from hipwright.engine.index import Ix, nonneg, product, strides, to_python
+from hipwright.engine.groups import Group
+from hipwright.engine.index import Ix, nonneg, product
+from hipwright.engine.index_text import to_python
+from hipwright.engine.library_calls import View
 from hipwright.engine.lower.core import Call
-from hipwright.engine.lowering import Lowered, View
-from hipwright.engine.schedule import Group
+from hipwright.engine.lowering import Lowered
+from hipwright.engine.shapes import strides
 from hipwright.engine.templates.base import INT_LIMIT, Kernel
 
 FUNCTIONAL = {"linear", "conv1d", "conv2d", "conv3d", "scaled_dot_product_attention", "conv_transpose1d",

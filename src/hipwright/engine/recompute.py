@@ -12,9 +12,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from hipwright.engine.expr import E, indices, walk, weight
+from hipwright.engine.groups import Group
 from hipwright.engine.index import Fn, Sym, Var
 from hipwright.engine.lower.core import Index, Item
-from hipwright.engine.schedule import MAX_PART, Group, Scheduler
+from hipwright.engine.placing import MAX_PART
+from hipwright.engine.schedule import Scheduler
 
 MORE = 32
 """The weight (engine/expr.py) that computing a value again may add to one reader."""

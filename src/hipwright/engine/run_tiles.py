@@ -177,6 +177,36 @@ __device__ void store_back(T* __restrict__ p, I base, I step, I n, const Tile<V,
 }
 """
 
+PACKS_BACK = """// As load_packs and store_packs for a row walked from its end, where p is; on the borders of packs.
+template <int ITEMS, int N, typename T, typename I>
+__device__ Tile<T, ITEMS * N> load_packs_back(const T* __restrict__ p, I base, I step, I n) {
+    Tile<T, ITEMS * N> tile = {};
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I at = base + k * step;
+        if (at >= n) continue;
+        T pack[N];
+        read_pack<N>(p - (at + (N - 1)), pack);
+#pragma unroll
+        for (int j = 0; j < N; ++j) tile.v[k * N + j] = pack[N - 1 - j];
+    }
+    return tile;
+}
+
+template <int ITEMS, int N, typename T, typename I>
+__device__ void store_packs_back(T* __restrict__ p, I base, I step, I n, const Tile<T, ITEMS * N>& tile) {
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I at = base + k * step;
+        if (at >= n) continue;
+        T pack[N];
+#pragma unroll
+        for (int j = 0; j < N; ++j) pack[N - 1 - j] = tile.v[k * N + j];
+        write_pack<N>(p - (at + (N - 1)), pack);
+    }
+}
+"""
+
 RUNS = {
     "load_runs": LOAD_RUNS, "store_runs": STORE_RUNS, "load_column_runs": LOAD_COLUMN_RUNS,
     "store_column_runs": STORE_COLUMN_RUNS, "load_rows": LOAD_ROWS, "load_back": LOAD_BACK, "store_back": STORE_BACK,

@@ -1,4 +1,4 @@
-"""Device functions that move a thread's share of a row; those that combine are in reduce_tiles.
+"""Device functions that move a thread's share of a row; those that combine are in state_tiles and reduce_tiles.
 
 A *tile* is what one thread takes at a time: ITEMS packs of N neighbours, all asked for before the first is used, so
 that several 16-byte loads per thread are in flight. Tails are guarded element by element; rows whose address suits no
@@ -6,29 +6,6 @@ wide access are read element by element on NVIDIA, which needs aligned vectors, 
 """
 
 from __future__ import annotations
-
-from hipwright.engine.reduce_tiles import (
-    BLOCK_REDUCE,
-    BLOCK_REDUCE_EACH,
-    COLUMN_REDUCE,
-    EXPONENTIALS,
-    EXPONENTIALS_APART,
-    JOIN_WAVES,
-    KNOWN_WITHIN,
-    MOMENTS,
-    MOMENTS_APART,
-    MOMENTS_BLOCK,
-    MOMENTS_LANES,
-    PACKS_TESTED,
-    SCAN_TILE,
-    SHUFFLE_EXPONENTIALS,
-    SUM_BEFORE,
-    TAKE_TICKET,
-    TEAM_COLLECT,
-    TEAM_LAST,
-    TEAM_MEET,
-)
-from hipwright.engine.run_tiles import RUNS
 
 TILE = """// N neighbours; as wide an access as the device has.
 template <typename T, int N>
@@ -301,36 +278,6 @@ __device__ void store_packs(T* __restrict__ p, I base, I step, I n, const Tile<T
 }
 """
 
-PACKS_BACK = """// As load_packs and store_packs for a row walked from its end, where p is; on the borders of packs.
-template <int ITEMS, int N, typename T, typename I>
-__device__ Tile<T, ITEMS * N> load_packs_back(const T* __restrict__ p, I base, I step, I n) {
-    Tile<T, ITEMS * N> tile = {};
-#pragma unroll
-    for (int k = 0; k < ITEMS; ++k) {
-        const I at = base + k * step;
-        if (at >= n) continue;
-        T pack[N];
-        read_pack<N>(p - (at + (N - 1)), pack);
-#pragma unroll
-        for (int j = 0; j < N; ++j) tile.v[k * N + j] = pack[N - 1 - j];
-    }
-    return tile;
-}
-
-template <int ITEMS, int N, typename T, typename I>
-__device__ void store_packs_back(T* __restrict__ p, I base, I step, I n, const Tile<T, ITEMS * N>& tile) {
-#pragma unroll
-    for (int k = 0; k < ITEMS; ++k) {
-        const I at = base + k * step;
-        if (at >= n) continue;
-        T pack[N];
-#pragma unroll
-        for (int j = 0; j < N; ++j) pack[N - 1 - j] = tile.v[k * N + j];
-        write_pack<N>(p - (at + (N - 1)), pack);
-    }
-}
-"""
-
 TILE_COUNT = """// How many of a thread's elements lie before n; they are the first ones of its tile.
 template <int ITEMS, int N, typename I>
 __device__ int tile_count(I base, I step, I n, bool full = false) {
@@ -393,31 +340,3 @@ __device__ void store_columns(T* __restrict__ p, I base, I step, I n, I stride, 
     }
 }
 """
-
-STRUCTURES = {
-    "Tile": TILE, "Moments": MOMENTS, "moments_with": MOMENTS_APART, "moments_lanes": MOMENTS_LANES,
-    "moments_block": MOMENTS_BLOCK, "Exponentials": EXPONENTIALS, "exponentials_with": EXPONENTIALS_APART,
-    "shuffle_exponentials": SHUFFLE_EXPONENTIALS,
-    "write_float16": WRITE_HALF, "write_bfloat16": WRITE_BFLOAT16, "load_words": LOAD_WORDS,
-    "load_tile": LOAD_TILE, "load_odd": LOAD_ODD,
-    "store_tile": STORE_TILE,
-    "stay_packed": STAY_PACKED,
-    "tile_count": TILE_COUNT, "whole_packs": WHOLE_PACKS, "packs_back": PACKS_BACK, "load_columns": LOAD_COLUMNS,
-    "store_columns": STORE_COLUMNS, "known_within": KNOWN_WITHIN,
-    "packs_tested": PACKS_TESTED,
-    "block_reduce": BLOCK_REDUCE, "block_reduce_each": BLOCK_REDUCE_EACH,
-    "column_reduce": COLUMN_REDUCE, "team_meet": TEAM_MEET, "team_last": TEAM_LAST,
-    "team_collect": TEAM_COLLECT, "take_ticket": TAKE_TICKET, "scan_tile": SCAN_TILE, "join_waves": JOIN_WAVES,
-    "sum_before": SUM_BEFORE, **RUNS,
-}  # fmt: skip
-"""In the order in which a program holds them."""
-
-NEEDS = {
-    "load_tile": ("Tile", "load_words"), "load_odd": ("Tile", "load_tile", "load_words"),
-    "store_tile": ("Tile",), "load_columns": ("Tile",), "store_columns": ("Tile",),
-    "whole_packs": ("Tile",), "packs_back": ("Tile",),
-    "write_float16": ("Tile",), "write_bfloat16": ("Tile",), **dict.fromkeys(RUNS, ("Tile",)),
-    "moments_lanes": ("Moments",), "moments_block": ("Moments", "moments_lanes"),
-    "Exponentials": ("shuffle_exponentials", "nan_max"), "moments_with": ("apart",), "exponentials_with": ("apart",),
-    "block_reduce_each": ("shuffle_xor",), "team_collect": ("lane_reduce",), "sum_before": ("block_reduce",),
-}  # fmt: skip

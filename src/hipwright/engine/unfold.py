@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hipwright.engine.expr import indices, walk
+from hipwright.engine.groups import Group
 from hipwright.engine.index import Atom, Fn, Ix, Var, divide, ix, modulo, replace
 from hipwright.engine.lower.core import Context
-from hipwright.engine.schedule import Group
 
 FACTORS = range(2, 65)
 

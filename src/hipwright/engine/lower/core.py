@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 
 from hipwright.engine.expr import COMPUTE, FLOATING, SMALL_INTS, STORAGE, Arena, E
 from hipwright.engine.graph import Meta, Node
-from hipwright.engine.index import ONE, ZERO, Ix, SizeReader, evaluate, flatten, ix, unflatten
+from hipwright.engine.index import ONE, ZERO, Ix, ix
+from hipwright.engine.shapes import flatten, unflatten
+from hipwright.engine.sizes import SizeReader, evaluate
 
 Index = Sequence[Ix]
 

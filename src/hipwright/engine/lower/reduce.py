@@ -1,4 +1,4 @@
-"""Reductions, and what is built on them: norms, softmax and scans."""
+"""Reductions, and what is built on them: softmax, distances and scans; norms.py has the norms."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 from hipwright.engine.expr import COMPUTE, FLOATING, E
 from hipwright.engine.graph import Meta
-from hipwright.engine.index import Ix, ix, product, unflatten
+from hipwright.engine.index import Ix, ix, product
 from hipwright.engine.lower.core import Context, Item, NotLowered, Tensor, dims_of, op
 from hipwright.engine.lower.views import remap
+from hipwright.engine.shapes import unflatten
 
 INFINITY = float("inf")
 
@@ -271,124 +272,7 @@ def logsumexp(c: Context, meta: Meta, x: Tensor, dims: Any, keep: bool = False) 
     return c.cast(out if keep else c.squeeze(out, axes), meta.dtype)
 
 
-# ---------------------------------------------------------------- norms
-
-
-def _affine(c: Context, m: Math, x: Tensor, weight: Tensor | None, bias: Tensor | None, dim: int | None) -> Tensor:
-    """x * weight + bias: along the channel dimension `dim`, or the trailing dimensions for None."""
-    for name, parameter in (("*", weight), ("+", bias)):
-        if parameter is not None:
-            p = parameter
-            if dim is not None:
-                p = remap(c, parameter, [ix(1) if k != dim else s for k, s in enumerate(x.shape)], lambda i: [i[dim]])
-            x = m.fn(name, x, m.of(p))
-    return x
-
-
-def normalise(c: Context, m: Math, x: Tensor, dims: Sequence[int], eps: float) -> Tensor:
-    """(x - mean) / sqrt(var + eps) over dims (biased variance)."""
-    centred, squares, _ = m.moments(x, dims)
-    rstd = m.fn("rsqrt", m.fn("+", m.fn("/", squares, m.count(x, dims)), eps))
-    return m.fn("*", centred, rstd)
-
-
-@op("layer_norm")
-def layer_norm(
-    c: Context, meta: Meta, x: Tensor, shape: Sequence[Any], weight: Any = None, bias: Any = None, eps: float = 1e-5,
-    *rest: Any
-) -> Tensor:  # fmt: skip
-    """Ba, Kiros & Hinton 2016."""
-    m = Math(c, meta.dtype)
-    y = normalise(c, m, m.of(x), range(x.rank - len(shape), x.rank), eps)
-    return finish(c, meta, _affine(c, m, y, weight, bias, None))
-
-
-@op("rms_norm")
-def rms_norm(
-    c: Context, meta: Meta, x: Tensor, shape: Sequence[Any], weight: Any = None, eps: float | None = None
-) -> Tensor:
-    """x / sqrt(mean x^2 + eps) (Zhang & Sennrich 2019); eps None is the dtype's own."""
-    m = Math(c, meta.dtype)
-    value = (
-        eps
-        if eps is not None
-        else {"float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}.get(x.dtype, 2.0**-23)
-    )
-    square = m.mean(m.fn("square", m.of(x)), range(x.rank - len(shape), x.rank), "squares")
-    y = m.fn("*", m.of(x), m.fn("rsqrt", m.fn("+", square, value)))
-    return finish(c, meta, _affine(c, m, y, weight, None, None))
-
-
-@op("group_norm")
-def group_norm(
-    c: Context, meta: Meta, x: Tensor, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *rest: Any
-) -> Tensor:
-    """Wu & He 2018."""
-    m = Math(c, meta.dtype)
-    per = x.shape[1] // ix(groups)
-    grouped = [x.shape[0], ix(groups), per, *x.shape[2:]]
-    xg = remap(c, m.of(x), grouped, lambda i: [i[0], i[1] * per + i[2], *i[3:]])
-    y = normalise(c, m, xg, range(2, len(grouped)), eps)
-    flat = remap(c, y, x.shape, lambda i: [i[0], i[1] // per, i[1] % per, *i[2:]])
-    return finish(c, meta, _affine(c, m, flat, weight, bias, 1))
-
-
-@op("instance_norm")
-def instance_norm(
-    c: Context, meta: Meta, x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, use_input: bool, momentum: float,
-    eps: float, *rest: Any
-) -> Tensor:  # fmt: skip
-    """Ulyanov et al. 2016."""
-    if not use_input:
-        return _given_statistics(c, meta, x, weight, bias, mean, var, eps)
-    if mean is not None:
-        raise NotLowered("it updates running statistics")
-    m = Math(c, meta.dtype)
-    return finish(c, meta, _affine(c, m, normalise(c, m, m.of(x), range(2, x.rank), eps), weight, bias, 1))
-
-
-def _channel(c: Context, x: Tensor, value: Tensor) -> Tensor:
-    return remap(c, value, [ix(1) if k != 1 else s for k, s in enumerate(x.shape)], lambda i: [i[1]])
-
-
-def _given_statistics(
-    c: Context, meta: Meta, x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, eps: float
-) -> Tensor:
-    m = Math(c, meta.dtype)
-    centred = m.fn("-", m.of(x), m.of(_channel(c, x, mean)))
-    y = m.fn("*", centred, m.fn("rsqrt", m.fn("+", m.of(_channel(c, x, var)), eps)))
-    return finish(c, meta, _affine(c, m, y, weight, bias, 1))
-
-
-@op("_native_batch_norm_legit_no_training")
-def batch_norm_eval(
-    c: Context, metas: Sequence[Meta], x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, momentum: float,
-    eps: float
-) -> tuple[Any, ...]:  # fmt: skip
-    """Ioffe & Szegedy 2015 with the running statistics."""
-    return _given_statistics(c, metas[0], x, weight, bias, mean, var, eps), None, None
-
-
-@op("_native_batch_norm_legit_functional", "_native_batch_norm_legit.no_stats")
-def batch_norm_train(
-    c: Context, metas: Sequence[Meta], x: Tensor, weight: Any, bias: Any, *rest: Any
-) -> tuple[Any, ...]:
-    """Ioffe & Szegedy 2015 with the batch's own statistics; the running ones are outputs."""
-    *running, train, momentum, eps = rest
-    if not train:
-        raise NotLowered("evaluation mode in the training operator")
-    m, dims = Math(c, metas[0].dtype), [0, *range(2, x.rank)]
-    xf = m.of(x)
-    centred, squares, mean = m.moments(xf, dims)
-    rstd = m.fn("rsqrt", m.fn("+", m.fn("/", squares, m.count(x, dims)), eps))
-    y = finish(c, metas[0], _affine(c, m, m.fn("*", centred, rstd), weight, bias, 1))
-    others: list[Any] = [c.squeeze(mean, dims), c.squeeze(rstd, dims)]
-    if running:
-        unbiased = m.fn("/", squares, m.count(x, dims, 1))
-        for old, new in zip(running, (mean, unbiased), strict=True):
-            kept = m.fn("*", m.of(old), 1 - momentum)
-            others.append(c.cast(m.fn("+", kept, m.fn("*", c.squeeze(new, dims), momentum)), old.dtype))
-    return y, *others
+# ---------------------------------------------------------------- distances
 
 
 @op("cosine_similarity")

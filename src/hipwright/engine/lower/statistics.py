@@ -9,7 +9,8 @@ from hipwright.engine.expr import COMPUTE
 from hipwright.engine.graph import Meta
 from hipwright.engine.index import ONE, ZERO, Ix, ix
 from hipwright.engine.lower.core import Context, NotLowered, Tensor, op
-from hipwright.engine.lower.reduce import Math, _affine, finish
+from hipwright.engine.lower.norms import affine
+from hipwright.engine.lower.reduce import Math, finish
 from hipwright.engine.lower.views import remap
 
 
@@ -20,7 +21,7 @@ def native_layer_norm(
     """Ba, Kiros & Hinton 2016; (y, mean, 1 / standard deviation), the last two with sizes of 1."""
     m = Math(c, metas[0].dtype)
     centred, mean, rstd = _moments(m, m.of(x), range(x.rank - len(shape), x.rank), eps)
-    y = finish(c, metas[0], _affine(c, m, m.fn("*", centred, rstd), weight, bias, None))
+    y = finish(c, metas[0], affine(c, m, m.fn("*", centred, rstd), weight, bias, None))
     return y, c.cast(mean, metas[1].dtype), c.cast(rstd, metas[2].dtype)
 
 
@@ -37,7 +38,7 @@ def native_group_norm(
     centred, mean, rstd = _moments(m, xg, dims, eps)
     y = remap(c, m.fn("*", centred, rstd), x.shape, lambda i: [i[0], i[1] // per, i[1] % per, *i[2:]])
     rows = [c.cast(c.squeeze(v, dims), meta.dtype) for v, meta in ((mean, metas[1]), (rstd, metas[2]))]
-    return finish(c, metas[0], _affine(c, m, y, weight, bias, 1)), *rows
+    return finish(c, metas[0], affine(c, m, y, weight, bias, 1)), *rows
 
 
 def _moments(m: Math, x: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 
 from hipwright.engine.calls import KernelCall, Offer, Output, call_template, regroup
 from hipwright.engine.expr import COMPUTE, STORAGE
-from hipwright.engine.index import Ix, Var, flatten, ix, product, to_python, unflatten
+from hipwright.engine.index import Ix, Var, ix, product
+from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import NotLowered, Tensor
+from hipwright.engine.shapes import flatten, unflatten
 from hipwright.engine.templates.base import Kernel
-from hipwright.engine.templates.call import CallBody, CallKernel
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.elementwise import otherwise
 
 BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 from hipwright.engine.calls import KernelCall, Offer, Output, call_template
-from hipwright.engine.index import Ix, product, to_python
+from hipwright.engine.index import Ix, product
+from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.attention_causal import beyond, rest, stop
 from hipwright.engine.templates.attention_form import (
@@ -23,7 +24,8 @@ from hipwright.engine.templates.attention_form import (
     vector,
 )  # fmt: skip
 from hipwright.engine.templates.base import Kernel
-from hipwright.engine.templates.call import CallBody, CallKernel
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel
 
 NAMES = (
     "D DV TY RM RN BM BN DW VW C DVW KV THREADS lds q_tile kv_tile p_tile tx ty tiles z tile m0 m n i j d r part v c "

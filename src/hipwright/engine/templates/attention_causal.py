@@ -16,7 +16,7 @@ from hipwright.engine.expr import E
 from hipwright.engine.index import Ix, Var, ix, nonneg
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.attention_form import Form, read, vector
-from hipwright.engine.templates.call import CallKernel
+from hipwright.engine.templates.call_kernel import CallKernel
 
 VANISHES = 104.0
 """exp(-104) is 0 in float: half of the least denormal number is exp(-103.97)."""

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 from hipwright.engine.calls import KernelCall, NotLowered
 from hipwright.engine.expr import E, walk
-from hipwright.engine.index import ONE, Ind, Ix, Var, ix, to_c
+from hipwright.engine.index import ONE, Ind, Ix, Var, ix
+from hipwright.engine.index_text import to_c
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.access import certain_loads
-from hipwright.engine.templates.call import CallKernel
+from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.pieces import LOAD_16
 
 WRITTEN = "hip.attention"

@@ -7,7 +7,8 @@ Each query reads all keys and values, so memory bounds the work: the keys of one
 from __future__ import annotations
 
 from hipwright.engine.calls import KernelCall, Offer, Output, call_template
-from hipwright.engine.index import Ix, ix, product, to_python
+from hipwright.engine.index import Ix, ix, product
+from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.attention_form import (
     FEW,
@@ -21,7 +22,8 @@ from hipwright.engine.templates.attention_form import (
     vector,
 )  # fmt: skip
 from hipwright.engine.templates.base import Kernel
-from hipwright.engine.templates.call import CallBody, CallKernel
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.pieces import GATHER
 
 NAMES = (

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 
 from hipwright.engine.emit import Emitter, cname
 from hipwright.engine.expr import STORAGE, E, indices, walk
-from hipwright.engine.index import Atom, Ind, Ix, Sym, Var, divide, ix, modulo, product, replace, strides, to_c
+from hipwright.engine.groups import Group, Member
+from hipwright.engine.index import Atom, Ind, Ix, Sym, Var, divide, ix, modulo, product, replace
+from hipwright.engine.index_text import to_c
 from hipwright.engine.lower.core import Context
 from hipwright.engine.rounding import Rounding
-from hipwright.engine.schedule import Group, Member
+from hipwright.engine.shapes import strides
 
 INT_LIMIT = 1 << 30
 """Elements up to which a kernel counts in int; twice as many would fit, the rest is for the last block's overshoot."""

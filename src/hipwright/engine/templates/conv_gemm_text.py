@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING
 
-from hipwright.engine.index import ZERO, Ix, Var, divide, flatten, ix, modulo, to_c, to_python, unflatten
+from hipwright.engine.index import ZERO, Ix, Var, divide, ix, modulo
+from hipwright.engine.index_text import to_c, to_python
 from hipwright.engine.lower.conv import Axis
-from hipwright.engine.templates.call import CallBody, CallKernel
+from hipwright.engine.shapes import flatten, unflatten
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.gemm import NAMES, Gemm, Side
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hipwright.engine.templates.rows import RowKernel
+    from hipwright.engine.templates.row_scope import RowScope
 
 
 class Crossing:
     """The sums of one kernel, by item: names[item].v[k] belongs to element k of this thread's part of each row."""
 
-    def __init__(self, kernel: RowKernel, count: str) -> None:
+    def __init__(self, kernel: RowScope, count: str) -> None:
         """Open the loop over the rows that a block takes."""
         self.k, emit, kind = kernel, kernel.emit, kernel.body.index_type
         self.names = {item: emit.fresh(f"{item}_own") for item in kernel.group.crossed}

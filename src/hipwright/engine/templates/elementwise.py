@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 from hipwright.engine.emit import Emitter
 from hipwright.engine.expr import STORAGE, E, indices, walk
-from hipwright.engine.index import Ix, Var, flatten, ix, product
+from hipwright.engine.index import Ix, Var, ix, product
+from hipwright.engine.shapes import flatten
 from hipwright.engine.templates.base import Body, Kernel, fused
 from hipwright.engine.templates.sweep import linear, prune
 

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from math import ceil
 
 from hipwright.engine.expr import STORAGE
-from hipwright.engine.index import ONE, Ix, to_python
+from hipwright.engine.index import ONE, Ix
+from hipwright.engine.index_text import to_python
 from hipwright.engine.templates.base import Kernel
-from hipwright.engine.templates.call import CallBody, CallKernel, factor
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel, factor
 from hipwright.engine.templates.gemm_side import Side
 from hipwright.engine.templates.splits import Parts
 from hipwright.engine.templates.tiling import DEPTH, UNITS

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hipwright.engine.lower.core import Tensor
-from hipwright.engine.templates.call import CallKernel
+from hipwright.engine.templates.call_kernel import CallKernel
 
 if TYPE_CHECKING:
     from hipwright.engine.templates.gemm import Gemm

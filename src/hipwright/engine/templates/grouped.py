@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from hipwright.engine.calls import KernelCall, Offer, Output, call_template, permuted, regroup
-from hipwright.engine.index import ONE, ZERO, Ix, divide, to_python
+from hipwright.engine.index import ONE, ZERO, Ix, divide
+from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import NotLowered, Tensor
 from hipwright.engine.templates import gemm
 from hipwright.engine.templates.base import Kernel

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hipwright.engine.expr import COMPUTE
-from hipwright.engine.index import Ix, Var, ix, product, to_python, unflatten
+from hipwright.engine.index import Ix, Var, ix, product
+from hipwright.engine.index_text import to_python
+from hipwright.engine.shapes import unflatten
 from hipwright.engine.templates.base import Kernel
-from hipwright.engine.templates.call import CallBody, CallKernel
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel
 
 if TYPE_CHECKING:
     from hipwright.engine.lower.core import Tensor

@@ -7,8 +7,9 @@ side, and each thread writes its elements at once. The index is split once for a
 from __future__ import annotations
 
 from hipwright.engine.expr import STORAGE, walk
-from hipwright.engine.index import Ix, Var, ix, product, to_python
-from hipwright.engine.schedule import Group
+from hipwright.engine.groups import Group
+from hipwright.engine.index import Ix, Var, ix, product
+from hipwright.engine.index_text import to_python
 from hipwright.engine.templates.base import Body, Kernel, fused
 from hipwright.engine.templates.elementwise import roomy
 from hipwright.engine.templates.sweep import linear

@@ -17,7 +17,7 @@ from hipwright.engine.contractions import letters_of
 from hipwright.engine.expr import E, walk
 from hipwright.engine.index import ONE, ZERO, Ix, product
 from hipwright.engine.lower.core import Context, Index, NotLowered, Tensor
-from hipwright.engine.templates import gemm, gemm_small, gemv, tiny
+from hipwright.engine.templates import gemm, gemm_small, gemv, gemv_text, tiny
 from hipwright.engine.templates.tiling import CACHE_READ, LAUNCH, STEP, UNITS, VECTOR_RATE, Shape, choose, seconds
 
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
@@ -251,7 +251,9 @@ def skinny(call: KernelCall) -> Offer | None:
     costs = Costs(call, p)
     default = costs.gemv(spec) < min(MARGIN * costs.library(), costs.gemm())
     dear = (DEAR_ONCE if call.c.hint(spec.few) <= gemv.FEW else DEAR, DEAR)
-    return Offer("gemv", gemv.write, [spec.matrix, spec.vectors], [p.output], default, p.finish, dear=dear, data=spec)
+    return Offer(
+        "gemv", gemv_text.write, [spec.matrix, spec.vectors], [p.output], default, p.finish, dear=dear, data=spec
+    )
 
 
 @call_template(*KINDS)

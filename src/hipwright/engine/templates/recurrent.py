@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from hipwright.engine.calls import KernelCall, Offer, Output, call_template
 from hipwright.engine.decompose import LAYER
 from hipwright.engine.expr import STORAGE
-from hipwright.engine.index import ZERO, Ix, ix, to_python
+from hipwright.engine.index import ZERO, Ix, ix
+from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.base import Kernel
 from hipwright.engine.templates.call import CallBody

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from hipwright.engine.emit import ATOM, Emitter, literal
 from hipwright.engine.expr import COMPUTE, E, walk
-from hipwright.engine.schedule import Member
+from hipwright.engine.groups import Member
 
 OPERATORS = {"sum": "Sum", "prod": "Product", "max": "Max", "min": "Min", "any": "Any", "all": "All",
              "argmax": "BestMax", "argmin": "BestMin"}  # fmt: skip

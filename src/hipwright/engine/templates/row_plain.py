@@ -7,10 +7,11 @@ element; the ends of rows go element by element.
 from __future__ import annotations
 
 from hipwright.engine.expr import STORAGE, E, walk
-from hipwright.engine.index import Ix, to_python
+from hipwright.engine.index import Ix
+from hipwright.engine.index_text import to_python
 from hipwright.engine.templates.base import Body, Kernel, fused
 from hipwright.engine.templates.elementwise import needs_test, on_borders, otherwise, roomy
-from hipwright.engine.templates.rows import Layout, RowKernel
+from hipwright.engine.templates.row_scope import Layout, RowScope
 from hipwright.engine.templates.sweep import OFF_BORDERS, PACK, Place, offset, prune, unconditional
 
 FEW_READS = 4
@@ -22,7 +23,7 @@ def plain_rows(body: Body, layout: Layout) -> Kernel:
     return PlainRows(body, layout).kernel()
 
 
-class PlainRows(RowKernel):
+class PlainRows(RowScope):
     """Writes one kernel."""
 
     def kernel(self) -> Kernel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hipwright.engine.expr import FLOATING
-from hipwright.engine.schedule import Member
+from hipwright.engine.groups import Member
 from hipwright.engine.templates.base import depends
 from hipwright.engine.templates.reducers import State
 from hipwright.engine.templates.sweep import Share, Sweep, prune

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from hipwright.engine.emit import literal
 from hipwright.engine.expr import COMPUTE, E
-from hipwright.engine.index import Var, ix, product, to_python
+from hipwright.engine.index import Var, ix, product
+from hipwright.engine.index_text import to_python
 from hipwright.engine.templates.base import Body, Kernel, fused
 from hipwright.engine.templates.elementwise import roomy
 from hipwright.engine.templates.scan_columns import column_memory, column_tiles

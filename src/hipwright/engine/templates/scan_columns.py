@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hipwright.engine.index import Sym, Var, ix, to_python
+from hipwright.engine.index import Sym, Var, ix
+from hipwright.engine.index_text import to_python
 from hipwright.engine.templates.base import Kernel
 from hipwright.engine.templates.sweep import Share, prune
 

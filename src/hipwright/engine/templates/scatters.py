@@ -21,10 +21,13 @@ from typing import Any
 from hipwright.engine.calls import KernelCall, Offer, Output, call_template
 from hipwright.engine.emit import literal
 from hipwright.engine.expr import COMPUTE, STORAGE, E
-from hipwright.engine.index import ONE, Ind, Ix, Var, flatten, ix, product, to_python, unflatten
+from hipwright.engine.index import ONE, Ind, Ix, Var, ix, product
+from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import Context, NotLowered, Tensor, as_int
+from hipwright.engine.shapes import flatten, unflatten
 from hipwright.engine.templates.base import INT_LIMIT, Kernel
-from hipwright.engine.templates.call import CallBody, CallKernel
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.histograms import histogram, write_rows
 from hipwright.engine.templates.reducers import worst
 from hipwright.engine.templates.sorted_rows import SortedRows, sorts

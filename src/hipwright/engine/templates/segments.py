@@ -10,10 +10,13 @@ from dataclasses import dataclass
 
 from hipwright.engine.calls import KernelCall, Offer, Output, call_template, regroup
 from hipwright.engine.expr import COMPUTE
-from hipwright.engine.index import Ix, Var, ix, product, to_python, unflatten
+from hipwright.engine.index import Ix, Var, ix, product
+from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import NotLowered, as_int
+from hipwright.engine.shapes import unflatten
 from hipwright.engine.templates.base import Kernel
-from hipwright.engine.templates.call import CallBody, CallKernel
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel
 
 BAG_NAMES = "i bag column item start end count v acc value tile n seen"
 WIDTHS = {"float64": 2, "float32": 4, "float16": 8, "bfloat16": 8}

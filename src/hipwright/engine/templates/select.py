@@ -19,10 +19,12 @@ from dataclasses import dataclass
 
 from hipwright.engine.calls import regroup
 from hipwright.engine.expr import COMPUTE
-from hipwright.engine.index import ONE, Ix, divide, ix, modulo, product, to_python
+from hipwright.engine.index import ONE, Ix, divide, ix, modulo, product
+from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import Context, Tensor
 from hipwright.engine.templates.base import Kernel
-from hipwright.engine.templates.call import CallBody, CallKernel
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel
 
 MOST_KEYS = 4096
 """Keys of 8 bytes that a sort holds in LDS; a longer row of another call is ranked by counting."""

@@ -9,10 +9,11 @@ order of their indices, and each of the few finds its place by comparing with th
 
 from __future__ import annotations
 
-from hipwright.engine.index import to_python
+from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.base import Kernel
-from hipwright.engine.templates.call import CallBody, CallKernel
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.select import KEYS, Selection, Writer, flag
 from hipwright.engine.templates.select import NAMES as SHARED
 

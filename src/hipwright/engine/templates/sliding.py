@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hipwright.engine.expr import STORAGE, E, walk
-from hipwright.engine.index import Atom, Ix, Var, ix, product, replace, to_python
-from hipwright.engine.schedule import Group
+from hipwright.engine.groups import Group
+from hipwright.engine.index import Atom, Ix, Var, ix, product, replace
+from hipwright.engine.index_text import to_python
 from hipwright.engine.templates.base import Body, Kernel, fused
 from hipwright.engine.templates.elementwise import otherwise, roomy
 from hipwright.engine.templates.sweep import linear, unconditional

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hipwright.engine.index import Ix, ix, product, to_python
+from hipwright.engine.index import Ix, ix, product
+from hipwright.engine.index_text import to_python
 from hipwright.engine.templates.base import Kernel
-from hipwright.engine.templates.call import CallBody, CallKernel, Place
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel, Place
 
 SPLITS = (1, 2, 4, 8, 16, 32, 64)
 BLOCK = 256

@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 
 from hipwright.engine.emit import literal
 from hipwright.engine.expr import COMPUTE, E, indices, walk
-from hipwright.engine.index import ONE, ZERO, Fn, Ix, Var, divide, flatten, ix, product, to_c, to_python, unflatten
+from hipwright.engine.index import ONE, ZERO, Fn, Ix, Var, divide, ix, product
+from hipwright.engine.index_text import to_c, to_python
 from hipwright.engine.lower.conv import Axis
-from hipwright.engine.templates.call import CallBody, CallKernel
+from hipwright.engine.shapes import flatten, unflatten
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.stencil import SIZES, Stencil, Tile, tiles, usual_tile
 
 NAMES = (

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from hipwright.engine.emit import literal
-from hipwright.engine.index import ZERO, Ix, Var, flatten, ix, product, to_c
+from hipwright.engine.index import ZERO, Ix, Var, ix, product
+from hipwright.engine.index_text import to_c
 from hipwright.engine.lower.conv import Axis
+from hipwright.engine.shapes import flatten
+from hipwright.engine.templates.access import WIDE
 from hipwright.engine.templates.base import Kernel
-from hipwright.engine.templates.call import WIDE, CallBody
+from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.stencil import streams
 from hipwright.engine.templates.stencil_scope import Scope, at, meets, scaled, window_count
 

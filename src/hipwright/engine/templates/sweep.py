@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hipwright.engine.expr import STORAGE, E
-from hipwright.engine.index import Atom, Fn, Ind, Ix, Var, ix, to_c
-from hipwright.engine.schedule import Member
+from hipwright.engine.groups import Member
+from hipwright.engine.index import Atom, Fn, Ind, Ix, Var, ix
+from hipwright.engine.index_text import to_c
 from hipwright.engine.templates.base import Body, depends
 
 PACK = {"float64": 2, "int64": 2, "float16": 8, "bfloat16": 8, "int16": 8, "int8": 16, "uint8": 16, "bool": 16}

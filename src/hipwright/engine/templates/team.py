@@ -18,7 +18,7 @@ from hipwright.engine.templates.base import Body, Kernel
 from hipwright.engine.templates.reducers import State
 
 if TYPE_CHECKING:
-    from hipwright.engine.templates.rows import Layout
+    from hipwright.engine.templates.row_scope import Layout
 
 SMALL_TOTAL, SMALL_TEAM = 1 << 22, 16
 """Elements up to which a team stays this small: caches hold them all, and the cpu target keeps few blocks at once."""

@@ -7,10 +7,11 @@ answers. No LDS, no barrier.
 
 from __future__ import annotations
 
-from hipwright.engine.index import to_python
+from hipwright.engine.index_text import to_python
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.base import Kernel
-from hipwright.engine.templates.call import CallBody, CallKernel, factor
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel, factor
 
 NAMES = "WIDE t packs row col b acc fast p q x y at j v e"
 WIDE = 4

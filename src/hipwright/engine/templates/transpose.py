@@ -6,8 +6,9 @@ For pointwise kernels whose result runs along `b` (its last dimension) while som
 from __future__ import annotations
 
 from hipwright.engine.expr import STORAGE, E
-from hipwright.engine.index import Ind, Ix, Var, ix, product, to_python
-from hipwright.engine.schedule import Group
+from hipwright.engine.groups import Group
+from hipwright.engine.index import Ind, Ix, Var, ix, product
+from hipwright.engine.index_text import to_python
 from hipwright.engine.templates.base import Body, Kernel, fused
 from hipwright.engine.templates.elementwise import roomy
 from hipwright.engine.templates.sweep import linear, unconditional

@@ -24,8 +24,9 @@ import msgspec
 from hipwright.dataset.workers import Pool
 from hipwright.engine.graph import Graph
 from hipwright.engine.knobs import KNOBS
+from hipwright.engine.specialise import specialise
 from hipwright.engine.version import source_key
-from hipwright.engine.write import space, specialise, write
+from hipwright.engine.write import space, write
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.llm.compact import shortened
 from hipwright.records import Record

@@ -1,0 +1,76 @@
+"""What a program leaves open, noted while it is written: structural choices, and knobs with their defaults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hipwright.engine.knobs import KNOBS, Choice, Value
+
+
+class Decisions:
+    """The choices given for one program, and what it turned out to be free to choose."""
+
+    def __init__(self, choices: Mapping[str, Value]) -> None:
+        self.choices = choices
+        self.structure: dict[str, Choice] = {}
+        self.knobs: set[str] = set()
+        self._defaults: dict[str, tuple[int, tuple[int, ...]]] = {}
+        self._own: dict[str, tuple[int, tuple[int, ...], str]] = {}  # the call templates' knobs
+
+    def part(self, name: str) -> bool:
+        """May this item, a slice or chunk of a row, compute the row's values again in the row's kernel?"""
+        self.structure[f"part:{name}"] = Choice(options=("recompute", "stored"), default="recompute")
+        return self.choices.get(f"part:{name}") != "stored"
+
+    def again(self, name: str) -> bool:
+        """May this value be computed again by each kernel that reads it, rather than stored?"""
+        return bool(self.choose(f"again:{name}", ("recompute", "stored"), "recompute") == "recompute")
+
+    def crossed(self, name: str) -> bool:
+        """May the rows' kernel add up these columns, which it reads?"""
+        return bool(self.choose(f"columns:{name}", ("on the way", "separate"), "on the way") == "on the way")
+
+    def choose(self, key: str, options: Sequence[Any], default: Any) -> Any:
+        """A structural choice made while a kernel is written."""
+        if len(options) > 1:
+            self.structure[key] = Choice(options=tuple(options), default=default)
+        chosen = self.choices.get(key, default)
+        return chosen if chosen in options else default
+
+    def own_knob(self, name: str, default: int, options: Sequence[int], comment: str) -> str:
+        """A call template's knob; kernels that want the same share it."""
+        wanted = (default, tuple(options), comment)
+        unique, count = name, 1
+        while unique in KNOBS or self._own.get(unique, wanted) != wanted:
+            count += 1
+            unique = f"{name}_{count}"
+        self._own[unique] = wanted
+        self.knobs.add(unique)
+        return unique
+
+    def shared_knob(self, name: str, default: int, most: int = 1 << 30) -> str:
+        """A knob of the table, up to `most`; kernels that start from another value, or go further, have their own."""
+        options = tuple(value for value in KNOBS[name][1] if value <= max(most, default))
+        unique, count = name, 1
+        while self._defaults.get(unique, (default, options)) != (default, options):
+            count += 1
+            unique = f"{name}_{count}"
+        self._defaults[unique] = default, options
+        return unique
+
+    def knob(self, name: str) -> tuple[int, tuple[int, ...], str]:
+        """A knob's (default, options, comment)."""
+        default, options, comment = self._own.get(name) or KNOBS[re.sub(r"_\d+$", "", name)]
+        return *self._defaults.get(name, (default, options)), comment
+
+    def knob_values(self) -> dict[str, int]:
+        """The knobs that were given another value than their default."""
+        chosen = {}
+        for name in sorted(self.knobs):
+            value = self.choices.get(name)
+            default, options, _ = self.knob(name)
+            if value in options and value != default:
+                chosen[name] = int(value)
+        return chosen
