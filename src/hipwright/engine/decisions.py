@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from hipwright.engine.knobs import KNOBS, Choice, Value
@@ -50,9 +50,10 @@ class Decisions:
         self.knobs.add(unique)
         return unique
 
-    def shared_knob(self, name: str, default: int, most: int = 1 << 30) -> str:
-        """A knob of the table, up to `most`; kernels that start from another value, or go further, have their own."""
-        options = tuple(value for value in KNOBS[name][1] if value <= max(most, default))
+    def shared_knob(self, name: str, default: int, most: int = 1 << 30, more: Collection[int] = ()) -> str:
+        """A knob of the table, up to `most`, with `more` options; kernels that start from another value, or may take
+        others, have their own."""
+        options = tuple(sorted({value for value in KNOBS[name][1] if value <= max(most, default)} | set(more)))
         unique, count = name, 1
         while self._defaults.get(unique, (default, options)) != (default, options):
             count += 1

@@ -36,6 +36,8 @@ takes, not how many instructions all of them do."""
 FEW_BLOCKS = 264  # two a multiprocessor of an H200
 TEAM_THREADS, TEAM_KEPT = 256, 16  # of a team's block: few registers, so that several blocks are on a multiprocessor
 MOST_TEAM = 128  # blocks of 256 threads that every device of interest runs at once, with room to spare
+MULTIPROCESSORS = (132, 256, 304)
+"""Of an H200, an MI355X and an MI300X."""
 MOST_VALUES = 64
 """Values a thread asks for at once at most: kernels of 256 spilled, and took ptxas 10 seconds each."""
 
@@ -201,3 +203,10 @@ def power(value: int) -> int:
 def option(items: int) -> int:
     """Tiles come in powers of two."""
     return min(power(items), 32)
+
+
+def fills(groups: int) -> set[int]:
+    """Sizes of a team with which the blocks of all `groups` are a whole number for each multiprocessor, or hardly less:
+    powers of two leave some of them one block less than others (1024 blocks are 7 or 8 each on an H200)."""
+    found = {count * each // max(groups, 1) for count in MULTIPROCESSORS for each in (4, 8)}
+    return {size for size in found if size > 1}

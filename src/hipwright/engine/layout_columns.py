@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hipwright.engine.expr import walk
 from hipwright.engine.index import Ind, Var, ix
-from hipwright.engine.layout import AT_ONCE, FEW_BLOCKS, MOST_TEAM, RESIDENT, TEAM_KEPT, power
+from hipwright.engine.layout import AT_ONCE, FEW_BLOCKS, MOST_TEAM, RESIDENT, TEAM_KEPT, fills, power
 from hipwright.engine.templates.row_scope import Layout
 from hipwright.engine.templates.sweep import linear
 
@@ -57,7 +57,7 @@ def columns(plan: RowPlanner, registers: bool) -> Layout:
     if not plan.follows and plan.length >= 512 and not plan.overwrites():
         default = blocks < FEW_BLOCKS and shares >= 2
         if plan.choose(f"team:{plan.body.name}", (False, True), default):
-            layout.team = plan.knob("TEAM", min(power(max(shares, 2)), 2 * MOST_TEAM))
+            layout.team = plan.knob("TEAM", min(power(max(shares, 2)), 2 * MOST_TEAM), more=fills(blocks))
     return layout
 
 

@@ -16,6 +16,7 @@ from hipwright.engine.layout import (
     TEAM_KEPT,
     TEAM_THREADS,
     Planner,
+    fills,
     power,
 )
 from hipwright.engine.layout_columns import columns
@@ -162,7 +163,9 @@ class RowPlanner(Planner):
             layout.rest = "few"
             cut = extent % (threads * vec * items) > 0
             layout.parts = cut or self._packed() or bool(self._along() - self._along("red"))
-        layout.team = self.knob("TEAM", self._team_size()) if team else ""
+        if team:
+            more = () if self.follows else fills(self.rows)  # a team that waits has the size that holds its row
+            layout.team = self.knob("TEAM", self._team_size(), more=more)
         layout.ahead = self.rows * self.length <= 4 * AT_ONCE
         layout.weights = self._at_once() and vec * items <= 16
         layout.roomy = self._at_once() and self.rows * threads <= RESIDENT // 2
