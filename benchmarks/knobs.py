@@ -156,19 +156,27 @@ class Timed:
         copies = [[t.clone() if isinstance(t, torch.Tensor) else t for t in given] for _ in range(self.count - 1)]
         self.slots = [given, *copies]
         self.table = states.build(self.model, leaf=lambda tensor: tensor.detach())
+        self.pool = torch.cuda.graph_pool_handle() if machine.device.type == "cuda" else None
         self.sides: dict[str, Any] = {}
         self.off: dict[str, float] = {}
         self.refused: dict[str, str] = {}
         if "copy" in baselines:
             moved = size + sum(t.nbytes for t in [*self.right, *self.model.parameters()])
             self._add("copy", CopySide(moved, self.count, machine.device, graph=True))
-        for name in baselines:
-            if name in ("eager", "compile"):
-                run = self.model if name == "eager" else torch.compile(self.model, dynamic=False)
-                self._add(name, self._turns(run))
+        if "eager" in baselines:
+            self._add("eager", self._turns(self.model))
+        if "compile" in baselines:
+            try:
+                self._add("compile", self._turns(torch.compile(self.model, dynamic=False)))
+            except Exception as error:  # whatever the compiler refuses: the variants are compared all the same
+                self.refused["compile"] = f"{type(error).__name__}: {error}"[:160]
 
     def _turns(self, run: Callable[..., Any]) -> Rotation:
-        return Rotation(lambda slot: run(*self.slots[slot]), self.count, self.machine.device, graph=True)
+        """Graphs share their memory, outputs too: dozens of them would not fit beside one another."""
+        return Rotation(
+            lambda slot: run(*self.slots[slot]), self.count, self.machine.device, graph=True, pool=self.pool,
+            keep_outputs=False,
+        )  # fmt: skip
 
     def _add(self, name: str, side: Any) -> None:
         side.prepare(1)
@@ -311,8 +319,8 @@ def _all(chosen: argparse.Namespace, end: float) -> int:
                 return 1
             try:
                 told = measure(machine, task, host, _grid(chosen.set), chosen.rounds)
-            except HipwrightError as error:
-                print(f"{task}: {error.message}", file=sys.stderr)
+            except (HipwrightError, RuntimeError) as error:  # torch's own: no memory, a fault of the device
+                print(f"{task}: {str(error).splitlines()[0]}", file=sys.stderr)
                 code = 1
                 continue
             print(shown(told), flush=True)
