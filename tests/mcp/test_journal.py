@@ -85,6 +85,15 @@ def test_an_archive_that_fails_loses_no_verdict(tmp_path: Path) -> None:
     journal.close()
 
 
+def test_an_end_that_fails_is_told(journal: Journal, capsys: pytest.CaptureFixture[str]) -> None:
+    program = Program(text="x")
+    journal.add(task(), program, judged(program))
+    assert journal._archive is not None
+    journal._archive.close()  # as a disk that is gone
+    journal.close()
+    assert "the session's run could not be ended" in capsys.readouterr().err
+
+
 def test_the_commands_that_read_runs_take_it(
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

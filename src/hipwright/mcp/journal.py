@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -58,12 +59,14 @@ class Journal:
         return {"run": run, "number": number}
 
     def close(self) -> None:
-        """End the runs with their best; the archive is closed."""
+        """End the runs with their best; the archive is closed. Where it fails they stay `interrupted`."""
         archive, self._archive = self._archive, None
         try:
             if archive is not None:
                 for run, _ in self._runs.values():
                     archive.append(run, "finished", -1, _ending(archive, run).to_dict())
+        except HipwrightError as error:
+            print(f"the session's run could not be ended: {error.message}", file=sys.stderr)
         finally:
             self._runs.clear()
             self._stack.close()
