@@ -4,7 +4,7 @@
 #   python benchmarks/programs.py PROGRAMS.jsonl --each 10        beforehand, anywhere: needs no GPU
 #   bash benchmarks/session.sh SECONDS OUT PROGRAMS.jsonl [PART...]
 #
-# PARTs, in the order in which they are named (without any: all, in this order):
+# PARTs, in the order in which they are named (without any: all, in this order; seconds are guesses of an H200's):
 #   judge   score mode, all tasks one batch, each verdict judged again in full        ~100 s
 #   tasks   score mode, a batch a task                                                ~70 s
 #   knobs   raw times of the settings of the tasks in benchmarks/ties.txt             ~10 s a task
@@ -13,7 +13,7 @@
 #   search  searches of 60 evaluations, four side by side                             what is left
 # A part is stopped when the time is over. OUT gets a log a part, and the suite's records: merge those of several runs.
 set -uo pipefail
-[ $# -ge 3 ] || { sed -n '2,14p' "$0"; exit 2; }
+[ $# -ge 3 ] || { sed -n "2,14p" "$0"; exit 2; }
 cd "$(dirname "$0")/.."
 seconds=$1 out=$2 programs=$3
 shift 3
