@@ -16,13 +16,13 @@ import itertools
 import json
 import os
 import random
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -35,7 +35,7 @@ from hipwright.device.open import open_driver
 from hipwright.device.rotation import Rotation
 from hipwright.engine.graph import Graph
 from hipwright.engine.write import space, write
-from hipwright.errors import HipwrightError
+from hipwright.errors import BadInput, HipwrightError
 from hipwright.measure.roofline import rotation
 from hipwright.program import parse
 from hipwright.program.lower import lower
@@ -48,6 +48,7 @@ from hipwright.task.load import TaskFile
 from hipwright.toolchain import cpu, nvrtc
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.pool import CompilePool
+from hipwright.verify.trees import tensors_of
 
 SEED = 3
 ROUNDS = 11
@@ -56,23 +57,27 @@ OFF = 0.02  # of the largest value: further from eager than any honest rounding 
 Settings = dict[str, Any]
 
 
-def varied(graph: Graph, grid: Mapping[str, Sequence[Any]]) -> list[Settings]:
-    """The default, then every other setting one at a time; or all combinations of a grid."""
+def varied(graph: Graph, grid: Mapping[str, Sequence[Any]]) -> dict[str, Settings]:
+    """The default, then every other setting one at a time, or all combinations of a grid; by their words."""
     if grid:
-        return [{}, *(dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))]
-    options = space(graph)
-    return [{}, *({k: v} for k, choice in options.items() for v in choice.options if v != choice.default)]
+        found = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    else:
+        found = [{k: v} for k, choice in space(graph).items() for v in choice.options if v != choice.default]
+    return {_words(chosen): chosen for chosen in [{}, *found]}
 
 
-def programs(graph: Graph, settings: Sequence[Settings]) -> dict[str, Program]:
+def _words(chosen: Settings) -> str:
+    return " ".join(f"{k}={v}" for k, v in chosen.items()) or "default"
+
+
+def programs(graph: Graph, settings: Mapping[str, Settings]) -> dict[str, Program]:
     """Different programs by their settings' words; knobs may have values that the space does not offer."""
     found: dict[str, Program] = {}
     known: set[tuple[str, str]] = set()
-    for chosen in settings:
+    for words, chosen in settings.items():
         program = write(graph, chosen)
-        own = parse(program.text).knobs
+        own, text = parse(program.text).knobs, program.text
         more = {k: int(v) for k, v in chosen.items() if k in own}
-        text = program.text
         for name, value in more.items():
             if value not in own[name].choices:
                 head = f"{name} = knob({own[name].default}, choices=["
@@ -81,7 +86,7 @@ def programs(graph: Graph, settings: Sequence[Settings]) -> dict[str, Program]:
         key = text, json.dumps(parse(text).defines(made.knobs), sort_keys=True)
         if key not in known:
             known.add(key)
-            found[" ".join(f"{k}={v}" for k, v in chosen.items()) or "default"] = made
+            found[words] = made
     return found
 
 
@@ -134,14 +139,6 @@ class Machine:
         return int(torch.cuda.get_device_properties(self.device).L2_cache_size)
 
 
-def tensors(value: Any) -> list[torch.Tensor]:
-    """The tensors of a nesting, in order."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return [tensor for item in items for tensor in tensors(item)]
-
-
 class Timed:
     """One task: its sides over the same slots of inputs."""
 
@@ -150,8 +147,8 @@ class Timed:
         self.model, inputs = _opened(TaskFile(str(path), path.read_text()), machine.device)
         given = [t.to(machine.device) if isinstance(t, torch.Tensor) else t for t in inputs]
         with torch.no_grad():
-            self.right = [t.clone() for t in tensors(self.model(*given))]
-        size = sum(t.nbytes for t in tensors(given))
+            self.right = [t.clone() for t in tensors_of(self.model(*given))]
+        size = sum(t.nbytes for t in tensors_of(given))
         self.count = max(2, rotation(size, machine.cache_bytes(), 8 << 30))
         copies = [[t.clone() if isinstance(t, torch.Tensor) else t for t in given] for _ in range(self.count - 1)]
         self.slots = [given, *copies]
@@ -190,22 +187,26 @@ class Timed:
         try:
             run = self.machine.call(program, build, self.table)
             with torch.no_grad():
-                found = tensors(run(*self.slots[0]))
+                found = tensors_of(run(*self.slots[0]))
             self.off[name] = max((_off(a, b) for a, b in zip(found, self.right, strict=True)), default=0.0)
             self._add(name, self._turns(run))
         except HipwrightError as error:
             self.refused[name] = error.message[:160]
 
-    def microseconds(self, rounds: int) -> dict[str, list[float]]:
-        """Of a call, by side: blocks of about BLOCK_MS in turn, each round in another order."""
-        calls = {name: max(1, round(BLOCK_MS / max(_each(side, 1), 1e-4))) for name, side in self.sides.items()}
-        found: dict[str, list[float]] = {name: [] for name in self.sides}
-        order, rng = list(self.sides), random.Random(SEED)
+    def turns(self, names: Sequence[str], rounds: int) -> dict[str, tuple[float, float]]:
+        """{side: (microseconds a call, the default's time over its own)}, medians over blocks of about BLOCK_MS in
+        turn, each round in another order."""
+        calls = {name: max(1, round(BLOCK_MS / max(_each(self.sides[name], 1), 1e-4))) for name in names}
+        found: dict[str, list[float]] = {name: [] for name in names}
+        order, rng = list(names), random.Random(SEED)
         for _ in range(rounds):
             rng.shuffle(order)
             for name in order:
                 found[name].append(_each(self.sides[name], calls[name]) * 1e3)
-        return found
+        base = found["default"]
+        return {
+            name: (median(some), median(a / b for a, b in zip(base, some, strict=True))) for name, some in found.items()
+        }
 
 
 def _opened(file: TaskFile, device: torch.device) -> tuple[torch.nn.Module, list[Any]]:
@@ -231,40 +232,48 @@ def _off(found: torch.Tensor, right: torch.Tensor) -> float:
     return float((a - b).abs().max() / b.abs().max().clamp_min(1e-30)) if b.numel() else 0.0
 
 
-def joined(settings: Mapping[str, Settings], told: Mapping[str, float]) -> Settings:
-    """The best value of each key that was faster than the default, together."""
+def joined(settings: Mapping[str, Settings], speeds: Mapping[str, float]) -> Settings:
+    """The best value of each key that was faster than the default, together. speeds: over the default's."""
     best: dict[str, tuple[float, Any]] = {}
     for name, chosen in settings.items():
-        if name in told and len(chosen) == 1 and told[name] < told["default"]:
+        if len(chosen) == 1 and speeds.get(name, 0.0) > 1.0:
             ((key, value),) = chosen.items()
-            best[key] = min(best.get(key, (told["default"], None)), (told[name], value), key=lambda one: one[0])
+            best[key] = max(best.get(key, (1.0, None)), (speeds[name], value), key=lambda one: one[0])
     return {key: value for key, (_, value) in best.items()}
 
 
 def measure(
     machine: Machine, path: Path, host: Zygote, grid: Mapping[str, Sequence[Any]], rounds: int
 ) -> dict[str, Any]:
-    """One task: {"task", "us": {side: median}, "ratio": {side: default's time over its own}, "off", "refused"}."""
+    """One task: {"task", "us": {side: median}, "ratio": {side: default's time over its own}, "off", "refused",
+    "slots"}; the best settings together are timed in a second turn, beside the default and the baselines alone.
+
+    Raises BadInput where the default program does not run.
+    """
     with open_task(path, host) as handle:
         graph = Graph.from_dict(handle.capture(handle.task.workloads[0].name))
-    settings = {" ".join(f"{k}={v}" for k, v in s.items()) or "default": s for s in varied(graph, grid)}
+    settings = varied(graph, grid)
     timed = Timed(machine, path, ("eager", "copy") if machine.target == "cpu" else ("eager", "compile", "copy"))
+    baselines = list(timed.sides)
     with ThreadPoolExecutor(os.cpu_count() or 2) as workers:
-        made = programs(graph, list(settings.values()))
+        made = programs(graph, settings)
         for (name, program), build in zip(made.items(), workers.map(machine.build, made.values()), strict=True):
             timed.add(name, program, build)
-    times = timed.microseconds(rounds)
-    told = {name: statistics.median(some) for name, some in times.items()}
-    together = {} if grid or "default" not in told else joined(settings, told)
-    if len(together) > 1:
-        for name, program in programs(graph, [together]).items():
-            timed.add(name, program, machine.build(program))
-        times = timed.microseconds(rounds)
-        told = {name: statistics.median(some) for name, some in times.items()}
-    base = times.get("default", [])
-    ratio = {name: statistics.median(a / b for a, b in zip(base, some, strict=True)) for name, some in times.items()}
+    if "default" not in timed.sides:
+        raise BadInput(f"the engine's own choices do not run: {timed.refused['default']}")
+    told = timed.turns(list(timed.sides), rounds)
     wrong = {name: off for name, off in timed.off.items() if not off <= OFF}
-    return {"task": str(path), "us": told, "ratio": ratio, "off": wrong, "refused": timed.refused, "slots": timed.count}
+    together = {} if grid else joined(settings, {n: ratio for n, (_, ratio) in told.items() if n not in wrong})
+    if len(together) > 1:
+        ((name, program),) = programs(graph, {_words(together): together}).items()
+        timed.add(name, program, machine.build(program))
+        if name in timed.sides:
+            told[name] = timed.turns([*baselines, "default", name], rounds)[name]
+            wrong |= {name: timed.off[name]} if not timed.off[name] <= OFF else {}
+    return {
+        "task": str(path), "us": {n: us for n, (us, _) in told.items()}, "ratio": {n: r for n, (_, r) in told.items()},
+        "off": wrong, "refused": timed.refused, "slots": timed.count,
+    }  # fmt: skip
 
 
 def shown(told: Mapping[str, Any], most: int = 6) -> str:

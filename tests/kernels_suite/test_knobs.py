@@ -33,15 +33,17 @@ def graph() -> Graph:
 
 
 def test_settings_go_one_at_a_time_or_by_a_grid(graph: Graph) -> None:
-    one = knobs.varied(graph, {})
+    one = list(knobs.varied(graph, {}).values())
     assert one[0] == {} and all(len(chosen) == 1 for chosen in one[1:])
     assert {"BLOCK": 64} in one and {"BLOCK": 256} not in one  # 256 is the default
     grid = knobs.varied(graph, {"BLOCK": [64, 96], "VEC": [2]})
-    assert grid == [{}, {"BLOCK": 64, "VEC": 2}, {"BLOCK": 96, "VEC": 2}]
+    assert grid == {
+        "default": {}, "BLOCK=64 VEC=2": {"BLOCK": 64, "VEC": 2}, "BLOCK=96 VEC=2": {"BLOCK": 96, "VEC": 2},
+    }  # fmt: skip
 
 
 def test_programs_differ_and_take_values_that_the_space_has_not(graph: Graph) -> None:
-    made = knobs.programs(graph, [{}, {"BLOCK": 256}, {"BLOCK": 96}, {"BLOCK": 64}])
+    made = knobs.programs(graph, knobs.varied(graph, {"BLOCK": [256, 96, 64]}))
     assert list(made) == ["default", "BLOCK=96", "BLOCK=64"]
     for name, value in (("BLOCK=96", 96), ("BLOCK=64", 64)):
         assert parse(made[name].text).defines(made[name].knobs)["BLOCK"] == value
@@ -49,8 +51,8 @@ def test_programs_differ_and_take_values_that_the_space_has_not(graph: Graph) ->
 
 def test_the_best_of_each_key_are_put_together() -> None:
     settings = {"default": {}, "a=1": {"a": 1}, "a=2": {"a": 2}, "b=1": {"b": 1}, "c=1": {"c": 1}}
-    told = {"default": 10.0, "a=1": 9.0, "a=2": 8.0, "b=1": 9.5, "c=1": 11.0, "eager": 1.0}
-    assert knobs.joined(settings, told) == {"a": 2, "b": 1}
+    speeds = {"default": 1.0, "a=1": 1.1, "a=2": 1.2, "b=1": 1.05, "c=1": 0.9, "eager": 10.0}
+    assert knobs.joined(settings, speeds) == {"a": 2, "b": 1}
 
 
 def test_a_task_on_the_processor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,6 +66,26 @@ def test_a_task_on_the_processor(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert not told["off"] and not told["refused"]
     shown = capsys.readouterr().out
     assert "2 variants" not in shown and "3 variants, 0 refused" in shown and "BLOCK=64" in shown
+
+
+def test_the_best_settings_are_timed_together_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, out = tmp_path / "task.py", tmp_path / "out.jsonl"
+    task.write_text(TASK)
+    asked: list[list[str]] = []
+    real = knobs.Timed.turns
+
+    def faster(self: knobs.Timed, names: list[str], rounds: int) -> dict[str, tuple[float, float]]:
+        asked.append(list(names))
+        return {name: (us, 2.0 if name in ("BLOCK=64", "map:add_relu=vector") else r)
+                for name, (us, r) in real(self, names, rounds).items()}  # fmt: skip
+
+    settings = {"default": {}, "BLOCK=64": {"BLOCK": 64}, "map:add_relu=vector": {"map:add_relu": "vector"}}
+    monkeypatch.setattr(knobs, "varied", lambda graph, grid: settings)
+    monkeypatch.setattr(knobs.Timed, "turns", faster)
+    assert knobs.main([str(task), "--target", "cpu", "--rounds", "1", "--out", str(out)]) == 0
+    both = "BLOCK=64 map:add_relu=vector"
+    assert asked == [["copy", "eager", *settings], ["copy", "eager", "default", both]]
+    assert set(json.loads(out.read_text())["us"]) == {"copy", "eager", *settings, both}
 
 
 def test_the_session_script_names_tasks_that_are_there_and_says_what_it_wants(tmp_path: Path) -> None:

@@ -142,6 +142,23 @@ class RunLog:
             self.resumes += 1
 
 
+def as_stored(evaluation: Evaluation) -> Evaluation:
+    """The evaluation as the archive will give it back (NaN has no JSON), so that who goes on from it sees the same.
+
+    One that cannot be stored at all says nothing about the program: it is as if the machine had failed.
+    """
+    try:
+        return Evaluation.from_json(evaluation.to_json())
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        return Evaluation(
+            task=evaluation.task,
+            program=evaluation.program,
+            status="unscorable",
+            fault="service",
+            message=f"the evaluation cannot be stored: {error}",
+        )
+
+
 def read_log(events: Iterable[Event]) -> RunLog:
     """The events of one run as a RunLog."""
     log = RunLog()

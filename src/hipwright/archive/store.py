@@ -15,6 +15,7 @@ The contract, which tests/archive/contract.py checks and the search relies on:
 from __future__ import annotations
 
 import json
+import secrets
 import sqlite3
 import threading
 import time
@@ -43,6 +44,11 @@ class Entry(msgspec.Struct, frozen=True):
     number: int = -1
     data: Mapping[str, Any] = {}
     cache_key: str | None = None
+
+
+def new_id() -> str:
+    """A run's id: when it was begun (UTC), and four digits that nobody else has."""
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
 
 
 class Archive:

@@ -11,17 +11,12 @@ from collections.abc import Iterable
 
 from hipwright.engine.index import Ix
 from hipwright.engine.lower.core import Context
+from hipwright.engine.tiles import READ_PACK, WRITE_PACK
 
 OPTIONS = ("no", "stores", "loads", "both")
 ENOUGH = 1 << 22
 """Elements of the largest tensor from which caches hold less than a call moves."""
 
-_READ = """template <int N, typename T>
-__device__ void read_pack(const T* p, T* v) {
-"""
-_WRITE = """template <int N, typename T>
-__device__ void write_pack(T* p, const T* v) {
-"""
 _WORDS = """// 16 bytes at any address; nobody needs them again soon, so they leave the caches first.
 #ifdef __clang__
 typedef unsigned Passing __attribute__((ext_vector_type(4), aligned(1)));
@@ -52,12 +47,12 @@ _STORES = """    if constexpr (N * sizeof(T) % 16 == 0) {
 
 def offered(c: Context, helpers: str, sizes: Iterable[Ix]) -> bool:
     """Do kernels move packs, of a tensor that caches do not hold? helpers: the program's device functions."""
-    return _READ in helpers and max((c.hint(size) for size in sizes), default=0) >= ENOUGH
+    return READ_PACK in helpers and max((c.hint(size) for size in sizes), default=0) >= ENOUGH
 
 
 def streaming(helpers: str, how: str) -> str:
     """The device functions with packs of whole 16 bytes read or written as `how` says, one of OPTIONS."""
-    for head, body, kinds in ((_READ, _LOADS, ("loads", "both")), (_WRITE, _STORES, ("stores", "both"))):
+    for head, body, kinds in ((READ_PACK, _LOADS, ("loads", "both")), (WRITE_PACK, _STORES, ("stores", "both"))):
         if how in kinds:
             helpers = helpers.replace(head, head + body, 1)
-    return helpers if how == "no" else helpers.replace(_READ, _WORDS + _READ, 1)
+    return helpers if how == "no" else helpers.replace(READ_PACK, _WORDS + READ_PACK, 1)

@@ -7,7 +7,11 @@ wide access are read element by element on NVIDIA, which needs aligned vectors, 
 
 from __future__ import annotations
 
-TILE = """// N neighbours; as wide an access as the device has.
+READ_PACK = "template <int N, typename T>\n__device__ void read_pack(const T* p, T* v) {\n"
+WRITE_PACK = "template <int N, typename T>\n__device__ void write_pack(T* p, const T* v) {\n"
+"""How the functions begin that move a pack: streaming.py goes on otherwise."""
+TILE = (
+    """// N neighbours; as wide an access as the device has.
 template <typename T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
     T v[N];
@@ -23,9 +27,9 @@ __device__ bool packs_fit(const T* p) {
 #endif
 }
 
-template <int N, typename T>
-__device__ void read_pack(const T* p, T* v) {
-#ifdef __AMDGCN__
+"""
+    + READ_PACK
+    + """#ifdef __AMDGCN__
     __builtin_memcpy(v, p, N * sizeof(T));
 #else
     const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(p);
@@ -34,9 +38,9 @@ __device__ void read_pack(const T* p, T* v) {
 #endif
 }
 
-template <int N, typename T>
-__device__ void write_pack(T* p, const T* v) {
-#ifdef __AMDGCN__
+"""
+    + WRITE_PACK
+    + """#ifdef __AMDGCN__
     __builtin_memcpy(p, v, N * sizeof(T));
 #else
     if constexpr (N * sizeof(T) % 16 == 0) {  // NVRTC may take the store of a pack's elements apart, but not this
@@ -59,6 +63,7 @@ struct Tile {
     T v[SIZE];
 };
 """
+)
 
 WRITE_HALVES = """// Floats leave as half types two at a time: one instruction for both where the device has it.
 // As words: CUDA copies its own pairs one by one, and a pack would be written 4 bytes at a time.

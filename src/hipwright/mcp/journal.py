@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hipwright.archive import Archive, Entry, Evaluated, Finished, Proposed, read_log
+from hipwright.archive import Archive, Entry, Evaluated, Finished, Proposed, as_stored, new_id, read_log
 from hipwright.archive.query import best_trial
 from hipwright.errors import HipwrightError
 from hipwright.records import Evaluation, Expansion, Program, Run, Task
+from hipwright.search.interfaces import INFRASTRUCTURE
 
 POLICY = "session"
 """What stands where a search names its policy: no search, so there is nothing to resume."""
@@ -37,14 +36,13 @@ class Journal:
         """Keep a judged program: {"run", "number"}, or {"not_kept": why}. An archive that fails loses no verdict."""
         if program.lane != "program":
             return {"not_kept": "a ModelNew file is no program of the archive's"}
-        if evaluation.fault not in (None, "candidate"):
-            return {"not_kept": "the machine failed, so nothing is known of the program"}
+        stored = as_stored(evaluation)
+        if stored.fault in INFRASTRUCTURE:
+            return {"not_kept": f"nothing is known of the program: {stored.message or stored.status}"}
         try:
-            return self._add(task, program, Evaluation.from_json(evaluation.to_json()))
+            return self._add(task, program, stored)
         except HipwrightError as error:
             return {"not_kept": error.message}
-        except ValueError as error:  # text or figures that no JSON holds
-            return {"not_kept": f"the evaluation cannot be stored: {error}"}
 
     def _add(self, task: Task, program: Program, evaluation: Evaluation) -> dict[str, Any]:
         archive = self._opened()
@@ -77,7 +75,7 @@ class Journal:
         return self._archive
 
     def _begin(self, archive: Archive, task: Task) -> str:
-        name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+        name = new_id()
         run = Run(id=name, task=task.key, targets=tuple(self.targets), budget=0, policy=POLICY, seed=0)
         self._stack.enter_context(archive.lock(name))
         archive.begin_run(run, {"task_name": task.name}, [task])

@@ -16,13 +16,13 @@ import msgspec
 from hipwright.errors import BadInput
 from hipwright.events import Listener
 from hipwright.mcp import files, words
-from hipwright.mcp.journal import Journal
 from hipwright.mcp.shop import Judged, Lent, Shop, digest
 from hipwright.records import Program
 
 if TYPE_CHECKING:
     from hipwright.archive import Archive
     from hipwright.archive.similar import Known
+    from hipwright.mcp.journal import Journal
 
 KEPT = 64  # evaluations that can still be asked about
 SLOWER = 1.3  # an exemplar of another performance bucket takes at least this much longer

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, Unpack
 
-from hipwright.archive import Archive, Finished, RunLog, read_log
+from hipwright.archive import Archive, Finished, RunLog, new_id, read_log
 from hipwright.errors import BadInput
 from hipwright.events import Listener
 from hipwright.records import Evaluation, Program, Record, Run, Task
@@ -60,7 +59,7 @@ def new_run(
         raise BadInput(f"a budget of {budget} evaluations finds nothing", hint="--budget 1 or more")
     policy(policy_name)
     return Run(
-        id=f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}",
+        id=new_id(),
         task=task.key,
         targets=targets,
         budget=budget,

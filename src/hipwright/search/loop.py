@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from hipwright.archive import Archive, Entry, Evaluated, Finished, Proposed, RunLog
+from hipwright.archive import Archive, Entry, Evaluated, Finished, Proposed, RunLog, as_stored
 from hipwright.errors import BadInput, InfrastructureError, ProviderError
 from hipwright.events import Listener, silent
 from hipwright.records import Decision, Evaluation, Event, Program, Record, Run, content_key
@@ -218,7 +218,7 @@ class Search:
         self._check_stop()
         fresh = [p for p in todo if self.archive.evaluation(self._cache_key(p.program)) is None]
         found = together([self.archive.program(p.program) for p in fresh]) if fresh else []
-        judged = {p.number: _as_stored(one) for p, one in zip(fresh, found, strict=True)}
+        judged = {p.number: as_stored(one) for p, one in zip(fresh, found, strict=True)}
         for proposed in todo:
             one = judged.get(proposed.number)
             if one is None or one.fault in INFRASTRUCTURE:
@@ -233,7 +233,7 @@ class Search:
         attempts, candidate = 0, self.archive.program(program)
         while True:
             attempts += 1
-            evaluation = _as_stored(self.evaluator.evaluate(candidate))
+            evaluation = as_stored(self.evaluator.evaluate(candidate))
             if evaluation.fault not in INFRASTRUCTURE or attempts == ATTEMPTS:
                 return Evaluated(evaluation=evaluation, attempts=attempts)
 
@@ -315,20 +315,3 @@ class Search:
             decision = self.log.decided[event.number]
             news |= {"kept": decision.kept, "best": decision.best, "reason": decision.reason}
         return {**event.data, **news} if event.kind in ("finished", "interrupted", "resumed") else news
-
-
-def _as_stored(evaluation: Evaluation) -> Evaluation:
-    """The evaluation as the archive will give it back (NaN has no JSON), so that a resumed run sees the same.
-
-    One that cannot be stored at all says nothing about the program: it is as if the machine had failed.
-    """
-    try:
-        return Evaluation.from_json(evaluation.to_json())
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        return Evaluation(
-            task=evaluation.task,
-            program=evaluation.program,
-            status="unscorable",
-            fault="service",
-            message=f"the evaluation cannot be stored: {error}",
-        )
