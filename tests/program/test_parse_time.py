@@ -17,6 +17,7 @@ TEXTS = {
     "words": "a " * (SIZE // 2),
     "static words": "static int " * (SIZE // 11),
     "blanks before a name": "static " + " " * SIZE + "f(",
+    "comments that never end": "/* " * (SIZE // 3) + "__FILE_",
     "a macro and blanks": "#define a b" + " " * SIZE + "\\x",
 }
 

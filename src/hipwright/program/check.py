@@ -275,4 +275,15 @@ def _load(target: ast.Name) -> ast.Name:
 
 def _bound(node: ast.AST) -> set[str]:
     """Names that are assigned anywhere inside."""
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    found: set[str] = set()
+    todo: list[object] = [node]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, ast.Name):
+            if isinstance(item.ctx, ast.Store):
+                found.add(item.id)
+        elif isinstance(item, list):
+            todo += item
+        elif isinstance(item, ast.AST):
+            todo += [value for value in vars(item).values() if isinstance(value, (ast.AST, list))]
+    return found

@@ -97,8 +97,7 @@ def _hip(text: str, node: ast.Assign) -> tuple[str, int]:
         raise ProgramError("HIP is one string literal: HIP = r'''...'''", node.lineno)
     segment = _segment(text, value)
     # a plain literal keeps its lines, so that a compiler's line number can be mapped back to this file
-    plain = {p + q + value.value + q for p in ("r", "R", "") for q in ("'''", '"""')}
-    if segment not in plain:
+    if not any(segment == p + q + value.value + q for p in ("r", "R", "") for q in ("'''", '"""')):
         raise ProgramError("write HIP as one raw triple-quoted literal, HIP = r'''...''', so that lines keep their "
                            "numbers", value.lineno)  # fmt: skip
     return value.value, value.lineno

@@ -81,6 +81,11 @@ class Kernels:
     unusable: dict[str, str] = field(default_factory=dict)
 
 
+_GLOBAL = re.compile(r"__global__(?<!\w__global__)(?!\w)")
+_EXTERN = re.compile(r'extern\s+"C"')
+_EXTERN_BLOCK = re.compile(r'extern\s+"C"\s*\{')
+
+
 def parse_signatures(hip: str, first_line: int = 1) -> Kernels:
     """Read every kernel declaration. `first_line` is the program line of the source's first line.
 
@@ -92,7 +97,7 @@ def parse_signatures(hip: str, first_line: int = 1) -> Kernels:
     externs = _extern_blocks(code)
     signatures: dict[str, Signature] = {}
     unusable: dict[str, str] = {}
-    for match in re.finditer(r"\b__global__\b", code):
+    for match in _GLOBAL.finditer(code):
         line = first_line + code.count("\n", 0, match.start())
         head = code[_statement_start(code, match.start()) : match.start()]
         found = _name_and_params(code, match.end())
@@ -103,7 +108,7 @@ def parse_signatures(hip: str, first_line: int = 1) -> Kernels:
             unusable[name] = 'it is a template; write a plain kernel, or a thin extern "C" one that calls it'
             continue
         in_block = any(a < match.start() < b for a, b in externs)
-        if not in_block and not re.search(r'extern\s+"C"', head):
+        if not in_block and not _EXTERN.search(head):
             unusable[name] = f'it is not extern "C"; write: extern "C" __global__ void {name}(...)'
             continue
         if result != "void":
@@ -119,15 +124,16 @@ def parse_signatures(hip: str, first_line: int = 1) -> Kernels:
 # ---------------------------------------------------------------- text
 
 REMEMBERED = 1 << 16  # characters of a source that is kept blanked
-_SKIP = re.compile(
-    r"""//(?:\\\n|[^\n])*            # line comment, continued by a backslash
-      | /\*.*?(?:\*/|\Z)             # block comment
-      | (?<![A-Za-z0-9_])(?:u8|[uUL])?R"(?P<d>[^()\\\s]{0,16})\(.*?\)(?P=d)"   # raw string
-      | "(?:\\.|[^"\\\n])*"          # string
-      | (?<![0-9A-Za-z_])'(?:\\.|[^'\\\n])+'   # character, but not a digit separator
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+# every alternative begins with a plain character, so that the search goes from one such to the next
+_PLAIN = r"""
+        //[^\n\\]*+(?:\\\n?+[^\n\\]*+)*+         # line comment, continued by a backslash
+      | /\*(?:[^*]++|\*(?!/))*+(?:\*/)?+         # block comment
+      | "[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"          # string
+      | '(?<![0-9A-Za-z_]')(?!')[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'   # character, but not a digit separator
+"""
+_RAW = r"""(?<![A-Za-z0-9_])(?:u8|[uUL])?R"(?P<d>[^()\\\s]{0,16})\(.*?\)(?P=d)"   # raw string"""
+_SKIP = re.compile(_PLAIN, re.VERBOSE | re.DOTALL)
+_SKIP_RAW = re.compile(f"{_PLAIN} | {_RAW}\n", re.VERBOSE | re.DOTALL)
 
 
 def blank(hip: str) -> str:
@@ -141,29 +147,42 @@ def _remembered(hip: str) -> str:
 
 
 def _blank(hip: str) -> str:
-    def spaces(match: re.Match[str]) -> str:
-        if match.group() == '"C"':
-            return '"C"'
-        return re.sub(r"[^\n]", " ", match.group())
+    def blanked(match: re.Match[str]) -> str:
+        text = match.group()
+        return text if text == '"C"' else spaces(text)
 
-    return _SKIP.sub(spaces, hip)
+    return (_SKIP_RAW if 'R"' in hip else _SKIP).sub(blanked, hip)
+
+
+def spaces(text: str) -> str:
+    """As many spaces, in the same lines."""
+    return "\n".join([" " * len(line) for line in text.split("\n")]) if "\n" in text else " " * len(text)
+
+
+_DIRECTIVE = re.compile(r"\n[ \t]*+#[^\n\\]*+(?:\\\n?+[^\n\\]*+)*+")
 
 
 def _blank_directives(code: str) -> str:
-    return re.sub(r"^[ \t]*#(?:\\\n|[^\n])*", lambda m: re.sub(r"[^\n]", " ", m.group()), code, flags=re.MULTILINE)
+    return _DIRECTIVE.sub(lambda match: spaces(match.group()), f"\n{code}")[1:] if "#" in code else code
+
+
+_WORDS = r"[A-Za-z_]\w*+(?:[ \t]++\w++)*"  # written so that a long run of blanks is read once
+_ALIASES = (
+    ("typedef", re.compile(rf"typedef(?<!\wtypedef)\s++(?P<t>{_WORDS})\s++(?P<n>[A-Za-z_]\w*+)\s*+;")),
+    ("using", re.compile(rf"using(?<!\wusing)\s++(?P<n>[A-Za-z_]\w*+)\s*+=\s*+(?P<t>{_WORDS})\s*+;")),
+    (
+        "define",
+        re.compile(rf"\n[ \t]*+#[ \t]*+define[ \t]++(?P<n>[A-Za-z_]\w*+)[ \t]++(?P<t>{_WORDS})[ \t]*+$", re.MULTILINE),
+    ),
+)
 
 
 def _aliases(code: str) -> dict[str, str | None]:
     """Plain type aliases (`typedef float T;`, `using T = float;`, `#define T float`); None when ambiguous."""
-    words = r"[A-Za-z_]\w*+(?:[ \t]++\w++)*"  # written so that a long run of blanks is read once
-    patterns = (
-        rf"\btypedef\s++(?P<t>{words})\s++(?P<n>[A-Za-z_]\w*+)\s*+;",
-        rf"\busing\s++(?P<n>[A-Za-z_]\w*+)\s*+=\s*+(?P<t>{words})\s*+;",
-        rf"^[ \t]*+#[ \t]*+define[ \t]++(?P<n>[A-Za-z_]\w*+)[ \t]++(?P<t>{words})[ \t]*+$",
-    )
     found: dict[str, str | None] = {}
-    for pattern in patterns:
-        for match in re.finditer(pattern, code, flags=re.MULTILINE):
+    text = f"\n{code}"
+    for word, pattern in _ALIASES:
+        for match in pattern.finditer(text) if word in code else ():
             name, target = match["n"], " ".join(match["t"].split())
             found[name] = target if found.get(name, target) == target else None
     return found
@@ -175,20 +194,25 @@ def _statement_start(code: str, at: int) -> int:
 
 def _extern_blocks(code: str) -> list[tuple[int, int]]:
     """Spans of `extern "C" { ... }`."""
-    opens = [m.end() for m in re.finditer(r'extern\s+"C"\s*\{', code)]
+    opens = [m.end() for m in _EXTERN_BLOCK.finditer(code)]
     return [(at, _closing(code, at - 1, "{", "}")) for at in opens]
+
+
+_BRACES, _PARENS = re.compile(r"[{}]"), re.compile(r"[()]")
 
 
 def _closing(code: str, at: int, left: str, right: str) -> int:
     """Position of the bracket that closes the one at `at`, or the end of the text."""
     depth = 0
-    for match in re.finditer(f"[{re.escape(left + right)}]", code[at:]):
+    for match in (_BRACES if left == "{" else _PARENS).finditer(code, at):
         depth += 1 if match.group() == left else -1
         if depth == 0:
-            return at + match.start()
+            return match.start()
     return len(code)
 
 
+_NEXT = re.compile(r"\s*(?:(?P<word>[A-Za-z_]\w*)|(?P<open>\()|(?P<other>\[\[.*?\]\]|[*&:<>]))")
+_OPEN = re.compile(r"\s*\(")
 _ATTRIBUTE = re.compile(r"\b(?:__launch_bounds__|__attribute__|__declspec|alignas)\b")
 
 
@@ -196,14 +220,14 @@ def _name_and_params(code: str, at: int) -> tuple[str, str, str] | None:
     """(name, parameter text, return type) of the declaration that follows `__global__`; None if there is none."""
     words: list[str] = []
     while True:
-        match = re.compile(r"\s*(?:(?P<word>[A-Za-z_]\w*)|(?P<open>\()|(?P<other>\[\[.*?\]\]|[*&:<>]))").match(code, at)
+        match = _NEXT.match(code, at)
         if match is None or len(words) > 32:  # no declaration; and a hostile run of words is not read again and again
             return None
         at = match.end()
         if match["open"]:
             break
         if match["word"] and _ATTRIBUTE.match(match["word"]):
-            paren = re.compile(r"\s*\(").match(code, at)
+            paren = _OPEN.match(code, at)
             if paren:
                 at = _closing(code, paren.end() - 1, "(", ")") + 1
         elif match["word"]:
@@ -244,12 +268,17 @@ def _split(text: str) -> list[str]:
     return [*parts, text[start:]]
 
 
+_PARAM = re.compile(
+    r"\s*(?P<type>[\w\s:]*?[\w:])\s*(?P<stars>(?:\*\s*(?:const\b\s*)?)*)"
+    r"(?P<name>\b[A-Za-z_]\w*)\s*(?P<array>\[[^\]]*\]\s*)?"
+)
+
+
 def _param(kernel: str, index: int, text: str, aliases: dict[str, str | None], line: int) -> Param:
     line += len(text[: len(text) - len(text.lstrip())].split("\n")) - 1
     where = f"kernel {kernel}, parameter {index + 1} `{' '.join(text.split())}`"
     plain = _QUALIFIERS.sub(" ", text)
-    match = re.fullmatch(r"\s*(?P<type>[\w\s:]*?[\w:])\s*(?P<stars>(?:\*\s*(?:const\b\s*)?)*)"
-                         r"(?P<name>\b[A-Za-z_]\w*)\s*(?P<array>\[[^\]]*\]\s*)?", plain)  # fmt: skip
+    match = _PARAM.fullmatch(plain)
     if match is None:
         what = "references" if "&" in text else "templates" if "<" in text else "default values" if "=" in text else ""
         hint = f"{what} cannot be passed from a plan; " if what else "it needs a type and a name; "

@@ -7,9 +7,10 @@ code as well (toolchain/cpu_state.py), where no macro hides anything.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from hipwright.errors import ProgramError
-from hipwright.program.signature import blank
+from hipwright.program.signature import blank, spaces
 
 # names that are defined on a machine that verifies and not on a GPU, or by one way of compiling only
 _PROBES = re.compile(
@@ -17,17 +18,30 @@ _PROBES = re.compile(
     r"__linux__|__linux|__unix__|_WIN32|__APPLE__|__CUDACC_RTC__|__HIPCC_RTC__|HW_(?:AMD|OCML|CPU|HOST|FN|DEV|NVIDIA)|__hw_\w+|__has_include\w*|"
     r"__has_embed|__FILE__|__FILE_NAME__|__BASE_FILE__|__DATE__|__TIME__|__TIMESTAMP__|__INCLUDE_LEVEL__)\b"
 )
-_COMMENTS = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
+# What a source must hold for one of the patterns to find anything: few programs do, and looking for words is cheap
+_PROBE_STEMS = (
+    "__x86_64", "__amd64", "__i386__", "__aarch64__", "__arm__", "__SSE", "__AVX", "__FMA__", "__F16C__", "__linux",
+    "__unix__", "_WIN32", "__APPLE__", "C_RTC__", "HW_", "__hw_", "__has_", "__FILE", "__BASE_FILE__", "__DATE__",
+    "__TIME", "__INCLUDE_LEVEL__",
+)  # fmt: skip
+_ATTRIBUTE_STEMS = ("__attribute__", "[[")
+_HOST_STEMS = ("structor", "init_priority", "ifunc", "weakref", ".incbin", ".include")
+_STEMS = (_PROBE_STEMS, _ATTRIBUTE_STEMS, _HOST_STEMS)
+_LITERAL = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|' + r"'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'|//[^\n]*+"
+_REST = re.compile(_LITERAL, re.DOTALL)
+_COMMENTS = re.compile(_LITERAL + r"|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?+", re.DOTALL)
 # code or data for the machine that loads the source, not for the GPU: an exported file would carry it there
-_ATTRIBUTE = re.compile(r"\b__attribute__\s*\(\(.*?\)\s*\)|\[\[.*?\]\]", re.DOTALL)
+_ATTRIBUTE = re.compile(r"__attribute__(?<!\w__attribute__)\s*\(\(.*?\)\s*\)|\[\[.*?\]\]", re.DOTALL)
 _HOST_ATTRIBUTE = re.compile(r"\b(?:__)?(?:section|alias)(?:__)?\b")
 _HOST = re.compile(
     r"\b(?:__)?(?:constructor|destructor|init_priority|ifunc|weakref)(?:__)?\b|\.(?:incbin|include)\b(?=\s*\\?\")"
 )
 # `__device__ float kept[64];`, `static int calls = 0;`: a declaration that is no function and not constant. It is tried
 # at the first word after punctuation only, with possessive repeats: long comments (blanks here) cost linear time
+_STORED = re.compile(r"(?:__device__|__managed__|static)\b")
+_PUNCTUATION = re.compile(r"[^\w\s]")
 _VARIABLE = re.compile(
-    r"(?<![\w\s])\s*+(?=[\w\s]*?\b(?:__device__|__managed__|static)\b)"
+    r"\s*+(?=[\w\s]*?\b(?:__device__|__managed__|static)\b)"
     r"((?:\w++\s++|\w++\s*+<[^;{}()<>]*+>\s++)+[*\s]*+)(\w++)\s*+(?=[\[;=,{])"
 )
 _CONSTANT = re.compile(
@@ -37,19 +51,15 @@ _CONSTANT = re.compile(
 
 def check_source(source: str, first_line: int) -> None:
     """Raise ProgramError for the first thing that HIP source may not say. first_line: of the source in the program."""
-    bare = _COMMENTS.sub(_spaces, source)
-    if found := _PROBES.search(bare):
-        raise ProgramError(
-            f"HIP asks for {found.group()}, which tells who compiles or verifies it; a kernel does the same "
-            "everywhere: tell targets apart by __AMDGCN__, __gfx942__ and the like, or by warpSize",
-            _line(bare, found.start(), first_line),
-        )
-    attributes = "|".join(match.group() for match in _ATTRIBUTE.finditer(bare))
-    if (found := _HOST_ATTRIBUTE.search(attributes)) or (found := _HOST.search(bare)):
-        line = _line(bare, found.start(), first_line) if found.re is _HOST else first_line
-        raise ProgramError(f"HIP says {found.group()}, which acts on the machine that compiles or loads it", line)
+    probes, attributes, host = (any(stem in source for stem in stems) for stems in _STEMS)
+    if probes or attributes or host:
+        bare = _COMMENTS.sub(_bare, source)
+        if probes:
+            _check_probes(bare, first_line)
+        if attributes or host:
+            _check_host(bare, first_line, attributes=attributes, host=host)
     code = blank(source)
-    for match in _VARIABLE.finditer(code):
+    for match in _variables(code):
         if not _CONSTANT.search(match.group(1)):
             raise ProgramError(
                 f"HIP keeps the variable {match.group(2)} between calls; a program has no state: make the memory in "
@@ -58,9 +68,45 @@ def check_source(source: str, first_line: int) -> None:
             )
 
 
-def _spaces(match: re.Match[str]) -> str:
+def _check_probes(bare: str, first_line: int) -> None:
+    """Words that ask who is looking; bare: without comments."""
+    if found := _PROBES.search(bare):
+        raise ProgramError(
+            f"HIP asks for {found.group()}, which tells who compiles or verifies it; a kernel does the same "
+            "everywhere: tell targets apart by __AMDGCN__, __gfx942__ and the like, or by warpSize",
+            _line(bare, found.start(), first_line),
+        )
+
+
+def _check_host(bare: str, first_line: int, *, attributes: bool, host: bool) -> None:
+    """Words that act on the machine that compiles or loads; attributes, host: which of them there may be."""
+    told = "|".join(match.group() for match in _ATTRIBUTE.finditer(bare)) if attributes else ""
+    if (found := _HOST_ATTRIBUTE.search(told)) or (found := _HOST.search(bare) if host else None):
+        line = _line(bare, found.start(), first_line) if found.re is _HOST else first_line
+        raise ProgramError(f"HIP says {found.group()}, which acts on the machine that compiles or loads it", line)
+
+
+def _variables(code: str) -> Iterator[re.Match[str]]:
+    """Declarations of what is stored: group 1 their types and qualifiers, 2 the name. Only what lies between two
+    punctuation marks and holds one of the words is looked at."""
+    backwards, size, before, end = "", len(code), 0, 0
+    for word in _STORED.finditer(code):
+        backwards = backwards or code[::-1]
+        mark = _PUNCTUATION.search(backwards, size - word.start(), size - before)
+        seen, before = mark is None and before > 0, word.end()
+        start = size - mark.start() if mark else 0
+        if not seen and start >= end and (match := _VARIABLE.match(code, start)):
+            end = match.end()
+            yield match
+
+
+def _bare(match: re.Match[str]) -> str:
     text = match.group()
-    return text if text[0] in "\"'" else re.sub(r"[^\n]", " ", text)
+    if text[0] in "\"'":
+        return text
+    if text[1] == "*" and (len(text) < 4 or text[-2:] != "*/"):  # it never ends, and so is none, nor is any after it
+        return text[:2] + _REST.sub(_bare, text[2:])
+    return spaces(text)
 
 
 def _line(code: str, at: int, first_line: int) -> int:

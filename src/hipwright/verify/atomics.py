@@ -6,9 +6,10 @@ results that differ between two runs a fault; a yes leaves them to the tolerance
 
 from __future__ import annotations
 
+import functools
 import re
 
-from hipwright.program.signature import blank
+from hipwright.program.signature import REMEMBERED, blank
 
 _ATOMIC = re.compile(
     r"\b(?:atomic(?:Add|Sub|CAS)|unsafeAtomicAdd|safeAtomicAdd|__(?:hip_)?atomic_(?:fetch_)?(?:add|sub|compare_exchange)\w*"
@@ -20,13 +21,25 @@ _PUNNED = re.compile(
 )
 _INTEGER = r"(?:(?:unsigned|signed)\s+)?(?:int|long\s+long|long|unsigned|u?int(?:32|64)_t|size_t|uint|ulong)(?:\s+int)?"
 _QUALIFIERS = re.compile(r"\b(?:const|volatile|static|__shared__|extern|__device__|__restrict__|inline|constexpr)\b")
+_PIECE = re.compile(r"[\w\s:*&]*+[^\w\s:*&]")
 _NO_TYPE = re.compile(r"\b(?:return|else|case|goto)\b")
 _ROOT = re.compile(r"[\s(&*]*([A-Za-z_]\w*)")
 
 
 def adds_floats(hip: str) -> bool:
     """Whether the HIP source may add, or swap, floats atomically."""
+    return _remembered(hip) if len(hip) <= REMEMBERED else _adds_floats(hip)
+
+
+@functools.lru_cache(maxsize=256)
+def _remembered(hip: str) -> bool:
+    return _adds_floats(hip)  # one verification asks several times
+
+
+def _adds_floats(hip: str) -> bool:
     text = blank(hip)
+    if not any(stem in text for stem in ("tomic", "red.", "atom.")):
+        return False
     for found in _ATOMIC.finditer(text):
         swaps = bool(_SWAP.search(found.group()))
         root = _ROOT.match(text, found.end())
@@ -38,6 +51,8 @@ def adds_floats(hip: str) -> bool:
 def _integer(text: str, name: str) -> bool:
     """Whether every declaration of a name that can be seen is of an integer, and there is one."""
     between = r"(?:\*\s*(?:__restrict__|const|volatile)?\s*|\s|&)"
-    declared = re.findall(rf"([\w:]+(?:\s+\w+)*?)\s*{between}\b{name}\b\s*(?=[,)\[;=({{])", text)
+    declares = re.compile(rf"([\w:]+(?:\s+\w+)*?)\s*{between}\b{name}\b\s*(?=[,)\[;=({{])")
+    # no declaration goes beyond a piece, and few pieces hold the name: the pattern costs milliseconds on all the text
+    declared = [kind for piece in _PIECE.findall(text) if name in piece for kind in declares.findall(piece)]
     kinds = [" ".join(_QUALIFIERS.sub(" ", kind).split()) for kind in declared if not _NO_TYPE.search(kind)]
     return bool(kinds) and all(re.fullmatch(_INTEGER, kind) for kind in kinds)
