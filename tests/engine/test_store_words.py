@@ -19,7 +19,7 @@ def twin(program: Any) -> str:
     """The PTX of the last kernel's twin for the captured sizes."""
     parsed = parse(program.text)
     knobs = "".join(f"#define {name} {value}\n" for name, value in sorted(parsed.defines(program.knobs).items()))
-    done, log, _, ptx = nvrtc._compile_twice(parsed.hip, knobs, "sm_90", warm.compilers())
+    done, log, ptx = nvrtc.listing(parsed.hip, knobs, "sm_90", warm.compilers())
     assert done, log
     return str(next(part for part in ptx.split(".entry")[1:] if part.lstrip().partition("(")[0].endswith("_exact")))
 

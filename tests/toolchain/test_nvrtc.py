@@ -8,14 +8,15 @@ import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import hipwright
 from hipwright.errors import BadInput, ProgramError, ToolchainError, WorkerError
 from hipwright.program import parse
-from hipwright.records import Build
-from hipwright.toolchain import nvrtc, pool
+from hipwright.records import Build, KernelResources
+from hipwright.toolchain import nvrtc, pool, ptx
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
 
@@ -152,6 +153,41 @@ def test_a_build_tells_its_instruction_mix_and_occupancy(compile_: Compile) -> N
     assert (mix["vmem_load"], mix["vmem_store"], mix["lds"], mix["barrier"]) == (1, 1, 2, 1)
     assert mix["wave"] >= 1 and mix["trans"] >= 1 and mix["valu"] >= 3
     assert (kernel.vmem_bytes, kernel.widest_vmem_bytes, kernel.occupancy) == (32, 16, 16)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        None,
+        [],
+        {"scale": None},
+        {"scale": {}},
+        {"scale": {"instructions": {"valu": "3"}, "vmem_bytes": 4, "widest_vmem_bytes": 4}},
+        {"scale": {"instructions": {"nonsense": 3}, "vmem_bytes": 4, "widest_vmem_bytes": 4}},
+        {"scale": {"instructions": {"valu": -3}, "vmem_bytes": 4, "widest_vmem_bytes": 4}},
+        {"scale": {"instructions": {}, "vmem_bytes": 10**30, "widest_vmem_bytes": 4}},
+        {"scale": {"instructions": {}, "vmem_bytes": float("nan"), "widest_vmem_bytes": True}},
+    ],
+)
+def test_what_a_session_tells_is_looked_at(
+    compile_: Compile, monkeypatch: pytest.MonkeyPatch, told: object, compilers: CompilePool
+) -> None:
+    """It saw hostile source: whatever it says of a kernel's instructions, it is no verdict and breaks nobody."""
+    call = compilers.call
+
+    def answer(*asked: Any) -> Any:
+        said, made = call(*asked)
+        return {**said, "mixes": told}, made
+
+    monkeypatch.setattr(compilers, "call", answer)
+    with pytest.raises(ToolchainError, match="no instruction mix"):
+        compile_(SIMPLE, SCALE=12345)
+
+
+def test_kernels_that_a_session_made_up_are_left_out() -> None:
+    mix = {"instructions": {"valu": 3}, "vmem_bytes": 0, "widest_vmem_bytes": 0}
+    (found,) = ptx.with_mix([KernelResources(name="a", vgpr=8)], {"hw_a": mix, "b": mix}, None, "hw_")
+    assert (found.name, found.vgpr, found.instructions) == ("a", 8, {"valu": 3})
 
 
 def test_lds_stack_and_spills_are_told(compile_: Compile) -> None:
@@ -314,10 +350,10 @@ def test_streaming_accesses_are_told_to_the_caches(compilers: CompilePool) -> No
         "    __builtin_nontemporal_store(__builtin_nontemporal_load(p), q);\n    __builtin_nontemporal_store(3, d);\n"
         "    o[1] = __builtin_nontemporal_load(o);\n}\n"
     )
-    done, log, _, ptx = nvrtc._compile_twice(hip, "", "sm_90", compilers)
+    done, log, text = nvrtc.listing(hip, "", "sm_90", compilers)
     assert done, log
-    assert "ld.global.cs.v4.u32" in ptx and "st.global.cs.v4.u32" in ptx and "st.global.cs.v2.u32" in ptx
-    assert ptx.count(".cs.") == 3  # no single access holds the pair, which is aligned to 4 bytes
+    assert "ld.global.cs.v4.u32" in text and "st.global.cs.v4.u32" in text and "st.global.cs.v2.u32" in text
+    assert text.count(".cs.") == 3  # no single access holds the pair, which is aligned to 4 bytes
 
 
 def test_killed_compiles_cost_the_others_their_sessions_only_now_and_then(

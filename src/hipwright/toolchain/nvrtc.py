@@ -33,6 +33,7 @@ from hipwright.toolchain.pool import CompilePool
 SERVICE = "hipwright.toolchain.nvrtc_service:Nvrtc"
 FIX = "pip install nvidia-cuda-nvrtc nvidia-cuda-runtime, or install torch for CUDA"
 LOG_LIMIT = 6000  # characters
+_AGAIN = "try again; report it if it stays"
 OWN = "hw_"  # before the name of a kernel that CUDA has a function of the same name for
 
 # Numbers are CUDA's precise ones: no --use_fast_math. No warnings of unused variables and of CUDA's own deprecations.
@@ -131,25 +132,28 @@ def _build(hip: str, knobs: str, arch: str, pool: CompilePool, cache: BuildCache
     if refused := outside(hip):
         return Build(target="cuda", ok=False, log=refused), True
     try:
-        ok, log, code, text = _compile_twice(hip, knobs, arch, pool)
+        ok, log, code, mixes = _compile_twice(hip, knobs, arch, pool)
         while not ok and (clash := _CLASH.search(log)):
             renamed = _rename(hip, clash[1])
             if renamed == hip:
                 break
             hip = renamed
-            ok, log, code, text = _compile_twice(hip, knobs, arch, pool)
+            ok, log, code, mixes = _compile_twice(hip, knobs, arch, pool)
     except WorkerTimeout:
         return Build(target="cuda", ok=False, log=f"the compiler was stopped after {pool.limit_s:.0f} s"), False
     except WorkerDied as error:
         return Build(target="cuda", ok=False, log=f"the compiler crashed: {error.message}"), False
     if not ok:
         return Build(target="cuda", ok=False, log=_explain(log)), True
-    kernels = ptx.with_mix(resources(log), text, nominal(arch), OWN)
+    try:
+        kernels = ptx.with_mix(resources(log), mixes, nominal(arch), OWN)
+    except msgspec.ValidationError as error:
+        raise ToolchainError(f"the NVRTC session tells no instruction mix: {error}", hint=_AGAIN) from None
     return Build(target="cuda", ok=True, blob=cache.put(code), kernels=kernels, device_math="host",
                  log=_clean(log)), True  # fmt: skip
 
 
-def _compile_twice(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[bool, str, bytes, str]:
+def _compile_twice(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[bool, str, bytes, Any]:
     """`_compile`, once more with nothing left of earlier compiles where the compiler crashed or lacked room.
 
     Raises ToolchainError where it lacks room even then, WorkerDied where it crashes again: on this source.
@@ -171,17 +175,26 @@ def _compile_twice(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[
     raise AssertionError("unreachable")
 
 
-def _compile(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[bool, str, bytes, str]:
-    """(compiled?, log, cubin, PTX)."""
+def _compile(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[bool, str, bytes, Any]:
+    """(compiled?, log, cubin, what should be `ptx.mixes`)."""
+    said, code = _asked("compile", hip, knobs, arch, pool)
+    return bool(said["ok"]), str(said["log"]), code, said.get("mixes")
+
+
+def listing(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[bool, str, str]:
+    """(compiled?, log, PTX): for those who look at the instructions themselves. Raises what a session's call raises."""
+    said, text = _asked("listing", hip, knobs, arch, pool)
+    return bool(said["ok"]), str(said["log"]), text.decode(errors="replace")
+
+
+def _asked(method: str, hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[dict[str, Any], bytes]:
     on_prefix = bool(pch.leading(hip))
     head = "" if on_prefix else f"#include <{_PREFIX[0]}>\n"
     body = f'{head}{knobs}#line 1 "kernel.hip"\n{hip}\n'
-    header = {"body": body, "prefix": on_prefix}
-    said, made = pool.call(SERVICE, _init(arch), "compile", header)
-    if not (isinstance(made, list) and len(made) == 2 and all(isinstance(one, HostTensor) for one in made)):
-        raise ToolchainError("the NVRTC session gave no answer", hint="try again; report it if it stays")
-    code, text = (np.asarray(one.storage).tobytes() for one in made)
-    return bool(said["ok"]), str(said["log"]), code, text.decode(errors="replace")
+    said, made = pool.call(SERVICE, _init(arch), method, {"body": body, "prefix": on_prefix})
+    if not (isinstance(made, list) and len(made) == 1 and isinstance(made[0], HostTensor)):
+        raise ToolchainError("the NVRTC session gave no answer", hint=_AGAIN)
+    return said, np.asarray(made[0].storage).tobytes()
 
 
 def _init(arch: str) -> dict[str, Any]:

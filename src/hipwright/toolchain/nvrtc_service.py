@@ -15,11 +15,13 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from hipwright.errors import ToolchainError
 from hipwright.sandbox import lockdown
 from hipwright.tensors import HostTensor, Tree
+from hipwright.toolchain import ptx
 
 NAME = "kernel.hip"
 _COMPILATION = 6  # nvrtcResult: the source is at fault
@@ -52,18 +54,29 @@ class Nvrtc:
     def compile(self, header: dict[str, Any], _: Tree) -> tuple[dict[str, Any], Tree]:
         """header: body (what follows the prefix), prefix (whether the body may stand on it).
 
-        ({ok, log, seconds}, [the cubin, its PTX] as uint8). Raises ToolchainError when NVRTC itself fails.
+        ({ok, log, mixes: `ptx.mixes`, seconds}, [the cubin as uint8]). Raises ToolchainError when NVRTC itself fails.
         """
         started = time.perf_counter()
+        ok, log, code, text = self._compiled(header)
+        told = msgspec.to_builtins(ptx.mixes(text.decode(errors="replace")))
+        said = {"ok": ok, "log": log, "mixes": told, "seconds": time.perf_counter() - started}
+        return said, [HostTensor.of(np.frombuffer(code, dtype=np.uint8))]
+
+    def listing(self, header: dict[str, Any], _: Tree) -> tuple[dict[str, Any], Tree]:
+        """As `compile`, but ({ok, log}, [the PTX as uint8])."""
+        ok, log, _code, text = self._compiled(header)
+        return {"ok": ok, "log": log}, [HostTensor.of(np.frombuffer(text, dtype=np.uint8))]
+
+    def _compiled(self, header: dict[str, Any]) -> tuple[bool, str, bytes, bytes]:
+        """(compiled?, log, cubin, PTX)."""
         if header["prefix"] and self._pch:
             told = self._run(self._prefix + header["body"], [*self._options, f"--use-pch={self._pch}"])
         else:
             told = self._run(header["body"], self._options)
-        status, log, code, ptx = told
+        status, log, code, text = told
         if status not in (0, _COMPILATION) or _OUR_TROUBLE.search(log):
             raise ToolchainError(f"NVRTC failed (result {status}): {log[-500:]}", hint=_hint(status))
-        said = {"ok": status == 0, "log": log, "seconds": time.perf_counter() - started}
-        return said, [HostTensor.of(np.frombuffer(raw, dtype=np.uint8)) for raw in (code, ptx)]
+        return status == 0, log, code, text
 
     def _precompile(self) -> str:
         """The path of this session's precompiled header. Its own: NVRTC's hold addresses of the process."""

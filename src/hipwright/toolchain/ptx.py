@@ -11,13 +11,19 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Iterable
+from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from hipwright.records import KernelResources
 from hipwright.toolchain.isa import occupancy
 from hipwright.toolchain.targets import Target
 
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+_Class = Literal[
+    "valu", "vmem_load", "vmem_store", "lds", "smem", "mfma", "trans", "branch", "barrier", "wave", "other"
+]
 _ENTRY = re.compile(r"^\.(?:visible|weak)?\s*\.?entry\s+(\w+)\s*\(", re.MULTILINE)
 _INSTRUCTION = re.compile(r"^\s*(?:@!?%p\d+\s+)?([a-z][a-z0-9_]*(?:\.[a-zA-Z0-9_:]+)*)", re.MULTILINE)
 _BITS = re.compile(r"\.[bsuf](8|16|32|64|128)$|\.(?:bf16|f16)(x2)?$")
@@ -56,28 +62,50 @@ def access_bytes(mnemonic: str) -> int:
     return item * (int(vector[1]) if vector else 1)
 
 
+class Mix(msgspec.Struct, frozen=True, kw_only=True):
+    """What the PTX of one kernel says, as `hipwright.records.KernelResources` has it."""
+
+    instructions: dict[_Class, _Count]
+    vmem_bytes: _Count
+    widest_vmem_bytes: _Count
+
+
+def mixes(ptx: str) -> dict[str, Mix]:
+    """The mix of every entry, and the width of its accesses."""
+    return {name: _mix(body) for name, body in _bodies(ptx)}
+
+
 def with_mix(
-    kernels: Iterable[KernelResources], ptx: str, target: Target | None, prefix: str = ""
+    kernels: Iterable[KernelResources], told: Any, target: Target | None, prefix: str = ""
 ) -> tuple[KernelResources, ...]:
-    """What ptxas told of each kernel, with its mix, the width of its accesses and, where `target` is known, occupancy.
+    """What ptxas told of each kernel, with its mix and, where `target` is known, occupancy.
 
-    prefix: before the name of a kernel that was renamed for the compiler.
+    told: `mixes` as plain types, from a process that saw hostile source; msgspec.ValidationError where it is anything
+    else. prefix: before the name of a kernel that was renamed for the compiler.
     """
-    bodies = {name.removeprefix(prefix): body for name, body in _bodies(ptx)}
-    return tuple(_mixed(kernel, bodies.get(kernel.name, ""), target) for kernel in kernels)
+    found = {name.removeprefix(prefix): mix for name, mix in msgspec.convert(told, dict[str, Mix]).items()}
+    return tuple(_mixed(kernel, found.get(kernel.name, _mix("")), target) for kernel in kernels)
 
 
-def _mixed(kernel: KernelResources, body: str, target: Target | None) -> KernelResources:
+def _mixed(kernel: KernelResources, mix: Mix, target: Target | None) -> KernelResources:
+    waves = occupancy(target, kernel.vgpr, 0, target.wave) if target else kernel.occupancy
+    return replace(
+        kernel,
+        instructions={str(kind): count for kind, count in mix.instructions.items()},
+        vmem_bytes=mix.vmem_bytes,
+        widest_vmem_bytes=mix.widest_vmem_bytes,
+        occupancy=waves,
+    )
+
+
+def _mix(body: str) -> Mix:
     counts, moved = Counter[str](), [0]
     for match in _INSTRUCTION.finditer(body):
         kind = classify(match[1])
         counts[kind] += 1
         if kind in ("vmem_load", "vmem_store"):
             moved.append(access_bytes(match[1]))
-    waves = occupancy(target, kernel.vgpr, 0, target.wave) if target else kernel.occupancy
-    return replace(
-        kernel, instructions=dict(counts), vmem_bytes=sum(moved), widest_vmem_bytes=max(moved), occupancy=waves
-    )
+    return Mix(instructions=dict(counts), vmem_bytes=sum(moved), widest_vmem_bytes=max(moved))  # type: ignore[arg-type]
 
 
 def _bodies(ptx: str) -> Iterable[tuple[str, str]]:
