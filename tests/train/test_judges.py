@@ -30,7 +30,7 @@ from hipwright.toolchain import amdgpu
 from hipwright.train.counters import shares
 from hipwright.train.environment import Environment, outcome
 from hipwright.train.judges import LocalJudge, slim
-from hipwright.train.lanes import GpuLane, Timer
+from hipwright.train.lanes import SPARE, GpuLane, Timer
 from hipwright.train.mini.corpus import at_shape, captured, schedules
 from hipwright.train.mini.form import read
 from hipwright.train.mini.tasks import Composition
@@ -199,6 +199,46 @@ def test_closing_in_the_middle_is_no_verdict(cache: Path) -> None:
 
 
 # ---------------------------------------------------------------- a processor in a GPU's place
+
+
+@slow
+def test_what_judges_is_started_before_the_first_program(cache: Path) -> None:
+    with LocalJudge(("cuda",), open_tasks=1, workers=2, opener=partial(processor_machine, cache)) as judge:
+        judge.warm([problem("row_sum")])
+        lane = judge._lane
+        assert isinstance(lane, GpuLane) and len(lane._processes) == 4
+        started = [worker.session for worker in lane._processes]
+        assert all(session is not None and session.running for session in started)
+        deadline = time.monotonic() + 60
+        while lane._standby.ready < SPARE and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert lane._standby.ready == SPARE
+        assert judge.submit(problem("row_sum"), program("row_sum_wave")).result(timeout=120).passed
+        assert [worker.session for worker in lane._processes] == started
+
+
+@slow
+def test_a_process_that_does_not_start_is_told_of_by_the_programs(cache: Path) -> None:
+    @contextmanager
+    def opener() -> Iterator[Machine]:
+        with processor_machine(cache) as made:
+            session = made.gpus["cuda"].workers.session
+
+            def start(*args: Any, **named: Any) -> Any:
+                if refusing:
+                    raise DeviceError("no context to be had")
+                return session(*args, **named)
+
+            made.gpus["cuda"].workers.session = start  # type: ignore[method-assign]
+            yield made
+
+    refusing = [True]
+    with LocalJudge(("cuda",), open_tasks=1, workers=1, opener=opener) as judge:
+        judge.warm([problem("row_sum")])
+        found = judge.submit(problem("row_sum"), program("row_sum_wave")).result(timeout=120)
+        assert (found.fault, found.passed) == ("device", False) and "no context to be had" in found.message
+        refusing.clear()
+        assert judge.submit(problem("row_sum"), program("row_sum_wave")).result(timeout=120).passed
 
 
 @pytest.fixture(scope="module", params=[0, 2], ids=["a host each", "two hosts for all"])

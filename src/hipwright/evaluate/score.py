@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import queue
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -37,6 +38,9 @@ from hipwright.verify.ledger import UNCLAIMED
 WORKERS = 10
 """Candidate processes that verify at once, if there are processors for them."""
 PATIENCE_S = 0.2  # a program that is ready waits no longer for others to be timed with
+# All programs of a batch begin at once, and one interpreter parses them all: in turns, so that the first compile starts
+# after one parse and not after hundreds. Two, as a text may take long
+_PARSING = threading.BoundedSemaphore(2)
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,8 @@ def build(gpu: Gpu, target: str, program: Program) -> Built:
     def compiled() -> Parsed | Verdict:
         if program.lane != "program":
             raise BadInput("score mode takes programs only", hint="`hipwright eval` judges ModelNew files")
-        parsed = parse(program.text)
+        with _PARSING:
+            parsed = parse(program.text)
         found.gpu[target] = made = gpu.build(parsed.hip, parsed.defines(program.knobs))
         return parsed if made.ok else build_verdict(made)
 

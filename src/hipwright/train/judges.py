@@ -147,9 +147,11 @@ class LocalJudge:
         self._shelf.prefetch(problems)
 
     def warm(self, problems: Sequence[Problem]) -> None:
-        """Open these now, as many as stay open, and wait; one that fails to open is told of when it is asked for."""
+        """Open these now, as many as stay open, start the processes that judge, and wait; what fails to open or to
+        start is told of when it is asked for."""
         some = problems[: self._open_tasks]
         self.prefetch(some)
+        self._lane.warm()
         for problem in some:
             with suppress(HipwrightError), self._shelf.lease(problem):
                 pass

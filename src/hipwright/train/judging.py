@@ -48,6 +48,11 @@ class Lane(Protocol):
         """Open a task and get it warm."""
         ...
 
+    def warm(self) -> None:
+        """Start now what judges, so that the first programs do not wait for it. What does not start is told of when it
+        is needed."""
+        ...
+
     def judge(self, problem: Problem, program: Program, shelf: Shelf) -> Evaluation:
         """One verdict. Raises HipwrightError, for faults of task and machine among them."""
         ...

@@ -7,7 +7,8 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from math import exp, log
 from typing import TypeVar
@@ -16,6 +17,7 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from hipwright.device import topology
+from hipwright.errors import HipwrightError
 from hipwright.evaluate.gpu_task import TimeIt
 from hipwright.evaluate.score import WORKERS, Built, Checked, build, check, measure, ready, unprepared
 from hipwright.evaluate.turns import Turns
@@ -58,6 +60,9 @@ class CpuLane:
                 if bench.evaluator.oracle.status() is None:
                     bench.evaluator.oracle.prepare(every=False)
             yield bench
+
+    def warm(self) -> None:
+        """Every candidate has a process of its own here, which starts with it."""
 
     def judge(self, problem: Problem, program: Program, shelf: Shelf) -> Evaluation:
         """The evaluator's fast gate."""
@@ -172,6 +177,17 @@ class GpuLane:
             bench.evaluator.gpus[self._target].leave(timer.worker)
         for worker in self._processes:
             worker.forget(bench.evaluator.oracle.state)
+
+    def warm(self) -> None:
+        """Start the processes, all at once, and with the first of them those that stand by."""
+
+        def begin(worker: GpuCandidates) -> None:
+            with self._clock.shared(), suppress(HipwrightError):  # the first program meets it again, and tells it
+                worker.open()
+
+        with ThreadPoolExecutor(len(self._processes), thread_name_prefix="warm") as pool:
+            for started in [pool.submit(begin, worker) for worker in self._processes]:
+                started.result()
 
     def judge(self, problem: Problem, program: Program, shelf: Shelf) -> Evaluation:
         """Built while the task is being opened, verified, timed."""
