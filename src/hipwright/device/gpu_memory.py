@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -39,32 +39,37 @@ class Stray:
 
 @dataclass(frozen=True)
 class _Zones:
-    """Both zones of one buffer: int16 tensors, views of the zones or copies of them; `word` is what they hold.
+    """Both zones of one buffer: int16 tensors, views of the zones or parts of a copy; `word` is what they hold.
 
-    odd: the byte right behind a body of odd length, in a uint8 tensor of one element; None for an even one.
+    words: the same as few tensors. odd: the byte right behind a body of odd length, in a uint8 tensor of one element;
+    None for an even one.
     """
 
     start: int
     nbytes: int
     word: int
-    front: Any
-    back: Any
+    words: tuple[Any, ...]
     odd: Any
 
     def copied(self) -> _Zones:
         """As they are now."""
-        both = torch.cat([self.front, self.back])
-        split = self.front.numel()
         odd = None if self.odd is None else self.odd.clone()
-        return replace(self, front=both[:split], back=both[split:], odd=odd)
+        return _Zones(self.start, self.nbytes, self.word, (torch.cat(self.words),), odd)
+
+    def halves(self) -> tuple[Any, Any]:
+        """The zone in front, and the one behind."""
+        if len(self.words) == 2:
+            return self.words[0], self.words[1]
+        split = zone_bytes(self.nbytes) // 2
+        return self.words[0][:split], self.words[0][split:]
 
     def first_changed(self) -> Any:
         """A device tensor (int64): where the nearest stray write lies, `Stray.offset` + 1 behind the buffer, the
         offset itself in front, 0 for none. No synchronisation."""
-        front, back = self.front != self.word, self.back != self.word
+        front, back = (half != self.word for half in self.halves())
         behind = back.to(torch.int8).argmax() * 2 + (self.nbytes + self.nbytes % 2 + 1)
         before = front.flip(0).to(torch.int8).argmax() * -2 - 2
-        none = torch.zeros((), dtype=torch.int64, device=self.front.device)
+        none = torch.zeros((), dtype=torch.int64, device=front.device)
         found = torch.where(back.any(), behind, torch.where(front.any(), before, none))
         if self.odd is not None:
             wrong = self.odd[0] != self.word >> 8
@@ -73,30 +78,10 @@ class _Zones:
 
     def paint(self) -> None:
         """Make them whole again."""
-        for words in (self.front, self.back):
+        for words in self.words:
             words.fill_(self.word)
         if self.odd is not None:
             self.odd.fill_(self.word >> 8)
-
-
-@dataclass(frozen=True)
-class _Zoned:
-    """One buffer: `whole` is a uint8 tensor of zone, body and zone; `word` what the zones hold."""
-
-    whole: Any
-    zone: int
-    nbytes: int
-    word: int
-
-    @property
-    def start(self) -> int:
-        return int(self.whole.data_ptr()) + self.zone
-
-    def zones(self) -> _Zones:
-        """Views of the zones."""
-        words, end = self.whole.view(torch.int16), self.zone + self.nbytes
-        odd = self.whole[end : end + 1] if end % 2 else None
-        return _Zones(self.start, self.nbytes, self.word, words[: self.zone // 2], words[(end + 1) // 2 :], odd)
 
 
 class _Span:
@@ -113,7 +98,7 @@ class GuardedDevice:
 
     def __init__(self, device: str) -> None:
         self.device = torch.device(device)
-        self._alive: dict[int, _Zoned] = {}  # by the buffer's address
+        self._alive: dict[int, _Zones] = {}  # by the buffer's address
         self._dead: list[_Zones] = []  # copies of the zones, as they were at the end
         self._told: list[tuple[int, int, Any]] = []  # of larger ones: start, size, what `first_changed` said
 
@@ -148,7 +133,7 @@ class GuardedDevice:
     def look(self, flags: Sequence[Any]) -> tuple[list[Stray], list[bool]]:
         """`strays`, and the values of flags (booleans on this device without a dimension), in one synchronisation
         where there is no stray."""
-        alive = [zoned.zones() for zoned in self._alive.values()]
+        alive = list(self._alive.values())
         dead, self._dead = self._dead, []
         told, self._told = self._told, []
         changed = _changed([*alive, *dead], [flag for *_, flag in told])
@@ -169,28 +154,30 @@ class GuardedDevice:
     def _allocate(self, nbytes: int, poison: int) -> Any:
         """A 1-D uint8 tensor whose storage is exactly the body (one byte where it is empty)."""
         zone, held = zone_bytes(nbytes), max(nbytes, 1)
-        whole = torch.empty(2 * zone + held + held % 2, dtype=torch.uint8, device=self.device)
-        zoned = _Zoned(whole, zone, nbytes, pattern(poison))
-        whole.view(torch.int16).fill_(zoned.word)
-        self._alive[zoned.start] = zoned
+        word = pattern(poison)
+        words = torch.empty((2 * zone + held + held % 2) // 2, dtype=torch.int16, device=self.device).fill_(word)
+        start, end = int(words.data_ptr()) + zone, zone + nbytes
+        odd = words.view(torch.uint8)[end : end + 1] if end % 2 else None
+        # views, which every look takes: made once
+        zones = _Zones(start, nbytes, word, (words[: zone // 2], words[(end + 1) // 2 :]), odd)
+        self._alive[start] = zones
         holder: Any
         if self.device.type == "cpu":
-            holder = (ctypes.c_ubyte * held).from_address(zoned.start)
+            holder = (ctypes.c_ubyte * held).from_address(start)
             body = torch.frombuffer(holder, dtype=torch.uint8, count=held)
         else:
-            holder = _Span(zoned.start, held)
+            holder = _Span(start, held)
             body = torch.as_tensor(holder, device=self.device)
-        weakref.finalize(holder, self._bury, zoned.start).atexit = False
-        return body[:nbytes]
+        weakref.finalize(holder, self._bury, start).atexit = False
+        return body if nbytes == held else body[:nbytes]
 
     def _bury(self, start: int) -> None:
         """The last tensor on a buffer is gone: look at its zones before torch gives the memory to someone else."""
-        zoned = self._alive.pop(start)
-        zones = zoned.zones()
-        if zoned.zone <= KEPT:
+        zones = self._alive.pop(start)
+        if zone_bytes(zones.nbytes) <= KEPT:
             self._dead.append(zones.copied())
         else:
-            self._told.append((start, zoned.nbytes, zones.first_changed()))
+            self._told.append((start, zones.nbytes, zones.first_changed()))
 
     def _typed(self, flat: Any, dtype: Any, shape: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Any:
         typed = torch.empty(0, dtype=dtype, device=self.device)
@@ -201,7 +188,7 @@ def _changed(zones: Sequence[_Zones], flags: Sequence[Any]) -> list[Any]:
     """A few flags on the device, one of which is set where there is a stray write: nearly always there is none."""
     pieces: dict[int, list[Any]] = {}
     for one in zones:
-        pieces.setdefault(one.word, []).extend((one.front, one.back))
+        pieces.setdefault(one.word, []).extend(one.words)
     changed = [(torch.cat(words) != word).any() for word, words in pieces.items()]
     changed += [(one.odd != one.word >> 8).any() for one in zones if one.odd is not None]
     return changed + [flag != 0 for flag in flags]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from hipwright.program.check_calls import SAID, Kinds
 from hipwright.program.expressions import Expressions
 from hipwright.program.language import assigned_names, did_you_mean, is_self_path
-from hipwright.program.nodes import in_place, is_str, problem, str_of
+from hipwright.program.nodes import bound_names, in_place, is_str, problem, str_of
 from hipwright.program.parsed import Parsed
 
 _STATEMENTS = "assignments, launches, if, for, assert, return and pass"
@@ -79,7 +79,7 @@ class _Checker(Expressions):
             if not _is_literal(default):
                 raise problem(default, "a default is a number, a string, a boolean, None or a tuple of these")
         kinds: Kinds = dict.fromkeys(names[1:], "any")
-        self.locals = set(names[1:]) | _bound(node)
+        self.locals = set(names[1:]) | bound_names(node)
         if not self.block(node.body, kinds, first=True):
             raise problem(node, f"{self.where} may end without a return; end every path with one")
 
@@ -151,7 +151,7 @@ class _Checker(Expressions):
                 f"{SAID[kind]}; loop over range(n) and index, or put the loop into a kernel",
             )
         inner = dict(kinds)
-        for name in assigned_names(node.target) + [n for n in _bound(node) if n in inner]:
+        for name in assigned_names(node.target) + [n for n in bound_names(node) if n in inner]:
             inner[name] = "any"
         self.assign(node.target, self.item_kind(node.iter, kind, kinds), inner)
         self.block(node.body, inner)
@@ -271,19 +271,3 @@ def _is_literal(node: ast.expr) -> bool:
 
 def _load(target: ast.Name) -> ast.Name:
     return ast.copy_location(ast.Name(target.id, ast.Load()), target)
-
-
-def _bound(node: ast.AST) -> set[str]:
-    """Names that are assigned anywhere inside."""
-    found: set[str] = set()
-    todo: list[object] = [node]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, ast.Name):
-            if isinstance(item.ctx, ast.Store):
-                found.add(item.id)
-        elif isinstance(item, list):
-            todo += item
-        elif isinstance(item, ast.AST):
-            todo += [value for value in vars(item).values() if isinstance(value, (ast.AST, list))]
-    return found

@@ -56,11 +56,6 @@ def returns(node: ast.stmt) -> bool:
     return isinstance(node, ast.Return)
 
 
-def assigned_in(node: ast.AST) -> set[str]:
-    """Names that are assigned anywhere inside."""
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-
-
 def holds_module(value: Any) -> bool:
     """True for a Module, or a tuple with one in it."""
     return any(map(holds_module, value)) if isinstance(value, tuple) else isinstance(value, Module)

@@ -15,8 +15,8 @@ from typing import Any
 from hipwright.errors import ProgramError
 from hipwright.program.arguments import Launcher, make_launch
 from hipwright.program.emission import Shared
-from hipwright.program.folding import Known, Low, assigned_in, at, describe, holds_module, returns, store
-from hipwright.program.nodes import problem
+from hipwright.program.folding import Known, Low, at, describe, holds_module, returns, store
+from hipwright.program.nodes import bound_names, problem
 from hipwright.program.parsed import Parsed
 from hipwright.program.plan import FILENAME, Plan
 from hipwright.program.table import State, Table
@@ -65,7 +65,7 @@ class _Lowerer(Values):
 
     def function(self, node: ast.FunctionDef) -> Callable[..., Any]:
         """Compile one function; its parameters are those of the plan without self."""
-        self.locals = assigned_in(node) | {a.arg for a in node.args.args[1:]}
+        self.locals = bound_names(node) | {a.arg for a in node.args.args[1:]}
         body = self.block(node.body)
         args = ast.arguments(
             posonlyargs=[], args=[ast.arg(arg=a.arg) for a in node.args.args[1:]], kwonlyargs=[], kw_defaults=[],
@@ -160,7 +160,7 @@ class _Lowerer(Values):
                 if out and returns(out[-1]):
                     break
             return out
-        for name in assigned_in(node):
+        for name in bound_names(node):
             self.env.pop(name, None)
         before = dict(self.env)
         body = self.block(node.body)

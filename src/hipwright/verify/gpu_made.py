@@ -5,6 +5,7 @@ Whose fault an exception is, and whether the process can go on, is decided here 
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,8 @@ import torch
 from hipwright.device.cpu import CpuLauncher
 from hipwright.device.gpu import DEVICE_FAULT, GpuLauncher
 from hipwright.errors import CandidateError, DeviceError, HipwrightError
-from hipwright.program import Parsed
+from hipwright.program import Parsed, parse
+from hipwright.program.signature import REMEMBERED
 from hipwright.program.trace import NoopLauncher
 from hipwright.tensors import Tree
 from hipwright.verify.gpu_subjects import Foreign, PlainNothing
@@ -36,6 +38,16 @@ class Loaded:
     launchers: list[Any] = field(default_factory=list)
     results: dict[int, dict[str, Any]] = field(default_factory=dict)
     timers: dict[int, Timer] = field(default_factory=dict)
+
+
+def parsed_text(text: str) -> Parsed:
+    """A program's text, parsed. It is loaded to be verified and again to be traced; nobody writes to what is parsed."""
+    return _remembered(text) if len(text) <= REMEMBERED else parse(text)
+
+
+@functools.lru_cache(maxsize=8)
+def _remembered(text: str) -> Parsed:
+    return parse(text)
 
 
 class Maker:

@@ -18,12 +18,11 @@ import hipwright.verify.warm  # noqa: F401  # what plans import late is imported
 from hipwright.device.open import open_driver
 from hipwright.digest import digests, span
 from hipwright.errors import CandidateError, GuardFailed
-from hipwright.program import parse
 from hipwright.program.trace import trace
 from hipwright.sandbox import lockdown
 from hipwright.tensors import HostTensor, Tree
 from hipwright.torchio import map_torch
-from hipwright.verify.gpu_made import Loaded, Maker, faults
+from hipwright.verify.gpu_made import Loaded, Maker, faults, parsed_text
 from hipwright.verify.gpu_subjects import Noise, spec_of, start_gpu, tidy_gpu
 from hipwright.verify.gpu_tables import StateTables
 from hipwright.verify.gpu_timing import Timer
@@ -80,7 +79,7 @@ class GpuWorker:
             live = Live(
                 lambda setting, state: self._maker.subject(loaded, setting, state), table, self.device, self._staging
             )
-            loaded = Loaded(live, parse(header["text"]) if program else None, code, header)
+            loaded = Loaded(live, parsed_text(header["text"]) if program else None, code, header)
             loaded.live.prepare(Setting.of(header))
             self._count += 1
             self._programs[self._count] = loaded
