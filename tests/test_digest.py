@@ -78,3 +78,13 @@ def test_a_span_is_the_storage_between_first_and_last_element() -> None:
     assert digest(base[3:], 5) == digest(base[3:].clone(), 5)  # an offset is no difference, and no alignment is needed
     transposed = torch.arange(6.0).reshape(2, 3).t()
     assert span(transposed).view(torch.float32).tolist() == list(range(6))
+
+
+@given(st.lists(st.binary(max_size=60), max_size=9), st.integers(0, 2**63))
+def test_many_tensors_have_the_digests_of_each(raws: list[bytes], seed: int) -> None:
+    """Small ones are mixed together, as far as there is room; larger ones by themselves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_BLOCK_WORDS", 8)
+        patch.setattr(module, "_SMALL_WORDS", 4)
+        tensors = [torch.tensor(list(raw), dtype=torch.uint8) for raw in raws]
+        assert module.digests(tensors, seed) == [_by_hand(raw, seed, 8) for raw in raws]

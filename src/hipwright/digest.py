@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 
 _BLOCK_WORDS = 1 << 21  # of 8 bytes: temporaries of 16 MiB, which stay in a GPU's last-level cache
+_SMALL_WORDS = 1 << 14  # tensors up to this are mixed together, as many as go into a block
 _MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # splitmix64 (Steele, Lea and Flood 2014)
 _SHIFTS = (30, 27, 31)
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -52,9 +53,15 @@ def digests(tensors: Sequence[torch.Tensor], seed: int) -> list[int]:
 def sums(tensors: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
     """Of each of one device's tensors what `finished` makes its digest of: int64, no dimension, not waited for."""
     spans = [span(tensor) for tensor in tensors]
-    most = max(((raw.numel() + 7) // 8 for raw in spans), default=0)
-    keys = _keys(min(most, _BLOCK_WORDS), seed, spans[0].device) if spans else None
-    return [_total(raw, keys, seed) for raw in spans]
+    counts = [(raw.numel() + 7) // 8 for raw in spans]
+    keys = _keys(min(max(counts), _BLOCK_WORDS), seed, spans[0].device) if spans else None
+    few, room = [], _BLOCK_WORDS
+    for index, count in enumerate(counts):
+        if count <= min(_SMALL_WORDS, room):
+            few.append(index)
+            room -= count
+    together = dict(zip(few, _totals([spans[n] for n in few], keys, seed), strict=True)) if len(few) > 1 else {}
+    return [together[n] if n in together else _total(raw, keys, seed) for n, raw in enumerate(spans)]
 
 
 def finished(tensor: torch.Tensor, total: int) -> int:
@@ -71,6 +78,14 @@ def _total(raw: torch.Tensor, keys: torch.Tensor, seed: int) -> torch.Tensor:
         mixed += _signed(_mix_int(seed + (block + 1) * _GOLDEN))
         total += _mix(mixed).sum()
     return total
+
+
+def _totals(raws: Sequence[torch.Tensor], keys: torch.Tensor, seed: int) -> Sequence[torch.Tensor]:
+    """`_total` of each of several small ones, which are mixed together: one alone costs twenty calls of torch."""
+    words = [_words(raw) for raw in raws]
+    mixed = torch.cat(words) ^ torch.cat([keys[: one.numel()] for one in words])
+    mixed += _signed(_mix_int(seed + _GOLDEN))
+    return [part.sum() for part in _mix(mixed).split([one.numel() for one in words])]
 
 
 def _words(raw: torch.Tensor) -> torch.Tensor:
