@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from hipwright.program.check import _bound
+from hipwright.program.nodes import bound_names
 from hipwright.program.parsed import Parsed
 from hipwright.program.signature import blank
 
@@ -40,7 +40,7 @@ def part(parsed: Parsed, knobs: Mapping[str, int], suffix: str, *, rename_locals
     heads += [f"{names[n]} = {_renamed(ast.unparse(value), names)}" for n, value in parsed.constants.items()]
     functions = {}
     for name, function in parsed.functions.items():
-        inner = {n: f"{n}{suffix}" for n in sorted(_bound(function))} if rename_locals else {}
+        inner = {n: f"{n}{suffix}" for n in sorted(bound_names(function))} if rename_locals else {}
         functions[name] = Names({**inner, **names}).visit(copy.deepcopy(function))
     includes = tuple(line.strip() for line in _INCLUDE.findall(parsed.hip))
     return Part(includes, _namespace(_renamed(_INCLUDE.sub("", parsed.hip), names), suffix), tuple(heads), functions)
