@@ -32,6 +32,7 @@ from hipwright.evaluate.turns import Turns
 from hipwright.measure.bench import BenchResult
 from hipwright.program import Parsed, parse
 from hipwright.records import Evaluation, Program, Verdict
+from hipwright.verify.canary import Canary
 from hipwright.verify.gpu_client import GpuCandidates
 from hipwright.verify.ledger import UNCLAIMED
 
@@ -193,20 +194,23 @@ class Scorer:
         count = workers or max(1, min(WORKERS, (os.cpu_count() or 2) - 4))
         self._idle: queue.SimpleQueue[GpuCandidates] = queue.SimpleQueue()
         self._workers = [self._gpu.gpu.candidates() for _ in range(count)]
+        self._canary = Canary(self._gpu.gpu.candidates().start)
         for worker in self._workers:
+            worker.canary = self._canary
             self._idle.put(worker)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._canary.close()
         for worker in self._workers:
             worker.close()
 
     def warm(self) -> None:
         """Start the workers and work out what is right, so that the first batch does not wait for it."""
         with ThreadPoolExecutor(len(self._workers)) as pool:
-            started = [pool.submit(worker.open) for worker in self._workers]
+            started = [pool.submit(one.open) for one in (self._canary, *self._workers)]
             self._evaluator.oracle.prepare(every=True)
             for future in started:
                 future.result()

@@ -9,6 +9,7 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,8 +30,11 @@ GLANCE_S = 0.1  # between two looks at how many processes a zygote that may fork
 class Session:
     """One process that serves one object. Use as a context manager; not for several threads at once.
 
-    pid: its number there, and in which life of the zygote.
+    pid: its number there, and in which life of the zygote. late: asked, again and again, when a call's time is over;
+    while it says True the call is waited for still.
     """
+
+    late: Callable[[], bool] | None = None
 
     def __init__(
         self,
@@ -155,7 +159,9 @@ class Session:
             if watch.poll(slice_s * 1000):
                 return True
             if left <= slice_s:
-                return False
+                if self.late is None or not self.late():
+                    return False
+                deadline = time.monotonic() + GLANCE_S
             if flood := self._zygote.flooded():
                 self._zygote.close()
                 stderr, note = self._last_words()

@@ -28,6 +28,7 @@ from hipwright.train.account import Account
 from hipwright.train.counters import counters
 from hipwright.train.records import Clock, Problem
 from hipwright.train.shelf import Shelf
+from hipwright.verify.canary import Canary
 from hipwright.verify.gpu_client import GpuCandidates
 from hipwright.verify.standby import Standby
 
@@ -35,11 +36,11 @@ T = TypeVar("T")
 REFERENCE_US, FLOOR_US = "reference_us", "floor_us"
 """Features of an evaluation with the clock "estimate": the reference itself by the static estimate, each operator one
 library call, and the least time of its bytes and products; microseconds, geometric means over the AMD targets."""
-WAVE = 2  # programs that are ready for each verifier: so many are timed in a row
+WAVE = 4  # programs that are ready for each verifier: so many are timed in a row, as each row waits for all verifiers
 TIMERS = 8  # processes that hold programs ready to be timed
 SPARE = 2  # processes that wait to replace one that breaks
 SMALL_BYTES = 4 << 20  # of timed inputs: so little is put into every process that times, more into two of them
-PATIENCE_S = 1.0  # a verified program waits no longer for others to be timed with
+PATIENCE_S = 2.0  # a verified program waits no longer for others to be timed with
 
 
 class CpuLane:
@@ -143,8 +144,9 @@ class GpuLane:
             self._idle.put(worker)
         self._clock = Turns(WAVE * count, PATIENCE_S)
         self._standby = Standby(self._workers[0].start, SPARE, self._clock.shared)
+        self._canary = Canary(self._workers[0].start)
         for worker in self._processes:
-            worker.standby = self._standby
+            worker.standby, worker.canary = self._standby, self._canary
 
     @property
     def _processes(self) -> tuple[GpuCandidates, ...]:
@@ -165,6 +167,8 @@ class GpuLane:
                 opening = self._machine.open_text(problem.name, problem.source, seed=self._seed)
                 bench = stack.enter_context(opening)
                 stack.callback(self._leave, bench)
+                with self._clock.shared():
+                    self._canary.open()
                 if bench.evaluator.oracle.status() is None:
                     bench.evaluator.oracle.prepare()
                     bench.evaluator.outline()
@@ -258,6 +262,7 @@ class GpuLane:
         self._machine.close()
         self._clock.close()
         self._standby.close()
+        self._canary.close()
         for worker in self._processes:
             worker.close()
 

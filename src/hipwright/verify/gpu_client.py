@@ -17,6 +17,7 @@ from hipwright.records import Build, Program
 from hipwright.sandbox import Limits, Session, Zygote
 from hipwright.tensors import HostTensor, Tree
 from hipwright.toolchain.cache import BuildCache
+from hipwright.verify.canary import Canary
 from hipwright.verify.candidate import LAUNCH_LIMIT_S, POISON_A, Rejected, attributed
 from hipwright.verify.gpu_loaded import BULK_LIMIT_S, Loaded
 from hipwright.verify.gpu_side import Mode, as_candidate_error
@@ -58,6 +59,7 @@ class GpuCandidates:
     profile: Literal["gpu", "tools"] = "gpu"
     recycled: int = 0  # processes that were replaced after a fault
     standby: Standby | None = None  # where new processes come from, if they are started ahead
+    canary: Canary | None = None  # says of a late call whether the GPU answers anybody
     _session: Session | None = field(default=None, repr=False)
     _program: str = ""
 
@@ -179,6 +181,7 @@ class GpuCandidates:
             self.cases.clear()
             self.placed.clear()
             self._session = self.standby.take() if self.standby is not None else self.start()
+            self._session.late = self.canary.still if self.canary is not None else None
         return self._session
 
     def start(self) -> Session:
@@ -216,6 +219,8 @@ class GpuCandidates:
             except Rejected as rejected:
                 if rejected.verdict.evidence.get("broken") or isinstance(rejected.__cause__, WorkerError):
                     self.recycle()
+                if rejected.verdict.status == "timeout" and self.canary is not None and self.canary.lost:
+                    raise DeviceError("the GPU answers no process", hint="look at dmesg, and reset it") from rejected
                 raise
             except Exception:
                 self.recycle()

@@ -61,6 +61,12 @@ class GpuWorker:
         self._maker = Maker(init, driver, limit)
         lockdown(init.get("profile", "gpu") if self.on_gpu else "candidate")
 
+    def pulse(self, header: dict[str, Any], _: Tree) -> Answer:
+        """{} once the device has run a trivial kernel."""
+        with faults(None, self.on_gpu):
+            torch.zeros(1, device=self.device).add_(1.0).item()
+        return {}, None
+
     # ---------------------------------------------------------------- programs
 
     def load(self, header: dict[str, Any], bundle: Tree) -> Answer:
