@@ -45,6 +45,7 @@ from hipwright.task import open_task
 from hipwright.task import state as states
 from hipwright.task.device_side import CopySide
 from hipwright.task.load import TaskFile
+from hipwright.torchio import full_precision
 from hipwright.toolchain import cpu, nvrtc
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.pool import CompilePool
@@ -318,6 +319,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _all(chosen: argparse.Namespace, end: float) -> int:
     """Task after task, until `end`."""
     code = 0
+    full_precision()  # as the suite measures
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory())
         machine = stack.enter_context(Machine(chosen.target, BuildCache(Path(folder))).opened())

@@ -144,7 +144,12 @@ def test_of_large_windows_and_doubles_there_is_no_offer() -> None:
 
 DEFAULTS = [
     (nn.Conv3d(32, 64, (3, 5, 7)), (2, 32, 16, 32, 32), "implicit"),
-    (nn.Conv3d(16, 32, 3, padding=1), (4, 16, 32, 64, 64), "library"),
+    (nn.Conv3d(16, 32, 3, padding=1), (4, 16, 32, 64, 64), "stencil"),
+    (nn.Conv3d(16, 128, 3, padding=1), (4, 16, 32, 64, 64), "library"),
+    (nn.Conv1d(32, 32, 1), (16, 32, 16384), "library"),
+    (nn.Conv3d(16, 32, 3, padding=1, dtype=HALF), (4, 16, 32, 64, 64), "library"),
+    (nn.Conv1d(32, 32, 31, padding=15), (16, 32, 16384), "stencil"),
+    (nn.Conv1d(64, 64, 31, padding=15), (16, 64, 16384), "library"),
     (nn.Conv3d(64, 64, 3, padding=1), (4, 64, 16, 32, 32), "library"),
     (nn.Conv3d(32, 64, (3, 5, 7), dtype=HALF), (2, 32, 16, 32, 32), "library"),
     (nn.Conv3d(32, 8, (3, 5, 7)), (2, 32, 16, 32, 32), "library"),
@@ -152,7 +157,7 @@ DEFAULTS = [
     (nn.Conv2d(32, 48, (5, 3), padding=(4, 2), dilation=2), (16, 32, 96, 96), "library"),
     (nn.Conv2d(64, 64, 3, padding=2, dilation=2), (16, 64, 56, 56), "library"),
     (nn.Conv2d(64, 64, (1, 7), padding=(0, 3)), (16, 64, 56, 56), "library"),
-    (nn.ConvTranspose3d(32, 16, 3, stride=2, padding=1, output_padding=1), (4, 32, 16, 32, 32), "implicit"),
+    (nn.ConvTranspose3d(32, 16, 3, stride=2, padding=1, output_padding=1), (4, 32, 16, 32, 32), "stencil"),
     (nn.ConvTranspose3d(32, 32, (3, 5, 7), stride=2), (4, 32, 8, 16, 16), "implicit"),
     (nn.ConvTranspose2d(64, 64, 4, stride=2, padding=1), (16, 64, 32, 32), "library"),
     (nn.ConvTranspose2d(64, 64, 5, stride=2, padding=2), (16, 64, 32, 32), "implicit"),

@@ -122,7 +122,7 @@ class PointwisePlanner(Planner):
         inputs = len(self.body.loads)
         vec = self.widest()
         items = 1 if total < BIG else min(4 if inputs == 1 else 2, max(16 // vec, 1))
-        return mapping, None, (self.knob("VEC", vec), self.knob("PACKS", items), self.knob("BLOCK", 256))
+        return mapping, None, (self.knob("VEC", vec), self.knob("PACKS", items), self.knob("BLOCK", 128))
 
     def _turned(self) -> list[int]:
         """Bytes an element of the operands that run along another dimension than the result, both of some length."""
@@ -137,7 +137,7 @@ class PointwisePlanner(Planner):
         self.length = last
         vec = self.vector([last])
         packs = -(-last // vec)
-        most = 1 if total < BIG else max(16 // vec, 1)
+        most = 1 if total < BIG or self._overlapping() else max(16 // vec, 1)
         each = packs > 32 and total // last * 64 <= RESIDENT  # a thread for each pack at once: a row has a block
         if packs <= 64 and not each:
             guarded = any(e.op == "guard" for e in walk([m.value for m in self.group.members]))
@@ -147,7 +147,9 @@ class PointwisePlanner(Planner):
             layout = Layout("lanes", self.knob("BLOCK", threads), self.knob("LANES", lanes))
             items = min(-(-packs // lanes), max(16 // vec, 1))
         else:
-            threads = min(max(power(packs // most), 64), 256)
+            full = sum(self.numel(b) >= total for b in self.body.loads)
+            widest = 256 if total < BIG else 64 if full <= 1 else 128  # small blocks leave no multiprocessor waiting
+            threads = min(max(power(packs // most), 64), widest)
             threads = self.few_threads(total // last * packs, threads)
             if total < BIG and total // last * -(-packs // threads) > 4 * FEW_BLOCKS:
                 most = 4  # the device holds all blocks at once
@@ -155,6 +157,15 @@ class PointwisePlanner(Planner):
             layout = Layout("block", self.knob("ROW_BLOCK", threads))
         self.pack(layout, "ROW_VEC", vec, items)
         return layout
+
+
+    def _overlapping(self) -> bool:
+        """Is an input read at several places, so that neighbours' packs share lines of the cache?"""
+        places: dict[str, set[str]] = {}
+        for e in walk([m.value for m in self.group.members]):
+            if e.op == "load":
+                places.setdefault(e.attr[0], set()).add(e.attr[1].key)
+        return any(len(found) > 1 for found in places.values())
 
 
 class ScanPlanner(Planner):

@@ -33,7 +33,7 @@ def columns(plan: RowPlanner, registers: bool) -> Layout:
     vec = plan.vector([across]) if _dense(plan, group.variables[stays[-1]]) else 1
     packs = -(-across // vec)
     share, threads = 32, 256
-    kept = TEAM_KEPT
+    kept = max(TEAM_KEPT, 4 * vec)  # four packs under way
     if registers:
         threads, share, kept = _column_block(plan, vec)
     while share > 8 and share >= 2 * packs and packs < 32:
@@ -57,8 +57,14 @@ def columns(plan: RowPlanner, registers: bool) -> Layout:
     if not plan.follows and plan.length >= 512 and not plan.overwrites():
         default = blocks < FEW_BLOCKS and shares >= 2
         if plan.choose(f"team:{plan.body.name}", (False, True), default):
-            layout.team = plan.knob("TEAM", min(power(max(shares, 2)), 2 * MOST_TEAM), more=fills(blocks))
+            layout.team = _team(plan, blocks, max(shares, 2))
     return layout
+
+
+def _team(plan: RowPlanner, blocks: int, shares: int) -> str:
+    """The knob of how many blocks share a column: all of the device, each as many."""
+    default = min(shares, 2 * MOST_TEAM)
+    return plan.knob("TEAM", default, more=fills(blocks) | {default})
 
 
 def _short_columns(plan: RowPlanner, packs: int) -> bool:

@@ -71,7 +71,7 @@ class RowPlanner(Planner):
         default = "block"
         if len(group.space) - 1 not in group.dims and self.rows >= FEW_COLUMNS:
             default = "columns"
-        elif self.length <= SHORT_ROW and self.rows >= MANY_ROWS and not (self._at_once() and self.length > 32 * 8):
+        elif self.length < SHORT_ROW and self.rows >= MANY_ROWS and not (self._at_once() and self.length > 32 * 8):
             default = "lanes"
         return str(self.choose(f"map:{self.body.name}", MAPPINGS, default))
 
@@ -86,6 +86,8 @@ class RowPlanner(Planner):
         default = "registers" if any(m.role == FULL for m in self.group.members) else "reload"
         if mapping != "columns" and 0 < self.length <= SHORT_ROW and pairs(self.group.members):
             default = "registers"  # all is asked for at once, and exponentials need no rescaling
+        if mapping == "lanes" and self.arrays() > 1 and self.widest() == 8:
+            default = "registers"  # all is asked for at once: 8 % of three halves' rows of 768
         if mapping == "block" and self._twice() and 0 < self.arrays() * self.length <= TWO_BLOCKS:
             default = "registers"
         if mapping == "columns" and self.static is None and self.length > 1024:
@@ -118,7 +120,7 @@ class RowPlanner(Planner):
         team = mapping == "block" and self._team(self.rows, self._team_blocks())
         packs = -(-extent // vec)
         packed = mapping == "block" and registers and not long and extent > 1024 * KEPT_VALUES
-        held = (self._held() if self.follows else TEAM_KEPT) if team else KEPT_VALUES * (2 if packed else 1)
+        held = (self._held() if self.follows else max(TEAM_KEPT, 4 * vec)) if team else KEPT_VALUES * (2 if packed else 1)
         most = max(held // vec, 1)
         if mapping == "lanes":
             lanes = min(max(power(packs if self._at_once() else packs // 2), 4), 32)
@@ -134,7 +136,7 @@ class RowPlanner(Planner):
             threads = lanes
         else:
             wide = registers and 512 * 16 < extent <= 512 * KEPT_VALUES  # two such blocks fit a multiprocessor
-            few = 4 if self._at_once() else 8 if self.rows <= 512 else 16
+            few = 4 if self._at_once() else 8 if self.rows <= 512 else max(16, 4 * vec if registers else 0)
             each = max((KEPT_VALUES if wide else 16 if team else few) // vec, 1)
             threads = min(
                 max(power(packs // each), 64), TEAM_THREADS if team or odd else 512 if long or not registers else 1024
@@ -152,7 +154,7 @@ class RowPlanner(Planner):
                 layout.exact_bounds = "1024" if tight else ""  # without tails 64 do
                 layout.bounds = "1024" if tight and self.static else layout.bounds
         if not registers:
-            items = min(items, max(16 // vec, 2))
+            items = min(items, max(16 // vec, 4 if mapping == "block" and vec == 8 else 2))
         self.pack(layout, "ROW_VEC", vec, items)
         layout.registers, layout.segments, layout.odd = registers, segments, odd
         layout.several = mapping == "block" and self.arrays() > 1 and self._twice()

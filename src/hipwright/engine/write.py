@@ -110,6 +110,7 @@ class _Builder:
         self.names = Names()
         self.plan = ""
         self.helpers = ""  # device functions that the kernels call
+        self._replacing = 0  # kernels that write over what they read
 
     def build(self) -> None:
         """Lower, group, write kernels and plan."""
@@ -139,7 +140,8 @@ class _Builder:
         self.plan = writer.finish()
         self.helpers = prelude({u for kernel, _, _ in self.kernels for u in kernel.used})
         if offered(c, self.helpers, self._numels(lowered).values()):
-            self.helpers = streaming(self.helpers, str(self.decisions.choose("stream", OPTIONS, "no")))
+            usual = "both" if self._replacing and self._replacing == len(self.kernels) else "no"
+            self.helpers = streaming(self.helpers, str(self.decisions.choose("stream", OPTIONS, usual)))
 
     def _exact(self, lowered: Lowered) -> bool:
         """Shall kernels have twins that know the captured sizes? Nothing to search for, so not in `space`."""
@@ -226,6 +228,7 @@ class _Builder:
         name = self.names.kernel(lowered, group)
         by_parts = not over and self._by_parts(c, group, stores, name)
         writer.replaces(over)
+        self._replacing += bool(over)
         need = Need(stores, self._dtypes(lowered), self._numels(lowered))
         if group.kind == "fused" and group.dims:
             by_reciprocals(c, group, need)

@@ -27,6 +27,8 @@ MOST = 32
 """Vectors in all; from FEW on the matrix is read again, from the cache where it is small."""
 GROUPS, SMALL_GRID = 132 * 32, 132 * 4
 """Groups of 32 lanes that keep a large GPU's memory busy, and blocks that do at the least."""
+MANY_ROWS = 4 * GROUPS
+"""Rows that leave a second round of blocks: two rows a group wait less for one another than four (2 % on an H200)."""
 STEPS = 8
 """Steps along k that a group keeps when others join its row only to make blocks shorter: a grid of little more than
 what is on the device at once (28672 x 8192: 896 blocks where 792 fit) makes all wait for a second round of few."""
@@ -88,13 +90,13 @@ def _width(c: Context, matrix: Tensor, axis: int) -> int:
 
 def groups(rows: int, depth: int, chunk: int, width: int) -> tuple[int, int]:
     """(rows that 32 lanes sum at once, groups of lanes that share a row) for all rows of the batch."""
-    each = 4 if rows >= 4 * GROUPS or chunk >= 4 else 2 if rows >= 2 * GROUPS or chunk >= 2 else 1
+    each = 4 if rows >= MANY_ROWS or chunk >= 4 else 2 if rows >= 2 * GROUPS or chunk >= 2 else 1
     waves = 1
     while waves < 8 and rows // each * waves < GROUPS and depth >= 64 * width * waves:
         waves *= 2
     while waves < 8 and rows // each * waves < 8 * GROUPS and depth >= STEPS * 64 * width * waves:
         waves *= 2
-    return each, waves
+    return (min(each, 2) if chunk < 4 else each), waves
 
 
 def side_by_side(rows: int, width: int) -> int:

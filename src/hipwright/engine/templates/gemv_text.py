@@ -7,7 +7,7 @@ from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.base import Kernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import factor
-from hipwright.engine.templates.gemv import FEW, Spec, default_split, groups, side_by_side
+from hipwright.engine.templates.gemv import FEW, MANY_ROWS, Spec, default_split, groups, side_by_side
 from hipwright.engine.templates.splits import SPLITS, Parts
 
 
@@ -123,7 +123,8 @@ class _Along(_Gemv):
         self.each = body.knob("GEMV_ROWS", each, (1, 2, 4), "rows of the matrix that 32 lanes sum at once")
         self.waves = body.knob("GEMV_WAVES", waves, (1, 2, 4, 8), "groups of 32 lanes that share a row")
         self.short = body.hint(spec.k) <= 4 * 32 * spec.width * waves  # what is asked for ahead holds registers
-        unroll = max(1, 4 // each // max(1, self.chunk // 2))
+        steps = 2 if rows >= MANY_ROWS else 4  # many blocks hide each other's waits
+        unroll = max(1, steps // each // max(1, self.chunk // 2))
         self.unroll = body.knob("GEMV_UNROLL", unroll, (1, 2, 4), "steps along k under way at once")
 
     def tile(self) -> tuple[str, str]:

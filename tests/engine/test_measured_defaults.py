@@ -1,0 +1,81 @@
+"""The engine's own choices where an H200 told them apart (benchmarks/knobs.py), by the shape that was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from hipwright.engine.knobs import Value
+from hipwright.engine.write import space
+from tests.engine.harness import Op, captured
+
+F = nn.functional
+HALF = torch.float16
+
+
+def chosen(model: nn.Module, *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> dict[str, Value]:
+    """The defaults of the program for tensors of these shapes, without any values."""
+    given = [torch.empty(shape, dtype=dtype, device="meta") for shape in shapes]
+    return {key: choice.default for key, choice in space(captured(model.to("meta"), given)).items()}
+
+
+def of(found: dict[str, Value], start: str) -> list[Value]:
+    """Values of the keys that begin so."""
+    return [value for key, value in found.items() if key.startswith(start)]
+
+
+def triplet(a: Any, b: Any, c: Any) -> Any:
+    near, far = (F.cosine_similarity(a.float(), x.float(), dim=-1) for x in (b, c))
+    return torch.relu(far - near + 0.2).mean()
+
+
+def upwind(u: Any, speed: Any) -> Any:
+    padded = F.pad(u, (1, 1))
+    return u - 0.1 * torch.where(speed > 0, speed * (u - padded[..., :-2]), speed * (padded[..., 2:] - u))
+
+
+CASES: list[tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype, dict[str, Value]]] = [
+    (lambda x: x.mean(0), [(131072, 2048)], torch.float32, {"TEAM": 33}),
+    (lambda x: torch.amax(x, 1), [(256, 512, 1024)], HALF, {"ROW_ITEMS": 4}),
+    (lambda x: x.float().square().sum().sqrt(), [(32768, 16384)], HALF, {"ROW_ITEMS": 4}),
+    (lambda x: F.layer_norm(x, (4096,)), [(65536, 4096)], HALF, {"ROW_BLOCK": 128, "ROW_ITEMS": 4}),
+    (lambda x: F.layer_norm(x, (4096,)), [(65536, 4096)], torch.float32, {"ROW_BLOCK": 256, "ROW_ITEMS": 4}),
+    (lambda x, y: torch.softmax(x * 0.125 + y, -1), [(512, 1024, 1024), (1024, 1024)], HALF, {"map:": "block"}),
+    (lambda x: torch.softmax(x, -1), [(512, 1024, 512)], HALF, {"map:": "lanes"}),
+    (triplet, [(131072, 768)] * 3, HALF, {"cache:": "registers"}),
+    (lambda x, y: F.gelu(x + y) * 0.5, [(8192, 8192), (8192,)], torch.float32, {"ROW_BLOCK": 64, "ROW_ITEMS": 4}),
+    (lambda x, y: F.gelu(x + y) * 0.5, [(64, 1000), (1000,)], torch.float32, {"BLOCK": 256}),
+    (upwind, [(2048, 32768)] * 2, torch.float32, {"ROW_BLOCK": 128, "ROW_ITEMS": 1}),
+    (lambda x, y: x * y.sigmoid(), [(8192, 8192)] * 2, torch.float32, {"BLOCK": 128}),
+    (torch.mv, [(32768, 32768), (32768,)], torch.float32, {"GEMV_ROWS": 2, "GEMV_UNROLL": 1}),
+]
+
+
+@pytest.mark.parametrize(("function", "shapes", "dtype", "wanted"), CASES)
+def test_defaults(
+    function: Callable[..., Any], shapes: list[tuple[int, ...]], dtype: torch.dtype, wanted: dict[str, Value]
+) -> None:
+    found = chosen(Op(function), *shapes, dtype=dtype)
+    for key, value in wanted.items():
+        assert of(found, key)[:1] == [value], (key, found)
+
+
+def test_packs_pass_the_caches_where_a_product_is_written_over_and_only_there() -> None:
+    layer = nn.Sequential(nn.Linear(4096, 4096), nn.SiLU())
+    assert chosen(layer, (8192, 4096))["stream"] == "both"
+    beside = Op(lambda x, y: (F.silu(x @ x), y.relu()))
+    assert chosen(beside, (4096, 4096), (4096, 4096))["stream"] == "no", "another kernel streams from memory"
+    assert chosen(Op(lambda x: x.relu()), (8192, 4096))["stream"] == "no"
+
+
+def test_attention_of_narrow_heads_in_float32_is_one_kernel() -> None:
+    def written(q: Any, k: Any, v: Any) -> Any:
+        return torch.softmax(q @ k.transpose(-1, -2) * 0.17, -1) @ v
+
+    for size, usual in ((32, "fused"), (64, "separate")):
+        found = chosen(Op(written), *[(4, 8, 1024, size)] * 3)
+        assert of(found, "attention:") == [usual]
