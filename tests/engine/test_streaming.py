@@ -52,7 +52,7 @@ def test_what_the_machine_code_says() -> None:
         for kind, streams in (("global_load", loads), ("global_store", stores)):
             assert {line.split()[-1] == "nt" for line in packs if kind in line} == {streams}
         knobs = "".join(f"#define {name} {value}\n" for name, value in sorted(defines.items()))
-        done, log, _, ptx = nvrtc._compile_twice(parsed.hip, knobs, "sm_90", warm.compilers())
+        done, log, ptx = nvrtc.listing(parsed.hip, knobs, "sm_90", warm.compilers())
         assert done, log
         assert ("ld.global.cs.v4" in ptx, "st.global.cs.v4" in ptx) == (loads, stores)
         assert ("ld.global.nc.v4" in ptx, "st.global.v4" in ptx) == (not loads, not stores)

@@ -111,8 +111,8 @@ class GpuLane:
 
     Programs that passed are loaded and captured beside the verifications, in the few processes that time, one after the
     other in each; those of a task in the same few, which hold its inputs.
-    Verified programs are timed in batches, so that the verifiers are not stopped for each: when as many as a wave of
-    score mode are ready, when nothing else is being verified, or when one has waited for a second. counted: see
+    Verified programs are timed in batches, so that the verifiers are not stopped for each: when WAVE for each verifier
+    are ready, when nothing else is being verified, or when one has waited for PATIENCE_S. counted: see
     `hipwright.train.counters`; ToolchainError where the profiler is missing.
     """
 
