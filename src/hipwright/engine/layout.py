@@ -14,7 +14,7 @@ from typing import Any
 
 from hipwright.engine.expr import walk
 from hipwright.engine.groups import FULL, PART, Group
-from hipwright.engine.index import product
+from hipwright.engine.index import Ind, product
 from hipwright.engine.lower.core import Context
 from hipwright.engine.templates.base import Body
 from hipwright.engine.templates.elementwise import broadcasts
@@ -148,7 +148,8 @@ class PointwisePlanner(Planner):
             items = min(-(-packs // lanes), max(16 // vec, 1))
         else:
             full = sum(self.numel(b) >= total for b in self.body.loads)
-            widest = 256 if total < BIG else 64 if full <= 1 else 128  # small blocks leave no multiprocessor waiting
+            small = total >= BIG and not self._picks()  # small blocks leave no multiprocessor waiting
+            widest = 256 if not small else 64 if full <= 1 else 128
             threads = min(max(power(packs // most), 64), widest)
             threads = self.few_threads(total // last * packs, threads)
             if total < BIG and total // last * -(-packs // threads) > 4 * FEW_BLOCKS:
@@ -158,6 +159,11 @@ class PointwisePlanner(Planner):
         self.pack(layout, "ROW_VEC", vec, items)
         return layout
 
+
+    def _picks(self) -> bool:
+        """Does an index say what is read? Then threads of a wide block share what the cache holds of a row."""
+        loads = [e for e in walk([m.value for m in self.group.members]) if e.op == "load"]
+        return any(isinstance(a, Ind) for e in loads for a in e.attr[1].atoms())
 
     def _overlapping(self) -> bool:
         """Is an input read at several places, so that neighbours' packs share lines of the cache?"""

@@ -120,7 +120,7 @@ class RowPlanner(Planner):
         team = mapping == "block" and self._team(self.rows, self._team_blocks())
         packs = -(-extent // vec)
         packed = mapping == "block" and registers and not long and extent > 1024 * KEPT_VALUES
-        held = (self._held() if self.follows else max(TEAM_KEPT, 4 * vec)) if team else KEPT_VALUES * (2 if packed else 1)
+        held = (self._held() if self.follows else TEAM_KEPT) if team else KEPT_VALUES * (2 if packed else 1)
         most = max(held // vec, 1)
         if mapping == "lanes":
             lanes = min(max(power(packs if self._at_once() else packs // 2), 4), 32)
@@ -154,7 +154,7 @@ class RowPlanner(Planner):
                 layout.exact_bounds = "1024" if tight else ""  # without tails 64 do
                 layout.bounds = "1024" if tight and self.static else layout.bounds
         if not registers:
-            items = min(items, max(16 // vec, 4 if mapping == "block" and vec == 8 else 2))
+            items = min(items, max(16 // vec, 2))
         self.pack(layout, "ROW_VEC", vec, items)
         layout.registers, layout.segments, layout.odd = registers, segments, odd
         layout.several = mapping == "block" and self.arrays() > 1 and self._twice()
