@@ -152,7 +152,7 @@ def assembly(function: Function, inputs: list[torch.Tensor], chosen: dict[str, A
     build = amdgpu.build(parsed.hip, "gfx942", defines, cache=CACHE, unsafe=True)
     assert build.ok, build.log
     knobs = "".join(f"#define {name} {value}\n" for name, value in sorted(defines.items()))
-    done, log, _, ptx = nvrtc._compile_twice(parsed.hip, knobs, "sm_90", warm.compilers())
+    done, log, ptx = nvrtc.listing(parsed.hip, knobs, "sm_90", warm.compilers())
     assert done, log
     return CACHE.path(build.isa_blob).read_text(), ptx
 
