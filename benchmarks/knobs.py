@@ -45,10 +45,10 @@ from hipwright.task import open_task
 from hipwright.task import state as states
 from hipwright.task.device_side import CopySide
 from hipwright.task.load import TaskFile
-from hipwright.torchio import full_precision
 from hipwright.toolchain import cpu, nvrtc
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.pool import CompilePool
+from hipwright.torchio import full_precision
 from hipwright.verify.trees import tensors_of
 
 SEED = 3

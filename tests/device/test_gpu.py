@@ -304,12 +304,12 @@ def test_a_launch_costs_little(launcher: GpuLauncher) -> None:
 
 def test_one_look_tells_of_strays_and_flags(launcher: GpuLauncher) -> None:
     y = launcher.empty((64,), torch.float32)
-    assert launcher.look([torch.tensor(True), torch.tensor(False)]) == [True, False]
-    assert launcher.look([]) == []
+    assert launcher.looking([torch.tensor(True), torch.tensor(False)])() == [True, False]
+    assert launcher.looking([])() == []
     launcher.launch("poke", GRID, BLOCK, 0, [y, 256])
     with pytest.raises(CandidateError, match="outside y"):
-        launcher.look([torch.tensor(True)])
-    assert launcher.look([torch.tensor(True)]) == [True]
+        launcher.looking([torch.tensor(True)])()
+    assert launcher.looking([torch.tensor(True)])() == [True]
 
 
 def test_a_fault_of_the_device_is_told_at_the_look(launcher: GpuLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,13 +321,13 @@ def test_a_fault_of_the_device_is_told_at_the_look(launcher: GpuLauncher, monkey
 
         return look
 
-    monkeypatch.setattr(launcher._memory, "look", raising(torch.OutOfMemoryError("no room")))
+    monkeypatch.setattr(launcher._memory, "looking", raising(torch.OutOfMemoryError("no room")))
     with pytest.raises(torch.OutOfMemoryError):
-        launcher.look([])
+        launcher.looking([])()
     assert not launcher.broken
-    monkeypatch.setattr(launcher._memory, "look", raising(RuntimeError("CUDA error: an illegal memory access")))
+    monkeypatch.setattr(launcher._memory, "looking", raising(RuntimeError("CUDA error: an illegal memory access")))
     with pytest.raises(CandidateError) as caught:
-        launcher.look([])
+        launcher.looking([])()
     assert (caught.value.status, launcher.broken) == ("out_of_bounds", True), y
 
 
@@ -346,7 +346,7 @@ def test_a_call_is_waited_for_once(driver: FakeDriver, monkeypatch: pytest.Monke
     candidate = Live(lambda setting, state: subject, {"params": {}, "buffers": {}}, "cpu", Staging("cpu"))
     candidate.table = table
     candidate.prepare(Setting())
-    for owner, name in ((GuardedDevice, "look"), (GpuLauncher, "sync")):
+    for owner, name in ((GuardedDevice, "looking"), (GpuLauncher, "sync")):
         inner = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *a, f=inner, n=name: (waits.append(n), f(*a))[1])
     for module in (live, trees):
@@ -356,14 +356,15 @@ def test_a_call_is_waited_for_once(driver: FakeDriver, monkeypatch: pytest.Monke
     given = [subject.guard(x)]
     info, out = candidate.call(given, [x])
     assert torch.equal(out, x) and (info["inputs_changed"], info["params_changed"]) == ([], [])
-    assert waits == ["look"]
+    assert waits == ["looking"]
     waits.clear()
     inputs = tree_from_torch([x])
     staged, download = [], Staging.download
     monkeypatch.setattr(Staging, "download", lambda own, flat: (staged.append(flat), download(own, flat))[1])
     info, told = candidate.run({}, inputs)
     assert torch.equal(to_torch(told["outputs"]), x) and torch.equal(to_torch(told["buffers"]["b"]), torch.zeros(2))
-    assert waits == ["look"] and len(staged) == 2, "buffers are written back without a look; results do not wait"
+    assert waits == ["looking", "sync"], "buffers are written back without a look"
+    assert len(staged) == 3, "results and flags do not wait"
     subject.params["w"][1] = 7.0
     given[0][2] = 9.0
     info, _ = candidate.call(given, [x])

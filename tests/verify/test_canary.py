@@ -131,20 +131,23 @@ def test_a_late_session_lives_while_it_is_excused_and_no_longer(zygote: tuple[Zy
         assert 0.3 < time.monotonic() - start < 5
 
 
-def test_a_worker_asks_the_canary_and_a_lost_gpu_is_no_fault_of_the_program(tmp_path: Path) -> None:
+def test_a_worker_answers_what_a_canary_is_asked() -> None:
     with warm.zygote(("torch", GPU_WORKER.partition(":")[0])) as host:
-        cache = SimpleNamespace(folder=tmp_path)
-        worker = GpuCandidates(host, "cpu", "cpu", cache)  # type: ignore[arg-type]
-        asked: list[str] = []
-        worker.canary = SimpleNamespace(still=lambda: bool(asked.append("still")), lost=True)  # type: ignore[assignment,func-returns-value]
+        worker = GpuCandidates(host, "cpu", "cpu", None)  # type: ignore[arg-type]
         with worker:
             worker.open()
             assert worker.session is not None
             assert worker.session.quick("pulse", {}, timeout_s=30) == {}
-            with pytest.raises(DeviceError, match="answers no process"):
-                worker.call("pulse", {}, limit_s=1e-6, quick=True)
-            assert asked and worker.session is None
-            worker.canary.lost = False
-            worker.open()
-            with pytest.raises(Rejected, match="took longer"):
-                worker.call("pulse", {}, limit_s=1e-6, quick=True)
+
+
+def test_a_worker_asks_the_canary_and_a_lost_gpu_is_no_fault_of_the_program(zygote: tuple[Zygote, Path]) -> None:
+    host, service = zygote
+    worker = GpuCandidates(host, "cpu", "cpu", None)  # type: ignore[arg-type]
+    worker.start = lambda: host.session(f"{service}:Slow", {}, limits=Limits(wall_s=30))  # type: ignore[method-assign]
+    asked: list[str] = []
+    for lost, error in ((True, DeviceError), (False, Rejected)):
+        worker.canary = SimpleNamespace(still=lambda: bool(asked.append("still")), lost=lost)  # type: ignore[assignment,func-returns-value]
+        worker.open()
+        with pytest.raises(error, match="answers no process" if lost else "took longer"):
+            worker.call("sleep", {"seconds": 60}, limit_s=0.2, quick=True)
+        assert asked and worker.session is None

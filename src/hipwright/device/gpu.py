@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
-from hipwright.device.gpu_memory import GuardedDevice, Stray
+from hipwright.device.gpu_memory import Fetch, GuardedDevice, Stray
 from hipwright.device.memory import pattern
 from hipwright.device.pack import Argument, Layout, Signature
 from hipwright.errors import CandidateError, HipwrightError
@@ -184,22 +184,40 @@ class GpuLauncher:
         if strays:
             raise self._strayed(strays[0])
 
-    def look(self, flags: Sequence[torch.Tensor]) -> list[bool]:
-        """`sync` and `check_zones`, and what these flags on the device say, in one wait."""
+    def looking(self, flags: Sequence[torch.Tensor], fetch: Fetch | None = None) -> Callable[[], list[bool]]:
+        """What does as `sync` and `check_zones` of now, and tells what these flags on the device say, in one wait.
+
+        fetch: as `GuardedDevice.looking` has it; None: the flags are read when they are asked for.
+        """
         if not flags and not self._memory.held:
-            self.sync()
-            return []
+            return self._nothing_to_see
         try:
-            strays, told = self._memory.look(flags)
+            looked = self._memory.looking(flags, fetch or (lambda told: lambda: told))
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
             raise self.explain(error) from None
-        if said := self._driver.peek_error():
-            raise self._broke(said)
-        if strays:
-            raise self._strayed(strays[0])
-        return told
+
+        def look() -> list[bool]:
+            if fetch is not None:
+                self.sync()
+            try:
+                strays, told = looked()
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                raise self.explain(error) from None
+            if said := self._driver.peek_error():
+                raise self._broke(said)
+            if strays:
+                raise self._strayed(strays[0])
+            return told
+
+        return look
+
+    def _nothing_to_see(self) -> list[bool]:
+        self.sync()
+        return []
 
     def close(self) -> None:
         """Unload the code object; nothing may be in flight."""
@@ -252,6 +270,9 @@ class GpuLauncher:
         )
 
     def _strayed(self, stray: Stray) -> CandidateError:
+        if not stray.start:
+            message = "a write beside a buffer"
+            return CandidateError(message, status="out_of_bounds", stage="launch", evidence={"kind": "write"})
         if stray.start not in self._seen:
             where = "in front of" if stray.offset < 0 else "behind"
             far = -stray.offset if stray.offset < 0 else stray.offset - stray.size

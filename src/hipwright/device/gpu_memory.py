@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -21,6 +21,7 @@ from hipwright.device.memory import NOISE, contiguous, pattern, plausible
 ALIGN = 512  # bytes, torch's own alignment of device memory
 MOST = 1 << 20  # bytes of a zone
 KEPT = 1 << 16  # bytes of a zone up to which a copy outlives the buffer
+Fetch = Callable[[Any], Callable[[], Any]]
 
 
 def zone_bytes(nbytes: int) -> int:
@@ -133,23 +134,34 @@ class GuardedDevice:
     def look(self, flags: Sequence[Any]) -> tuple[list[Stray], list[bool]]:
         """`strays`, and the values of flags (booleans on this device without a dimension), in one synchronisation
         where there is no stray."""
+        return self.looking(flags, lambda told: lambda: told)()
+
+    def looking(self, flags: Sequence[Any], fetch: Fetch) -> Callable[[], tuple[list[Stray], list[bool]]]:
+        """What tells `look` of now. fetch: starts to bring a tensor to the host -> what gives it, once the device has
+        been waited for."""
         alive = list(self._alive.values())
         dead, self._dead = self._dead, []
         told, self._told = self._told, []
         changed = _changed([*alive, *dead], [flag for *_, flag in told])
         if not changed and not flags:
-            return [], []
-        found = torch.stack([*changed, *flags]).tolist()
-        said = found[len(changed) :]
-        if not any(found[: len(changed)]):
-            return [], said
-        asked = [(z.start, z.nbytes, z.first_changed()) for z in (*alive, *dead)] + told
-        places = torch.stack([flag for *_, flag in asked]).tolist()
-        for zones, at in zip(alive, places, strict=False):
-            if at:
-                zones.paint()
-        each = zip(asked, places, strict=True)
-        return [Stray(start, size, at - 1 if at > 0 else at) for (start, size, _), at in each if at], said
+            return lambda: ([], [])
+        fetched = fetch(torch.stack([*changed, *flags]))
+
+        def look() -> tuple[list[Stray], list[bool]]:
+            found = fetched().tolist()
+            said = found[len(changed) :]
+            if not any(found[: len(changed)]):
+                return [], said
+            asked = [(z.start, z.nbytes, z.first_changed()) for z in (*alive, *dead)] + told
+            places = torch.stack([flag for *_, flag in asked]).tolist()
+            for zones, at in zip(alive, places, strict=False):
+                if at:
+                    zones.paint()
+            each = zip(asked, places, strict=True)
+            strays = [Stray(start, size, at - 1 if at > 0 else at) for (start, size, _), at in each if at]
+            return strays or [Stray(0, 0, 0)], said  # a later look has painted the zone: where it was is not known
+
+        return look
 
     def _allocate(self, nbytes: int, poison: int) -> Any:
         """A 1-D uint8 tensor whose storage is exactly the body (one byte where it is empty)."""

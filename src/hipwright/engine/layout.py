@@ -159,7 +159,6 @@ class PointwisePlanner(Planner):
         self.pack(layout, "ROW_VEC", vec, items)
         return layout
 
-
     def _picks(self) -> bool:
         """Does an index say what is read? Then threads of a wide block share what the cache holds of a row."""
         loads = [e for e in walk([m.value for m in self.group.members]) if e.op == "load"]

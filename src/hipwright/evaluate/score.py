@@ -210,7 +210,7 @@ class Scorer:
     def warm(self) -> None:
         """Start the workers and work out what is right, so that the first batch does not wait for it."""
         with ThreadPoolExecutor(len(self._workers)) as pool:
-            started = [pool.submit(one.open) for one in (self._canary, *self._workers)]
+            started = [pool.submit(self._canary.open), *(pool.submit(worker.open) for worker in self._workers)]
             self._evaluator.oracle.prepare(every=True)
             for future in started:
                 future.result()

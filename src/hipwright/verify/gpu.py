@@ -144,7 +144,9 @@ class _Verification(OnDevice):
             self.main = planned
             first: Item = (self.oracle.case(name, self.first_family(name)), {})
             normal = self.main_case("normal")
-            answers = session.run_many([first, *((normal, settings) for settings in repeats)])
+            answers = session.run_many(
+                [first, *((normal, settings) for settings in repeats)], together=self.checks["gate"] == "fast"
+            )
             if isinstance(answers[0], GuardFailed):
                 self.main = None
                 self.unclaimed(planned, answers[0])
@@ -181,7 +183,7 @@ class _Verification(OnDevice):
             todo += [self.oracle.case(name, self.first_family(name)) for name in names]
         ran = []
         for batch in _batches([(case, {}) for case in todo if self.usable(case)]):
-            for item, outcome in zip(batch, session.run_many(batch), strict=False):
+            for item, outcome in zip(batch, session.run_many(batch, together=gate == "fast"), strict=False):
                 if self.settle(item, outcome) is not None:
                     ran.append(item[0])
         assert self.main is not None
@@ -192,7 +194,7 @@ class _Verification(OnDevice):
         first, second = self.main_case("normal"), self.main_case(MUTATED)
         if second.rejected:
             return
-        outcomes = session.again(first, second)
+        outcomes = session.again(first, second, together=self.checks["gate"] == "fast")
         self.settle((first, {"keep": "first"}), outcomes[0])
         if len(outcomes) < 2 or isinstance(outcomes[1], GuardFailed):
             return

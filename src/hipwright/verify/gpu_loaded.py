@@ -6,6 +6,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from msgspec.structs import replace
+
 from hipwright.errors import CandidateError, DeviceError, GuardFailed, WorkerError
 from hipwright.records import Program, TensorSpec, Verdict
 from hipwright.sandbox import Session
@@ -73,25 +75,28 @@ class Loaded:
             raise Rejected(outcome)
         return outcome
 
-    def run_many(self, items: Sequence[tuple[Case, Mapping[str, Any]]]) -> list[Outcome]:
-        """`run` for each, in one message. The list ends early with the first Verdict."""
+    def run_many(self, items: Sequence[tuple[Case, Mapping[str, Any]]], *, together: bool = False) -> list[Outcome]:
+        """`run` for each, in one message. The list ends early with the first Verdict. together: the worker waits for
+        the device once; a fault of the device is then told of the first, whichever it was."""
         if not items:
             return []
         inputs = [case.inputs for case, _ in items]
         for again in (False, True):
             keys, drop, bundle = self._owner.cases.ask(inputs)
-            header = {"runs": [dict(settings) for _, settings in items], "cases": keys, "drop": drop}
+            header = {
+                "runs": [dict(settings) for _, settings in items], "cases": keys, "drop": drop, "together": together,
+            }  # fmt: skip
             told, trees = self._call("run_many", header, bundle, case=items[0][0])
             if again or not (isinstance(told, dict) and told.get("stale") is True):
                 break
             self._owner.cases.clear()
-        return self._outcomes(told, trees, items)
+        return self._outcomes(told, trees, items, together)
 
-    def again(self, first: Case, second: Case) -> list[Outcome]:
+    def again(self, first: Case, second: Case, *, together: bool = False) -> list[Outcome]:
         """Two calls at the same addresses, the second with new values and parameters; then the first's outputs as they
         are now (an Answer with outputs alone). Shorter where a call failed."""
         bundle = [first.inputs, second.state, second.inputs]
-        told, trees = self._call("again", {}, bundle, case=first)
+        told, trees = self._call("again", {"together": together}, bundle, case=first)
         kept: list[Outcome] = []
         runs = told.get("runs")
         if isinstance(runs, list) and len(runs) == 3 and isinstance(trees, list) and len(trees) == 3:
@@ -100,7 +105,7 @@ class Loaded:
             kept = [Answer({}, trees[2])]
             told, trees = {"runs": runs[:2]}, trees[:2]
         items: list[tuple[Case, Mapping[str, Any]]] = [(first, {"keep": "first"}), (second, {"reuse": True})]
-        return self._outcomes(told, trees, items) + kept
+        return self._outcomes(told, trees, items, together) + kept
 
     def trace(self, state: Tree, inputs: Tree) -> dict[str, Any]:
         """What the plan asks of the library and launches, on tensors without data (TensorSpecs)."""
@@ -112,7 +117,9 @@ class Loaded:
         told, _ = self._call("operators", {}, case.inputs, case=case)
         return told.get("ops")
 
-    def _outcomes(self, told: Any, trees: Any, items: Sequence[tuple[Case, Mapping[str, Any]]]) -> list[Outcome]:
+    def _outcomes(
+        self, told: Any, trees: Any, items: Sequence[tuple[Case, Mapping[str, Any]]], together: bool
+    ) -> list[Outcome]:
         found: list[Outcome] = []
         try:
             check_many(told, trees, len(items))
@@ -123,7 +130,12 @@ class Loaded:
                     error.evidence = {"line": error.line}
                     found.append(error)
                 elif "verdict" in entry:
-                    found.append(placed(believable(Verdict.from_dict(entry["verdict"])), case, header))
+                    verdict = believable(Verdict.from_dict(entry["verdict"]))
+                    if together and verdict.evidence.get("broken") and len(items) > 1:
+                        verdict = replace(
+                            verdict, message=f"{verdict.message} (on {case.name}, or on what ran with it)"
+                        )
+                    found.append(placed(verdict, case, header))
                 else:
                     check_run(entry, tree, counted=False)
                     found.append(Answer(entry, tree))

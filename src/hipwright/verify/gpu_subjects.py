@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -113,10 +113,14 @@ class Foreign:
                 status="out_of_bounds", stage="launch", evidence={"kind": "write"},
             )  # fmt: skip
 
-    def look(self, flags: Sequence[Tensor]) -> list[bool]:
-        """`settle`, for work on every stream, and what the flags say."""
-        self.settle()
-        return read(flags)
+    def looking(self, flags: Sequence[Tensor], staging: Any = None) -> Callable[[], list[bool]]:
+        """What does as `settle`, for work on every stream, and tells what the flags say."""
+
+        def look() -> list[bool]:
+            self.settle()
+            return read(flags)
+
+        return look
 
     def explain(self, error: BaseException) -> CandidateError:
         """What an exception of its code amounts to."""

@@ -17,12 +17,13 @@ import torch
 import hipwright.verify.warm  # noqa: F401  # what plans import late is imported once, in the zygote
 from hipwright.device.open import open_driver
 from hipwright.digest import digests, span
-from hipwright.errors import CandidateError, GuardFailed
+from hipwright.errors import CandidateError
 from hipwright.program.trace import trace
 from hipwright.sandbox import lockdown
 from hipwright.tensors import HostTensor, Tree
 from hipwright.torchio import map_torch
 from hipwright.verify.gpu_made import Loaded, Maker, faults, parsed_text
+from hipwright.verify.gpu_runs import Runs
 from hipwright.verify.gpu_subjects import Noise, spec_of, start_gpu, tidy_gpu
 from hipwright.verify.gpu_tables import StateTables
 from hipwright.verify.gpu_timing import Timer
@@ -47,7 +48,6 @@ class GpuWorker:
         limit = int(init.get("memory_limit_bytes", 0))
         driver = None if init["driver"] == "cpu" else open_driver(str(init["driver"]), _index(self.device))
         self._states = StateTables(self.device)
-        self._cases: dict[str, Tree] = {}  # inputs on the host, by the parent's names
         self._programs: dict[int, Loaded] = {}
         self._sets = Sets(self.device)
         self._staging = Staging(self.device) if self.on_gpu else None
@@ -55,7 +55,7 @@ class GpuWorker:
             torch.cuda.graph_pool_handle() if self.on_gpu else None
         )  # asking for memory anew takes milliseconds
         self._count = 0
-        self._noise = Noise(self.device)
+        self._runs = Runs(Noise(self.device).make if self.on_gpu else None)
         if self.on_gpu:
             limit = start_gpu(self.device, limit)
         self._maker = Maker(init, driver, limit)
@@ -107,51 +107,9 @@ class GpuWorker:
             tidy_gpu(self.device)
         return {}, None
 
-    def run(self, header: dict[str, Any], inputs: Tree) -> Answer:
-        """One call on host tensors, as `Live.run`. noise: with other work on the device at the same time."""
-        loaded = self._programs[int(header["program"])]
-        with faults(loaded, self.on_gpu):
-            if header.get("noise") and self.on_gpu:
-                self._noise.make()
-            # a GPU's order of blocks cannot be chosen
-            plain = {k: v for k, v in header.items() if k not in ("order", "seed")} if self.on_gpu else header
-            return loaded.live.run(plain, inputs)
-
     def run_many(self, header: dict[str, Any], given: Tree) -> Answer:
-        """`run` for each of header["runs"] on its entry of `given` -> one entry each in {"runs"} and in the tree.
-
-        header["cases"]: names under which inputs are kept here, whose entry is None from then on; "drop": names that
-        are no longer needed. {"stale"} where a name is not known. An entry of the answer is what `run` tells, or
-        {"guard", "line"} for a refused shape, or {"verdict"}, after which it ends.
-        """
-        told: list[dict[str, Any]] = []
-        trees: list[Tree] = []
-        cases = self._held(header, given)
-        if cases is None:
-            return {"stale": True}, None
-        for settings, case in zip(header["runs"], cases, strict=True):
-            tree = None
-            try:
-                info, tree = self.run({**settings, "program": header["program"]}, case)
-            except GuardFailed as error:
-                info = {"guard": error.message, "line": error.line}
-            except CandidateError as error:
-                info = {"verdict": error.verdict().to_dict()}
-            told.append(info)
-            trees.append(tree)
-            if "verdict" in info:
-                break
-        return {"runs": told}, trees
-
-    def _held(self, header: dict[str, Any], given: Tree) -> list[Tree] | None:
-        """The inputs of each run, those that were sent before among them."""
-        names = header.get("cases") or [""] * len(given)
-        for name in header.get("drop", ()):
-            self._cases.pop(name, None)
-        self._cases |= {name: tree for name, tree in zip(names, given, strict=True) if name and tree is not None}
-        if any(tree is None and name not in self._cases for name, tree in zip(names, given, strict=True)):
-            return None
-        return [self._cases[name] if tree is None else tree for name, tree in zip(names, given, strict=True)]
+        """`Runs.many`."""
+        return self._runs.many(self._programs[int(header["program"])], header, given)
 
     def operators(self, header: dict[str, Any], inputs: Tree) -> Answer:
         """{"ops"}: the library's operators in one call of a modelnew candidate, as OpTrace records them."""
@@ -170,25 +128,8 @@ class GpuWorker:
         return trace(loaded.parsed, knobs, state, inputs, meta=True), None
 
     def again(self, header: dict[str, Any], bundle: Tree) -> Answer:
-        """Two calls at the same addresses, new values and parameters in between; then the first outputs once more.
-
-        bundle: [first inputs, second state, second inputs]. As `run_many`, three entries, the last with outputs only.
-        """
-        first, state, second = bundle
-        program = header["program"]
-        told, trees = self.run_many({"program": program, "runs": [{"keep": "first"}]}, [first])
-        if "stats" not in told["runs"][0]:
-            return told, trees
-        loaded = self._programs[int(program)]
-        with faults(loaded, self.on_gpu):
-            original = loaded.live.table
-            loaded.live.mutate(state)
-            more, others = self.run_many({"program": program, "runs": [{"reuse": True}]}, [second])
-            if "verdict" in more["runs"][0]:
-                return {"runs": told["runs"] + more["runs"]}, trees + others
-            kept = {"outputs": loaded.live.kept("first")}
-            loaded.live.mutate(original)
-        return {"runs": [*told["runs"], *more["runs"], {}]}, [*trees, *others, kept]
+        """`Runs.again`."""
+        return self._runs.again(self._programs[int(header["program"])], header, bundle)
 
     # ---------------------------------------------------------------- resident inputs
 

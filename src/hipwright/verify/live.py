@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from hipwright.digest import digests
-from hipwright.errors import CandidateError, DeviceError
+from hipwright.errors import CandidateError, DeviceError, GuardFailed
 from hipwright.program import Parsed
 from hipwright.program.lower import lower
 from hipwright.tensors import Tree
@@ -69,8 +69,9 @@ class Subject(Protocol):
     def settle(self) -> None:
         """Wait for everything it started. Raises CandidateError for what went wrong in it."""
 
-    def look(self, flags: Sequence[Tensor]) -> list[bool]:
-        """`settle`, and what these flags on the device say; one wait for all, where that is possible."""
+    def looking(self, flags: Sequence[Tensor], staging: Staging | None) -> Callable[[], list[bool]]:
+        """What does as `settle`, and tells what these flags on the device say; one wait for all, where that is
+        possible. staging: what takes the flags to the host now, with all else that is asked of the device."""
 
     def stats(self) -> list[dict[str, Any]]:
         """One entry per launch so far, with argument_bytes."""
@@ -128,25 +129,45 @@ class Live:
         header: `Setting`'s keys; reuse: new values at the addresses of the last call's inputs; keep: a name under
         which `kept` finds the outputs again. info: stats, aliases, inputs_changed, params_changed (leaf numbers).
         """
+        return self.begin(header, inputs)()
+
+    def begin(
+        self, header: Mapping[str, Any], inputs: Tree, *, follows: bool = False
+    ) -> Callable[[], tuple[dict[str, Any], Tree]]:
+        """Enqueue one call, with all that is looked at after it -> what waits for it and gives what `run` does.
+
+        follows: one begun before has not been waited for (see `may_follow`).
+        """
         self.prepare(Setting.of(header))
-        staging = self._staging if isinstance(self.subject, ProgramSubject) else None
-        if staging is not None:
+        staging = self._staged
+        if staging is not None and not follows:
             staging.begin()
         originals = on_device(list(inputs), self.device, staging)
         given = self._place(originals, reuse=bool(header.get("reuse")))
-        before, outputs = self._begun(given)
+        before, outputs = self._begun(given, follows)
         fetched = fetching({"outputs": outputs, "buffers": self.subject.buffers}, self.device, staging)
-        info = self._ended(before, given, originals, outputs)
+        ended = self._ending(before, given, originals, outputs, staging)
         if header.get("keep"):
             self._kept[str(header["keep"])] = outputs
-        return info, fetched()
+        return lambda: (ended(), fetched())
+
+    @property
+    def may_follow(self) -> bool:
+        """Whether another call may begin before the last one has been waited for: all of its results are on their way
+        to the host, and two states do not fill the device."""
+        staging = self._staged
+        return staging is not None and staging.fits and self._held() <= MANY_BYTES
+
+    @property
+    def _staged(self) -> Staging | None:
+        return self._staging if isinstance(self.subject, ProgramSubject) else None
 
     def call(self, given: Any, originals: Any = None) -> tuple[dict[str, Any], Any]:
         """One call on device tensors, settled -> (info, outputs). originals: what `given` must still hold after."""
         before, outputs = self._begun(given)
-        return self._ended(before, given, originals, outputs), outputs
+        return self._ending(before, given, originals, outputs)(), outputs
 
-    def _begun(self, given: Any) -> tuple[int, Any]:
+    def _begun(self, given: Any, follows: bool = False) -> tuple[int, Any]:
         """(launches before it, outputs) of a call that is not waited for."""
         self.reset()
         before = len(self.subject.stats())
@@ -154,37 +175,37 @@ class Live:
             try:
                 outputs = self.subject.forward(*given)
             except (CandidateError, DeviceError) as error:
-                self.subject.settle()  # a fault on the device shows first in whatever is called next
+                if not (follows and isinstance(error, GuardFailed)):  # who goes before it will wait for the device
+                    self.subject.settle()  # a fault on the device shows first in whatever is called next
                 if isinstance(error.__cause__, (MemoryError, torch.OutOfMemoryError)):
                     raise too_much_memory() from error
                 raise
         return before, outputs
 
-    def _ended(self, before: int, given: Any, originals: Any, outputs: Any) -> dict[str, Any]:
-        """What a call did, once it is over; raises its faults."""
-        inputs, params = self._changed(given, originals)
-        if isinstance(self.subject, ProgramSubject):
-            self.subject.check_prepared()
-        return {
-            "stats": self.subject.stats()[before:],
-            "aliases": self._aliases(outputs, given),
-            "inputs_changed": inputs,
-            "params_changed": params,
-        }
+    def _ending(
+        self, before: int, given: Any, originals: Any, outputs: Any, staging: Staging | None = None
+    ) -> Callable[[], dict[str, Any]]:
+        """What waits for a call, raises its faults, and tells what it did: inputs (where `originals` are known) and
+        parameters that no longer hold what they were given, launches, aliases.
 
-    def _changed(self, given: Any, originals: Any) -> tuple[list[int], list[int]]:
-        """Inputs (where `originals` are known) and parameters that no longer hold what they were given.
-
-        This is also where the call is waited for and its faults are raised: each wait for a GPU that many processes
-        share is a change of process, so there is one for all.
+        All of that is asked of the device here, so that one wait is enough.
         """
-        given, originals = ([], []) if originals is None else (given, originals)
-        params = self.subject.params
-        table = {path: self.table["params"][path] for path in params}
-        alike, flags = difference([given, params], [originals, table])
-        found = numbers(alike, self.subject.look(flags))
-        count = len(list(tensors_of(given)))
-        return [n for n in found if n < count], [n - count for n in found if n >= count]
+        subject = self.subject
+        given_, originals = ([], []) if originals is None else (given, originals)
+        table = {path: self.table["params"][path] for path in subject.params}
+        alike, flags = difference([given_, subject.params], [originals, table])
+        looked = subject.looking(flags, staging)
+        told = {"stats": subject.stats()[before:], "aliases": self._aliases(outputs, given)}
+        count = len(list(tensors_of(given_)))
+
+        def ended() -> dict[str, Any]:
+            found = numbers(alike, looked())
+            if isinstance(subject, ProgramSubject):
+                subject.check_prepared()
+            inputs, params = [n for n in found if n < count], [n - count for n in found if n >= count]
+            return {**told, "inputs_changed": inputs, "params_changed": params}
+
+        return ended
 
     def params_changed(self, subject: Subject | None = None) -> list[int]:
         """Numbers of the parameters that no longer hold what they were given; of another subject of the same table."""
@@ -210,6 +231,11 @@ class Live:
     def kept(self, name: str) -> Tree:
         """The outputs of an earlier call as they are now."""
         return to_host(self._kept[name], self.device)
+
+    def keeping(self, name: str, *, waited: bool) -> Callable[[], Tree]:
+        """`kept`, as they are now, once it is called. waited: the device will be waited for in between."""
+        staging = self._staged if waited else None
+        return fetching({"outputs": self._kept[name]}, self.device, staging)
 
     def _place(self, originals: Any, *, reuse: bool) -> Any:
         if reuse and self._inputs is not None:
@@ -270,13 +296,17 @@ class ProgramSubject:
             if hasattr(self.inner, name):
                 getattr(self.inner, name)()
 
-    def look(self, flags: Sequence[Tensor]) -> list[bool]:
-        """`settle`, and what the flags say."""
-        if hasattr(self.inner, "look"):
-            told: list[bool] = self.inner.look(flags)
+    def looking(self, flags: Sequence[Tensor], staging: Staging | None = None) -> Callable[[], list[bool]]:
+        """What does as `settle`, and tells what the flags say."""
+        if hasattr(self.inner, "looking"):
+            told: Callable[[], list[bool]] = self.inner.looking(flags, staging.download if staging else None)
             return told
-        self.settle()
-        return read(flags)
+
+        def look() -> list[bool]:
+            self.settle()
+            return read(flags)
+
+        return look
 
     def check_prepared(self) -> None:
         """Raise CandidateError when a call changed what prepare packed: that would be state between calls."""

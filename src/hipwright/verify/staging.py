@@ -37,6 +37,11 @@ class Staging:
         for piece in (self._up, self._down):
             piece.restart()
 
+    @property
+    def fits(self) -> bool:
+        """Whether all of this call, and of those that followed it, had room."""
+        return self._up.fits and self._down.fits
+
     def upload(self, raw: Tensor) -> Tensor:
         """A host tensor of bytes (uint8, 1-D) on the device; the host's may change afterwards."""
         staged = self._up.take(raw.numel())
@@ -75,6 +80,11 @@ class _Piece:
         size = min(self._most, MOST_BYTES)
         if size > self._memory.numel():
             self._memory = torch.empty(1 << (size - 1).bit_length(), dtype=torch.uint8, pin_memory=self._pinned)
+
+    @property
+    def fits(self) -> bool:
+        """Whether all that was asked for had room."""
+        return self._used <= int(self._memory.numel())
 
     def take(self, nbytes: int) -> Tensor | None:
         """The next bytes, None where there is no room for them."""

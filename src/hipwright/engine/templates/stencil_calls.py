@@ -18,7 +18,7 @@ FEW_PRODUCTS, FEW_PRODUCTS_ODD = 64, 256
 two-dimensional convolutions are the library's best case, its three-dimensional and transposed ones are slow."""
 FEW_CHANNELS = 4
 SINGLE_CHANNELS, SINGLE_OUTPUTS, SINGLE_PRODUCTS, PHASED_PRODUCTS = 32, 64, 1024, 128
-"""Of dense float32 convolutions that are not two-dimensional, or transposed with a stride: up to here direct tiles reach
+"""Of dense float32 convolutions not in two dimensions, or transposed with a stride: up to here direct tiles reach
 31e12 operations a second on an H200 (1 dimension of 31 taps, 3x3x3 of 16 channels; transposed 3x3x3 of 32 channels
 16e12), the library in full precision 26 to 28e12 and 6e12. Larger ones have not been measured."""
 
