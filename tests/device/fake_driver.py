@@ -48,7 +48,6 @@ class FakeDriver:
     allowed: dict[str, int] = field(default_factory=dict)
     modules: dict[int, bytes] = field(default_factory=dict)
     asked: int = 0  # calls of `function`
-    sleeps: bool = False
 
     def load(self, code: bytes) -> int:
         if not code.startswith(b"code"):
@@ -84,9 +83,6 @@ class FakeDriver:
         self.launches.append(Launched(kernel, grid, block, lds_bytes, stream, values))
         if kernel in self.bodies:
             self.bodies[kernel](values)
-
-    def sleep_in_waits(self, sleep: bool) -> None:
-        self.sleeps = sleep
 
     def peek_error(self) -> str:
         return self.error

@@ -28,7 +28,6 @@ _DEVICE = {
 # CUfunction_attribute
 _FUNCTION = {"max_threads": 0, "static_lds": 1, "local_bytes": 3, "registers": 4}
 _MAX_DYNAMIC_LDS = 8
-_SPIN, _BLOCKING_SYNC = 1, 4  # CUctx_flags: CU_CTX_SCHED_SPIN, CU_CTX_SCHED_BLOCKING_SYNC
 _ARCHITECTURE = (75, 76)  # CUdevice_attribute: compute capability, major and minor
 
 
@@ -104,13 +103,6 @@ class CudaDriver:
             status = self._launch(function, *grid, *block, lds_bytes, stream, params, None)
         if status:
             self._candidate(status, _LAUNCH, "the launch failed")
-
-    def sleep_in_waits(self, sleep: bool) -> None:
-        """Whether this process sleeps while it waits for the device, or spins, as CUDA does by itself: a spinning wait
-        ends some 50 us sooner, and takes a processor from who could use it. Drivers before CUDA 12.1 go on spinning."""
-        if hasattr(self._cuda, "cuCtxSetFlags"):
-            self._enter()
-            self._cuda.cuCtxSetFlags(_BLOCKING_SYNC if sleep else _SPIN)
 
     def peek_error(self) -> str:
         """A sticky error of the context in words; "" when there is none. Does not wait for the device."""

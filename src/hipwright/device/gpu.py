@@ -55,9 +55,6 @@ class GpuDriver(Protocol):
     ) -> None:
         """Enqueue; the parameters are copied before it returns."""
 
-    def sleep_in_waits(self, sleep: bool) -> None:
-        """Whether waits for the device leave the processor to others; nothing where the driver has no such choice."""
-
     def peek_error(self) -> str:
         """ "" when healthy, else a sticky error of the context in words. Not during a graph capture."""
 

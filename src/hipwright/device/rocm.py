@@ -122,9 +122,6 @@ class RocmDriver:
                     self.broken = told(code, self.hip.error_name(code))
         return self.broken
 
-    def sleep_in_waits(self, sleep: bool) -> None:
-        """HIP's own choice stays (hipDeviceScheduleAuto): none has been measured on AMD hardware."""
-
     # ------------------------------------------------------------ beside the protocol
 
     def synchronize(self) -> None:

@@ -59,8 +59,6 @@ class GpuWorker:
         if self.on_gpu:
             limit = start_gpu(self.device, limit)
         self._maker = Maker(init, driver, limit)
-        self._driver = driver
-        self._sleep(True)
         lockdown(init.get("profile", "gpu") if self.on_gpu else "candidate")
 
     def pulse(self, header: dict[str, Any], _: Tree) -> Answer:
@@ -276,17 +274,8 @@ class GpuWorker:
     @contextmanager
     def _timing(self, header: Mapping[str, Any]) -> Iterator[Timer]:
         loaded = self._programs[int(header["program"])]
-        self._sleep(False)  # the host's clock ends with the wait, and baselines spin too
-        try:
-            with faults(loaded, self.on_gpu):
-                yield loaded.timers[int(header["timer"])]
-        finally:
-            self._sleep(True)
-
-    def _sleep(self, sleep: bool) -> None:
-        """Waits of verifications leave the processor to the compilers; many processes wait for one GPU."""
-        if self._driver is not None:
-            self._driver.sleep_in_waits(sleep)
+        with faults(loaded, self.on_gpu):
+            yield loaded.timers[int(header["timer"])]
 
 
 def _looked_at(slot: Slot) -> list[int]:
