@@ -2,11 +2,12 @@
 
     python benchmarks/knobs.py TASK... [--set KEY=V,V...]... [--seconds S] [--out FILE] [--target cuda]
 
-Every choice and knob of the engine's space is varied one at a time from the default, then the best settings are put
-together; --set tries all combinations of what it names instead. All variants of a task are timed in turn with
-torch.compile, eager and a copy of as many bytes, over rotating inputs, from graphs: eleven blocks of about a
-millisecond each. Nothing is judged: results are only compared with eager's, roughly. The programs are the engine's own,
-and the task's code runs in this process: for your own tasks, not for a candidate. FILE gets a JSON line a task.
+Every choice and knob of the engine's space is varied one at a time from the default, then the best settings are joined
+one after the other, each kept where it helps; --set tries all combinations of what it names instead. All variants of a
+task are timed in turn with torch.compile, eager and a copy of as many bytes, over rotating inputs, from graphs: eleven
+blocks of about a millisecond each. Nothing is judged: results are only compared with eager's, roughly. The programs are
+the engine's own, and the task's code runs in this process: for your own tasks, not for a candidate. FILE gets a JSON
+line a task.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ from hipwright.verify.trees import tensors_of
 SEED = 3
 ROUNDS = 11
 BLOCK_MS = 1.0
+JOINED = 4  # settings that are tried together with the best one
 OFF = 0.02  # of the largest value: further from eager than any honest rounding here
 Settings = dict[str, Any]
 
@@ -154,7 +156,9 @@ class Timed:
         copies = [[t.clone() if isinstance(t, torch.Tensor) else t for t in given] for _ in range(self.count - 1)]
         self.slots = [given, *copies]
         self.table = states.build(self.model, leaf=lambda tensor: tensor.detach())
-        self.pool = torch.cuda.graph_pool_handle() if machine.device.type == "cuda" else None
+        on_gpu = machine.device.type == "cuda"
+        self.pool = torch.cuda.graph_pool_handle() if on_gpu else None
+        self.stream = torch.cuda.Stream() if on_gpu else None  # what one capture gives back another takes on its stream
         self.sides: dict[str, Any] = {}
         self.off: dict[str, float] = {}
         self.refused: dict[str, str] = {}
@@ -173,7 +177,7 @@ class Timed:
         """Graphs share their memory, outputs too: dozens of them would not fit beside one another."""
         return Rotation(
             lambda slot: run(*self.slots[slot]), self.count, self.machine.device, graph=True, pool=self.pool,
-            keep_outputs=False,
+            stream=self.stream, keep_outputs=False,
         )  # fmt: skip
 
     def _add(self, name: str, side: Any) -> None:
@@ -233,21 +237,42 @@ def _off(found: torch.Tensor, right: torch.Tensor) -> float:
     return float((a - b).abs().max() / b.abs().max().clamp_min(1e-30)) if b.numel() else 0.0
 
 
-def joined(settings: Mapping[str, Settings], speeds: Mapping[str, float]) -> Settings:
-    """The best value of each key that was faster than the default, together. speeds: over the default's."""
+def helping(settings: Mapping[str, Settings], speeds: Mapping[str, float]) -> list[Settings]:
+    """The best value of each key that was faster than the default, the largest gain first. speeds: over the
+    default's."""
     best: dict[str, tuple[float, Any]] = {}
     for name, chosen in settings.items():
         if len(chosen) == 1 and speeds.get(name, 0.0) > 1.0:
             ((key, value),) = chosen.items()
             best[key] = max(best.get(key, (1.0, None)), (speeds[name], value), key=lambda one: one[0])
-    return {key: value for key, (_, value) in best.items()}
+    return [{key: value} for key, (_, value) in sorted(best.items(), key=lambda item: -item[1][0])]
+
+
+def join(
+    machine: Machine, graph: Graph, timed: Timed, baselines: Sequence[str], several: Sequence[Settings], rounds: int
+) -> dict[str, tuple[float, float]]:
+    """{settings that were tried together: as `Timed.turns`}: one more at a time, at most JOINED, kept where it is
+    faster beside what is kept already; knobs that are each good alone are often not so together."""
+    found: dict[str, tuple[float, float]] = {}
+    kept = dict(several[0])
+    for more in several[1 : JOINED + 1]:
+        tried = {**kept, **more}
+        name = _words(tried)
+        made = programs(graph, {name: tried})
+        timed.add(name, made[name], machine.build(made[name]))
+        if name not in timed.sides or timed.off[name] > OFF:
+            continue
+        now = timed.turns([*baselines, "default", _words(kept), name], rounds)
+        found[name] = now[name]
+        kept = tried if now[name][1] > now[_words(kept)][1] else kept
+    return found
 
 
 def measure(
     machine: Machine, path: Path, host: Zygote, grid: Mapping[str, Sequence[Any]], rounds: int
 ) -> dict[str, Any]:
     """One task: {"task", "us": {side: median}, "ratio": {side: default's time over its own}, "off", "refused",
-    "slots"}; the best settings together are timed in a second turn, beside the default and the baselines alone.
+    "slots"}; settings that are joined are timed later, beside the default and the baselines alone.
 
     Raises BadInput where the default program does not run.
     """
@@ -263,17 +288,14 @@ def measure(
     if "default" not in timed.sides:
         raise BadInput(f"the engine's own choices do not run: {timed.refused['default']}")
     told = timed.turns(list(timed.sides), rounds)
-    wrong = {name: off for name, off in timed.off.items() if not off <= OFF}
-    together = {} if grid else joined(settings, {n: ratio for n, (_, ratio) in told.items() if n not in wrong})
-    if len(together) > 1:
-        ((name, program),) = programs(graph, {_words(together): together}).items()
-        timed.add(name, program, machine.build(program))
-        if name in timed.sides:
-            told[name] = timed.turns([*baselines, "default", name], rounds)[name]
-            wrong |= {name: timed.off[name]} if not timed.off[name] <= OFF else {}
+    right = {n: ratio for n, (_, ratio) in told.items() if timed.off.get(n, 0.0) <= OFF}
+    several = [] if grid else helping(settings, right)
+    if len(several) > 1:
+        told |= join(machine, graph, timed, baselines, several, rounds)
     return {
         "task": str(path), "us": {n: us for n, (us, _) in told.items()}, "ratio": {n: r for n, (_, r) in told.items()},
-        "off": wrong, "refused": timed.refused, "slots": timed.count,
+        "off": {name: off for name, off in timed.off.items() if not off <= OFF}, "refused": timed.refused,
+        "slots": timed.count,
     }  # fmt: skip
 
 

@@ -35,7 +35,7 @@ def graph() -> Graph:
 def test_settings_go_one_at_a_time_or_by_a_grid(graph: Graph) -> None:
     one = list(knobs.varied(graph, {}).values())
     assert one[0] == {} and all(len(chosen) == 1 for chosen in one[1:])
-    assert {"BLOCK": 64} in one and {"BLOCK": 256} not in one  # 256 is the default
+    assert {"BLOCK": 64} in one and {"BLOCK": 128} not in one  # 128 is the default
     grid = knobs.varied(graph, {"BLOCK": [64, 96], "VEC": [2]})
     assert grid == {
         "default": {}, "BLOCK=64 VEC=2": {"BLOCK": 64, "VEC": 2}, "BLOCK=96 VEC=2": {"BLOCK": 96, "VEC": 2},
@@ -43,16 +43,16 @@ def test_settings_go_one_at_a_time_or_by_a_grid(graph: Graph) -> None:
 
 
 def test_programs_differ_and_take_values_that_the_space_has_not(graph: Graph) -> None:
-    made = knobs.programs(graph, knobs.varied(graph, {"BLOCK": [256, 96, 64]}))
+    made = knobs.programs(graph, knobs.varied(graph, {"BLOCK": [128, 96, 64]}))
     assert list(made) == ["default", "BLOCK=96", "BLOCK=64"]
     for name, value in (("BLOCK=96", 96), ("BLOCK=64", 64)):
         assert parse(made[name].text).defines(made[name].knobs)["BLOCK"] == value
 
 
-def test_the_best_of_each_key_are_put_together() -> None:
+def test_the_best_of_each_key_are_told_by_their_gain() -> None:
     settings = {"default": {}, "a=1": {"a": 1}, "a=2": {"a": 2}, "b=1": {"b": 1}, "c=1": {"c": 1}}
-    speeds = {"default": 1.0, "a=1": 1.1, "a=2": 1.2, "b=1": 1.05, "c=1": 0.9, "eager": 10.0}
-    assert knobs.joined(settings, speeds) == {"a": 2, "b": 1}
+    speeds = {"default": 1.0, "a=1": 1.1, "a=2": 1.2, "b=1": 1.3, "c=1": 0.9, "eager": 10.0}
+    assert knobs.helping(settings, speeds) == [{"b": 1}, {"a": 2}]
 
 
 def test_a_task_on_the_processor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,24 +68,29 @@ def test_a_task_on_the_processor(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "2 variants" not in shown and "3 variants, 0 refused" in shown and "BLOCK=64" in shown
 
 
-def test_the_best_settings_are_timed_together_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("helps", [True, False])
+def test_settings_are_joined_one_by_one_where_they_help(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helps: bool
+) -> None:
     task, out = tmp_path / "task.py", tmp_path / "out.jsonl"
-    task.write_text(TASK)
+    task.write_text(TASK.replace("64, 40", "1024, 1024"))
     asked: list[list[str]] = []
     real = knobs.Timed.turns
+    told = {"BLOCK=64": 2.5, "VEC=1": 2.0, "PACKS=2": 1.5, "BLOCK=64 VEC=1": 3.0 if helps else 2.0}
 
     def faster(self: knobs.Timed, names: list[str], rounds: int) -> dict[str, tuple[float, float]]:
         asked.append(list(names))
-        return {name: (us, 2.0 if name in ("BLOCK=64", "map:add_relu=vector") else r)
-                for name, (us, r) in real(self, names, rounds).items()}  # fmt: skip
+        return {name: (us, told.get(name, 1.0)) for name, (us, _) in real(self, names, rounds).items()}
 
-    settings = {"default": {}, "BLOCK=64": {"BLOCK": 64}, "map:add_relu=vector": {"map:add_relu": "vector"}}
+    singles = [{"BLOCK": 64}, {"VEC": 1}, {"PACKS": 2}]
+    settings = {"default": {}, **{knobs._words(one): one for one in singles}}
     monkeypatch.setattr(knobs, "varied", lambda graph, grid: settings)
     monkeypatch.setattr(knobs.Timed, "turns", faster)
     assert knobs.main([str(task), "--target", "cpu", "--rounds", "1", "--out", str(out)]) == 0
-    both = "BLOCK=64 map:add_relu=vector"
-    assert asked == [["copy", "eager", *settings], ["copy", "eager", "default", both]]
-    assert set(json.loads(out.read_text())["us"]) == {"copy", "eager", *settings, both}
+    assert [n for n in asked[0] if n in settings] == list(settings)
+    kept = "BLOCK=64 VEC=1" if helps else "BLOCK=64"
+    assert [names[-2:] for names in asked[1:]] == [["BLOCK=64", "BLOCK=64 VEC=1"], [kept, f"{kept} PACKS=2"]]
+    assert {"BLOCK=64 VEC=1", f"{kept} PACKS=2"} <= set(json.loads(out.read_text())["us"])
 
 
 def test_the_session_script_names_tasks_that_are_there_and_says_what_it_wants(tmp_path: Path) -> None:
