@@ -111,10 +111,10 @@ class GpuLauncher:
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         """A contiguous tensor on the device: poisoned, between red zones (see the class)."""
-        sizes = tuple(int(n) for n in shape)
         if self._zones:
+            sizes = tuple(int(n) for n in shape)
             return self._memory.empty(sizes, dtype, 0xA5 if self._poison is None else self._poison)
-        out = torch.empty(sizes, dtype=dtype, device=self.device)
+        out = torch.empty(shape, dtype=dtype, device=self.device)
         if self._poison is not None and out.numel():
             _fill(out, self._poison)
         return out

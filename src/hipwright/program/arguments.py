@@ -179,6 +179,7 @@ class Empties:
 
 def _shape(size: tuple[Any, ...]) -> tuple[int, ...]:
     shape = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
-    if any(not isinstance(n, int) or n < 0 for n in shape):
-        raise refuse(f"torch.empty: a size is a tuple of non-negative integers, not {shape!r}")
+    for n in shape:
+        if not isinstance(n, int) or n < 0:
+            raise refuse(f"torch.empty: a size is a tuple of non-negative integers, not {shape!r}")
     return shape
