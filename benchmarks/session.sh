@@ -4,12 +4,12 @@
 #   python benchmarks/programs.py PROGRAMS.jsonl --each 10        beforehand, anywhere: needs no GPU
 #   bash benchmarks/session.sh SECONDS OUT PROGRAMS.jsonl [PART...]
 #
-# PARTs, in the order in which they are named (without any: all, in this order; seconds are guesses of an H200's):
-#   judge   score mode, all tasks one batch, each verdict judged again in full        ~100 s
+# PARTs, in the order in which they are named (without any: all, in this order; seconds are an H200's, with ~ a guess):
+#   judge   score mode, all tasks one batch, each verdict judged again in full        70 s
 #   tasks   score mode, a batch a task                                                ~70 s
-#   knobs   raw times of the settings of the tasks in benchmarks/ties.txt             ~10 s a task
+#   knobs   raw times of the settings of the tasks in benchmarks/ties.txt             5 s a task
 #   first   time to the first verified program, alone, of every third task            ~5 s a task
-#   suite   first answers of the tasks that OUT/R.jsonl lacks, eight side by side     what is left
+#   suite   first answers of the tasks that OUT/R.jsonl lacks, eight side by side     8 s a task, until the time is over
 #   search  searches of 60 evaluations, four side by side                             what is left
 # A part is stopped when the time is over. OUT gets a log a part, and the suite's records: merge those of several runs.
 set -uo pipefail
