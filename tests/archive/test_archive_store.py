@@ -176,3 +176,25 @@ def test_an_interrupted_transaction_leaves_nothing(tmp_path: Path, monkeypatch: 
         assert not archive.has(program().key)
         archive.append("r1", "note")  # and the handle still works
         assert len(archive.events("r1")) == 2
+
+
+def test_several_may_make_a_new_archive_at_once(tmp_path: Path) -> None:
+    """Each looked at a file to which another was giving its schema: a third of such starts were refused."""
+    refused: list[BaseException] = []
+
+    def begin(home: Path, ready: threading.Barrier) -> None:
+        ready.wait()
+        try:
+            with Archive(home) as archive:
+                archive.runs()
+        except BaseException as error:
+            refused.append(error)
+
+    for number in range(40):
+        ready = threading.Barrier(6)
+        threads = [threading.Thread(target=begin, args=(tmp_path / str(number), ready)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert refused == []

@@ -179,7 +179,12 @@ class Archive:
 
     def _check(self, db: sqlite3.Connection) -> None:
         """Recognise the file before anything is written to it, and give a new one its schema."""
-        if self._is_new(db):
+        db.execute("BEGIN")  # all is looked at in one moment: another process may be giving it its schema
+        try:
+            new = self._is_new(db)
+        finally:
+            db.execute("ROLLBACK")
+        if new:
             _enter_wal(db)
             db.execute("BEGIN IMMEDIATE")
             if self._is_new(db):  # another process may have been faster
