@@ -84,6 +84,23 @@ def test_a_standstill_without_end_is_told_as_one(monkeypatch: pytest.MonkeyPatch
     gpu.close()
 
 
+def test_closed_while_the_gpu_stands_still_its_process_ends_with_the_answer() -> None:
+    gpu = Gpu()
+    asked = a_canary(gpu)
+    gpu.goes.clear()
+    assert asked.still()
+    asked.close()
+    assert gpu.alive and not asked.still(), "two threads do not share a session"
+    gpu.goes.set()
+    end = time.monotonic() + 20
+    while gpu.alive and time.monotonic() < end:
+        time.sleep(0.005)
+    assert not gpu.alive
+    idle = a_canary(gpu := Gpu())
+    idle.close()
+    assert not gpu.alive
+
+
 def test_without_its_process_nobody_is_waited_for() -> None:
     gpu = Gpu()
     asked = Canary(lambda: gpu)  # type: ignore[arg-type,return-value]

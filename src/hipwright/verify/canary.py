@@ -42,11 +42,12 @@ class Canary:
                 self._session = self._start()
 
     def close(self) -> None:
-        """End the process."""
-        with self._opening:
-            if self._session is not None:
-                self._session.close()
-            self._session = None
+        """End the process; one that has not answered yet is left to who asked it."""
+        with self._opening, self._lock:
+            session, self._session = self._session, None
+            busy = self._answered is not None and not self._answered.is_set()
+        if session is not None and not busy:
+            session.close()
 
     def still(self) -> bool:
         """Whether the GPU answers nobody now, or did so moments ago: a call that is late is waited for."""
@@ -81,6 +82,10 @@ class Canary:
         except HipwrightError:
             session.close()  # it knows nothing of the GPU any more
         now = time.monotonic()
-        if now - asked > self._pulse_s:
-            self._ended = now
-        answered.set()
+        with self._lock:
+            if now - asked > self._pulse_s:
+                self._ended = now
+            answered.set()
+            closed = self._session is not session
+        if closed:
+            session.close()
