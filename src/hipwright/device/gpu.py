@@ -192,7 +192,7 @@ class GpuLauncher:
         if not flags and not self._memory.held:
             return self._nothing_to_see
         try:
-            looked = self._memory.looking(flags, fetch or (lambda told: lambda: told))
+            looked = self._memory.looking(flags, fetch)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:

@@ -134,18 +134,19 @@ class GuardedDevice:
     def look(self, flags: Sequence[Any]) -> tuple[list[Stray], list[bool]]:
         """`strays`, and the values of flags (booleans on this device without a dimension), in one synchronisation
         where there is no stray."""
-        return self.looking(flags, lambda told: lambda: told)()
+        return self.looking(flags)()
 
-    def looking(self, flags: Sequence[Any], fetch: Fetch) -> Callable[[], tuple[list[Stray], list[bool]]]:
+    def looking(self, flags: Sequence[Any], fetch: Fetch | None = None) -> Callable[[], tuple[list[Stray], list[bool]]]:
         """What tells `look` of now. fetch: starts to bring a tensor to the host -> what gives it, once the device has
-        been waited for."""
+        been waited for; None: it is read when it is asked for."""
         alive = list(self._alive.values())
         dead, self._dead = self._dead, []
         told, self._told = self._told, []
         changed = _changed([*alive, *dead], [flag for *_, flag in told])
         if not changed and not flags:
             return lambda: ([], [])
-        fetched = fetch(torch.stack([*changed, *flags]))
+        stacked = torch.stack([*changed, *flags])
+        fetched = fetch(stacked) if fetch is not None else lambda: stacked
 
         def look() -> tuple[list[Stray], list[bool]]:
             found = fetched().tolist()

@@ -72,6 +72,11 @@ class Planner:
         fits = [v for v in (8, 4, 2) if v <= self.widest() and all(w % v == 0 for w in widths)]
         return max(fits, default=1)
 
+    def picks(self) -> bool:
+        """Does an index say what is read?"""
+        loads = [e for e in walk([m.value for m in self.group.members]) if e.op == "load"]
+        return any(isinstance(a, Ind) for e in loads for a in e.attr[1].atoms())
+
     def widest(self) -> int:
         """Elements in 16 bytes of the narrowest tensor that has a row's elements or more."""
         stored = [self.body.need.stores[m.item.name][0] for m in self.body.stored if m.role in (FULL, PART)]
@@ -148,7 +153,8 @@ class PointwisePlanner(Planner):
             items = min(-(-packs // lanes), max(16 // vec, 1))
         else:
             full = sum(self.numel(b) >= total for b in self.body.loads)
-            small = total >= BIG and not self._picks()  # small blocks leave no multiprocessor waiting
+            # small blocks leave no multiprocessor waiting; where an index picks, wide ones share lines of a row
+            small = total >= BIG and not self.picks()
             widest = 256 if not small else 64 if full <= 1 else 128
             threads = min(max(power(packs // most), 64), widest)
             threads = self.few_threads(total // last * packs, threads)
@@ -158,11 +164,6 @@ class PointwisePlanner(Planner):
             layout = Layout("block", self.knob("ROW_BLOCK", threads))
         self.pack(layout, "ROW_VEC", vec, items)
         return layout
-
-    def _picks(self) -> bool:
-        """Does an index say what is read? Then threads of a wide block share what the cache holds of a row."""
-        loads = [e for e in walk([m.value for m in self.group.members]) if e.op == "load"]
-        return any(isinstance(a, Ind) for e in loads for a in e.attr[1].atoms())
 
     def _overlapping(self) -> bool:
         """Is an input read at several places, so that neighbours' packs share lines of the cache?"""

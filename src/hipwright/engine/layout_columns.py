@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hipwright.engine.expr import walk
-from hipwright.engine.index import Ind, Var, ix
+from hipwright.engine.index import Var, ix
 from hipwright.engine.layout import AT_ONCE, FEW_BLOCKS, MOST_TEAM, RESIDENT, TEAM_KEPT, fills, power
 from hipwright.engine.templates.row_scope import Layout
 from hipwright.engine.templates.sweep import linear
@@ -41,7 +41,7 @@ def columns(plan: RowPlanner, registers: bool) -> Layout:
     if not registers and _short_columns(plan, packs):
         threads, share = 512, 8
     many = plan.rows >= BUSY_COLUMNS * vec * share
-    if not registers and many and plan.length <= SHORT_BAG and _picked(plan):
+    if not registers and many and plan.length <= SHORT_BAG and plan.picks():
         threads, kept = max(64, share * power(-(-plan.length // PICKED_ROWS))), PICKED_ROWS * vec
     elif not registers and plan.rows >= FULL_COLUMNS * vec:
         threads = share = 64
@@ -72,12 +72,6 @@ def _short_columns(plan: RowPlanner, packs: int) -> bool:
     lines = max(plan.rows // max(plan.c.hint(plan.group.outer[-1]), 1), 1)
     few = packs >= 32 and packs * lines < FEW_BLOCKS * 32
     return few and 512 <= plan.length <= SHORT_COLUMN and plan.rows * plan.length <= 4 * AT_ONCE
-
-
-def _picked(plan: RowPlanner) -> bool:
-    """Does an index pick the rows that are reduced?"""
-    loads = [e for e in walk([m.value for m in plan.group.members]) if e.op == "load"]
-    return any(isinstance(a, Ind) for e in loads for a in e.attr[1].atoms())
 
 
 def _column_block(plan: RowPlanner, vec: int) -> tuple[int, int, int]:
