@@ -65,6 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def after(asked: argparse.Namespace) -> int:
     """What needs no GPU: merge, report, table, fit."""
+    asked_of = asked.merge or [asked.out]
+    if missing := [path for path in asked_of if not path.is_file()]:
+        raise BadInput(f"{missing[0]} is no file of records", hint="a run of the suite writes one to --out")
     rows = merge([*read([asked.out]), *read(asked.merge)])
     if asked.merge:
         part = asked.out.with_suffix(".part")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from benchmarks.suite import figures
 from benchmarks.suite.figures import Task, fast, gaps, mean, median_of, shares, small, tasks_of
 from benchmarks.suite.records import Measured, merge
 from hipwright.measure.fastp import Mean, Share
-from hipwright.measure.fit import cross_validated, fit, quality
+from hipwright.measure.fit import FEWEST, cross_validated, fit, quality
 
 NONE = "-"
 
@@ -136,12 +137,14 @@ def _estimates(rows: Sequence[Measured]) -> Iterator[str]:
         found = figures.samples([row for row in rows if row.device == device])
         if len({one.group for one in found}) < 2:
             continue
+        several = max(Counter(one.group for one in found).values()) >= FEWEST
         plain = quality(found, [one.estimated_us for one in found])
         held = quality(found, cross_validated(found, device))
         within = quality(found, [fit(found, device).microseconds(one.features, one.estimated_us) for one in found])
         yield f"static estimate against {device}, {plain.samples} programs of {plain.tasks} tasks (Spearman's rank):"
         for name, one in (("estimate", plain), ("fitted, cross-validated", held), ("fitted, on its own data", within)):
-            yield f"  {name:24} over all {one.overall:.3f}, within a task {one.within:.3f}, off by {one.ratio:.2f}x"
+            inside = f"{one.within:.3f}" if several else NONE
+            yield f"  {name:24} over all {one.overall:.3f}, within a task {inside}, off by {one.ratio:.2f}x"
 
 
 def _worst(what: str, found: Sequence[tuple[float, str]], unit: str) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from benchmarks.suite import figures, report
@@ -126,3 +127,5 @@ def test_the_report_tells_the_rank_correlation_of_estimate_and_fit() -> None:
     text = report.estimates(rows)
     assert "42 programs of 6 tasks" in text and "fitted, cross-validated" in text
     assert "within a task 1.000" in text
+    few = [msgspec.structs.replace(one, trials=one.trials[:4]) for one in rows]
+    assert "within a task -," in report.estimates(few), "nothing is known, which is not a correlation of 0"

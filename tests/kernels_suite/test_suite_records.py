@@ -56,6 +56,15 @@ def test_merge_writes_one_file_and_loses_nothing(tmp_path: Path, capsys: pytest.
     assert "2 tasks on a GPU (sm_90, torch 2): 2 right and timed, 0 not" in capsys.readouterr().out
 
 
+def test_files_that_are_not_there_are_told_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    none = str(tmp_path / "none.jsonl")
+    for asked in (["--report"], ["--table"], ["--fit"], ["--merge", none]):
+        assert main(["--out", str(tmp_path / "other.jsonl"), *asked]) == 2
+        told = capsys.readouterr()
+        assert not told.out and len(told.err.splitlines()) == 1 and "is no file of records" in told.err
+    assert not list(tmp_path.iterdir()), "and nothing is written"
+
+
 def told(rows: list[Measured]) -> list[figures.Task]:
     return figures.tasks_of(merge(rows))
 

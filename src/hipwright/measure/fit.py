@@ -27,6 +27,7 @@ FITTED = "fitted"
 """The kind of the row that a refined estimate has beside its own."""
 RIDGE = 1.0  # in units of one sample: few samples move little
 FOLDS = 10
+FEWEST = 5  # programs of a task that say anything of the order within it
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ def quality(samples: Sequence[Sample], told: Sequence[float]) -> Quality:
     inner = [
         spearman([told[k] for k in places], [measured[k] for k in places])
         for places in groups.values()
-        if len(places) >= 5
+        if len(places) >= FEWEST
     ]
     missed = np.abs(np.log(np.array(told) / np.array(measured))) if samples else np.zeros(1)
     return Quality(
