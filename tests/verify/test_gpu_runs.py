@@ -45,6 +45,7 @@ class Kernel:
     def __init__(self) -> None:
         self.odd: dict[int, str] = {}
         self.calls = 0
+        self.log: list[str] = []  # what ran and what was waited for, in order
 
     def __call__(self, values: list[bytes]) -> None:
         n = int.from_bytes(values[4], "little")
@@ -52,6 +53,7 @@ class Kernel:
         y[:] = x + w[0]
         b[0] += 1
         self.calls += 1
+        self.log.append("run")
         how = self.odd.get(n, "")
         if how == "beside":
             array(values[3], n + 1)[n] = 3.0
@@ -65,13 +67,12 @@ class Kernel:
             self.first = y
 
 
-def made(kernel: Kernel, staging: Staging | None) -> tuple[Loaded, list[str]]:
+def made(kernel: Kernel, staging: Staging | None) -> Loaded:
     driver = FakeDriver(sizes={"add": (8, 8, 8, 8, 4)}, bodies={"add": kernel})
     parsed = parse(TEXT)
     table = {"params": {"w": torch.tensor([2.0, 5.0])}, "buffers": {"b": torch.zeros(1)}, "attrs": {}, "modules": {},
              "training": False}  # fmt: skip
     launchers: list[Any] = []
-    waits: list[str] = []
 
     def subject(setting: Setting, state: Tree) -> ProgramSubject:
         launchers.append(
@@ -79,36 +80,38 @@ def made(kernel: Kernel, staging: Staging | None) -> tuple[Loaded, list[str]]:
                         shares=launchers[0] if launchers else None)
         )  # fmt: skip
         inner = launchers[-1].sync
-        launchers[-1].sync = lambda: (waits.append("sync"), inner())[1]
+        launchers[-1].sync = lambda: (kernel.log.append("wait"), inner())[1]
         return ProgramSubject(parsed, {}, state, launchers[-1], "cpu")
 
     live = Live(subject, {"params": {}, "buffers": {}}, "cpu", staging)
     live.table = table
     loaded = Loaded(live, parsed, b"code", {}, launchers)
     live.prepare(Setting())
-    return loaded, waits
+    return loaded
 
 
 def given(*sizes: int) -> list[Tree]:
     return [tree_from_torch([torch.arange(float(n)) + k]) for k, n in enumerate(sizes)]
 
 
-def told(sizes: Sequence[int], odd: dict[int, str], *, together: bool, again: bool = False) -> tuple[Any, Any, int]:
-    """(what was told, results as lists, waits) of a second message: the first makes room in staging."""
+def told(
+    sizes: Sequence[int], odd: dict[int, str], *, together: bool, again: bool = False
+) -> tuple[Any, Any, list[str]]:
+    """(what was told, results as lists, what ran and was waited for) of a last message: those before make room."""
     kernel = Kernel()
-    loaded, waits = made(kernel, Staging("cpu"))
+    loaded = made(kernel, Staging("cpu"))
     runs = Runs(None)
     settings: list[dict[str, Any]] = [{"poison": (0xA5, 0x3C)[n == 2]} for n in range(len(sizes))]
     for _ in range(4):
         runs.many(loaded, {"runs": settings, "together": together}, given(*[n + 40 for n in sizes]))
     kernel.odd, kernel.calls = odd, 0
-    waits.clear()
+    kernel.log.clear()
     if again:
         state = {"params": {"w": HostTensor.of(np.float32([7, 5]))}, "buffers": {"b": HostTensor.of(np.float32([9]))}}
         info, trees = runs.again(loaded, {"together": together}, [given(*sizes)[0], state, given(*sizes)[1]])
     else:
         info, trees = runs.many(loaded, {"runs": settings, "together": together}, given(*sizes))
-    return info, [_plain(tree) for tree in trees], len(waits)
+    return info, [_plain(tree) for tree in trees], kernel.log
 
 
 def _plain(tree: Any) -> Any:
@@ -135,11 +138,12 @@ def test_they_tell_what_they_tell_one_by_one(sizes: tuple[int, ...], odd: dict[i
         assert any("verdict" in run or run.get("inputs_changed") or run.get("params_changed") for run in info["runs"])
 
 
-def test_the_device_is_waited_for_once() -> None:
-    _, _, waits = told((4, 5, 6, 7), {}, together=True)
-    _, _, alone = told((4, 5, 6, 7), {}, together=False)
-    assert alone == 4, "a wait each"
-    assert waits == 4, "the first is the wait, the others find the device idle"
+def test_nothing_is_waited_for_before_all_runs() -> None:
+    """A second wait finds the device idle."""
+    assert told((4, 5, 6, 7), {}, together=True)[2] == ["run"] * 4 + ["wait"] * 4
+    assert told((4, 5, 6, 7), {}, together=False)[2] == ["run", "wait"] * 4
+    again = told((5, 5), {}, together=True, again=True)[2]
+    assert again == ["run", "run", "wait", "wait"]
 
 
 @pytest.mark.parametrize("odd", [{}, {4: "beside"}, {5: "beside"}, {5: "earlier"}, {5: "input"}])
@@ -156,7 +160,7 @@ def test_a_second_call_at_the_same_addresses(odd: dict[int, str], sizes: tuple[i
 
 def test_what_does_not_fit_is_waited_for_at_once() -> None:
     kernel = Kernel()
-    loaded, _ = made(kernel, Staging("cpu"))
+    loaded = made(kernel, Staging("cpu"))
     info, trees = Runs(None).many(loaded, {"runs": [{}, {}, {}], "together": True}, given(4, 5, 6))
     assert [_plain(tree)["buffers"]["b"] for tree in trees] == [[1.0]] * 3, "not what a later call left there"
     assert [len(_plain(tree)["outputs"]) for tree in trees] == [4, 5, 6] and len(info["runs"]) == 3

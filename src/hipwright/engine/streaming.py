@@ -3,7 +3,7 @@
 `__builtin_nontemporal_load` and `_store` are `nt` accesses on AMD (CDNA3 ISA guide, "Memory Scopes and Temporal Hints")
 and `ld.cs`, `st.cs` on NVIDIA (PTX ISA, "Cache Operators"). Whether they pay depends on the device and on what shares
 its caches, so it is a choice of the whole program, `stream`, for search to vary. On an H200 programs of a library's
-product and kernels that write over it gain up to 3.5 %; those that stream from memory lose by reading so (15 %).
+product and kernels that write over it gain up to 3.5 %; of 25 programs 12 lost 3 to 32 % of their speed by reading so.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Runs:
             told, trees = row.answer()
             if row.over:
                 return told, trees
-            return {"runs": [*told["runs"], {}]}, [*trees, {"outputs": kept()["outputs"]}]
+            return {"runs": [*told["runs"], {}]}, [*trees, {"outputs": kept()}]
 
     def _held(self, header: Mapping[str, Any], given: Sequence[Tree]) -> list[Tree] | None:
         """The inputs of each run, those that were sent before among them."""

@@ -32,7 +32,6 @@ from hipwright.verify.trees import (
     read,
     refill,
     tensors_of,
-    to_host,
 )
 
 Tensor = Any  # torch.Tensor, untyped here
@@ -230,12 +229,11 @@ class Live:
 
     def kept(self, name: str) -> Tree:
         """The outputs of an earlier call as they are now."""
-        return to_host(self._kept[name], self.device)
+        return self.keeping(name, waited=False)()
 
     def keeping(self, name: str, *, waited: bool) -> Callable[[], Tree]:
         """`kept`, as they are now, once it is called. waited: the device will be waited for in between."""
-        staging = self._staged if waited else None
-        return fetching({"outputs": self._kept[name]}, self.device, staging)
+        return fetching(self._kept[name], self.device, self._staged if waited else None)
 
     def _place(self, originals: Any, *, reuse: bool) -> Any:
         if reuse and self._inputs is not None:

@@ -148,8 +148,8 @@ def _weights(call: KernelCall, conv: Convolution) -> Tensor:
 def library_rate(conv: Convolution) -> float:
     """Operations a second that a library is taken to reach in float32; `inf` where it is not to be beaten.
 
-    Dense two-dimensional ones stay the library's; it has no good kernel for windows that are
-    dilated and no square, and in three dimensions or transposed for large, uneven or dilated ones, or phases.
+    Dense two-dimensional ones stay the library's; it has no good kernel for windows that are dilated and no square, and
+    in three dimensions or transposed for large, uneven or dilated ones, or phases.
     """
     sides = [a.kernel for a in conv.axes]
     uneven, dilated = len(set(sides)) > 1, any(a.dilation > 1 and a.kernel > 1 for a in conv.axes)

@@ -96,7 +96,7 @@ def groups(rows: int, depth: int, chunk: int, width: int) -> tuple[int, int]:
         waves *= 2
     while waves < 8 and rows // each * waves < 8 * GROUPS and depth >= STEPS * 64 * width * waves:
         waves *= 2
-    return (min(each, 2) if chunk < 4 else each), waves
+    return (min(each, 2) if chunk < 4 else each), waves  # groups as for four rows, where fewer were 3 % slower
 
 
 def side_by_side(rows: int, width: int) -> int:
