@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from math import log2
 
+from hipwright import syntax
+
 # operator -> families: what makes two operators alike although their names differ
 _MEMBERS = {
     "softmax": "softmax log_softmax softmin gumbel_softmax logsumexp scaled_dot_product_attention cross_entropy",
@@ -118,7 +120,7 @@ def task_features(source: str) -> dict[str, float]:
 def python_tree(source: str) -> ast.Module | None:
     """The syntax tree of a text that is Python with a class or a function in it, else None."""
     try:
-        tree = ast.parse(source)
+        tree = syntax.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return tree if any(isinstance(node, (ast.ClassDef, ast.FunctionDef)) for node in tree.body) else None

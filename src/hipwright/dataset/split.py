@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+from hipwright import syntax
 from hipwright.dataset.records import Pair
 from hipwright.records import Record, content_key
 
@@ -88,7 +89,7 @@ def row_of(pair: Pair) -> Row:
 def sizes_of(source: str) -> str:
     """The whole numbers from 2 up in the functions that give inputs and in the constants at the top, sorted."""
     try:
-        tree = ast.parse(source)
+        tree = syntax.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return ""
     giving = ("get_inputs", "get_init_inputs", "get_input_groups")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
+from hipwright import syntax
 from hipwright.engine.index import ZERO, Fn, Ix, Sym, Var, ix, product, split
 
 
@@ -18,7 +19,7 @@ class SizeReader:
 
     def read(self, size: int | str) -> Ix:
         """A size as an expression over symbols. Raises ValueError for what it cannot read."""
-        return ix(size) if isinstance(size, int) else self._read(ast.parse(str(size), mode="eval").body)
+        return ix(size) if isinstance(size, int) else self._read(syntax.parse(str(size), mode="eval").body)
 
     def _read(self, node: ast.expr) -> Ix:
         if isinstance(node, ast.Constant) and isinstance(node.value, int):

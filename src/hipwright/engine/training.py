@@ -13,6 +13,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hipwright import syntax
 from hipwright.engine.graph import Graph
 from hipwright.engine.knobs import Value
 from hipwright.engine.split import OUT, split
@@ -33,7 +34,7 @@ def gradient_task(source: str, inputs: Sequence[Any], outputs: Sequence[TensorSp
     the inputs and those gradients, and returns {"out": outputs, "x": gradient, "self.weight": gradient, ...}.
     Raises BadInput for a task that has nothing to differentiate.
     """
-    tree = ast.parse(source)
+    tree = syntax.parse(source)
     names = _parameters(tree)[: len(inputs)]
     tangents = [f"grad{i}" for i, spec in enumerate(s for s in outputs if s.dtype in FLOATS)]
     floating = [path for name, value in zip(names, inputs, strict=True) for path in _floating(value, name)]

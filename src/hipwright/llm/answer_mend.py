@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Callable
 
+from hipwright import syntax
 from hipwright.llm.answer_choose import literal
 from hipwright.llm.answer_hip import mend_hip
 from hipwright.llm.answer_text import straighten
@@ -35,7 +36,7 @@ def tree_of(text: str) -> ast.Module:
     with _quiet, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an invalid escape in a string is no news worth
         try:
-            return ast.parse(text)
+            return syntax.parse(text)
         except (ValueError, MemoryError, RecursionError) as error:
             raise SyntaxError(f"this is not Python text: {error or 'nested too deeply'}") from None
 

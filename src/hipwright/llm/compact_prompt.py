@@ -10,6 +10,8 @@ import ast
 import re
 import textwrap
 
+from hipwright import syntax
+
 DTYPES = {"float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
           "bool": "b8", "half": "f16", "long": "i64", "float": "f32", "double": "f64"}  # fmt: skip
 MAKERS = {"rand", "randn", "zeros", "ones", "empty", "full"}
@@ -21,7 +23,7 @@ _PREFIX = re.compile(r"\b(?:torch\.nn\.functional|torch\.nn|torch|nn|F)\.(?=[A-Z
 def prompt(source: str) -> str:
     """The short form of a file in the KernelBench form. Deterministic; never executes and never raises."""
     try:
-        tree = ast.parse(source)
+        tree = syntax.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return _trimmed(source)
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}

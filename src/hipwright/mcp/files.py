@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from hipwright import syntax
 from hipwright.errors import BadInput
 
 MOST_BYTES = 1 << 20  # of a task or a program
@@ -65,7 +66,7 @@ def tasks(root: Path, folder: Path) -> Iterator[tuple[str, str]]:
 def described(path: Path) -> str | None:
     """The first line of a task's docstring, or of its Model's; None for what is no task."""
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = syntax.parse(path.read_text(encoding="utf-8"))
     except (SyntaxError, ValueError, RecursionError, MemoryError, OSError):
         return None
     names = {node.name: node for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}

@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Sequence
 
+from hipwright import syntax
 from hipwright.errors import ProgramError
 from hipwright.program.cpp_host import Host
 from hipwright.program.cpp_text import Inconvertible, Item, Source, take_apart
@@ -59,7 +60,7 @@ def _converted(tree: ast.Module, found: Sequence[tuple[ast.Call, Extension]], ta
     extensions = Extensions(_names(tree, [call for call, _ in found]), functions, hosts)
     attributes = read(tree, task_source)
     plan = Forward(tree, owner, attributes, extensions, writer, constants(tree.body, imports(tree))).convert(forward)
-    plan = ast.unparse(ast.parse(plan))  # without the brackets that writing needed
+    plan = ast.unparse(syntax.parse(plan))  # without the brackets that writing needed
     hip = "\n".join(device.text() for device in devices)
     hip = _defines(found) + hip
     if "'''" in hip:

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from hipwright import syntax
 from hipwright.errors import ProgramError
 from hipwright.program.knobs import evaluate
 from hipwright.program.parsed import Parsed
@@ -79,7 +80,7 @@ def evaluate_text(text: str, names: Mapping[str, int | bool]) -> int | bool:
     if len(text) > 200:
         raise ProgramError("too long")
     try:
-        node = ast.parse(text.strip(), mode="eval").body
+        node = syntax.parse(text.strip(), mode="eval").body
         return evaluate(node, names)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise ProgramError("not a constant expression") from None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import copy
 
+from hipwright import syntax
 from hipwright.errors import BadInput, ProgramError
 from hipwright.program.language import FACTORIES, IMPORTS, is_self_path, library_name
 from hipwright.program.modelnew_halves import hip_half, torch_half
@@ -50,7 +51,7 @@ def export(program: Program, parsed: Parsed, task_source: str) -> str:
         ]
     parts += [task, _HELPERS, _model_new(parsed, values, init)]
     text = "\n\n".join(part.strip("\n") for part in parts) + "\n"
-    ast.parse(text)  # what is written must at least be Python
+    syntax.parse(text)  # what is written must at least be Python
     return text
 
 
@@ -112,7 +113,7 @@ def _literal(text: str) -> str:
 def _task_modules(source: str) -> tuple[str, ast.FunctionDef | None]:
     """(the task's code without inputs and forward methods, Model renamed; Model.__init__)."""
     try:
-        tree = ast.parse(source)
+        tree = syntax.parse(source)
     except SyntaxError as error:
         raise BadInput(f"the task is not Python: {error.msg} (line {error.lineno})") from None
     kept: list[ast.stmt] = []
@@ -143,7 +144,7 @@ def _task_modules(source: str) -> tuple[str, ast.FunctionDef | None]:
 
 def _model_new(parsed: Parsed, values: dict[str, int | bool], init: ast.FunctionDef | None) -> str:
     """The class: the task's attributes, the packed weights, the plan."""
-    given = init.args if init else ast.parse("def f(self): pass").body[0].args  # type: ignore[attr-defined]
+    given = init.args if init else syntax.parse("def f(self): pass").body[0].args  # type: ignore[attr-defined]
     roots = sorted({path.split(".")[0] for path in parsed.self_paths} - {"training", "*"})
     lines = [
         "class ModelNew(nn.Module):",
@@ -188,7 +189,7 @@ def _method(parsed: Parsed, name: str, values: dict[str, int | bool]) -> list[st
         head.append(f"{rewrite.device} = next((t.device for t in ({tensors}) if isinstance(t, torch.Tensor)), None)")
     if rewrite.uses_prepared:
         head.append(f"{rewrite.prepared} = self._prepared()")
-    function.body = [*(node for line in head for node in ast.parse(line).body), *body]
+    function.body = [*(node for line in head for node in syntax.parse(line).body), *body]
     function.returns = None
     for arg in function.args.args:
         arg.annotation = None

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hipwright import syntax
 from hipwright.errors import CandidateError, ProgramError
 from hipwright.program.modelnew_names import (
     ASSIGNABLE,
@@ -44,7 +45,7 @@ class Finding:
 def lane_of(text: str) -> str:
     """ "modelnew" when the file defines a class ModelNew at its top level, else "program"; by content alone."""
     try:
-        tree = ast.parse(text)
+        tree = syntax.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         lines = text.splitlines()
         return "modelnew" if any(line.startswith("class ModelNew") for line in lines) else "program"
@@ -81,7 +82,7 @@ def parse_model_new(text: str) -> ast.Module:
     if len(text) > MAX_TEXT:
         raise ProgramError(f"the file has {len(text)} characters; the limit is {MAX_TEXT}")
     try:
-        tree = ast.parse(text)
+        tree = syntax.parse(text)
     except SyntaxError as error:
         raise ProgramError(f"syntax error: {error.msg}", error.lineno or 0) from None
     except (ValueError, RecursionError, MemoryError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from hipwright import syntax
 from hipwright.program.cpp_text import Inconvertible
 from hipwright.program.language import RESERVED
 
@@ -167,7 +168,7 @@ def _tupled(value: Any) -> Any:
 
 
 def _parsed(text: str) -> ast.expr:
-    return ast.parse(f"({text})", mode="eval").body
+    return syntax.parse(f"({text})", mode="eval").body
 
 
 def _self_path(node: ast.expr) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from hipwright import syntax
 from hipwright.program.cpp_text import Inconvertible
 from hipwright.program.extensions import Unknown, constants, evaluate
 from hipwright.program.modelnew_check import dotted_path, imports
@@ -45,7 +46,7 @@ def method(owner: ast.ClassDef, name: str) -> ast.FunctionDef | None:
 def read(tree: ast.Module, task_source: str) -> Attributes:
     """The attributes of ModelNew in `tree` for a task. Raises Inconvertible."""
     try:
-        task = ast.parse(task_source)
+        task = syntax.parse(task_source)
     except SyntaxError as error:
         raise Inconvertible(f"the task is not Python: {error.msg}") from None
     model, new = class_named(task, "Model"), class_named(tree, "ModelNew")

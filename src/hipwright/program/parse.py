@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from hipwright import syntax
 from hipwright.errors import ProgramError
 from hipwright.program.check import check_functions
 from hipwright.program.knobs import Knob, check_name, evaluate, parse_knob
@@ -29,7 +30,7 @@ def parse(text: str) -> Parsed:
 
 def _tree(text: str) -> ast.Module:
     try:
-        return ast.parse(text)
+        return syntax.parse(text)
     except SyntaxError as error:
         raise ProgramError(f"syntax error: {error.msg}", error.lineno or 0) from None
     except (ValueError, MemoryError) as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from hipwright import syntax
 from hipwright.errors import ProgramError
 from hipwright.program import merge
 from hipwright.program.parse import parse
@@ -149,7 +150,7 @@ def _renamed_inputs(body: list[ast.stmt], inputs: Sequence[str], suffix: str) ->
 
 def _condition(text: str, number: int) -> ast.expr:
     try:
-        return ast.parse(text, mode="eval").body
+        return syntax.parse(text, mode="eval").body
     except SyntaxError as error:
         raise ProgramError(f"member {number}: `{text}` is no condition: {error.msg}") from None
 

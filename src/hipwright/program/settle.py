@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 
+from hipwright import syntax
 from hipwright.records import Program
 
 
 def settled(program: Program) -> str:
     """The text with each knob's default replaced by the chosen value; everything else stays as it is."""
     lines = [line.encode() for line in program.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
-    for node in reversed(ast.parse(program.text).body):
+    for node in reversed(syntax.parse(program.text).body):
         if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.value.args):
             continue
         name = node.targets[0].id if isinstance(node.targets[0], ast.Name) else ""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hipwright import __version__
+from hipwright import __version__, syntax
 from hipwright.archive import RunDetail
 from hipwright.records import Evaluation, Task
 from hipwright.report.data import ReportData
@@ -49,7 +49,7 @@ def from_run(
 def split(text: str) -> tuple[str, str]:
     """A program's HIP source and the rest of its file; ("", text) when they cannot be told apart."""
     try:
-        body = ast.parse(text).body
+        body = syntax.parse(text).body
     except (SyntaxError, ValueError):
         return "", text
     for node in body:

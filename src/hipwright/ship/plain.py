@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from hipwright import syntax
 from hipwright.errors import ProgramError
 from hipwright.program.language import FACTORIES, HOST_FUNCTIONS, ROOTS, library_name
 from hipwright.program.parsed import Parsed
@@ -69,7 +70,7 @@ class Plain:
             body += made if isinstance(made, list) else [made]
         if rewrite.whole:  # modules as values: a stand-in for the model, made of its attributes
             self._read |= set(self._names)
-            made_self = ast.parse(f"self = {self._stand_in(Module(''))}").body
+            made_self = syntax.parse(f"self = {self._stand_in(Module(''))}").body
             body = [*made_self, *body]
         return body
 
@@ -137,7 +138,7 @@ class _Rewrite(ast.NodeTransformer):
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         """A guard raises Declined, also under python -O."""
         why = node.msg.value if isinstance(node.msg, ast.Constant) else ast.unparse(node.test)
-        body = ast.parse(f"raise Declined({str(why)!r})").body
+        body = syntax.parse(f"raise Declined({str(why)!r})").body
         return ast.If(test=ast.UnaryOp(ast.Not(), self.visit(node.test)), body=body, orelse=[])
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
@@ -169,7 +170,7 @@ class _Rewrite(ast.NodeTransformer):
             return node
         if found is _Unknown:
             return self.generic_visit(node)
-        return ast.parse(f"({spelled(found)})", mode="eval").body
+        return syntax.parse(f"({spelled(found)})", mode="eval").body
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """kernel[grid, block](...) -> k.kernel(grid, block, lds, ...); torch.zeros(n) -> torch.zeros(n, device=...)."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hipwright import syntax
 from hipwright.errors import BadInput
 from hipwright.program.parsed import Parsed
 from hipwright.program.signature import Param
@@ -91,7 +92,7 @@ def _plan(subject: Subject, found: Interface, plain: Plain) -> str:
         *([_call_backward(found, plain)] if found.saved is not None else []),
     ]
     text = "\n\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"
-    ast.parse(text)  # what is written must at least be Python
+    syntax.parse(text)  # what is written must at least be Python
     return text
 
 
@@ -226,14 +227,14 @@ def _init(subject: Subject, found: Interface, plain: Plain) -> str:
         ),
         nest=found.nest,
     )
-    ast.parse(text)
+    syntax.parse(text)
     return text
 
 
 def _forward_arguments(subject: Subject) -> ast.arguments:
     """The reference's own forward signature, for callers that use keywords; the plan's where that is not plain."""
     plan = subject.parsed.functions["forward"].args
-    for node in ast.walk(ast.parse(subject.source)):
+    for node in ast.walk(syntax.parse(subject.source)):
         if isinstance(node, ast.ClassDef) and node.name == "Model":
             for item in node.body:
                 if isinstance(item, ast.FunctionDef) and item.name == "forward" and _same(item.args, plan):

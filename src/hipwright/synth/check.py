@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hipwright import syntax
 from hipwright.errors import HipwrightError, InfrastructureError, TaskError
 from hipwright.records import Record, Task, TensorSpec, TolerancePolicy, content_key
 from hipwright.sandbox import Limits, Zygote
@@ -110,7 +111,7 @@ def static(source: str) -> None:
     if len(source) > MAX_TEXT:
         raise Refused("static", f"the file has {len(source)} characters, more than {MAX_TEXT}")
     try:
-        tree = ast.parse(source)
+        tree = syntax.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise Refused("static", f"it is not Python: {error}") from None
     names = {node.name for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
@@ -139,7 +140,7 @@ def _offences(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def same_task(source: str) -> str:
     """A key that is the same for files that differ in layout, comments and documentation alone."""
-    tree = ast.parse(source)
+    tree = syntax.parse(source)
     if ast.get_docstring(tree) is not None:
         tree.body.pop(0)
     return content_key("task text", ast.dump(tree))

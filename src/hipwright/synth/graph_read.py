@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from hipwright import syntax
 from hipwright.engine.graph import short
 from hipwright.synth.graph_form import COMMUTATIVE, Argument, Axis, Form, Ref, Value, refs
 from hipwright.synth.graph_rules import RULES
@@ -297,7 +298,7 @@ _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
 def _evaluate(text: str, hints: Mapping[str, int]) -> int:
     """The value of a size expression at the captured sizes; -1 for one that cannot be read."""
     try:
-        return _value(ast.parse(text, mode="eval").body, hints)
+        return _value(syntax.parse(text, mode="eval").body, hints)
     except (SyntaxError, KeyError, ZeroDivisionError, TypeError):
         return -1
 

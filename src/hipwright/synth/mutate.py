@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Literal
 
+from hipwright import syntax
 from hipwright.records import Record
 
 Kind = Literal["shape", "batch", "dtype", "swap", "append"]
@@ -64,7 +65,7 @@ Change = tuple[str, Callable[[ast.Module], None]]  # in words, and what does it 
 def mutations(source: str, rng: random.Random) -> list[Mutated]:
     """One mutation of every place where there is one; `rng` draws new sizes and operators. [] if it is not Python."""
     try:
-        tree = ast.parse(source)
+        tree = syntax.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return []
     makers: dict[Kind, Callable[[ast.Module, random.Random], Iterator[Change]]] = {
@@ -73,7 +74,7 @@ def mutations(source: str, rng: random.Random) -> list[Mutated]:
     found = []
     for kind in KINDS:
         for detail, apply in makers[kind](tree, rng):
-            changed = ast.parse(source)
+            changed = syntax.parse(source)
             apply(changed)
             _describe(changed, detail)
             text = ast.unparse(ast.fix_missing_locations(changed)) + "\n"
@@ -162,9 +163,9 @@ def _dtypes(tree: ast.Module, rng: random.Random) -> Iterator[Change]:
 
     def apply(changed: ast.Module) -> None:
         for call in _calls(_function(changed, "get_inputs"), _FLOAT_MAKERS):
-            call.keywords.append(ast.keyword("dtype", ast.parse(f"torch.{name}", mode="eval").body))
+            call.keywords.append(ast.keyword("dtype", syntax.parse(f"torch.{name}", mode="eval").body))
         if (made := _method(changed, "__init__")) is not None:
-            made.body += ast.parse(f"self.to(torch.{name})").body
+            made.body += syntax.parse(f"self.to(torch.{name})").body
 
     yield f"inputs and parameters are {name}", apply
 
@@ -210,7 +211,7 @@ def _appends(tree: ast.Module, rng: random.Random) -> Iterator[Change]:
             body, last = _last_return(changed) or ([], None)
             if last is not None and last.value is not None:
                 named = ast.Assign([ast.Name("last", ast.Store())], last.value)
-                body[body.index(last) :] = [named, *ast.parse(f"return {code}").body]
+                body[body.index(last) :] = [named, *syntax.parse(f"return {code}").body]
 
         yield f"{words} is appended", apply
 
@@ -257,7 +258,7 @@ def _is_functional(node: ast.expr) -> bool:
 
 
 def _expression(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
+    return syntax.parse(text, mode="eval").body
 
 
 def _describe(tree: ast.Module, detail: str) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from hipwright import syntax
 from hipwright.synth.graph_hash import chains, counted
 from hipwright.synth.near_names import BINARY, COMPARED, PLAIN, SETTINGS, SILENT, STATE, canonical, last, library, modes
 
@@ -43,7 +44,7 @@ class Scope:
 def text_steps(source: str) -> frozenset[str]:
     """Operators and their chains of two and three along the data, each occurrence with its number."""
     try:
-        tree = ast.parse(source)
+        tree = syntax.parse(source)
         steps = _Reader(tree).steps()
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         steps = []
