@@ -10,18 +10,16 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 
-from hipwright.device.gpu_memory import Fetch, GuardedDevice, Stray
+from hipwright.device.gpu_memory import Fetch, GuardedDevice, Stray, allocator
+from hipwright.device.kernels import Dim3, Geometries, Geometry, Kernel
 from hipwright.device.memory import pattern
 from hipwright.device.pack import Argument, Layout, Signature
 from hipwright.errors import CandidateError, HipwrightError
 from hipwright.records import Status
-
-Dim3 = tuple[int, int, int]
 
 
 class GpuDriver(Protocol):
@@ -59,19 +57,6 @@ class GpuDriver(Protocol):
         """ "" when healthy, else a sticky error of the context in words. Not during a graph capture."""
 
 
-@dataclass
-class _Kernel:
-    """What is known of one kernel after its first launch. checked: geometries that passed."""
-
-    function: int
-    layout: Layout
-    static_lds: int
-    max_threads: int
-    names: tuple[str, ...]
-    checked: set[tuple[Dim3, Dim3, int]]
-    lds_allowed: int = 48 << 10  # bytes of dynamic LDS that need no opting in
-
-
 class GpuLauncher:
     """Runs the kernels of one code object. For one thread.
 
@@ -93,6 +78,7 @@ class GpuLauncher:
         shares: GpuLauncher | None = None,
     ) -> None:
         self.device = torch.device(device)
+        self.index = (self.device.index or 0) if self.device.type == "cuda" else -1
         self.broken = False
         self.record = True
         self._driver = driver
@@ -102,8 +88,10 @@ class GpuLauncher:
         self._limits = driver.limits()
         self._module: int = driver.load(code) if shares is None else shares._module
         self._owner = shares is None
-        self._kernels: dict[str, _Kernel] = {}
+        self._kernels: dict[str, Kernel] = {}
+        self._geometries: dict[str, Geometries] = {}
         self._memory = GuardedDevice(device)
+        self.quick_empty = None if zones or poison is not None else allocator(self.device)
         self._stats: list[dict[str, Any]] = []
         self._seen: dict[int, tuple[str, str, int, int]] = {}  # storage -> kernel, argument, its address, itemsize
 
@@ -139,13 +127,22 @@ class GpuLauncher:
         for arg in args:
             if isinstance(arg, torch.Tensor) and arg.device != self.device:
                 raise _refusal(kernel, f"a tensor on {arg.device} was passed; the kernel runs on {self.device}")
+        self.start((known.function, grid, block, lds_bytes), params)
+        if self.record:
+            self._note(kernel, known, grid, block, args)
+
+    def geometries(self, kernel: str) -> Geometries:
+        """What `start` takes, by (grid, block, LDS bytes) as a plan writes them; KeyError before the first launch."""
+        return self._geometries.setdefault(kernel, Geometries(self._kernels, kernel))
+
+    def start(self, geometry: Geometry, params: ctypes.Array[ctypes.c_void_p]) -> None:
+        """Enqueue a launch whose geometry and arguments are checked (program/direct.py)."""
+        function, grid, block, lds_bytes = geometry
         try:
-            self._driver.launch(known.function, grid, block, lds_bytes, self._stream(), params)
+            self._driver.launch(function, grid, block, lds_bytes, self._stream(), params)
         except HipwrightError:  # an earlier kernel may have ended the context
             self.broken = self.broken or bool(self._driver.peek_error())
             raise
-        if self.record:
-            self._note(kernel, known, grid, block, args)
 
     def stats(self) -> list[dict[str, Any]]:
         """One entry per launch while `record` was on: kernel, grid, block, argument_bytes (of distinct tensors)."""
@@ -224,21 +221,23 @@ class GpuLauncher:
         if self._owner and not self.broken:
             self._driver.unload(self._module)
         self._kernels.clear()
+        for known in self._geometries.values():
+            known.clear()
 
     # ------------------------------------------------------------ inside
 
-    def _resolve(self, kernel: str) -> _Kernel:
+    def _resolve(self, kernel: str) -> Kernel:
         signature = self._signatures.get(kernel)
         if signature is None:
             raise _refusal(kernel, "the program declares no kernel of this name")
         function = self._driver.function(self._module, kernel)
         told = self._driver.attributes(function)
         names = tuple(p.name for p in signature.params)
-        found = _Kernel(function, Layout(signature), told["static_lds"], told["max_threads"], names, set())
+        found = Kernel(function, Layout(signature), told["static_lds"], told["max_threads"], names, set())
         self._kernels[kernel] = found
         return found
 
-    def _check(self, kernel: str, known: _Kernel, grid: Dim3, block: Dim3, lds_bytes: int) -> None:
+    def _check(self, kernel: str, known: Kernel, grid: Dim3, block: Dim3, lds_bytes: int) -> None:
         shown = {"grid": list(grid), "block_size": list(block)}
         if any(n < 1 for n in (*grid, *block)):
             raise _refusal(kernel, f"grid {grid} and block {block} must be at least 1 in every dimension", **shown)
@@ -257,7 +256,7 @@ class GpuLauncher:
             known.lds_allowed = known.static_lds + lds_bytes
         known.checked.add((grid, block, lds_bytes))
 
-    def _note(self, kernel: str, known: _Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument]) -> None:
+    def _note(self, kernel: str, known: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument]) -> None:
         sizes: dict[int, int] = {}
         for name, arg in zip(known.names, args, strict=True):
             if isinstance(arg, torch.Tensor):

@@ -8,6 +8,7 @@ is not seen at all (poison makes it show).
 from __future__ import annotations
 
 import ctypes
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -205,3 +206,32 @@ def _changed(zones: Sequence[_Zones], flags: Sequence[Any]) -> list[Any]:
     changed = [(torch.cat(words) != word).any() for word, words in pieces.items()]
     changed += [(one.odd != one.word >> 8).any() for one in zones if one.odd is not None]
     return changed + [flag != 0 for flag in flags]
+
+
+def allocator(device: torch.device) -> Callable[[tuple[int, ...], torch.dtype], torch.Tensor]:
+    """(shape, dtype) -> a contiguous tensor as `torch.empty` makes it, in a third of the time where torch has the call
+    that its own compiler writes into what it makes. Raises TypeError for a shape that is none."""
+    kind = "cuda" if device.type == "cuda" else "cpu"
+    strided: Callable[..., torch.Tensor] | None = getattr(torch._C._dynamo.guards, f"_empty_strided_{kind}", None)
+    index = device.index or 0
+    current: Callable[[], int] = torch._C._cuda_getDevice if kind == "cuda" else lambda: index
+
+    def plain(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device=device)
+
+    if strided is None:
+        return plain
+
+    def quick(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        return strided(shape, _dense(shape), dtype) if current() == index else plain(shape, dtype)
+
+    return quick
+
+
+@functools.lru_cache(maxsize=4096)
+def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor, as torch counts them."""
+    strides = [1]
+    for n in reversed(shape[1:]):
+        strides.insert(0, strides[0] * max(n, 1))
+    return tuple(strides) if shape else ()

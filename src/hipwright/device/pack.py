@@ -21,7 +21,7 @@ _FORMATS = {
     "uint64": "Q", "float16": "e", "bfloat16": "H", "float32": "f", "float64": "d",
 }  # fmt: skip
 _POINTER = "P"
-_FLOAT32_MOST = 3.4028235677973366e38  # what rounds to more than this is no float32
+FLOAT32_MOST = 3.4028235677973366e38  # what rounds to more than this is no float32
 
 
 class Param(Protocol):
@@ -61,12 +61,12 @@ class Layout:
     def __init__(self, signature: Signature) -> None:
         self._name, self._params = signature.name, tuple(signature.params)
         formats = [_POINTER if p.pointer else _FORMATS[p.kind] for p in self._params]
-        self._struct = struct.Struct("@" + "".join(formats))
+        self.struct = struct.Struct("@" + "".join(formats))
         self._converts = tuple(_convert(p) for p in self._params)
         self.offsets = tuple(
             struct.calcsize("@" + "".join(formats[: i + 1])) - struct.calcsize(f) for i, f in enumerate(formats)
         )
-        self.size = self._struct.size
+        self.size = self.struct.size
         self.block = (ctypes.c_char * max(self.size, 8))()
         base = ctypes.addressof(self.block)
         self.pointers = (ctypes.c_void_p * max(len(formats), 1))(*(base + offset for offset in self.offsets))
@@ -77,7 +77,7 @@ class Layout:
             raise self._refuse(f"{len(args)} arguments for {len(self._params)} parameters")
         try:
             values = [convert(arg) for convert, arg in zip(self._converts, args, strict=True)]
-            self._struct.pack_into(self.block, 0, *values)
+            self.struct.pack_into(self.block, 0, *values)
         except (struct.error, OverflowError, AttributeError, TypeError, ValueError):
             raise self._blame(args) from None
         return self.pointers
@@ -131,7 +131,7 @@ def _convert(param: Param) -> Callable[[Argument], Any]:
 def _float32(arg: Argument) -> float:
     """The number, if float32 can hold it: struct's native format would make an infinity of it."""
     number = float(arg)
-    if abs(number) > _FLOAT32_MOST and not math.isinf(number):
+    if abs(number) > FLOAT32_MOST and not math.isinf(number):
         raise OverflowError
     return number
 

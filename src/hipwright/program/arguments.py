@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from hipwright.errors import CandidateError
+from hipwright.program.direct import direct, is_direct
 from hipwright.program.signature import SIZES, Param, Signature
 
 Argument = Any  # torch.Tensor | int | float | bool | None
@@ -44,6 +45,11 @@ def refuse(message: str) -> CandidateError:
 
 def make_launch(signature: Signature, launcher: Launcher) -> Callable[..., None]:
     """f(grid, block, lds_bytes, *args) that checks every argument and launches; an empty grid launches nothing."""
+    slow = _checked_launch(signature, launcher)
+    return direct(signature, launcher, list(map(_dtypes, signature.params)), slow) if is_direct(launcher) else slow
+
+
+def _checked_launch(signature: Signature, launcher: Launcher) -> Callable[..., None]:
     name, run = signature.name, launcher.launch
     casts = tuple(_pointer(name, p) if p.pointer else _scalar(name, p) for p in signature.params)
 
@@ -72,8 +78,15 @@ def _said(value: Any) -> str:
     return f"{type(value).__name__} {value!r}" if value is not None else "None"
 
 
+def _dtypes(param: Param) -> tuple[Any, ...]:
+    """The dtypes that a pointer may point to, () for any (and for a number)."""
+    if not param.pointer:
+        return ()
+    return _CHAR if param.ctype == "char" else POINTS_TO.get(param.kind, ())
+
+
 def _pointer(kernel: str, param: Param) -> Callable[[Argument], Argument]:
-    dtypes = _CHAR if param.ctype == "char" else POINTS_TO.get(param.kind, ())
+    dtypes = _dtypes(param)
     align, any_type = param.align, param.kind == "void"
     check_align = align > SIZES.get(param.kind, 1)
 
@@ -140,9 +153,17 @@ class Empties:
 
     def __init__(self, launcher: Launcher) -> None:
         self._new = launcher.empty
+        self._quick: Callable[[tuple[int, ...], Any], Any] | None = getattr(launcher, "quick_empty", None)
 
     def empty(self, *size: Any, dtype: Any = None, device: Any = None, memory_format: Any = None) -> Any:
         """torch.empty."""
+        if self._quick is not None and memory_format is None:
+            try:
+                return self._quick(
+                    tuple(size[0]) if len(size) == 1 and type(size[0]) is not int else size, dtype or torch.float32
+                )
+            except (TypeError, RuntimeError):
+                pass  # below it is told what is wrong
         shape = _shape(size)
         out = self._new(shape, dtype or torch.float32)
         if memory_format in (None, torch.contiguous_format):

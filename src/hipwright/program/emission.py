@@ -9,6 +9,7 @@ from typing import Any
 
 from hipwright.program.arguments import Empties, Launcher
 from hipwright.program.folding import Known, Low, at, class_hint, describe
+from hipwright.program.hosts import certain
 from hipwright.program.nodes import problem
 from hipwright.program.parsed import Parsed
 from hipwright.program.plan import getitem, guard_failed, host
@@ -50,6 +51,7 @@ class Emission:
         self.names: dict[tuple[str, int], str] = {}
         self.used: list[Any] = []  # tensors of the state that the function reads
         self.locals: set[str] = set()
+        self.sure: frozenset[str] = frozenset()  # names that are no tensor
         self.nodes = 0
 
     def bound(self, lead: str, value: Any) -> str:
@@ -75,6 +77,8 @@ class Emission:
         """The value, checked not to be a tensor when it runs."""
         if isinstance(value, Known):
             return self.emit(value, node or ast.Constant(0))
+        if certain(value, self.sure):
+            return value
         return self.call("__hw_host", [value], value)
 
     def emit(self, value: Low, node: ast.AST) -> ast.expr:

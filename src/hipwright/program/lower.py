@@ -16,6 +16,7 @@ from hipwright.errors import ProgramError
 from hipwright.program.arguments import Launcher, make_launch
 from hipwright.program.emission import Shared
 from hipwright.program.folding import Known, Low, at, describe, holds_module, returns, store
+from hipwright.program.hosts import certain_names
 from hipwright.program.nodes import bound_names, problem
 from hipwright.program.parsed import Parsed
 from hipwright.program.plan import FILENAME, Plan
@@ -66,6 +67,7 @@ class _Lowerer(Values):
     def function(self, node: ast.FunctionDef) -> Callable[..., Any]:
         """Compile one function; its parameters are those of the plan without self."""
         self.locals = bound_names(node) | {a.arg for a in node.args.args[1:]}
+        self.sure = certain_names(node, self.shared.values.keys())
         body = self.block(node.body)
         args = ast.arguments(
             posonlyargs=[], args=[ast.arg(arg=a.arg) for a in node.args.args[1:]], kwonlyargs=[], kw_defaults=[],

@@ -10,6 +10,7 @@ from typing import Any
 from hipwright.program import ops
 from hipwright.program.emission import Emission
 from hipwright.program.folding import UNROLL, Known, Low, at, class_hint, describe
+from hipwright.program.hosts import certain
 from hipwright.program.language import EMPTIES, HOST, MATH, METADATA_METHODS, library_name
 from hipwright.program.nodes import problem
 from hipwright.program.plan import HOST_CALLS, MATH_CALLS
@@ -50,10 +51,12 @@ class Calls(Emission):
             found = self.folded_call(node, fold, [v.value for v in low if isinstance(v, Known)])
             if found is not None:
                 return found
-        self.globals[name] = function
         args, keywords = self.arguments(node)
         if keywords:
             raise problem(node, "host functions take their arguments by position")
+        if all(certain(arg, self.sure) for arg in args):
+            name, function = name.replace("__hw_", "__hw_raw_", 1), fold
+        self.globals[name] = function
         return self.call(name, args, node)
 
     def folded_call(self, node: ast.Call, fold: Callable[..., Any], args: list[Any]) -> Known | None:

@@ -251,8 +251,11 @@ def _no_draw(spelled: str, call: Op, names: tuple[str, ...]) -> Op:
     switches = [(names.index(n), n, off) for n, off in _SWITCHES.items() if n in names]
     # scaled_dot_product_attention draws nothing unless asked to; dropout draws unless told not to
     quiet_by_default = any(n == "dropout_p" for _, n, _ in switches)
+    first = min((i for i, _, _ in switches), default=0) if quiet_by_default else 0  # fewer arguments draw nothing
 
     def checked(*args: Any, **kwargs: Any) -> Any:
+        if len(args) <= first and not kwargs and quiet_by_default:
+            return call(*args)
         given = [(kwargs[n] if n in kwargs else args[i], off) for i, n, off in switches if n in kwargs or i < len(args)]
         if any(value == off for value, off in given) or (quiet_by_default and not given):
             return call(*args, **kwargs)

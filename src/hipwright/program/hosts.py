@@ -1,0 +1,74 @@
+"""Which expressions of a plan cannot be tensors: they need no look when they run. No torch."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator, Set
+
+from hipwright.program.language import HOST, METADATA_METHODS
+
+_METADATA = frozenset(("shape", "ndim", "dtype"))
+_NUMBERS = frozenset(("cdiv", "next_pow2", "len", "range", "int", "float", "bool", "abs", "round"))  # whatever is given
+_LOWERED = ("__hw_raw_h_", "__hw_raw_math_", "__hw_h_", "__hw_math_")  # before a host function's name in lowered code
+
+
+def certain(node: ast.expr, names: Set[str]) -> bool:
+    """Whether an expression, as written or lowered, is no tensor and holds none; `names` are locals that are none."""
+    match node:
+        case ast.Constant():
+            return True
+        case ast.Name():
+            return node.id in names
+        case ast.Attribute():
+            return node.attr in _METADATA
+        case ast.Subscript():
+            return certain(node.value, names)
+        case ast.BinOp():
+            return certain(node.left, names) and certain(node.right, names)
+        case ast.UnaryOp():
+            return certain(node.operand, names)
+        case ast.Compare():
+            return all(certain(part, names) for part in (node.left, *node.comparators))
+        case ast.BoolOp():
+            return all(certain(part, names) for part in node.values)
+        case ast.IfExp():
+            return certain(node.body, names) and certain(node.orelse, names)
+        case ast.Tuple() | ast.List():
+            return all(certain(part, names) for part in node.elts)
+        case ast.Call(func=ast.Name(id="__hw_host")):
+            return True
+        case ast.Call(func=ast.Name(id=name)):
+            plain = functools.reduce(str.removeprefix, _LOWERED, name)
+            return plain in _NUMBERS or (plain in HOST and all(certain(arg, names) for arg in node.args))
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return name in METADATA_METHODS
+    return False
+
+
+def certain_names(function: ast.FunctionDef, known: Set[str]) -> frozenset[str]:
+    """The names that are no tensor wherever they stand: locals that no binding makes one, and of those known outside,
+    which are numbers, the ones that the function does not bind."""
+    bindings = list(_bindings(function))
+    bound = {name for name, _ in bindings} | {a.arg for a in function.args.args}
+    outside = known - bound
+    sure = bound - {a.arg for a in function.args.args}
+    while lost := {name for name, value in bindings if name in sure and not certain(value, sure | outside)}:
+        sure -= lost
+    return frozenset(sure | outside)
+
+
+def _bindings(function: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
+    """(name, what it or a part of it is bound to)."""
+    for node in ast.walk(function):
+        targets: list[ast.expr] = []
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                pass
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                targets = [target]
+            case ast.AugAssign(target=ast.Name(id=name) as target):
+                targets, value = [target], ast.BinOp(ast.Name(name, ast.Load()), node.op, node.value)
+            case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
+                targets = [target]
+        yield from ((part.id, value) for goal in targets for part in ast.walk(goal) if isinstance(part, ast.Name))
