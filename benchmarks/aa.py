@@ -1,8 +1,11 @@
 """A/A: a kernel against itself, in two processes of their own, as candidates are timed. Needs a GPU.
 
     python benchmarks/aa.py [--pairs N] [--target cuda]
+    python benchmarks/aa.py --candidate [--pairs N]     programs that call the task's own operator, against eager
 
 From a few microseconds to a millisecond a call. Prints how many 95 % intervals hold 1.00, and how far medians are off.
+The second line asks whether a candidate's process is as fast as a baseline's: its inputs lie between red zones, and its
+stream is another.
 """
 
 from __future__ import annotations
@@ -13,10 +16,14 @@ import tempfile
 import time
 from pathlib import Path
 
+from hipwright.cli.session import workbench
 from hipwright.evaluate.baselines import Kept
+from hipwright.events import silent
 from hipwright.measure.bench import time_pairs
 from hipwright.measure.roofline import rotation
 from hipwright.measure.settings import FULL
+from hipwright.program import parse
+from hipwright.records import Program
 from hipwright.sandbox import GpuAccess, Zygote
 from hipwright.task import open_task
 from hipwright.verify.reference import open_reference
@@ -29,6 +36,39 @@ class Model(torch.nn.Module):
 def get_inputs():
     return [torch.randn({0})]
 """
+OPERATORS = {
+    "matmul 2048": ("torch.matmul(x, y)", "torch.randn(2048, 2048), torch.randn(2048, 2048)"),
+    "matmul deep": ("torch.matmul(x, y)", "torch.randn(256, 65536), torch.randn(65536, 256)"),
+    "bmm bf16": ("torch.bmm(x, y)", "torch.randn(64, 512, 512).bfloat16(), torch.randn(64, 512, 512).bfloat16()"),
+    "add large": ("torch.add(x, y)", "torch.randn(1 << 26), torch.randn(1 << 26)"),
+    "add small": ("torch.add(x, y)", "torch.randn(1 << 18), torch.randn(1 << 18)"),
+}
+"""What task and program call alike, and on what."""
+LIBRARY = "import torch\nHIP = r''''''\n\n\ndef forward(self, x, y):\n    return {0}\n"
+OPERATOR = """import torch
+class Model(torch.nn.Module):
+    def forward(self, x, y):
+        return {0}
+def get_inputs():
+    return [{1}]
+"""
+
+
+def candidates(pairs: int, target: str) -> None:
+    """A line for each operator: a program that calls it, against eager."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (call, inputs) in OPERATORS.items():
+            path = Path(folder) / f"{name.replace(' ', '_')}.py"
+            path.write_text(OPERATOR.format(call, inputs))
+            program = Program(text=LIBRARY.format(call))
+            with workbench(path, (target,), seed=None, unsafe=False, listener=silent) as bench:
+                gpu, outline, parsed = bench.evaluator.gpus[target], bench.evaluator.outline(), parse(program.text)
+                build = gpu.build(parsed, {})
+                results = [gpu.time(program, build, gate="full", outline=outline, again=False) for _ in range(pairs)]
+            found = [r.timing.versus["eager"] for r in results if r.timing is not None]
+            held = sum(v.interval[0] <= 1.0 <= v.interval[1] for v in found)
+            each = ", ".join(f"{v.speedup:.3f}" for v in found)
+            print(f"{name}: {held} of {len(found)} hold 1.00, refused {len(results) - len(found)}; {each}", flush=True)
 
 
 def main() -> None:
@@ -36,7 +76,11 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--pairs", type=int, default=200)
     options.add_argument("--target", default="cuda", choices=("cuda", "rocm"))
+    options.add_argument("--candidate", action="store_true", help="programs against eager")
     chosen = options.parse_args()
+    if chosen.candidate:
+        candidates(max(1, chosen.pairs // len(OPERATORS)), chosen.target)
+        return
     inside = total = 0
     worst = 0.0
     with contextlib.ExitStack() as stack:
