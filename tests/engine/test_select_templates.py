@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec import structs
 
 from hipwright.engine.write import write
 from hipwright.program import parse
@@ -124,6 +125,45 @@ def test_ends_of_what_is_asked_for_at_once(length: int, wave: int) -> None:
         got, _ = run(program, model, [x], wave=wave)
         assert torch.equal(got[0], x.topk(50).values)
         assert torch.equal(x.gather(1, got[1]), got[0])
+
+
+def _rows(kind: str, length: int) -> torch.Tensor:
+    x = draw(3, length)
+    match kind:
+        case "few values":
+            return (x * 2).round() + 0.0
+        case "zeros of both signs":
+            return torch.where(x > 2, x, torch.where(x > 0, 0.0, -0.0))
+        case "all the same":
+            return torch.full_like(x, -1.5)
+        case "NaN and infinities":
+            x[:, 5::97], x[:, 7::101], x[:, 9::103] = float("nan"), float("inf"), float("-inf")
+            return x
+        case "mostly NaN":
+            return torch.where(x > 2.2, x, float("nan"))
+        case "smallest integers":
+            return torch.where(x > 1, x, -(2.0**31)).int()
+    raise AssertionError(kind)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("block", [128, 256])
+@pytest.mark.parametrize(
+    "kind",
+    ["few values", "zeros of both signs", "all the same", "NaN and infinities", "mostly NaN", "smallest integers"],
+)
+def test_long_rows_of_many_equals(kind: str, block: int, largest: bool) -> None:
+    """Of equal elements the first are kept, behind the sampled bar as behind a sorted one."""
+    model = Op(lambda x: x.topk(50, -1, largest))
+    for length in (1200, 4400, 9001):
+        x = _rows(kind, length)
+        program = write(captured(model, [torch.empty(600, 20000, dtype=x.dtype)]))
+        assert "best 50 of a row" in program.text
+        program = structs.replace(program, knobs={"SELECT_BLOCK": block})
+        got, _ = run(program, model, [x], wave=32)
+        order = x.double().argsort(dim=-1, descending=largest, stable=True)[:, :50]
+        assert torch.equal(got[1], order)
+        assert torch.equal(got[0].nan_to_num(nan=9e9), x.gather(1, order).nan_to_num(nan=9e9))
 
 
 @pytest.mark.parametrize("target", ["gfx942", "gfx1100"])

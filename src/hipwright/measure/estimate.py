@@ -27,6 +27,10 @@ MEMORY_LATENCY = 800e-9  # s, HBM under load
 CACHE_SPEEDUP = 3.0  # L2 and Infinity Cache over HBM bandwidth
 LAUNCH = 3e-6  # s, back to back in one stream
 LIBRARY_EFFICIENCY = 0.7  # of the roofline
+PASSES = {"topk": 5, "kthvalue": 5, "sort": 8, "argsort": 8, "msort": 8}
+"""Times that a library's selection or sort goes over its bytes: radix methods read once for each of four digits of 8
+bits, a selection once more for its result, and a sort writes each time (Satish, Harris & Garland 2009, "Designing
+efficient sorting algorithms for manycore GPUs")."""
 # issue cycles of one wave64 instruction on its SIMD, by class (CDNA3 ISA guide: 16 lanes a cycle, quarter-rate
 # transcendentals); LDS and vector memory share one pipe for the CU's SIMDs
 ISSUE_CYCLES = {
@@ -137,7 +141,8 @@ def _issue_seconds(target: Target, kernel: KernelResources, waves: int, busy: in
 def _library(target: Target, call: Mapping[str, Any]) -> dict[str, Any] | None:
     if op_seconds(call) == 0.0:
         return None
-    moved, work = op_bytes(call) / target.bandwidth, _product_seconds(target, call)
+    passes = PASSES.get(base_name(call["op"]), 1)
+    moved, work = passes * op_bytes(call) / target.bandwidth, _product_seconds(target, call)
     seconds = max(moved, work) / LIBRARY_EFFICIENCY
     bound: Bound = "launch" if seconds < LAUNCH else ("memory" if moved >= work else "compute")
     return {"kind": "library", "name": call["op"], "seconds": seconds + LAUNCH, "bytes": op_bytes(call), "bound": bound}

@@ -6,15 +6,12 @@ results are the same in every run.
 
 * lanes: the few best of short rows, in registers (templates/select_lanes.py).
 * sort: a row, padded to a power of two, is sorted in LDS by Batcher's bitonic network (1968); short rows share a block.
-* select: a block walks its row once, keeps what beats the k-th best key so far in a buffer in LDS, and sorts that
-  buffer only when it may overflow; after the first few chunks almost nothing passes. This is the filter of FAISS's
-  block selection (Johnson, Douze & Jegou 2017, "Billion-scale similarity search with GPUs").
+* select: a block walks its row once and keeps what beats the k-th best key so far (templates/select_walk.py).
 * split: few long rows are cut; a second kernel selects from the parts' keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from hipwright.engine.calls import regroup
@@ -25,16 +22,13 @@ from hipwright.engine.lower.core import Context, Tensor
 from hipwright.engine.templates.base import Kernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
+from hipwright.engine.templates.select_walk import NAMES as WALK_NAMES
+from hipwright.engine.templates.select_walk import Walk
 
 MOST_KEYS = 4096
 """Keys of 8 bytes that a sort holds in LDS; a longer row of another call is ranked by counting."""
-FEW_KEYS, ROOM = 1024, 2048
-AHEAD = 16
-"""Elements a thread that selects from a long row asks for at once; a multiple of four."""
-NAMES = (
-    "keys key row first size per bits i j r n rows best start end v chunk count have bar at taken total rank other "
-    "part width"
-)
+FEW_KEYS = 1024
+NAMES = f"key row first size per bits r n rows best start end total rank other part width {WALK_NAMES}"
 
 
 @dataclass(eq=False)
@@ -118,10 +112,13 @@ class Writer:
 
     def key(self, row: str, i: str) -> str:
         """The key of an element, as text."""
+        return f"key_of<{flag(self.s.largest)}>({self.value(row, i)}, {i})"
+
+    def value(self, row: str, i: str) -> str:
+        """An element, as text."""
         x = self.body.operands[0]
         assert x is not None
-        value = self.k.load(x, [row, i])
-        return f"key_of<{flag(self.s.largest)}>(({self.type})({value}), {i})"
+        return f"({self.type})({self.k.load(x, [row, i])})"
 
     def store(self, key: str, row: str, place: str) -> None:
         """The outputs of the key in `place` of its row's order."""
@@ -221,7 +218,7 @@ def write_select(body: CallBody) -> list[Kernel]:
     if parts == 1:
         w = Writer(body, s, body.kernel(names=NAMES))
         _row(w, w.k.size(s.rows))
-        _walk(w, block, "0", w.k.size(s.length), lambda i: w.key("row", i))
+        _walk(w, block).write("0", w.k.size(s.length))
         _store_best(w, block)
         return [w.k.finish(to_python(s.rows), block, block, f"the best {s.take} of a row")]
     width = s.take
@@ -242,7 +239,7 @@ def _cut(body: CallBody, s: Selection, found: str, parts: int, block: str) -> Ke
     k.line(f"const {k.kind} row = blockIdx.x / {parts};")
     k.line(f"const int part = blockIdx.x % {parts}, width = ({n} + {parts - 1}) / {parts};")
     k.line(f"const int start = part * width, end = start + width < {n} ? start + width : {n};")
-    _walk(w, block, "start", "end", lambda i: w.key("row", i))
+    _walk(w, block).write("start", "end")
     k.written.add(found)
     pointer = k.pointer(found)
     k.line(f"for (int i = threadIdx.x; i < {s.take}; i += {block})")
@@ -256,9 +253,24 @@ def _join(body: CallBody, s: Selection, found: str, parts: int, block: str) -> K
     _row(w, w.k.size(s.rows))
     total = parts * (s.take or 1)
     pointer = w.k.pointer(found)
-    _walk(w, block, "0", str(total), lambda i: f"(unsigned long long){pointer}[row * {total} + {i}]")
+    key = "unsigned long long"
+    walk = Walk(
+        w.k, s.take or 1, block, key, element=lambda i: f"({key}){pointer}[row * {total} + {i}]", key=lambda x, i: x,
+        value=lambda key: key, largest=True,
+    )  # fmt: skip
+    walk.write("0", str(total))
     _store_best(w, block)
     return w.k.finish(to_python(s.rows), block, block, f"the best {s.take} of a row")
+
+
+def _walk(w: Writer, block: str) -> Walk:
+    assert w.s.take is not None
+    largest = flag(w.s.largest)
+    return Walk(
+        w.k, w.s.take, block, w.type, element=lambda i: w.value("row", i),
+        key=lambda x, i: f"key_of<{largest}>({x}, {i})", value=lambda key: f"value_of<{w.type}, {largest}>({key})",
+        largest=w.s.largest,
+    )  # fmt: skip
 
 
 def _store_best(w: Writer, block: str) -> None:
@@ -270,60 +282,6 @@ def _store_best(w: Writer, block: str) -> None:
     else:
         k.open(f"for (int i = threadIdx.x; i < {s.take}; i += {block})")
         w.store("keys[i]", "row", "i")
-    k.close()
-
-
-MERGE = """// Sort the best keys and the `have` new ones behind them, largest first; ends with a barrier.
-template <int THREADS, int BEST>
-__device__ void merge_keys(unsigned long long* keys, int have) {
-    int size = BEST;
-    while (size < BEST + have) size *= 2;
-    for (int i = BEST + have + threadIdx.x; i < size; i += THREADS) keys[i] = 0;
-    __syncthreads();
-    sort_keys<THREADS>(keys, size, size);
-}
-"""
-
-
-def _walk(w: Writer, block: str, start: str, end: str, key: Callable[[str], str]) -> None:
-    """keys[0..take) = the best keys of elements [start, end), largest first; 0 where there are fewer."""
-    k, take = w.k, w.s.take
-    assert take is not None
-    best = 1 << max(take - 1, 1).bit_length()
-    k.define("merge_keys", MERGE)
-    k.line(f"__shared__ unsigned long long keys[{ROOM}];  // the best so far, then what may be better")
-    k.line("__shared__ int count;")
-    k.line(f"for (int i = threadIdx.x; i < {best}; i += {block}) keys[i] = 0;")
-    k.line("if (threadIdx.x == 0) count = 0;")
-    k.line("__syncthreads();")
-    k.line("unsigned long long bar = 0;  // the worst of the best")
-    k.line(f"int chunk = {block};  // small at first, to find a bar")
-    k.open(f"for (int at = {start}; at < {end}; at += chunk, chunk = {AHEAD} * {block})")
-    k.line(f"unsigned long long key[{AHEAD}];  // asked for at once, taken four at a time: for so many there is room")
-    k.line("#pragma unroll")
-    k.open(f"for (int v = 0; v < {AHEAD}; ++v)")
-    k.line(f"const int i = at + v * {block} + threadIdx.x;")
-    k.line(f"const int j = i < {end} ? i : {end} - 1;  // a load under a condition would be waited for")
-    k.line(f"key[v] = {key('j')};")
-    k.line(f"if (i >= {end} || v * {block} >= chunk) key[v] = 0;")
-    k.close()
-    k.line("#pragma unroll 1")
-    k.open(f"for (int taken = 0; taken < chunk && at + taken < {end}; taken += 4 * {block})")
-    k.line("#pragma unroll")
-    k.line("for (int v = 0; v < 4; ++v)")
-    k.line(f"    if (key[v] > bar) keys[{best} + atomicAdd(&count, 1)] = key[v];")
-    k.line("#pragma unroll")
-    k.line(f"for (int v = 0; v < {AHEAD} - 4; ++v) key[v] = key[v + 4];")
-    k.line("__syncthreads();")
-    k.line("const int have = count;")
-    k.line("__syncthreads();  // everyone has read the count")
-    k.open(f"if (have > {ROOM - best} - 4 * {block} || chunk == {block} || at + taken + 4 * {block} >= {end})")
-    k.line(f"merge_keys<{block}, {best}>(keys, have);")
-    k.line(f"bar = keys[{take - 1}];")
-    k.line("if (threadIdx.x == 0) count = 0;")
-    k.line("__syncthreads();")
-    k.close()
-    k.close()
     k.close()
 
 
