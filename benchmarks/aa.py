@@ -41,6 +41,7 @@ OPERATORS = {
     "matmul deep": ("torch.matmul(x, y)", "torch.randn(256, 65536), torch.randn(65536, 256)"),
     "bmm bf16": ("torch.bmm(x, y)", "torch.randn(64, 512, 512).bfloat16(), torch.randn(64, 512, 512).bfloat16()"),
     "add large": ("torch.add(x, y)", "torch.randn(1 << 26), torch.randn(1 << 26)"),
+    "20 small adds": (" + ".join(["x", *["y"] * 20]), "torch.randn(1 << 14), torch.randn(1 << 14)"),
     "add small": ("torch.add(x, y)", "torch.randn(1 << 18), torch.randn(1 << 18)"),
 }
 """What task and program call alike, and on what."""
