@@ -159,9 +159,8 @@ class Empties:
         """torch.empty."""
         if self._quick is not None and memory_format is None:
             try:
-                return self._quick(
-                    tuple(size[0]) if len(size) == 1 and type(size[0]) is not int else size, dtype or torch.float32
-                )
+                sizes = tuple(size[0]) if len(size) == 1 and type(size[0]) is not int else size
+                return self._quick(sizes, dtype or torch.float32)
             except (TypeError, RuntimeError):
                 pass  # below it is told what is wrong
         shape = _shape(size)

@@ -66,15 +66,13 @@ class Walk:
         k.line(f"{self.type} least = {self.value('0ull')};  // the worst of the best; nothing is worse than none")
         k.line("int have = 0, turn = 0;")
         k.open(f"for (int at = {start}; at < {end}; at += {AHEAD} * {block}, turn = turn == 2 ? 0 : turn + 1)")
-        k.line(
-            f"const int left = {end} - at - (int)threadIdx.x, valid = left > 0 ? (left + {block} - 1) / {block} : 0;"
-        )
+        k.line(f"const int left = {end} - at - (int)threadIdx.x;")
+        k.line(f"const int valid = left > 0 ? (left + {block} - 1) / {block} : 0;")
         k.line(f"{self.type} held[{AHEAD}];  // asked for at once; `valid` of them are the row's")
         self._each("v")
         k.line(f"const int i = at + v * {block} + threadIdx.x;")
-        k.line(
-            f"held[v] = {self.element(f'(i < {end} ? i : {end} - 1)')};  // one under a condition would be waited for"
-        )
+        k.line(f"const int j = i < {end} ? i : {end} - 1;  // a load under a condition would be waited for")
+        k.line(f"held[v] = {self.element('j')};")
         k.close()
         self._sample(start, end)
         self._count(end)
