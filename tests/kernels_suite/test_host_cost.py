@@ -1,0 +1,38 @@
+"""benchmarks/host_cost.py: what a plan costs the host."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TASK = """import torch
+class Model(torch.nn.Module):
+    def forward(self, x, y):
+        return torch.softmax(x * 2.0, -1), torch.cumsum(y, -1)
+def get_inputs():
+    return [torch.randn(16, 64), torch.randn(8, 32)]
+"""
+
+
+def run(path: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "benchmarks/host_cost.py", str(path)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, env={**os.environ})
+
+
+def test_the_short_way_is_shorter(tmp_path: Path) -> None:
+    path = tmp_path / "two.py"
+    path.write_text(TASK)
+    done = run(path)
+    found = re.fullmatch(r"two: (\d+) launches, ([\d.]+) us a call, ([\d.]+) us the long way\n", done.stdout)
+    assert found, done.stdout + done.stderr
+    assert int(found[1]) == 2
+    assert 0 < float(found[2]) < float(found[3])
+
+
+def test_a_task_that_is_not_there(tmp_path: Path) -> None:
+    done = run(tmp_path / "none.py")
+    assert done.returncode == 1 and done.stderr.startswith("error: cannot read the task") and done.stdout == ""
