@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 from hipwright.cli.session import workbench
+from hipwright.errors import HipwrightError
 from hipwright.evaluate.baselines import Kept
 from hipwright.events import silent
 from hipwright.measure.bench import time_pairs
@@ -114,4 +116,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except HipwrightError as error:
+        sys.exit(f"error: {error.message}")
