@@ -210,7 +210,7 @@ def _changed(zones: Sequence[_Zones], flags: Sequence[Any]) -> list[Any]:
 
 def allocator(device: torch.device) -> Callable[[tuple[int, ...], torch.dtype], torch.Tensor]:
     """(shape, dtype) -> a contiguous tensor as `torch.empty` makes it, in a third of the time where torch has the call
-    that its own compiler writes into what it makes. Raises TypeError for a shape that is none."""
+    that its own compiler writes into what it makes. Raises TypeError or RuntimeError for a shape that is none."""
     kind = "cuda" if device.type == "cuda" else "cpu"
     strided: Callable[..., torch.Tensor] | None = getattr(torch._C._dynamo.guards, f"_empty_strided_{kind}", None)
     index = device.index or 0

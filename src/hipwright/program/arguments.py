@@ -153,7 +153,7 @@ class Empties:
 
     def __init__(self, launcher: Launcher) -> None:
         self._new = launcher.empty
-        self._quick: Callable[[tuple[int, ...], Any], Any] | None = getattr(launcher, "quick_empty", None)
+        self._quick = launcher.quick_empty if is_direct(launcher) else None
 
     def empty(self, *size: Any, dtype: Any = None, device: Any = None, memory_format: Any = None) -> Any:
         """torch.empty."""

@@ -24,6 +24,8 @@ class DirectLauncher(Protocol):
     """What `Tensor.get_device` says of a tensor on the launcher's device."""
     record: bool
     """Whether launches are noted, which is for the long way to do."""
+    quick_empty: Callable[[tuple[int, ...], Any], Any] | None
+    """(shape, dtype) -> a plain tensor, where plain memory is wanted. Raises as torch does for what is no shape."""
 
     def geometries(self, kernel: str) -> Geometries:
         """What `start` takes, for each launch that was checked."""

@@ -10,7 +10,7 @@ from hipwright.program.language import HOST, METADATA_METHODS
 
 _METADATA = frozenset(("shape", "ndim", "dtype"))
 _NUMBERS = frozenset(("cdiv", "next_pow2", "len", "range", "int", "float", "bool", "abs", "round"))  # whatever is given
-_LOWERED = ("__hw_raw_h_", "__hw_raw_math_", "__hw_h_", "__hw_math_")  # before a host function's name in lowered code
+_LOWERED = ("__hw_raw_h_", "__hw_h_")  # before a host function's name in lowered code
 
 
 def certain(node: ast.expr, names: Set[str]) -> bool:
