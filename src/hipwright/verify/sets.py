@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from hipwright.device.placement import room
 from hipwright.digest import digests, finished, span, sums
 from hipwright.records import TensorSpec
 from hipwright.tensors import BITS, HostTensor, Tree
@@ -142,11 +143,11 @@ def _make(argument: Any, device: str, wholes: list[Any]) -> Any:
         return argument
     extent = 1 + sum((n - 1) * s for n, s in zip(argument.shape, argument.stride, strict=True))
     nbytes = (0 if 0 in argument.shape else extent) * BITS[argument.dtype].itemsize
-    whole = torch.full((2 * ZONE + nbytes,), ZONE_BYTE, dtype=torch.uint8, device=device)
+    whole = room(nbytes, device, margin=ZONE).fill_(ZONE_BYTE)
     wholes.append(whole)
-    item = BITS[argument.dtype].itemsize
+    begin = (whole.storage_offset() + ZONE) // BITS[argument.dtype].itemsize
     flat = torch.empty(0, dtype=DTYPES[argument.dtype], device=device)
-    return flat.set_(whole.untyped_storage(), ZONE // item, argument.shape, argument.stride)
+    return flat.set_(whole.untyped_storage(), begin, argument.shape, argument.stride)
 
 
 def _zones(whole: Any) -> tuple[Any, Any]:
