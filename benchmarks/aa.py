@@ -71,7 +71,11 @@ def candidates(pairs: int, target: str) -> None:
             found = [r.timing.versus["eager"] for r in results if r.timing is not None]
             held = sum(v.interval[0] <= 1.0 <= v.interval[1] for v in found)
             each = ", ".join(f"{v.speedup:.3f}" for v in found)
-            print(f"{name}: {held} of {len(found)} hold 1.00, refused {len(results) - len(found)}; {each}", flush=True)
+            graphs = sum(r.timing is not None and r.timing.policy == "graph" for r in results)
+            refused = len(results) - len(found)
+            print(
+                f"{name}: {held} of {len(found)} hold 1.00, refused {refused}, from graphs {graphs}; {each}", flush=True
+            )
 
 
 def main() -> None:
@@ -90,7 +94,7 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         tasks = stack.enter_context(Zygote(("torch", "hipwright.task.warm"), name="task host"))
         access = GpuAccess(chosen.target, 0)
-        hosts = stack.enter_context(Zygote(("torch", "hipwright.task.device_host"), name="device host", gpu=access))
+        hosts = stack.enter_context(Zygote(("torch", "hipwright.task.device_warm"), name="device host", gpu=access))
         for size in SIZES:
             path = folder / f"gelu_{size}.py"
             path.write_text(TASK.format(size))

@@ -26,7 +26,7 @@ from hipwright.evaluate.score import Scorer
 from hipwright.events import silent
 from hipwright.machine import Machine
 from hipwright.program import parse
-from hipwright.records import Evaluation, Program
+from hipwright.records import Evaluation, Program, Timing
 from hipwright.train.judges import LocalJudge
 from hipwright.train.records import Problem
 
@@ -105,8 +105,14 @@ def told(verdicts: Sequence[Evaluation], spent: float = 0.0) -> str:
     notes = [note for timing in timings for note in timing.notes if note.startswith("measured twice")]
     twice = Counter(note.split("(")[0] + note.split("(")[1][:60] for note in notes)
     words += [f"{count} {note}" for note, count in twice.items()]
+    words += [f"{count} timed on the stream: {why}" for why, count in Counter(map(_uncaptured, timings)).items() if why]
     slow = Counter(v.status for v in verdicts if v.status == "timeout" or v.fault not in (None, "candidate"))
     return "\n  ".join([*words, *(f"{count} {status}" for status, count in slow.items())])
+
+
+def _uncaptured(timing: Timing) -> str:
+    """Why a timing did not use graphs; empty where it did."""
+    return "" if timing.policy == "graph" else " ".join(timing.notes)[:160] or timing.policy
 
 
 def agreeing(made: Machine, task: str, programs: Sequence[Program], verdicts: Sequence[Evaluation]) -> int:

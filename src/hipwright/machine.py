@@ -48,6 +48,8 @@ class Machine:
         path = existing_file(task, "task")
         listener("stage", {"text": f"opening the task {path.name} in its sandbox"})
         with open_task(path, self.host) as handle, self._bench(handle, seed, listener) as bench:
+            for gpu in bench.evaluator.gpus.values():
+                gpu.begin()
             yield bench
 
     @contextmanager
@@ -112,11 +114,13 @@ def machine(
     preload = ("torch", WORKER.partition(":")[0], "hipwright.verify.warm")
     with ExitStack() as stack:
         opened = stack.enter_context
-        host = opened(Zygote(("torch", "hipwright.task.warm"), unsafe=unsafe, name="task host"))
+        on_gpu = [name for name in targets if name in GPU_TARGETS]
+        late = ("hipwright.engine.warm",) if on_gpu else ()  # processors enough to have it before it is needed
+        host = opened(Zygote(("torch", "hipwright.task.warm", *late), unsafe=unsafe, name="task host"))
         candidates = opened(Zygote(preload, unsafe=unsafe, name="candidate worker", ro=(cache_folder,)))
         candidates.start()  # imports torch while the task opens
         found = Machine(host, candidates, BuildCache(cache_folder), targets, unsafe)
-        for kind in (name for name in targets if name in GPU_TARGETS):
+        for kind in on_gpu:
             from hipwright.evaluate.gpu import open_gpu
 
             limit = int(gpu_memory_gb * 1e9)

@@ -182,3 +182,23 @@ def test_what_is_timed_is_what_was_parsed(bench: Evaluator) -> None:
     parse(text)
     found = bench.evaluate(Program(text=text))
     assert not found.passed and found.fault == "candidate"
+
+
+def test_a_tasks_processes_start_in_the_background(bench: Evaluator) -> None:
+    """What `begin` starts is what a verification uses, and ends with the task."""
+    own = bench.gpus["cuda"]
+    with GpuTask(own.gpu, own.handle) as task:
+        task.begin()
+        reference = task.reference
+        assert task.reference is reference and reference.info["name"]
+        task._starting.join()  # type: ignore[union-attr]
+        session = task.worker.session
+        assert session is not None and session.alive
+    assert not session.alive
+
+
+def test_a_task_that_ends_at_once_leaves_nothing_behind(bench: Evaluator) -> None:
+    own = bench.gpus["cuda"]
+    with GpuTask(own.gpu, own.handle) as task:
+        task.begin()
+    assert task.worker.session is None and task._reference is not None and not task._reference._session

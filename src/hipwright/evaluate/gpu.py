@@ -130,7 +130,7 @@ def open_gpu(
         opened = stack.enter_context
         opened(many_threads())
         compilers_host = opened(compiler(kind, unsafe))
-        hosts = opened(Zygote(("torch", "hipwright.task.device_host"), unsafe=unsafe, name="device host", gpu=access))
+        hosts = opened(Zygote(("torch", "hipwright.task.device_warm"), unsafe=unsafe, name="device host", gpu=access))
         workers = opened(Zygote(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
         hosts.start(), workers.start()
         count = compilers or max(2, len(os.sched_getaffinity(0)) - 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -52,10 +53,22 @@ class Grounds:
     handle: TaskHandle
     more: tuple[str, ...]
 
-    @cached_property
+    def __init__(self, gpu: Gpu, handle: TaskHandle) -> None:
+        self.gpu = gpu
+        self.handle = handle
+        self._reference: DeviceReference | None = None
+        self._referring = threading.Lock()
+
+    @property
     def reference(self) -> DeviceReference:
-        """The task's own code on the device."""
-        return self.gpu.reference(self.handle)
+        """The task's own code on the device, in a process that is started when it is first asked for."""
+        return self._open_reference()
+
+    def _open_reference(self) -> DeviceReference:
+        with self._referring:
+            if self._reference is None:
+                self._reference = self.gpu.reference(self.handle)
+            return self._reference
 
     @cached_property
     def ceilings(self) -> Ceilings:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import structs
 
 from hipwright.device.side import Side
+from hipwright.errors import HipwrightError
 from hipwright.evaluate.gpu import Gpu
 from hipwright.evaluate.gpu_grounds import SHARE, Gate, Grounds, Measured
 from hipwright.measure import bench
@@ -44,23 +45,37 @@ class GpuTask(Grounds):
     """
 
     def __init__(self, gpu: Gpu, handle: TaskHandle) -> None:
-        self.gpu = gpu
-        self.handle = handle
+        super().__init__(gpu, handle)
         self.worker = gpu.candidates()
         self.more: tuple[str, ...] = ()
         self._turn = threading.RLock()  # the worker serves one candidate at a time: one that breaks it breaks no other
         self._opening = threading.Lock()
         self._known: dict[Gate, Measured] = {}
         self._seed = secrets.randbits(31)
+        self._starting: threading.Thread | None = None
 
     def __enter__(self) -> GpuTask:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._starting is not None:
+            self._starting.join()
         self.worker.close()
-        if "reference" in self.__dict__:
+        if self._reference is not None:
             with self.gpu.door.shared():  # memory that is given back would disturb a timing
-                self.reference.close()
+                self._reference.close()
+
+    def begin(self) -> None:
+        """Start the task's own processes now, in the background: its graph is captured and compiled meanwhile. One that
+        does not start says so to whoever asks for it."""
+
+        def start() -> None:
+            with suppress(HipwrightError), self.gpu.door.shared():
+                self.worker.open()
+                self._open_reference()
+
+        self._starting = threading.Thread(target=start, name="GPU task", daemon=True)
+        self._starting.start()
 
     @property
     def fingerprint(self) -> str:

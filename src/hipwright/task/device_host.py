@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from hipwright.device.graph_pool import GraphPool
 from hipwright.errors import TaskError
 from hipwright.sandbox import lockdown
 from hipwright.task import device_ceilings
@@ -38,7 +39,7 @@ class DeviceHost(Cases):
         lockdown("task" if init["device"] == "cpu" else "tools")
         super().__init__(init)
         self._sides: dict[int, Turning] = {}
-        self._pool: Any = None
+        self._pool = GraphPool(init["device"])
 
     # ---------------------------------------------------------------- the device
 
@@ -78,7 +79,7 @@ class DeviceHost(Cases):
         what = header["what"]
         if what in ("sides", "all"):
             self._sides.clear()
-            self._pool = None
+            self._pool.release()
         if what in ("expectations", "all"):
             self._cases.clear()
             self._checks.clear()
@@ -104,10 +105,9 @@ class DeviceHost(Cases):
         phase("torch.compile" if compiled else "forward")
         slots = [self._inputs(drawn) for drawn in header["drawn"]]
         state = self._states[header["state"]]
-        if self._gpu and self._pool is None:
-            self._pool = torch.cuda.graph_pool_handle()
+        pool = self._pool.handle() if self._gpu else None
         try:
-            side = ModelSide(self.file, state, slots, mode=mode, graph=header["graph"], pool=self._pool)
+            side = ModelSide(self.file, state, slots, mode=mode, graph=header["graph"], pool=pool)
         except TaskError as error:
             if not compiled or is_fault(error.__cause__):
                 raise

@@ -9,6 +9,7 @@ import torch
 
 from hipwright.device.gpu import DEVICE_FAULT, fault_status
 from hipwright.device.gpu_memory import GuardedDevice
+from hipwright.device.graph_pool import GraphPool
 from hipwright.errors import CandidateError, HipwrightError
 from hipwright.records import TensorSpec
 from hipwright.torchio import NAMES, full_precision
@@ -38,9 +39,10 @@ def start_gpu(device: str, limit_bytes: int) -> int:
     return limit
 
 
-def tidy_gpu(device: str) -> None:
+def tidy_gpu(device: str, pool: GraphPool) -> None:
     """Give memory that nobody uses back to the device: other processes need it."""
     if torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) > IDLE_BYTES:
+        pool.release()
         torch.cuda.empty_cache()
 
 

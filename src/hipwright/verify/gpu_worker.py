@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 import hipwright.verify.warm  # noqa: F401  # what plans import late is imported once, in the zygote
+from hipwright.device.graph_pool import GraphPool
 from hipwright.device.open import open_driver
 from hipwright.digest import digests, span
 from hipwright.errors import CandidateError
@@ -51,9 +52,7 @@ class GpuWorker:
         self._programs: dict[int, Loaded] = {}
         self._sets = Sets(self.device)
         self._staging = Staging(self.device) if self.on_gpu else None
-        self._pool = (
-            torch.cuda.graph_pool_handle() if self.on_gpu else None
-        )  # asking for memory anew takes milliseconds
+        self._pool = GraphPool(self.device) if self.on_gpu else None
         self._count = 0
         self._runs = Runs(Noise(self.device).make if self.on_gpu else None)
         if self.on_gpu:
@@ -102,9 +101,9 @@ class GpuWorker:
         for launcher in launchers:
             if hasattr(launcher, "close"):
                 launcher.close()
-        if self.on_gpu:
+        if self._pool is not None:
             launchers.clear()
-            tidy_gpu(self.device)
+            tidy_gpu(self.device, self._pool)
         return {}, None
 
     def run_many(self, header: dict[str, Any], given: Tree) -> Answer:
@@ -215,7 +214,7 @@ class GpuWorker:
             subject = self._maker.timed(loaded, header["mode"])
             self._count += 1
             own = loaded.parsed is not None
-            pool = self._pool if own else None
+            pool = self._pool.handle() if self._pool is not None and own else None
             loaded.timers[self._count] = Timer(
                 subject, slots, self.device, graph=bool(header["graph"]), tours=own, pool=pool
             )
