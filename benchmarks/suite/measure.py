@@ -31,6 +31,8 @@ from hipwright.verify import Oracle
 
 ROUND = 12
 """Proposals of a search that are judged at a time."""
+FINALISTS = 3
+"""Of a search, timed in full."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +109,28 @@ class OneTask:
         trials = trials_of(log, options.target)
         if found.program is None or found.evaluation is None:
             return self._bare("search", "unscorable", "candidate", "nothing that the search tried passed", trials)
-        choices = log.proposed[found.number].choices
-        tuned = tuned_of(self.graph, self.space, choices, found.evaluation, found.evaluations)
+        number, row = max(self._finals(archive, log, found, trials), key=lambda final: _merit(final[1]))
+        scored = log.evaluated[number].evaluation
+        tuned = tuned_of(self.graph, self.space, row.choices, scored, found.evaluations)
         if tuned is not None and found.confirmed:
             cache.remember(tuned)
-        row = self._row("search", found.program, found.evaluation, choices, trials, found.evaluations)
-        return replace(self._timed(row, found.program), seconds=round(time.perf_counter() - begun, 2))
+        return replace(row, seconds=round(time.perf_counter() - begun, 2))
+
+    def _finals(
+        self, archive: Archive, log: RunLog, found: search.SearchResult, trials: tuple[Trial, ...]
+    ) -> list[tuple[int, Measured]]:
+        """The winner and those next to it by their lower bounds, timed as the first answer was: of sixty short timings
+        the best looks better than it is."""
+        others = [number for number in by_bound(log, self.options.target) if number != found.number]
+        rows = []
+        for number in (found.number, *others[: FINALISTS - 1]):
+            program = archive.program(log.proposed[number].program)
+            judged = log.evaluated[number].evaluation
+            if number != found.number and not self._confirm(program).passed:
+                continue
+            row = self._row("search", program, judged, log.proposed[number].choices, trials, found.evaluations)
+            rows.append((number, self._timed(row, program)))
+        return rows
 
     def _confirm(self, program: Program) -> Evaluation:
         fresh = Oracle(self.bench.handle, seed=None)
@@ -156,6 +174,22 @@ class OneTask:
             bytes=traffic.bytes if traffic else None, operations=traffic.operations if traffic else None,
             lanes=self.options.lanes, clock=time.time(), **more,
         )  # fmt: skip
+
+
+def _merit(row: Measured) -> tuple[bool, float]:
+    """What a search's finalists are ranked by: the time of those that hold."""
+    return row.passed, -(row.median_ms or float("inf"))
+
+
+def by_bound(log: RunLog, target: str) -> list[int]:
+    """Proposals that passed, by the lower bound of their speedup over eager, the highest first."""
+    bounds = {}
+    for number, one in log.evaluated.items():
+        result = one.evaluation.targets.get(target) if one.evaluation.passed else None
+        eager = result.timing.versus.get("eager") if result is not None and result.timing is not None else None
+        if eager is not None:
+            bounds[number] = eager.interval[0]
+    return sorted(bounds, key=lambda number: (-bounds[number], number))
 
 
 def failed(task: SuiteTask, stage: Stage, status: str, fault: str | None, message: str) -> Measured:

@@ -1,24 +1,78 @@
-"""The device host's zygote: warmed up without a device, so that it can be forked."""
+"""A zygote of device hosts imports early only what leaves its forks able to use the device."""
 
+from __future__ import annotations
+
+import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 
-SPY = """
-import torch, threading
-def touched(*a, **k): raise AssertionError("a device is touched")
-for name in ("_lazy_init", "init", "device_count", "is_available", "get_device_properties", "current_device"):
-    setattr(torch.cuda, name, touched)
-import hipwright.task.device_warm, sys
-before = set(sys.modules)
-from hipwright.task.double import float64
-with float64():
-    torch.softmax(torch.ones(2, 2), 1)
-late = [name for name in set(sys.modules) - before]
-assert not late, late[:5]
-assert threading.active_count() == 1, threading.enumerate()
-"""
+import pytest
+
+from hipwright.sandbox import Zygote
+from hipwright.task.device_warm import STAGES, device_works, harmless
+
+state: dict[str, bool] = {}
 
 
-def test_the_warm_up_imports_what_is_late_and_touches_no_device() -> None:
-    done = subprocess.run([sys.executable, "-c", SPY], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-2000:]
+def clean() -> None:
+    """Touches nothing."""
+
+
+def touches() -> None:
+    """As an import that starts the device."""
+    state["touched"] = True
+
+
+def untouched() -> bool:
+    return "touched" not in state
+
+
+def test_stages_up_to_the_first_that_touches_the_device() -> None:
+    assert harmless([clean, clean], untouched) == 2
+    assert harmless([clean, touches, clean], untouched) == 1
+    assert harmless([touches], untouched) == 0
+    assert untouched(), "tried in a fork, not here"
+
+
+def raises() -> None:
+    raise ImportError("no such part of torch")
+
+
+def dies() -> None:
+    os.kill(os.getpid(), 9)
+
+
+@pytest.mark.parametrize(("stage", "kept"), [(raises, 1), (dies, 0)])
+def test_a_stage_that_fails_is_left_to_the_hosts(stage: Callable[[], None], kept: int) -> None:
+    assert harmless([clean, stage], untouched) == kept
+
+
+def cannot() -> bool:
+    raise RuntimeError("Cannot re-initialize CUDA in forked subprocess")
+
+
+def test_a_device_that_raises_is_not_usable() -> None:
+    assert harmless([clean], cannot) == 0
+
+
+def test_a_stage_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hipwright.task.device_warm.LIMIT_S", 1)
+    start = time.monotonic()
+    assert harmless([lambda: time.sleep(30)], untouched) == 0
+    assert time.monotonic() - start < 10
+
+
+def test_a_torch_without_devices_takes_all_of_it() -> None:
+    """In a process of its own: what it imports stays."""
+    if not device_works():
+        pytest.skip("a GPU is here")
+    code = "import sys, torch, hipwright.task.device_warm as w; print('torch._inductor.compile_fx' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["True"] and len(STAGES) == 2
+
+
+def test_a_zygote_takes_it() -> None:
+    with Zygote(("torch", "hipwright.task.device_warm"), name="device host") as hosts:
+        hosts.start().join()

@@ -1,17 +1,77 @@
 """Import what device hosts need late, once, in their zygote: Zygote(("torch", "hipwright.task.device_warm")).
 
-Imports torch, and touches no device: a process that has started CUDA cannot be forked.
+A process that has started CUDA cannot be forked to use it, and some torch releases start it while parts of them are
+imported. So a fork imports them first, and forks in its turn processes that use the device: only what leaves those able
+to is imported here. Imports torch.
 """
 
+from __future__ import annotations
+
 import importlib
+import os
+import signal
+from collections.abc import Callable, Sequence
 
 import torch
 
 from hipwright.task.double import float64
 
 importlib.import_module("hipwright.task.device_host")
-for _name in ("torch._dynamo", "torch._inductor.compile_fx"):
-    importlib.import_module(_name)
-with float64():  # the first dispatch of a widened operator imports three seconds' worth of torch
-    torch.nn.functional.layer_norm(torch.ones(2, 2), (2,)).sum()
-torch.nn.functional.gelu(torch.empty(2, 2, device="meta"))
+
+LIMIT_S = 60  # of trying all of it
+_DIED = 255  # exit code
+
+
+def references() -> None:
+    """What references import: the first dispatch of a widened operator is three seconds' worth of torch."""
+    importlib.import_module("torch._dynamo")
+    with float64():
+        torch.nn.functional.layer_norm(torch.ones(2, 2), (2,)).sum()
+    torch.nn.functional.gelu(torch.empty(2, 2, device="meta"))
+
+
+def baselines() -> None:
+    """What torch.compile imports."""
+    importlib.import_module("torch._inductor.compile_fx")
+
+
+def harmless(stages: Sequence[Callable[[], None]], usable: Callable[[], bool]) -> int:
+    """How many of the stages, in order, leave a process whose forks are `usable`. Tried in a fork; 0 where it dies."""
+
+    def tried() -> int:
+        for count, stage in enumerate(stages):
+            try:
+                stage()
+            except Exception:  # no such part in this torch
+                return count
+            if _in_fork(lambda: int(usable())) != 1:
+                return count
+        return len(stages)
+
+    return max(0, _in_fork(tried))
+
+
+def device_works() -> bool:
+    """Whether this process can use the device; true of a torch that knows of none."""
+    if torch.version.cuda is None and torch.version.hip is None:
+        return True
+    return bool(torch.zeros(1, device="cuda").add_(1.0).item() == 1.0)
+
+
+def _in_fork(work: Callable[[], int]) -> int:
+    """What `work` returns in a fork of this process; -1 where it raises, dies or takes too long."""
+    pid = os.fork()
+    if pid == 0:
+        code = _DIED
+        try:
+            signal.alarm(LIMIT_S)
+            code = work()
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return code if 0 <= code < _DIED else -1
+
+
+STAGES = (references, baselines)
+for _stage in STAGES[: harmless(STAGES, device_works)]:
+    _stage()
