@@ -10,8 +10,11 @@ import pytest
 
 from benchmarks.suite import figures, report
 from benchmarks.suite.__main__ import main
+from benchmarks.suite.measure import by_bound
 from benchmarks.suite.records import Measured, Records, merge, read
 from benchmarks.suite.run import Room
+from hipwright.archive import Evaluated, RunLog
+from hipwright.records import Evaluation, TargetResult, Timing, Versus
 from tests.kernels_suite.made_up import against, row, trials
 
 
@@ -186,3 +189,29 @@ def test_a_large_task_is_alone_and_is_not_overtaken() -> None:
 def test_bad_names_are_bad_input(tmp_path: Path) -> None:
     assert main(["--out", str(tmp_path / "r"), "--list", "--family", "nothing"]) == 2
     assert main(["--out", str(tmp_path / "r"), "--list", "--task", "softmax/long_rows_fp32"]) == 0
+
+
+def test_a_searchs_finalists_are_those_with_the_best_lower_bounds() -> None:
+    """A wide interval around a high ratio is luck; what failed or was not timed is no finalist."""
+
+    def evaluated(speedup: float, half: float, status: str = "pass", *, timed: bool = True) -> Evaluated:
+        versus = Versus(
+            baseline="eager", speedup=speedup, interval=(speedup - half, speedup + half), pairs=8,
+            samples_ms=(1.0,), baseline_ms=(speedup,),
+        )  # fmt: skip
+        timing = Timing(device="H200", architecture="sm_90", median_ms=1.0, versus={"eager": versus}) if timed else None
+        fault = None if status == "pass" else "candidate"
+        results = {"cuda": TargetResult(target="cuda", timing=timing)}
+        return Evaluated(
+            evaluation=Evaluation(task="t", program="p", status=status, fault=fault, targets=results)  # type: ignore[arg-type]
+        )
+
+    log = RunLog()
+    log.evaluated = {
+        1: evaluated(1.4, 0.1),
+        2: evaluated(1.7, 0.5),
+        3: evaluated(1.5, 0.1),
+        4: evaluated(9.0, 0.1, "wrong_value"),
+        5: evaluated(2.0, 0.1, timed=False),
+    }
+    assert by_bound(log, "cuda") == [3, 1, 2]
