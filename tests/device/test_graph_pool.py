@@ -1,4 +1,4 @@
-"""A pool of graphs holds a graph of its own until it is let go; torch.cuda is played by stand-ins, for want of a GPU."""
+"""A pool of graphs holds a graph of its own until it is let go. Stand-ins play torch.cuda, for want of a GPU."""
 
 from __future__ import annotations
 

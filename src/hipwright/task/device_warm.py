@@ -22,9 +22,18 @@ LIMIT_S = 60  # of trying all of it
 _DIED = 255  # exit code
 
 
-def references() -> None:
-    """What references import: the first dispatch of a widened operator is three seconds' worth of torch."""
+def symbols() -> None:
+    """Symbolic shapes: a third of what the first dispatch imports."""
+    importlib.import_module("torch.fx.experimental.symbolic_shapes")
+
+
+def frontend() -> None:
+    """What traces Python, of which that dispatch imports most."""
     importlib.import_module("torch._dynamo")
+
+
+def dispatch() -> None:
+    """The first dispatch of a widened operator: with the stages before three seconds' worth of torch."""
     with float64():
         torch.nn.functional.layer_norm(torch.ones(2, 2), (2,)).sum()
     torch.nn.functional.gelu(torch.empty(2, 2, device="meta"))
@@ -72,6 +81,6 @@ def _in_fork(work: Callable[[], int]) -> int:
     return code if 0 <= code < _DIED else -1
 
 
-STAGES = (references, baselines)
+STAGES = (symbols, frontend, dispatch, baselines)
 for _stage in STAGES[: harmless(STAGES, device_works)]:
     _stage()
