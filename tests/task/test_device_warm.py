@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hipwright.sandbox import Zygote
-from hipwright.task.device_warm import STAGES, device_works, harmless
+from hipwright.task.device_warm import device_works, harmless
 
 state: dict[str, bool] = {}
 
@@ -67,8 +67,7 @@ def test_a_stage_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.skipif(bool(torch.version.cuda or torch.version.hip), reason="this torch knows of devices")
 def test_a_torch_without_devices_takes_all_of_it() -> None:
     assert device_works()
-    assert harmless(STAGES, device_works) == len(STAGES)
-    assert "torch._inductor.compile_fx" in sys.modules, "importing the module runs them"
+    assert "torch._inductor.compile_fx" in sys.modules, "importing the module runs its stages"
 
 
 def test_a_zygote_takes_it() -> None:

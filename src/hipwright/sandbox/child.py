@@ -64,6 +64,8 @@ def zygote_main(control_fd: int, preload: Sequence[str]) -> None:
     _die_with_parent()
     for name in preload:
         importlib.import_module(name)
+        if name == "torch":
+            sys.modules[name].set_num_threads(1)  # a thread pool would not survive the fork
     if "torch" in sys.modules:
         _warm_torch()
     gc.collect()

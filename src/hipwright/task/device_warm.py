@@ -73,7 +73,9 @@ def _in_fork(work: Callable[[], int]) -> int:
     if pid == 0:
         code = _DIED
         try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(LIMIT_S)
+            torch.set_num_threads(1)  # a pool of threads that this process had is not in its fork
             code = work()
         finally:
             os._exit(code)
