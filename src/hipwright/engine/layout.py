@@ -115,7 +115,8 @@ class PointwisePlanner(Planner):
             return mapping, self._pointwise_rows(last, total), ("", "", "")
         if mapping == "transpose":
             side = 64 if max(turn) <= 2 or (total >= BIG and sum(turn) <= 8) else 32  # 33 KiB
-            return mapping, None, ("", self.knob("TURN_TILE", side), self.knob("BLOCK", 256))
+            threads = 128 if max(turn) <= 2 else 256  # of half types a thread moves 8 at once
+            return mapping, None, ("", self.knob("TURN_TILE", side), self.knob("BLOCK", threads))
         if mapping == "scalar":
             return mapping, None, ("", "", self.knob("BLOCK", 256))
         if mapping == "sliding":

@@ -130,6 +130,22 @@ struct Rescaled {
 };
 """
 
+EXP_IN_SUM = """
+// exp(x) as a term of a sum whose largest is 1: off by |x| units of the term, which is exp(-|x|) of the sum.
+__device__ float exp_in_sum(float x) {
+#ifdef __CUDA_ARCH__
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
+    return y;
+#else
+    return __expf(x);
+#endif
+}
+__device__ double exp_in_sum(double x) {
+    return exp(x);
+}
+"""
+
 EXPONENTIALS_TILE = """
 // With the first `count` values of a tile, all of them in `ALL`. A NaN is in the sum, whatever the maximum makes of it.
 template <bool ALL, typename T, int SIZE>
@@ -142,7 +158,7 @@ __device__ Exponentials<T> exponentials_of(Exponentials<T> state, const T (&v)[S
     }
     const T shift = shift_of(top);
 #pragma unroll
-    for (int k = 0; k < SIZE; ++k) sum += exp(seen[k] - shift);
+    for (int k = 0; k < SIZE; ++k) sum += exp_in_sum(seen[k] - shift);
     sum += state.sum == T(0) ? T(0) : state.sum * exp(shift_of(state.top) - shift);
     return {sum == sum ? top : sum, sum};
 }
@@ -152,7 +168,7 @@ __device__ Exponentials<T> with_tile(Exponentials<T> state, const T (&v)[SIZE], 
     return count == SIZE ? exponentials_of<true>(state, v, count) : exponentials_of<false>(state, v, count);
 }
 """
-EXPONENTIALS = EXPONENTIALS_STATE + EXPONENTIALS_TILE
+EXPONENTIALS = EXPONENTIALS_STATE + EXP_IN_SUM + EXPONENTIALS_TILE
 EXPONENTIALS_APART = _of_products(
     EXPONENTIALS_TILE, "maximum", "seen[k] - shift", exponentials_of="exponentials_of_products",
     with_tile="exponentials_with",

@@ -79,3 +79,15 @@ __device__ __forceinline__ void store_wide(T* p, const AlignedWide<T, N>& in) {
     }
 }
 """
+STORE_ALIGNED = """// At an address that suits it.
+template <int N, typename T>
+__device__ __forceinline__ void store_aligned(T* p, const AlignedWide<T, N>& pack) {
+    if constexpr (sizeof(pack) == 16) {  // NVRTC may take the store of a pack's elements apart, but not this
+        uint4 words;
+        __builtin_memcpy(&words, pack.v, 16);
+        *reinterpret_cast<uint4*>(p) = words;
+    } else {
+        *reinterpret_cast<AlignedWide<T, N>*>(p) = pack;
+    }
+}
+"""

@@ -16,7 +16,7 @@ from hipwright.engine.groups import Member
 from hipwright.engine.index import ONE, ZERO, Atom, Ind, Ix, Sym, Var, ix, replace
 from hipwright.engine.index_text import to_c, to_python
 from hipwright.engine.lower.core import Tensor
-from hipwright.engine.templates.access import WIDE, certain_loads, step, unit
+from hipwright.engine.templates.access import STORE_ALIGNED, WIDE, certain_loads, step, unit
 from hipwright.engine.templates.base import Kernel, fused, wrapped
 from hipwright.engine.templates.packed import packs, strides
 
@@ -113,15 +113,35 @@ class CallKernel:
         self.define("AlignedWide", WIDE)
         for e in certain_loads([operand.at(self._place(index, operand.shape))]):
             buffer, position, _ = e.attr
-            if not unit(position, axis):
+            if unit(position, axis):
+                out += self._suits(buffer, position, axis, width)
+        return list(dict.fromkeys(out))
+
+    def _suits(self, buffer: str, position: Ix, axis: str, width: str) -> list[str]:
+        """The same of one access that runs along the axis."""
+        out = [f"suits_wide<{width}>({self.pointer(buffer)})"]
+        for mono, c in position.terms.items():
+            if any(isinstance(a, Var) and a.name == axis for a in mono):
                 continue
-            out.append(f"suits_wide<{width}>({self.pointer(buffer)})")
-            for mono, c in position.terms.items():
-                if any(isinstance(a, Var) and a.name == axis for a in mono):
-                    continue
-                stride = Ix({tuple(a for a in mono if isinstance(a, Sym)): c})
-                if not (width.isdigit() and stride.value is not None and stride.value % int(width) == 0):
-                    out.append(f"{self.size(stride)} % {width} == 0")
+            stride = Ix({tuple(a for a in mono if isinstance(a, Sym)): c})
+            if not (width.isdigit() and stride.value is not None and stride.value % int(width) == 0):
+                out.append(f"{self.size(stride)} % {width} == 0")
+        return out
+
+    def lines_up(self, operand: Tensor, index: Place, axis: str, width: int) -> None:
+        """Have the plan copy what `wide` would find at an address that does not suit."""
+        for e in certain_loads([operand.at(self._place(index, operand.shape))]):
+            if unit(e.attr[1], axis):
+                self.aligned[e.attr[0]] = width
+
+    def wide_stores(self, index: Place, axis: str, width: str) -> list[str]:
+        """What must hold at run time for `epilogue_vector(..., aligned=True)` along an axis, as C texts."""
+        self.define("AlignedWide", WIDE)
+        members, _, positions = self._members(index, "")
+        out: list[str] = []
+        for member, position in zip(members, positions, strict=True):
+            if unit(position, axis):
+                out += self._suits(self.body.need.stores[member.item.name][0], position, axis, width)
         return list(dict.fromkeys(out))
 
     def packed(self, operand: Tensor, index: Place, axis: str, width: int, into: str) -> None:
@@ -239,8 +259,11 @@ class CallKernel:
         self.packs = {}
         self.emit.scopes.pop()
 
-    def epilogue_vector(self, value: str, index: Place, axis: str, width: str) -> None:
-        """The same for `width` neighbours along `axis` (a name in index), all in range. value: may use `v`."""
+    def epilogue_vector(self, value: str, index: Place, axis: str, width: str, *, aligned: bool = False) -> None:
+        """The same for `width` neighbours along `axis` (a name in index), all in range. value: may use `v`.
+
+        aligned: the kernel stands under `wide_stores(...)`.
+        """
         members, values, positions = self._members(index, value)
         self.emit.scopes.append({})
         self._packed(values, axis, width)
@@ -265,7 +288,10 @@ class CallKernel:
         for number, name in outs.items():
             buffer = self.body.need.stores[members[number].item.name][0]
             self.written.add(buffer)
-            self.line(f"store_wide<{width}>({self.pointer(buffer)} + {self.emit.position(positions[number])}, {name});")
+            storer = "store_aligned" if aligned else "store_wide"
+            self.line(f"{storer}<{width}>({self.pointer(buffer)} + {self.emit.position(positions[number])}, {name});")
+        if aligned:
+            self.define("store_aligned", STORE_ALIGNED)
         self.emit.scopes.pop()
 
     # ------------------------------------------------------------ the whole

@@ -87,7 +87,7 @@ class Side:
         if not self.row_major:
             k.emit.lines.append("#if GEMM_MFMA")
         if self.along_k:
-            k.define("keep_pack", _KEEP)
+            k.define("keep_pack", KEEP)
             k.line(f"keep_pack(&{tile}[r][kk], {value});")
         else:
             k.line("#pragma unroll")
@@ -100,7 +100,7 @@ class Side:
         k.close()
 
 
-_KEEP = """// One 16-byte store to LDS.
+KEEP = """// One 16-byte store to LDS.
 template <typename T, int N>
 __device__ __forceinline__ void keep_pack(T* to, const T (&from)[N]) {
     AlignedWide<T, N> pack;

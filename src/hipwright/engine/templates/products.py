@@ -17,7 +17,7 @@ from hipwright.engine.contractions import letters_of
 from hipwright.engine.expr import E, walk
 from hipwright.engine.index import ONE, ZERO, Ix, product
 from hipwright.engine.lower.core import Context, Index, NotLowered, Tensor
-from hipwright.engine.templates import gemm, gemm_small, gemv, gemv_text, tiny
+from hipwright.engine.templates import gemm, gemm_small, gemm_whole, gemv, gemv_text, tiny
 from hipwright.engine.templates.tiling import CACHE_READ, LAUNCH, STEP, UNITS, VECTOR_RATE, Shape, choose, seconds
 
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
@@ -214,7 +214,12 @@ class Costs:
         skinny = min(self.m, self.n) <= gemv.FEW
         blocks = self.batch * ceil(self.m / 32) * ceil(self.n / 32) * ceil(self.k / 512)  # it cuts k, too
         rate = LIBRARY_RATE[self.p.dtype] * min(1.0, blocks / UNITS)
-        if self.batch > 1 and max(self.m, self.n) <= 64:
+        if self.p.dtype == "float32":
+            if self.batch > 1 and (max(self.m, self.n) <= 64 or max(min(self.m, self.n), self.k) <= 64):
+                rate /= 2  # tiles that are not full, or a k that ends before the pipeline is
+            if self.batch > 1 and (self.n % 4 or self.k % 4):
+                rate /= 2  # read one by one
+        elif self.batch > 1 and max(self.m, self.n) <= 64:
             rate /= 2
         read = SKINNY_READ if skinny else LIBRARY_READ
         seconds = LAUNCH + max(LIBRARY_LATENCY, self.flops / rate, self.bytes / read)
@@ -234,6 +239,10 @@ class Costs:
     def tiny(self) -> float:
         """A thread for some outputs: what it waits for once, then what it reads again for each of them."""
         return LAUNCH + max(tiny.LATENCY, self.flops / tiny.RATE, self.bytes / LIBRARY_READ)
+
+    def whole(self) -> float:
+        """All of k at once."""
+        return gemm_whole.seconds(Shape(self.batch, self.m, self.n, self.k, self.p.dtype))
 
     def gemm(self) -> float:
         """Tiles on the vector units: matrix units are only used on CDNA, which this rule leaves out."""
@@ -268,6 +277,20 @@ def short(call: KernelCall) -> Offer | None:
     data: Any = gemm.Spec(p.space, p.k, p.dtype)
     default = costs.k <= tiny.MOST_DEPTH // 2 and costs.tiny() < min(costs.gemm(), MARGIN * costs.library())
     return Offer("tiny", tiny.write, [p.a, p.b], [p.output], default, p.finish, data=data)
+
+
+@call_template(*KINDS)
+def whole(call: KernelCall) -> Offer | None:
+    """A short k (templates/gemm_whole.py)."""
+    p = product_of(call)
+    if p is None or ZERO in p.space or p.dtype != "float32":
+        return None
+    costs = Costs(call, p)
+    if costs.k > gemm_whole.MOST_K or min(costs.m, costs.n) <= gemv.FEW:
+        return None
+    data: Any = gemm.Spec(p.space, p.k, p.dtype)
+    default = costs.whole() < min(costs.gemm(), MARGIN * costs.library())
+    return Offer("whole", gemm_whole.write, [p.a, p.b], [p.output], default, p.finish, data=data)
 
 
 @call_template(*KINDS)

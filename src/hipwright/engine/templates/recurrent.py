@@ -18,6 +18,8 @@ from hipwright.engine.templates.recurrent_text import GATES, LayerSpec, layer_te
 REGISTERS = 65536
 """Of a compute unit, the least of our targets (NVIDIA's)."""
 COMPUTE_UNITS = 132
+STEP_REGISTERS = {"float32": 20, "float16": 48, "bfloat16": 48}
+"""What a step needs beside sums and weights: NVRTC then spills nothing of a GRU of 128 units, in 128 registers."""
 
 
 @dataclass(eq=False)
@@ -148,7 +150,7 @@ def _pieces(layer: Layer) -> int:
 def _free(layer: Layer) -> int:
     """Registers of a thread that weights may take: the compute unit's share less what a step needs."""
     share = min(255, REGISTERS // _threads(layer.hidden))
-    return share - 48 - 2 * layer.gates * _rows(layer)
+    return share - STEP_REGISTERS[layer.dtype] - 2 * layer.gates * _rows(layer)
 
 
 def _resident(layer: Layer) -> bool:

@@ -39,7 +39,9 @@ class Scope:
         names = [str(t) for t in tiles(s)]
         self.tile = Tile(*map(int, body.choose("tile", names, str(usual_tile(s, body.hint, x.dtype))).split("x")))
         self.y_axis, self.x_axis = s.axes[-2:]
-        self.block = body.knob("STENCIL_BLOCK", 256, (64, 128, 256, 512), "threads of a block")
+        rows = not s.weights and self.y_axis.out == ONE  # a pool along rows: memory alone bounds it
+        self.flat = rows
+        self.block = body.knob("STENCIL_BLOCK", 128 if rows else 256, (64, 128, 256, 512), "threads of a block")
         self.k: CallKernel = body.kernel(names=NAMES)
         self.type = COMPUTE[x.dtype]
         self.int = self.k.kind
@@ -72,7 +74,8 @@ class Scope:
         """Give each block tiles of one plane, so that weights and channels are the same for its threads?"""
         block, size = 256, self.body.hint(area)
         waste = -size % block / size
-        default = "plane" if waste <= (0.4 if self.s.channels > 1 else 0.13) else "flat"
+        waste_allowed = 0.4 if self.s.channels > 1 else 0.13
+        default = "plane" if waste <= waste_allowed and not self.flat else "flat"
         return self.body.choose("grid", ("flat", "plane"), default) == "plane" if planes != ONE else False
 
     def _name(self, places: Sequence[Ix]) -> None:

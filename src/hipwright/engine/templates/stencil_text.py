@@ -34,6 +34,20 @@ __device__ __forceinline__ void row_fence(Sums& acc) {
 }
 """
 
+POOL_MAX = """// NaN wins, as in torch.max: one instruction where the device has it.
+template <typename T>
+__device__ __forceinline__ T pool_max(T a, T b) {
+    return (a > b || a != a) ? a : b;
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+__device__ __forceinline__ float pool_max(float a, float b) {
+    float y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+#endif
+"""
+
 
 def write(body: CallBody) -> list[Kernel]:
     """The kernel of a stencil."""
@@ -204,8 +218,8 @@ class _Writer(Scope):
 
     def _combine(self, total: str, value: str, t: str, ky: str, kx: str) -> None:
         if self.s.combine == "max":
-            self.k.helper("nan_max")
-            self.k.line(f"{total} = nan_max({total}, {value});")
+            self.k.define("pool_max", POOL_MAX)
+            self.k.line(f"{total} = pool_max({total}, {value});")
             return
         if self.s.weights:
             rows = 1 if streams(self.s, self.tile) else self.y_axis.kernel

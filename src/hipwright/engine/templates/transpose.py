@@ -5,10 +5,13 @@ For pointwise kernels whose result runs along `b` (its last dimension) while som
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hipwright.engine.expr import STORAGE, E
 from hipwright.engine.groups import Group
 from hipwright.engine.index import Ind, Ix, Var, ix, product
 from hipwright.engine.index_text import to_python
+from hipwright.engine.templates import transpose_packs
 from hipwright.engine.templates.base import Body, Kernel, fused
 from hipwright.engine.templates.elementwise import roomy
 from hipwright.engine.templates.sweep import linear, unconditional
@@ -70,47 +73,81 @@ def transpose(body: Body, threads: str, size: str) -> Kernel:
     for line in lines:
         emit.line(line)
     emit.line(f"const int tx = threadIdx.x % {size}, ty = threadIdx.x / {size};")
-    staged = _stage(body, threads, size, sizes)
-    ahead = _ahead(body, threads, size, sizes, staged)
+    loads, staged = _declare(body, size)
+    beside = _beside(body, staged)
+    packed = None if beside else _packed(body, threads, size, [group.space[n] for n in (k, last)], loads, staged)
+    if packed:
+        packed.declare()
+        emit.line(f"const bool packs = {packed.conditions(sizes)};")
+        emit.open("if (packs)")
+        packed.stage()
+        emit.line("__syncthreads();")
+        packed.write()
+        emit.line("return;")
+        emit.close()
+    _stage(body, threads, size, sizes, loads, staged)
+    ahead = _ahead(body, threads, size, sizes, beside)
     emit.line("__syncthreads();")
     _write(body, threads, size, sizes, staged, ahead)
     side = [f"cdiv({to_python(group.space[n])}, {size})" for n in (k, last)]
-    return body.finish(
+    made = body.finish(
         f"({to_python(rest)}) * {side[0]} * {side[1]}", threads, fused(group), emit.lines, roomy(body, threads)
     )
+    if packed:
+        made.device |= packed.device
+    return made
 
 
-def _stage(body: Body, threads: str, size: str, sizes: tuple[str, str]) -> dict[tuple[str, str], str]:
-    """Read along `a` into LDS; a column of padding keeps the banks apart."""
-    emit, kind, staged = body.emit, body.index_type, dict[tuple[str, str], str]()
-    a, b = Var("ta"), Var("tb")
-    values = [m.value for m in body.stored]
-    loads = [e for e in unconditional(values, set()) if _plain(e.attr[1]) and _along(e.attr[1], a, b)]
-    for e in loads:
-        buffer, position, dtype = e.attr
-        if (buffer, position.key) not in staged:
-            name = staged[buffer, position.key] = emit.fresh(f"{body.pointers[buffer]}_tile")
-            emit.line(f"__shared__ {STORAGE[dtype]} {name}[{size}][{size} + 1];")
-    _open_lines(body, threads, size, f"const {kind} ta = ta0 + tx, tb = tb0 + line;", sizes)
-    done = set()
-    for e in loads:
-        key = (e.attr[0], e.attr[1].key)
-        if key not in done:
-            done.add(key)
-            emit.line(f"{staged[key]}[line][tx] = {body.pointers[key[0]]}[{emit.position(e.attr[1])}];")
-    emit.close()
-    return staged
+def _declare(body: Body, size: str) -> tuple[list[E], dict[tuple[str, str], str]]:
+    """The loads along `a`, each once, and their tiles in LDS; a column of padding keeps the banks apart."""
+    emit, found, staged = body.emit, dict[tuple[str, str], E](), dict[tuple[str, str], str]()
+    for e in unconditional([m.value for m in body.stored], set()):
+        if _plain(e.attr[1]) and _along(e.attr[1], Var("ta"), Var("tb")):
+            found.setdefault((e.attr[0], e.attr[1].key), e)
+    for key, e in found.items():
+        name = staged[key] = emit.fresh(f"{body.pointers[key[0]]}_tile")
+        emit.line(f"__shared__ {STORAGE[e.attr[2]]} {name}[{size}][{size} + 1];")
+    return list(found.values()), staged
 
 
-def _ahead(
-    body: Body, threads: str, size: str, sizes: tuple[str, str], staged: dict[tuple[str, str], str]
-) -> dict[tuple[str, str], str]:
-    """Ask for what runs along `b` too before the threads wait for the tile."""
+def _packed(
+    body: Body, threads: str, size: str, space: list[Ix], loads: list[E], staged: dict[tuple[str, str], str]
+) -> transpose_packs.Packed | None:
+    """The kernel's way by packs, where they serve."""
+    n = transpose_packs.width(body, loads, space)
+    if not n:
+        return None
+    body.emit.taken |= set(transpose_packs.NAMES)
+    tests = _tests([body.emit.position(s) for s in space], size)
+    return transpose_packs.Packed(body, loads, size, threads, n, staged, tests)
+
+
+def _stage(
+    body: Body, threads: str, size: str, sizes: tuple[str, str], loads: list[E], staged: dict[tuple[str, str], str]
+) -> None:
+    """Read along `a` into LDS."""
     emit, kind = body.emit, body.index_type
+    _open_lines(body, threads, size, f"const {kind} ta = ta0 + tx, tb = tb0 + line;", sizes)
+    for e in loads:
+        emit.line(f"{staged[e.attr[0], e.attr[1].key]}[line][tx] = {body.pointers[e.attr[0]]}"
+                  f"[{emit.position(e.attr[1])}];")  # fmt: skip
+    emit.close()
+
+
+def _beside(body: Body, staged: dict[tuple[str, str], str]) -> dict[tuple[str, str], E]:
+    """Loads that run along `b` as the result does, if they are few."""
     loads = {(e.attr[0], e.attr[1].key): e for e in unconditional([m.value for m in body.stored], set())
              if _plain(e.attr[1]) and _along(e.attr[1], Var("tb"), Var("ta"))}  # fmt: skip
     found = {key: e for key, e in loads.items() if key not in staged}
-    if not 0 < len(found) <= MOST:
+    return found if len(found) <= MOST else {}
+
+
+def _ahead(
+    body: Body, threads: str, size: str, sizes: tuple[str, str], found: dict[tuple[str, str], E]
+) -> dict[tuple[str, str], str]:
+    """Ask for what runs along `b` too before the threads wait for the tile."""
+    emit, kind = body.emit, body.index_type
+    if not found:
         return {}
     names = {key: emit.fresh(f"{body.pointers[key[0]]}_ahead") for key in found}
     for key, e in found.items():
@@ -126,6 +163,12 @@ def _bracketed(text: str) -> str:
     return text if text.isidentifier() or text.isdigit() else f"({text})"
 
 
+def _tests(sizes: Sequence[str], size: str) -> str:
+    """Is an element outside? No test where tiles are known to fit."""
+    tests = [f"({n} % {size} && {name} >= {n})" for name, n in zip(("ta", "tb"), map(_bracketed, sizes), strict=True)]
+    return f"if ({' || '.join(tests)}) continue;"
+
+
 def _open_lines(body: Body, threads: str, size: str, place: str, sizes: tuple[str, str]) -> None:
     """The loop over a thread's elements of the tile."""
     emit = body.emit
@@ -133,8 +176,7 @@ def _open_lines(body: Body, threads: str, size: str, place: str, sizes: tuple[st
     emit.open(f"for (int k = 0; k < {size} * {size} / {threads}; ++k)")
     emit.line(f"const int line = ty + k * ({threads} / {size});")
     emit.line(place)
-    tests = [f"({n} % {size} && {name} >= {n})" for name, n in zip(("ta", "tb"), map(_bracketed, sizes), strict=True)]
-    emit.line(f"if ({' || '.join(tests)}) continue;")  # no test where tiles are known to fit
+    emit.line(_tests(sizes, size))
 
 
 def _write(

@@ -1,0 +1,71 @@
+"""Transposes in packs of 16 bytes (templates/transpose_packs.py), beside those element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from hipwright.engine.write import space, write
+from tests.engine.harness import Op, captured, compare, reference, run
+from tests.engine.template_builds import builds
+
+
+def relued(x: torch.Tensor) -> Any:
+    return torch.relu(x).permute(0, 2, 1).contiguous()
+
+
+def biased(x: torch.Tensor, bias: torch.Tensor) -> Any:
+    return torch.tanh(x + bias).transpose(1, 2).contiguous()
+
+
+def both_biased(x: torch.Tensor, bias: torch.Tensor) -> Any:
+    return x.transpose(1, 2).contiguous() * bias[:, None] + bias[0]
+
+
+def twice(x: torch.Tensor, y: torch.Tensor) -> Any:
+    return (x * 2 + y).transpose(1, 2).contiguous()
+
+
+def check(
+    function: Any, inputs: list[torch.Tensor], shown: list[torch.Tensor] | None = None, packs: bool = True
+) -> None:
+    graph = captured(Op(function), shown or inputs)
+    (key,) = [k for k, choice in space(graph).items() if "transpose" in choice.options]
+    program = write(graph, {key: "transpose"})
+    assert ("const bool packs" in program.text) == packs
+    exact, native, _ = reference(Op(function), inputs)
+    compare(run(program, Op(function), inputs)[0], exact, native)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int32])
+@pytest.mark.parametrize("rows, columns", [(64, 128), (72, 200), (32, 1000)])
+def test_whole_tiles_and_others(dtype: torch.dtype, rows: int, columns: int) -> None:
+    x = torch.randn(2, rows, columns) * 100
+    check(relued, [x.to(dtype)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_operands_beside(dtype: torch.dtype) -> None:
+    x = torch.randn(2, 64, 96).to(dtype)
+    check(biased, [x, torch.randn(96).to(dtype)])
+    check(both_biased, [x, torch.randn(96).to(dtype)])
+    check(twice, [x, torch.randn(2, 64, 96).to(dtype)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_other_sizes_and_addresses_go_element_by_element(dtype: torch.dtype) -> None:
+    shown = [torch.randn(2, 64, 128).to(dtype)]
+    check(relued, [torch.randn(3, 67, 129).to(dtype)], shown)
+    flat = torch.randn(2 * 64 * 128 + 1).to(dtype)
+    check(relued, [flat[1:].view(2, 64, 128)], shown)
+
+
+def test_odd_sizes_and_mixed_types_have_no_packs() -> None:
+    check(relued, [torch.randn(2, 67, 129)], packs=False)
+
+
+def test_builds_everywhere() -> None:
+    for dtype in (torch.float32, torch.float16):
+        assert "const bool packs" in builds(Op(relued), [torch.randn(8, 512, 1024).to(dtype)])
