@@ -119,6 +119,32 @@ def test_a_copy_moves_its_bytes_over_all_slots():
     assert side.prepare(2)["policy"] == "stream" and side.block(4)["calls"] == 4 and len(side.latency(2)) == 2
 
 
+class _Way:
+    """A way to copy that takes so many milliseconds a call after a first look that says otherwise."""
+
+    def __init__(self, ms: float, first_ms: float) -> None:
+        self.ms, self.first_ms, self.policy = ms, first_ms, "graph"
+
+    def prepare(self, calls: int) -> dict:
+        return {"policy": "graph", "why": "", "call_ms": self.first_ms}
+
+    def block(self, calls: int) -> dict:
+        return {"calls": calls, "device_ms": calls * self.ms, "host_ms": 0.0}
+
+    def launch_on_stream(self, why: str) -> None:
+        self.policy = "stream"
+
+
+def test_a_copy_goes_the_faster_way():
+    for times in ((0.400, 0.260), (0.260, 0.400)):
+        side = CopySide(1 << 10, 2, torch.device("cpu"), graph=True)
+        side._ways = [_Way(times[0], 0.5), _Way(times[1], 0.6)]
+        assert side.prepare(1)["call_ms"] == pytest.approx(0.260)
+        assert side.block(10)["device_ms"] == pytest.approx(2.60)
+        side.stream("no room")
+        assert {way.policy for way in side._ways} == {"stream"}
+
+
 def test_max_autotune_leaves_the_graphs_to_the_rotation():
     assert COMPILED["max-autotune"]["mode"] == "max-autotune-no-cudagraphs"
     assert all(options["dynamic"] is False for options in COMPILED.values())
