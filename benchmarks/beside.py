@@ -1,6 +1,6 @@
 """Is a program written by hand faster than the engine's own? Raw times of several, side by side.
 
-    python benchmarks/beside.py TASK PROGRAM... [--out FILE] [--target cuda]
+    python -m benchmarks.beside TASK PROGRAM... [--out FILE] [--target cuda]
 
 Programs (files as `hipwright optimize --out DIR` writes them, DIR/program.py) are timed in turn with the engine's
 default, torch.compile, eager and a copy of as many bytes, as benchmarks/knobs.py times settings: the way to learn what
@@ -15,13 +15,12 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.knobs import OFF, ROUNDS, Machine, Timed, shown
+from benchmarks.knobs import ROUNDS, Machine, Timed, shown
 from hipwright.device import topology
 from hipwright.engine.graph import Graph
 from hipwright.engine.write import write
@@ -48,18 +47,8 @@ def measure(machine: Machine, task: Path, host: Zygote, given: Mapping[str, Prog
     with open_task(task, host) as handle:
         graph = Graph.from_dict(handle.capture(handle.task.workloads[0].name))
     timed = Timed(machine, task, ("eager", "copy") if machine.target == "cpu" else ("eager", "compile", "copy"))
-    made = {"default": write(graph, {}), **given}
-    with ThreadPoolExecutor() as workers:
-        for (name, program), build in zip(made.items(), workers.map(machine.build, made.values()), strict=True):
-            timed.add(name, program, build)
-    if "default" not in timed.sides:
-        raise BadInput(f"the engine's own program does not run: {timed.refused['default']}")
-    told = timed.turns(list(timed.sides), rounds)
-    return {
-        "task": str(task), "us": {n: us for n, (us, _) in told.items()}, "ratio": {n: r for n, (_, r) in told.items()},
-        "off": {name: off for name, off in timed.off.items() if not off <= OFF}, "refused": timed.refused,
-        "slots": timed.count,
-    }  # fmt: skip
+    timed.build({"default": write(graph, {}), **given})
+    return timed.row(task, timed.turns(list(timed.sides), rounds))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

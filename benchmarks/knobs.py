@@ -198,6 +198,25 @@ class Timed:
         except HipwrightError as error:
             self.refused[name] = error.message[:160]
 
+    def build(self, made: Mapping[str, Program]) -> None:
+        """Variants side by side, with the one named "default". Raises BadInput where that does not run."""
+        with ThreadPoolExecutor(os.cpu_count() or 2) as workers:
+            for (name, program), build in zip(
+                made.items(), workers.map(self.machine.build, made.values()), strict=True
+            ):
+                self.add(name, program, build)
+        if "default" not in self.sides:
+            raise BadInput(f"the engine's own choices do not run: {self.refused['default']}")
+
+    def row(self, path: Path, told: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
+        """{"task", "us": {side: median}, "ratio": {side: default's time over its own}, "off", "refused", "slots"}."""
+        return {
+            "task": str(path), "us": {n: us for n, (us, _) in told.items()},
+            "ratio": {n: r for n, (_, r) in told.items()},
+            "off": {name: off for name, off in self.off.items() if not off <= OFF}, "refused": self.refused,
+            "slots": self.count,
+        }  # fmt: skip
+
     def turns(self, names: Sequence[str], rounds: int) -> dict[str, tuple[float, float]]:
         """{side: (microseconds a call, the default's time over its own)}, medians over blocks of about BLOCK_MS in
         turn, each round in another order."""
@@ -271,8 +290,7 @@ def join(
 def measure(
     machine: Machine, path: Path, host: Zygote, grid: Mapping[str, Sequence[Any]], rounds: int
 ) -> dict[str, Any]:
-    """One task: {"task", "us": {side: median}, "ratio": {side: default's time over its own}, "off", "refused",
-    "slots"}; settings that are joined are timed later, beside the default and the baselines alone.
+    """One task, as `Timed.row`; settings that are joined are timed later, beside the default and the baselines alone.
 
     Raises BadInput where the default program does not run.
     """
@@ -281,22 +299,13 @@ def measure(
     settings = varied(graph, grid)
     timed = Timed(machine, path, ("eager", "copy") if machine.target == "cpu" else ("eager", "compile", "copy"))
     baselines = list(timed.sides)
-    with ThreadPoolExecutor(os.cpu_count() or 2) as workers:
-        made = programs(graph, settings)
-        for (name, program), build in zip(made.items(), workers.map(machine.build, made.values()), strict=True):
-            timed.add(name, program, build)
-    if "default" not in timed.sides:
-        raise BadInput(f"the engine's own choices do not run: {timed.refused['default']}")
+    timed.build(programs(graph, settings))
     told = timed.turns(list(timed.sides), rounds)
     right = {n: ratio for n, (_, ratio) in told.items() if timed.off.get(n, 0.0) <= OFF}
     several = [] if grid else helping(settings, right)
     if len(several) > 1:
         told |= join(machine, graph, timed, baselines, several, rounds)
-    return {
-        "task": str(path), "us": {n: us for n, (us, _) in told.items()}, "ratio": {n: r for n, (_, r) in told.items()},
-        "off": {name: off for name, off in timed.off.items() if not off <= OFF}, "refused": timed.refused,
-        "slots": timed.count,
-    }  # fmt: skip
+    return timed.row(path, told)
 
 
 def shown(told: Mapping[str, Any], most: int = 6) -> str:

@@ -12,20 +12,9 @@ from hipwright.engine.templates.tiling import Shape
 from hipwright.engine.write import explain, space, write
 from tests.engine.harness import Op, captured, compare, reference, run
 from tests.engine.template_builds import builds
+from tests.engine.test_tiny import between, first_turned, turned
 
 SHARED = 48 * 1024
-
-
-def turned(a: torch.Tensor, b: torch.Tensor) -> Any:
-    return torch.bmm(a, b.transpose(1, 2))
-
-
-def first_turned(a: torch.Tensor, b: torch.Tensor) -> Any:
-    return torch.bmm(a.transpose(1, 2), b)
-
-
-def between(a: torch.Tensor, b: torch.Tensor) -> Any:
-    return torch.relu(torch.bmm(a * 0.5, b) + b[:, :1]) + 1
 
 
 def heads(x: torch.Tensor, weight: torch.Tensor) -> Any:
