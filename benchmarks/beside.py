@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     full_precision()  # as the suite measures
     try:
         with ExitStack() as stack:
-            given = {path.stem: read(path) for path in chosen.programs}
+            given = {str(path): read(path) for path in chosen.programs}
             folder = stack.enter_context(TemporaryDirectory())
             machine = stack.enter_context(Machine(chosen.target, BuildCache(Path(folder))).opened())
             host = stack.enter_context(Zygote(("torch", "hipwright.task.warm"), name="task host"))

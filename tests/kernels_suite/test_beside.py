@@ -31,24 +31,25 @@ def test_programs_are_timed_and_wrong_ones_marked(
     task: Path, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "relu(" in text
-    same, wrong, out = tmp_path / "same.py", tmp_path / "wrong.py", tmp_path / "out.jsonl"
+    same, wrong, out = tmp_path / "same.py", tmp_path / "other/wrong.py", tmp_path / "out.jsonl"
+    wrong.parent.mkdir()
     same.write_text(text)
     wrong.write_text(text.replace("return x < T(0) ? T(0) : x;", "return x;"))
     asked = ["--target", "cpu", "--rounds", "2", "--out", str(out)]
     assert beside.main([str(task), str(same), str(wrong), *asked]) == 0
     told = json.loads(out.read_text())
-    assert set(told["us"]) == {"default", "eager", "copy", "same", "wrong"} and all(
+    assert set(told["us"]) == {"default", "eager", "copy", str(same), str(wrong)} and all(
         us > 0 for us in told["us"].values()
     )
-    assert list(told["off"]) == ["wrong"] and told["off"]["wrong"] > 0.1
-    assert "wrong  OFF by" in capsys.readouterr().out
+    assert list(told["off"]) == [str(wrong)] and told["off"][str(wrong)] > 0.1
+    assert "wrong.py  OFF by" in capsys.readouterr().out
 
 
 def test_what_does_not_run_is_told(task: Path, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text(text.replace("? T(0) : x;", "? T(0) x;"))
     assert beside.main([str(task), str(broken), "--target", "cpu", "--rounds", "1"]) == 1
-    assert "broken: refused: " in capsys.readouterr().out
+    assert "broken.py: refused: " in capsys.readouterr().out
     broken.write_text("not a program")
     assert beside.main([str(task), str(broken), "--target", "cpu"]) == 1
     told = capsys.readouterr().err

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from hipwright.engine import row_helpers
 from hipwright.engine.best import BEST, BEST_BLOCKS, BEST_OP, BEST_OPS, BEST_TEXTS, SHUFFLE_BEST
+from hipwright.engine.state_tiles import FAST_EXP
 from hipwright.engine.tiles import TILE
 
 GENERIC: dict[str, str] = {
@@ -115,9 +116,7 @@ FLOAT: dict[str, tuple[str, str]] = {
     "exp_fast": (
         "float x",
         "// off by |x| units of float, far below one of a half type; below 2^-126 it is 0, as AMD's __expf is\n"
-        "#ifdef __CUDA_ARCH__\n    float y;\n"
-        '    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));\n'
-        "    return y;\n#else\n    return __expf(x);\n#endif",
+        + FAST_EXP,
     ),
     "round_half": ("float x", "return (float)__half(x);"),
     "round_bfloat16": ("float x", "return (float)__hip_bfloat16(x);"),

@@ -130,20 +130,23 @@ struct Rescaled {
 };
 """
 
-EXP_IN_SUM = """
-// exp(x) as a term of a sum whose largest is 1: off by |x| units of the term, which is exp(-|x|) of the sum.
-__device__ float exp_in_sum(float x) {
-#ifdef __CUDA_ARCH__
+FAST_EXP = """#ifdef __CUDA_ARCH__
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
     return y;
 #else
     return __expf(x);
-#endif
-}
-__device__ double exp_in_sum(double x) {
+#endif"""
+"""exp(x) by one multiplication and one instruction: off by |x| units of float, and 0 below 2^-126."""
+
+EXP_IN_SUM = f"""
+// exp(x) as a term of a sum whose largest is 1: off by |x| units of the term, which is exp(-|x|) of the sum.
+__device__ float exp_in_sum(float x) {{
+{FAST_EXP}
+}}
+__device__ double exp_in_sum(double x) {{
     return exp(x);
-}
+}}
 """
 
 EXPONENTIALS_TILE = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hipwright.engine.expr import E, indices, walk
-from hipwright.engine.index import Atom, Fn, Ind, Ix, Var, ix
+from hipwright.engine.index import Atom, Fn, Ind, Ix, Sym, Var, ix
 
 
 def step(a: Atom, axis: str) -> Ix | None:
@@ -19,6 +19,16 @@ def unit(position: Ix, axis: str) -> bool:
     if len(mine) != 1 or len(mine[0]) != 1 or position.terms[mine[0]] != 1:
         return False
     return not any(_holds(a, axis) for a in position.atoms() if not isinstance(a, Var))
+
+
+def strides_beside(position: Ix, axis: str) -> list[Ix]:
+    """What a position may move by other than along the axis."""
+    others = [(mono, c) for mono, c in position.terms.items() if not any(_is(a, axis) for a in mono)]
+    return [Ix({tuple(a for a in mono if isinstance(a, Sym)): c}) for mono, c in others]
+
+
+def _is(a: Atom, axis: str) -> bool:
+    return isinstance(a, Var) and a.name == axis
 
 
 def _holds(a: Atom, axis: str) -> bool:

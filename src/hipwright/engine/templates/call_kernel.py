@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from hipwright.engine.emit import Emitter, cname
 from hipwright.engine.expr import STORAGE, E, walk
 from hipwright.engine.groups import Member
-from hipwright.engine.index import ONE, ZERO, Atom, Ind, Ix, Sym, Var, ix, replace
+from hipwright.engine.index import ONE, ZERO, Atom, Ind, Ix, Var, ix, replace
 from hipwright.engine.index_text import to_c, to_python
 from hipwright.engine.lower.core import Tensor
-from hipwright.engine.templates.access import STORE_ALIGNED, WIDE, certain_loads, step, unit
+from hipwright.engine.templates.access import STORE_ALIGNED, WIDE, certain_loads, step, strides_beside, unit
 from hipwright.engine.templates.base import Kernel, fused, wrapped
 from hipwright.engine.templates.packed import packs, strides
 
@@ -119,14 +119,13 @@ class CallKernel:
 
     def _suits(self, buffer: str, position: Ix, axis: str, width: str) -> list[str]:
         """The same of one access that runs along the axis."""
-        out = [f"suits_wide<{width}>({self.pointer(buffer)})"]
-        for mono, c in position.terms.items():
-            if any(isinstance(a, Var) and a.name == axis for a in mono):
-                continue
-            stride = Ix({tuple(a for a in mono if isinstance(a, Sym)): c})
-            if not (width.isdigit() and stride.value is not None and stride.value % int(width) == 0):
-                out.append(f"{self.size(stride)} % {width} == 0")
-        return out
+        odd = [
+            stride
+            for stride in strides_beside(position, axis)
+            if not (width.isdigit() and stride.value is not None and stride.value % int(width) == 0)
+        ]
+        tests = [f"{self.size(stride)} % {width} == 0" for stride in odd]
+        return [f"suits_wide<{width}>({self.pointer(buffer)})", *tests]
 
     def lines_up(self, operand: Tensor, index: Place, axis: str, width: int) -> None:
         """Have the plan copy what `wide` would find at an address that does not suit."""

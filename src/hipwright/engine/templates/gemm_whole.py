@@ -1,7 +1,7 @@
 """Products of a short k: a block keeps all of it in LDS, so it waits for memory once and for its threads once.
 
 Tiles that walk along k (gemm.py) wait at each step; a k of 64 has four, and nothing to do meanwhile. Here every thread
-asks for its share of both operands at once, in registers, hands it to LDS, and after one barrier multiplies: 8 rows of
+asks for its share of an operand at once, in registers, hands it to LDS, and after one barrier multiplies: 8 rows of
 threads, each with WHOLE_M x 4 sums; A row-major and read 16 bytes of k at a time, B k-major and read 16 bytes of n.
 Several blocks on a unit hide each other's waits. WHOLE_M and WHOLE_N follow the product's size, odd ones too, so that
 many small products waste little; operands that no pack suits are read element by element, neighbours by neighbouring
@@ -146,7 +146,7 @@ class _Whole:
             k.close()
 
     def _store(self) -> None:
-        """Packs where the whole tile is there, with no test a row: branches between the stores cost a sixth."""
+        """Packs where the whole tile is there, with no test a row: branches between the stores cost 15 %."""
         k = self.k
         if self.packs:
             there = [f"({self.m} % ({LINES} * TM) == 0 || row0 + {LINES} * TM <= {self.m})",

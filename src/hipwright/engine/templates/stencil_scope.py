@@ -39,9 +39,8 @@ class Scope:
         names = [str(t) for t in tiles(s)]
         self.tile = Tile(*map(int, body.choose("tile", names, str(usual_tile(s, body.hint, x.dtype))).split("x")))
         self.y_axis, self.x_axis = s.axes[-2:]
-        rows = not s.weights and self.y_axis.out == ONE  # a pool along rows: memory alone bounds it
-        self.flat = rows
-        self.block = body.knob("STENCIL_BLOCK", 128 if rows else 256, (64, 128, 256, 512), "threads of a block")
+        self.flat = not s.weights and self.y_axis.out == ONE  # a pool along rows: memory alone bounds it
+        self.block = body.knob("STENCIL_BLOCK", 128 if self.flat else 256, (64, 128, 256, 512), "threads of a block")
         self.k: CallKernel = body.kernel(names=NAMES)
         self.type = COMPUTE[x.dtype]
         self.int = self.k.kind

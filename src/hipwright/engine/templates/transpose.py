@@ -159,13 +159,12 @@ def _ahead(
     return names
 
 
-def _bracketed(text: str) -> str:
-    return text if text.isidentifier() or text.isdigit() else f"({text})"
-
-
 def _tests(sizes: Sequence[str], size: str) -> str:
     """Is an element outside? No test where tiles are known to fit."""
-    tests = [f"({n} % {size} && {name} >= {n})" for name, n in zip(("ta", "tb"), map(_bracketed, sizes), strict=True)]
+    tests = [
+        f"({n} % {size} && {name} >= {n})"
+        for name, n in zip(("ta", "tb"), map(transpose_packs.bracketed, sizes), strict=True)
+    ]
     return f"if ({' || '.join(tests)}) continue;"
 
 

@@ -12,15 +12,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hipwright.engine.expr import STORAGE, E
-from hipwright.engine.index import Atom, Ix, Sym, Var, ix, replace
+from hipwright.engine.index import Atom, Ix, Var, ix, replace
 from hipwright.engine.index_text import to_c
-from hipwright.engine.templates.access import STORE_ALIGNED, WIDE
+from hipwright.engine.templates.access import STORE_ALIGNED, WIDE, strides_beside
 from hipwright.engine.templates.base import Body
+from hipwright.engine.templates.sweep import PACK
 
-SIZES = {"float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
-"""Bytes of the elements that packs are made for."""
 NAMES = ("slot", "packs", "out", "tb1", "v")
 Staged = dict[tuple[str, str], str]
+
+
+def bracketed(text: str) -> str:
+    """A size as C text, safe in products and comparisons."""
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
 
 
 def width(body: Body, loads: Sequence[E], sizes: Sequence[Ix]) -> int:
@@ -29,10 +33,10 @@ def width(body: Body, loads: Sequence[E], sizes: Sequence[Ix]) -> int:
     loads: what LDS is filled with; sizes: of the dimensions `a` and `b`.
     """
     dtypes = {e.attr[2] for e in loads} | {body.need.stores[m.item.name][1] for m in body.stored}
-    found = {SIZES.get(dtype, 0) for dtype in dtypes}
-    if len(body.stored) != 1 or len(found) != 1 or 0 in found:
+    found = {PACK.get(dtype, 4) for dtype in dtypes}
+    if len(body.stored) != 1 or found not in ({4}, {8}):
         return 0
-    n = 16 // found.pop()
+    (n,) = found
     return 0 if any(body.c.hint(size) % n for size in sizes) else n
 
 
@@ -51,12 +55,12 @@ class Packed:
     def conditions(self, sizes: Sequence[str]) -> str:
         """What must hold at run time: whole packs, at addresses and strides that suit them."""
         body, n = self.body, self.width
-        out = [f"{_bracketed(size)} % {n} == 0" for size in sizes if not size.isdigit()]
+        out = [f"{bracketed(size)} % {n} == 0" for size in sizes if not size.isdigit()]
         (member,) = body.stored
         places = [(e.attr[0], e.attr[1], "ta") for e in self.loads]
         for buffer, position, axis in [*places, (body.need.stores[member.item.name][0], member.position, "tb")]:
             out.append(f"suits_wide<{n}>({body.pointers[buffer]})")
-            out += [f"{_bracketed(to_c(s))} % {n} == 0" for s in _strides(position, axis) if (s.value or 1) % n]
+            out += [f"{bracketed(to_c(s))} % {n} == 0" for s in strides_beside(position, axis) if (s.value or 1) % n]
         return " && ".join(dict.fromkeys(out))
 
     @property
@@ -135,7 +139,7 @@ class Packed:
             emit.line(f"out.v[v] = {body.stored_value(member)};")
             emit.close()
             emit.read = plain
-            place = emit.position(replace(member.position, lambda a: _tb1(a)))
+            place = emit.position(replace(member.position, _tb1))
             emit.line(f"store_aligned<{n}>({body.pointers[buffer]} + {place}, out);")
 
     def _gather(self, e: E) -> None:
@@ -151,26 +155,12 @@ class Packed:
             emit.line(f"for (int v = 0; v < {n}; ++v) {name}_row[v] = {name}[tb1 - tb0 + v][ta - ta0];")
 
 
-def _bracketed(text: str) -> str:
-    return text if text.isidentifier() or text.isdigit() else f"({text})"
-
-
 def _moved(position: Ix, step: int) -> Ix:
     return replace(position, lambda a: ix(a) + ix(step) if isinstance(a, Var) and a.name == "tb" else None)
 
 
 def _tb1(a: Atom) -> Ix | None:
     return ix(Var("tb1", a.size)) if isinstance(a, Var) and a.name == "tb" else None
-
-
-def _strides(position: Ix, axis: str) -> list[Ix]:
-    """What a position may move by other than along the axis."""
-    out = {}
-    for mono, c in position.terms.items():
-        if not any(isinstance(a, Var) and a.name == axis for a in mono):
-            stride = Ix({tuple(a for a in mono if isinstance(a, Sym)): c})
-            out[stride.key] = stride
-    return list(out.values())
 
 
 SHORTS = """// Half types as their bits.
