@@ -69,7 +69,8 @@ def test_packs_pass_the_caches_where_a_product_is_written_over_and_only_there() 
     assert chosen(layer, (8192, 4096))["stream"] == "both"
     beside = Op(lambda x, y: (F.silu(x @ x), y.relu()))
     assert chosen(beside, (4096, 4096), (4096, 4096))["stream"] == "no", "another kernel streams from memory"
-    assert chosen(Op(lambda x: x.relu()), (8192, 4096))["stream"] == "no"
+    assert chosen(Op(lambda x: x.relu()), (4096, 4096))["stream"] == "no"
+    assert chosen(Op(lambda x: x.relu()), (8192, 4096))["stream"] == "keep"
 
 
 def test_attention_of_narrow_heads_in_float32_is_one_kernel() -> None:

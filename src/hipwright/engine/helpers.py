@@ -229,7 +229,7 @@ RESERVED = (
         # what row, scan and transpose kernels call their own
         "across", "arrived", "before", "bound", "chunks", "col", "column", "count", "flip", "items", "line", "part",
         "rest", "segment", "start", "step", "team", "ta", "tb", "ta0", "tb0", "tx", "ty", "ticket", "tile", "tiles",
-        "tiles_a", "tiles_b", "total", "v", "value", "width",
+        "tiles_a", "tiles_b", "total", "v", "value", "width", "kept",
     }
 )  # fmt: skip
 

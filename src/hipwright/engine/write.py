@@ -18,7 +18,7 @@ from hipwright.engine.layout import FEW_COLUMNS, SMALL, PointwisePlanner, ScanPl
 from hipwright.engine.layout_rows import RowPlanner
 from hipwright.engine.library_calls import View
 from hipwright.engine.loops import unrolled
-from hipwright.engine.lower.core import Call
+from hipwright.engine.lower.core import Call, Context
 from hipwright.engine.lowering import Lowered, Lowering
 from hipwright.engine.naming import Names
 from hipwright.engine.parts import parts_of
@@ -28,7 +28,7 @@ from hipwright.engine.recompute import recompute
 from hipwright.engine.rewrites_attention import attention
 from hipwright.engine.schedule import Scheduler
 from hipwright.engine.specialise import specialise
-from hipwright.engine.streaming import OPTIONS, offered, streaming
+from hipwright.engine.streaming import KEEP, PACKED, keeps, kept, offered, streaming
 from hipwright.engine.templates.base import Body, Kernel, Need, by_reciprocals, fused
 from hipwright.engine.templates.call import CallBody, Options
 from hipwright.engine.templates.elementwise import elementwise
@@ -139,9 +139,22 @@ class _Builder:
                 self._kernel(c, lowered, step.what, stored, writer, spares.of(step) if self._in_place else {})
         self.plan = writer.finish()
         self.helpers = prelude({u for kernel, _, _ in self.kernels for u in kernel.used})
-        if offered(c, self.helpers, self._numels(lowered).values()):
-            usual = "both" if self._replacing and self._replacing == len(self.kernels) else "no"
-            self.helpers = streaming(self.helpers, str(self.decisions.choose("stream", OPTIONS, usual)))
+        self._stream(c, lowered)
+
+    def _stream(self, c: Context, lowered: Lowered) -> None:
+        """What leaves the caches first, as the choice `stream` says; elsewhere the kernels are as they were."""
+        numels, dtypes = self._numels(lowered), self._dtypes(lowered)
+        keeping = [k for k, _, _ in self.kernels if keeps(c, k, numels, dtypes)]
+        packed = PACKED if offered(c, self.helpers, numels.values()) else PACKED[:1]
+        options = (*packed, KEEP) if keeping else packed
+        if len(options) == 1:
+            return
+        over = self._replacing and self._replacing == len(self.kernels)
+        usual = "both" if over and "both" in options else KEEP if keeping else "no"
+        how = str(self.decisions.choose("stream", options, usual))
+        self.helpers = streaming(self.helpers, how)
+        for kernel in keeping if how == KEEP else ():
+            kernel.text = kept(kernel.text)
 
     def _exact(self, lowered: Lowered) -> bool:
         """Shall kernels have twins that know the captured sizes? Nothing to search for, so not in `space`."""

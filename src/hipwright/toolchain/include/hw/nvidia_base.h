@@ -77,6 +77,12 @@
 #define __builtin_isfinite(x) isfinite(x)
 #define __builtin_nontemporal_load(p) hw_stream_load(p)
 #define __builtin_nontemporal_store(value, p) hw_stream_store(value, p)
+// What is read through the pointer is the last to leave the L2 cache (the property's words are libcu++'s for evict_last).
+extern "C" __device__ void* __nv_associate_access_property(const void*, unsigned long long);
+template <typename T> __device__ __forceinline__ const T* hw_kept(const T* p) {
+    return static_cast<const T*>(__nv_associate_access_property(p, 0x14F0000000000000ull));
+}
+#define hw_kept hw_kept
 #define __builtin_fma fma
 #define __builtin_fmaf fmaf
 #define __builtin_sqrt sqrt
