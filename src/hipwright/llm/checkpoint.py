@@ -6,6 +6,7 @@ sampling loop is our own, so that an answer can be cancelled at every token and 
 
 from __future__ import annotations
 
+import inspect
 import json
 import threading
 from collections.abc import Mapping, Sequence
@@ -79,16 +80,22 @@ class Checkpoint:
         left = min(most, self.context - len(prompt))
         tokens: list[int] = []
         given, cache = torch.tensor([list(prompt)], device=device), None
+        name = cache_argument(self._model)
         with torch.inference_mode():
             while len(tokens) < left and not stop.is_set():
                 # logits of the last token alone: of a long prompt they would fill the memory
-                out = self._model(input_ids=given, past_key_values=cache, use_cache=True, logits_to_keep=1)
+                out = self._model(input_ids=given, **{name: cache}, use_cache=True, logits_to_keep=1)
                 token = _draw(out.logits[0, -1], sampling, draw)
                 if token in self._ends:
                     return tokens, True
                 tokens.append(token)
-                given, cache = torch.tensor([[token]], device=device), out.past_key_values
+                given, cache = torch.tensor([[token]], device=device), out[name]
         return tokens, False
+
+
+def cache_argument(model: Any) -> str:
+    """The name under which a transformers model takes and returns keys and values: 5.24 calls it anew."""
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
 
 def check(folder: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hipwright.errors import BadInput
+from hipwright.llm.checkpoint import cache_argument
 from hipwright.train.rl.decode import ROUND, Decoder
 from hipwright.train.rl.packing import Pair, batches, pack, rows
 
@@ -126,6 +127,7 @@ class HFPolicy:
         _check(self._network.config)
         self._network.set_attn_implementation("sdpa")  # the others do not read boolean masks of four dimensions
         self._backbone = getattr(self._network, self._network.base_model_prefix)
+        self._cache = cache_argument(self._backbone)
         self._head = self._network.get_output_embeddings()
         self._end, self._pad = tuple(end), pad
         self._decoders: OrderedDict[tuple[int, int, int], Decoder] = OrderedDict()
@@ -198,7 +200,7 @@ class HFPolicy:
         """Logits behind the last token of each row, float32. mask: boolean, rows x 1 x tokens x keys."""
         with self._precision(cached=False):
             states = self._backbone(
-                input_ids=tokens, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
+                input_ids=tokens, attention_mask=mask, position_ids=positions, use_cache=True, **{self._cache: cache}
             ).last_hidden_state
         return self._logits(states[:, -1])
 
