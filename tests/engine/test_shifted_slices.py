@@ -9,7 +9,8 @@ import torch
 
 from hipwright.engine.write import space, write
 from tests.engine.harness import Op, captured, check
-from tests.engine.template_builds import builds
+from tests.engine.template_builds import builds, program_builds
+from tests.engine.test_store_words import twin
 
 SINGLE = "load_packs<ROW_ITEMS, 1>"
 
@@ -80,6 +81,41 @@ def test_rows_that_slide(function: Any, shape: tuple[int, ...], other: tuple[int
     names = [k for k in space(captured(Op(function), [x])) if k.startswith("map:")]
     text = check(Op(function), [x], choices=dict.fromkeys(names, "sliding"), wave=wave, other=[y])
     assert "load_span<" in text
+
+
+def edges(image: torch.Tensor) -> Any:
+    i = image.float()
+    d, s = i[:, 2:] - i[:, :-2], i[:, :-2] + 2.0 * i[:, 1:-1] + i[:, 2:]
+    down, across = d[..., :-2] + 2.0 * d[..., 1:-1] + d[..., 2:], s[..., 2:] - s[..., :-2]
+    return torch.sqrt(down * down + across * across).to(image.dtype)
+
+
+@pytest.mark.parametrize("wave", [32, 64])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("side", [2, 4])
+def test_half_types_slide_by_fours(side: int, dtype: torch.dtype, wave: int) -> None:
+    """Rows of outputs that are a multiple of four, of two, odd ones; fewer rows than a thread computes."""
+    x, *others = (torch.randn(s, generator=torch.Generator().manual_seed(4)).to(dtype)
+                  for s in ((2, 11, 38), (1, 6, 40), (3, 9, 37), (2, 3, 18)))  # fmt: skip
+    x[0, 3], x[1, 4, 5], x[1, 8, 9] = 0.0, float("nan"), float("inf")
+    (name,) = [k for k in space(captured(Op(edges), [x])) if k.startswith("map:")]
+    kernel = name.removeprefix("map:")
+    for other in others:
+        text = check(Op(edges), [x], choices={name: "sliding", f"side:{kernel}": side}, wave=wave, other=[other])
+        assert f"write_pack<{side}>(" in text and "in_floats(" in text
+
+
+def test_what_stencils_of_half_types_cost() -> None:
+    """Each input is converted once for the 16 outputs of a thread, and a root is one instruction."""
+    x = torch.empty(8, 1026, 1026).half()
+    assert space(captured(Op(edges), [x]))["side:to_copy_sub_mul"].options == (2, 4)
+    program = write(captured(Op(edges), [x]))
+    ptx = twin(program)
+    assert ptx.count("cvt.f32.f16") == 6 * 6 + 2 * 8  # and what two elements at a border read
+    assert ptx.count("sqrt.approx.f32") == 16 + 2 and "sqrt.rn.f32" not in ptx
+    assert "sqrt_fast" not in text(lambda u: torch.sqrt(u[1:, 1:] + u[:-1, 1:] + u[1:, :-1] + u[:-1, :-1]), 2050, 2050)
+    assert "side:to_copy_sub_mul" not in space(captured(Op(edges), [x[..., :-2]]))  # 1022 outputs are no fours
+    program_builds(program, lambda target: 2)
 
 
 def test_large_stencils_slide() -> None:

@@ -118,6 +118,21 @@ FLOAT: dict[str, tuple[str, str]] = {
         "// off by |x| units of float, far below one of a half type; below 2^-126 it is 0, as AMD's __expf is\n"
         + FAST_EXP,
     ),
+    "sqrt_fast": (
+        "float x",
+        "// by the device's own instruction, a unit of float off: the exact one takes twice as many, and a branch\n"
+        "#if defined(__CUDA_ARCH__)\n"
+        "    float y;\n"
+        '    asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));\n'
+        "    return y;\n"
+        "#elif defined(__AMDGCN__)\n"
+        "    const bool tiny = x < 0x1p-96f;  // it takes numbers below the smallest normal one for 0\n"
+        "    const float y = __builtin_amdgcn_sqrtf(tiny ? x * 0x1p32f : x);\n"
+        "    return tiny ? y * 0x1p-16f : y;\n"
+        "#else\n"
+        "    return sqrtf(x);\n"
+        "#endif",
+    ),
     "round_half": ("float x", "return (float)__half(x);"),
     "round_bfloat16": ("float x", "return (float)__hip_bfloat16(x);"),
     "corner_ratio": ("float source, float target", "return target > 0.0f ? source / target : 0.0f;"),

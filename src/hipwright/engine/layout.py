@@ -21,7 +21,7 @@ from hipwright.engine.templates.elementwise import broadcasts
 from hipwright.engine.templates.inner import interleaves
 from hipwright.engine.templates.row_scope import Layout
 from hipwright.engine.templates.scan import ScanLayout
-from hipwright.engine.templates.sliding import slides
+from hipwright.engine.templates.sliding import SIDES, slides
 from hipwright.engine.templates.transpose import turned
 
 SIZES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1,
@@ -120,7 +120,10 @@ class PointwisePlanner(Planner):
         if mapping == "scalar":
             return mapping, None, ("", "", self.knob("BLOCK", 256))
         if mapping == "sliding":
-            return mapping, None, ("", str(rows), self.knob("ROW_BLOCK", min(max(power(last // 4), 64), 256)))
+            self.length = last
+            side = self._side()
+            return mapping, None, (str(side), str(slides(group, side)),
+                                   self.knob("ROW_BLOCK", min(max(power(last // 4), 64), 256)))  # fmt: skip
         if mapping == "inner":
             each = 16 // int(group.space[-1].value or 1)
             return mapping, None, ("", self.knob("PACKS", 1 if total < BIG else max(each, 1)), self.knob("BLOCK", 256))
@@ -129,6 +132,15 @@ class PointwisePlanner(Planner):
         vec = self.widest()
         items = 1 if total < BIG else min(4 if inputs == 1 else 2, max(16 // vec, 1))
         return mapping, None, (self.knob("VEC", vec), self.knob("PACKS", items), self.knob("BLOCK", 128))
+
+    def _side(self) -> int:
+        """Neighbours that a thread of a stencil computes: four of half types, where rows of outputs are a multiple."""
+        fits = [n for n in SIDES if n == SIDES[0] or (self._halves(n) and slides(self.group, n))]
+        return int(self.choose(f"side:{self.body.name}", fits, fits[-1]))
+
+    def _halves(self, n: int) -> bool:
+        """Are n outputs whole of a row, and inputs or outputs half types?"""
+        return self.length % n == 0 and self.widest() == 8
 
     def _turned(self) -> list[int]:
         """Bytes an element of the operands that run along another dimension than the result, both of some length."""

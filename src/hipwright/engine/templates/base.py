@@ -17,6 +17,8 @@ from hipwright.engine.shapes import strides
 
 INT_LIMIT = 1 << 30
 """Elements up to which a kernel counts in int; twice as many would fit, the rest is for the last block's overshoot."""
+FAST = {"exp": "exp_fast", "sqrt": "sqrt_fast"}
+"""Functions that cost a fraction of the exact ones, and are off by a few units of float."""
 
 
 @dataclass(eq=False)
@@ -141,12 +143,11 @@ class Body:
         buffer = self.need.stores[member.item.name][0]
         return f"{self.pointers[buffer]}[{position}] = {self.as_stored(member, value)};"
 
-    def hurry(self) -> None:
-        """Exponentials by the device's own instruction where all results are half types, far coarser than its error."""
+    def hurry(self, values: Sequence[E]) -> None:
+        """Functions by the device's own instruction where all results are half types, far coarser than its error."""
         if all(dtype in ("float16", "bfloat16") for _, dtype in self.need.stores.values()):
-            values = walk([m.value for m in self.stored])
-            found = (e for e in values if e.op == "fn" and e.attr == "exp" and e.ctype == "float")
-            self.emit.instead |= {e.id: "exp_fast" for e in found}
+            found = (e for e in walk(values) if e.op == "fn" and e.attr in FAST and e.ctype == "float")
+            self.emit.instead |= {e.id: FAST[e.attr] for e in found}
 
     def stored_value(self, member: Member) -> str:
         """The member's value as memory keeps it: rounded once, and a copy not at all."""

@@ -50,7 +50,7 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
     emit.line(f"const {kind} base = (blockIdx.x * ({kind})({threads} * {items}) + threadIdx.x) * {vec};")
     values = [m.value for m in body.stored]
     emit.count(values)
-    body.hurry()
+    body.hurry(values)
     read = sorted({e.attr[0] for e in walk(values) if e.op == "load" and e.attr[1] == flat})
     narrow = on_borders(body, [(b, body.pointers[b]) for b in [*read, *_written(body)]], vec)
     emit.open(f"if ({' && '.join([f'whole_packs<{items}, {vec}>(base, {step}, {bound})', *narrow])})")

@@ -33,7 +33,7 @@ class PlainRows(RowScope):
                        *(f"j{k}" for k in range(8))}  # fmt: skip
         self._variables()
         self.values = [m.value for m in body.stored]
-        body.hurry()
+        body.hurry(self.values)
         self.vec, self.items = layout.vec, layout.items
         if not self.row_sweep.dense(self.values, body.stored) or self._scattered():
             self.vec = "1"  # as many single elements, where registers hold what they read

@@ -1,4 +1,4 @@
-"""Stencils written with shifted slices, by rows: a thread computes two neighbours in each of several rows.
+"""Stencils written with shifted slices, by rows: a thread computes two or four neighbours in each of several rows.
 
 What its outputs read of an input row is a span, read once in aligned pairs and kept in registers: the register
 blocking of stencil compilers (Zhao et al., SC 2018), as in templates/stencil.py. Rows of an odd length or at odd
@@ -19,7 +19,10 @@ from hipwright.engine.templates.elementwise import otherwise, roomy
 from hipwright.engine.templates.sweep import linear, unconditional
 
 PAIR = 2
-"""Outputs side by side, and elements a load: so wide that every other address suits, and loads of lanes touch."""
+"""Elements a load: so wide that every other address suits."""
+SIDES = (2, 4)
+"""Outputs side by side. Of pairs the loads of lanes touch; of fours they leave gaps, which is for half types alone, but
+each row of inputs is converted for twice as many outputs."""
 ROWS = (4, 2)
 KEPT = 40
 """Values of spans that a thread's registers hold."""
@@ -41,6 +44,16 @@ __device__ bool aligned_to(const T* p) {
 }
 """
 
+IN_FLOATS = """// Half types as floats, once for all that read them.
+template <typename T, int SIZE>
+__device__ Tile<float, SIZE> in_floats(const Tile<T, SIZE>& span) {
+    Tile<float, SIZE> out;
+#pragma unroll
+    for (int k = 0; k < SIZE; ++k) out.v[k] = (float)span.v[k];
+    return out;
+}
+"""
+
 
 @dataclass(frozen=True)
 class Span:
@@ -52,8 +65,10 @@ class Span:
     packs: int
 
 
-def slides(group: Group) -> int:
-    """Rows that a thread should compute, or 0 where the group is no stencil along its last dimension."""
+def slides(group: Group, side: int = PAIR) -> int:
+    """Rows of `side` outputs that a thread should compute, or 0 where the group is no stencil along its last
+    dimension, or needs more registers.
+    """
     if len(group.space) < 2:
         return 0
     values = [m.value for m in group.members]
@@ -65,7 +80,8 @@ def slides(group: Group) -> int:
     if any(f is None or f[0] != ix(1) for f in found) or any(e.op in ("guard", "loop") for e in walk(values)):
         return 0
     for rows in ROWS:
-        spans = _spans([(e.attr[0], p) for e in loads for p in _moved(e.attr[1], group.variables[-2], rows)], along)
+        accesses = [(e.attr[0], p) for e in loads for p in _moved(e.attr[1], group.variables[-2], rows)]
+        spans = _spans(accesses, along, side)
         packs = sum(s.packs for s in spans)
         if packs * PAIR <= KEPT:
             return rows if packs <= 1.25 * rows * len(loads) else 0  # a pair costs less than two single loads
@@ -81,8 +97,8 @@ def _at_line(position: Ix, line: Var, new: Ix) -> Ix:
     return replace(position, lambda a: new if a == line else None)
 
 
-def _spans(accesses: Sequence[tuple[str, Ix]], along: str) -> list[Span]:
-    """What a pair of outputs reads, in as few spans as there are rows."""
+def _spans(accesses: Sequence[tuple[str, Ix]], along: str, side: int) -> list[Span]:
+    """What neighbouring outputs read, in as few spans as there are rows."""
     taps: dict[tuple[str, str], tuple[Ix, set[int]]] = {}
     for buffer, position in accesses:
         found = linear(position, along)
@@ -96,20 +112,21 @@ def _spans(accesses: Sequence[tuple[str, Ix]], along: str) -> list[Span]:
         for c in [*sorted(constants), None]:
             if c is None or c > high + NEAR:
                 first = low // PAIR * PAIR
-                spans.append(Span(buffer, rest, first, (high + PAIR - 1 - first) // PAIR + 1))
+                spans.append(Span(buffer, rest, first, (high + side - 1 - first) // PAIR + 1))
                 low = c if c is not None else low
             high = c if c is not None else high
     return spans
 
 
-def sliding(body: Body, threads: str, rows: int) -> Kernel:
-    """The kernel; threads: a knob; rows: of a thread."""
-    return _Sliding(body, threads, rows).kernel()
+def sliding(body: Body, threads: str, rows: int, side: int) -> Kernel:
+    """The kernel; threads: a knob; rows, side: of a thread."""
+    return _Sliding(body, threads, rows, side).kernel()
 
 
 class _Sliding:
-    def __init__(self, body: Body, threads: str, rows: int) -> None:
-        self.body, self.threads, self.rows, self.emit, self.group = body, threads, rows, body.emit, body.group
+    def __init__(self, body: Body, threads: str, rows: int, side: int) -> None:
+        self.body, self.threads, self.rows, self.side = body, threads, rows, side
+        self.emit, self.group = body.emit, body.group
 
     def kernel(self) -> Kernel:
         """The finished kernel."""
@@ -123,7 +140,7 @@ class _Sliding:
         outer, splits = body.name_variables(range(last - 1), "i", "plane") if last > 1 else ({}, [])
         body.rename({**outer, group.variables[-2]: ix(self.line), group.variables[-1]: ix(self.r)})
         self.height, self.width = emit.position(group.space[-2]), emit.position(group.space[-1])
-        span = f"({self.threads} * {PAIR})"
+        span = f"({self.threads} * {self.side})"
         emit.line(f"const unsigned across = (unsigned)(({self.width} + {span} - 1) / {span});  // blocks along a row")
         emit.line(f"const unsigned lines = (unsigned)(({self.height} + {self.rows - 1}) / {self.rows});")
         emit.line("const unsigned tile = blockIdx.x / across;")
@@ -132,12 +149,14 @@ class _Sliding:
             emit.line(f"const {kind} plane = tile / lines;")
         for text in splits:
             emit.line(text)
-        emit.line(f"const {kind} base = (({kind})(blockIdx.x % across) * {self.threads} + threadIdx.x) * {PAIR};")
+        emit.line(f"const {kind} base = (({kind})(blockIdx.x % across) * {self.threads} + threadIdx.x) * {self.side};")
         self._tile()
         counts = f"cdiv({to_python(group.space[-2])}, {self.rows}) * cdiv({to_python(self.r.size or ix(1))}, {span})"
         grid = f"({to_python(product(group.space[:-2]))}) * {counts}"
         kernel = body.finish(grid, self.threads, fused(group), emit.lines, roomy(body, self.threads))
         kernel.device["span"] = SPAN
+        if any(self._half(s.buffer) for s in self.spans):
+            kernel.device["in_floats"] = IN_FLOATS
         return kernel
 
     def _tile(self) -> None:
@@ -145,25 +164,26 @@ class _Sliding:
         body, emit = self.body, self.emit
         values = [self._in_row(j) for j in range(self.rows)]
         loads = [(e.attr[0], e.attr[1]) for row in values for e in walk(row) if e.op == "load"]
-        spans = _spans(loads, "r")
+        spans = self.spans = _spans(loads, "r", self.side)
         outs = [[self._start(body.need.stores[m.item.name][0], self._position(m.position, j)) for m in body.stored]
                 for j in range(self.rows)]  # fmt: skip
         pointers = [self._pointer(s.buffer, s.rest + s.first) for s in spans]
-        tests = [f"line + {self.rows} <= {self.height}", f"base + {PAIR} <= {self.width}"]
+        tests = [f"line + {self.rows} <= {self.height}", f"base + {self.side} <= {self.width}"]
         tests += self._tests(spans)
         emit.open(f"if ({' && '.join(tests)})")
         names = []
         for s, pointer in zip(spans, pointers, strict=True):
             names.append(emit.fresh(f"{body.pointers[s.buffer]}_span"))
-            emit.line(f"const auto {names[-1]} = load_span<{s.packs}, {PAIR}>({pointer} + base);")
+            span = f"load_span<{s.packs}, {PAIR}>({pointer} + base)"
+            emit.line(f"const auto {names[-1]} = {f'in_floats({span})' if self._half(s.buffer) else span};")
         plain = emit.read
         emit.read = lambda e, _: self._element(e, spans, names)
         for row, starts in zip(values, outs, strict=True):
             self._row(row, starts)
         emit.read = plain
         otherwise(emit)
-        emit.open(f"for (int k = 0; k < {self.rows * PAIR}; ++k)")
-        emit.line(f"const {body.index_type} r = base + k % {PAIR}, row = line + k / {PAIR};")
+        emit.open(f"for (int k = 0; k < {self.rows * self.side}; ++k)")
+        emit.line(f"const {body.index_type} r = base + k % {self.side}, row = line + k / {self.side};")
         emit.line(f"if (r >= {self.width} || row >= {self.height}) continue;")
         self._single()
         emit.close()
@@ -172,13 +192,16 @@ class _Sliding:
     def _tests(self, spans: Sequence[Span]) -> list[str]:
         """Whether spans and rows of outputs are aligned: buffers, and offsets, whose parity known sizes often tell."""
         body = self.body
-        starts = [(s.buffer, s.rest + s.first) for s in spans]
+        starts = [(s.buffer, s.rest + s.first, PAIR) for s in spans]
         for m in body.stored:
             places = [self._position(m.position, j) for j in range(self.rows)]
-            starts += [(body.need.stores[m.item.name][0], replace(p, self._at_zero)) for p in places]
-        buffers = [f"aligned_to<{PAIR}>({body.pointers[b]})" for b in dict.fromkeys(b for b, _ in starts)]
-        offsets = dict.fromkeys(self.emit.position(p) for _, p in starts)
-        return [*buffers, *(f"({text}) % {PAIR} == 0" for text in offsets if text != "0")]
+            starts += [(body.need.stores[m.item.name][0], replace(p, self._at_zero), self.side) for p in places]
+        buffers = [f"aligned_to<{n}>({body.pointers[b]})" for b, n in dict.fromkeys((b, n) for b, _, n in starts)]
+        offsets = dict.fromkeys((self.emit.position(p), n) for _, p, n in starts)
+        return [*buffers, *(f"({text}) % {n} == 0" for text, n in offsets if text != "0")]
+
+    def _half(self, buffer: str) -> bool:
+        return self.body.need.dtypes[buffer] in ("float16", "bfloat16")
 
     def _at_zero(self, a: Atom) -> Ix | None:
         return ix(0) if a == self.r else None
@@ -189,7 +212,9 @@ class _Sliding:
 
     def _rewritten(self, line: Ix) -> list[E]:
         values = [m.value for m in self.body.stored]
-        return self.body.c.arena.rewrite(values, lambda a: line if a == self.line else None, lambda e: None)
+        values = self.body.c.arena.rewrite(values, lambda a: line if a == self.line else None, lambda e: None)
+        self.body.hurry(values)
+        return values
 
     def _position(self, position: Ix, j: int) -> Ix:
         return replace(position, lambda a: ix(self.line) + j if a == self.line else None)
@@ -209,26 +234,26 @@ class _Sliding:
         constant = found[1].terms.get((), 0)
         rest = found[1] - constant
         for s, name in zip(spans, names, strict=True):
-            if s.buffer == e.attr[0] and s.rest == rest and 0 <= constant - s.first <= (s.packs - 1) * PAIR:
+            if s.buffer == e.attr[0] and s.rest == rest and 0 <= constant - s.first <= s.packs * PAIR - self.side:
                 return f"{name}.v[v + {constant - s.first}]"
         raise AssertionError("every load has a span")
 
     def _row(self, values: Sequence[E], starts: Sequence[str]) -> None:
-        """Compute and write the pair of one row."""
-        body, emit = self.body, self.emit
+        """Compute and write the outputs of one row."""
+        body, emit, side = self.body, self.emit, self.side
         outs = []
         for member, start in zip(body.stored, starts, strict=True):
             buffer, dtype = body.need.stores[member.item.name]
             outs.append((emit.fresh(f"{body.pointers[buffer]}_out"), start))
-            emit.line(f"Tile<{STORAGE[dtype]}, {PAIR}> {outs[-1][0]};")
+            emit.line(f"Tile<{STORAGE[dtype]}, {side}> {outs[-1][0]};")
         emit.line("#pragma unroll")
-        emit.open(f"for (int v = 0; v < {PAIR}; ++v)")
+        emit.open(f"for (int v = 0; v < {side}; ++v)")
         emit.count(values)
         for member, value, (name, _) in zip(body.stored, values, outs, strict=True):
             emit.line(f"{name}.v[v] = {self._stored(member, value)};")
         emit.close()
         for name, start in outs:
-            emit.line(f"write_pack<{PAIR}>({start} + base, {name}.v);")
+            emit.line(f"write_pack<{side}>({start} + base, {name}.v);")
 
     def _single(self) -> None:
         """One element, from memory."""
