@@ -242,9 +242,9 @@ RESERVED = (
         "INFINITY", "stack", "pack", "carry", "fabs", "fmod", "logb", "remove", "rename", "xor", "and", "or", "not",
         "bitand", "bitor", "compl",
         # what row, scan and transpose kernels call their own
-        "across", "arrived", "before", "bound", "chunks", "col", "column", "count", "flip", "items", "line", "part",
-        "rest", "segment", "start", "step", "team", "ta", "tb", "ta0", "tb0", "tx", "ty", "ticket", "tile", "tiles",
-        "tiles_a", "tiles_b", "total", "v", "value", "width", "kept",
+        "across", "arrived", "before", "border", "bound", "chunks", "col", "column", "count", "flip", "head", "items",
+        "line", "part", "reach", "rest", "segment", "start", "step", "team", "ta", "tb", "ta0", "tb0", "tx", "ty",
+        "ticket", "tile", "tiles", "tiles_a", "tiles_b", "total", "v", "value", "width", "kept",
     }
 )  # fmt: skip
 

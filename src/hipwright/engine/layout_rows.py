@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from hipwright.engine.crossed import EACH
 from hipwright.engine.expr import indices, walk
 from hipwright.engine.groups import FULL, PART, ROW
-from hipwright.engine.index import product
+from hipwright.engine.index import ix, product
 from hipwright.engine.layout import (
     AT_ONCE,
     FEW_BLOCKS,
@@ -20,6 +22,8 @@ from hipwright.engine.layout import (
     power,
 )
 from hipwright.engine.layout_columns import columns
+from hipwright.engine.shapes import flatten
+from hipwright.engine.templates.base import depends
 from hipwright.engine.templates.reducers import levels, pairs
 from hipwright.engine.templates.row_scope import KEPT_VALUES, Layout
 
@@ -35,7 +39,24 @@ WASTE = 0.15  # of a tile, beyond a run's end, from which one tile takes several
 ODD_ROW = 4096
 """Elements of an odd length from which packs off their borders, two reads each, cost less than single elements."""
 TWO_BLOCKS = 512 * 32  # values in registers of a block of which two fit a multiprocessor
+EDGES_KEPT = 40
+"""Values of a row of half types, beside its edges, that a thread keeps in 64 registers: four rows a multiprocessor."""
 HUGE_ROW = 1 << 21  # elements from which a team takes twice that, so that few rows at a time share the cache
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What lies in one piece and goes to a block or to lanes. most: packs that a thread keeps."""
+
+    extent: int
+    vec: int
+    packs: int
+    most: int
+    registers: bool
+    long: bool
+    team: bool
+    edges: bool
+    odd: bool
 
 
 class RowPlanner(Planner):
@@ -105,66 +126,32 @@ class RowPlanner(Planner):
         return max(sum(self.numel(b) >= self.length * self.rows for b in self.body.loads), 1)
 
     def _rows(self, mapping: str, registers: bool) -> Layout:
-        group = self.group
-        trailing = self._trailing()
-        last = self.c.hint(group.space[group.dims[-1]])
-        long = self.length > self._block_holds()
-        segments = mapping == "block" and len(group.dims) > 1 and not group.columns and last >= 32
-        segments = segments and group.dims[-1] == len(group.space) - 1 and (not trailing or (long and last >= 1024))
-        short_runs = len(group.dims) == 2 and not trailing and (last < SHORT_RUN or (long and self._wasteful(last)))
-        segments = segments and not short_runs
+        cut, last = self._cut(mapping), self.c.hint(self.group.space[self.group.dims[-1]])
+        segments, long = cut == "segments", self.length > self._block_holds()
         extent = last if segments else self.length
-        vec = self.vector([last if short_runs else extent])
-        odd = mapping == "block" and vec == 1 and extent >= ODD_ROW and not registers and not self._follows_rows()
-        vec = self.widest() if odd else vec
+        vec = self.vector([last if cut == "shared" else extent])
         team = mapping == "block" and self._team(self.rows, self._team_blocks())
-        packs = -(-extent // vec)
+        edges = mapping == "block" and not team and vec < self.widest() and extent >= SHORT_ROW and self._alike()
+        edges = edges and bool(self.choose(f"edges:{self.body.name}", (True, False), True))
+        odd = mapping == "block" and vec == 1 and extent >= ODD_ROW and not registers and not self._follows_rows()
+        odd = odd and not edges
+        vec = self.widest() if odd or edges else vec
         packed = mapping == "block" and registers and not long and extent > 1024 * KEPT_VALUES
         held = (self._held() if self.follows else TEAM_KEPT) if team else KEPT_VALUES * (2 if packed else 1)
-        most = max(held // vec, 1)
-        if mapping == "lanes":
-            lanes = min(max(power(packs if self._at_once() else packs // 2), 4), 32)
-            while self._at_once() and lanes > 8 and self.rows * lanes > RESIDENT:
-                lanes //= 2
-            items = min(-(-packs // lanes), most)
-            once = min(items, max(16 // vec, 2))
-            if not registers and lanes > 8 and packs % (lanes * once) and packs % (lanes // 2 * once) == 0:
-                lanes //= 2  # no tile is cut short
-            block = 128 if vec * items >= KEPT_VALUES else 256  # of many registers a block less than 256 still fits
-            block = self.few_threads(self.rows * lanes, block)
-            layout = Layout("lanes", self.knob("BLOCK", block), self.knob("LANES", lanes))
-            threads = lanes
-        else:
-            wide = registers and 512 * 16 < extent <= 512 * KEPT_VALUES  # two such blocks fit a multiprocessor
-            few = 4 if self._at_once() else 8 if self.rows <= 512 else max(16, 4 * vec if registers else 0)
-            each = max((KEPT_VALUES if wide else 16 if team else few) // vec, 1)
-            threads = min(
-                max(power(packs // each), 64), TEAM_THREADS if team or odd else 512 if long or not registers else 1024
-            )
-            items = min(-(-packs // threads), most)
-            layout = Layout("block", self.knob("ROW_BLOCK", threads))
-            full = registers and 512 * 16 < extent * self.arrays() <= TWO_BLOCKS
-            layout.bounds = "1024" if wide and threads == 512 and not team else ""
-            layout.exact_bounds = "1024" if full and threads == 512 and not team else ""  # with tails 128 spilled
-            if self.static is None and pairs(group.members):  # the branch for rows of any length takes more registers
-                layout.bounds, layout.exact_bounds = "", layout.bounds or layout.exact_bounds
-            if team and self.follows:
-                layout.bounds = f"({layout.threads} > 640 ? {layout.threads} : 640)"  # 96 registers: 78 spilled
-                tight = vec * items > TEAM_KEPT and extent % (threads * vec * min(items, 2)) == 0
-                layout.exact_bounds = "1024" if tight else ""  # without tails 64 do
-                layout.bounds = "1024" if tight and self.static else layout.bounds
+        row = _Row(extent, vec, -(-extent // vec), max(held // vec, 1), registers, long, bool(team), edges, odd)
+        layout, threads, items = self._lanes(row) if mapping == "lanes" else self._block(row)
         if not registers:
             items = min(items, max(16 // vec, 2))
         self.pack(layout, "ROW_VEC", vec, items)
-        layout.registers, layout.segments, layout.odd = registers, segments, odd
+        layout.registers, layout.segments, layout.odd, layout.edges = registers, segments, odd, edges
         layout.several = mapping == "block" and self.arrays() > 1 and self._twice()
         layout.whole = self.static is not None and 0 < self.static <= threads * KEPT_VALUES and not segments
         layout.rest = "1" if extent <= threads * vec * items and not team else layout.items
         layout.parts = packed
         if team and self.follows and registers:
             layout.rest = "few"
-            cut = extent % (threads * vec * items) > 0
-            layout.parts = cut or self._packed() or bool(self._along() - self._along("red"))
+            short = extent % (threads * vec * items) > 0
+            layout.parts = short or self._packed() or bool(self._along() - self._along("red"))
         if team:
             more = () if self.follows else fills(self.rows)  # a team that waits has the size that holds its row
             layout.team = self.knob("TEAM", self._team_size(), more=more)
@@ -172,6 +159,70 @@ class RowPlanner(Planner):
         layout.weights = self._at_once() and vec * items <= 16
         layout.roomy = self._at_once() and self.rows * threads <= RESIDENT // 2
         return layout
+
+    def _cut(self, mapping: str) -> str:
+        """How tiles lie in a row of several dense runs: "segments" end with them, "shared" ones hold several, or ""."""
+        group, trailing = self.group, self._trailing()
+        last, long = self.c.hint(group.space[group.dims[-1]]), self.length > self._block_holds()
+        if len(group.dims) == 2 and not trailing and (last < SHORT_RUN or (long and self._wasteful(last))):
+            return "shared"
+        segments = mapping == "block" and len(group.dims) > 1 and not group.columns and last >= 32
+        segments = segments and group.dims[-1] == len(group.space) - 1
+        return "segments" if segments and (not trailing or (long and last >= 1024)) else ""
+
+    def _lanes(self, row: _Row) -> tuple[Layout, int, int]:
+        """(layout, lanes of a row, packs of a lane)."""
+        packs, vec = row.packs, row.vec
+        lanes = min(max(power(packs if self._at_once() else packs // 2), 4), 32)
+        while self._at_once() and lanes > 8 and self.rows * lanes > RESIDENT:
+            lanes //= 2
+        items = min(-(-packs // lanes), row.most)
+        once = min(items, max(16 // vec, 2))
+        if not row.registers and lanes > 8 and packs % (lanes * once) and packs % (lanes // 2 * once) == 0:
+            lanes //= 2  # no tile is cut short
+        block = 128 if vec * items >= KEPT_VALUES else 256  # of many registers a block less than 256 still fits
+        block = self.few_threads(self.rows * lanes, block)
+        return Layout("lanes", self.knob("BLOCK", block), self.knob("LANES", lanes)), lanes, items
+
+    def _block(self, row: _Row) -> tuple[Layout, int, int]:
+        """(layout, threads of a row, packs of a thread)."""
+        extent, vec, registers = row.extent, row.vec, row.registers
+        wide = registers and 512 * 16 < extent <= 512 * KEPT_VALUES  # two such blocks fit a multiprocessor
+        few = 4 if self._at_once() else 8 if self.rows <= 512 else max(16, 4 * vec if registers else 0)
+        each = max((KEPT_VALUES if wide else 16 if row.team else few) // vec, 1)
+        narrow = row.team or row.odd or (row.edges and not registers)
+        at_most = TEAM_THREADS if narrow else 512 if row.long or not registers else 1024
+        threads, most = min(max(power(row.packs // each), 64), at_most), row.most
+        if row.edges and wide and row.packs * vec <= TEAM_THREADS * EDGES_KEPT:
+            threads, most = TEAM_THREADS, 2 * most
+        items = min(-(-row.packs // threads), most)
+        layout = Layout("block", self.knob("ROW_BLOCK", threads))
+        full = registers and 512 * 16 < extent * self.arrays() <= TWO_BLOCKS
+        layout.bounds = "1024" if wide and threads == 512 and not row.team else ""
+        spare = threads == 512 or row.edges
+        layout.exact_bounds = "1024" if full and spare and not row.team else ""  # with tails 128 spilled
+        if self.static is None and pairs(self.group.members):  # the branch for rows of any length takes more registers
+            layout.bounds, layout.exact_bounds = "", layout.bounds or layout.exact_bounds
+        if row.edges and layout.exact_bounds:
+            layout.bounds = f"{layout.threads}, 1"  # or rows of any length spill some
+        if row.team and self.follows:
+            layout.bounds = f"({layout.threads} > 640 ? {layout.threads} : 640)"  # 96 registers: 78 spilled
+            tight = vec * items > TEAM_KEPT and extent % (threads * vec * min(items, 2)) == 0
+            layout.exact_bounds = "1024" if tight else ""  # without tails 64 do
+            layout.bounds = "1024" if tight and self.static else layout.bounds
+        return layout, threads, items
+
+    def _alike(self) -> bool:
+        """Does every access along the row begin where the row does?"""
+        group = self.group
+        names = {group.variables[d].name for d in group.dims}
+        if group.columns or not self._trailing():
+            return False
+        flat = flatten(group.space, [ix(v) for v in group.variables]).key
+        along, memo = walk([m.value for m in group.members]), dict[int, bool]()
+        loads = [e.attr[1] for e in along if e.op == "load" and depends(e, names, memo)]
+        stores = [m.position for m in self.body.stored if m.role == FULL]
+        return bool(loads) and all(p.key == flat for p in [*loads, *stores])
 
     def _follows_rows(self) -> bool:
         """Is anything stored along the row?"""

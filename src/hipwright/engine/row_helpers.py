@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hipwright.engine.odd_tiles import LOAD_INNER, LOAD_ODD, STORE_INNER
 from hipwright.engine.reduce_tiles import (
     BLOCK_REDUCE,
     BLOCK_REDUCE_EACH,
@@ -28,7 +29,6 @@ from hipwright.engine.state_tiles import (
 )
 from hipwright.engine.tiles import (
     LOAD_COLUMNS,
-    LOAD_ODD,
     LOAD_TILE,
     LOAD_WORDS,
     STAY_PACKED,
@@ -47,7 +47,7 @@ STRUCTURES = {
     "shuffle_exponentials": SHUFFLE_EXPONENTIALS,
     "write_float16": WRITE_HALF, "write_bfloat16": WRITE_BFLOAT16, "load_words": LOAD_WORDS,
     "load_tile": LOAD_TILE, "load_odd": LOAD_ODD,
-    "store_tile": STORE_TILE,
+    "store_tile": STORE_TILE, "load_inner": LOAD_INNER, "store_inner": STORE_INNER,
     "stay_packed": STAY_PACKED,
     "tile_count": TILE_COUNT, "whole_packs": WHOLE_PACKS, "packs_back": PACKS_BACK, "load_columns": LOAD_COLUMNS,
     "store_columns": STORE_COLUMNS, "known_within": KNOWN_WITHIN,
@@ -61,7 +61,8 @@ STRUCTURES = {
 
 NEEDS = {
     "load_tile": ("Tile", "load_words"), "load_odd": ("Tile", "load_tile", "load_words"),
-    "store_tile": ("Tile",), "load_columns": ("Tile",), "store_columns": ("Tile",),
+    "store_tile": ("Tile",), "load_inner": ("Tile",), "store_inner": ("Tile",), "load_columns": ("Tile",),
+    "store_columns": ("Tile",),
     "whole_packs": ("Tile",), "packs_back": ("Tile",),
     "write_float16": ("Tile",), "write_bfloat16": ("Tile",), **dict.fromkeys(RUNS, ("Tile",)),
     "moments_lanes": ("Moments",), "moments_block": ("Moments", "moments_lanes"),

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hipwright.engine.emit import cname, literal
 from hipwright.engine.expr import E, walk
-from hipwright.engine.index import Var, ix, product
+from hipwright.engine.groups import Member
+from hipwright.engine.index import Ix, Var, ix, product
 from hipwright.engine.index_text import to_python
 from hipwright.engine.shapes import flatten
 from hipwright.engine.templates.base import Body, depends
@@ -42,6 +44,7 @@ class Layout:
     segments: bool = False
     several: bool = False  # several rows' values stay in registers
     odd: bool = False  # rows begin off the borders of packs, and are read in packs all the same
+    edges: bool = False  # the same where all accesses begin alike: packs between borders (templates/edges.py)
     team: str = ""  # the knob of the blocks a row, or "" for one block
     ahead: bool = False  # few elements: what later passes and the rows' own values read is asked for first
     roomy: bool = False  # few threads: registers are no reason to put loads off
@@ -247,3 +250,26 @@ class RowScope:
         emit.line(f"{name} = {emit.text(load)[0]};")
         emit.close()
         emit.name(load, name)
+
+
+def column_of(member: Member) -> Ix | None:
+    """How many columns of their own a member's values have; None where they are the row's."""
+    return next((a.size for a in member.position.atoms() if isinstance(a, Var) and a.name == "c"), None)
+
+
+def elements(values: list[E], inner: set[str], memo: dict[int, bool], stop: set[int]) -> Iterator[E]:
+    """Expressions that change along the row and cost something, outermost first; not below those in `stop`."""
+    stack, done = list(values), set[int]()
+    while stack:
+        e = stack.pop()
+        if e.id in done or not depends(e, inner, memo):
+            continue
+        done.add(e.id)
+        mixed = e.op == "bin" and not all(depends(a, inner, memo) for a in e.args)
+        cheap = mixed and (e.attr != "/" or e.ctype not in ("float", "double"))  # x - mean: keep x; x / scale is dear
+        if e.op in ("load", "fn", "bin", "sel", "guard", "loop") and not cheap:
+            yield e
+            if e.id in stop:
+                continue
+        if e.op not in ("guard", "loop"):
+            stack.extend(e.args)

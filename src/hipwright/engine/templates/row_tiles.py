@@ -2,44 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from hipwright.engine.expr import FLOATING
 from hipwright.engine.groups import Member
-from hipwright.engine.templates.base import depends
-from hipwright.engine.templates.reducers import State
-from hipwright.engine.templates.sweep import Share, Sweep, prune
-
-if TYPE_CHECKING:
-    from hipwright.engine.templates.rows import RowKernel
+from hipwright.engine.templates.row_bounds import TileBounds
+from hipwright.engine.templates.sweep import Share, prune
 
 
-class Tiles:
+class Tiles(TileBounds):
     """The tiles of one sweep: the first, which may stay in registers, and the rest."""
-
-    def __init__(
-        self, kernel: RowKernel, sweep: Sweep, level: int, made: list[State], full: list[Member], vec: str
-    ) -> None:
-        self.k, self.sweep, self.level, self.made, self.full, self.vec = kernel, sweep, level, made, full, vec
-        self.emit, self.kind = kernel.emit, kernel.body.index_type
-        self.segmented = kernel.layout.segments and sweep is kernel.row_sweep
-        self._size(kernel.items if sweep is kernel.row_sweep else kernel.layout.items)
-        self.values = [s.value for s in made] + [m.value for m in full]
-
-    def _size(self, items: str) -> None:
-        self.items = items
-        self.extent = items if self.vec == "1" else f"{items} * {self.vec}"
-        along = items if self.k.columns or self.vec == "1" else self.extent
-        self.span = f"{self.k.threads.count} * {along}"  # elements of the row that a block takes at a time
-
-    # ------------------------------------------------------------ loops
 
     def _ahead(self) -> None:
         """Ask for what later passes read of all rows before the first waits for its reductions."""
         k, sweep, body = self.k, self.sweep, self.k.body
-        fixed = k.layout.bounds or k.layout.exact_bounds or k.team or k.columns or self.segmented
-        fixed = fixed or not (k.whole or k.layout.ahead)
-        if fixed or k.asked or sweep is not k.row_sweep:
+        bounded = k.layout.bounds or k.layout.exact_bounds or not (k.whole or k.layout.ahead)
+        parted = k.team or k.columns or k.edges or self.segmented
+        if bounded or parted or k.asked or sweep is not k.row_sweep:
             return
         k.asked = True
         scale = "" if self.vec == "1" else f" * {self.vec}"
@@ -122,9 +98,6 @@ class Tiles:
             emit.close()
         emit.close()
 
-    def _typed(self, text: str) -> str:
-        return self.k.body.as_index(text)
-
     def _tiles(self) -> str:
         segments = self.emit.position(self.k.segments)
         return f"({segments}) * (({self.sweep.length} + {self.span} - 1) / ({self.span}))"
@@ -149,7 +122,7 @@ class Tiles:
         share = self._share(start)
         if self._alone(keep):
             span = self._typed(self.span)
-            left = f"full ? {span} : {share.bound} - base"
+            left = f"full ? {span} : {share.bound} - base" if share.full else f"{share.bound} - base"
             emit.line(f"const {self.kind} left = {left};  // in the row from this thread's first")
         else:
             emit.used.add(("tile_count", ""))
@@ -158,6 +131,7 @@ class Tiles:
         sweep.packs = {**k.ahead, **k.held} if keep and sweep is k.row_sweep else {}
         sweep.read(k.body, self.values, known, share)
         k.packs = sweep.packs
+        k.packed |= {buffer for buffer, _ in sweep.packs}
         own = [m for m in self.full if m.item.name not in k.group.crossed]
         sweep.declare_stores(k.body, own, self.extent, columns)
         if not columns:
@@ -168,28 +142,6 @@ class Tiles:
         sweep.write(k.body, share, k.threads.guard)
         sweep.packs, sweep.stores = {}, {}
         k.packs = {}
-
-    def _share(self, start: str) -> Share:
-        """What this thread takes of a tile."""
-        k, columns = self.k, self.k.columns
-        scale = "" if columns or self.vec == "1" else f" * {self.vec}"
-        lane = f"{k.threads.lane}{scale}"
-        self.emit.line(f"const {self.kind} base = {lane if start == '0' else f'{start} + {lane}'};")
-        self.emit.used.add(("Tile", ""))
-        full = "" if columns else "full"
-        if full:
-            self.emit.line(f"const bool full = {self._full()};  // does every tile end within the row?")
-        bound = self._typed("bound" if self.segmented else self.sweep.length)
-        step = self._typed(f"{k.threads.count}{scale}")
-        return Share(f"{self.items}, {self.vec}", "base", step, bound, "width" if columns else "", full)
-
-    def _full(self) -> str:
-        """A test that costs nothing where sizes are constants, and then takes all others away."""
-        sizes = [self.sweep.length]
-        if self.segmented:
-            sizes.append(self.emit.position(self.k.segments))
-        some = [f"{_grouped(s)} > 0" for s in sizes if not s.isdigit() or s == "0"]
-        return " && ".join([*some, f"{_grouped(self.sweep.length)} % ({self.span}) == 0"])
 
     def _declare_tiles(self, size: str) -> None:
         for s in self.made:
@@ -225,96 +177,16 @@ class Tiles:
             self._take_tiles("[v]")
             emit.close()
 
-    def _open_elements(self, keep: bool) -> bool:
-        """Open the loop over elements that lie within the row; by packs where a row's end may cut none.
-
-        A test a pack leaves the elements of a pack side by side; one an element would put them one after another.
-        """
-        emit, columns = self.emit, self.k.columns
-        by_packs = not columns and self.vec != "1" and not self._harmless(keep)
-        emit.line("#pragma unroll")
-        if not by_packs:
-            emit.open(f"for (int k = 0; k < {self.items if columns else self.extent}; ++k)")
-            if not self._harmless(keep):
-                emit.line(f"if ({self._outside(keep, 'k')}) continue;")
-            return False
-        length, pack, element = _grouped(self.sweep.length), self._outside(keep, "pack"), self._outside(keep, "k")
-        cut = f"{length} % {self.vec} != 0"
-        if not self.sweep.length.isdigit():
-            emit.used.add(("packs_tested", ""))
-            tested = f"packs_tested({length})"
-            pack, cut = f"{tested} && ({pack})", f"(!{tested} || {cut})"
-        emit.open(f"for (int pack = 0; pack < {self.extent}; pack += {self.vec})")
-        emit.line(f"if ({pack}) continue;")
-        emit.line("#pragma unroll")
-        emit.open(f"for (int k = pack; k < pack + {self.vec}; ++k)")
-        emit.line(f"if ({cut} && ({element})) continue;")
-        return True
-
-    def _harmless(self, keep: bool) -> bool:
-        """May a waiting team compute what no store takes? A test an element costs registers."""
-        k, sweep = self.k, self.sweep
-        if not k.team or not self.segmented or k.layout.rest != "few" or not all(s.by_tile for s in self.made):
-            return False
-        stack = [*self.values]
-        if any(m.item.name not in sweep.stores for m in self.full):
-            return False
-        while stack:
-            e = stack.pop()
-            stays = keep and e.id in k.kept and k.kept[e.id][1] < self.level
-            if stays or not depends(e, k.inner, k.memo):
-                continue
-            packed = e.op == "load" and e.attr[2] in FLOATING and (e.attr[0], e.attr[1].key) in sweep.packs
-            if not packed and e.op not in ("bin", "un", "fn", "cast"):
-                return False
-            stack += e.args
-        return True
-
-    def _alone(self, keep: bool) -> bool:
-        """Is a row one tile, taken element by element?"""
-        k = self.k
-        parts = k.columns or k.team or self.segmented or k.layout.parts
-        return keep and k.whole and not (parts or any(s.by_tile for s in self.made))
-
-    def _outside(self, keep: bool, k: str) -> str:
-        """Does element k lie behind the row? Of constant sizes the compiler sees which k do, and which may."""
-        if self.k.columns:
-            return self._outside_columns(keep)
-        if not self._alone(keep):
-            return f"{self._sure(keep, k)}{k} >= count"
-        offset = self._offset(k)
-        may = f"{self._sure(keep, k)}{offset} >= left"
-        return f"{offset} >= {_grouped(self.sweep.length)} || ({may})" if self.k.fits else may
-
-    def _offset(self, k: str) -> str:
-        """How far element k of this thread's lies behind its first: `pack` is the first of a pack."""
-        step, vec = self.k.threads.count, self.vec
-        if vec == "1":
-            return f"{k} * {step}"
-        return f"{k} / {vec} * ({step} * {vec})" + (f" + {k} % {vec}" if k == "k" else "")
-
-    def _outside_columns(self, keep: bool) -> str:
-        """The same down a column."""
-        step, length = self.k.threads.count, _grouped(self.sweep.length)
-        if keep and not self.k.team:
-            return f"k * {step} >= {length} || ((k + 1) * {step} > {length} && k >= count)"
-        return f"!({self._full()}) && k >= count"
-
-    def _sure(self, keep: bool, e: str) -> str:
-        """A test that leaves out the elements e that every thread has, where that is known when compiling."""
-        k = self.k
-        if not keep or not k.whole or k.team or self.segmented or k.layout.parts:
-            return ""
-        step = k.threads.count
-        if k.columns or self.vec == "1":
-            return f"{e} >= {self.sweep.length} / {step} && "
-        return f"{e} >= {self.sweep.length} / ({step} * {self.vec}) * {self.vec} && "
-
-    def _index(self) -> str:
-        k = self.k
-        if k.columns or self.vec == "1":
-            return f"base + k * {k.threads.count}"
-        return f"base + k / {self.vec} * ({k.threads.count} * {self.vec}) + k % {self.vec}"
+    def one(self, keep: bool) -> None:
+        """An element by itself, whose place in the row is known; its tile has `count` values."""
+        self._declare_tiles("1")
+        if keep:
+            self._keep()
+        for s in self.made:
+            s.take(self.emit, "", "0", "r")
+        for member in self.full:
+            self._store(member)
+        self._take_tiles("")
 
     def _take_tiles(self, place: str) -> None:
         for s in self.made:
@@ -326,13 +198,13 @@ class Tiles:
         k, place = self.k, f"[{self.k.held_place}]"
         for e, made, name in k.kept.values():
             if made < self.level:
-                self.emit.name(e, k.kept_text(e, f"{name}{place}"))
+                self.emit.name(e, k.kept_text(e, f"{k.stays(name)}{place}"))
         for e, made, name in k.kept.values():
             if made == self.level:
                 raw = k.as_read(e)
                 text = self.emit.read(e, self.emit.position(e.attr[1])) if raw else self.emit.text(e)[0]
-                self.emit.line(f"{name}{place} = {text};")
-                self.emit.name(e, k.kept_text(e, f"{name}{place}"))
+                self.emit.line(f"{k.stays(name)}{place} = {text};")
+                self.emit.name(e, k.kept_text(e, f"{k.stays(name)}{place}"))
 
     def _store(self, member: Member) -> None:
         k, emit = self.k, self.emit
@@ -350,7 +222,3 @@ class Tiles:
         emit.line(k.body.store(member, emit.text(member.value)[0], emit.position(member.position)))
         if guards:
             emit.close()
-
-
-def _grouped(text: str) -> str:
-    return f"({text})" if " " in text else text

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 
 from hipwright.engine.expr import STORAGE, E
 from hipwright.engine.groups import FULL, PART, ROW, Member
-from hipwright.engine.index import Ix, Var, product
+from hipwright.engine.index import Var, product
 from hipwright.engine.index_text import to_python
-from hipwright.engine.templates.base import Body, Kernel, depends, fused
+from hipwright.engine.templates.base import Body, Kernel, fused
+from hipwright.engine.templates.edges import NAMES, Edges
 from hipwright.engine.templates.reducers import State, levels, pairs, quiet, states
-from hipwright.engine.templates.row_scope import Layout, RowScope
+from hipwright.engine.templates.row_scope import Layout, RowScope, column_of, elements
 from hipwright.engine.templates.row_tiles import Tiles
-from hipwright.engine.templates.sweep import Sweep, unconditional
+from hipwright.engine.templates.sweep import PACK, Sweep, unconditional
 
 MAX_KEPT = 3
 
@@ -35,18 +36,20 @@ class RowKernel(RowScope):
         super().__init__(body, layout)
         self.packs: dict[tuple[str, str], str] = {}
         self.place = ""
+        self.packed: set[str] = set()  # buffers that are read in packs
         self.held: dict[tuple[str, str], str] = {}  # tiles that are asked for whole, where the row goes by in parts
         self.held_place = ""
         self.ahead: dict[tuple[str, str], str] = {}  # tiles that are asked for before the pass that reads them
         self.asked = False
         self.fits: bool | None = None  # does a row fit registers, in the branch now written; None: no branches
+        self.edges: Edges | None = None
 
     def kernel(self) -> Kernel:
         """The finished kernel."""
         body, group, emit = self.body, self.group, self.emit
         emit.taken |= {"row", "r", "c", "v", "k", "col", "line", "width", "start", "tile", "count", "base", "live",
                        "lane", "first", "items", "across", "part", "team", "ticket", "t", "segment", "bound", "arrived",
-                       *(f"i{k}" for k in range(8)), *(f"j{k}" for k in range(8))}  # fmt: skip
+                       *(f"i{k}" for k in range(8)), *(f"j{k}" for k in range(8)), *NAMES}  # fmt: skip
         self._variables()
         grid = self._prologue()
         for line in self.outer_lines:
@@ -59,6 +62,8 @@ class RowKernel(RowScope):
         roomy = f"{threads}, 1" if self.layout.roomy else threads  # or ptxas puts loads off to stay at 32 registers
         kernel = body.finish(grid, threads, fused(group), emit.lines, self.layout.bounds or roomy)
         kernel.exact_bounds = self.layout.exact_bounds
+        if self.edges:
+            kernel.aligned = {b: PACK.get(body.need.dtypes[b], 4) for b in self.packed}
         if self.team:
             self.team.finish(kernel, self._tiles(), to_python(product(group.space)))
         return kernel
@@ -96,7 +101,7 @@ class RowKernel(RowScope):
     def _open_variant(self, span: str) -> None:
         """Rows that fit the registers of those who share them, or all others."""
         if self.fits:
-            length = self.row_sweep.length
+            length = self.row_sweep.known
             if self.layout.several:
                 self.emit.used.add(("known_within", ""))
                 kind = self.body.index_type
@@ -121,6 +126,9 @@ class RowKernel(RowScope):
         self.vec = layout.vec
         if not self.columns and not self.row_sweep.dense([m.value for m in whole], stores):
             self.vec = "1"
+        if layout.edges and self.vec != "1" and not self.edges:
+            self.edges = Edges(self)
+            self.edges.declare()
         step = self.threads.count if self.columns or self.vec == "1" else f"{self.threads.count} * {self.vec}"
         self._open_variant(f"{step} * {layout.items}")
         self.registers = layout.registers and self.fits is not False and self._choose_kept()
@@ -128,12 +136,14 @@ class RowKernel(RowScope):
         if self.crossing or (self.registers and stays and not self.fits):
             self.items = "items"
             step_text = step if " " not in step else f"({step})"
-            line = f"constexpr int items = ({self.row_sweep.length} + {step_text} - 1) / {step_text};"
+            line = f"constexpr int items = ({self.row_sweep.known} + {step_text} - 1) / {step_text};"
             self.crossing.declare(line) if self.crossing else emit.line(line)
         self.size = f"{self.items} * {self.vec}" if self.vec != "1" else self.items
         layout.parts = layout.parts and self.registers
         for _, (e, _, name) in sorted(self.kept.items()):
             emit.line(f"{self._kept_type(e)} {name}[{self.size}];  // this thread's part of the row")
+            if self.edges:
+                emit.line(f"{self._kept_type(e)} {name}_edge[1];")
         if layout.parts or (layout.rest == "few" and self.registers):
             emit.line(f"constexpr int few = {layout.items} < 2 ? 1 : 2;  // packs at once of what does not stay")
         elif layout.rest == "few":
@@ -151,6 +161,10 @@ class RowKernel(RowScope):
 
     def _kept_type(self, e: E) -> str:
         return STORAGE[e.attr[2]] if self.as_read(e) else e.ctype
+
+    def stays(self, name: str) -> str:
+        """The array in which a kept value lies of the tile now written."""
+        return self.edges.name(name) if self.edges else name
 
     def kept_text(self, e: E, place: str) -> str:
         """What a pass computes with of a kept value."""
@@ -190,7 +204,7 @@ class RowKernel(RowScope):
         for level in range(self._last() + 1):
             values = [m.value for m in self._at(level)]
             before = {number for number, made in seen.items() if made < level}
-            for e in _elements(values, self.inner, self.memo, before):
+            for e in elements(values, self.inner, self.memo, before):
                 if seen.setdefault(e.id, level) < level:
                     found[e.id] = e
         if not 0 < len(found) <= MAX_KEPT:
@@ -222,7 +236,7 @@ class RowKernel(RowScope):
         mine = [
             m
             for m in self.body.stored
-            if m.role == PART and self.levels[f"={m.item.name}"] == level and _column(m) == column.size
+            if m.role == PART and self.levels[f"={m.item.name}"] == level and column_of(m) == column.size
         ]
         if mine:
             length = self.emit.position(column.size)
@@ -245,6 +259,8 @@ class RowKernel(RowScope):
         if not kept and not self.columns and not sweep.dense(values, full):
             vec = "1"  # what stays in registers lies there in packs, whatever a later pass reads
         tiles = Tiles(self, sweep, level, made, full, vec)
+        if self.edges:
+            self.edges.take(tiles, keep=kept)
         if kept:
             tiles.first()
         if not (kept and self.whole and not self.team):
@@ -321,25 +337,3 @@ class RowKernel(RowScope):
         if condition:
             emit.line(f"if (!({condition})) continue;")
         emit.line(f"const {self.body.index_type} col = column + (v < width ? v : width - 1);")
-
-
-def _column(member: Member) -> Ix | None:
-    return next((a.size for a in member.position.atoms() if isinstance(a, Var) and a.name == "c"), None)
-
-
-def _elements(values: list[E], inner: set[str], memo: dict[int, bool], stop: set[int]) -> Iterator[E]:
-    """Expressions that change along the row and cost something, outermost first; not below those in `stop`."""
-    stack, done = list(values), set[int]()
-    while stack:
-        e = stack.pop()
-        if e.id in done or not depends(e, inner, memo):
-            continue
-        done.add(e.id)
-        mixed = e.op == "bin" and not all(depends(a, inner, memo) for a in e.args)
-        cheap = mixed and (e.attr != "/" or e.ctype not in ("float", "double"))  # x - mean: keep x; x / scale is dear
-        if e.op in ("load", "fn", "bin", "sel", "guard", "loop") and not cheap:
-            yield e
-            if e.id in stop:
-                continue
-        if e.op not in ("guard", "loop"):
-            stack.extend(e.args)

@@ -33,7 +33,10 @@ class Threads:
 
 @dataclass(frozen=True)
 class Share:
-    """A thread's elements of one tile, as the device functions take them; width: of a pack of columns, else empty."""
+    """A thread's elements of one tile, as the device functions take them; width: of a pack of columns, else empty.
+
+    most: what the bound does not exceed, where sizes tell that alone.
+    """
 
     shape: str  # ITEMS, N
     base: str
@@ -41,6 +44,7 @@ class Share:
     bound: str
     width: str = ""
     full: str = ""  # is no tile cut short? or ""
+    most: str = ""
 
     def arguments(self, body: Body, place: Place, tile: str = "", guard: str = "") -> str:
         """What follows the pointer; tile: what is stored."""
@@ -48,7 +52,7 @@ class Share:
         full = f"{guard} && {self.full}" if guard and self.full else self.full
         across = [body.as_index(place.stride), self.width] if self.width else []
         runs = [body.as_index(place.outer), body.as_index(place.run)] if place.run else []
-        return ", ".join([self.base, self.step, bound, *across, *runs, *filter(None, (tile, full))])
+        return ", ".join([self.base, self.step, bound, *across, *runs, *filter(None, (tile, full, self.most))])
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,8 @@ class Sweep:
     """The loop's variable, its bound as text and number, and how its index splits. row_starts: {position: text}.
 
     run: the length of the inner of two reduced dimensions, `j0` and `j1`, whose accesses may be runs; else empty.
+    most: where `length` is only known while the kernel runs, the length it does not exceed. shift: elements from where
+    rows begin to where this loop does.
     """
 
     variable: str
@@ -82,18 +88,25 @@ class Sweep:
     splits: Sequence[str] = ()
     run: str = ""
     odd: bool = False  # rows begin at any address
+    most: str = ""
+    shift: str = ""
     row_starts: dict[str, str] = field(default_factory=dict)
     packs: dict[tuple[str, str], str] = field(default_factory=dict)
     stores: dict[str, tuple[str, str, Place]] = field(default_factory=dict)  # item -> (tile, pointer, place)
 
     def start(self, position: Ix) -> str | None:
-        """Where the row begins for an access that walks it element by element, else None."""
+        """Where the loop begins for an access that walks the row element by element, else None."""
         if position.key in self.row_starts:
-            return self.row_starts[position.key]
+            return offset(self.row_starts[position.key], self.shift)
         found = linear(position, self.variable)
         if found is None or found[0] != ix(1) or self._changes(found[1]):
             return None
         return self.row_starts.get(found[1].key) or to_c(found[1])
+
+    @property
+    def known(self) -> str:
+        """The length as far as sizes tell it."""
+        return self.most or self.length
 
     def column(self, position: Ix) -> Place | None:
         """Where the thread's columns of row 0 begin, and the stride of rows, if the access is dense across columns."""
@@ -175,10 +188,14 @@ class Sweep:
         pointer = body.pointers[e.attr[0]]
         name, function = body.emit.fresh(f"{pointer}_tile"), place.function("load", bool(share.width))
         function = "load_odd" if self.odd and function == "load_tile" else function
+        function = "load_inner" if self.shift else function
         body.emit.used.add((function, ""))
         arguments = share.arguments(body, place)
         body.emit.line(f"const auto {name} = {function}<{share.shape}>({offset(pointer, place.start)}, {arguments});")
         return name
+
+    def _storing(self, place: Place, columns: bool) -> str:
+        return "store_inner" if self.shift else place.function("store", columns)
 
     def gathered(self, position: Ix) -> Ix | None:
         """The position of element 0 for an access along a row that an index picks; else None."""
@@ -244,7 +261,7 @@ class Sweep:
             if place is not None:
                 buffer, _ = body.need.stores[member.item.name]
                 name = body.emit.fresh(f"{body.pointers[buffer]}_out")
-                body.emit.used.add((place.function("store", columns), ""))
+                body.emit.used.add((self._storing(place, columns), ""))
                 body.emit.line(f"Tile<{body.tile_type(member)}, {size}> {name};")
                 self.stores[member.item.name] = (name, offset(body.pointers[buffer], place.start), place)
 
@@ -252,7 +269,7 @@ class Sweep:
         """Store what the pass made."""
         for name, pointer, place in self.stores.values():
             arguments = share.arguments(body, place, name, guard)
-            function = place.function("store", bool(share.width))
+            function = self._storing(place, bool(share.width))
             body.emit.line(f"{function}<{share.shape}>({pointer}, {arguments});")
 
 
@@ -275,7 +292,7 @@ def _inside(a: Atom, name: str) -> bool:
 
 def offset(pointer: str, start: str) -> str:
     """pointer + start."""
-    return pointer if start in ("", "0") else f"{pointer} + {start}"
+    return pointer if start in ("", "0") else start if pointer == "0" else f"{pointer} + {start}"
 
 
 def prune(lines: list[str], first: int, count: int) -> None:
