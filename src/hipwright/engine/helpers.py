@@ -286,7 +286,7 @@ def _close(wanted: set[tuple[str, str]]) -> set[tuple[str, str]]:
         if name in FLOAT:
             wanted |= {(other, "") for other in (*PAIRS, "quotient") if other in FLOAT[name][1]}
         wanted |= {(other, "") for other in row_helpers.NEEDS.get(name, ())}
-    if any(name in ("block_reduce", "lane_reduce", "team_collect", "sum_before") for name, _ in wanted):
+    if any(name in ("block_reduce", "lane_reduce", "team_collect", "team_gather", "sum_before") for name, _ in wanted):
         wanted |= {
             ("shuffle_xor", ""),
             *((("block_reduce", ""),) if ("sum_before", "") in wanted else ()),

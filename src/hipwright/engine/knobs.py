@@ -28,6 +28,7 @@ KNOBS: dict[str, tuple[int, tuple[int, ...], str]] = {
     "COLUMN_VEC": (4, (1, 2, 4, 8), "neighbouring rows a thread handles"),
     "TURN_TILE": (32, (32, 64), "side of a transposed tile"),
     "TEAM": (16, (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), "blocks that share a long row, at most"),
+    "STASH": (1, (1, 2, 3), "tiles of a row a block of a team holds in LDS"),
     "PACKS": (4, (1, 2, 4, 8), "packs a thread handles"),
     "SCAN_BLOCK": (256, (64, 128, 256, 512, 1024), "threads of a scan's block"),
     "SCAN_VEC": (4, (1, 2, 4, 8), "neighbours a thread scans"),

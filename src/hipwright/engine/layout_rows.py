@@ -155,6 +155,9 @@ class RowPlanner(Planner):
         if team:
             more = () if self.follows else fills(self.rows)  # a team that waits has the size that holds its row
             layout.team = self.knob("TEAM", self._team_size(), more=more)
+            stashes = self.follows and registers and mapping == "block" and cut != "shared"
+            if stashes and self.choose(f"stash:{self.body.name}", (False, True), False):
+                layout.stash = self.knob("STASH", 1)
         layout.ahead = self.rows * self.length <= 4 * AT_ONCE
         layout.weights = self._at_once() and vec * items <= 16
         layout.roomy = self._at_once() and self.rows * threads <= RESIDENT // 2

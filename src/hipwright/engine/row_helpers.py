@@ -21,12 +21,14 @@ from hipwright.engine.run_tiles import PACKS_BACK, RUNS
 from hipwright.engine.state_tiles import (
     EXPONENTIALS,
     EXPONENTIALS_APART,
+    EXPONENTIALS_BLOCK,
     MOMENTS,
     MOMENTS_APART,
     MOMENTS_BLOCK,
     MOMENTS_LANES,
     SHUFFLE_EXPONENTIALS,
 )
+from hipwright.engine.team_tiles import STASH_TILE, TEAM_GATHER, TEAM_HAND
 from hipwright.engine.tiles import (
     LOAD_COLUMNS,
     LOAD_TILE,
@@ -44,7 +46,7 @@ from hipwright.engine.tiles import (
 STRUCTURES = {
     "Tile": TILE, "Moments": MOMENTS, "moments_with": MOMENTS_APART, "moments_lanes": MOMENTS_LANES,
     "moments_block": MOMENTS_BLOCK, "Exponentials": EXPONENTIALS, "exponentials_with": EXPONENTIALS_APART,
-    "shuffle_exponentials": SHUFFLE_EXPONENTIALS,
+    "shuffle_exponentials": SHUFFLE_EXPONENTIALS, "exponentials_block": EXPONENTIALS_BLOCK,
     "write_float16": WRITE_HALF, "write_bfloat16": WRITE_BFLOAT16, "load_words": LOAD_WORDS,
     "load_tile": LOAD_TILE, "load_odd": LOAD_ODD,
     "store_tile": STORE_TILE, "load_inner": LOAD_INNER, "store_inner": STORE_INNER,
@@ -54,7 +56,9 @@ STRUCTURES = {
     "packs_tested": PACKS_TESTED,
     "block_reduce": BLOCK_REDUCE, "block_reduce_each": BLOCK_REDUCE_EACH,
     "column_reduce": COLUMN_REDUCE, "team_meet": TEAM_MEET, "team_last": TEAM_LAST,
-    "team_collect": TEAM_COLLECT, "take_ticket": TAKE_TICKET, "scan_tile": SCAN_TILE, "join_waves": JOIN_WAVES,
+    "team_collect": TEAM_COLLECT, "team_hand": TEAM_HAND, "team_gather": TEAM_GATHER, "stash_tile": STASH_TILE,
+    "take_ticket": TAKE_TICKET,
+    "scan_tile": SCAN_TILE, "join_waves": JOIN_WAVES,
     "sum_before": SUM_BEFORE, **RUNS,
 }  # fmt: skip
 """In the order in which a program holds them."""
@@ -67,5 +71,7 @@ NEEDS = {
     "write_float16": ("Tile",), "write_bfloat16": ("Tile",), **dict.fromkeys(RUNS, ("Tile",)),
     "moments_lanes": ("Moments",), "moments_block": ("Moments", "moments_lanes"),
     "Exponentials": ("shuffle_exponentials", "nan_max"), "moments_with": ("apart",), "exponentials_with": ("apart",),
-    "block_reduce_each": ("shuffle_xor",), "team_collect": ("lane_reduce",), "sum_before": ("block_reduce",),
+    "exponentials_block": ("Exponentials",), "stash_tile": ("Tile",),
+    "block_reduce_each": ("shuffle_xor",), "team_collect": ("lane_reduce",), "team_gather": ("block_reduce",),
+    "sum_before": ("block_reduce",),
 }  # fmt: skip

@@ -177,6 +177,31 @@ EXPONENTIALS_APART = _of_products(
     with_tile="exponentials_with",
 )  # fmt: skip
 
+EXPONENTIALS_BLOCK = """\
+// The same of `lanes` neighbouring lanes: their maximum first, so that each rescales once, where step by step
+// each would as often as there are steps.
+template <typename T>
+__device__ Exponentials<T> exponentials_of_lanes(Exponentials<T> v, int lanes) {
+    T top = v.top;
+    for (int distance = lanes / 2; distance > 0; distance >>= 1) top = nan_max(top, __shfl_xor(top, distance));
+    T sum = v.sum == T(0) ? T(0) : v.sum * exp(shift_of(v.top) - shift_of(top));
+    for (int distance = lanes / 2; distance > 0; distance >>= 1) sum += __shfl_xor(sum, distance);
+    return {top, sum};
+}
+
+template <int BLOCK_SIZE, typename T>
+__device__ Exponentials<T> block_reduce(Exponentials<T> v, Rescaled) {
+    v = exponentials_of_lanes(v, warpSize);
+    if (BLOCK_SIZE <= warpSize) return v;
+    __shared__ Exponentials<T> partial[BLOCK_SIZE / 32];
+    __syncthreads();  // an earlier use of `partial` has been read
+    if (threadIdx.x % warpSize == 0) partial[threadIdx.x / warpSize] = v;
+    __syncthreads();
+    const int waves = BLOCK_SIZE / warpSize;
+    return exponentials_of_lanes(partial[threadIdx.x % waves], waves);
+}
+"""
+
 SHUFFLE_EXPONENTIALS = """template <typename T>
 __device__ Exponentials<T> shuffle_xor(Exponentials<T> v, int distance) {
     return {__shfl_xor(v.top, distance), __shfl_xor(v.sum, distance)};

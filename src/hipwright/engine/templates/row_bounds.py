@@ -37,7 +37,12 @@ class TileBounds:
     def _typed(self, text: str) -> str:
         return self.k.body.as_index(text)
 
-    def _share(self, start: str) -> Share:
+    @property
+    def end(self) -> str:
+        """Where tiles end, as text."""
+        return self._typed("bound" if self.segmented else self.sweep.length)
+
+    def share(self, start: str) -> Share:
         """What this thread takes of a tile."""
         k, columns = self.k, self.k.columns
         scale = "" if columns or self.vec == "1" else f" * {self.vec}"
@@ -47,10 +52,9 @@ class TileBounds:
         full = "" if columns or k.edges else "full"
         if full:
             self.emit.line(f"const bool full = {self._full()};  // does every tile end within the row?")
-        bound = self._typed("bound" if self.segmented else self.sweep.length)
         step = self._typed(f"{k.threads.count}{scale}")
         most = self._typed(self.sweep.most)
-        return Share(f"{self.items}, {self.vec}", "base", step, bound, "width" if columns else "", full, most)
+        return Share(f"{self.items}, {self.vec}", "base", step, self.end, "width" if columns else "", full, most)
 
     def _full(self) -> str:
         """A test that costs nothing where sizes are constants, and then takes all others away."""

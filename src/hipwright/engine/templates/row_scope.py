@@ -46,6 +46,7 @@ class Layout:
     odd: bool = False  # rows begin off the borders of packs, and are read in packs all the same
     edges: bool = False  # the same where all accesses begin alike: packs between borders (templates/edges.py)
     team: str = ""  # the knob of the blocks a row, or "" for one block
+    stash: str = ""  # the knob of the tiles that a block of a waiting team holds in LDS, or "" for none
     ahead: bool = False  # few elements: what later passes and the rows' own values read is asked for first
     roomy: bool = False  # few threads: registers are no reason to put loads off
     weights: bool = False  # so few that what all rows share along the row is asked for first too
@@ -176,7 +177,35 @@ class RowScope:
             size = f"({layout.threads} // {layout.share} * {layout.items})"
             return f"cdiv({to_python(self.width)}, {size})"
         tiles = f"cdiv({to_python(self.width)}, {size})"
-        return tiles if self.segments.value == 1 else f"({to_python(self.segments)}) * {tiles}"
+        tiles = tiles if self.segments.value == 1 else f"({to_python(self.segments)}) * {tiles}"
+        return f"cdiv({tiles}, 1 + {layout.stash})" if layout.stash else tiles
+
+    # ------------------------------------------------------------ a row's values
+
+    def store_row(self, member: Member, name: str | None) -> None:
+        """One thread of the row writes its value."""
+        emit = self.emit
+        own = "threadIdx.x == 0" if self.layout.mapping == "block" else "live && lane == 0"
+        if self.team and self.team.waits:
+            own = f"part == 0 && {own}"
+        emit.open(f"if ({own})")
+        if self.columns:
+            self.open_columns("v < width")
+        emit.count([member.value])
+        text = name if name is not None else emit.text(member.value)[0]
+        emit.line(self.body.store(member, text, emit.position(member.position)))
+        if self.columns:
+            emit.close()
+        emit.close()
+
+    def open_columns(self, condition: str = "") -> None:
+        """The loop over a thread's columns."""
+        emit, vec = self.emit, self.layout.vec
+        emit.line("#pragma unroll")
+        emit.open(f"for (int v = 0; v < {vec}; ++v)")
+        if condition:
+            emit.line(f"if (!({condition})) continue;")
+        emit.line(f"const {self.body.index_type} col = column + (v < width ? v : width - 1);")
 
     # ------------------------------------------------------------ before the loop
 

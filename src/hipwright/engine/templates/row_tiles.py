@@ -51,7 +51,7 @@ class Tiles(TileBounds):
         k, emit, sweep, items = self.k, self.emit, self.sweep, self.items
         made = [name for e, level, name in k.kept.values() if level == self.level and k.as_read(e)]
         if any(level == self.level for _, level, _ in k.kept.values()):
-            share = self._share(start)
+            share = self.share(start)
             known = {n for n, (_, level, _) in k.kept.items() if level < self.level}
             sweep.packs = {}
             sweep.read(k.body, self.values, known, share)
@@ -77,6 +77,7 @@ class Tiles(TileBounds):
         begin = {(False, False): "0", (False, True): "1", (True, False): "part", (True, True): "(part + team)"}[
             bool(team), after_first
         ]
+        begin = "(part + team * (1 + stashed))" if after_first and self.k.stash else begin
         skipped = self.span
         few = after_first and self.k.layout.rest == "few"
         if after_first and self.k.layout.rest and not self.segmented and not few:
@@ -93,10 +94,25 @@ class Tiles(TileBounds):
             end = "bound" if self.segmented else self.sweep.length
             emit.taken.add("at")
             emit.open(f"for ({kind} at = start; at < start + {skipped} && at < {end}; at += {self._typed(self.span)})")
-        self._tile("at" if few else "start", keep=False)
-        if few:
+            self._tile("at", keep=False)
             emit.close()
+        else:
+            self._tile("start", keep=False)
         emit.close()
+
+    def begin(self, number: str) -> None:
+        """Where tile `number` starts."""
+        if self.segmented:
+            self._segment(number)
+            return
+        self.emit.line(f"const {self.kind} start = {self._typed(f'{number} * ({self.span})')};")
+
+    def few(self, start: str) -> None:
+        """A few packs of a tile that stays."""
+        items = self.items
+        self._size("few")
+        self._tile(start, keep=True)
+        self._size(items)
 
     def _tiles(self) -> str:
         segments = self.emit.position(self.k.segments)
@@ -118,8 +134,8 @@ class Tiles(TileBounds):
 
     def _tile(self, start: str, *, keep: bool) -> None:
         k, emit, sweep, columns = self.k, self.emit, self.sweep, self.k.columns
-        known = {n for n, (_, made, _) in k.kept.items() if made < self.level} if keep else set()
-        share = self._share(start)
+        known = {n for n, (_, made, _) in k.kept.items() if made < self.level or k.stashing} if keep else set()
+        share = self.share(start)
         if self._alone(keep):
             span = self._typed(self.span)
             left = f"full ? {span} : {share.bound} - base" if share.full else f"{share.bound} - base"
@@ -196,6 +212,10 @@ class Tiles(TileBounds):
     def _keep(self) -> None:
         """Names for what earlier passes kept; what this pass keeps is computed and stored."""
         k, place = self.k, f"[{self.k.held_place}]"
+        if k.stash and k.stashing:
+            for e, _, name in k.kept.values():
+                self.emit.name(e, k.stash.text(e, name, self.vec))
+            return
         for e, made, name in k.kept.values():
             if made < self.level:
                 self.emit.name(e, k.kept_text(e, f"{k.stays(name)}{place}"))

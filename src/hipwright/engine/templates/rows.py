@@ -10,18 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from hipwright.engine.expr import STORAGE, E
+from hipwright.engine.expr import COMPUTE, STORAGE, E
 from hipwright.engine.groups import FULL, PART, ROW, Member
 from hipwright.engine.index import Var, product
 from hipwright.engine.index_text import to_python
 from hipwright.engine.templates.base import Body, Kernel, fused
-from hipwright.engine.templates.edges import NAMES, Edges
-from hipwright.engine.templates.reducers import State, levels, pairs, quiet, states
+from hipwright.engine.templates.edges import NAMES as EDGES
+from hipwright.engine.templates.edges import Edges
+from hipwright.engine.templates.reducers import MOMENTS, State, levels, pairs, quiet, states
 from hipwright.engine.templates.row_scope import Layout, RowScope, column_of, elements
 from hipwright.engine.templates.row_tiles import Tiles
+from hipwright.engine.templates.stash import NAMES as STASH
+from hipwright.engine.templates.stash import Stash
 from hipwright.engine.templates.sweep import PACK, Sweep, unconditional
 
 MAX_KEPT = 3
+FLOAT_STATES = (*MOMENTS, "sum", "prod", "max", "min")
+"""Reductions whose states hold values alone."""
 
 
 def rows(body: Body, layout: Layout) -> Kernel:
@@ -43,13 +48,14 @@ class RowKernel(RowScope):
         self.asked = False
         self.fits: bool | None = None  # does a row fit registers, in the branch now written; None: no branches
         self.edges: Edges | None = None
+        self.stash: Stash | None = None
 
     def kernel(self) -> Kernel:
         """The finished kernel."""
         body, group, emit = self.body, self.group, self.emit
         emit.taken |= {"row", "r", "c", "v", "k", "col", "line", "width", "start", "tile", "count", "base", "live",
                        "lane", "first", "items", "across", "part", "team", "ticket", "t", "segment", "bound", "arrived",
-                       *(f"i{k}" for k in range(8)), *(f"j{k}" for k in range(8)), *NAMES}  # fmt: skip
+                       *(f"i{k}" for k in range(8)), *(f"j{k}" for k in range(8)), *EDGES, *STASH}  # fmt: skip
         self._variables()
         grid = self._prologue()
         for line in self.outer_lines:
@@ -148,8 +154,15 @@ class RowKernel(RowScope):
             emit.line(f"constexpr int few = {layout.items} < 2 ? 1 : 2;  // packs at once of what does not stay")
         elif layout.rest == "few":
             layout.rest = layout.items
+        self.stash = Stash(self, layout.stash) if layout.stash else None
+        if self.stash and self.stash.fits():
+            self.stash.declare()
+        else:
+            self.stash, layout.stash = None, ""
         if self.team:
-            self.team.open(waits=self._last() > 0)  # does anything follow the first reductions?
+            reds = [m.item for m in self.group.members if m.role == "red"]
+            floats = all(i.reduction in FLOAT_STATES and COMPUTE[i.dtype] == "float" for i in reds)
+            self.team.open(waits=self._last() > 0, floats=floats)  # does anything follow the first reductions?
         if layout.ahead and not self.team and not self.columns:
             self._ask_ahead(ROW)
         if self._last() > 0 and not self.columns:
@@ -161,6 +174,11 @@ class RowKernel(RowScope):
 
     def _kept_type(self, e: E) -> str:
         return STORAGE[e.attr[2]] if self.as_read(e) else e.ctype
+
+    @property
+    def stashing(self) -> bool:
+        """Is a tile being written that lies in LDS?"""
+        return self.stash is not None and self.stash.now
 
     def stays(self, name: str) -> str:
         """The array in which a kept value lies of the tile now written."""
@@ -225,10 +243,10 @@ class RowKernel(RowScope):
         named = [m for m in self.group.members if m.role == "red" and self.levels[m.item.name] == level]
         for member in named:
             if member.item.name in self.body.need.stores:
-                self._store_row(member, self.body.rows[member.item.name])
+                self.store_row(member, self.body.rows[member.item.name])
         for member in self.body.stored:
             if member.role == ROW and max(self.levels[f"={member.item.name}"], 1) == level + 1:
-                self._store_row(member, None)
+                self.store_row(member, None)
 
     def _part(self, level: int, column: Var) -> None:
         """The values that have columns of their own: a loop over these."""
@@ -261,8 +279,13 @@ class RowKernel(RowScope):
         tiles = Tiles(self, sweep, level, made, full, vec)
         if self.edges:
             self.edges.take(tiles, keep=kept)
+        stash = self.stash if kept else None
+        if stash and level == 0:
+            stash.ask(tiles)
         if kept:
             tiles.first()
+        if stash:
+            stash.take(tiles)
         if not (kept and self.whole and not self.team):
             tiles.rest(after_first=kept)
         self._combine(made)
@@ -312,28 +335,3 @@ class RowKernel(RowScope):
                 emit.line(f"{s.name} = {all_}[{number}];")
             done += some
         return done
-
-    def _store_row(self, member: Member, name: str | None) -> None:
-        """One thread of the row writes its value."""
-        emit = self.emit
-        own = "threadIdx.x == 0" if self.layout.mapping == "block" else "live && lane == 0"
-        if self.team and self.team.waits:
-            own = f"part == 0 && {own}"
-        emit.open(f"if ({own})")
-        if self.columns:
-            self.open_columns("v < width")
-        emit.count([member.value])
-        text = name if name is not None else emit.text(member.value)[0]
-        emit.line(self.body.store(member, text, emit.position(member.position)))
-        if self.columns:
-            emit.close()
-        emit.close()
-
-    def open_columns(self, condition: str = "") -> None:
-        """The loop over a thread's columns."""
-        emit, vec = self.emit, self.layout.vec
-        emit.line("#pragma unroll")
-        emit.open(f"for (int v = 0; v < {vec}; ++v)")
-        if condition:
-            emit.line(f"if (!({condition})) continue;")
-        emit.line(f"const {self.body.index_type} col = column + (v < width ? v : width - 1);")

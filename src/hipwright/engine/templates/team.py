@@ -2,8 +2,10 @@
 in memory, and reads the others'.
 
 Where something follows the reductions the blocks wait for one another, and take their turns by a ticket: a block only
-waits for blocks with earlier tickets, or as early ones, so there is progress as long as a team fits the device. Where
-nothing follows, the block that comes last does the rest. Parts are combined in one order: results do not vary.
+waits for blocks with earlier tickets, or as early ones, so there is progress as long as a team fits the device. They
+hand over parts of floats in words that tell whether they are there (engine/team_tiles.py); for others, and of columns,
+arrivals are counted between fences. Where nothing follows, the block that comes last does the rest. Parts are combined
+in one order: results do not vary.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ class Team:
     waits: bool = False
     rounds: int = 0
     groups: str = ""
+    hand: bool = False  # do blocks hand one another words?
+    handed: int = 0  # of a part
     buffers: dict[str, tuple[list[Ix], str]] = field(default_factory=dict)
 
     def prologue(self, count: str, grid: str) -> str:
@@ -44,15 +48,16 @@ class Team:
         self.at = len(self.body.emit.lines)
         return f"({grid}) * {self.body.name}_team"
 
-    def open(self, *, waits: bool) -> None:
-        """This block's row and its part of it."""
-        self.waits = waits
+    def open(self, *, waits: bool, floats: bool) -> None:
+        """This block's row and its part of it. floats: are all states?"""
+        self.waits, self.hand = waits, waits and floats and not self.columns
         emit, kind = self.body.emit, self.body.index_type
-        number = "(int)blockIdx.x"
+        number, lines = "(int)blockIdx.x", list[str]()
         if waits:
             emit.used.add(("take_ticket", ""))
             number = "ticket"
-        lines = [f"    const int ticket = take_ticket({self.arrived});"] if waits else []
+            counter = f"reinterpret_cast<int*>({self.hands})" if self.hand else self.arrived
+            lines.append(f"    const int ticket = take_ticket({counter});")
         lines += [f"    const {kind} row = {number} / team;", f"    const int part = {number} % team;"]
         emit.lines[self.at : self.at] = lines
 
@@ -62,6 +67,13 @@ class Team:
         name = f"{self.body.name}_arrived"
         outer = product(self.body.group.outer)
         self._buffer(name, [outer + 1], "int32")
+        return self.body.pointers[name]
+
+    @property
+    def hands(self) -> str:
+        """What blocks hand one another: the ticket first, then each state's parts, two floats a word."""
+        name = f"{self.body.name}_hands"
+        self._buffer(name, [ix(1)], "int64")
         return self.body.pointers[name]
 
     def _buffer(self, name: str, shape: list[Ix], dtype: str) -> None:
@@ -75,6 +87,9 @@ class Team:
         """Every state over all blocks of the team."""
         emit, body = self.body.emit, self.body
         self.rounds += 1
+        if self.hand:
+            self._hand(made, layout)
+            return
         for s in made:
             dtype, words = s.words()
             size = product(body.group.outer) * ix(Sym(self.size)) * words
@@ -90,6 +105,24 @@ class Team:
         self._meet()
         for s in made:
             self._collect(s, layout)
+
+    def _hand(self, made: Sequence[State], layout: Layout) -> None:
+        """The blocks' parts of all states go out, and come in."""
+        emit, name, outer = self.body.emit, f"{self.body.name}_hands", product(self.body.group.outer)
+        emit.used |= {("team_hand", ""), ("team_gather", "")}
+        before = f"{emit.position(outer)} * team * "
+        for s in made:
+            emit.used |= {(f"{s.kind}_block", "")} if s.by_tile else set()
+            pairs = (s.words()[1] + 1) // 2
+            times = f" * {pairs}" if pairs > 1 else ""
+            first = f"{self.hands} + 1" + (f" + {before}{self.handed}" if self.handed else "")
+            emit.line(f"long* const {s.name}_parts = {first} + row * team{times};")
+            emit.line(f"if (threadIdx.x == 0) team_hand({s.name}_parts + part{times}, {s.name});")
+            self.handed += pairs
+        for s in made:
+            gathered = f"team_gather<{layout.threads}>({s.name}_parts, team, {s.value_start}, {s.operator}())"
+            emit.line(f"{s.name} = {gathered};")
+        self.buffers[name] = ([outer * ix(Sym(self.size)) * self.handed + 1], "int64")
 
     def _padded(self, layout: Layout) -> Ix:
         """Packs of columns times their width: at most a pack more than there are, on each line."""
@@ -150,4 +183,4 @@ class Team:
         )
         kernel.before.append(f"{name} = max(1, min({most}, {tiles}))")
         kernel.scratch |= self.buffers
-        kernel.zeroed |= {b for b in self.buffers if b.endswith("_arrived")}
+        kernel.zeroed |= {b for b in self.buffers if b.endswith(("_arrived", "_hands"))}
