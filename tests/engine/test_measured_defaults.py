@@ -1,4 +1,4 @@
-"""The engine's own choices where an H200 told them apart (benchmarks/knobs.py), by the shape that was measured."""
+"""The engine's own choices where an H200 told them apart (benchmarks/knobs.py, or a search), by measured shapes."""
 
 from __future__ import annotations
 
@@ -51,6 +51,18 @@ CASES: list[tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype, dict[s
     (lambda x, y: x.gather(1, y.long()) * 2, [(16384, 8192), (16384, 4096)], torch.float32, {"ROW_BLOCK": 256}),
     (upwind, [(2048, 32768)] * 2, torch.float32, {"ROW_BLOCK": 128, "ROW_ITEMS": 1}),
     (lambda x, y: x * y.sigmoid(), [(8192, 8192)] * 2, torch.float32, {"BLOCK": 128}),
+    (
+        nn.Conv2d(128, 128, 5, stride=2, padding=2, groups=128, bias=False),
+        [(64, 128, 112, 112)],
+        torch.float32,
+        {"call:conv2d:tile": "1x4x4", "STENCIL_BLOCK": 256},
+    ),
+    (
+        lambda x, i: torch.zeros(8192, 512, device=x.device).index_add(0, i.long(), x),
+        [(1 << 18, 512), (1 << 18,)],
+        torch.float32,
+        {"SEGMENT_ROWS": 128, "SCATTER_BLOCK": 512},
+    ),
     (torch.mv, [(32768, 32768), (32768,)], torch.float32, {"GEMV_ROWS": 2, "GEMV_UNROLL": 1}),
 ]
 

@@ -147,7 +147,7 @@ def test_parts_and_tickets_are_one_buffer() -> None:
 
 
 def test_what_waits_holds_no_more_registers() -> None:
-    """Four blocks of a multiprocessor: 64 registers, none spilled, and LDS for four. No fence, no atomic but the ticket."""
+    """Four blocks of a multiprocessor: 64 registers, none spilled, LDS for four. No fence, no atomic but the ticket."""
     for stash in (False, True):
         graph = captured(Op(softmax), [torch.empty(128, 1 << 20)])
         program = write(graph, {"stash:softmax_kernel": stash})

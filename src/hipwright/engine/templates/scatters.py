@@ -156,11 +156,12 @@ def write_adding(body: CallBody) -> list[Kernel]:
     rows = histogram(body, a)
     if rows is not None and rows.parts == 1:
         return [write_rows(body, rows, "")]
-    half, block = x.dtype in HALF, _block(body)
+    half, by_rows = x.dtype in HALF, sorts(body, a)
+    block = _block(body, 512 if by_rows else 256)
     count = body.temporary("counts", a.shape, "int32") if a.mode == "mean" else ""
     total = body.temporary("sums", a.shape, "float32") if half else body.stored(0)
     assert total is not None
-    if sorts(body, a):
+    if by_rows:
         by_place = SortedRows(body, a, total, block)
         kernels = [_start(body, a, x, total, count, block), *by_place.kernels()]
         return [*kernels, _finish(body, a, x, total, count, block)] if half else kernels
@@ -189,8 +190,8 @@ def write_last(body: CallBody) -> list[Kernel]:
     return [first, k.finish(grid, block, block, "the last that names each")]
 
 
-def _block(body: CallBody) -> str:
-    return body.knob("SCATTER_BLOCK", 256, (128, 256, 512), "threads of a scatter's block")
+def _block(body: CallBody, threads: int = 256) -> str:
+    return body.knob("SCATTER_BLOCK", threads, (128, 256, 512), "threads of a scatter's block")
 
 
 def _flat(body: CallBody, suffix: str, shape: list[Ix], block: str) -> tuple[CallKernel, list[Any], str]:

@@ -114,7 +114,7 @@ class SortedRows:
 
     def _sum(self) -> Kernel:
         body, block = self.body, self.block
-        many = body.knob("SEGMENT_ROWS", 64, (32, 64, 128), "sorted rows a thread sums")
+        many = body.knob("SEGMENT_ROWS", 128, (32, 64, 128), "sorted rows a thread sums")
         k = body.kernel(names=NAMES)
         n, columns, width = k.size(self.rows), k.size(self.columns), self.width
         across = (self.columns + (width - 1)) // width

@@ -99,7 +99,8 @@ def usual_tile(s: Stencil, hint: Callable[[Ix], int], dtype: str) -> Tile:
     """
     y, x = s.axes[-2:]
     options = tiles(s)
-    wide = max(16 // (SIZES.get(dtype, 4) * (1 if x.transposed else x.stride)), 1)
+    shared = x.transposed or (s.weights is not None and x.kernel > x.stride)  # what a thread reads serves several
+    wide = max(16 // (SIZES.get(dtype, 4) * (1 if shared else x.stride)), 1)
     most = 8 if s.weights is not None and not y.transposed else 4
     even = [o for o in options if hint(x.out) % o.v == 0 and (x.transposed or hint(x.size) % (o.v * x.stride) == 0)]
     columns = max((o.v for o in even if o.v <= min(wide, most)), default=min(o.v for o in options))
