@@ -53,6 +53,7 @@ PLAIN = [
     (nn.Conv2d(6, 4, 3, padding="same", groups=2), (2, 6, 7, 8), "2x2x2"),
     (nn.Conv2d(2, 2, 4, padding="same"), (1, 2, 9, 9), "1x1x1"),
     (nn.Conv2d(2, 2, 31, padding=15, groups=2), (1, 2, 33, 20), "1x1x4"),
+    (nn.Conv2d(2, 2, 7, padding=3, groups=2), (1, 2, 9, 16), "1x4x8"),  # more than any rule unrolls
     (nn.Conv2d(3, 4, 3, padding=1), (3, 8, 8), "4x1x2"),
     (nn.Conv1d(4, 4, 5, padding=2, groups=4), (3, 4, 37), "1x1x4"),
     (nn.Conv1d(2, 8, 9, stride=4, padding=1), (3, 2, 64), "8x1x2"),
@@ -81,6 +82,14 @@ def test_values(layer: nn.Module, shape: tuple[int, ...], tile: str) -> None:
 def test_dtypes(dtype: torch.dtype, which: int) -> None:
     layer, shape, tile = PLAIN[which]
     verify(Then(layer), draw(*shape, dtype=dtype), tile)
+
+
+def test_wide_tiles_are_for_search_alone() -> None:
+    """32 outputs of a 7 x 7 window are offered, and no default."""
+    x = torch.empty(64, 96, 56, 56, dtype=torch.bfloat16, device="meta")
+    layer = nn.Conv2d(96, 96, 7, padding=3, groups=96, dtype=torch.bfloat16, device="meta")
+    tile = space(captured(Then(layer, None), [x]))["call:conv2d:tile"]
+    assert "1x4x8" in tile.options and "1x8x8" not in tile.options and tile.default == "1x2x8"
 
 
 def test_prologue_and_epilogue_fuse() -> None:

@@ -34,6 +34,10 @@ class TestOnePlusOne(PolicyContract):
     name = "one_plus_one"
 
 
+class TestPatternSearch(PolicyContract):
+    name = "pattern"
+
+
 class TestBeam(PolicyContract):
     name = "beam"
 

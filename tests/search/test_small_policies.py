@@ -178,3 +178,50 @@ def test_failed_and_repeated_proposals_have_no_time(name: str) -> None:
     ]
     nothing = View(view.seed, view.budget, tuple(gaps), view.initial, view.settings)
     assert all(e.operator in ("random", "default") for e in policy(name).select(nothing, 5, random.Random(0)))
+
+
+def swept(gains: dict[str, float], budget: int = 20, **settings: Any) -> View:
+    """A base, and for each key a program that changed it alone: 10 microseconds over the gain."""
+    view = told("pattern", View(0, budget, settings=settings), estimated("base", 10.0), **dict.fromkeys(gains, 0))
+    for key, gain in gains.items():
+        (move,) = policy("pattern").select(view, 1, random.Random(0))
+        assert (move.operator, move.parents) == ("turn", ("base",))
+        result = estimated(f"{key} turned", 10.0 / gain)
+        trial = judged(view, move, view.next_round, result, "pattern")
+        choices = {**dict.fromkeys(gains, 0), key: 1}
+        proposed = msgspec.structs.replace(trial.proposed, choices=choices)
+        view = view.with_trials([Trial(proposed, trial.evaluation, trial.decision)])
+    return view
+
+
+def barren(view: View, count: int) -> View:
+    for _ in range(count):
+        (move,) = policy("pattern").select(view, 1, random.Random(0))
+        view = view.with_trials([judged(view, move, view.next_round, None, "pattern")])
+    return view
+
+
+def test_a_pattern_joins_what_gained_by_itself() -> None:
+    """The largest product of gains first; what lost is in none, and what was joined is not joined again."""
+    view = barren(swept({"a": 1.1, "b": 0.5, "c": 1.3, "d": 1.01}), 4)
+    moves = policy("pattern").select(view, 4, random.Random(0))
+    assert {move.operator for move in moves} == {"default"} and {move.parents for move in moves} == {("base",)}
+    assert [move.action["choices"] for move in moves] == [
+        {"c": 1, "a": 1, "d": 1}, {"c": 1, "a": 1}, {"c": 1, "d": 1}, {"a": 1, "d": 1},
+    ]  # fmt: skip
+    done = judged(view, moves[0], view.next_round, estimated("joined", 6.9), "pattern")
+    after = policy("pattern").select(view.with_trials([done]), 3, random.Random(0))
+    assert [move.action["choices"] for move in after] == [{"c": 1, "a": 1}, {"c": 1, "d": 1}, {"a": 1, "d": 1}]
+
+
+def test_a_pattern_goes_on_around_what_it_found() -> None:
+    """A gain alone is the next base; around a base that nothing improved two choices change at once."""
+    (move,) = policy("pattern").select(barren(swept({"a": 1.1, "b": 0.5}), 4), 1, random.Random(0))
+    assert (move.operator, move.parents) == ("turn", ("a turned",))
+    (move,) = policy("pattern").select(barren(swept({"a": 0.9, "b": 0.5}), 4), 1, random.Random(0))
+    assert (move.operator, move.parents) == ("mutate", ("base",))
+
+
+def test_a_large_space_leaves_some_of_the_budget_for_joins() -> None:
+    view = swept({"a": 1.1, "b": 1.2, "c": 0.9, "d": 0.8}, budget=8, sweep=0.5)
+    assert policy("pattern").select(view, 1, random.Random(0))[0].action["choices"] == {"a": 1, "b": 1}

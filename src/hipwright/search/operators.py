@@ -59,6 +59,13 @@ def mutate(space: Space, parents: Sequence[Choices], rng: random.Random) -> Choi
     return choices
 
 
+def turn(space: Space, parents: Sequence[Choices], rng: random.Random) -> Choices:
+    """One choice of the first parent changed, every change alike."""
+    choices = default(space, parents, rng)
+    changes = [(key, option) for key in sorted(space) for option in space[key].options if option != choices[key]]
+    return {**choices, **dict([rng.choice(changes)])} if changes else choices
+
+
 def neighbour(space: Space, parents: Sequence[Choices], rng: random.Random) -> Choices:
     """One choice of the first parent moved one step along its options."""
     choices = default(space, parents, rng)
@@ -84,6 +91,7 @@ OPERATORS: dict[str, Operator] = {
     "random": sample,
     "mutate": mutate,
     "neighbour": neighbour,
+    "turn": turn,
     "crossover": crossover,
 }
 

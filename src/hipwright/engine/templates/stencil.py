@@ -18,6 +18,9 @@ from hipwright.engine.lower.conv import Axis
 
 SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 MOST_UNROLLED, MOST_SUMS, MOST_WEIGHTS, MOST_SPAN = 1024, 64, 64, 64
+WIDE_UNROLLED, WIDE_SUMS = 32 * 49, 32
+"""Products of a tile that search may take too: 32 outputs of a 7 x 7 window share its weights, twice as many as by
+default. 116 registers and 72 instructions an output on sm_90, not 64 and 89 (bfloat16); not measured."""
 ENOUGH = 1 << 17
 """Threads under which a smaller tile is better than more reuse: an H200 holds 270,000."""
 
@@ -62,18 +65,18 @@ class Tile:
         return f"{self.t}x{self.u}x{self.v}"
 
 
-def tiles(s: Stencil) -> list[Tile]:
-    """The tiles that stay in registers when everything is unrolled."""
+def tiles(s: Stencil, *, wide: bool = True) -> list[Tile]:
+    """The tiles that stay in registers when everything is unrolled. wide: and those that no rule takes."""
     y, x = s.axes[-2:]
     most = 8 if s.combine == "sum" else 4
     sizes = [[a.stride * m for m in (1, 2, 4)] if a.transposed else [1, 2, 4, most] for a in (y, x)]
     rows = [1] if y.out == ONE else sorted(set(sizes[0]))
     channels = [n for n in (1, 2, 4, 8) if s.share % n == 0]
     return [tile for tile in itertools.starmap(Tile, itertools.product(channels, rows, sorted(set(sizes[1]))))
-            if _fits(s, tile)]  # fmt: skip
+            if _fits(s, tile, wide)]  # fmt: skip
 
 
-def _fits(s: Stencil, tile: Tile) -> bool:
+def _fits(s: Stencil, tile: Tile, wide: bool) -> bool:
     y, x = s.axes[-2:]
     phases = y.stride * x.stride if y.transposed else 1
     sums = tile.t * tile.u * tile.v
@@ -81,7 +84,8 @@ def _fits(s: Stencil, tile: Tile) -> bool:
         return False
     if streams(s, tile):
         return tile.u == 1 and not y.transposed and tile.t * tile.v * x.kernel <= MOST_UNROLLED // 4
-    return sums * y.kernel * x.kernel // phases <= MOST_UNROLLED
+    most = WIDE_UNROLLED if wide and sums <= WIDE_SUMS else MOST_UNROLLED
+    return sums * y.kernel * x.kernel // phases <= most
 
 
 def streams(s: Stencil, tile: Tile) -> bool:
@@ -98,7 +102,7 @@ def usual_tile(s: Stencil, hint: Callable[[Ix], int], dtype: str) -> Tile:
     A sum of half types is mostly conversions: a wide tile shares them, and the weights, among its outputs.
     """
     y, x = s.axes[-2:]
-    options = tiles(s)
+    options = tiles(s, wide=False)
     shared = x.transposed or (s.weights is not None and x.kernel > x.stride)  # what a thread reads serves several
     wide = max(16 // (SIZES.get(dtype, 4) * (1 if shared else x.stride)), 1)
     most = 8 if s.weights is not None and not y.transposed else 4

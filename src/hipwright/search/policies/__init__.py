@@ -9,6 +9,7 @@ from hipwright.search.policies.best_of_n import BestOfN
 from hipwright.search.policies.epsilon_heap import EpsilonHeap
 from hipwright.search.policies.islands import Islands
 from hipwright.search.policies.one_plus_one import OnePlusOne
+from hipwright.search.policies.pattern import PatternSearch
 from hipwright.search.policies.strategy_tree import StrategyTree
 from hipwright.search.policies.ucb import Ucb
 from hipwright.search.policies.uct import Uct
@@ -17,6 +18,7 @@ POLICIES: dict[str, type[Policy]] = {
     "best_of_n": BestOfN,
     "islands": Islands,
     "one_plus_one": OnePlusOne,
+    "pattern": PatternSearch,
     "beam": Beam,
     "uct": Uct,
     "ucb": Ucb,
