@@ -26,6 +26,12 @@ def test_state_and_probes_are_refused(source: str) -> None:
     assert raised.value.line == 12
 
 
+@pytest.mark.parametrize("define", ["#define operator", "%:define operator", "#define \\\n operator"])
+def test_a_keyword_may_not_name_what_is_stored(define: str) -> None:
+    with pytest.raises(ProgramError, match="between calls"):
+        check_source(f"{define} kept\n__device__ int operator = 3;", 1)
+
+
 @pytest.mark.parametrize(
     "source",
     [
@@ -35,6 +41,8 @@ def test_state_and_probes_are_refused(source: str) -> None:
         "struct A { static __device__ float f(float v) { int q = 3; return q; } int b; };",
         "static inline __device__ float2 h(float a) { float b[2]; return {a, b[0]}; }",
         "// __x86_64__ and static int calls;\n/* __device__ int total; */",
+        "struct Row { float v[4]; __device__ float operator[](int k) const { return v[k]; } };",
+        "struct One { float v; __device__ One& operator=(const One& o) { v = o.v; return *this; } };",
         "#if defined(__gfx942__) || defined(__AMDGCN__)\n#define FAST 1\n#endif\nint hw_size = 3;",
     ],
 )

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 
+from hipwright.engine import small_ints
 from hipwright.engine.expr import STORAGE, E, Loop, walk
 from hipwright.engine.helpers import FLOAT, GENERIC, INDEX, INTEGER, LIBRARY, PAIRS, RESERVED
 from hipwright.engine.index import Atom, Ind, Ix
@@ -58,6 +59,7 @@ class Emitter:
         self.shared: dict[int, int] = {}
         self.aliases: dict[str, str] = {}
         self.instead: dict[int, str] = {}  # calls by another function than their own
+        self.bytes: set[str] = set()  # packs of bytes that were read as words
         self.rounding = Rounding()
 
     # ------------------------------------------------------------ statements
@@ -157,6 +159,8 @@ class Emitter:
         if e.op == "un":
             return f"{e.attr}{self._operand(e.args[0], UNARY + 1)}", UNARY
         if e.op == "cast":
+            if small_ints.converted(e) is not None:
+                return self._small(e.args[0], 0.0), ATOM
             return f"({e.attr}){self._operand(e.args[0], UNARY)}", UNARY
         if e.op == "fn":
             return self._call(e), ATOM
@@ -176,11 +180,26 @@ class Emitter:
         if apart:
             self.used.add(("apart", ""))
             return f"apart({', '.join(self.text(a)[0] for a in apart)})", ATOM
+        small, number = small_ints.converted(e.args[0]), small_ints.whole(e.args[1])
+        alone = self.known(e.args[0]) is None and self.shared.get(e.args[0].id, 0) <= 1
+        if small is not None and number is not None and alone and e.attr in ("+", "-"):
+            return self._small(small, number if e.attr == "-" else -number), ATOM
         rank = PRECEDENCE[e.attr]
         left, right = self._operand(e.args[0], rank), self._operand(e.args[1], rank + 1)
         if e.attr not in COMPARISONS:
             left, right = (self._widened(a, t) for a, t in zip(e.args, (left, right), strict=True))
         return f"{left} {e.attr} {right}", rank
+
+    def _small(self, e: E, less: float) -> str:
+        """A small integer as a float, less a whole number."""
+        text = self.text(e)[0]
+        pack = re.fullmatch(r"(\w+)\.v\[(.*)\]", text)
+        if pack and pack[1] in self.bytes:
+            return f"byte_float({pack[1]}.v, {pack[2]}, {literal(less, 'float')})"
+        low, _ = small_ints.bounds(e) or (0, 0)
+        name = "small_float" if low < 0 else "natural_float"
+        self.used.add((name, "float"))
+        return f"{name}({text}, {literal(less, 'float')})"
 
     def _widened(self, e: E, text: str) -> str:
         """Arithmetic on an index as a value is 64-bit, as int64 tensors are."""

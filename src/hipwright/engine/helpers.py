@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from hipwright.engine import row_helpers
 from hipwright.engine.best import BEST, BEST_BLOCKS, BEST_OP, BEST_OPS, BEST_TEXTS, SHUFFLE_BEST
+from hipwright.engine.small_ints import NATURAL_FLOAT, SMALL_FLOAT
 from hipwright.engine.state_tiles import FAST_EXP
 from hipwright.engine.tiles import TILE
 
@@ -133,6 +134,8 @@ FLOAT: dict[str, tuple[str, str]] = {
         "    return sqrtf(x);\n"
         "#endif",
     ),
+    "small_float": SMALL_FLOAT,
+    "natural_float": NATURAL_FLOAT,
     "round_half": ("float x", "return (float)__half(x);"),
     "round_bfloat16": ("float x", "return (float)__hip_bfloat16(x);"),
     "corner_ratio": ("float source, float target", "return target > 0.0f ? source / target : 0.0f;"),

@@ -48,6 +48,10 @@ _CONSTANT = re.compile(
     r"\b(?:const|constexpr|__constant__|__shared__|struct|class|enum|union|using|typedef|namespace|return)\b"
 )
 
+# `T operator[](int k) const` declares no variable, unless `operator` is a macro: a directive that names it, or lines
+# that are joined and may
+_RENAMED = re.compile(r"(?:#|%:|\?\?=)[^\n]*\boperator\b|(?:\\|\?\?/)\s*\n")
+
 
 def check_source(source: str, first_line: int) -> None:
     """Raise ProgramError for the first thing that HIP source may not say. first_line: of the source in the program."""
@@ -59,8 +63,9 @@ def check_source(source: str, first_line: int) -> None:
         if attributes or host:
             _check_host(bare, first_line, attributes=attributes, host=host)
     code = blank(source)
+    overloads = "operator" in code and not _RENAMED.search(code)
     for match in _variables(code):
-        if not _CONSTANT.search(match.group(1)):
+        if not (_CONSTANT.search(match.group(1)) or (overloads and match.group(2) == "operator")):
             raise ProgramError(
                 f"HIP keeps the variable {match.group(2)} between calls; a program has no state: make the memory in "
                 "the plan (torch.zeros) and pass it, or declare it const",

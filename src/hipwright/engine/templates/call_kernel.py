@@ -16,6 +16,7 @@ from hipwright.engine.groups import Member
 from hipwright.engine.index import ONE, ZERO, Atom, Ind, Ix, Var, ix, replace
 from hipwright.engine.index_text import to_c, to_python
 from hipwright.engine.lower.core import Tensor
+from hipwright.engine.small_ints import BYTES, LOADED
 from hipwright.engine.templates.access import STORE_ALIGNED, WIDE, certain_loads, step, strides_beside, unit
 from hipwright.engine.templates.base import Kernel, fused, wrapped
 from hipwright.engine.templates.packed import packs, strides
@@ -153,7 +154,8 @@ class CallKernel:
             if (buffer, position.key) not in self.packs:
                 name = self.emit.fresh(f"{self.pointer(buffer)}_pack")
                 place = self.emit.position(pack.base)
-                self.line(f"const auto {name} = load_aligned<{pack.count}>({self.pointer(buffer)} + {place});")
+                loader = self._loader(name, pack.load, str(pack.count), aligned=True)
+                self.line(f"const auto {name} = {loader}<{pack.count}>({self.pointer(buffer)} + {place});")
                 self.packs[buffer, position.key] = f"{name}.v[v / {pack.share}]"
         self._each(str(width))
         self.line(f"{into}[v] = {self._text(found.element, '')};")
@@ -184,11 +186,19 @@ class CallKernel:
             moved = replace(position, lambda a: step(a, axis))
             if unit(position, axis) and (buffer, moved.key) not in self.packs:
                 name = self.emit.fresh(f"{self.pointer(buffer)}_wide")
-                loader = "load_aligned" if aligned else "load_wide"
+                loader = self._loader(name, e, width, aligned=aligned)
                 self.line(
                     f"const auto {name} = {loader}<{width}>({self.pointer(buffer)} + {self.emit.position(position)});"
                 )
                 self.packs[buffer, moved.key] = f"{name}.v[v]"
+
+    def _loader(self, name: str, load: E, width: str, *, aligned: bool) -> str:
+        """The device function that reads a pack, which is called `name`."""
+        if aligned and load.attr[2] in LOADED and width.isdigit() and int(width) % 4 == 0:
+            self.define("Bytes", BYTES)
+            self.emit.bytes.add(name)
+            return "load_bytes"
+        return "load_aligned" if aligned else "load_wide"
 
     def _moved(self, values: Sequence[E], axis: str) -> list[E]:
         return self.c.arena.rewrite(list(values), lambda a: step(a, axis), lambda e: None)
