@@ -1,8 +1,9 @@
 """Integers of a few bits that become floats: weights of 8 and 4 bits.
 
-NVIDIA converts bytes where it takes exponentials, 16 a cycle and multiprocessor: 268 million weights keep an H200 busy
-for 72 microseconds (measured: 75, where the memory takes 65). An integer below 2^22 is as well added to the bits of
-1.5 x 2^23, whose unit is 1, and that number taken away again: exact, and a constant that follows joins it.
+NVIDIA converts bytes more slowly than it adds (at 16 a cycle and multiprocessor, the rate of exponentials, 268 million
+weights would take an H200 72 microseconds; 75 were measured, where memory takes 65; the rate itself was not measured).
+An integer below 2^22 is as well added to the bits of 1.5 x 2^23, whose unit is 1, and that number taken away again:
+exact, and a whole number that follows joins it (Kim, Henry, Fahim & Hassan, arXiv:2211.10017, do so to halves).
 """
 
 from __future__ import annotations
