@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
@@ -41,3 +43,14 @@ def test_they_are_offered_and_give_the_same(model: torch.nn.Module, shape: tuple
 def test_a_team_that_waits_keeps_its_size() -> None:
     graph = captured(Op(lambda x: x.softmax(-1)), [torch.empty((8, 1 << 20), device="meta")])
     assert all(option & (option - 1) == 0 for option in space(graph)["TEAM"].options)  # type: ignore[operator]
+
+
+def test_tiny_runs_take_few_blocks() -> None:
+    """Ten channels of 3 x 3 are ten tiles of nine elements, but no team of ten blocks: they took the cpu 20 s."""
+    model = torch.nn.Sequential(torch.nn.GroupNorm(32, 320), torch.nn.SiLU())
+    program = write(captured(model, [torch.empty(16, 320, 128, 128)]))
+    assert re.search(r"_team = .* min\(16, cdiv\(\w+ \* \w+ \* 10, ROW_BLOCK \* ROW_VEC\)\)", program.text)
+    x = torch.randn(11, 320, 3, 3, generator=torch.Generator().manual_seed(6))
+    expected, native, _ = reference(model, [x])
+    got, _ = run(program, model, [x])
+    compare(got, expected, native)

@@ -180,6 +180,12 @@ class RowScope:
         tiles = tiles if self.segments.value == 1 else f"({to_python(self.segments)}) * {tiles}"
         return f"cdiv({tiles}, 1 + {layout.stash})" if layout.stash else tiles
 
+    def _full_blocks(self) -> str:
+        """How many blocks a row gives each of their threads a pack; runs may have more tiles, of few elements each."""
+        layout = self.layout
+        each = f"{layout.threads} * {layout.vec}"
+        return "" if self.columns else f"cdiv({to_python(product(self.group.inner))}, {each})"
+
     # ------------------------------------------------------------ a row's values
 
     def store_row(self, member: Member, name: str | None) -> None:

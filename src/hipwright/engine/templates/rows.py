@@ -71,7 +71,7 @@ class RowKernel(RowScope):
         if self.edges:
             kernel.aligned = {b: PACK.get(body.need.dtypes[b], 4) for b in self.packed}
         if self.team:
-            self.team.finish(kernel, self._tiles(), to_python(product(group.space)))
+            self.team.finish(kernel, self._tiles(), to_python(product(group.space)), self._full_blocks())
         return kernel
 
     def _reader(self, plain: Callable[[E, str], str]) -> Callable[[E, str], str]:

@@ -174,13 +174,12 @@ class Team:
         emit.close()
         emit.line(f"column_reduce<{layout.threads}, {layout.share}, {layout.vec}>({s.name}, {s.operator}());")
 
-    def finish(self, kernel: Kernel, tiles: str, total: str) -> None:
-        """What the plan does for the team: its size, its memory."""
+    def finish(self, kernel: Kernel, tiles: str, total: str, blocks: str) -> None:
+        """What the plan does for the team: its size, its memory. blocks: to how many a row gives full packs, or ""."""
         name = f"{self.body.name}_team"
         kernel.arguments.append(name)
-        most = (
-            f"({self.size} if {total} > {SMALL_TOTAL} else min({self.size}, {SMALL_TEAM}))" if self.waits else self.size
-        )
+        small = f"min({SMALL_TEAM}, {blocks})" if blocks else str(SMALL_TEAM)
+        most = f"({self.size} if {total} > {SMALL_TOTAL} else min({self.size}, {small}))" if self.waits else self.size
         kernel.before.append(f"{name} = max(1, min({most}, {tiles}))")
         kernel.scratch |= self.buffers
         kernel.zeroed |= {b for b in self.buffers if b.endswith(("_arrived", "_hands"))}
