@@ -81,9 +81,12 @@ def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int, sta
 
 
 @pytest.mark.parametrize("stash", [1, 2, 3])
-@pytest.mark.parametrize("knobs", [{"ROW_VEC": 1}, {"ROW_ITEMS": 1}, {"ROW_BLOCK": 128, "TEAM": 2}, {}])
+@pytest.mark.parametrize(
+    "knobs",
+    [{"ROW_VEC": 1}, {"ROW_ITEMS": 1}, {"ROW_BLOCK": 128, "TEAM": 2}, {"ROW_BLOCK": 1024, "ROW_ITEMS": 4}, {}],
+)
 def test_tiles_in_lds(knobs: dict[str, int], stash: int) -> None:
-    """Any number of tiles of any form."""
+    """Any number of tiles of any form, also where none fits."""
     model, written = Op(softmax), programmed(softmax, torch.float32, stash=True, STASH=stash, **knobs)
     for length in (1000, 5003):
         x = draw(3, length)

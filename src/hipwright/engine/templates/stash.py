@@ -52,7 +52,7 @@ class Stash:
         emit.line(f"constexpr int stashed = {self.tiles} < most ? {self.tiles} : most;  // tiles beyond the registers")
         for name, e in self.arrays.items():
             kind = STORAGE[e.attr[2]]
-            emit.line(f"__shared__ __align__(16) {kind} {name}_stash[(stashed ? stashed : 1) * {size}];")
+            emit.line(f"__shared__ __align__(16) {kind} {name}_stash[stashed ? stashed * {size} : 1];")
 
     def ask(self, tiles: Tiles) -> None:
         """Everything is asked for, and nothing waited for."""
