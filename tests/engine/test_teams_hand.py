@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from hipwright.engine.templates.stash import AMD
 from hipwright.engine.write import space, write
 from hipwright.records import Program
 from tests.engine.harness import Op, captured, compare, reference, run
@@ -80,14 +81,19 @@ def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int, sta
         compare(got, expected, native)
 
 
+@pytest.mark.parametrize("amd", [False, True])
 @pytest.mark.parametrize("stash", [1, 2, 3])
 @pytest.mark.parametrize(
     "knobs",
     [{"ROW_VEC": 1}, {"ROW_ITEMS": 1}, {"ROW_BLOCK": 128, "TEAM": 2}, {"ROW_BLOCK": 1024, "ROW_ITEMS": 4}, {}],
 )
-def test_tiles_in_lds(knobs: dict[str, int], stash: int) -> None:
-    """Any number of tiles of any form, also where none fits."""
+@pytest.mark.matrix(keep=12)
+def test_further_tiles(knobs: dict[str, int], stash: int, amd: bool) -> None:
+    """Any number of tiles of any form, also where none fits; in LDS, and in registers as on AMD."""
     model, written = Op(softmax), programmed(softmax, torch.float32, stash=True, STASH=stash, **knobs)
+    if amd:
+        assert written.text.count(AMD) > 4  # two bodies, or one with twins
+        written = Program(text=written.text.replace(AMD, "#if 1"), knobs=written.knobs)
     for length in (1000, 5003):
         x = draw(3, length)
         expected, native, _ = reference(model, [x])
@@ -159,3 +165,25 @@ def test_what_waits_holds_no_more_registers() -> None:
         ptx = twin(program)
         assert len(re.findall(r"\batom\.|\bred\.", ptx)) == 1 and not re.search(r"\bfence|\bmembar", ptx)
         assert ptx.count("cp.async.cg") == (8 if stash else 0)
+
+
+def test_lanes_meet_before_they_share_what_they_waited_for() -> None:
+    """NVIDIA's lanes leave a loop in which each waits for a word of its own one by one, and shuffle with who is there:
+    without a barrier four programs were wrong on an H200, and no processor tells."""
+    gather = programmed(softmax, torch.float32).text.split("T team_gather(")[1].split("\n}")[0]
+    loop, rest = gather.split("team_part<T>", 1)
+    assert "__syncthreads" not in loop and rest.index("__syncthreads()") < rest.index("block_reduce")
+
+
+@pytest.mark.parametrize("shape", [(64, 256, 56, 56), (64, 256, 57, 55)])
+def test_runs_in_lds(shape: tuple[int, int, int, int]) -> None:
+    """A channel of many images: tiles of several runs, of whole packs or not."""
+    model = Op(lambda x: torch.relu(F.batch_norm(x, None, None, training=True)))
+    written = write(captured(model, [torch.empty(shape)]), SMALL)
+    assert "stash_runs<" in written.text
+    for small in ((9, 3, *shape[2:]), (2, 5, 3, 8)):
+        x = draw(small[0] * small[1], small[2] * small[3]).view(small) + 5
+        expected, native, _ = reference(model, [x])
+        for text in (written.text, written.text.replace(AMD, "#if 1")):
+            got, _ = run(Program(text=text, knobs=written.knobs), model, [x])
+            compare(got, expected, native)

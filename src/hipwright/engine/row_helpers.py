@@ -28,7 +28,7 @@ from hipwright.engine.state_tiles import (
     MOMENTS_LANES,
     SHUFFLE_EXPONENTIALS,
 )
-from hipwright.engine.team_tiles import STASH_TILE, TEAM_GATHER, TEAM_HAND
+from hipwright.engine.team_tiles import STASH_PACK, STASH_RUNS, STASH_TILE, TEAM_GATHER, TEAM_HAND
 from hipwright.engine.tiles import (
     LOAD_COLUMNS,
     LOAD_TILE,
@@ -56,7 +56,8 @@ STRUCTURES = {
     "packs_tested": PACKS_TESTED,
     "block_reduce": BLOCK_REDUCE, "block_reduce_each": BLOCK_REDUCE_EACH,
     "column_reduce": COLUMN_REDUCE, "team_meet": TEAM_MEET, "team_last": TEAM_LAST,
-    "team_collect": TEAM_COLLECT, "team_hand": TEAM_HAND, "team_gather": TEAM_GATHER, "stash_tile": STASH_TILE,
+    "team_collect": TEAM_COLLECT, "team_hand": TEAM_HAND, "team_gather": TEAM_GATHER,
+    "stash_pack": STASH_PACK, "stash_tile": STASH_TILE, "stash_runs": STASH_RUNS,
     "take_ticket": TAKE_TICKET,
     "scan_tile": SCAN_TILE, "join_waves": JOIN_WAVES,
     "sum_before": SUM_BEFORE, **RUNS,
@@ -71,7 +72,8 @@ NEEDS = {
     "write_float16": ("Tile",), "write_bfloat16": ("Tile",), **dict.fromkeys(RUNS, ("Tile",)),
     "moments_lanes": ("Moments",), "moments_block": ("Moments", "moments_lanes"),
     "Exponentials": ("shuffle_exponentials", "nan_max"), "moments_with": ("apart",), "exponentials_with": ("apart",),
-    "exponentials_block": ("Exponentials",), "stash_tile": ("Tile",),
+    "exponentials_block": ("Exponentials",), "stash_pack": ("Tile",),
+    "stash_tile": ("stash_pack",), "stash_runs": ("stash_pack",),
     "block_reduce_each": ("shuffle_xor",), "team_collect": ("lane_reduce",), "team_gather": ("block_reduce",),
     "sum_before": ("block_reduce",),
 }  # fmt: skip
