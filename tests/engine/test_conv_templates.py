@@ -84,12 +84,13 @@ def test_dtypes(dtype: torch.dtype, which: int) -> None:
     verify(Then(layer), draw(*shape, dtype=dtype), tile)
 
 
-def test_wide_tiles_are_for_search_alone() -> None:
-    """32 outputs of a 7 x 7 window are offered, and no default."""
-    x = torch.empty(64, 96, 56, 56, dtype=torch.bfloat16, device="meta")
-    layer = nn.Conv2d(96, 96, 7, padding=3, groups=96, dtype=torch.bfloat16, device="meta")
+@pytest.mark.parametrize(("dtype", "usual"), [(torch.bfloat16, "1x4x8"), (torch.float32, "1x2x4")])
+def test_wide_tiles(dtype: torch.dtype, usual: str) -> None:
+    """32 outputs of a 7 x 7 window: the default of half types, and offered to others."""
+    x = torch.empty(64, 96, 56, 56, dtype=dtype, device="meta")
+    layer = nn.Conv2d(96, 96, 7, padding=3, groups=96, dtype=dtype, device="meta")
     tile = space(captured(Then(layer, None), [x]))["call:conv2d:tile"]
-    assert "1x4x8" in tile.options and "1x8x8" not in tile.options and tile.default == "1x2x8"
+    assert "1x4x8" in tile.options and "1x8x8" not in tile.options and tile.default == usual
 
 
 def test_prologue_and_epilogue_fuse() -> None:

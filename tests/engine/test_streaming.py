@@ -22,6 +22,8 @@ MODELS = {
     "rows": Op(lambda x: x.softmax(-1)),
     "columns": Op(lambda x: x.sum(0)),
 }
+OTHERS = {"odd rows": MODELS["rows"], "with columns": Op(lambda x: (x.relu() + 1, x.sum(0)))}
+DTYPES = {"odd rows": torch.float16}
 
 
 def program(name: str, how: str, dtype: torch.dtype = torch.float32) -> Any:
@@ -108,11 +110,18 @@ def test_amd_has_no_such_hint() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "shape"), [("pointwise", (8192, 4064)), ("columns", LARGE)], ids=["fits in part", "reads alone"]
-)
-def test_nothing_is_kept_where_it_would_not_pay(name: str, shape: tuple[int, int]) -> None:
-    choice = space(captured(MODELS[name], [torch.empty(shape)]))["stream"]
-    assert (choice.options, choice.default) == (PACKED, "no")
+    ("name", "shape", "usual"),
+    [("pointwise", (8192, 4064), "no"), ("columns", LARGE, "loads"), ("columns", (4096, 4096), "no"),
+     ("odd rows", (8192, 5001), "no"), ("with columns", LARGE, "keep")],
+    ids=["fits in part", "reads alone", "reads alone, and it fits in part", "rows off the borders of packs", "both"],
+)  # fmt: skip
+def test_nothing_is_kept_where_it_would_not_pay(name: str, shape: tuple[int, int], usual: str) -> None:
+    """What writes next to nothing reads past the caches instead."""
+    choice = space(captured({**MODELS, **OTHERS}[name], [torch.empty(shape, dtype=DTYPES.get(name, torch.float32))]))[
+        "stream"
+    ]
+    assert choice.default == usual
+    assert choice.options == ((*PACKED, KEEP) if usual == KEEP else PACKED)
 
 
 def test_a_twin_of_constant_sizes_keeps_in_its_body_alone() -> None:

@@ -123,7 +123,7 @@ class PointwisePlanner(Planner):
             self.length = last
             side = self._side()
             return mapping, None, (str(side), str(slides(group, side)),
-                                   self.knob("ROW_BLOCK", min(max(power(last // 4), 64), 256)))  # fmt: skip
+                                   self.knob("ROW_BLOCK", min(max(power(last // 4), 64), 512 // side)))  # fmt: skip
         if mapping == "inner":
             each = 16 // int(group.space[-1].value or 1)
             return mapping, None, ("", self.knob("PACKS", 1 if total < BIG else max(each, 1)), self.knob("BLOCK", 256))

@@ -28,7 +28,7 @@ from hipwright.engine.recompute import recompute
 from hipwright.engine.rewrites_attention import attention
 from hipwright.engine.schedule import Scheduler
 from hipwright.engine.specialise import specialise
-from hipwright.engine.streaming import KEEP, PACKED, keeps, kept, offered, streaming
+from hipwright.engine.streaming import KEEP, PACKED, keeps, kept, offered, reads_only, streaming, usual
 from hipwright.engine.templates.base import Body, Kernel, Need, by_reciprocals, fused
 from hipwright.engine.templates.call import CallBody, Options
 from hipwright.engine.templates.elementwise import elementwise
@@ -149,9 +149,9 @@ class _Builder:
         options = (*packed, KEEP) if keeping else packed
         if len(options) == 1:
             return
-        over = self._replacing and self._replacing == len(self.kernels)
-        usual = "both" if over and "both" in options else KEEP if keeping else "no"
-        how = str(self.decisions.choose("stream", options, usual))
+        over = bool(self._replacing) and self._replacing == len(self.kernels)
+        only = reads_only(c, [k for k, _, _ in self.kernels], numels, dtypes)
+        how = str(self.decisions.choose("stream", options, usual(options, over=over, reads_only=only)))
         self.helpers = streaming(self.helpers, how)
         for kernel in keeping if how == KEEP else ():
             kernel.text = kept(kernel.text)

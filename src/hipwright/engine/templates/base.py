@@ -41,6 +41,7 @@ class Kernel:
     before: list[str] = field(default_factory=list)  # lines of the plan ahead of the launch
     scratch: dict[str, tuple[list[Ix], str]] = field(default_factory=dict)  # memory of its own: name -> shape, dtype
     zeroed: set[str] = field(default_factory=set)
+    ragged: bool = False  # do its rows begin off the borders of packs?
 
 
 @dataclass

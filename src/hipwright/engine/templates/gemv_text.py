@@ -123,7 +123,8 @@ class _Along(_Gemv):
         self.each = body.knob("GEMV_ROWS", each, (1, 2, 4), "rows of the matrix that 32 lanes sum at once")
         self.waves = body.knob("GEMV_WAVES", waves, (1, 2, 4, 8), "groups of 32 lanes that share a row")
         self.short = body.hint(spec.k) <= 4 * 32 * spec.width * waves  # what is asked for ahead holds registers
-        steps = 2 if rows >= MANY_ROWS else 4  # many blocks hide each other's waits
+        packed = spec.width > 8  # 16 bytes become so many floats: 64 us with one step of int8, 67 with two
+        steps = 2 if rows >= MANY_ROWS or packed else 4  # many blocks hide each other's waits
         unroll = max(1, steps // each // max(1, self.chunk // 2))
         self.unroll = body.knob("GEMV_UNROLL", unroll, (1, 2, 4), "steps along k under way at once")
 

