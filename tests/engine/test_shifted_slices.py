@@ -123,3 +123,28 @@ def test_large_stencils_slide() -> None:
     assert text(laplace, 64, 1024, 1024).count("= load_span<") == 6
     builds(Op(laplace), [torch.empty(8, 1024, 1024)])
     builds(Op(sobel), [torch.empty(8, 1026, 1022).half()])
+
+
+def deep(u: torch.Tensor) -> Any:
+    """Of many volumes."""
+    c = u[:, 1:-1]
+    across = c[..., 1:, :-2] + c[..., :-1, :-2] - c[..., 1:, 1:-1] * c[..., :-1, 2:] + c[..., 1:, 2:]
+    return u[:, 2:, 1:, 1:-1] * u[:, :-2, 1:, 1:-1] + across
+
+
+@pytest.mark.parametrize(("planes", "threads"), [(1, 64), (2, 128), (4, 256), (8, 64)])
+def test_a_block_covers_planes(planes: int, threads: int) -> None:
+    """Fewer than a block covers, more, and none but a rest; rows of more than its share of threads."""
+    knobs = {"PLANES": planes, "ROW_BLOCK": threads}
+    for function, shapes in ((heat, [(7, 8, 70), (3, 5, 262)]), (deep, [(3, 5, 6, 40), (2, 11, 4, 300)])):
+        x, y = (torch.randn(s, generator=torch.Generator().manual_seed(5)) for s in shapes)
+        (name,) = [k for k in space(captured(Op(function), [x])) if k.startswith("map:")]
+        text = check(Op(function), [x], choices={name: "sliding", **knobs}, other=[y])
+        assert "/ PLANES" in text
+
+
+def test_planes_are_offered_where_outputs_read_several() -> None:
+    choices = space(captured(Op(heat), [torch.empty(258, 258, 258)]))
+    assert (choices["PLANES"].default, choices["ROW_BLOCK"].default) == (4, 256)
+    assert "PLANES" not in space(captured(Op(laplace), [torch.empty(64, 1024, 1024)]))
+    program_builds(write(captured(Op(heat), [torch.empty(514, 514, 514)])), lambda target: 2)

@@ -21,6 +21,7 @@ KNOBS: dict[str, tuple[int, tuple[int, ...], str]] = {
     "BLOCK": (256, (64, 128, 256, 512, 1024), "threads of a block"),
     "VEC": (4, (1, 2, 4, 8), "neighbours a thread handles"),
     "ROW_BLOCK": (256, (64, 128, 256, 512, 1024), "threads that share a row"),
+    "PLANES": (4, (1, 2, 4, 8), "planes that a block of a stencil covers"),
     "ROW_VEC": (4, (1, 2, 4, 8), "neighbours of a row a thread reads at once"),
     "LANES": (32, (4, 8, 16, 32), "lanes that share a short row"),
     "ROW_ITEMS": (4, (1, 2, 4, 8, 16, 32), "packs of a row a thread asks for at once"),

@@ -21,7 +21,7 @@ from hipwright.engine.templates.elementwise import broadcasts
 from hipwright.engine.templates.inner import interleaves
 from hipwright.engine.templates.row_scope import Layout
 from hipwright.engine.templates.scan import ScanLayout
-from hipwright.engine.templates.sliding import SIDES, slides
+from hipwright.engine.templates.sliding import SIDES, slides, spans_planes
 from hipwright.engine.templates.transpose import turned
 
 SIZES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1,
@@ -94,6 +94,7 @@ class PointwisePlanner(Planner):
     """For a group without reductions."""
 
     by_parts: bool = False  # members are parts of rows that are stored joined
+    planes: str = ""  # the knob of planes that share a stencil's block, or "" for one
 
     def pointwise(self) -> tuple[str, Layout | None, tuple[str, str, str]]:
         """(mapping, layout of `rows`, names of VEC, PACKS and BLOCK) for a group without reductions."""
@@ -122,8 +123,10 @@ class PointwisePlanner(Planner):
         if mapping == "sliding":
             self.length = last
             side = self._side()
-            return mapping, None, (str(side), str(slides(group, side)),
-                                   self.knob("ROW_BLOCK", min(max(power(last // 4), 64), 512 // side)))  # fmt: skip
+            threads = min(max(power(last // 4), 64), 512 // side)
+            if spans_planes(group, c.hint):
+                self.planes, threads = self.knob("PLANES", 4), 256
+            return mapping, None, (str(side), str(slides(group, side)), self.knob("ROW_BLOCK", threads))
         if mapping == "inner":
             each = 16 // int(group.space[-1].value or 1)
             return mapping, None, ("", self.knob("PACKS", 1 if total < BIG else max(each, 1)), self.knob("BLOCK", 256))

@@ -335,7 +335,7 @@ def _pointwise(group: Group, body: Body, planner: PointwisePlanner) -> tuple[Ker
     if mapping == "inner":
         return inner(body, threads, items), mapping
     if mapping == "sliding":
-        return sliding(body, threads, int(items), int(vec)), mapping
+        return sliding(body, threads, int(items), int(vec), planner.planes), mapping
     if layout is None:
         return elementwise(body, vec, items, threads), mapping
     group.dims = (len(group.space) - 1,)

@@ -1,13 +1,14 @@
 """Stencils written with shifted slices, by rows: a thread computes two or four neighbours in each of several rows.
 
 What its outputs read of an input row is a span, read once in aligned pairs and kept in registers: the register
-blocking of stencil compilers (Zhao et al., SC 2018), as in templates/stencil.py. Rows of an odd length or at odd
-addresses, and the last rows and columns, go element by element.
+blocking of stencil compilers (Zhao et al., SC 2018), as in templates/stencil.py. Where outputs read several planes, a
+block covers some: what one reads another finds in the first-level cache (blocking as by Rivera & Tseng, SC 2000). Rows
+of an odd length or at odd addresses, and the last rows and columns, go element by element.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hipwright.engine.expr import STORAGE, E, walk
@@ -88,6 +89,22 @@ def slides(group: Group, side: int = PAIR) -> int:
     return 0
 
 
+def spans_planes(group: Group, hint: Callable[[Ix], int]) -> bool:
+    """Does an output read several planes, the dimension before its rows?"""
+    if len(group.space) < 3:
+        return False
+    steps, places = dict[str, int](), dict[str, list[int]]()
+    for e in walk([m.value for m in group.members]):
+        if e.op == "load" and (found := linear(e.attr[1], group.variables[-3].name)) and found[0] != ix(0):
+            steps[e.attr[0]] = hint(found[0])
+            places.setdefault(e.attr[0], []).append(hint(replace(found[1], _origin)))
+    return any(2 * (max(at) - min(at)) > steps[buffer] > 0 for buffer, at in places.items())
+
+
+def _origin(a: Atom) -> Ix | None:
+    return ix(0) if isinstance(a, Var) else None
+
+
 def _moved(position: Ix, line: Var, rows: int) -> list[Ix]:
     """The position in each of a thread's rows."""
     return [_at_line(position, line, ix(line) + j) for j in range(rows)]
@@ -118,14 +135,14 @@ def _spans(accesses: Sequence[tuple[str, Ix]], along: str, side: int) -> list[Sp
     return spans
 
 
-def sliding(body: Body, threads: str, rows: int, side: int) -> Kernel:
-    """The kernel; threads: a knob; rows, side: of a thread."""
-    return _Sliding(body, threads, rows, side).kernel()
+def sliding(body: Body, threads: str, rows: int, side: int, planes: str = "") -> Kernel:
+    """The kernel; threads: a knob; rows, side: of a thread; planes: the knob of how many a block covers, or one."""
+    return _Sliding(body, threads, rows, side, planes).kernel()
 
 
 class _Sliding:
-    def __init__(self, body: Body, threads: str, rows: int, side: int) -> None:
-        self.body, self.threads, self.rows, self.side = body, threads, rows, side
+    def __init__(self, body: Body, threads: str, rows: int, side: int, planes: str) -> None:
+        self.body, self.threads, self.rows, self.side, self.planes = body, threads, rows, side, planes
         self.emit, self.group = body.emit, body.group
 
     def kernel(self) -> Kernel:
@@ -137,22 +154,33 @@ class _Sliding:
         body.knobs.add(self.threads)
         last = len(group.space) - 1
         self.line, self.r = Var("line", group.space[-2]), Var("r", group.space[-1])
-        outer, splits = body.name_variables(range(last - 1), "i", "plane") if last > 1 else ({}, [])
-        body.rename({**outer, group.variables[-2]: ix(self.line), group.variables[-1]: ix(self.r)})
+        named, splits = body.name_variables(range(last - 1), "i", "plane") if last > 1 else ({}, [])
+        body.rename({**named, group.variables[-2]: ix(self.line), group.variables[-1]: ix(self.r)})
         self.height, self.width = emit.position(group.space[-2]), emit.position(group.space[-1])
-        span = f"({self.threads} * {self.side})"
+        outer = product(group.space[:-2])
+        share = f"({self.threads} {{}} {self.planes})" if self.planes else self.threads  # threads of a row
+        span = f"({share.format('/')} * {self.side})"
         emit.line(f"const unsigned across = (unsigned)(({self.width} + {span} - 1) / {span});  // blocks along a row")
         emit.line(f"const unsigned lines = (unsigned)(({self.height} + {self.rows - 1}) / {self.rows});")
         emit.line("const unsigned tile = blockIdx.x / across;")
         emit.line(f"const {kind} line = ({kind})(tile % lines) * {self.rows};")
-        if last > 1:
+        column = "threadIdx.x"
+        if self.planes:
+            body.knobs.add(self.planes)
+            column = f"threadIdx.x % {share.format('/')}"
+            emit.line(f"const {kind} plane = tile / lines * {self.planes} + threadIdx.x / {share.format('/')};")
+            emit.line(f"if (plane >= {emit.position(outer)}) return;")
+        elif last > 1:
             emit.line(f"const {kind} plane = tile / lines;")
         for text in splits:
             emit.line(text)
-        emit.line(f"const {kind} base = (({kind})(blockIdx.x % across) * {self.threads} + threadIdx.x) * {self.side};")
+        first = f"({kind})(blockIdx.x % across) * {share.format('/')}"
+        emit.line(f"const {kind} base = ({first} + {column}) * {self.side};")
         self._tile()
+        span = f"({share.format('//')} * {self.side})"
         counts = f"cdiv({to_python(group.space[-2])}, {self.rows}) * cdiv({to_python(self.r.size or ix(1))}, {span})"
-        grid = f"({to_python(product(group.space[:-2]))}) * {counts}"
+        count = f"cdiv({to_python(outer)}, {self.planes})" if self.planes else f"({to_python(outer)})"
+        grid = f"{count} * {counts}"
         kernel = body.finish(grid, self.threads, fused(group), emit.lines, roomy(body, self.threads))
         kernel.device["span"] = SPAN
         if any(self._half(s.buffer) for s in self.spans):
