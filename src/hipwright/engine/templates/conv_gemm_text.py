@@ -16,9 +16,11 @@ from hipwright.engine.index import ZERO, Ix, Var, divide, ix, modulo
 from hipwright.engine.index_text import to_c, to_python
 from hipwright.engine.lower.conv import Axis
 from hipwright.engine.shapes import flatten, unflatten
+from hipwright.engine.templates.access import WIDE
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.gemm import NAMES, Gemm, Side
+from hipwright.engine.templates.gemm_side import KEEP
 
 if TYPE_CHECKING:
     from hipwright.engine.templates.base import Kernel
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 OURS = """columns depth count cycle Tap taps tap i d0 d1 d2 i0 i1 i2 k0 k1 k2 o0 o1 o2 phase0 phase1 phase2 first0
 first1 first2 count0 count1 count2 start0 start1 start2 spot image inside base place at weight AL BL r_a r_b kk_a kk_b
-t_a t_b c c_a c_b hop_a hop_b skip_a skip_b which whole s reads value valid_a valid_b at0 at1 at2"""
+t_a t_b c c_a c_b hop_a hop_b skip_a skip_b which whole s reads value BP valid_a valid_b at0 at1 at2"""
 
 
 def write(body: CallBody) -> list[Kernel]:
@@ -152,7 +154,7 @@ class Implicit(Gemm):
         """Neighbours of one image at once."""
         k, size = self.k, self.k.size(self.conv.area)
         self.loops(("j", "TN / GN"))
-        k.line(f"const {self.int} col = col0 + (j * 16 + tx) * GN;")
+        self.column_of("j")
         place = self._position("col")
         k.line(f"const bool whole = s + GN <= {size};")
         self._rows()
@@ -169,7 +171,7 @@ class Implicit(Gemm):
         """Neighbours of a phase are no neighbours in memory."""
         k = self.k
         self.loops(("j", "TN"))
-        k.line(f"const {self.int} col = col0 + (j / GN * 16 + tx) * GN + j % GN;")
+        self.column_of("(j / GN)" if self.tensor else "j / GN", "j % GN")
         place = self._position("col")
         self._rows()
         k.epilogue("acc[i][j]", self._index(place))
@@ -177,7 +179,7 @@ class Implicit(Gemm):
 
     def _rows(self) -> None:
         self.loops(("i", "TM"))
-        self.k.line(f"const {self.int} row = row0 + (i / GM * 16 + ty) * GM + i % GM;")
+        self.row_of()
         self.k.line(f"if (row >= {self.m}) continue;")
 
     def _position(self, col: str, *, names: bool = True) -> list[Ix]:
@@ -248,13 +250,13 @@ class _Walk(Side):
         k.line(f"valid_{n} |= (unsigned)reads << v;")
         k.line(f"next_{n}[v] = {k.load(self.operand, index, g.spec.dtype)};")
 
-    def put(self, k: CallKernel, count: str, row: str, depth: str) -> None:
+    def put(self, k: CallKernel, g: Gemm, count: str, row: str, depth: str) -> None:
         """Registers to LDS, into the buffer that is not being read."""
         n = self.name
         k.line("#pragma unroll")
         k.open(f"for (int v = 0; v < {count}; ++v)")
         k.line(f"const T value = valid_{n} >> v & 1 ? next_{n}[v] : T(0.0f);")
-        k.emit.lines.append("#if GEMM_MFMA")
+        k.emit.lines.append(f"#if {g.by_rows}")
         k.line(f"tile_{n}[(step + 1) & 1][{row}][{depth}] = value;")
         k.emit.lines.append("#else")
         k.line(f"tile_{n}[(step + 1) & 1][{depth}][{row}] = value;")
@@ -308,8 +310,22 @@ class Gathered(_Walk):
         self.onward(k)
 
     def keep(self, k: CallKernel, g: Gemm) -> None:
-        """Registers to LDS."""
-        self.put(k, "BL", "r_b", "kk_b + v")
+        """Registers to LDS; in packs where matrix units read rows of half types."""
+        if g.tensor:
+            k.define("AlignedWide", WIDE)
+            k.define("keep_pack", KEEP)
+            k.emit.lines.append(f"#if {g.by_rows}")
+            k.line("constexpr int BP = BL < 8 ? BL : 8;")
+            k.line("#pragma unroll")
+            k.line("for (int v = 0; v < BL; ++v) next_b[v] = valid_b >> v & 1 ? next_b[v] : T(0.0f);")
+            k.line("#pragma unroll")
+            k.open("for (int v = 0; v < BL; v += BP)")
+            k.line("keep_pack(&tile_b[(step + 1) & 1][r_b][kk_b + v], reinterpret_cast<const T (&)[BP]>(next_b[v]));")
+            k.close()
+            k.emit.lines.append("#else")
+        self.put(k, g, "BL", "r_b", "kk_b + v")
+        if g.tensor:
+            k.emit.lines.append("#endif")
 
 
 @dataclass(eq=False)
@@ -339,4 +355,4 @@ class Scattered(_Walk):
 
     def keep(self, k: CallKernel, g: Gemm) -> None:
         """Registers to LDS."""
-        self.put(k, "AL", f"r_a + v * (256 / {g.bk})", "kk_a")
+        self.put(k, g, "AL", f"r_a + v * (256 / {g.bk})", "kk_a")

@@ -3,8 +3,9 @@
 A block of 256 threads makes a tile of GEMM_M x GEMM_N. Tiles of A and B, GEMM_K deep, go from memory through registers
 to LDS: while one pair is multiplied, the next is on its way (two buffers, one barrier a step). On the vector units each
 thread holds (GEMM_M / 16) x (GEMM_N / 16) sums and reads rows of A and B from LDS stored k-major; on CDNA four waves
-make 16 x 16 tiles with MFMA from LDS stored row-major (the register layout is that of docs/cpu-target.md). Sums are
-float. Operands are read along whichever dimension memory runs, in packs where they are aligned; outside stands zero.
+make 16 x 16 tiles with MFMA from LDS stored row-major (the register layout is that of docs/cpu-target.md), and of half
+types eight warps of NVIDIA's make 16 x 8 tiles with its tensor cores (tensor_tiles.py). Sums are float. Operands are
+read along whichever dimension memory runs, in packs where they are aligned; outside stands zero.
 Several blocks may share a tile's k (`split`, splits.py). Tiles of at most 64 x 64 are gemm_small.py's.
 """
 
@@ -22,6 +23,7 @@ from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel, factor
 from hipwright.engine.templates.gemm_side import Side
 from hipwright.engine.templates.splits import Parts
+from hipwright.engine.templates.tensor_tiles import MMA, TENSOR
 from hipwright.engine.templates.tiling import DEPTH, UNITS
 from hipwright.engine.templates.tiling import LARGE as TILES
 
@@ -70,8 +72,8 @@ class Gemm:
     """The multiplying core. A template with operands or an output of its own overrides sides, place, store and grid.
 
     What it may rely on: 256 threads; row0, col0 and b are the block's place; the sums are `acc[i][j]`, of the rows and
-    columns that `store` names; a tile in LDS is `tile_a[buffer][row][k]` under GEMM_MFMA and `tile_a[buffer][k][row]`
-    else, and a side that does not inherit `declare` fills it so.
+    columns that `store` names; a tile in LDS is `tile_a[buffer][row][k]` where `by_rows` holds, else
+    `tile_a[buffer][k][row]`, and a side that does not inherit `declare` fills it so.
     """
 
     names = NAMES
@@ -84,6 +86,8 @@ class Gemm:
         self.parts = Parts(body, split, self.spec.space) if split > 1 else None
         self.k: CallKernel = body.kernel("parts" if self.parts else "", self.names)
         self.storage = STORAGE[self.spec.dtype]
+        self.tensor = self.tensors()
+        self.by_rows = f"GEMM_MFMA || ({self.tensor})" if self.tensor else "GEMM_MFMA"
         self.batch, self.m, self.n = (self.k.size(s) for s in self.spec.space)
         self.depth = self.k.size(self.spec.k)
         self.operands = [t for t in body.operands if t is not None]
@@ -95,6 +99,10 @@ class Gemm:
         small, base = max(rows, columns) <= 64, DEPTH[self.spec.dtype]
         tiles, depths = (TILES[:2], (base, 2 * base)) if small else (TILES, (base // 2, base))
         return tile_knobs(body, (rows, columns, depth(batch, m, n, self.spec.dtype)), (tiles, tiles, depths))
+
+    def tensors(self) -> str:
+        """Where NVIDIA's tensor cores take over, as the preprocessor reads it; or ""."""
+        return f"GEMM_MMA && {self.bn} >= 64" if self.spec.dtype in MMA else ""
 
     def sides(self) -> list[Side]:
         """How the tiles of A and B are read and kept."""
@@ -155,6 +163,15 @@ class Gemm:
         )
         k.line("Accumulator acc[WM][WN] = {};")
         k.line("const int wave = threadIdx.x / 64, lane = threadIdx.x % 64;")
+        if self.tensor:
+            k.define("gemm_tensor", TENSOR)
+            k.emit.lines.append(f"#elif {self.tensor}")
+            k.line(f"constexpr int WM = {m} / 32, WN = {n} / 32, PAD = 8;  // 16 x 8 tiles of one of 2 x 4 warps")
+            k.line(f"constexpr int TM = {m} / 16, TN = {n} / 16, GN = 4;")
+            k.line(f"__shared__ __attribute__((aligned(16))) T tile_a[2][{m}][{depth} + PAD];")
+            k.line(f"__shared__ __attribute__((aligned(16))) T tile_b[2][{n}][{depth} + PAD];")
+            k.line("float acc[TM][TN] = {};")
+            k.line("const int wave = threadIdx.x / 32, lane = threadIdx.x % 32;")
         k.line("#else")
         k.line(f"constexpr int TM = {m} / 16, TN = {n} / 16, GM = TM < 4 ? TM : 4, GN = TN < 4 ? TN : 4;")
         k.line(f"__shared__ __attribute__((aligned(16))) T tile_a[2][{depth}][{m} + 4], tile_b[2][{depth}][{n} + 4];")
@@ -190,7 +207,8 @@ class Gemm:
     def multiply(self, sides: list[Side]) -> None:
         """acc += A B of the tiles in LDS buffer `step & 1`."""
         self.k.line("const int part = step & 1;")
-        self.fill(_MULTIPLY)
+        tensor = _TENSOR.replace("@CASE@", self.tensor).replace("@MMA@", MMA.get(self.spec.dtype, ""))
+        self.fill(_MULTIPLY.replace("@TENSOR@\n", tensor if self.tensor else ""))
 
     def fill(self, text: str, **more: str) -> None:
         """Write a text with the tile's sizes and the matrix instruction in their places."""
@@ -214,8 +232,8 @@ class Gemm:
         self.ends(3)
         k.emit.lines.append("#else")
         self.loops(("i", "TM"), ("j", "TN / GN"))
-        k.line(f"const {k.kind} row = row0 + (i / GM * 16 + ty) * GM + i % GM;")
-        k.line(f"const {k.kind} col = col0 + (j * 16 + tx) * GN;")
+        self.row_of()
+        self.column_of("j")
         k.line(f"if (row >= {self.m} || col >= {self.n}) continue;")
         k.open(f"if (col + GN <= {self.n})")
         self.outs("acc[i][j * GN + v]", "GN")
@@ -230,6 +248,27 @@ class Gemm:
         k.close()
         self.ends(2)
         k.emit.lines.append("#endif")
+
+    def row_of(self) -> None:
+        """The row of a thread's sums i, of vector units or tensor cores."""
+        vector, tensor = "(i / GM * 16 + ty) * GM + i % GM", "(wave / 4 * WM + i / 2) * 16 + i % 2 * 8 + lane / 4"
+        self._place("row", f"row0 + {vector}", f"row0 + {tensor}")
+
+    def column_of(self, j: str, within: str = "") -> None:
+        """The first column of a thread's pack j of GN, or the one at `within`."""
+        more = f" + {within}" if within else ""
+        tensor = f"col0 + wave % 4 * (WN * 8) + {j} * 16 + lane % 4 * GN{more}"
+        self._place("col", f"col0 + ({j} * 16 + tx) * GN{more}", tensor)
+
+    def _place(self, name: str, vector: str, tensor: str) -> None:
+        k = self.k
+        if self.tensor:
+            k.emit.lines.append(f"#if {self.tensor}")
+            k.line(f"const {k.kind} {name} = {tensor};")
+            k.emit.lines.append("#else")
+        k.line(f"const {k.kind} {name} = {vector};")
+        if self.tensor:
+            k.emit.lines.append("#endif")
 
     def out(self, value: str, col: str) -> None:
         """The sum of `row` and a column: to the epilogue, or to the parts."""
@@ -287,6 +326,7 @@ for (int q = 0; q < @BK@; q += @DEPTH@) {
         for (int j = 0; j < WN; ++j) acc[i][j] = __builtin_amdgcn_mfma_@INSTRUCTION@(fa[i], fb[j], acc[i][j], 0, 0, 0);
     }
 }
+@TENSOR@
 #else
 #pragma unroll 4
 for (int q = 0; q < @BK@; ++q) {
@@ -302,6 +342,24 @@ for (int q = 0; q < @BK@; ++q) {
     }
 }
 #endif
+"""
+_TENSOR = """#elif @CASE@
+#pragma unroll
+for (int q = 0; q < @BK@; q += 16) {
+    unsigned fa[WM][4], fb[WN / 2][4];
+    #pragma unroll
+    for (int i = 0; i < WM; ++i) rows_of_16(fa[i], &tile_a[part][(wave / 4 * WM + i) * 16][q], @BK@ + PAD, lane);
+    #pragma unroll
+    for (int j = 0; j < WN / 2; ++j)
+        columns_of_16(fb[j], &tile_b[part][wave % 4 * (WN * 8) + j * 16][q], @BK@ + PAD, lane);
+    #pragma unroll
+    for (int i = 0; i < WM; ++i) {
+        #pragma unroll
+        for (int j = 0; j < WN; ++j)
+            @MMA@(acc[2 * i][2 * j], acc[2 * i][2 * j + 1], acc[2 * i + 1][2 * j], acc[2 * i + 1][2 * j + 1], fa[i],
+                fb[j / 2][j % 2 * 2], fb[j / 2][j % 2 * 2 + 1], lane);
+    }
+}
 """
 
 __all__ = ["DEPTH", "NAMES", "TILES", "UNITS", "UNIT_TEXT", "Gemm", "Side", "Spec", "depth", "tile", "tile_knobs"]

@@ -85,7 +85,7 @@ class Side:
         tile, value = f"tile_{self.name}[(step + 1) & 1]", f"{self.registers}[l]"
         r, kk = ("r", "kk + v") if self.along_k else ("r + v", "kk")
         if not self.row_major:
-            k.emit.lines.append("#if GEMM_MFMA")
+            k.emit.lines.append(f"#if {g.by_rows}")
         if self.along_k:
             k.define("keep_pack", KEEP)
             k.line(f"keep_pack(&{tile}[r][kk], {value});")

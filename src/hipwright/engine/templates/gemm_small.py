@@ -56,6 +56,10 @@ class Small(Large):
         columns = SMALL[1:] if t.columns > SMALL[0] else SMALL[:2]
         return tile_knobs(body, (t.rows, t.columns, t.depth), (rows, columns, (base, 2 * base)))
 
+    def tensors(self) -> str:
+        """Small tiles stay with the vector units."""
+        return ""
+
     def constants(self) -> None:
         """Shapes of the slices, and the LDS that holds the tiles first and the sums at the end."""
         k = self.k
