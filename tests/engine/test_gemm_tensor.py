@@ -71,15 +71,37 @@ def test_operands_that_run_across_k(dtype: torch.dtype) -> None:
 def test_convolutions(layer: nn.Module, dtype: torch.dtype) -> None:
     model = nn.Sequential(layer, nn.ReLU()).to(dtype)
     x = draw(3, layer.weight.shape[int(not isinstance(layer, nn.ConvTranspose2d))], 9, 11, dtype=dtype)
-    verify(model, [x], [x], "implicit", GEMM_M=64, GEMM_N=64)
+    verify(model, [x], [x], "implicit", GEMM_M=64, GEMM_N=64, GEMM_K=32)
+
+
+@pytest.mark.parametrize("size", [(8, 16), (7, 9)], ids=["whole packs", "odd"])
+@pytest.mark.parametrize("layer", [nn.Conv2d(40, 130, 1), nn.Conv2d(64, 128, 1, bias=False)], ids=["bias", "plain"])
+def test_windows_of_one(layer: nn.Conv2d, size: tuple[int, int]) -> None:
+    """Inputs run across k; images are a batch."""
+    model = nn.Sequential(layer, nn.ReLU()).to(HALF)
+    like = torch.empty(64, layer.in_channels, 112, 112, dtype=HALF)
+    verify(model, [like], [draw(3, layer.in_channels, *size, dtype=HALF)], "gemm", GEMM_M=64, GEMM_N=64)
+
+
+def test_what_is_computed_where_it_is_read_goes_through_registers() -> None:
+    model = Of(lambda x, w: torch.relu(F.linear(x * 2, w)))
+    like = [torch.empty(8192, 1024, dtype=HALF), torch.empty(2048, 1024, dtype=HALF)]
+    choices = chosen(model, like, "gemm", GEMM_M=64, GEMM_N=64)
+    given = [draw(70, 72, dtype=HALF), draw(66, 72, dtype=HALF)]
+    text = tensor(model, like, "gemm").text
+    assert text.count("ask_pack(to") == 2 - ("keep_pack(to" in text)
+    verify(model, like, given, "gemm", **{k: v for k, v in choices.items() if k.startswith("GEMM")})
 
 
 def test_what_nvrtc_makes_of_it() -> None:
-    """A step of 128 x 128 x 32: 16 products and 6 loads of fragments for each 16 of k, no float multiply-adds."""
+    """A step of 128 x 128 x 32: 16 products and 6 loads of fragments for each 16 of k, four packs past the
+    registers, of which there are 128, so that two blocks fit a multiprocessor."""
     x = torch.empty(8192, 1024, dtype=HALF)
     model = Dense(1024, 1024, HALF, then=torch.relu)
     program = write(captured(model, [x]), chosen(model, [x], "gemm", GEMM_M=128, GEMM_N=128))
     ptx = twin(program)
     assert ptx.count("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32") == 2 * 16
     assert ptx.count("ldmatrix.sync.aligned.m8n8.x4.shared.b16") == 2 * (4 + 2)
-    program_builds(program, lambda target: 1)
+    assert ptx.count("cp.async.cg.shared.global") == 2 * 4
+    kernels = program_builds(program, lambda target: 1).kernels
+    assert all(k.vgpr <= 128 and k.spills == 0 and k.lds_bytes <= 49152 for k in kernels)

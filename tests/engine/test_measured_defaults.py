@@ -63,6 +63,14 @@ CASES: list[tuple[Callable[..., Any], list[tuple[int, ...]], torch.dtype, dict[s
         torch.float32,
         {"SEGMENT_ROWS": 128, "SCATTER_BLOCK": 512},
     ),
+    (
+        nn.Sequential(nn.Conv2d(64, 128, 1), nn.ReLU()).bfloat16(),
+        [(64, 64, 112, 112)],
+        torch.bfloat16,
+        {"call:conv2d": "gemm", "GEMM_M": 64, "GEMM_N": 128, "GEMM_K": 32},
+    ),
+    (nn.Conv2d(256, 256, 3, padding=1).half(), [(64, 256, 56, 56)], HALF, {"call:conv2d": "library"}),
+    (lambda x, y: F.gelu(x @ y), [(16384, 1024), (1024, 2048)], HALF, {"call:": "library"}),
     (torch.mv, [(32768, 32768), (32768,)], torch.float32, {"GEMV_ROWS": 2, "GEMV_UNROLL": 1}),
 ]
 

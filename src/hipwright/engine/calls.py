@@ -58,6 +58,7 @@ MODULES: tuple[str, ...] = (
     "stencil_calls",
     "adaptive",
     "conv_gemm",
+    "conv_product",
     "select_calls",
     "segments",
     "scatters",

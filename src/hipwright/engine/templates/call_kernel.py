@@ -108,6 +108,11 @@ class CallKernel:
         self.line(f"{into}[v] = {self._text(moved, dtype)};")
         self._end()
 
+    def plain(self, operand: Tensor, index: Place, dtype: str) -> tuple[str, Ix] | None:
+        """(pointer, position) of an operand that is read as it lies in memory, in that dtype; else None."""
+        e = operand.at(self._place(index, operand.shape))
+        return (self.pointer(e.attr[0]), e.attr[1]) if e.op == "load" and e.attr[2] == dtype else None
+
     def wide(self, operand: Tensor, index: Place, axis: str, width: str) -> list[str]:
         """What must hold at run time for wide reads of an operand along an axis: addresses and strides, as C texts."""
         out: list[str] = []

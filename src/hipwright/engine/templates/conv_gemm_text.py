@@ -40,6 +40,7 @@ class Implicit(Gemm):
     """A convolution as a product; b is the group of channels."""
 
     names = f"{NAMES} {OURS}"
+    staged = False
 
     def __init__(self, body: CallBody) -> None:
         super().__init__(body)
@@ -256,7 +257,12 @@ class _Walk(Side):
         k.line("#pragma unroll")
         k.open(f"for (int v = 0; v < {count}; ++v)")
         k.line(f"const T value = valid_{n} >> v & 1 ? next_{n}[v] : T(0.0f);")
-        k.emit.lines.append(f"#if {g.by_rows}")
+        if g.tensor:
+            k.emit.lines.append(f"#if {g.tensor}")
+            k.line(f"tile_{n}[(step + 1) & 1][in_rows({row}, {depth})] = value;")
+            k.emit.lines.append("#elif GEMM_MFMA")
+        else:
+            k.emit.lines.append("#if GEMM_MFMA")
         k.line(f"tile_{n}[(step + 1) & 1][{row}][{depth}] = value;")
         k.emit.lines.append("#else")
         k.line(f"tile_{n}[(step + 1) & 1][{depth}][{row}] = value;")
@@ -314,13 +320,14 @@ class Gathered(_Walk):
         if g.tensor:
             k.define("AlignedWide", WIDE)
             k.define("keep_pack", KEEP)
-            k.emit.lines.append(f"#if {g.by_rows}")
+            k.emit.lines.append(f"#if {g.tensor}")
             k.line("constexpr int BP = BL < 8 ? BL : 8;")
             k.line("#pragma unroll")
             k.line("for (int v = 0; v < BL; ++v) next_b[v] = valid_b >> v & 1 ? next_b[v] : T(0.0f);")
             k.line("#pragma unroll")
             k.open("for (int v = 0; v < BL; v += BP)")
-            k.line("keep_pack(&tile_b[(step + 1) & 1][r_b][kk_b + v], reinterpret_cast<const T (&)[BP]>(next_b[v]));")
+            to = "&tile_b[(step + 1) & 1][in_rows(r_b, kk_b + v)]"
+            k.line(f"keep_pack({to}, reinterpret_cast<const T (&)[BP]>(next_b[v]));")
             k.close()
             k.emit.lines.append("#else")
         self.put(k, g, "BL", "r_b", "kk_b + v")

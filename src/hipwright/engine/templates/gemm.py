@@ -18,12 +18,12 @@ from math import ceil
 from hipwright.engine.expr import STORAGE
 from hipwright.engine.index import ONE, Ix
 from hipwright.engine.index_text import to_python
+from hipwright.engine.templates import tensor_tiles
 from hipwright.engine.templates.base import Kernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel, factor
 from hipwright.engine.templates.gemm_side import Side
 from hipwright.engine.templates.splits import Parts
-from hipwright.engine.templates.tensor_tiles import MMA, TENSOR
 from hipwright.engine.templates.tiling import DEPTH, UNITS
 from hipwright.engine.templates.tiling import LARGE as TILES
 
@@ -32,8 +32,8 @@ MFMA = {"float32": ("float", "f32_16x16x4f32", 4), "float16": ("HalfFragment", "
 """dtype: (one lane's part of an operand, the instruction, its k)."""
 CDNA = "defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)"
 NAMES = """TM TN GM GN PM PN HM HN WM WN AV BV ROWS_A ROWS_B tile_a tile_b t tiles_m tiles_n row0 col0 b k0 step steps
-next_a next_b acc x y i j l q v e wave lane fast_a fast_b fa0 fb0 row col p slot r kk more T Accumulator HalfFragment
-BfloatFragment PAD fa fb ty tx part at split all share first pack"""
+next_a next_b acc into number ahead to STAGES ask x y i j l q v e wave lane fast_a fast_b fa0 fb0 row col p
+slot r kk more T Accumulator HalfFragment BfloatFragment PAD fa fb ty tx part at split all share first pack"""
 
 
 @dataclass(eq=False)
@@ -72,12 +72,13 @@ class Gemm:
     """The multiplying core. A template with operands or an output of its own overrides sides, place, store and grid.
 
     What it may rely on: 256 threads; row0, col0 and b are the block's place; the sums are `acc[i][j]`, of the rows and
-    columns that `store` names; a tile in LDS is `tile_a[buffer][row][k]` where `by_rows` holds, else
-    `tile_a[buffer][k][row]`, and a side that does not inherit `declare` fills it so.
+    columns that `store` names; a tile in LDS is `tile_a[buffer][row][k]` under GEMM_MFMA, `tile_a[buffer][k][row]` else
+    (on tensor cores as tensor_tiles.py says), and a side that does not inherit `declare` fills it so.
     """
 
     names = NAMES
     row_major = False  # are operands that run along k kept row-major on the vector units too?
+    staged = True  # do tensor cores have their own loop over k? Only where sides are as they lie in memory
 
     def __init__(self, body: CallBody, split: int = 1) -> None:
         self.spec: Spec = body.data
@@ -87,7 +88,6 @@ class Gemm:
         self.k: CallKernel = body.kernel("parts" if self.parts else "", self.names)
         self.storage = STORAGE[self.spec.dtype]
         self.tensor = self.tensors()
-        self.by_rows = f"GEMM_MFMA || ({self.tensor})" if self.tensor else "GEMM_MFMA"
         self.batch, self.m, self.n = (self.k.size(s) for s in self.spec.space)
         self.depth = self.k.size(self.spec.k)
         self.operands = [t for t in body.operands if t is not None]
@@ -102,7 +102,7 @@ class Gemm:
 
     def tensors(self) -> str:
         """Where NVIDIA's tensor cores take over, as the preprocessor reads it; or ""."""
-        return f"GEMM_MMA && {self.bn} >= 64" if self.spec.dtype in MMA else ""
+        return tensor_tiles.condition(self)
 
     def sides(self) -> list[Side]:
         """How the tiles of A and B are read and kept."""
@@ -118,6 +118,23 @@ class Gemm:
         for side in sides:
             side.declare(k, self)
         self._along()
+        if self.tensor and self.staged:
+            k.emit.lines.append(f"#if {self.tensor}")
+            tensor_tiles.staged(k, self, sides)
+            k.emit.lines.append("#else")
+        self._steps(sides)
+        if self.tensor:
+            k.emit.lines += [] if not self.staged else ["#endif"]
+            k.emit.lines.append(f"#if {self.tensor}")
+            k.line("exchange(acc, lane);")
+            k.emit.lines.append("#endif")
+        self.store()
+        bounds = "512" if self.tensor else "256, 1"  # 128 registers: two blocks a multiprocessor
+        return k.finish(self.grid(), "256", bounds, f"tiles of {self.bm} x {self.bn}, {self.bk} deep")
+
+    def _steps(self, sides: list[Side]) -> None:
+        """The loop over k: the next tiles are in registers while these are multiplied."""
+        k = self.k
         k.line("#pragma unroll 1")  # a compiler that knows the steps would unroll them, and spill
         k.open(f"for ({k.kind} step = -1; step < steps; ++step)")
         k.line("const bool more = step + 1 < steps;")
@@ -133,8 +150,6 @@ class Gemm:
             side.keep(k, self)
         k.line("__syncthreads();")
         k.close()
-        self.store()
-        return k.finish(self.grid(), "256", "256, 1", f"tiles of {self.bm} x {self.bn}, {self.bk} deep")
 
     def grid(self) -> str:
         """The number of blocks, as a text of the plan."""
@@ -164,14 +179,9 @@ class Gemm:
         k.line("Accumulator acc[WM][WN] = {};")
         k.line("const int wave = threadIdx.x / 64, lane = threadIdx.x % 64;")
         if self.tensor:
-            k.define("gemm_tensor", TENSOR)
+            k.define("gemm_tensor", tensor_tiles.TENSOR)
             k.emit.lines.append(f"#elif {self.tensor}")
-            k.line(f"constexpr int WM = {m} / 32, WN = {n} / 32, PAD = 8;  // 16 x 8 tiles of one of 2 x 4 warps")
-            k.line(f"constexpr int TM = {m} / 16, TN = {n} / 16, GN = 4;")
-            k.line(f"__shared__ __attribute__((aligned(16))) T tile_a[2][{m}][{depth} + PAD];")
-            k.line(f"__shared__ __attribute__((aligned(16))) T tile_b[2][{n}][{depth} + PAD];")
-            k.line("float acc[TM][TN] = {};")
-            k.line("const int wave = threadIdx.x / 32, lane = threadIdx.x % 32;")
+            tensor_tiles.constants(k, self, staged=self.staged)
         k.line("#else")
         k.line(f"constexpr int TM = {m} / 16, TN = {n} / 16, GM = TM < 4 ? TM : 4, GN = TN < 4 ? TN : 4;")
         k.line(f"__shared__ __attribute__((aligned(16))) T tile_a[2][{depth}][{m} + 4], tile_b[2][{depth}][{n} + 4];")
@@ -207,8 +217,13 @@ class Gemm:
     def multiply(self, sides: list[Side]) -> None:
         """acc += A B of the tiles in LDS buffer `step & 1`."""
         self.k.line("const int part = step & 1;")
-        tensor = _TENSOR.replace("@CASE@", self.tensor).replace("@MMA@", MMA.get(self.spec.dtype, ""))
-        self.fill(_MULTIPLY.replace("@TENSOR@\n", tensor if self.tensor else ""))
+        if self.tensor and not self.staged:
+            self.k.emit.lines.append(f"#if {self.tensor}")
+            tensor_tiles.multiply(self, sides)
+            self.k.emit.lines.append("#else")
+        self.fill(_MULTIPLY)
+        if self.tensor and not self.staged:
+            self.k.emit.lines.append("#endif")
 
     def fill(self, text: str, **more: str) -> None:
         """Write a text with the tile's sizes and the matrix instruction in their places."""
@@ -257,7 +272,7 @@ class Gemm:
     def column_of(self, j: str, within: str = "") -> None:
         """The first column of a thread's pack j of GN, or the one at `within`."""
         more = f" + {within}" if within else ""
-        tensor = f"col0 + wave % 4 * (WN * 8) + {j} * 16 + lane % 4 * GN{more}"
+        tensor = f"col0 + wave % 4 * (WN * 8) + {j} * 16 + lane % 2 * 8 + lane % 4 / 2 * 4{more}"
         self._place("col", f"col0 + ({j} * 16 + tx) * GN{more}", tensor)
 
     def _place(self, name: str, vector: str, tensor: str) -> None:
@@ -326,7 +341,6 @@ for (int q = 0; q < @BK@; q += @DEPTH@) {
         for (int j = 0; j < WN; ++j) acc[i][j] = __builtin_amdgcn_mfma_@INSTRUCTION@(fa[i], fb[j], acc[i][j], 0, 0, 0);
     }
 }
-@TENSOR@
 #else
 #pragma unroll 4
 for (int q = 0; q < @BK@; ++q) {
@@ -343,23 +357,4 @@ for (int q = 0; q < @BK@; ++q) {
 }
 #endif
 """
-_TENSOR = """#elif @CASE@
-#pragma unroll
-for (int q = 0; q < @BK@; q += 16) {
-    unsigned fa[WM][4], fb[WN / 2][4];
-    #pragma unroll
-    for (int i = 0; i < WM; ++i) rows_of_16(fa[i], &tile_a[part][(wave / 4 * WM + i) * 16][q], @BK@ + PAD, lane);
-    #pragma unroll
-    for (int j = 0; j < WN / 2; ++j)
-        columns_of_16(fb[j], &tile_b[part][wave % 4 * (WN * 8) + j * 16][q], @BK@ + PAD, lane);
-    #pragma unroll
-    for (int i = 0; i < WM; ++i) {
-        #pragma unroll
-        for (int j = 0; j < WN; ++j)
-            @MMA@(acc[2 * i][2 * j], acc[2 * i][2 * j + 1], acc[2 * i + 1][2 * j], acc[2 * i + 1][2 * j + 1], fa[i],
-                fb[j / 2][j % 2 * 2], fb[j / 2][j % 2 * 2 + 1], lane);
-    }
-}
-"""
-
 __all__ = ["DEPTH", "NAMES", "TILES", "UNITS", "UNIT_TEXT", "Gemm", "Side", "Spec", "depth", "tile", "tile_knobs"]

@@ -22,11 +22,13 @@ class Side:
     count: str
     size: str
     row_major: bool = False  # on the vector units; on the matrix units every tile is
+    in_rows: bool = True  # for tensor cores: does the tile stand in rows along k?
 
     def lie(self, k: CallKernel, g: Gemm) -> None:
         """Along which dimension memory runs, and how the tile stands in LDS."""
         self.along_k = k.contiguous(self.operand, 2) or not k.contiguous(self.operand, 1)
         self.row_major = self.along_k and g.row_major
+        self.in_rows = self.along_k
 
     def declare(self, k: CallKernel, g: Gemm) -> None:
         """Packs of 16 bytes along the dimension in which memory runs."""
@@ -43,7 +45,7 @@ class Side:
         if conditions:
             k.line(f"const bool fast_{n} = {' && '.join(conditions)};")
 
-    def _slot(self, k: CallKernel, g: Gemm) -> None:
+    def slot(self, k: CallKernel, g: Gemm) -> None:
         """Open the loop over this thread's packs: r and kk are a pack's place in the tile."""
         k.line("#pragma unroll")
         k.open(f"for (int l = 0; l < {self.mine}; ++l)")
@@ -55,15 +57,28 @@ class Side:
             across = f"({self.size} / {self.pack})"
             k.line(f"const int r = slot % {across} * {self.pack}, kk = slot / {across};")
 
-    def read(self, k: CallKernel, g: Gemm) -> None:
-        """Memory to registers; zero outside."""
-        self._slot(k, g)
+    def position(self, k: CallKernel) -> None:
+        """Which element of the operand a pack begins with."""
         start = "row0" if self.row == "row" else "col0"
         k.line(f"const {k.kind} {self.row} = {start} + r, p = k0 + kk;")
+
+    def reach(self, g: Gemm) -> tuple[str, str, str, list[str]]:
+        """(the axis of a pack, whether the operand reaches as far on the other, its end, the index)."""
         index = ["b", self.row, "p"]
+        if self.along_k:
+            return "p", f"{self.row} < {self.count}", g.depth, index
+        return self.row, f"p < {g.depth}", self.count, index
+
+    def lies(self, r: str, kk: str) -> str:
+        """Where (r, kk) stands in the tile that tensor cores read (tensor_tiles.py)."""
+        return f"in_rows({r}, {kk})" if self.in_rows else f"across_rows<{self.size}>({r}, {kk})"
+
+    def read(self, k: CallKernel, g: Gemm) -> None:
+        """Memory to registers; zero outside."""
+        self.slot(k, g)
+        self.position(k)
         into = f"{self.registers}[l]"
-        axis, others = ("p", f"{self.row} < {self.count}") if self.along_k else (self.row, f"p < {g.depth}")
-        limit = g.depth if self.along_k else self.count
+        axis, others, limit, index = self.reach(g)
         fast = f"{self.fast} && " if self.fast else ""
         k.open(f"if ({fast}{others} && {axis} + {self.pack} <= {limit})")
         k.vector(self.operand, index, axis, self.pack, into, dtype=g.spec.dtype, aligned=True)
@@ -81,11 +96,16 @@ class Side:
 
     def keep(self, k: CallKernel, g: Gemm) -> None:
         """Registers to LDS, into the buffer that is not being read: a pack at once where it lies along a row."""
-        self._slot(k, g)
+        self.slot(k, g)
         tile, value = f"tile_{self.name}[(step + 1) & 1]", f"{self.registers}[l]"
         r, kk = ("r", "kk + v") if self.along_k else ("r + v", "kk")
-        if not self.row_major:
-            k.emit.lines.append(f"#if {g.by_rows}")
+        if g.tensor and not g.staged:
+            k.emit.lines.append(f"#if {g.tensor}")
+            k.define("keep_pack", KEEP)
+            k.line(f"keep_pack(&{tile}[{self.lies('r', 'kk')}], {value});")
+            k.emit.lines.append("#elif GEMM_MFMA")
+        elif not self.row_major:
+            k.emit.lines.append("#if GEMM_MFMA")
         if self.along_k:
             k.define("keep_pack", KEEP)
             k.line(f"keep_pack(&{tile}[r][kk], {value});")

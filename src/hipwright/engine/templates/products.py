@@ -305,5 +305,5 @@ def tiled(call: KernelCall) -> Offer | None:
     return Offer("gemm", gemm_small.write, [p.a, p.b], [p.output], default, p.finish, data=data)
 
 
-__all__ = ["ITEM_BYTES", "KINDS", "LAUNCH", "LIBRARY_LATENCY", "LIBRARY_RATE", "LIBRARY_READ", "MARGIN", "STEP",
+__all__ = ["ITEM_BYTES", "KINDS", "LAUNCH", "LIBRARY_LATENCY", "LIBRARY_RATE", "LIBRARY_READ", "MARGIN", "READ", "STEP",
            "VECTOR_RATE", "Costs", "Product", "contraction", "product_of"]  # fmt: skip
