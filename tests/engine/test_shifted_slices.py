@@ -93,6 +93,7 @@ def edges(image: torch.Tensor) -> Any:
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("side", [2, 4])
+@pytest.mark.matrix(keep=4)
 def test_half_types_slide_by_fours(side: int, dtype: torch.dtype, wave: int) -> None:
     """Rows of outputs that are a multiple of four, of two, odd ones; fewer rows than a thread computes."""
     x, *others = (torch.randn(s, generator=torch.Generator().manual_seed(4)).to(dtype)
@@ -133,6 +134,7 @@ def deep(u: torch.Tensor) -> Any:
 
 
 @pytest.mark.parametrize(("planes", "threads"), [(1, 64), (2, 128), (4, 256), (8, 64)])
+@pytest.mark.matrix(keep=2)
 def test_a_block_covers_planes(planes: int, threads: int) -> None:
     """Fewer than a block covers, more, and none but a rest; rows of more than its share of threads."""
     knobs = {"PLANES": planes, "ROW_BLOCK": threads}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import runpy
 import struct
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -326,6 +328,19 @@ def test_compiles_run_side_by_side_and_a_closed_pool_refuses(cache: BuildCache) 
             nvrtc.build(SIMPLE, {"SCALE": 2000}, arch="sm_90", pool=two, cache=cache)
         with pytest.raises(ValueError, match="at least one"):
             CompilePool(zygote, 0)
+
+
+@pytest.mark.parametrize("after", [0.0, 0.1, 0.4])
+def test_a_pool_that_is_closed_while_it_warms_leaves_nothing_behind(after: float) -> None:
+    """A session started behind the close would start the zygote anew, which nobody would end."""
+    with nvrtc.zygote() as zygote, CompilePool(zygote, 4) as pool:
+        nvrtc.warm(pool, "sm_90")
+        time.sleep(after)
+        pool.close()
+        zygote.close()
+        time.sleep(0.2)
+        assert zygote._keeper is None and not pool._idle
+        assert not [t for t in threading.enumerate() if t.name == "warm compilers" and t.is_alive()]
 
 
 def test_an_endless_compile_is_stopped_and_not_remembered(

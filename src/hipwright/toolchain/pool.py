@@ -39,6 +39,7 @@ class CompilePool:
         self._lock = threading.Lock()
         self._lone = threading.Lock()
         self._idle: list[tuple[str, Session, int]] = []  # service and settings, session, compiles so far
+        self._warming: list[threading.Thread] = []
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -98,6 +99,8 @@ class CompilePool:
 
         def begin() -> None:
             for _ in range(self.size):
+                if self._closed:
+                    return
                 try:
                     session = self._zygote.session(service, init, limits=LIMITS)
                 except Exception:  # the first compile meets it again and tells it
@@ -105,13 +108,19 @@ class CompilePool:
                 self._put(json.dumps([service, init], sort_keys=True), session, 0)
 
         thread = threading.Thread(target=begin, name="warm compilers", daemon=True)
+        self._warming.append(thread)
         thread.start()
         return thread
 
     def close(self) -> None:
-        """End the idle sessions; busy ones end when their compile does."""
+        """End the idle sessions; busy ones end when their compile does.
+
+        A session that `warm` is starting is waited for: it would start the zygote anew once the caller has closed it.
+        """
+        self._closed = True
+        for thread in self._warming:
+            thread.join()
         with self._lock:
-            self._closed = True
             idle, self._idle = self._idle, []
         for _, session, _ in idle:
             session.close()
