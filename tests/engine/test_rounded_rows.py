@@ -159,6 +159,7 @@ def assembly(function: Function, inputs: list[torch.Tensor], chosen: dict[str, A
 
 @pytest.mark.parametrize(("mapping", "cache"), LAYOUTS)
 @pytest.mark.parametrize("function", [_centred, _negated, _activated])
+@pytest.mark.matrix(keep=6)
 def test_no_target_contracts(function: Function, mapping: str, cache: str) -> None:
     """All that these compute is products and differences: none in one instruction, none that ptxas may merge (.rn)."""
     inputs = [shifted(9, 300), shifted(9, 300)]

@@ -152,6 +152,7 @@ def _rows(kind: str, length: int) -> torch.Tensor:
     "kind",
     ["few values", "zeros of both signs", "all the same", "NaN and infinities", "mostly NaN", "smallest integers"],
 )
+@pytest.mark.matrix(keep=10)
 def test_long_rows_of_many_equals(kind: str, block: int, largest: bool) -> None:
     """Of equal elements the first are kept, behind the sampled bar as behind a sorted one."""
     model = Op(lambda x: x.topk(50, -1, largest))

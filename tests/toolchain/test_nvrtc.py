@@ -86,6 +86,7 @@ def hip_of(path: Path) -> tuple[str, dict[str, int]]:
 
 
 @pytest.mark.parametrize("path", corpus("honest"), ids=lambda path: path.stem)
+@pytest.mark.matrix(keep=16)
 def test_honest_programs(compile_: Compile, path: Path) -> None:
     hip, defines = hip_of(path)
     for arch in ("sm_80", "sm_90"):
