@@ -259,7 +259,7 @@ class _Walk(Side):
         k.line(f"const T value = valid_{n} >> v & 1 ? next_{n}[v] : T(0.0f);")
         if g.tensor:
             k.emit.lines.append(f"#if {g.tensor}")
-            k.line(f"tile_{n}[(step + 1) & 1][in_rows({row}, {depth})] = value;")
+            k.line(f"tile_{n}[(step + 1) & 1][{self.lies(row, depth)}] = value;")
             k.emit.lines.append("#elif GEMM_MFMA")
         else:
             k.emit.lines.append("#if GEMM_MFMA")
@@ -326,7 +326,7 @@ class Gathered(_Walk):
             k.line("for (int v = 0; v < BL; ++v) next_b[v] = valid_b >> v & 1 ? next_b[v] : T(0.0f);")
             k.line("#pragma unroll")
             k.open("for (int v = 0; v < BL; v += BP)")
-            to = "&tile_b[(step + 1) & 1][in_rows(r_b, kk_b + v)]"
+            to = f"&tile_b[(step + 1) & 1][{self.lies('r_b', 'kk_b + v')}]"
             k.line(f"keep_pack({to}, reinterpret_cast<const T (&)[BP]>(next_b[v]));")
             k.close()
             k.emit.lines.append("#else")

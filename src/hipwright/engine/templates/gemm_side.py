@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -57,18 +58,6 @@ class Side:
             across = f"({self.size} / {self.pack})"
             k.line(f"const int r = slot % {across} * {self.pack}, kk = slot / {across};")
 
-    def position(self, k: CallKernel) -> None:
-        """Which element of the operand a pack begins with."""
-        start = "row0" if self.row == "row" else "col0"
-        k.line(f"const {k.kind} {self.row} = {start} + r, p = k0 + kk;")
-
-    def reach(self, g: Gemm) -> tuple[str, str, str, list[str]]:
-        """(the axis of a pack, whether the operand reaches as far on the other, its end, the index)."""
-        index = ["b", self.row, "p"]
-        if self.along_k:
-            return "p", f"{self.row} < {self.count}", g.depth, index
-        return self.row, f"p < {g.depth}", self.count, index
-
     def lies(self, r: str, kk: str) -> str:
         """Where (r, kk) stands in the tile that tensor cores read (tensor_tiles.py)."""
         return f"in_rows({r}, {kk})" if self.in_rows else f"across_rows<{self.size}>({r}, {kk})"
@@ -76,12 +65,23 @@ class Side:
     def read(self, k: CallKernel, g: Gemm) -> None:
         """Memory to registers; zero outside."""
         self.slot(k, g)
-        self.position(k)
-        into = f"{self.registers}[l]"
-        axis, others, limit, index = self.reach(g)
+
+        def whole(index: list[str], axis: str) -> None:
+            k.vector(self.operand, index, axis, self.pack, f"{self.registers}[l]", dtype=g.spec.dtype, aligned=True)
+
+        self.bring(k, g, f"{self.registers}[l]", whole)
+        k.close()
+
+    def bring(self, k: CallKernel, g: Gemm, into: str, whole: Callable[[list[str], str], None]) -> None:
+        """A pack as `whole` writes it, of an index and its axis, where all of it counts; else each element, or zero."""
+        start = "row0" if self.row == "row" else "col0"
+        k.line(f"const {k.kind} {self.row} = {start} + r, p = k0 + kk;")
+        index = ["b", self.row, "p"]
+        axis, others = ("p", f"{self.row} < {self.count}") if self.along_k else (self.row, f"p < {g.depth}")
+        limit = g.depth if self.along_k else self.count
         fast = f"{self.fast} && " if self.fast else ""
         k.open(f"if ({fast}{others} && {axis} + {self.pack} <= {limit})")
-        k.vector(self.operand, index, axis, self.pack, into, dtype=g.spec.dtype, aligned=True)
+        whole(index, axis)
         k.close()
         k.open("else")
         k.line("#pragma unroll")
@@ -91,7 +91,7 @@ class Side:
         k.open(f"if ({others} && at < {limit})")
         moved = ["at" if i == axis else i for i in index]
         k.line(f"{into}[v] = {k.load(self.operand, moved, g.spec.dtype)};")
-        for _ in range(4):
+        for _ in range(3):
             k.close()
 
     def keep(self, k: CallKernel, g: Gemm) -> None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 MMA = {"float16": "mma_half", "bfloat16": "mma_bfloat"}
 """dtype: the product."""
-PACK = 8  # half types in 16 bytes
 
 TENSOR = """#if __CUDA_ARCH__ >= 800
 #define GEMM_MMA 1
@@ -224,28 +223,17 @@ def staged(k: CallKernel, g: Gemm, sides: list[Side]) -> None:
 def _ask(k: CallKernel, g: Gemm, side: Side) -> None:
     """One operand's tile of step `number` into buffer `into`; zero outside."""
     side.slot(k, g)
-    side.position(k)
-    axis, inside, limit, index = side.reach(g)
-    k.line(f"T* const to = tile_{side.name}[into] + {side.lies('r', 'kk')};")
-    fast = f"{side.fast} && " if side.fast else ""
-    k.open(f"if ({fast}{inside} && {axis} + {PACK} <= {limit})")
-    found = k.plain(side.operand, index, g.spec.dtype) if side.fast else None
-    if found is not None:
-        pointer, place = found
-        k.line(f"ask_pack(to, {pointer} + ({to_c(place)}));")
-    else:
+
+    def whole(index: list[str], axis: str) -> None:
+        found = k.plain(side.operand, index, g.spec.dtype) if side.fast else None
+        if found is not None:
+            k.line(f"ask_pack(to, {found[0]} + ({to_c(found[1])}));")
+            return
         k.define("keep_pack", KEEP)
-        k.line(f"T pack[{PACK}];")
-        k.vector(side.operand, index, axis, str(PACK), "pack", dtype=g.spec.dtype, aligned=True)
+        k.line(f"T pack[{side.pack}];")
+        k.vector(side.operand, index, axis, side.pack, "pack", dtype=g.spec.dtype, aligned=True)
         k.line("keep_pack(to, pack);")
+
+    k.line(f"T* const to = tile_{side.name}[into] + {side.lies('r', 'kk')};")
+    side.bring(k, g, "to", whole)
     k.close()
-    k.open("else")
-    k.line("#pragma unroll")
-    k.open(f"for (int v = 0; v < {PACK}; ++v)")
-    k.line(f"const {k.kind} at = {axis} + v;")
-    k.line("to[v] = T(0.0f);")
-    k.open(f"if ({inside} && at < {limit})")
-    moved = ["at" if i == axis else i for i in index]
-    k.line(f"to[v] = {k.load(side.operand, moved, g.spec.dtype)};")
-    for _ in range(4):
-        k.close()
