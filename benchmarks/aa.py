@@ -28,7 +28,7 @@ from hipwright.program import parse
 from hipwright.records import Program
 from hipwright.sandbox import GpuAccess, Zygote
 from hipwright.task import open_task
-from hipwright.verify.reference import open_reference
+from hipwright.verify.gpu.reference import open_reference
 
 SIZES = (1 << 18, 1 << 22, 1 << 24, 1 << 28)
 TASK = """import torch
@@ -92,9 +92,9 @@ def main() -> None:
     worst = 0.0
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        tasks = stack.enter_context(Zygote(("torch", "hipwright.task.warm"), name="task host"))
+        tasks = stack.enter_context(Zygote(("torch", "hipwright.task.host.warm"), name="task host"))
         access = GpuAccess(chosen.target, 0)
-        hosts = stack.enter_context(Zygote(("torch", "hipwright.task.device_warm"), name="device host", gpu=access))
+        hosts = stack.enter_context(Zygote(("torch", "hipwright.task.device.warm"), name="device host", gpu=access))
         for size in SIZES:
             path = folder / f"gelu_{size}.py"
             path.write_text(TASK.format(size))

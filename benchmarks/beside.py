@@ -21,8 +21,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.knobs import ROUNDS, Machine, Timed, shown
+from hipwright.capture.graph import Graph
 from hipwright.device import topology
-from hipwright.engine.graph import Graph
 from hipwright.engine.write import write
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.program import parse
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             given = {str(path): read(path) for path in chosen.programs}
             folder = stack.enter_context(TemporaryDirectory())
             machine = stack.enter_context(Machine(chosen.target, BuildCache(Path(folder))).opened())
-            host = stack.enter_context(Zygote(("torch", "hipwright.task.warm"), name="task host"))
+            host = stack.enter_context(Zygote(("torch", "hipwright.task.host.warm"), name="task host"))
             told = measure(machine, chosen.task, host, given, chosen.rounds)
     except (HipwrightError, RuntimeError) as error:  # torch's own: no memory, a fault of the device
         print(str(error).splitlines()[0], file=sys.stderr)

@@ -18,8 +18,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from hipwright.capture.graph import Graph
 from hipwright.cli.session import workbench
-from hipwright.engine.graph import Graph
 from hipwright.engine.write import space, write
 from hipwright.events import silent
 

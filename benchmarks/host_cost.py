@@ -3,8 +3,8 @@
     python benchmarks/host_cost.py TASK...
 
 The driver does nothing and tensors lie in host memory, so what is left is the plan's own Python and its allocations:
-the short way of program/direct.py, and the long way beside it. What the plan leaves to the library runs on the CPU and
-counts: take tasks that are all kernels, benchmarks/kernels/networks/token_mixer_fp32.py for one.
+the short way of program/lower/direct.py, and the long way beside it. What the plan leaves to the library runs on the
+CPU and counts: take tasks that are all kernels, benchmarks/kernels/networks/token_mixer_fp32.py for one.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 
 import torch
 
+from hipwright.capture.graph import Graph
 from hipwright.device.gpu import GpuLauncher
-from hipwright.engine.graph import Graph
 from hipwright.engine.write import write
 from hipwright.errors import HipwrightError
 from hipwright.program import parse
-from hipwright.program.lower import lower
+from hipwright.program.lower.closures import lower
 from hipwright.sandbox import Zygote
 from hipwright.task import open_task
 from hipwright.torchio import tree_to_torch
@@ -113,7 +113,7 @@ def main() -> None:
     if not KEEP.items() <= os.environ.items():
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP})
     try:
-        with Zygote(("torch", "hipwright.task.warm"), name="task host") as hosts:
+        with Zygote(("torch", "hipwright.task.host.warm"), name="task host") as hosts:
             for path in chosen.tasks:
                 launches, short, long = of_task(path, hosts)
                 print(

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import hipwright
 from hipwright.records import Program
-from hipwright.train.judges import GPUS, LocalJudge
+from hipwright.train.judging.judges import GPUS, LocalJudge
 from hipwright.train.records import Problem
 
 CORPUS = Path(hipwright.__file__).parent / "audit/corpus"

@@ -29,28 +29,29 @@ from typing import Any
 
 import torch
 
+from hipwright.capture.graph import Graph
 from hipwright.device import topology
 from hipwright.device.cpu import CpuLauncher
 from hipwright.device.gpu import GpuLauncher
 from hipwright.device.open import open_driver
 from hipwright.device.rotation import Rotation
-from hipwright.engine.graph import Graph
 from hipwright.engine.write import space, write
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.measure.roofline import rotation
 from hipwright.program import parse
-from hipwright.program.lower import lower
+from hipwright.program.lower.closures import lower
 from hipwright.records import Build, Program
 from hipwright.sandbox import Zygote
 from hipwright.task import open_task
-from hipwright.task import state as states
-from hipwright.task.device_side import CopySide
-from hipwright.task.load import TaskFile
-from hipwright.toolchain import cpu, nvrtc
+from hipwright.task.device.side import CopySide
+from hipwright.task.host import state as states
+from hipwright.task.host.load import TaskFile
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.cpu import build as cpu
+from hipwright.toolchain.nvidia import nvrtc
 from hipwright.toolchain.pool import CompilePool
 from hipwright.torchio import full_precision
-from hipwright.verify.trees import tensors_of
+from hipwright.verify.worker.trees import tensors_of
 
 SEED = 3
 ROUNDS = 11
@@ -354,7 +355,7 @@ def _all(chosen: argparse.Namespace, end: float) -> int:
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory())
         machine = stack.enter_context(Machine(chosen.target, BuildCache(Path(folder))).opened())
-        host = stack.enter_context(Zygote(("torch", "hipwright.task.warm"), name="task host"))
+        host = stack.enter_context(Zygote(("torch", "hipwright.task.host.warm"), name="task host"))
         for number, task in enumerate(chosen.tasks):
             if time.monotonic() > end:
                 print(f"the time is over: {len(chosen.tasks) - number} tasks left", file=sys.stderr)

@@ -16,12 +16,13 @@ import time
 from pathlib import Path
 
 from hipwright.errors import ProgramError
-from hipwright.program import modelnew, parse
-from hipwright.program.from_modelnew import from_modelnew
-from hipwright.program.modelnew_build import prepare
+from hipwright.program import parse
+from hipwright.program.convert.modelnew import from_modelnew
+from hipwright.program.modelnew import export as modelnew
+from hipwright.program.modelnew.build import prepare
 from hipwright.records import Program
-from hipwright.toolchain import nvrtc
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.nvidia import nvrtc
 from hipwright.toolchain.pool import CompilePool
 
 ROOT = Path(__file__).parents[1]

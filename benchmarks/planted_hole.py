@@ -30,8 +30,8 @@ from msgspec.structs import replace
 
 from hipwright.records import Evaluation, Program
 from hipwright.train.environment import Environment
-from hipwright.train.judges import LocalJudge
-from hipwright.train.judging import Judge
+from hipwright.train.judging.judges import LocalJudge
+from hipwright.train.judging.protocols import Judge
 from hipwright.train.log import Log
 from hipwright.train.mini import model
 from hipwright.train.mini.bench import Bench

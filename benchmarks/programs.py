@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from hipwright.engine.graph import Graph
+from hipwright.capture.graph import Graph
 from hipwright.engine.write import space, write
 from hipwright.errors import HipwrightError
 from hipwright.records import Program
@@ -50,7 +50,7 @@ def main() -> None:
     options.add_argument("--each", type=int, default=8)
     chosen = options.parse_args()
     tasks = chosen.tasks or sorted([*(ROOT / "examples").glob("*.py"), *(ROOT / "benchmarks/tasks").glob("*.py")])
-    with Zygote(("torch", "hipwright.task.warm"), name="task host") as host, chosen.out.open("w") as out:
+    with Zygote(("torch", "hipwright.task.host.warm"), name="task host") as host, chosen.out.open("w") as out:
         for task in tasks:
             path = str(task.absolute().relative_to(ROOT))
             try:

@@ -4,8 +4,8 @@
 
 PROGRAMS.jsonl is what benchmarks/programs.py writes. Every task gets its programs and automatic mutants of them, most
 of which are wrong. Each task's are a batch of their own, or with --judge those of all tasks are one batch, as they are
-for learning (`hipwright.train.judges.LocalJudge`). Rates are of batches with everything warm and nothing built before;
-opening a task is told apart.
+for learning (`hipwright.train.judging.judges.LocalJudge`). Rates are of batches with everything warm and nothing
+built before; opening a task is told apart.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hipwright.events import silent
 from hipwright.machine import Machine
 from hipwright.program import parse
 from hipwright.records import Evaluation, Program, Timing
-from hipwright.train.judges import LocalJudge
+from hipwright.train.judging.judges import LocalJudge
 from hipwright.train.records import Problem
 
 ROOT = Path(__file__).parents[1]

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hipwright.capture.graph import Graph
 from hipwright.cli.session import Machine, machine
-from hipwright.engine.graph import Graph
 from hipwright.engine.write import write
 from hipwright.errors import HipwrightError
 from hipwright.synth.compose import compose, lead_of

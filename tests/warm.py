@@ -20,14 +20,14 @@ from unittest import mock
 
 from hipwright import config
 from hipwright.sandbox import Zygote
-from hipwright.toolchain import nvrtc
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.nvidia import nvrtc
 from hipwright.toolchain.pool import CompilePool
 
 # who starts contained processes: these name the class in their module, the others take it from the package
 USERS = ("sandbox", "synth.run", "dataset.overlap", "cli.shipping", "cli.profile", "evaluate.modelnew", "audit.bench")
-HOST = ("torch", "hipwright.task.warm")  # as hipwright.machine asks for them
-CANDIDATES = ("torch", "hipwright.verify.worker", "hipwright.verify.warm")
+HOST = ("torch", "hipwright.task.host.warm")  # as hipwright.machine asks for them
+CANDIDATES = ("torch", "hipwright.verify.cpu.worker", "hipwright.verify.worker.warm")
 _KEPT: dict[tuple[Any, ...], Zygote] = {}
 _STACK = contextlib.ExitStack()
 

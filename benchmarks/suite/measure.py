@@ -18,8 +18,8 @@ from hipwright import search
 from hipwright.agents.engine_mind import EngineMind
 from hipwright.agents.pipeline import Pipeline
 from hipwright.archive import Archive, RunLog, read_log
+from hipwright.capture.graph import Graph
 from hipwright.cli.session import Workbench
-from hipwright.engine.graph import Graph
 from hipwright.engine.tuned import TuningCache, tuned_of
 from hipwright.engine.write import space, write
 from hipwright.evaluate import Evaluator

@@ -111,12 +111,12 @@ def machine(
 
     cache_folder = cache or config.cache_dir()
     cache_folder.mkdir(parents=True, exist_ok=True)
-    preload = ("torch", WORKER.partition(":")[0], "hipwright.verify.warm")
+    preload = ("torch", WORKER.partition(":")[0], "hipwright.verify.worker.warm")
     with ExitStack() as stack:
         opened = stack.enter_context
         on_gpu = [name for name in targets if name in GPU_TARGETS]
-        late = ("hipwright.engine.warm",) if on_gpu else ()  # processors enough to have it before it is needed
-        host = opened(Zygote(("torch", "hipwright.task.warm", *late), unsafe=unsafe, name="task host"))
+        late = ("hipwright.capture.warm",) if on_gpu else ()  # processors enough to have it before it is needed
+        host = opened(Zygote(("torch", "hipwright.task.host.warm", *late), unsafe=unsafe, name="task host"))
         candidates = opened(Zygote(preload, unsafe=unsafe, name="candidate worker", ro=(cache_folder,)))
         candidates.start()  # imports torch while the task opens
         found = Machine(host, candidates, BuildCache(cache_folder), targets, unsafe)

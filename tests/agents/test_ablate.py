@@ -18,8 +18,8 @@ import typer
 from landscape import SPACE, Judge, write
 from writer_tools import answer_with, program
 
-from hipwright.agents.ablate import Opened, Plan, Translating, ablate
-from hipwright.agents.arms import Arm, Outcome, arms, csv, table
+from hipwright.agents.ablation.arms import Arm, Outcome, arms, csv, table
+from hipwright.agents.ablation.run import Opened, Plan, Translating, ablate
 from hipwright.agents.engine_mind import EngineMind
 from hipwright.agents.pipeline import Pipeline
 from hipwright.archive import Archive, Evaluated, Proposed, RunLog, read_log
@@ -103,7 +103,7 @@ def test_a_log_becomes_a_curve() -> None:
         )  # type: ignore[arg-type]
         log.evaluated[n] = Evaluated(evaluation=e, cached=n == 3)
         log.proposed[n] = Proposed(expansion=Expansion(number=n, operator="random"), round=0, program=f"p{n}")
-    from hipwright.agents.arms import outcome
+    from hipwright.agents.ablation.arms import outcome
 
     found = outcome(log, task="t", arm="a", seed=0, run="r", budget=6, known=False)
     assert found.curve == (5.0, 5.0, 3.0, 3.0, 3.0, 3.0) and found.best == 3.0

@@ -26,9 +26,9 @@ from hipwright.audit.cases import select
 from hipwright.audit.differential import label
 from hipwright.audit.found import Found, compare
 from hipwright.cli import audit_tables
-from hipwright.llm.budget import Budget, Limits
 from hipwright.llm.calls import MemoryCalls
 from hipwright.llm.client import Client
+from hipwright.llm.cost.budget import Budget, Limits
 from hipwright.llm.specs import parse_specs
 from tests.cli.cli_tools import hipwright, one_object
 from tests.llm.server import LocalProvider

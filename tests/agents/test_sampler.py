@@ -19,9 +19,9 @@ from hipwright.agents.sampler import (
 )
 from hipwright.archive import Archive
 from hipwright.errors import HipwrightError, OutOfBudget, ProviderError
-from hipwright.llm.budget import Budget, Limits
 from hipwright.llm.calls import MemoryCalls
 from hipwright.llm.client import Client
+from hipwright.llm.cost.budget import Budget, Limits
 from hipwright.llm.records import Message, Request, Reserved
 from hipwright.llm.replay import Replay
 from hipwright.llm.specs import parse_specs

@@ -12,7 +12,8 @@ from compare_minds import RUGGED, RuggedJudge, rugged
 from landscape import SPACE, TASK, Judge, begin, write
 
 from hipwright.agents.engine_mind import EngineMind
-from hipwright.agents.screener import (
+from hipwright.agents.screening.fit import Chance, Coding, Scores, below, expected_gain
+from hipwright.agents.screening.screener import (
     EngineScreener,
     Prediction,
     calibration,
@@ -21,7 +22,6 @@ from hipwright.agents.screener import (
     screened_out,
     static_problem,
 )
-from hipwright.agents.screener_fit import Chance, Coding, Scores, below, expected_gain
 from hipwright.archive import Archive, Entry, Evaluated, Proposed
 from hipwright.records import Evaluation, Expansion, Program
 from hipwright.search import Ask, Candidate, EngineSource, Trial, View, new_run

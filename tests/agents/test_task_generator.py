@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hipwright.agents.task_generator import TRIES, TaskGenerator, code_of
-from hipwright.llm.budget import Budget, Limits
 from hipwright.llm.calls import MemoryCalls
 from hipwright.llm.client import Client
+from hipwright.llm.cost.budget import Budget, Limits
 from hipwright.llm.specs import parse_specs
 from hipwright.sandbox import Zygote
 from hipwright.synth.check import Refused, check, same_task, static

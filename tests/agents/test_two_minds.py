@@ -14,7 +14,7 @@ from writer_tools import program
 
 from hipwright.agents.engine_mind import EngineMind
 from hipwright.agents.pipeline import Pipeline, snapshot
-from hipwright.agents.screener import LlmScreener
+from hipwright.agents.screening.screener import LlmScreener
 from hipwright.archive import Archive, read_log
 from hipwright.errors import OutOfBudget, ProviderError
 from hipwright.llm.records import Answer, Request

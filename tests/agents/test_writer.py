@@ -19,10 +19,10 @@ from hipwright.agents.writer import LlmSource
 from hipwright.archive import Archive, export
 from hipwright.errors import BadInput, OutOfBudget, ProviderError
 from hipwright.evaluate.pipeline import Evaluator
-from hipwright.llm.answers import Unusable, read_answer
-from hipwright.llm.budget import Budget, Limits
+from hipwright.llm.answers.read import Unusable, read_answer
 from hipwright.llm.calls import MemoryCalls
 from hipwright.llm.client import Client
+from hipwright.llm.cost.budget import Budget, Limits
 from hipwright.llm.records import Request
 from hipwright.llm.replay import Replay
 from hipwright.llm.specs import parse_specs

@@ -17,7 +17,7 @@ from hipwright.audit.cases import Case, by_task, select
 from hipwright.audit.run import Matrix, matrix, run
 from hipwright.evaluate import modelnew
 from hipwright.sandbox import Zygote
-from hipwright.toolchain import cpu
+from hipwright.toolchain.cpu import build as cpu
 from tests import warm
 from tests.cli.cli_tools import hipwright, one_object
 

@@ -10,7 +10,7 @@ import pytest
 from hipwright.audit.cases import CHECKS, CORPUS, ROWS, Case, all_cases, select
 from hipwright.errors import CandidateError, ProgramError
 from hipwright.program import parse
-from hipwright.program.modelnew_check import check, lane_of
+from hipwright.program.modelnew.check import check, lane_of
 
 CASES = all_cases()
 

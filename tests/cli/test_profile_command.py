@@ -15,8 +15,8 @@ from hipwright.measure import profiler
 from hipwright.measure.profiler import MARK
 from hipwright.records import Build, KernelResources
 from hipwright.sandbox import Zygote
-from hipwright.toolchain import nvrtc
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.nvidia import nvrtc
 
 TASK, PROGRAM = str(FILES / "scale.py"), str(FILES / "good.py")
 SAMPLE = FILES.parent / "measure/data/ncu_raw.csv"

@@ -11,8 +11,8 @@ import torch
 from hipwright.device.cpu import CpuLauncher
 from hipwright.program.signature import parse_signatures
 from hipwright.records import Build
-from hipwright.toolchain import cpu
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.cpu import build as cpu
 
 HEADER = "#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n#include <hip/hip_bf16.h>\n"
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.toolchain import cpu, cpu_audit
-from hipwright.toolchain.cpu_ir import Module
+from hipwright.toolchain.cpu import audit as cpu_audit
+from hipwright.toolchain.cpu import build as cpu
+from hipwright.toolchain.cpu.ir import Module
 
 KERNEL = 'extern "C" __global__ void k(float* y) { y[threadIdx.x] = 1.0f; }\n'
 

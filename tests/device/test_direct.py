@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hipwright.device.gpu import GpuLauncher
 from hipwright.errors import CandidateError
 from hipwright.program import parse
-from hipwright.program.arguments import Empties, make_launch
-from hipwright.program.lower import lower
+from hipwright.program.lower.arguments import Empties, make_launch
+from hipwright.program.lower.closures import lower
 from hipwright.program.signature import parse_signatures
 
 from .fake_driver import FakeDriver

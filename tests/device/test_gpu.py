@@ -16,12 +16,12 @@ from hipwright.device.gpu_memory import GuardedDevice, zone_bytes
 from hipwright.device.memory import pattern
 from hipwright.errors import CandidateError
 from hipwright.program import parse
-from hipwright.program.lower import lower
+from hipwright.program.lower.closures import lower
 from hipwright.program.signature import parse_signatures
 from hipwright.torchio import to_torch, tree_from_torch
-from hipwright.verify import live, trees
-from hipwright.verify.live import Live, ProgramSubject, Setting
-from hipwright.verify.staging import Staging
+from hipwright.verify.worker import live, trees
+from hipwright.verify.worker.live import Live, ProgramSubject, Setting
+from hipwright.verify.worker.staging import Staging
 
 from .fake_driver import FakeDriver, pointer
 

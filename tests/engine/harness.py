@@ -12,15 +12,15 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.utils import _pytree as pytree
 
+from hipwright.capture.forward import capture
+from hipwright.capture.graph import Graph
 from hipwright.device.cpu import CpuLauncher
-from hipwright.engine.capture import capture
-from hipwright.engine.graph import Graph
 from hipwright.engine.write import explain, write
 from hipwright.program import parse
-from hipwright.program.lower import lower
-from hipwright.task.state import build as state_table
-from hipwright.toolchain import cpu
+from hipwright.program.lower.closures import lower
+from hipwright.task.host.state import build as state_table
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.cpu import build as cpu
 
 CACHE = BuildCache(Path(tempfile.gettempdir()) / "hipwright-engine-tests")
 _CAPTURED: WeakKeyDictionary[torch.nn.Module, dict[str, Graph]] = WeakKeyDictionary()

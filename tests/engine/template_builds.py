@@ -9,7 +9,8 @@ import torch
 from hipwright.engine.write import write
 from hipwright.program import parse
 from hipwright.records import Build, Program
-from hipwright.toolchain import amdgpu, nvrtc
+from hipwright.toolchain.amd import offline as amdgpu
+from hipwright.toolchain.nvidia import nvrtc
 from tests import warm
 from tests.engine.harness import CACHE, captured
 

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 import torch
 
+from hipwright.capture.forward import capture
+from hipwright.capture.graph import Graph
 from hipwright.device.cpu import CpuLauncher
-from hipwright.engine.capture import capture
-from hipwright.engine.graph import Graph
 from hipwright.engine.training import gradient_task, inlined, program
 from hipwright.engine.write import explain, write
 from hipwright.program import parse
-from hipwright.program.lower import lower
+from hipwright.program.lower.closures import lower
 from hipwright.records import Program, TensorSpec
-from hipwright.task.load import TaskFile
-from hipwright.task.state import build as state_table
-from hipwright.toolchain import cpu
+from hipwright.task.host.load import TaskFile
+from hipwright.task.host.state import build as state_table
+from hipwright.toolchain.cpu import build as cpu
 from tests.engine.harness import CACHE, compare, leaves, run
 
 F = torch.nn.functional

@@ -21,10 +21,10 @@ from hipwright.program import parse
 from hipwright.records import Build, Program
 from hipwright.sandbox import Zygote
 from hipwright.task import TaskHandle, open_task
-from hipwright.toolchain import cpu
+from hipwright.toolchain.cpu import build as cpu
 from hipwright.verify import Oracle
-from hipwright.verify.gpu_client import GPU_WORKER, GpuCandidates
-from hipwright.verify.reference import DeviceReference, open_reference
+from hipwright.verify.gpu.client import GPU_WORKER, GpuCandidates
+from hipwright.verify.gpu.reference import DeviceReference, open_reference
 from tests import warm
 
 CORPUS = Path(__file__).parents[2] / "src/hipwright/audit/corpus"
@@ -49,7 +49,7 @@ def bench() -> Iterator[Evaluator]:
     cache = warm.builds()
     with (
         warm.host() as host,
-        Zygote(("torch", "hipwright.task.device_host"), name="device host") as hosts,
+        Zygote(("torch", "hipwright.task.device.server"), name="device host") as hosts,
         Zygote(("torch", GPU_WORKER.partition(":")[0]), ro=(cache.folder,), name="worker") as workers,
         warm.candidates() as candidates,
         open_task(CORPUS / "tasks/row_sum.py", host) as handle,

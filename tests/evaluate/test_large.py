@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hipwright.engine.graph import Graph
+from hipwright.capture.graph import Graph
 from hipwright.engine.write import space, write
 from hipwright.evaluate import Evaluator
 from hipwright.records import Evaluation
@@ -62,7 +62,7 @@ def evaluated(handle: TaskHandle, cache: BuildCache) -> Evaluation:
     """The engine's program for a task, evaluated."""
     graph = Graph.from_dict(handle.capture("given"))
     program = write(graph, {key: choice.default for key, choice in space(graph).items()})
-    with Zygote(("torch", "hipwright.verify.worker"), ro=[cache.folder], name="candidates") as candidates:
+    with Zygote(("torch", "hipwright.verify.cpu.worker"), ro=[cache.folder], name="candidates") as candidates:
         return Evaluator(handle, Oracle(handle, seed=1), candidates, cache, ("gfx942", "cpu")).evaluate(program)
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks import knobs
-from hipwright.engine.graph import Graph
+from hipwright.capture.graph import Graph
 from hipwright.program import parse
 from tests.engine.harness import Op, captured
 

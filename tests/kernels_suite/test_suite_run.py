@@ -15,7 +15,7 @@ from benchmarks.suite.tasks import find
 from hipwright.cli.session import Machine
 from hipwright.engine.tuned import TuningCache
 from hipwright.sandbox import Zygote
-from hipwright.verify.gpu_client import GPU_WORKER
+from hipwright.verify.gpu.client import GPU_WORKER
 from tests import warm
 from tests.evaluate.test_gpu_task import Processor
 
@@ -34,7 +34,7 @@ def machine() -> Iterator[Machine]:
     cache = warm.builds()
     with (
         warm.host() as host,
-        Zygote(("torch", "hipwright.task.device_host"), name="device host") as hosts,
+        Zygote(("torch", "hipwright.task.device.server"), name="device host") as hosts,
         Zygote(("torch", GPU_WORKER.partition(":")[0]), ro=(cache.folder,), name="worker") as workers,
         warm.candidates() as candidates,
     ):

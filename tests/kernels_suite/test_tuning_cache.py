@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from hipwright.engine.graph import Graph, Input, Meta, Node, Symbol
+from hipwright.capture.graph import Graph, Input, Meta, Node, Symbol
 from hipwright.engine.knobs import Choice
 from hipwright.engine.tuned import Tuned, TuningCache, estimated_on, shape_class, space_key, tuned_of
 from hipwright.records import Estimate, Evaluation, TargetResult, Timing

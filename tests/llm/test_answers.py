@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hipwright.audit
-from hipwright.llm.answers import MAX_ANSWER, Read, Unusable, read_answer
-from hipwright.llm.repair import CLOSING
+from hipwright.llm.answers.read import MAX_ANSWER, Read, Unusable, read_answer
+from hipwright.llm.answers.repair import CLOSING
 from hipwright.program import parse
-from hipwright.toolchain import amdgpu
+from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 
 ANSWERS = Path(__file__).parent / "answers"

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hipwright.errors import BadInput, OutOfBudget, ProviderError
-from hipwright.llm.budget import NANO, Budget, Limits, Ticket, to_nano
 from hipwright.llm.calls import MemoryCalls
 from hipwright.llm.client import Client
-from hipwright.llm.prices import Prices, parse_prices
+from hipwright.llm.cost.budget import NANO, Budget, Limits, Ticket, to_nano
+from hipwright.llm.cost.prices import Prices, parse_prices
 from hipwright.llm.records import Usage
 from tests.llm.call_log_contract import answer, request, reserved
 from tests.llm.server import LocalProvider, wrong_key

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from hipwright.errors import BadInput, HipwrightError, OutOfBudget, ProviderError
-from hipwright.llm.budget import Budget, Limits
 from hipwright.llm.calls import MemoryCalls
 from hipwright.llm.client import MOST_GARBAGE, MOST_LOST, Client
-from hipwright.llm.prices import Prices, parse_prices
+from hipwright.llm.cost.budget import Budget, Limits
+from hipwright.llm.cost.prices import Prices, parse_prices
 from hipwright.llm.records import Answer, Message, Request, Reserved
 from tests.llm.server import (
     KEY,

@@ -10,12 +10,14 @@ import pytest
 
 from hipwright.llm.library import Page, pages
 from hipwright.program import Parsed, parse
-from hipwright.program.ops import check_ops
+from hipwright.program.lower.ops import check_ops
 from hipwright.records import Build, Program, TolerancePolicy
 from hipwright.sandbox import Limits, Zygote
 from hipwright.task.handle import TaskHandle
-from hipwright.toolchain import amdgpu, cpu, nvrtc
+from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.cpu import build as cpu
+from hipwright.toolchain.nvidia import nvrtc
 from hipwright.toolchain.pool import CompilePool
 from hipwright.toolchain.targets import TARGETS
 from hipwright.verify import Oracle, verify_cpu

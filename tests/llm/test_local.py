@@ -15,14 +15,14 @@ import pytest
 pytest.importorskip("transformers")
 
 from hipwright.errors import BadInput, ProviderError
-from hipwright.llm.answers import read_answer
-from hipwright.llm.budget import Budget, Limits
+from hipwright.llm.answers.read import read_answer
 from hipwright.llm.calls import MemoryCalls
 from hipwright.llm.checkpoint import Sampling, load
 from hipwright.llm.client import Client
 from hipwright.llm.compact import expand
+from hipwright.llm.cost.budget import Budget, Limits
+from hipwright.llm.cost.prices import Prices
 from hipwright.llm.models import check_model, open_model
-from hipwright.llm.prices import Prices
 from hipwright.llm.records import Message, Request
 from tests import warm
 from tests.llm.checkpoints import EXAMPLE, PROGRAM, by_heart, random_chat

@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hipwright.errors import BadInput
-from hipwright.llm import prices as price_list
-from hipwright.llm.budget import NANO, Limits, to_nano
-from hipwright.llm.prices import MESSAGE_TOKENS, REQUEST_TOKENS, Prices, input_bound, parse_prices, require_prices
+from hipwright.llm.cost import prices as price_list
+from hipwright.llm.cost.budget import NANO, Limits, to_nano
+from hipwright.llm.cost.prices import MESSAGE_TOKENS, REQUEST_TOKENS, Prices, input_bound, parse_prices, require_prices
+from hipwright.llm.cost.tariffs import UNKNOWN, Tariff, Tier
 from hipwright.llm.records import Message, Usage
 from hipwright.llm.specs import parse_spec
-from hipwright.llm.tariffs import UNKNOWN, Tariff, Tier
 
 WIRES = {
     "openai": "openai:{}",
@@ -306,7 +306,7 @@ def test_a_fresh_process_reads_prices_without_a_socket_or_an_http_client() -> No
 import socket, sys
 def no(*a, **k): raise SystemExit("a socket was made")
 socket.socket.__init__ = no
-import hipwright.llm.prices as p
+import hipwright.llm.cost.prices as p
 assert not {"genai_prices", "pydantic", "pydantic_ai"} & set(sys.modules), "a heavy library at import"
 from hipwright.llm.records import Usage
 print(p.price("openai:gpt-4o", Usage(input_tokens=1000000)))

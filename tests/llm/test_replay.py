@@ -10,9 +10,9 @@ import pytest
 
 from hipwright.archive import Archive, Entry, export
 from hipwright.errors import BadInput, InfrastructureError, OutOfBudget, ProviderError
-from hipwright.llm.budget import Budget, Limits
 from hipwright.llm.calls import ArchiveCalls, FileCalls, MemoryCalls, Recorded, Refused
 from hipwright.llm.client import Client
+from hipwright.llm.cost.budget import Budget, Limits
 from hipwright.llm.records import Message, Request
 from hipwright.llm.replay import Replay, differences, find_recording, nearest, read_recording, recording_of
 from hipwright.records import Run

@@ -8,7 +8,7 @@ import pytest
 
 from hipwright.measure.estimate import LAUNCH, estimate
 from hipwright.records import Build, KernelResources
-from hipwright.toolchain.nvidia import nominal
+from hipwright.toolchain.nvidia.architectures import nominal
 from hipwright.toolchain.targets import TARGETS
 
 MI300X = TARGETS["gfx942"]

@@ -17,7 +17,7 @@ from hipwright.measure.profiler import MARK, Job, Subject, profile_program, writ
 from hipwright.records import Build, KernelResources
 from hipwright.sandbox import GpuAccess
 from hipwright.tensors import HostTensor
-from hipwright.toolchain import amdgpu
+from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from tests.rocm.conftest import HERE as STUBS
 from tests.rocm.conftest import Stub, compile_c

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hipwright.program.modelnew_run import load
-from hipwright.program.table import to_device
+from hipwright.program.lower.table import to_device
+from hipwright.program.modelnew.run import load
 from hipwright.sandbox import lockdown
 from hipwright.torchio import tree_from_torch
 

@@ -8,8 +8,8 @@ import pytest
 from hipwright.audit.cases import select
 from hipwright.errors import CandidateError, ProgramError
 from hipwright.program import parse
-from hipwright.program.modelnew import export
-from hipwright.program.modelnew_check import check, lane_of, vet
+from hipwright.program.modelnew.check import check, lane_of, vet
+from hipwright.program.modelnew.export import export
 from hipwright.records import Program
 from tests.modelnew.samples import PAIRS, candidate
 

@@ -11,12 +11,14 @@ import pytest
 from hipwright.audit.cases import Case, select
 from hipwright.errors import ProgramError, ToolchainError
 from hipwright.program import parse
-from hipwright.program.from_modelnew import from_modelnew
-from hipwright.program.modelnew import export
+from hipwright.program.convert.modelnew import from_modelnew
+from hipwright.program.modelnew.export import export
 from hipwright.records import Build, Program, Verdict
 from hipwright.sandbox import Zygote
-from hipwright.toolchain import amdgpu, cpu, nvrtc
+from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.cpu import build as cpu
+from hipwright.toolchain.nvidia import nvrtc
 from hipwright.toolchain.pool import CompilePool
 from hipwright.verify import verify_cpu
 from tests.modelnew.samples import PAIRS, ROOT, candidate, task

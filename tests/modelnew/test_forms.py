@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hipwright.program.from_modelnew import from_modelnew
+from hipwright.program.convert.modelnew import from_modelnew
 from hipwright.sandbox import Zygote
 from hipwright.toolchain.cache import BuildCache
 from tests.modelnew.test_convert import verified

@@ -13,13 +13,13 @@ import torch
 
 from hipwright.audit.cases import select
 from hipwright.errors import CandidateError, CompileError, InfrastructureError
-from hipwright.program.modelnew import export
-from hipwright.program.modelnew_build import arguments, check_target, kind_of, prepare
+from hipwright.program.modelnew.build import arguments, check_target, kind_of, prepare
+from hipwright.program.modelnew.export import export
 from hipwright.program.parse import parse
 from hipwright.records import Program
 from hipwright.sandbox import Limits, Zygote
-from hipwright.toolchain import nvcc
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.extension import nvcc
 from hipwright.torchio import from_torch, to_torch
 from tests.modelnew.samples import PAIRS, candidate
 
@@ -32,7 +32,7 @@ needs_nvcc = pytest.mark.skipif(nvcc.find_nvcc() is None, reason="nvcc is not in
 @pytest.fixture(scope="module")
 def zygote(cache: BuildCache) -> Iterator[Zygote]:
     cache.folder.mkdir(parents=True, exist_ok=True)
-    with Zygote(("torch", "hipwright.program.modelnew_warm"), ro=[cache.folder, SERVICE], name="modelnew") as made:
+    with Zygote(("torch", "hipwright.program.modelnew.warm"), ro=[cache.folder, SERVICE], name="modelnew") as made:
         yield made
 
 
@@ -186,7 +186,7 @@ def test_a_failed_check_of_host_code_is_told(zygote: Zygote, cache: BuildCache) 
 
 @needs_compiler
 def test_tensors_are_given_back(cache: BuildCache) -> None:
-    from hipwright.program.torchlite_bind import LeanModule
+    from hipwright.program.modelnew.torchlite_bind import LeanModule
 
     made = prepare(CPP, target="cpu", arch="", cache=cache, ways=("lean",))
     module: Any = LeanModule(made.extensions[0]["so"])
@@ -216,7 +216,7 @@ void convert(torch::Tensor x, torch::Tensor h, torch::Tensor b, torch::Tensor ba
 
 @needs_compiler
 def test_half_conversions_are_those_of_torch_bit_for_bit(cache: BuildCache) -> None:
-    from hipwright.program.torchlite_bind import LeanModule
+    from hipwright.program.modelnew.torchlite_bind import LeanModule
 
     text = f"from torch.utils.cpp_extension import load_inline\nsource = '''{HALVES}'''\n"
     text += "e = load_inline('h', [source], functions=['convert'])\nclass ModelNew: pass\n"

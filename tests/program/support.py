@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from hipwright.program import parse
-from hipwright.program.lower import lower
-from hipwright.program.plan import Plan
+from hipwright.program.lower.closures import lower
+from hipwright.program.lower.plan import Plan
 
 
 class FakeLauncher:

@@ -9,7 +9,7 @@ import pytest
 
 from hipwright.errors import ProgramError
 from hipwright.program import language, parse
-from hipwright.program.ops import check_ops
+from hipwright.program.lower.ops import check_ops
 
 from .support import plan_of
 

@@ -11,7 +11,7 @@ import torch
 
 from hipwright.errors import HipwrightError
 from hipwright.program import parse
-from hipwright.program.lower import lower
+from hipwright.program.lower.closures import lower
 
 from .support import HIP, KERNELS, FakeLauncher, state_of
 from .test_good import GOOD, Stack

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import hipwright.audit
 from hipwright.engine.write import write
-from hipwright.program.hazards import FIXES, Hazard, hazards
+from hipwright.program.hazards.report import FIXES, Hazard, hazards
 from tests.engine.harness import captured
 
 CORPUS = Path(hipwright.audit.__file__).parent / "corpus" / "program"

@@ -1,4 +1,4 @@
-"""Which names of a plan are proved to be no tensor (program/hosts.py)."""
+"""Which names of a plan are proved to be no tensor (program/lower/hosts.py)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from hipwright.program.hosts import certain_names
+from hipwright.program.lower.hosts import certain_names
 
 
 def proved(body: str, head: str = "self, x") -> set[str]:

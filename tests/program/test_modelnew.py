@@ -15,8 +15,8 @@ import torch
 
 from hipwright.errors import BadInput, ProgramError
 from hipwright.program import parse
-from hipwright.program.modelnew import export
-from hipwright.program.modelnew_halves import hip_half, torch_half
+from hipwright.program.modelnew.export import export
+from hipwright.program.modelnew.halves import hip_half, torch_half
 from hipwright.records import Program
 
 TASK = '''
@@ -253,7 +253,7 @@ def test_the_hip_half_parses_in_both_passes(tmp_path: Path, where: str) -> None:
 
 @pytest.mark.slow
 def test_the_hip_half_compiles_for_an_amd_gpu(tmp_path: Path) -> None:
-    amdgpu = pytest.importorskip("hipwright.toolchain.amdgpu")
+    amdgpu = pytest.importorskip("hipwright.toolchain.amd.offline")
     cache = pytest.importorskip("hipwright.toolchain.cache")
     parsed = parse(PLAN)
     source = hip_half(parsed.hip, parsed.signatures.values())

@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from hipwright.errors import ProgramError
-from hipwright.program import ops, parse
+from hipwright.program import parse
+from hipwright.program.lower import ops
 
 from .support import HIP
 

@@ -11,8 +11,8 @@ import torch.nn as nn
 
 from hipwright.errors import CandidateError, ProgramError
 from hipwright.program import parse
-from hipwright.program.lower import lower
-from hipwright.program.trace import NoopLauncher, OpTrace, trace
+from hipwright.program.lower.closures import lower
+from hipwright.program.lower.trace import NoopLauncher, OpTrace, trace
 from hipwright.tensors import HostTensor
 from hipwright.torchio import tree_from_torch
 

@@ -12,10 +12,10 @@ import torch.nn.functional as F
 
 from hipwright.device.cpu import CpuLauncher
 from hipwright.program import parse
-from hipwright.program.lower import lower
-from hipwright.program.plan import Plan
-from hipwright.toolchain import cpu
+from hipwright.program.lower.closures import lower
+from hipwright.program.lower.plan import Plan
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.cpu import build as cpu
 
 from .support import state_of
 from .test_docs import EXAMPLES

@@ -6,7 +6,7 @@ import torch
 
 from hipwright.measure.estimate import estimate
 from hipwright.program import parse
-from hipwright.program.trace import trace
+from hipwright.program.lower.trace import trace
 from hipwright.program.updates import Updates
 from hipwright.records import Build, KernelResources
 from hipwright.toolchain.targets import TARGETS

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from hipwright.device.rocm import RocmDriver
-from hipwright.toolchain import amdgpu, clang, isa
+from hipwright.toolchain import clang
+from hipwright.toolchain.amd import isa
+from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 
 HERE = Path(__file__).parent

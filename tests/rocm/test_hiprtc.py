@@ -11,7 +11,9 @@ import pytest
 from hipwright.errors import ToolchainError
 from hipwright.records import Build
 from hipwright.sandbox import Zygote
-from hipwright.toolchain import amdgpu, bundle, clang, hiprtc, rocm_paths
+from hipwright.toolchain import clang
+from hipwright.toolchain.amd import bundle, hiprtc, rocm_paths
+from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.pool import CompilePool
 

@@ -20,7 +20,7 @@ from hipwright.device.rocm import check_signatures
 from hipwright.errors import CandidateError, ToolchainError
 from hipwright.program.signature import SCALARS, Param, parse_signatures
 from hipwright.tensors import to_bf16_bits
-from hipwright.toolchain import isa
+from hipwright.toolchain.amd import isa
 from hipwright.toolchain.targets import TARGETS
 
 from .conftest import Stub

@@ -13,13 +13,13 @@ import torch
 
 from hipwright.device.cpu import CpuLauncher
 from hipwright.program import parse
-from hipwright.program.arguments import make_launch
+from hipwright.program.lower.arguments import make_launch
 from hipwright.records import Program
 from hipwright.ship.torch_op import Subject, package
-from hipwright.task.load import TaskFile
-from hipwright.task.state import build as state_table
-from hipwright.toolchain import cpu
+from hipwright.task.host.load import TaskFile
+from hipwright.task.host.state import build as state_table
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.cpu import build as cpu
 
 CACHE = BuildCache(Path(tempfile.gettempdir()) / "hipwright-engine-tests")
 

@@ -9,12 +9,13 @@ import torch
 
 from hipwright.errors import GuardFailed, ProgramError
 from hipwright.program import parse
+from hipwright.program.lower.trace import trace
 from hipwright.program.sets import Member, combine, owner
-from hipwright.program.trace import trace
 from hipwright.records import Program
 from hipwright.ship.runtime import build as nvrtc
-from hipwright.task.state import build as state_table
-from hipwright.toolchain import amdgpu, clang
+from hipwright.task.host.state import build as state_table
+from hipwright.toolchain import clang
+from hipwright.toolchain.amd import offline as amdgpu
 from tests.engine.harness import CACHE, run
 
 HIP = """HIP = r'''

@@ -48,8 +48,8 @@ def captured(source: str) -> dict[str, Any]:
     import json
     import logging
 
-    from hipwright.engine.capture import capture
-    from hipwright.task.load import TaskFile
+    from hipwright.capture.forward import capture
+    from hipwright.task.host.load import TaskFile
 
     file = TaskFile("task.py", source)
     logging.disable(logging.CRITICAL)  # pytest would keep what torch's tracer says line by line

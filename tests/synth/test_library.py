@@ -37,7 +37,7 @@ def test_the_aten_operator_is_called() -> None:
     """The dispatcher sees the name that the library states, or torch.export keeps an operator of that name."""
     import torch
 
-    from hipwright.program.trace import OpTrace
+    from hipwright.program.lower.trace import OpTrace
 
     missing = {}
     for one in LIBRARY:

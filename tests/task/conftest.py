@@ -7,7 +7,7 @@ from hipwright.task import open_task
 
 @pytest.fixture(scope="package")
 def zygote():
-    with Zygote(("torch", "hipwright.task.warm"), name="task host") as it:
+    with Zygote(("torch", "hipwright.task.host.warm"), name="task host") as it:
         yield it
 
 

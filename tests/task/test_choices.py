@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hipwright.cli.session import machine
 from hipwright.events import silent
 from hipwright.records import Program
-from hipwright.task.choices import CloseChoices
-from hipwright.task.double import float64
+from hipwright.task.host.choices import CloseChoices
+from hipwright.task.host.double import float64
 
 ROWS = [[1.0, 5.0, 3.0, 5.0], [0.0, 0.0, 0.0, 2.0], [1.0, 2.0, 3.0, 4.0]]
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from hipwright.task import device_draw
-from hipwright.task.device_model import DeviceFile
+from hipwright.task.device import draw as device_draw
+from hipwright.task.device.model import DeviceFile
 
 CPU = torch.device("cpu")
 MODEL = "import torch\nclass Model(torch.nn.Module):\n    def forward(self, *a):\n        return a[0]\n"

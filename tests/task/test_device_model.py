@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from hipwright.task.device_expect import Expecting
-from hipwright.task.device_model import Call, DeviceFile, moved_to, nudge, widened
-from hipwright.task.device_parts import cut, same_rows
-from hipwright.task.device_side import COMPILED, CopySide, ModelSide
-from hipwright.task.state import build
+from hipwright.task.device.expect import Expecting
+from hipwright.task.device.model import Call, DeviceFile, moved_to, nudge, widened
+from hipwright.task.device.parts import cut, same_rows
+from hipwright.task.device.side import COMPILED, CopySide, ModelSide
+from hipwright.task.host.state import build
 from hipwright.torchio import from_torch
 from hipwright.verify import inputs as draws
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hipwright.sandbox import Zygote
-from hipwright.task.device_warm import device_works, harmless
+from hipwright.task.device.warm import device_works, harmless
 
 state: dict[str, bool] = {}
 
@@ -58,7 +58,7 @@ def test_a_device_that_raises_is_not_usable() -> None:
 
 
 def test_a_stage_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hipwright.task.device_warm.LIMIT_S", 1)
+    monkeypatch.setattr("hipwright.task.device.warm.LIMIT_S", 1)
     start = time.monotonic()
     assert harmless([lambda: time.sleep(30)], untouched) == 0
     assert time.monotonic() - start < 10
@@ -71,5 +71,5 @@ def test_a_torch_without_devices_takes_all_of_it() -> None:
 
 
 def test_a_zygote_takes_it() -> None:
-    with Zygote(("torch", "hipwright.task.device_warm"), name="device host") as hosts:
+    with Zygote(("torch", "hipwright.task.device.warm"), name="device host") as hosts:
         hosts.start().join()

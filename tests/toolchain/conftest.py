@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from hipwright.records import Build
-from hipwright.toolchain import amdgpu, clang, ocml
+from hipwright.toolchain import clang
+from hipwright.toolchain.amd import ocml
+from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 
 from . import kernels

@@ -12,8 +12,11 @@ from hipwright.errors import BadInput, SandboxMissing, ToolchainError
 from hipwright.program.signature import parse_signatures
 from hipwright.records import Build
 from hipwright.sandbox import bwrap
-from hipwright.toolchain import amdgpu, clang, codeobject, cpu, isa, ocml, probe
+from hipwright.toolchain import clang, probe
+from hipwright.toolchain.amd import codeobject, isa, ocml
+from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.cpu import build as cpu
 from hipwright.toolchain.targets import TARGETS
 
 from . import kernels

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from hipwright.records import Build
-from hipwright.toolchain import amdgpu, codeobject, isa
+from hipwright.toolchain.amd import codeobject, isa
+from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.targets import TARGETS
 

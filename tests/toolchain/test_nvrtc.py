@@ -18,8 +18,9 @@ import hipwright
 from hipwright.errors import BadInput, ProgramError, ToolchainError, WorkerError
 from hipwright.program import parse
 from hipwright.records import Build, KernelResources
-from hipwright.toolchain import nvrtc, pool, ptx
+from hipwright.toolchain import pool
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.nvidia import nvrtc, ptx
 from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
 
 from . import kernels, nvrtc_calls
@@ -97,7 +98,7 @@ def test_honest_programs(compile_: Compile, path: Path) -> None:
 @pytest.mark.parametrize("path", corpus("broken"), ids=lambda path: path.stem)
 def test_broken_programs_are_broken_elsewhere(compile_: Compile, cache: BuildCache, path: Path) -> None:
     """What compiles for AMD compiles here: the error of such a program is met by running it."""
-    from hipwright.toolchain import amdgpu
+    from hipwright.toolchain.amd import offline as amdgpu
 
     hip, defines = hip_of(path)
     if "__builtin_amdgcn" in hip:

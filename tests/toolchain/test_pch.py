@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.toolchain import amdgpu, pch
+from hipwright.toolchain import pch
+from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 
 KERNEL = 'extern "C" __global__ void k(float* x) { x[threadIdx.x] = tanhf(x[threadIdx.x]) * {name}; }\n'

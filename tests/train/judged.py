@@ -12,13 +12,13 @@ from hipwright.machine import Machine
 from hipwright.records import Build, Program
 from hipwright.sandbox import Zygote
 from hipwright.task import TaskHandle
-from hipwright.toolchain import cpu
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.cpu import build as cpu
 from hipwright.train.records import Problem
 from hipwright.verify import WORKER
-from hipwright.verify.gpu_client import GPU_WORKER, GpuCandidates
-from hipwright.verify.reference import DeviceReference, open_reference
-from hipwright.verify.rooms import Rooms
+from hipwright.verify.gpu.client import GPU_WORKER, GpuCandidates
+from hipwright.verify.gpu.reference import DeviceReference, open_reference
+from hipwright.verify.gpu.rooms import Rooms
 
 CORPUS = Path(__file__).parents[2] / "src/hipwright/audit/corpus"
 
@@ -61,10 +61,10 @@ class Processor(Gpu):
 def processor_machine(folder: Path, shared_hosts: int = 0) -> Iterator[Machine]:
     """A Machine whose GPU "cuda" is the processor."""
     cache = BuildCache(folder)
-    warm = ("torch", WORKER.partition(":")[0], "hipwright.verify.warm")
+    warm = ("torch", WORKER.partition(":")[0], "hipwright.verify.worker.warm")
     with (
-        Zygote(("torch", "hipwright.task.warm"), name="task host") as host,
-        Zygote(("torch", "hipwright.task.device_host"), name="device host") as hosts,
+        Zygote(("torch", "hipwright.task.host.warm"), name="task host") as host,
+        Zygote(("torch", "hipwright.task.device.server"), name="device host") as hosts,
         Zygote(("torch", GPU_WORKER.partition(":")[0]), ro=(folder,), name="worker") as workers,
         Zygote(warm, ro=(folder,), name="candidates") as candidates,
     ):

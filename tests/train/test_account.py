@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.train import account
-from hipwright.train.account import Account
+from hipwright.train.judging import account
+from hipwright.train.judging.account import Account
 
 
 class Clock:

@@ -14,9 +14,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from hipwright.errors import BadInput
-from hipwright.train import grpo, opening, tiny
+from hipwright.train import grpo, tiny
 from hipwright.train.adapters import openenv, trl, verl
 from hipwright.train.environment import Environment
+from hipwright.train.judging import opening
 from hipwright.train.log import Log
 from hipwright.train.records import Problem
 from hipwright.train.rewards import reward

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from judged import completion, problem, text, uncompilable
 from msgspec.structs import replace
 
-from hipwright.llm.repair import Unusable
+from hipwright.llm.answers.repair import Unusable
 from hipwright.records import Build, Evaluation, Program, TargetResult, Timing, Verdict, Versus
 from hipwright.train.environment import Environment, outcome, read
-from hipwright.train.judges import LocalJudge
+from hipwright.train.judging.judges import LocalJudge
 from hipwright.train.records import Outcome, Problem, Turn
 from hipwright.train.rewards import REWARDS, reward
 

@@ -8,8 +8,8 @@ import pytest
 
 from hipwright.dataset.export.chat import user_prompt
 from hipwright.dataset.records import Pair
-from hipwright.llm.answers import read_answer
-from hipwright.llm.repair import Unusable
+from hipwright.llm.answers.read import read_answer
+from hipwright.llm.answers.repair import Unusable
 from hipwright.records import Program
 from hipwright.train.forms import ChatForm
 from hipwright.train.records import Outcome, Problem, Turn

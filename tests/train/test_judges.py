@@ -26,18 +26,18 @@ from hipwright.machine import Machine, machine
 from hipwright.measure.profile import Profile
 from hipwright.measure.profiler import Report, Subject
 from hipwright.records import Build, Evaluation, Program
-from hipwright.toolchain import amdgpu
-from hipwright.train.counters import shares
+from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.train.environment import Environment, outcome
-from hipwright.train.judges import LocalJudge, slim
-from hipwright.train.lanes import SPARE, GpuLane, Timer
+from hipwright.train.judging.counters import shares
+from hipwright.train.judging.judges import LocalJudge, slim
+from hipwright.train.judging.lanes import SPARE, GpuLane, Timer
 from hipwright.train.mini.corpus import at_shape, captured, schedules
 from hipwright.train.mini.form import read
 from hipwright.train.mini.tasks import Composition
 from hipwright.train.records import Problem
 from hipwright.train.rewards import REWARDS
-from hipwright.verify.gpu_loaded import Loaded
-from hipwright.verify.gpu_side import GpuSide
+from hipwright.verify.gpu.loaded import Loaded
+from hipwright.verify.gpu.side import GpuSide
 
 slow = pytest.mark.slow
 TARGETS = ("cpu", "gfx942")
@@ -503,8 +503,8 @@ def test_counters_join_the_features_and_a_profiler_that_fails_is_a_fault(
         profile = Profile(kernel="row_sum", target="cuda", duration_us=3.0, occupancy_pct=25.0)
         return Report(target="cuda", profiles=(profile,), tool="ncu", contained=True)
 
-    monkeypatch.setattr("hipwright.train.counters.profile_program", profiled)
-    monkeypatch.setattr("hipwright.train.lanes.find_tool", lambda target: Path("ncu"))
+    monkeypatch.setattr("hipwright.train.judging.counters.profile_program", profiled)
+    monkeypatch.setattr("hipwright.train.judging.lanes.find_tool", lambda target: Path("ncu"))
     with LocalJudge(("cuda",), workers=1, counters=True, opener=partial(processor_machine, cache)) as judge:
         found = judge.submit(problem("row_sum"), program("row_sum_wave")).result(timeout=240)
         lost = judge.submit(problem("row_sum"), program("row_sum_tree")).result(timeout=240)

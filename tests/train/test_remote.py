@@ -17,12 +17,12 @@ import uvicorn
 
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.records import Evaluation, Program
-from hipwright.train import remote
 from hipwright.train.environment import Environment
+from hipwright.train.judging import remote
+from hipwright.train.judging.remote import RemoteJudge
+from hipwright.train.judging.serve import MOST_BYTES, app, guarded, serve
 from hipwright.train.records import Problem
-from hipwright.train.remote import RemoteJudge
 from hipwright.train.rewards import REWARDS
-from hipwright.train.serve import MOST_BYTES, app, guarded, serve
 
 TASK = Problem(name="row_sum", source="import torch")
 TOKEN = "a long word"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from hipwright.errors import TaskError, WorkerError
+from hipwright.train.judging.shelf import Shelf
 from hipwright.train.records import Problem
-from hipwright.train.shelf import Shelf
 
 
 class Tasks:

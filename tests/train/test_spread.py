@@ -11,9 +11,9 @@ import pytest
 
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.records import Evaluation, Program
-from hipwright.train.judges import LocalJudge
+from hipwright.train.judging.judges import LocalJudge
+from hipwright.train.judging.spread import AHEAD, Spread
 from hipwright.train.records import Problem
-from hipwright.train.spread import AHEAD, Spread
 
 PROGRAM = Program(text="x")
 

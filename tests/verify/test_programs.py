@@ -12,8 +12,8 @@ from hipwright.audit.cases import CORPUS, select
 from hipwright.program import parse
 from hipwright.records import Build, Program, TolerancePolicy, Verdict
 from hipwright.sandbox import Zygote
-from hipwright.toolchain import cpu
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.cpu import build as cpu
 from hipwright.verify import Oracle, verify_cpu
 
 ROOT = CORPUS / "program"

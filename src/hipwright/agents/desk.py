@@ -11,9 +11,9 @@ from collections.abc import Generator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from hipwright.agents.base import Role, Tools, render
-from hipwright.llm.answers import Unusable, read_answer
+from hipwright.llm.answers.read import Unusable, read_answer
 from hipwright.llm.records import Answer, Message, Request
-from hipwright.program.hazards import hazards
+from hipwright.program.hazards.report import hazards
 from hipwright.records import Evaluation, Program
 from hipwright.search.interfaces import Ask, Candidate, Declined
 from hipwright.search.view import Trial

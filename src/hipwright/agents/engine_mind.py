@@ -20,7 +20,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hipwright.agents.memory import FailureMemory
-from hipwright.agents.screener import EngineScreener, static_problem
+from hipwright.agents.screening.screener import EngineScreener, static_problem
 from hipwright.records import Program
 from hipwright.search import Ask, Candidate, EngineSource, View
 from hipwright.search.operators import Choices, complete, operator

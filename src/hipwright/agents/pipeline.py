@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from hipwright.agents.engine_mind import EngineMind
-from hipwright.agents.screener import LlmScreener, Prediction, from_rates, screened_out
+from hipwright.agents.screening.screener import LlmScreener, Prediction, from_rates, screened_out
 from hipwright.archive import Archive
 from hipwright.errors import InfrastructureError, OutOfBudget
 from hipwright.records import Task

@@ -21,7 +21,7 @@ from hipwright.errors import HipwrightError, OutOfBudget
 from hipwright.evaluate.bench import Asked
 from hipwright.llm.ledger import CallLog
 from hipwright.llm.records import Answer, Message, Request, Reserved
-from hipwright.program.modelnew_check import lane_of
+from hipwright.program.modelnew.check import lane_of
 from hipwright.records import Expansion, Program, Task, content_key
 from hipwright.search import Ask, View
 
@@ -189,8 +189,8 @@ def _drawn(want: Want, answer: Answer | HipwrightError, lost: Sequence[Reserved]
 def _read(answer: Answer, form: Form, source: str) -> tuple[Program | None, str, str, tuple[str, ...]]:
     if form == "modelnew":
         return (*read_modelnew(answer.text, answer.finish), ())
-    from hipwright.llm.answers import read_answer
-    from hipwright.llm.repair import Unusable
+    from hipwright.llm.answers.read import read_answer
+    from hipwright.llm.answers.repair import Unusable
 
     read = read_answer(answer.text, answer.finish, task_source=source)
     if isinstance(read, Unusable):

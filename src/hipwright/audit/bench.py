@@ -97,8 +97,8 @@ def open_bench(
     folder.mkdir(parents=True, exist_ok=True)
     cache = BuildCache(folder)
     with ExitStack() as stack:
-        host = stack.enter_context(Zygote(("torch", "hipwright.task.warm"), unsafe=unsafe, name="task host"))
-        warm = ("torch", WORKER.partition(":")[0], "hipwright.verify.warm")
+        host = stack.enter_context(Zygote(("torch", "hipwright.task.host.warm"), unsafe=unsafe, name="task host"))
+        warm = ("torch", WORKER.partition(":")[0], "hipwright.verify.worker.warm")
         candidates = stack.enter_context(Zygote(warm, unsafe=unsafe, name="candidates", ro=(folder,)))
         gpus: dict[str, Gpu] = {}
         if target != "cpu":

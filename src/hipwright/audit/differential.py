@@ -20,8 +20,9 @@ from hipwright.evaluate import Evaluator
 from hipwright.program import parse
 from hipwright.records import Build, Program
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
-from hipwright.toolchain import amdgpu, cpu
+from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.cpu import build as cpu
 from hipwright.verify.candidate import POISON_A, Answer, Candidate, Rejected
 from hipwright.verify.inputs import with_values
 from hipwright.verify.ledger import first_difference

@@ -15,8 +15,8 @@ from hipwright.cli.output import Face
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
-    from hipwright.agents.ablate import Opened
-    from hipwright.agents.arms import Ablation, Row
+    from hipwright.agents.ablation.arms import Ablation, Row
+    from hipwright.agents.ablation.run import Opened
     from hipwright.cli.minds import Asked
     from hipwright.cli.session import Machine
 
@@ -56,8 +56,8 @@ def ablate(
 
     Limits in dollars and tokens are of each run. --target: gfx942 and cpu without it.
     """
-    from hipwright.agents import ablate as work
-    from hipwright.agents.arms import arms
+    from hipwright.agents.ablation import run as work
+    from hipwright.agents.ablation.arms import arms
     from hipwright.cli import minds, searching, session, targets
 
     face = Face(json_mode=json_mode)
@@ -119,8 +119,8 @@ def _models(asked: Asked) -> dict[str, Any]:
 
 @contextmanager
 def _open(machine: Machine, path: Path) -> Iterator[Opened]:
-    from hipwright.agents.ablate import Opened
-    from hipwright.engine.graph import Graph
+    from hipwright.agents.ablation.run import Opened
+    from hipwright.capture.graph import Graph
     from hipwright.engine.write import space, write
     from hipwright.search import EngineSource
 
@@ -136,7 +136,7 @@ def _open(machine: Machine, path: Path) -> Iterator[Opened]:
 def _leave(found: Ablation, out: Path) -> None:
     import json
 
-    from hipwright.agents.arms import csv
+    from hipwright.agents.ablation.arms import csv
 
     (out / "ablation.json").write_text(json.dumps(found.to_dict(), indent=1) + "\n", encoding="utf-8")
     (out / "ablation.csv").write_text(csv(found), encoding="utf-8")

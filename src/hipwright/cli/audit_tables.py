@@ -38,7 +38,7 @@ def _span(interval: tuple[float, float]) -> str:
 
 def screener() -> dict[str, Any]:
     """The screener's calibration over the archive, by mind: {"engine": {...}}; {} where it never predicted anything."""
-    from hipwright.agents.calibration import calibration
+    from hipwright.agents.screening.calibration import calibration
     from hipwright.archive import Archive
     from hipwright.errors import HipwrightError
 

@@ -52,9 +52,9 @@ def _gradients(machine: Machine, task: Path, listener: Any) -> tuple[str, list[s
 
 def _verified(face: Face, machine: Machine, out: Path, tangents: list[str], how: tuple[Any, ...]) -> int:
     """Write the program for the gradient task, and judge it."""
+    from hipwright.capture.graph import Graph
     from hipwright.cli.outcome import exit_code, not_measured, result_object
     from hipwright.cli.tables import print_evaluation
-    from hipwright.engine.graph import Graph
     from hipwright.engine.training import inlined, program
 
     seed, chosen, listener = how

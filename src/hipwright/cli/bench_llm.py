@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from hipwright.agents.sampler import Drawn, Want
     from hipwright.archive import Archive
     from hipwright.cli.benching import Entry
-    from hipwright.llm.budget import Limits
     from hipwright.llm.client import Client
+    from hipwright.llm.cost.budget import Limits
+    from hipwright.llm.cost.prices import Prices
     from hipwright.llm.ledger import CallLog
-    from hipwright.llm.prices import Prices
     from hipwright.llm.specs import Lineup
     from hipwright.records import Task
     from hipwright.sandbox import Zygote
@@ -69,8 +69,8 @@ def models(
 ) -> Models:  # fmt: skip
     """What the options say. Raises BadInput."""
     from hipwright.agents.base import ROLES
-    from hipwright.llm.budget import Limits
-    from hipwright.llm.prices import Prices, parse_prices, require_prices
+    from hipwright.llm.cost.budget import Limits
+    from hipwright.llm.cost.prices import Prices, parse_prices, require_prices
     from hipwright.llm.specs import parse_specs
 
     if form == "modelnew" and agent == "pipeline":
@@ -94,9 +94,9 @@ class Line:
 @contextmanager
 def open_line(wanted: Models, out: Path | None, listener: Callable[[str, dict[str, Any]], None]) -> Iterator[Line]:
     """A client whose calls are kept in out/calls.jsonl, or in memory without a folder."""
-    from hipwright.llm.budget import Budget
     from hipwright.llm.calls import FileCalls, MemoryCalls
     from hipwright.llm.client import Client
+    from hipwright.llm.cost.budget import Budget
     from hipwright.llm.replay import Replay, read_recording
 
     with ExitStack() as stack:

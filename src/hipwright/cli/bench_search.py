@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from hipwright import search
 from hipwright.archive import Archive
+from hipwright.capture.graph import Graph
 from hipwright.cli.session import Workbench
-from hipwright.engine.graph import Graph
 from hipwright.engine.write import space, write
 from hipwright.errors import ProviderError, WorkerError
 from hipwright.evaluate.bench import Asked

@@ -29,7 +29,7 @@ from hipwright.evaluate.bench import GPU_TARGETS, Asked, BenchRow, RowStore, fai
 from hipwright.evaluate.pool import Dispatcher, Outcome, Step
 from hipwright.evaluate.schedule import Job
 from hipwright.evaluate.suite import CandidateFile, TaskFile, find_tasks, match_candidates
-from hipwright.program.modelnew_check import lane_of
+from hipwright.program.modelnew.check import lane_of
 from hipwright.records import Program, content_key
 from hipwright.sandbox import SANDBOX_HINT, available
 

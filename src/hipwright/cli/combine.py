@@ -70,8 +70,8 @@ def _conditions(given: list[str], count: int) -> list[str]:
 def _program(bench: Workbench, text: str) -> Program:
     if text != LIBRARY:
         return Program(text=text)
-    from hipwright.engine.graph import Graph
-    from hipwright.engine.library import library_program
+    from hipwright.capture.graph import Graph
+    from hipwright.engine.plan.library import library_program
 
     return library_program(Graph.from_dict(bench.handle.capture(bench.handle.task.workloads[0].name)))
 
@@ -79,7 +79,7 @@ def _program(bench: Workbench, text: str) -> Program:
 def dispatch(bench: Workbench, made: Program) -> dict[str, int | None]:
     """Workload -> the place of the program that it goes to; None where no kernel tells (library calls alone)."""
     from hipwright.program import parse
-    from hipwright.program.trace import trace
+    from hipwright.program.lower.trace import trace
 
     found: dict[str, int | None] = {}
     for workload in bench.handle.task.workloads:

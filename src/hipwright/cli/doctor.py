@@ -120,8 +120,8 @@ def _disk() -> Look:
 def _cpu() -> Look:
     """A trial kernel through the CPU target's compiler, audit and linker."""
     from hipwright.errors import HipwrightError
-    from hipwright.toolchain import cpu
     from hipwright.toolchain.cache import BuildCache
+    from hipwright.toolchain.cpu import build as cpu
     from hipwright.toolchain.probe import TRIAL
 
     with tempfile.TemporaryDirectory(prefix="hipwright-doctor-") as folder:

@@ -33,7 +33,7 @@ def evaluate(
     json_mode: Json = False,
 ) -> int:
     """Compile, verify and estimate PROGRAM against TASK. Exit 1 when it is rejected."""
-    from hipwright.program.modelnew_check import lane_of
+    from hipwright.program.modelnew.check import lane_of
     from hipwright.records import Program
 
     face = Face(json_mode=json_mode)

@@ -89,8 +89,8 @@ def check(asked: Asked) -> dict[str, Any]:
         if any((asked.max_usd, asked.max_tokens, asked.price, asked.share)):
             raise BadInput("a limit or a price without a model", hint="name one: --llm PROVIDER:MODEL")
         return {"llm": False, **settings}
+    from hipwright.llm.cost.prices import Prices, parse_prices, require_prices
     from hipwright.llm.models import check_model
-    from hipwright.llm.prices import Prices, parse_prices, require_prices
     from hipwright.llm.specs import parse_specs
 
     lineup = parse_specs(asked.llm, ROLES)
@@ -102,8 +102,8 @@ def check(asked: Asked) -> dict[str, Any]:
 
 
 def limits(settings: Mapping[str, Any]) -> Any:
-    """The run's `hipwright.llm.budget.Limits`."""
-    from hipwright.llm.budget import Limits
+    """The run's `hipwright.llm.cost.budget.Limits`."""
+    from hipwright.llm.cost.budget import Limits
 
     return Limits(usd=settings.get("usd"), tokens=settings.get("tokens"))
 
@@ -140,10 +140,10 @@ def source(
 def _client(
     archive: Archive, run: Run, settings: Mapping[str, Any], listener: Listener, recording: Recorded | None
 ) -> Client:
-    from hipwright.llm.budget import Budget
     from hipwright.llm.calls import ArchiveCalls
     from hipwright.llm.client import Client
-    from hipwright.llm.prices import Prices
+    from hipwright.llm.cost.budget import Budget
+    from hipwright.llm.cost.prices import Prices
     from hipwright.llm.replay import Replay
 
     log: CallLog = ArchiveCalls(archive, run.id)
@@ -203,7 +203,7 @@ def models_of(archive: Archive, run: Run) -> dict[str, Any] | None:
     if not (run.settings.get(KEY) or {}).get("llm"):
         return None
     from hipwright.llm.calls import ArchiveCalls
-    from hipwright.llm.spending import spending
+    from hipwright.llm.cost.spending import spending
 
     return spending(ArchiveCalls(archive, run.id)).to_dict()
 

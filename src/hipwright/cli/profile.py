@@ -92,7 +92,7 @@ def _prepare(
     build = _build(parsed, kind, arch, cache, unsafe)
     listener("stage", {"text": f"opening the task {task.name} in its sandbox"})
     with (
-        Zygote(("torch", "hipwright.task.warm"), unsafe=unsafe, name="task host") as host,
+        Zygote(("torch", "hipwright.task.host.warm"), unsafe=unsafe, name="task host") as host,
         open_task(task, host) as handle,
     ):
         names = [known.name for known in handle.task.workloads]
@@ -105,7 +105,8 @@ def _prepare(
 def _build(parsed: Parsed, kind: Any, arch: str, cache: Any, unsafe: bool) -> Build:
     """Compile for the GPU. CompileError when the source is wrong."""
     from hipwright.errors import CompileError
-    from hipwright.toolchain import hiprtc, nvrtc
+    from hipwright.toolchain.amd import hiprtc
+    from hipwright.toolchain.nvidia import nvrtc
     from hipwright.toolchain.pool import CompilePool
 
     compiler = (hiprtc if kind == "rocm" else nvrtc).zygote(unsafe=unsafe)

@@ -15,7 +15,8 @@ from hipwright.cli.outcome import exit_code, not_measured, result_object
 from hipwright.cli.outdir import write_files
 from hipwright.cli.output import Face, clean, finite
 from hipwright.errors import HipwrightError
-from hipwright.program import modelnew, parse
+from hipwright.program import parse
+from hipwright.program.modelnew import export as modelnew
 from hipwright.program.settle import settled
 from hipwright.records import Evaluation, Task
 from hipwright.report import from_run, render
@@ -29,7 +30,7 @@ PAUSED = 3  # infrastructure
 class Found:
     """A search's end. path: the task file as the user named it; failure: without a winner, the last rejection.
 
-    models: what language models were asked and what it cost (`hipwright.llm.spending`), None where there were none.
+    models: what language models were asked and what it cost (`hipwright.llm.cost.spending`), or None.
     """
 
     path: Path

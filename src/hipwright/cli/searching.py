@@ -14,12 +14,12 @@ from typing import Any
 
 from hipwright import config, search
 from hipwright.archive import Archive, read_log, show
+from hipwright.capture.graph import Graph
 from hipwright.cli import minds, session, targets
 from hipwright.cli.output import Face
 from hipwright.cli.progress import Progress
 from hipwright.cli.results import Found, hand_over
 from hipwright.cli.session import Workbench
-from hipwright.engine.graph import Graph
 from hipwright.engine.tuned import Tuned, TuningCache, estimated_on, tuned_of
 from hipwright.engine.write import explain, space, write
 from hipwright.errors import BadInput

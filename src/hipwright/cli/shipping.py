@@ -32,7 +32,7 @@ def ship(face: Face, task: Path, path: Path, form: str, name: str | None, out: P
 
 
 def _modelnew(task: Path, text: str) -> dict[str, str]:
-    from hipwright.program.modelnew import export
+    from hipwright.program.modelnew.export import export
 
     return {"model_new.py": export(Program(text=text), parse(text), session.read_text(task, "task"))}
 
@@ -51,7 +51,7 @@ def subject(task: Path, program: Program, name: str | None) -> Subject:
 
     parsed = parse(program.text)
     with (
-        Zygote(("torch", "hipwright.task.warm"), name="task host") as host,
+        Zygote(("torch", "hipwright.task.host.warm"), name="task host") as host,
         open_task(task, host) as handle,
     ):
         outline = handle.outline(handle.task.workloads[0].name)

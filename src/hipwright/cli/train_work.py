@@ -151,9 +151,9 @@ def run_mini(
     import msgspec
 
     from hipwright.cli.outdir import prepare
+    from hipwright.train.judging.opening import targets_of
     from hipwright.train.mini.settings import Settings, preset
     from hipwright.train.mini.stages import run
-    from hipwright.train.opening import targets_of
     from hipwright.train.recipe import Judging, change, refuse_unknown
 
     _installed(MINI)
@@ -223,10 +223,10 @@ def run_serve(
 ) -> int:  # fmt: skip
     """The environment over HTTP, until it is interrupted."""
     from hipwright.cli.targets import choose
-    from hipwright.train import serve
     from hipwright.train.adapters import openenv
     from hipwright.train.data import problems
-    from hipwright.train.opening import TOKEN, Opening, environment
+    from hipwright.train.judging import serve
+    from hipwright.train.judging.opening import TOKEN, Opening, environment
     from hipwright.train.recipe import Judging, Reward
 
     missing = [name for name in ("starlette", "uvicorn", "websockets") if find_spec(name) is None]

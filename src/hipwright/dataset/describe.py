@@ -44,6 +44,6 @@ def _dtype(inputs: Sequence[TensorSpec]) -> str:
 
 
 def _outputs(output: Any) -> int:
-    from hipwright.engine.graph import references
+    from hipwright.capture.graph import references
 
     return len(list(references(output)))

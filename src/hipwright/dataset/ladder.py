@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from hipwright.engine.graph import Graph
-from hipwright.engine.specialise import specialise
+from hipwright.capture.graph import Graph
+from hipwright.engine.rewrite.specialise import specialise
 from hipwright.engine.write import space, write
 from hipwright.records import Program
 from hipwright.search.operators import Choices, default

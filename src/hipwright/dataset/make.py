@@ -22,13 +22,13 @@ from msgspec.structs import replace
 import hipwright
 from hipwright import search
 from hipwright.archive import Archive
+from hipwright.capture.graph import Graph
 from hipwright.dataset.describe import describe
 from hipwright.dataset.judge import Bench, Judge
 from hipwright.dataset.ladder import Rung, library, rungs
 from hipwright.dataset.records import STEP_GAIN, Kind, Pair, built, estimates, timing
 from hipwright.dataset.store import Outcome
 from hipwright.dataset.tasks import Entry
-from hipwright.engine.graph import Graph
 from hipwright.engine.write import space, write
 from hipwright.errors import HipwrightError, InfrastructureError, WorkerError
 from hipwright.evaluate.results import compiler

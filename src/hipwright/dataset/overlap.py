@@ -31,7 +31,7 @@ from hipwright.task import TaskHandle
 How = Literal["graph", "shapeless graph", "steps", "operators", "text"]
 
 LIMITS = Limits(wall_s=60.0, memory_mb=8192)  # of one call to a task's host
-WARM = ("torch", "hipwright.task.warm")
+WARM = ("torch", "hipwright.task.host.warm")
 
 
 class Hit(Record, frozen=True, kw_only=True):

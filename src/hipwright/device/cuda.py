@@ -13,7 +13,7 @@ from typing import Any
 from hipwright.errors import CandidateError, DeviceError
 
 LIBRARY = "libcuda.so.1"
-RENAMED = "hw_"  # what toolchain/nvrtc.py puts before the name of a kernel that CUDA has a function of that name for
+RENAMED = "hw_"  # prefix of kernels that share a name with a CUDA function (toolchain/nvidia/nvrtc.py)
 _NOT_READY, _INVALID_CONTEXT, _NOT_FOUND = 600, 201, 500
 # CUresult values that an image or a launch of the candidate's causes by itself; the context stays whole
 _IMAGE = {200: "invalid image", 209: "no code for this GPU", 218: "invalid PTX", 300: "invalid source",

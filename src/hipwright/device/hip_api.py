@@ -16,7 +16,7 @@ from typing import Any
 
 from hipwright.errors import CandidateError, DeviceError, HipwrightError, ToolchainError
 from hipwright.records import Status
-from hipwright.toolchain import rocm_paths
+from hipwright.toolchain.amd import rocm_paths
 
 SUCCESS = 0
 NAMES = {

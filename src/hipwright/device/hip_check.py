@@ -17,7 +17,7 @@ from hipwright.device.pack import Layout
 from hipwright.device.rocm import RocmDriver, check_signatures
 from hipwright.errors import DeviceError, HipwrightError
 from hipwright.records import Record
-from hipwright.toolchain import amdgpu
+from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 
 KERNEL = "trial"

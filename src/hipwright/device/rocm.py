@@ -15,7 +15,7 @@ from typing import Any
 from hipwright.device.hip_api import DEVICE_ATTRIBUTES, FUNCTION_ATTRIBUTES, STICKY, SUCCESS, Hip, problem, told
 from hipwright.device.pack import Layout, Signature
 from hipwright.errors import CandidateError, DeviceError, HipwrightError, ToolchainError
-from hipwright.toolchain import codeobject, isa
+from hipwright.toolchain.amd import codeobject, isa
 from hipwright.toolchain.targets import TARGETS
 
 WORK_ITEMS_LIMIT = 1 << 32

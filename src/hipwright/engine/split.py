@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from hipwright.engine.graph import Graph, Input, Meta, Node, Symbol, references
+from hipwright.capture.graph import Graph, Input, Meta, Node, Symbol, references
 from hipwright.engine.lower import pointwise, views
 from hipwright.engine.lower.core import TABLE
 from hipwright.errors import BadInput

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hipwright import syntax
-from hipwright.engine.graph import Graph
+from hipwright.capture.graph import Graph
 from hipwright.engine.knobs import Value
 from hipwright.engine.split import OUT, split
 from hipwright.engine.write import write

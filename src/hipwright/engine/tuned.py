@@ -24,7 +24,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from hipwright.engine.graph import Graph
+from hipwright.capture.graph import Graph
 from hipwright.records import Evaluation, Record, content_key
 
 FILE = "tuned.jsonl"
@@ -183,7 +183,7 @@ def shape_class(graph: Graph) -> str:
 
 
 def _evaluated(text: str, hints: Mapping[str, int]) -> int:
-    """A size expression of the graph (hipwright.engine.graph) at the captured sizes."""
+    """A size expression of the graph (hipwright.capture.graph) at the captured sizes."""
     return int(eval(text, {"__builtins__": {}}, {"min": min, "max": max, **hints}))
 
 

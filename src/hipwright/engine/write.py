@@ -5,40 +5,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hipwright.engine.crossed import crossed
-from hipwright.engine.decisions import Decisions
-from hipwright.engine.exact import ENOUGH_ELEMENTS
-from hipwright.engine.graph import Graph, short
-from hipwright.engine.groups import Group, collapse
-from hipwright.engine.helpers import prelude
-from hipwright.engine.in_place import Spare, Spares, homes
-from hipwright.engine.index import ZERO, Ix, product
+from hipwright.capture.graph import Graph, short
+from hipwright.engine.emit.helpers import prelude
+from hipwright.engine.fuse.column_reductions import crossed
+from hipwright.engine.fuse.groups import Group, collapse
+from hipwright.engine.fuse.joined_parts import parts_of
+from hipwright.engine.fuse.recompute import recompute
+from hipwright.engine.fuse.schedule import Scheduler
+from hipwright.engine.fuse.split_dims import unfold
+from hipwright.engine.ir.index import ZERO, Ix, product
 from hipwright.engine.knobs import Choice, Value
-from hipwright.engine.layout import FEW_COLUMNS, SMALL, PointwisePlanner, ScanPlanner
-from hipwright.engine.layout_rows import RowPlanner
-from hipwright.engine.library_calls import View
-from hipwright.engine.loops import unrolled
+from hipwright.engine.layout.decisions import Decisions
+from hipwright.engine.layout.pointwise import FEW_COLUMNS, SMALL, PointwisePlanner, ScanPlanner
+from hipwright.engine.layout.rows import RowPlanner
 from hipwright.engine.lower.core import Call, Context
-from hipwright.engine.lowering import Lowered, Lowering
-from hipwright.engine.naming import Names
-from hipwright.engine.parts import parts_of
-from hipwright.engine.pin import pinned
-from hipwright.engine.plan import PlanWriter, Step, order
-from hipwright.engine.recompute import recompute
-from hipwright.engine.rewrites_attention import attention
-from hipwright.engine.schedule import Scheduler
-from hipwright.engine.specialise import specialise
-from hipwright.engine.streaming import KEEP, PACKED, keeps, kept, offered, reads_only, streaming, usual
+from hipwright.engine.partition.library_calls import View
+from hipwright.engine.partition.lowering import Lowered, Lowering
+from hipwright.engine.plan.exact import ENOUGH_ELEMENTS
+from hipwright.engine.plan.in_place import Spare, Spares, homes
+from hipwright.engine.plan.naming import Names
+from hipwright.engine.plan.streaming import KEEP, PACKED, keeps, kept, offered, reads_only, streaming, usual
+from hipwright.engine.plan.writer import PlanWriter, Step, order
+from hipwright.engine.rewrite.attention import attention
+from hipwright.engine.rewrite.pinned_sizes import pinned
+from hipwright.engine.rewrite.rolled_loops import unrolled
+from hipwright.engine.rewrite.specialise import specialise
 from hipwright.engine.templates.base import Body, Kernel, Need, by_reciprocals, fused
 from hipwright.engine.templates.call import CallBody, Options
-from hipwright.engine.templates.elementwise import elementwise
-from hipwright.engine.templates.inner import inner
-from hipwright.engine.templates.row_plain import plain_rows
-from hipwright.engine.templates.rows import rows
-from hipwright.engine.templates.scan import scan
-from hipwright.engine.templates.sliding import sliding
-from hipwright.engine.templates.transpose import transpose
-from hipwright.engine.unfold import unfold
+from hipwright.engine.templates.pointwise.elementwise import elementwise
+from hipwright.engine.templates.pointwise.inner import inner
+from hipwright.engine.templates.pointwise.rows import plain_rows
+from hipwright.engine.templates.pointwise.sliding import sliding
+from hipwright.engine.templates.pointwise.transpose import transpose
+from hipwright.engine.templates.rows.kernel import rows
+from hipwright.engine.templates.scan.rows import scan
 from hipwright.records import Program
 
 
@@ -46,8 +46,8 @@ def write(graph: Graph, choices: Mapping[str, Value] | None = None) -> Program:
     """A program for the graph. Pure and deterministic; choices that do not apply are ignored.
 
     When a symbolic size cannot be handled, the program is written for the captured sizes and guards them. The choice
-    "exact" decides whether kernels have twins for the captured sizes (hipwright.engine.exact): by default where the
-    graph's tensors have ENOUGH_ELEMENTS.
+    "exact" decides whether kernels have twins for the captured sizes (hipwright.engine.plan.exact): by default where
+    the graph's tensors have ENOUGH_ELEMENTS.
     """
     return _built(graph, choices or {}).program()
 
@@ -344,7 +344,7 @@ def _pointwise(group: Group, body: Body, planner: PointwisePlanner) -> tuple[Ker
 
 def _live(group: Group, stored: set[str]) -> list[Any]:
     """Members whose value reaches memory, directly or as a row value of one that does."""
-    from hipwright.engine.expr import walk
+    from hipwright.engine.ir.expr import walk
 
     wanted = set(stored)
     for member in reversed(group.members):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from hipwright.device.side import Block, Prepared
 from hipwright.errors import WorkerError
 from hipwright.tensors import Tree
-from hipwright.verify.reference import BASELINES, DeviceReference
-from hipwright.verify.reference_ends import BaselineMissing, ReferenceSide
+from hipwright.verify.gpu.reference import BASELINES, DeviceReference
+from hipwright.verify.gpu.reference_ends import BaselineMissing, ReferenceSide
 
 
 @dataclass

@@ -19,9 +19,9 @@ from hipwright.sandbox import GpuAccess, OneShotPool, Zygote
 from hipwright.task import TaskHandle
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
-from hipwright.verify.gpu_client import GPU_WORKER, GpuCandidates
-from hipwright.verify.reference import DeviceReference, open_reference
-from hipwright.verify.rooms import Rooms
+from hipwright.verify.gpu.client import GPU_WORKER, GpuCandidates
+from hipwright.verify.gpu.reference import DeviceReference, open_reference
+from hipwright.verify.gpu.rooms import Rooms
 
 Kind = Literal["cuda", "rocm"]
 DEVICE = "cuda:0"
@@ -92,10 +92,10 @@ class Gpu:
         """Compile for this GPU."""
         where: dict[str, Any] = {"arch": self.architecture, "pool": self.pool, "cache": self.cache}
         if self.kind == "cuda":
-            from hipwright.toolchain import nvrtc
+            from hipwright.toolchain.nvidia import nvrtc
 
             return nvrtc.build(hip, defines, **where)
-        from hipwright.toolchain import hiprtc
+        from hipwright.toolchain.amd import hiprtc
 
         return hiprtc.build(hip, defines, unsafe=self.unsafe, **where)
 
@@ -130,7 +130,7 @@ def open_gpu(
         opened = stack.enter_context
         opened(many_threads())
         compilers_host = opened(compiler(kind, unsafe))
-        hosts = opened(Zygote(("torch", "hipwright.task.device_warm"), unsafe=unsafe, name="device host", gpu=access))
+        hosts = opened(Zygote(("torch", "hipwright.task.device.warm"), unsafe=unsafe, name="device host", gpu=access))
         workers = opened(Zygote(("torch", GPU_WORKER.partition(":")[0]), unsafe=unsafe, name="GPU worker", gpu=access))
         hosts.start(), workers.start()
         count = compilers or max(2, len(os.sched_getaffinity(0)) - 4)
@@ -156,9 +156,9 @@ def many_threads() -> Iterator[None]:
 def compiler(kind: Kind, unsafe: bool) -> Zygote:
     """A contained process for compile sessions."""
     if kind == "cuda":
-        from hipwright.toolchain import nvrtc
+        from hipwright.toolchain.nvidia import nvrtc
 
         return nvrtc.zygote(unsafe=unsafe)
-    from hipwright.toolchain import hiprtc
+    from hipwright.toolchain.amd import hiprtc
 
     return hiprtc.zygote(unsafe=unsafe)

@@ -16,9 +16,9 @@ from hipwright.measure.traffic import Traffic, count_traffic
 from hipwright.records import Program, TensorSpec
 from hipwright.task import Outline, TaskHandle
 from hipwright.tensors import Tree, leaves
-from hipwright.verify.gpu_large import Seen
-from hipwright.verify.gpu_stages import BIG_BYTES
-from hipwright.verify.reference import BASELINES, DeviceReference
+from hipwright.verify.gpu.large import Seen
+from hipwright.verify.gpu.reference import BASELINES, DeviceReference
+from hipwright.verify.gpu.stages import BIG_BYTES
 
 Gate = Literal["full", "fast"]
 SCORE_SLOTS = 4

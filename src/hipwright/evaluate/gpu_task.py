@@ -28,12 +28,12 @@ from hipwright.records import Build, Program, Verdict, content_key
 from hipwright.task import Outline, TaskHandle
 from hipwright.verify import Oracle
 from hipwright.verify.candidate import Rejected
-from hipwright.verify.gpu import verify_gpu, verify_timed
-from hipwright.verify.gpu_client import GpuCandidates
-from hipwright.verify.gpu_large import judge_on_device, judge_set
-from hipwright.verify.gpu_loaded import Loaded
-from hipwright.verify.gpu_side import GpuSide
-from hipwright.verify.gpu_stages import TimedInputs
+from hipwright.verify.gpu.client import GpuCandidates
+from hipwright.verify.gpu.large import judge_on_device, judge_set
+from hipwright.verify.gpu.loaded import Loaded
+from hipwright.verify.gpu.side import GpuSide
+from hipwright.verify.gpu.stages import TimedInputs
+from hipwright.verify.gpu.verifier import verify_gpu, verify_timed
 
 TimeIt = Callable[[], BenchResult]
 

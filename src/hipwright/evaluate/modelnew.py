@@ -15,15 +15,15 @@ from msgspec.structs import replace
 from hipwright.errors import ProgramError
 from hipwright.evaluate.results import NOT_ASKED, Findings, environment, library_shares, rejected
 from hipwright.measure.cost import coverage
-from hipwright.program import modelnew_build as build
 from hipwright.program import parse
-from hipwright.program.from_modelnew import from_modelnew
-from hipwright.program.modelnew_check import vet
+from hipwright.program.convert.modelnew import from_modelnew
+from hipwright.program.modelnew import build as build
+from hipwright.program.modelnew.check import vet
 from hipwright.records import Evaluation, Program, Verdict
 from hipwright.sandbox import Zygote
 from hipwright.verify import Oracle
-from hipwright.verify.gpu import verify_gpu
-from hipwright.verify.gpu_client import GPU_WORKER, GpuCandidates
+from hipwright.verify.gpu.client import GPU_WORKER, GpuCandidates
+from hipwright.verify.gpu.verifier import verify_gpu
 from hipwright.verify.reply import checked_trace
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hipwright.evaluate.gpu_task import GpuTask
     from hipwright.evaluate.pipeline import Evaluator
 
-PRELOAD = ("torch", GPU_WORKER.partition(":")[0], "hipwright.program.modelnew_warm")
+PRELOAD = ("torch", GPU_WORKER.partition(":")[0], "hipwright.program.modelnew.warm")
 OFFLINE = "a ModelNew file that is not converted has no program to compile for this target"
 SEED = 0  # under which ModelNew is constructed; its state is then set from the task's
 

@@ -34,9 +34,10 @@ from hipwright.program import Parsed, parse
 from hipwright.records import Build, Estimate, Evaluation, Program, content_key
 from hipwright.sandbox import Limits, Zygote
 from hipwright.task import Outline, TaskHandle
-from hipwright.toolchain import amdgpu, cpu
+from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
-from hipwright.toolchain.nvidia import nominal
+from hipwright.toolchain.cpu import build as cpu
+from hipwright.toolchain.nvidia.architectures import nominal
 from hipwright.toolchain.targets import TARGETS
 from hipwright.verify import WORKER, Oracle, checked_trace, verify_cpu
 from hipwright.verify.static import Warning as LintWarning

@@ -15,7 +15,8 @@ from hipwright.evaluate.features import features
 from hipwright.measure.bench import BenchResult
 from hipwright.measure.cost import OpCall, total_seconds
 from hipwright.records import Build, Estimate, Evaluation, Program, TargetResult, Timing, Verdict
-from hipwright.toolchain import amdgpu, clang
+from hipwright.toolchain import clang
+from hipwright.toolchain.amd import offline as amdgpu
 
 NOT_RUN = "no AMD GPU was used: this target was compiled, not run"
 NOT_TIMED_CPU = "the cpu target proves numerics; its speed says nothing about a GPU"

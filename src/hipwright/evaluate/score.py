@@ -3,9 +3,9 @@
 The fast gate instead of the full one, and a short paired timing against eager instead of a long one against every
 baseline. Programs are compiled side by side, all of them from the start. As they are built they are verified side by
 side, each in a worker of its own, where those that pass are loaded and captured; then these are timed one after the
-other, alone on the GPU. Each step is a function here (`build`, `check`, `ready`, `measure`), which train/lanes.py uses
-for many tasks at once. The verdicts are the evaluator's: what score mode passes, `evaluate` with the full gate passes
-too in all but a few of a hundred cases (measured; see the page).
+other, alone on the GPU. Each step is a function here (`build`, `check`, `ready`, `measure`), which
+train/judging/lanes.py uses for many tasks at once. The verdicts are the evaluator's: what score mode passes, `evaluate`
+with the full gate passes too in all but a few of a hundred cases (measured; see the page).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hipwright.measure.bench import BenchResult
 from hipwright.program import Parsed, parse
 from hipwright.records import Evaluation, Program, Verdict
 from hipwright.verify.canary import Canary
-from hipwright.verify.gpu_client import GpuCandidates
+from hipwright.verify.gpu.client import GpuCandidates
 from hipwright.verify.ledger import UNCLAIMED
 
 WORKERS = 10

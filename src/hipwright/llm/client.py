@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from hipwright.errors import HipwrightError, OutOfBudget, ProviderError
 from hipwright.events import Listener, silent
-from hipwright.llm.budget import Budget, Ticket
+from hipwright.llm.cost.budget import Budget, Ticket
+from hipwright.llm.cost.prices import Prices
 from hipwright.llm.ledger import CallLog, Refused
 from hipwright.llm.loop import LoopThread
 from hipwright.llm.models import close_model
-from hipwright.llm.prices import Prices
 from hipwright.llm.records import Answer, Request, Reserved, Usage
 from hipwright.llm.route import Route
 from hipwright.llm.secrets import redact, redact_record

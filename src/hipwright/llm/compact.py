@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from hipwright.engine.best import BEST_BLOCKS, BEST_OPS
-from hipwright.engine.helpers import (
+from hipwright.engine.emit.best import BEST_BLOCKS, BEST_OPS
+from hipwright.engine.emit.helpers import (
     FLOAT,
     GENERIC,
     INDEX,

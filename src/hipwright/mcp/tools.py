@@ -97,7 +97,7 @@ class Desk:
 
     def judge(self, arguments: OneProgram, listener: Listener) -> Judged:
         """Evaluate a program and remember it."""
-        from hipwright.program.modelnew_check import lane_of
+        from hipwright.program.modelnew.check import lane_of
 
         path = files.task_file(self.root, arguments.task)
         text = arguments.program

@@ -117,7 +117,7 @@ def _hazards(judged: Judged, targets: Sequence[str]) -> list[dict[str, Any]]:
     """What a reader would frown at, each with a line and a fix; of a ModelNew nothing is known."""
     if judged.program.lane != "program":
         return []
-    from hipwright.program.hazards import hazards
+    from hipwright.program.hazards.report import hazards
 
     return [hazard.to_dict() for hazard in hazards(judged.program.text, targets)]
 

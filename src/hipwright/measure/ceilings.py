@@ -1,6 +1,6 @@
 """What a device really reaches, measured once and remembered beside the build cache (docs/measurement.md).
 
-The figures are of torch's own kernels, run by the host of a task (`hipwright.task.device_ceilings`): a copy over memory
+The figures are of torch's own kernels, run by the host of a task (`hipwright.task.device.ceilings`): a copy over memory
 (4 times the last-level cache or more), a sum that only reads, a fill that only writes, and square products per dtype.
 They depend on device, driver and torch, so those are the key under which they are kept.
 """
@@ -42,7 +42,7 @@ class Ceilings(Record, frozen=True, kw_only=True):
 
 
 class Measuring(Protocol):
-    """What can be asked: `hipwright.verify.reference.DeviceReference`."""
+    """What can be asked: `hipwright.verify.gpu.reference.DeviceReference`."""
 
     info: dict[str, Any]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from hipwright.errors import InfrastructureError
 from hipwright.measure.profile import Profile, plain_name, share_of
-from hipwright.toolchain import isa
+from hipwright.toolchain.amd import isa
 from hipwright.toolchain.targets import TARGETS, Target
 
 _COMMON: tuple[tuple[str, ...], ...] = (

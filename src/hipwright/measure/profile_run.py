@@ -23,8 +23,8 @@ from hipwright.device.rocm import check_signatures
 from hipwright.errors import HipwrightError
 from hipwright.measure.profiler import CODE, DATA, JOB, MARK, WARM_CALLS, Job
 from hipwright.program import parse
-from hipwright.program.lower import lower
-from hipwright.program.table import to_device
+from hipwright.program.lower.closures import lower
+from hipwright.program.lower.table import to_device
 from hipwright.sandbox import protocol
 from hipwright.tensors import Tree, read_bundle
 

@@ -25,8 +25,8 @@ from hipwright.measure.profile_exec import Done, Place
 from hipwright.records import Build, Record
 from hipwright.sandbox import GpuAccess
 from hipwright.tensors import Tree, write_bundle
-from hipwright.toolchain import rocm_paths
-from hipwright.toolchain.nvrtc import OWN
+from hipwright.toolchain.amd import rocm_paths
+from hipwright.toolchain.nvidia.nvrtc import OWN
 
 JOB, CODE, DATA = "job.json", "kernels.bin", "data.bundle"
 MARK = "hipwright-profile:"

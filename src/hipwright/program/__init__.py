@@ -1,8 +1,8 @@
 """Programs: HIP source and a launch plan in one file that is parsed, never executed (docs/program.md).
 
 parse      text -> Parsed, torch-free, every error with its line
-lower      Parsed + state table + launcher -> Plan (hipwright.program.lower; imports torch)
-trace      which library operators and launches a plan makes (hipwright.program.trace; imports torch)
+lower      Parsed + state table + launcher -> Plan (hipwright.program.lower.closures; imports torch)
+trace      which library operators and launches a plan makes (hipwright.program.lower.trace; imports torch)
 modelnew   Program -> a KernelBench ModelNew file (torch-free)
 """
 

@@ -1,7 +1,7 @@
 """What HIP source may not say, on any target: state between calls, and questions about who is looking.
 
 Textual and early, so that it holds where nothing but a GPU's own compiler is at hand. The cpu target reads the compiled
-code as well (toolchain/cpu_state.py), where no macro hides anything.
+code as well (toolchain/cpu/state.py), where no macro hides anything.
 """
 
 from __future__ import annotations

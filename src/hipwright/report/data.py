@@ -15,7 +15,7 @@ class ReportData(Record, frozen=True, kw_only=True):
 
     hip and plan are the two halves of the program's text; explanation is what `engine.explain` returned; command
     reproduces the run; not_measured says, a line each, what this run could not know; models: what language models were
-    asked and what it cost (`hipwright.llm.spending`), None where none were.
+    asked and what it cost (`hipwright.llm.cost.spending`), None where none were.
     """
 
     task: Task

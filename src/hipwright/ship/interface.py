@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from hipwright.errors import BadInput, ProgramError
-from hipwright.program.arguments import Argument, Dim3
-from hipwright.program.lower import lower
+from hipwright.program.lower.arguments import Argument, Dim3
+from hipwright.program.lower.closures import lower
+from hipwright.program.lower.table import Table, to_device
+from hipwright.program.lower.trace import NoopLauncher
 from hipwright.program.parsed import Parsed
-from hipwright.program.table import Table, to_device
-from hipwright.program.trace import NoopLauncher
 from hipwright.tensors import Tree
 
 _SCHEMA = {bool: "bool", int: "SymInt", float: "float", str: "str"}

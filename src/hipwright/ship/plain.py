@@ -12,8 +12,8 @@ from typing import Any
 from hipwright import syntax
 from hipwright.errors import ProgramError
 from hipwright.program.language import FACTORIES, HOST_FUNCTIONS, ROOTS, library_name
+from hipwright.program.lower.table import Missing, Module, State, Table
 from hipwright.program.parsed import Parsed
-from hipwright.program.table import Missing, Module, State, Table
 
 _TAKEN = {*ROOTS, *HOST_FUNCTIONS, "self", "Declined", "SimpleNamespace", "call_forward", "call_backward"}
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from hipwright import syntax
 from hipwright.errors import BadInput
+from hipwright.program.lower.table import Table
 from hipwright.program.parsed import Parsed
 from hipwright.program.signature import Param
-from hipwright.program.table import Table
 from hipwright.records import Program
 from hipwright.ship import texts
 from hipwright.ship.interface import Interface, interface

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hipwright import syntax
-from hipwright.engine.graph import short
+from hipwright.capture.graph import short
 from hipwright.synth.graph_form import COMMUTATIVE, Argument, Axis, Form, Ref, Value, refs
 from hipwright.synth.graph_rules import RULES
 

@@ -33,7 +33,7 @@ from hipwright.synth.store import Store
 AHEAD = 3  # indices under way for each worker
 FRUITLESS = 300  # indices in a row that may come to nothing
 CHANGES = 2  # of one mutation, at most
-WARM = ("torch", "hipwright.task.warm")
+WARM = ("torch", "hipwright.task.host.warm")
 _CHECK_SEED = 0
 
 Written = tuple[Draft | None, tuple[Dropped, ...]]

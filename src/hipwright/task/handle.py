@@ -21,7 +21,7 @@ class Outline:
     """What the reference does, without data.
 
     workload: whose shapes were traced; not the one asked for where forward looks at values and is too large to run.
-    how: "meta" or "fake" (shapes alone), "run" (on values). ops: as hipwright.program.trace.OpTrace records them.
+    how: "meta" or "fake" (shapes alone), "run" (on values). ops: as hipwright.program.lower.trace.OpTrace records them.
     inputs, state: the arguments and the state table with TensorSpecs for tensors. outputs: a spec for each leaf.
     """
 
@@ -38,7 +38,7 @@ class Outline:
         return [*(leaf for leaf in found if isinstance(leaf, TensorSpec)), *self.outputs]
 
 
-_SERVICE = "hipwright.task.host:TaskHost"
+_SERVICE = "hipwright.task.host.server:TaskHost"
 _LIMITS = Limits(wall_s=120.0, memory_mb=16384)
 _HOST_CPU_S = 24 * 3600.0
 
@@ -119,11 +119,11 @@ class TaskHandle:
         return self._workloads[name]
 
     def inputs(self, workload: str, seed: int) -> Tree:
-        """The list of forward's arguments; at derived shapes as hipwright.task.draw says. KeyError if there is none."""
+        """The list of forward's arguments; at derived shapes as task/host/draw.py says. KeyError if there is none."""
         return self._ask("inputs", {"workload": self._workloads[workload].to_dict(), "seed": seed})[1]
 
     def init_state(self, seed: int) -> Tree:
-        """The state table (hipwright.task.state) of a Model constructed under `seed`."""
+        """The state table (hipwright.task.host.state) of a Model constructed under `seed`."""
         return self._ask("init_state", {"seed": seed})[1]
 
     def init_inputs(self, seed: int) -> list[Any]:
@@ -162,8 +162,8 @@ class TaskHandle:
 
         "float64": parameters, buffers, float inputs and every dtype that the code names are float64; integers stay.
         "native": as the file has it. close: the narrowest float dtype of the task; indices in float64 outputs that were
-        chosen among elements equal to within its rounding are then beyond their range (task/choices.py). info: seconds;
-        random (another torch seed gives other outputs); aliases: [output leaf, "inputs[0]" | "params.weight" |
+        chosen among elements equal to within its rounding are then beyond their range (task/host/choices.py). info:
+        seconds; random (another torch seed gives other outputs); aliases: [output leaf, "inputs[0]" | "params.weight" |
         "buffers.x" | earlier output] that share memory; mutated_inputs: paths, with `inputs_after` beside it if there
         are any; reference_dtype: "native" where float64 does not run.
         Raises TaskError where forward raises, dies or takes too long.
@@ -172,7 +172,7 @@ class TaskHandle:
         return outputs, buffers, info
 
     def capture(self, workload: str = "given") -> dict[str, Any]:
-        """The engine's graph (hipwright.engine.capture) on a workload. Raises TaskError if it cannot be captured."""
+        """The engine's graph (hipwright.capture.forward) on a workload. Raises TaskError if it cannot be captured."""
         graph: dict[str, Any] = self._ask("capture", {"workload": self._workloads[workload].to_dict()})[1]
         return graph
 

@@ -6,7 +6,9 @@ import tempfile
 
 from hipwright.errors import HipwrightError
 from hipwright.records import Record
-from hipwright.toolchain import amdgpu, clang, ocml
+from hipwright.toolchain import clang
+from hipwright.toolchain.amd import ocml
+from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.targets import TARGETS
 

@@ -16,12 +16,12 @@ from typing import Self
 
 from hipwright.agents.evidence import clean, deciding
 from hipwright.evaluate.bench import compiled
-from hipwright.llm.answers import read_answer
-from hipwright.llm.repair import Unusable
+from hipwright.llm.answers.read import read_answer
+from hipwright.llm.answers.repair import Unusable
 from hipwright.records import Evaluation, Program, Timing
 from hipwright.train.evidence import unusable_words, words
-from hipwright.train.judging import Judge
-from hipwright.train.lanes import FLOOR_US, REFERENCE_US
+from hipwright.train.judging.lanes import FLOOR_US, REFERENCE_US
+from hipwright.train.judging.protocols import Judge
 from hipwright.train.records import Clock, Outcome, Problem, Scored, Turn
 from hipwright.train.rewards import Reward
 
@@ -31,7 +31,7 @@ HACKS = ("hack", "impossible")
 
 
 def read(completion: str, problem: Problem) -> Program | Unusable:
-    """The program in a completion, as `hipwright.llm.answers` reads a model's answer; never executed, never raises."""
+    """The program in a completion, read as any model's answer (llm/answers/read.py); never executed, never raises."""
     found = read_answer(completion, task_source=problem.source)
     return found if isinstance(found, Unusable) else found.program
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hipwright.agents.evidence import clean
 from hipwright.agents.evidence import evidence as verdict_words
-from hipwright.llm.repair import Unusable
+from hipwright.llm.answers.repair import Unusable
 from hipwright.records import Evaluation, Program
 from hipwright.train.records import Turn
 

@@ -19,8 +19,8 @@ import msgspec
 
 from hipwright.errors import HipwrightError
 from hipwright.train import data, grpo, hf, sft
+from hipwright.train.judging.opening import Opening, environment
 from hipwright.train.log import Log, Telling
-from hipwright.train.opening import Opening, environment
 from hipwright.train.recipe import Recipe, Stage, changed
 from hipwright.train.records import Outcome, Problem, Scored
 from hipwright.train.rewards import Reward

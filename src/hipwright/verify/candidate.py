@@ -20,7 +20,7 @@ from hipwright.verify.compare import Comparison, compare
 from hipwright.verify.oracle import Case
 from hipwright.verify.reply import Malformed, believable, check_run, forged
 
-WORKER = "hipwright.verify.worker:CpuWorker"
+WORKER = "hipwright.verify.cpu.worker:CpuWorker"
 """The service that candidate sessions run; a zygote for candidates preloads its module."""
 
 POISON_A, POISON_B = 0xA5, 0x5A  # a NaN, and a huge number but for float16, where it is a NaN too

@@ -22,9 +22,9 @@ from hipwright.records import Status, TolerancePolicy, Workload
 from hipwright.task import TaskHandle
 from hipwright.tensors import Tree, tensor_leaves
 from hipwright.verify import inputs as draws
+from hipwright.verify.cpu.left_out import too_many
 from hipwright.verify.expectation import Expectations
 from hipwright.verify.expected import Expected, rules
-from hipwright.verify.left_out import too_many
 from hipwright.verify.lint import degenerate
 from hipwright.verify.tolerance import ALIKE, LARGEST
 

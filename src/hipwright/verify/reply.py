@@ -98,7 +98,7 @@ def _checked(told: Any, key: str, check: Callable[[Any, str], None]) -> list[Any
 
 
 def checked_trace(header: Any) -> dict[str, Any]:
-    """The reply to `trace`. WorkerError unless it has operators and launches as hipwright.program.trace makes them."""
+    """The reply to `trace`. WorkerError unless it has operators and launches as program/lower/trace.py makes them."""
     try:
         told = _dict(header, "the trace")
         _each(told.get("ops"), "ops", _operator)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.engine.graph import Graph
+from hipwright.capture.graph import Graph
 from hipwright.engine.write import write
 from hipwright.records import Program
 from hipwright.train.mini.corpus import Corpus, Line, Settings, at_shape, captured, drawn, save, schedules

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hipwright.engine.graph import Graph
-from hipwright.engine.helpers import prelude
+from hipwright.capture.graph import Graph
+from hipwright.engine.emit.helpers import prelude
 from hipwright.engine.write import write
 from hipwright.llm.compact import expand, prompt, shorten, shortened
 from hipwright.program import parse
 from hipwright.program.settle import settled
 from hipwright.records import KernelResources, Program
-from hipwright.toolchain import amdgpu
+from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.train.mini.corpus import at_shape, captured, drawn
 from hipwright.train.mini.tasks import Composition

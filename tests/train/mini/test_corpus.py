@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.engine.graph import Graph
+from hipwright.capture.graph import Graph
 from hipwright.errors import BadInput
 from hipwright.train.mini.corpus import (
     LONGEST,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from hipwright.engine.graph import Graph
+from hipwright.capture.graph import Graph
 from hipwright.engine.write import write
 from hipwright.llm.compact import shortened
 from hipwright.train.mini.corpus import schedules

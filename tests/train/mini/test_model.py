@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from hipwright.llm.answers.repair import Unusable
 from hipwright.llm.checkpoint import load as load_local
 from hipwright.llm.compact import expand, prompt
-from hipwright.llm.repair import Unusable
 from hipwright.records import Program
 from hipwright.train.mini import corpus, model
 from hipwright.train.mini.form import CompactForm, read

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hipwright.records import Program
-from hipwright.train.judges import LocalJudge
+from hipwright.train.judging.judges import LocalJudge
 from hipwright.train.mini import corpus
 from hipwright.train.mini.form import read
 from hipwright.train.records import Problem

@@ -10,8 +10,8 @@ from typing import Any
 import verifiers.v1 as vf
 from verifiers.v1.types import AssistantMessage, UserMessage
 
-from hipwright.train import opening
 from hipwright.train.adapters import verifiers as adapter
+from hipwright.train.judging import opening
 from tests.train import fakes
 
 judge = fakes.WordJudge()

@@ -14,7 +14,7 @@ from hipwright.dataset.export.jsonl import Lines
 from hipwright.dataset.export.writing import Columns, Form, Job, LeftOut, Options, Table, Written, write
 from hipwright.dataset.records import Pair
 from hipwright.errors import BadInput, HipwrightError
-from hipwright.program import modelnew
+from hipwright.program.modelnew import export as modelnew
 from hipwright.program.parse import parse
 from hipwright.records import Program, content_key
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hipwright.engine.index import ONE, Ix
+from hipwright.engine.ir.index import ONE, Ix
 from hipwright.engine.lower.core import Context, NotLowered, Tensor, as_int
 
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from hipwright.engine.expr import COMPUTE, FLOATING, SMALL_INTS, STORAGE, Arena, E
-from hipwright.engine.graph import Meta, Node
-from hipwright.engine.index import ONE, ZERO, Ix, ix
-from hipwright.engine.shapes import flatten, unflatten
-from hipwright.engine.sizes import SizeReader, evaluate
+from hipwright.capture.graph import Meta, Node
+from hipwright.engine.ir.expr import COMPUTE, FLOATING, SMALL_INTS, STORAGE, Arena, E
+from hipwright.engine.ir.index import ONE, ZERO, Ix, ix
+from hipwright.engine.ir.shapes import flatten, unflatten
+from hipwright.engine.ir.sizes import SizeReader, evaluate
 
 Index = Sequence[Ix]
 
@@ -56,7 +56,7 @@ class Tensor:
 @dataclass(eq=False)
 class Item:
     """Something to compute and keep: `pw` (an element each), `red` (over `dims` of `space`), `scan` (along a dim) or
-    `call` (an output of a call template, engine/calls.py).
+    `call` (an output of a call template, engine/templates/registry.py).
 
     For `red`, `space` is the input's shape; the result keeps the other dimensions. `body` gives the input element.
     For `call`, `space` is what the template walks, `result` the shape in memory (as many elements, row-major), and

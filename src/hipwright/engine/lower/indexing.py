@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hipwright.engine.expr import COMPUTE, E
-from hipwright.engine.graph import Meta
-from hipwright.engine.index import Ind, Ix, ix
+from hipwright.capture.graph import Meta
+from hipwright.engine.ir.expr import COMPUTE, E
+from hipwright.engine.ir.index import Ind, Ix, ix
 from hipwright.engine.lower.core import Context, Index, NotLowered, Tensor, as_int, op
 
 

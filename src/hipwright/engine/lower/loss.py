@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hipwright.engine.expr import COMPUTE, FLOATING, E
-from hipwright.engine.graph import Meta
-from hipwright.engine.index import Ix, product
+from hipwright.capture.graph import Meta
+from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
+from hipwright.engine.ir.index import Ix, product
 from hipwright.engine.lower.core import Context, Index, NotLowered, Tensor, op
 from hipwright.engine.lower.indexing import position
 from hipwright.engine.lower.reduce import Math, log_softmax, vector_norm

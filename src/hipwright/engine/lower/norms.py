@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hipwright.engine.graph import Meta
-from hipwright.engine.index import ix
+from hipwright.capture.graph import Meta
+from hipwright.engine.ir.index import ix
 from hipwright.engine.lower.core import Context, NotLowered, Tensor, op
 from hipwright.engine.lower.reduce import Math, finish
 from hipwright.engine.lower.views import remap

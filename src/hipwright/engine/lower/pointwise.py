@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hipwright.engine.expr import COMPUTE, FLOATING, E
-from hipwright.engine.graph import Meta
+from hipwright.capture.graph import Meta
+from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
 from hipwright.engine.lower.core import TABLE, Context, Index, NotLowered, Tensor, op
 
 # operators that are one device function of one operand: ATen name -> function (helpers.py or the math library)

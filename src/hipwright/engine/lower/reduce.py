@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hipwright.engine.expr import COMPUTE, FLOATING, E
-from hipwright.engine.graph import Meta
-from hipwright.engine.index import Ix, ix, product
+from hipwright.capture.graph import Meta
+from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
+from hipwright.engine.ir.index import Ix, ix, product
+from hipwright.engine.ir.shapes import unflatten
 from hipwright.engine.lower.core import Context, Item, NotLowered, Tensor, dims_of, op
 from hipwright.engine.lower.views import remap
-from hipwright.engine.shapes import unflatten
 
 INFINITY = float("inf")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hipwright.engine.expr import COMPUTE
-from hipwright.engine.graph import Meta
-from hipwright.engine.index import ONE, ZERO, Ix, ix
+from hipwright.capture.graph import Meta
+from hipwright.engine.ir.expr import COMPUTE
+from hipwright.engine.ir.index import ONE, ZERO, Ix, ix
 from hipwright.engine.lower.core import Context, NotLowered, Tensor, op
 from hipwright.engine.lower.norms import affine
 from hipwright.engine.lower.reduce import Math, finish

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hipwright.engine.expr import COMPUTE, E
-from hipwright.engine.graph import Meta
-from hipwright.engine.index import ONE, ZERO, Ind, Ix, ix
+from hipwright.capture.graph import Meta
+from hipwright.engine.ir.expr import COMPUTE, E
+from hipwright.engine.ir.index import ONE, ZERO, Ind, Ix, ix
+from hipwright.engine.ir.shapes import reindex
 from hipwright.engine.lower.core import Context, Index, NotLowered, Tensor, as_int, dims_of, op
-from hipwright.engine.shapes import reindex
 
 
 def remap(c: Context, x: Tensor, shape: Sequence[Ix], fn: Callable[[Index], Sequence[Ix]]) -> Tensor:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hipwright.engine.expr import COMPUTE, E
-from hipwright.engine.graph import Meta
-from hipwright.engine.index import Fn, Ind, Ix, Var, divide, ix, modulo, product
+from hipwright.capture.graph import Meta
+from hipwright.engine.ir.expr import COMPUTE, E
+from hipwright.engine.ir.index import Fn, Ind, Ix, Var, divide, ix, modulo, product
+from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.lower.core import Context, Index, NotLowered, Tensor, as_int, op
 from hipwright.engine.lower.reduce import Math, mean
-from hipwright.engine.shapes import flatten
 
 INFINITY = float("inf")
 SMALL_WINDOW = 1024

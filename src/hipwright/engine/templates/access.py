@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hipwright.engine.expr import E, indices, walk
-from hipwright.engine.index import Atom, Fn, Ind, Ix, Sym, Var, ix
+from hipwright.engine.ir.expr import E, indices, walk
+from hipwright.engine.ir.index import Atom, Fn, Ind, Ix, Sym, Var, ix
 
 
 def step(a: Atom, axis: str) -> Ix | None:

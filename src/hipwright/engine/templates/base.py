@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hipwright.engine.emit import Emitter, cname
-from hipwright.engine.expr import STORAGE, E, indices, walk
-from hipwright.engine.groups import Group, Member
-from hipwright.engine.index import Atom, Ind, Ix, Sym, Var, divide, ix, modulo, product, replace
-from hipwright.engine.index_text import to_c
+from hipwright.engine.emit.statements import Emitter, cname
+from hipwright.engine.fuse.groups import Group, Member
+from hipwright.engine.ir.expr import STORAGE, E, indices, walk
+from hipwright.engine.ir.index import Atom, Ind, Ix, Sym, Var, divide, ix, modulo, product, replace
+from hipwright.engine.ir.index_text import to_c
+from hipwright.engine.ir.rounding import Rounding
+from hipwright.engine.ir.shapes import strides
 from hipwright.engine.lower.core import Context
-from hipwright.engine.rounding import Rounding
-from hipwright.engine.shapes import strides
 
 INT_LIMIT = 1 << 30
 """Elements up to which a kernel counts in int; twice as many would fit, the rest is for the last block's overshoot."""

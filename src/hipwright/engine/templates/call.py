@@ -1,4 +1,4 @@
-"""The writer's side of call templates (engine/calls.py): one CallBody per chosen call.
+"""The writer's side of call templates (engine/templates/registry.py): one CallBody per chosen call.
 
 A template asks it for choices, knobs, memory between kernels, and for kernels (call_kernel.py), which it writes.
 """
@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hipwright.engine.expr import walk
-from hipwright.engine.groups import Group
-from hipwright.engine.index import Ix, product
+from hipwright.engine.fuse.groups import Group
+from hipwright.engine.ir.expr import walk
+from hipwright.engine.ir.index import Ix, product
 from hipwright.engine.lower.core import Context, Tensor
 from hipwright.engine.templates.base import INT_LIMIT, Need
 from hipwright.engine.templates.call_kernel import CallKernel

@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hipwright.engine.emit import Emitter, cname
-from hipwright.engine.expr import STORAGE, E, walk
-from hipwright.engine.groups import Member
-from hipwright.engine.index import ONE, ZERO, Atom, Ind, Ix, Var, ix, replace
-from hipwright.engine.index_text import to_c, to_python
+from hipwright.engine.emit.statements import Emitter, cname
+from hipwright.engine.fuse.groups import Member
+from hipwright.engine.ir.expr import STORAGE, E, walk
+from hipwright.engine.ir.index import ONE, ZERO, Atom, Ind, Ix, Var, ix, replace
+from hipwright.engine.ir.index_text import to_c, to_python
+from hipwright.engine.ir.small_ints import BYTES, LOADED
 from hipwright.engine.lower.core import Tensor
-from hipwright.engine.small_ints import BYTES, LOADED
 from hipwright.engine.templates.access import STORE_ALIGNED, WIDE, certain_loads, step, strides_beside, unit
 from hipwright.engine.templates.base import Kernel, fused, wrapped
 from hipwright.engine.templates.packed import packs, strides
@@ -62,7 +62,7 @@ class CallKernel:
         return text if re.fullmatch(r"\w+", text) else f"({text})"
 
     def helper(self, *names: str) -> None:
-        """Functions of engine/helpers.py that the template's own text calls (STRUCTURES, reductions, GENERIC)."""
+        """Functions of engine/emit/helpers.py that the template's own text calls (STRUCTURES, reductions, GENERIC)."""
         self.emit.used |= {(name, "") for name in names}
 
     def define(self, name: str, text: str) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hipwright.engine.expr import E, indices, walk
-from hipwright.engine.index import Atom, Fn, Ix, Sym, Var, divide, ix, modulo, replace
+from hipwright.engine.ir.expr import E, indices, walk
+from hipwright.engine.ir.index import Atom, Fn, Ix, Sym, Var, divide, ix, modulo, replace
 from hipwright.engine.lower.core import Context, Tensor
 
 WIDTHS = (16, 8, 4)

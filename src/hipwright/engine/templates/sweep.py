@@ -1,6 +1,6 @@
 """One pass along a row: the reduced elements (`r`) or a part's columns (`c`), a tile per thread at a time.
 
-Accesses that walk memory element by element become packs (engine/tiles.py); the others are read one by one.
+Accesses that walk memory element by element become packs (engine/emit/tiles.py); the others are read one by one.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from hipwright.engine.expr import STORAGE, E
-from hipwright.engine.groups import Member
-from hipwright.engine.index import Atom, Fn, Ind, Ix, Var, ix
-from hipwright.engine.index_text import to_c
+from hipwright.engine.fuse.groups import Member
+from hipwright.engine.ir.expr import STORAGE, E
+from hipwright.engine.ir.index import Atom, Fn, Ind, Ix, Var, ix
+from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.templates.base import Body, depends
 
 PACK = {"float64": 2, "int64": 2, "float16": 8, "bfloat16": 8, "int16": 8, "int8": 16, "uint8": 16, "bool": 16}

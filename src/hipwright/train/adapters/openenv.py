@@ -152,7 +152,7 @@ def app(arena: Arena) -> Starlette:
     from starlette.applications import Starlette
     from starlette.routing import Mount, Route, WebSocketRoute
 
-    from hipwright.train import serve
+    from hipwright.train.judging import serve
 
     routes: list[Any] = [Route(path, partial(_get, made), methods=["GET"]) for path, made in _gets(arena).items()]
     for path, made in (("/reset", _reset), ("/step", _step)):

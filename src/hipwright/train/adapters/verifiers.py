@@ -22,7 +22,7 @@ import verifiers.v1 as vf
 from hipwright.train.adapters.trl import rates
 from hipwright.train.data import problems
 from hipwright.train.forms import ChatForm
-from hipwright.train.opening import shared
+from hipwright.train.judging.opening import shared
 from hipwright.train.records import Problem, Scored
 
 __all__ = ["ProgramTaskset"]

@@ -36,7 +36,7 @@ def compute_score(
     environment: as opening.Opening, by reward_kwargs; without it from the variable HIPWRIGHT_ENVIRONMENT. Raises
     Unscorable, and ValueError for rows of another data source.
     """
-    from hipwright.train.opening import shared
+    from hipwright.train.judging.opening import shared
     from hipwright.train.records import Problem
 
     if data_source != SOURCE:

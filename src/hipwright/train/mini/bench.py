@@ -17,8 +17,8 @@ from typing import Any
 from hipwright.events import Listener, silent
 from hipwright.llm.compact import prompt
 from hipwright.train.environment import Environment
-from hipwright.train.judges import LocalJudge
-from hipwright.train.judging import Judge
+from hipwright.train.judging.judges import LocalJudge
+from hipwright.train.judging.protocols import Judge
 from hipwright.train.log import Log, Telling
 from hipwright.train.mini import corpus as corpora
 from hipwright.train.mini import model

@@ -21,10 +21,10 @@ from typing import Any
 
 import msgspec
 
+from hipwright.capture.graph import Graph
 from hipwright.dataset.workers import Pool
-from hipwright.engine.graph import Graph
 from hipwright.engine.knobs import KNOBS
-from hipwright.engine.specialise import specialise
+from hipwright.engine.rewrite.specialise import specialise
 from hipwright.engine.version import source_key
 from hipwright.engine.write import space, write
 from hipwright.errors import BadInput, HipwrightError
@@ -157,7 +157,7 @@ def _write(ready: None, job: _Job) -> tuple[tuple[Line, ...], Counter[str]]:
 
 def captured(composition: Composition) -> Graph:
     """The graph of a composition, for any shape. Raises TaskError where it cannot be captured."""
-    from hipwright.engine.capture import capture
+    from hipwright.capture.forward import capture
 
     names: dict[str, Any] = {}
     exec(compile(composition.source(CAPTURED), "<a task of the miniature>", "exec"), names)  # made by tasks.py

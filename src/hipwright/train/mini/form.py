@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hipwright.errors import ProgramError
+from hipwright.llm.answers.repair import Unusable
 from hipwright.llm.compact import expand, prompt, shorten
-from hipwright.llm.repair import Unusable
 from hipwright.program import parse
 from hipwright.records import Program
 from hipwright.train.mini.model import ANSWER

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from hipwright.engine.graph import Graph
+from hipwright.capture.graph import Graph
 from hipwright.engine.write import space, write
 from hipwright.llm.compact import shortened
 from hipwright.program import parse

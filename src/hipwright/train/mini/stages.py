@@ -29,7 +29,7 @@ from hipwright.device.topology import choose
 from hipwright.errors import BadInput
 from hipwright.events import Listener, silent
 from hipwright.report import train_page
-from hipwright.train.judging import Judge
+from hipwright.train.judging.protocols import Judge
 from hipwright.train.mini import evaluate, model
 from hipwright.train.mini.bench import CHECK, Bench, PieceOver
 from hipwright.train.mini.form import CompactForm, read

@@ -1,6 +1,6 @@
 // The HIP device API on the cpu target: each thread is a fiber of the runtime in cpu_rt/. See docs/cpu-target.md.
 //
-// The first argument of every hw_w_* call is a place holder: toolchain/cpu_sites.py replaces it by the number of the
+// The first argument of every hw_w_* call is a place holder: toolchain/cpu/sites.py replaces it by the number of the
 // call's place in the program, which tells the runtime which lanes wait together.
 #pragma once
 #include "attr.h"

@@ -1,5 +1,5 @@
 // NVRTC: what clang predefines and NVRTC does not, so that the other headers here read the same under both.
-// toolchain/nvrtc.py includes this file before anything else.
+// toolchain/nvidia/nvrtc.py includes this file before anything else.
 #pragma once
 #define HW_NVIDIA 1
 

@@ -1,6 +1,6 @@
 // A lean stand-in of torch's C++ API for extensions: a tensor is a handle of Python's, its shape and its address; every
 // operator is Python's own, reached through a table of functions. Our own code, none of torch's.
-// HW_SLIM: a device unit whose needs are known (toolchain/torchlite.py names them); nvcc reads every line three times.
+// HW_SLIM: a device unit whose needs are known (toolchain/extension/torchlite.py names them); nvcc reads every line three times.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -26,7 +26,7 @@
 #endif
 #define HW_API extern "C" __attribute__((visibility("default")))
 
-// ---------------------------------------------------------------- the C interface (program/torchlite_bind.py)
+// ---------------------------------------------------------------- the C interface (program/modelnew/torchlite_bind.py)
 extern "C" {
 enum { HW_NONE, HW_INT, HW_DOUBLE, HW_BOOL, HW_TENSOR, HW_INTS, HW_TENSORS, HW_STRING, HW_DTYPE, HW_KEYWORD, HW_DEVICE };
 struct HwInfo { int64_t id; void *data; int32_t dtype, device_type, device_index, dims; int64_t numel, offset, sizes[12], strides[12]; };

@@ -1,0 +1,224 @@
+"""Ablation: the same tasks, seeds and budget for every arm, in an archive that makes it resumable and cheap.
+
+    OUT/fill     short runs of every task with the bare engine: what retrieval and archive parents draw from
+    OUT/runs     one run for each (task, arm, seed); a finished one is not repeated, and what any arm has evaluated is
+                 not evaluated again
+
+A run's id is a hash of all that decides it, so another budget, target or version starts new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hipwright.agents.ablation import arms as table
+from hipwright.agents.ablation.arms import Ablation, Arm, Outcome
+from hipwright.agents.engine_mind import EngineMind
+from hipwright.agents.pipeline import NEIGHBOURS, Pipeline, snapshot
+from hipwright.archive import Archive, read_log
+from hipwright.errors import BadInput, ProviderError
+from hipwright.events import Listener, silent
+from hipwright.records import Run, Task, content_key
+from hipwright.search import Ask, Candidate, Declined, EngineSource, EvaluatorLike, ProposalSource, resume, run
+
+FILL_SEED = 999_983
+"""Of the runs that fill the archive: none of the arms' own."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A task ready to be searched."""
+
+    task: Task
+    engine: EngineSource
+    evaluator: EvaluatorLike
+
+
+Open = Callable[[Path], AbstractContextManager[Opened]]
+Source = Callable[[Archive, Run, Task, EngineSource], AbstractContextManager[ProposalSource]]
+
+
+@contextmanager
+def engine_source(archive: Archive, run: Run, task: Task, engine: EngineSource) -> Iterator[ProposalSource]:
+    """The source of the engine mind's arms."""
+    settings = dict(run.settings.get("agents") or {})
+    yield Pipeline(EngineMind(engine, settings, run.targets), None, settings)
+
+
+@dataclass
+class Plan:
+    """What is compared. settings: of the models, merged into every run's setting "agents"; empty without any."""
+
+    tasks: Sequence[Path]
+    arms: Sequence[Arm]
+    reference: str
+    targets: tuple[str, ...]
+    budget: int
+    seeds: int
+    out: Path
+    fill: int = 6
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    source: Source = engine_source
+    listener: Listener = silent
+
+
+def ablate(plan: Plan, open_task: Open) -> Ablation:
+    """Do what is missing and compare. Ctrl-C keeps all that was evaluated; the same call goes on."""
+    _check(plan)
+    outcomes: list[Outcome] = []
+    with Archive(plan.out / "fill") as fill, Archive(plan.out / "runs") as archive:
+        if plan.fill:
+            for path in plan.tasks:
+                with open_task(path) as opened:
+                    _fill(plan, fill, opened)
+        for path in plan.tasks:
+            with open_task(path) as opened:
+                offer = {} if not plan.fill else snapshot(fill, opened.task, plan.targets)
+                for arm in plan.arms:
+                    outcomes += [_one(plan, archive, opened, arm, seed, offer) for seed in range(plan.seeds)]
+    return compared(plan, outcomes)
+
+
+def compared(plan: Plan, outcomes: Sequence[Outcome]) -> Ablation:
+    """The figures and what must be said of them."""
+    kinds = sorted({o.score_kind for o in outcomes if o.best is not None})
+    return Ablation(
+        tasks=tuple(path.stem for path in plan.tasks),
+        seeds=plan.seeds,
+        budget=plan.budget,
+        targets=plan.targets,
+        reference=plan.reference,
+        score_kind=kinds[0] if len(kinds) == 1 else "mixed" if kinds else "none",
+        rows=tuple(table.table(outcomes, [arm.name for arm in plan.arms], plan.reference)),
+        outcomes=tuple(outcomes),
+        notes=_notes(plan, kinds),
+    )
+
+
+def _notes(plan: Plan, kinds: Sequence[str]) -> tuple[str, ...]:
+    notes = []
+    if plan.fill:
+        notes.append(
+            f"before any arm, each task had {plan.fill} evaluations of the bare engine (best_of_n): what retrieval and "
+            "archive parents draw from, the same for every arm, and outside the arms' budget"
+        )
+    if len(plan.tasks) == 1:
+        notes.append("one task: retrieval had no other task to draw from, and the interval sees seeds only")
+    if "estimate" in kinds:
+        notes.append("scores are static ESTIMATES in microseconds, not measurements")
+    return tuple(notes)
+
+
+def _check(plan: Plan) -> None:
+    names = [arm.name for arm in plan.arms]
+    if not plan.tasks or not names:
+        raise BadInput("nothing to compare", hint="name tasks, and --arms")
+    if plan.reference not in names:
+        raise BadInput(f"the reference arm {plan.reference!r} is not among the arms", hint=f"arms: {', '.join(names)}")
+    if len({path.stem for path in plan.tasks}) < len(plan.tasks):
+        raise BadInput("two tasks have the same name", hint="rename one: results are told apart by the file's name")
+
+
+# ---------------------------------------------------------------- runs
+
+
+def _fill(plan: Plan, archive: Archive, opened: Opened) -> None:
+    plan.listener("stage", {"text": f"{opened.task.name}: filling the archive"})
+    _search(plan, archive, opened, opened.engine, "best_of_n", FILL_SEED, plan.fill, {}, "fill")
+
+
+def _one(plan: Plan, archive: Archive, opened: Opened, arm: Arm, seed: int, offer: Mapping[str, Any]) -> Outcome:
+    """One (task, arm, seed), done now or found in the archive."""
+    settings: dict[str, Any] = {}
+    alone = arm.kind in ("single-shot", "best-of-n")
+    if plan.settings or not alone:
+        settings = {"agents": {**plan.settings, **({} if alone else offer), "without": list(arm.without)}}
+    if arm.kind == "plain":
+        settings = {}
+    if alone and plan.settings:
+        settings["agents"]["llm"] = False  # the policy hands nothing over: every ask is the models' (Translating)
+    budget = 1 if arm.kind == "single-shot" else plan.budget
+    plan.listener("stage", {"text": f"{opened.task.name}: {arm.name}, seed {seed}"})
+    name, known = _search(plan, archive, opened, None, arm.policy, seed, budget, settings, arm.name)
+    log = read_log(archive.events(name))
+    return table.outcome(log, task=opened.task.name, arm=arm.name, seed=seed, run=name, budget=plan.budget, known=known)
+
+
+def _search(
+    plan: Plan,
+    archive: Archive,
+    opened: Opened,
+    source: ProposalSource | None,
+    policy: str,
+    seed: int,
+    budget: int,
+    settings: Mapping[str, Any],
+    arm: str,
+) -> tuple[str, bool]:
+    """(the run's id, it was finished before). source: None for what the settings say."""
+    task, evaluator = opened.task, opened.evaluator
+    wanted = Run(
+        id="", task=task.key, targets=plan.targets, budget=budget, policy=policy, seed=seed, settings=dict(settings)
+    )
+    name = f"ablate-{content_key(wanted.to_json(), evaluator.fingerprint, arm)}"
+    wanted = Run(**{**wanted.to_dict(), "id": name, "targets": plan.targets})
+    existing = name in {one.id for one in archive.runs()}
+    if existing and read_log(archive.events(name)).finished is not None:
+        return name, True
+    with _source(plan, archive, wanted, opened, source) as chosen:
+        if existing:
+            result = resume(archive, name, task, evaluator=evaluator, source=chosen)
+        else:
+            result = run(archive, wanted, task, evaluator=evaluator, source=chosen)
+    if result.reason == "provider":
+        raise ProviderError("the models' provider stays away", hint="the same command goes on where it stopped")
+    if result.interrupted:
+        raise KeyboardInterrupt
+    return name, False
+
+
+@contextmanager
+def _source(
+    plan: Plan, archive: Archive, wanted: Run, opened: Opened, given: ProposalSource | None
+) -> Iterator[ProposalSource]:
+    agents = wanted.settings.get("agents")
+    if given is not None or agents is None:
+        yield given or opened.engine
+        return
+    with plan.source(archive, wanted, opened.task, opened.engine) as source:
+        yield Translating(source) if plan.settings and not agents.get("llm") else source
+
+
+class Translating:
+    """Every ask as a translation from the reference alone: prompting once, or again and again, without cooperation."""
+
+    def __init__(self, source: ProposalSource) -> None:
+        self._source = source
+
+    def initial(self) -> Sequence[dict[str, Any]]:
+        """One action; what it says does not matter."""
+        return [{}]
+
+    def prepare(self, asks: Sequence[Ask]) -> None:
+        """The round's translations."""
+        self._source.prepare([_translation(ask) for ask in asks])
+
+    def propose(self, ask: Ask, rng: Any) -> Candidate:
+        """The model's program; Declined where the engine would have had to step in."""
+        made = self._source.propose(_translation(ask), rng)
+        if "instead_of" in made.notes:
+            raise Declined(f"the models wrote nothing: {made.notes.get('why', '')}", made.notes)
+        return made
+
+
+def _translation(ask: Ask) -> Ask:
+    from msgspec.structs import replace
+
+    return Ask(replace(ask.expansion, operator="translate", parents=(), action={}), (), ask.view)
+
+
+__all__ = ["NEIGHBOURS", "Opened", "Plan", "Translating", "ablate", "compared", "engine_source"]

@@ -1,0 +1,1 @@
+"""The plausibility screener: features, two small regressions, and how well calibrated it is."""

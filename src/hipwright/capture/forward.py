@@ -1,0 +1,181 @@
+"""A module and its inputs become a graph. Runs in the task host; imports torch.
+
+torch.export traces on fake tensors (https://docs.pytorch.org/docs/stable/export.html). Only backward
+operators are decomposed (gradients.py): others stay whole (an LSTM is one node), and mutation is made functional. What
+computes gradients itself is traced below autograd (joint.py).
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.export import Dim, ExportedProgram
+from torch.utils import _pytree as pytree
+
+from hipwright.capture.assumptions import assumptions
+from hipwright.capture.backward_operators import decompositions
+from hipwright.capture.fx_nodes import Builder, access_of, nest
+from hipwright.capture.graph import Graph, Input, Mutation
+from hipwright.capture.joint import trace
+from hipwright.capture.recurrent_shapes import steps_unwalked
+from hipwright.errors import TaskError
+
+
+def capture(model: torch.nn.Module, args: Sequence[Any]) -> dict[str, Any]:
+    """The graph of `model(*args)` as plain JSON types: shape-generic where export allows, else static.
+
+    Raises TaskError ("cannot capture: why") where Python control flow depends on tensor values.
+    """
+    names = _parameter_names(model, len(args))
+    problems = []
+    lifted = pytree.tree_map(_lift, tuple(args))
+    generic = [(lifted, True)] if any(type(leaf) is float for leaf in pytree.tree_leaves(tuple(args))) else []
+    below = _takes_gradients(model)
+    for given, dynamic in (*([] if below else generic), (tuple(args), True), (tuple(args), False)):
+        try:
+            if below:
+                return trace(model, args, names, dynamic).to_dict()
+            exported = _export(model, given, dynamic)
+            return _Exported(exported, names, args, dynamic).graph().to_dict()
+        except Exception as problem:  # tracing raises many types for "this cannot be traced"
+            problems.append(f"{type(problem).__name__}: {(str(problem).strip().splitlines() or [''])[0][:300]}")
+    raise TaskError(f"cannot capture: {problems[-1]}", hint="the engine needs a forward without data-dependent Python")
+
+
+def _takes_gradients(model: torch.nn.Module) -> bool:
+    """Whether the forward's code asks autograd for gradients."""
+    classes = [c for c in type(model).__mro__ if c is not torch.nn.Module]
+    names = {n for c in classes for f in vars(c).values() if inspect.isfunction(f) for n in f.__code__.co_names}
+    return bool(names & {"grad", "backward", "enable_grad", "vjp", "jacrev"})
+
+
+def _lift(leaf: Any) -> Any:
+    """A float argument as a 0-d tensor: export would fix a number, and the program would hold for that one only."""
+    return torch.tensor(leaf, dtype=torch.float64) if type(leaf) is float else leaf
+
+
+def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic: bool) -> ExportedProgram:
+    shapes = None
+    if dynamic:
+        shapes = pytree.tree_map(
+            lambda leaf: dict.fromkeys(range(leaf.ndim), Dim.AUTO) if isinstance(leaf, torch.Tensor) else None,
+            dict(inspect.signature(model.forward).bind(*args).arguments),
+        )
+    with warnings.catch_warnings(), torch.no_grad(), steps_unwalked():
+        warnings.simplefilter("ignore")
+        exported = torch.export.export(model, args, dynamic_shapes=shapes, strict=False)
+        traced = _ranks(exported)
+        exported = exported.run_decompositions(decompositions())
+    # torch 2.13 gives nll_loss_nd without reduction the shape () here, and all that follows, when the batch is free
+    for op, ranks in _ranks(exported).items():
+        before = traced.get(op, ranks)  # a decomposition may add calls of an operator: only equal counts are compared
+        if len(before) == len(ranks) and before != ranks:
+            raise TaskError(f"torch.export loses dimensions of {op}")
+    return exported
+
+
+def _ranks(exported: ExportedProgram) -> dict[str, list[int]]:
+    """By operator, the ranks of its calls that give one tensor, in order."""
+    found: dict[str, list[int]] = {}
+    for node in exported.graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "call_function" and isinstance(value, torch.Tensor):
+            found.setdefault(str(node.target), []).append(value.ndim)
+    return found
+
+
+def _parameter_names(model: torch.nn.Module, count: int) -> list[str]:
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "x")
+    return (names + [f"{rest}_{i}" for i in range(count)])[:count]
+
+
+class _Exported(Builder):
+    """Turns one ExportedProgram into a Graph."""
+
+    def __init__(self, exported: ExportedProgram, names: Sequence[str], args: Sequence[Any], dynamic: bool) -> None:
+        super().__init__(names, dynamic)
+        self.exported = exported
+        self.args = args
+
+    def graph(self) -> Graph:
+        signature = self.exported.graph_signature
+        inputs = self._inputs()
+        self.guards += self._assumed()
+        nodes = []
+        output: Any = None
+        for node in self.exported.graph.nodes:
+            if node.op == "output":
+                output = node.args[0]
+            elif node.op == "call_function" and not self.is_size(node):
+                nodes.append(self.node(node))
+        mutations, results = [], []
+        for spec, value in zip(signature.output_specs, output, strict=True):
+            kind = spec.kind.name
+            if kind == "BUFFER_MUTATION":
+                mutations.append(Mutation(access=f"self.{spec.target}", node=value.name))
+            elif kind == "USER_OUTPUT":
+                results.append(self.arg(value))
+            elif kind == "USER_INPUT_MUTATION":
+                raise TaskError("cannot capture: the forward writes into its input")
+        nested = pytree.tree_unflatten(results, self.exported.call_spec.out_spec)
+        return Graph(
+            parameters=tuple(self.names),
+            inputs=tuple(inputs),
+            nodes=tuple(nodes),
+            output=nest(nested),
+            symbols=tuple(self.symbols),
+            guards=tuple(self.guards),
+            mutations=tuple(mutations),
+            dynamic=bool(self.symbols),
+        )
+
+    def _inputs(self) -> list[Input]:
+        placeholders = [node for node in self.exported.graph.nodes if node.op == "placeholder"]
+        leaves = [
+            (access_of(path, self.names), leaf) for path, leaf in pytree.tree_flatten_with_path(tuple(self.args))[0]
+        ]
+        user = iter(leaves)
+        found = []
+        for node, spec in zip(placeholders, self.exported.graph_signature.input_specs, strict=True):
+            value = node.meta.get("val")
+            if spec.kind.name == "USER_INPUT":
+                access, leaf = next(user)
+                if not isinstance(value, torch.Tensor):
+                    self.guard_scalar(access, leaf)
+                    continue
+                if isinstance(leaf, torch.Tensor):
+                    self.bind(access, value, leaf)
+                else:
+                    access = f"torch.full((), {access}, dtype=torch.float64)"
+                found.append(Input(name=node.name, kind="input", access=access, meta=self.meta(value)))
+            elif isinstance(value, torch.Tensor):
+                found.append(self._state(node, spec, value))
+        return found
+
+    def _assumed(self) -> list[str]:
+        """Conditions on sizes under which export's path is the module's."""
+        values = (node.meta.get("val") for node in self.exported.graph.nodes)
+        tensor = next((value for value in values if isinstance(value, torch.Tensor)), None)
+        env = getattr(getattr(tensor, "fake_mode", None), "shape_env", None)
+        if env is None or not self.symbols:
+            return []
+        return assumptions(env.guards, self._expression)
+
+    def _expression(self, expression: Any) -> str:
+        """A size as text; ValueError where it holds a symbol that no input gives."""
+        if set(map(str, expression.free_symbols)) - self.rename.keys():
+            raise ValueError(f"a size that no input gives: {expression}")
+        return str(self.size(int(expression) if expression.is_Integer else expression))
+
+    def _state(self, node: Any, spec: Any, value: torch.Tensor) -> Input:
+        kind = {"PARAMETER": "param", "BUFFER": "buffer"}.get(spec.kind.name, "const")
+        access = f"self.{spec.target}"
+        if kind == "const" and spec.target.startswith(("lifted_tensor", "_tensor_constant")):
+            return self.constant(node.name, access, self.exported.constants.get(spec.target))
+        return Input(name=node.name, kind=kind, access=access, meta=self.meta(value))  # type: ignore[arg-type]

@@ -1,0 +1,150 @@
+"""What graphs of all ways of tracing have in common: fx nodes as plain JSON types. Imports torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from hipwright.capture.graph import Input, Meta, Node, Size, Symbol
+from hipwright.errors import TaskError
+from hipwright.torchio import NAMES
+
+_SMALL_CONSTANT = 64
+_SIZE = re.compile(r"[\w\s+\-*/%(),]*\Z")
+_RELATION = re.compile(
+    r"(?:(?P<call>Eq|Ne)\((?P<a>[^,]+), (?P<b>[^,]+)\)|(?P<left>[^<>=]+?) (?P<op><=?|>=?) (?P<right>[^<>=]+))\Z"
+)
+
+
+class Builder:
+    """Turns fx nodes into those of a Graph. symbols and guards grow as inputs are bound."""
+
+    def __init__(self, names: Sequence[str], dynamic: bool) -> None:
+        self.names = names
+        self.dynamic = dynamic
+        self.rename: dict[str, str] = {}
+        self.symbols: list[Symbol] = []
+        self.guards: list[str] = []
+
+    def constant(self, name: str, access: str, tensor: Any) -> Input:
+        """A small tensor that the forward makes of Python numbers. TaskError for a large one."""
+        if tensor is None or tensor.numel() > _SMALL_CONSTANT:
+            raise TaskError("cannot capture: the forward builds a large constant tensor")
+        return Input(name=name, kind="const", access=access, meta=self.meta(tensor), value=tensor.tolist())
+
+    def relation(self, expression: Any) -> str:
+        """A condition on sizes as plan text. ValueError for one that cannot be written."""
+        found = _RELATION.match(str(expression))
+        if found is None:
+            raise ValueError(f"a condition that cannot be printed: {expression}")
+        if found["call"]:
+            sides, sign = (found["a"], found["b"]), {"Eq": "==", "Ne": "!="}[found["call"]]
+        else:
+            sides, sign = (found["left"], found["right"]), found["op"]
+        left, right = (self.size(side) for side in sides)
+        return f"{left} {sign} {right}"
+
+    def guard_scalar(self, access: str, leaf: Any) -> None:
+        """A number or string among the inputs: the program holds for that one."""
+        if isinstance(leaf, (bool, int, float, str)):
+            self.guards.append(f"{access} == {leaf!r}")
+
+    def bind(self, access: str, value: torch.Tensor, leaf: torch.Tensor) -> None:
+        """Name the symbols an input's shape introduces, and guard the sizes that export fixed."""
+        for i, size in enumerate(value.shape):
+            spelled = f"{access}.shape[{i}]"
+            if isinstance(size, int):
+                self.guards.append(f"{spelled} == {size}")
+                continue
+            text = str(size.node.expr)
+            if text.isidentifier() and text not in self.rename:
+                name = f"{re.sub(r'[^0-9a-zA-Z]+', '_', access).strip('_')}_{i}"
+                self.rename[text] = name
+                self.symbols.append(Symbol(name=name, access=spelled, hint=int(leaf.shape[i])))
+            else:
+                self.guards.append(f"{spelled} == {self.size(size)}")
+
+    def is_size(self, node: Any) -> bool:
+        """Whether a node is a host number rather than a tensor."""
+        value = node.meta.get("val")
+        return value is None or isinstance(value, (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool))
+
+    def size(self, size: Any) -> Size:
+        """A size over the graph's symbols, or an integer. ValueError for one that cannot be written."""
+        if isinstance(size, int):
+            return size
+        text = str(size.node.expr if hasattr(size, "node") else size)
+        text = re.sub(r"\b[su]\d+\b", lambda m: self.rename.get(m[0], "?"), text)
+        text = text.replace("Max(", "max(").replace("Min(", "min(")
+        if not _SIZE.match(text) or re.search(r"\b(?!max\b|min\b)[A-Za-z]\w*\(", text):
+            raise ValueError(f"a size that cannot be printed: {text}")
+        return int(text) if text.isdigit() else text
+
+    def meta(self, value: torch.Tensor) -> Meta:
+        """A tensor's type."""
+        if value.dtype not in NAMES:
+            raise TaskError(f"cannot capture: a tensor of {value.dtype}")
+        return Meta(
+            dtype=NAMES[value.dtype],
+            shape=tuple(self.size(s) for s in value.shape),
+            stride=tuple(self.size(s) for s in value.stride()),
+        )
+
+    def node(self, node: Any) -> Node:
+        """One operator call."""
+        value = node.meta.get("val")
+        values = value if isinstance(value, (tuple, list)) else (value,)
+        outs = tuple(self.meta(v) if isinstance(v, torch.Tensor) else None for v in values)
+        op = "getitem" if node.target.__name__ == "getitem" else str(node.target)
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
+        return Node(
+            name=node.name,
+            op=op,
+            args=tuple(self.arg(a) for a in node.args),
+            kwargs={k: self.arg(a) for k, a in node.kwargs.items() if k not in ("device", "pin_memory", "layout")},
+            outs=outs,
+            module=stack[-1][0] if stack and isinstance(stack[-1][0], str) else "",
+        )
+
+    def arg(self, value: Any) -> Any:
+        """An argument as plain JSON types. ValueError for one that cannot be written."""
+        if isinstance(value, torch.fx.Node):
+            inner = value.meta.get("val")
+            if isinstance(inner, (torch.Tensor, tuple, list)):
+                return {"node": value.name}
+            return {"size": str(self.size(inner))} if isinstance(inner, torch.SymInt) else self.arg(inner)
+        if isinstance(value, (list, tuple)):
+            return [self.arg(item) for item in value]
+        if isinstance(value, torch.dtype):
+            return {"dtype": NAMES[value]}
+        if isinstance(value, torch.SymInt):
+            return {"size": str(self.size(value))}
+        if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+            return {"float": repr(value)}
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        if isinstance(value, (torch.memory_format, torch.layout, torch.device)):
+            return str(value)
+        raise ValueError(f"an argument that cannot be written: {type(value).__name__}")
+
+
+def access_of(path: Sequence[Any], names: Sequence[str]) -> str:
+    """`(args[0])['mask']` -> `x['mask']`."""
+    text = str(names[path[0].idx])
+    for key in path[1:]:
+        text += f"[{key.idx}]" if hasattr(key, "idx") else f"[{key.key!r}]"
+    return text
+
+
+def nest(value: Any) -> Any:
+    """The outputs' nesting in the argument language: tuples as {"tuple": [...]}, dicts as {"map": [[key, value]]}."""
+    if isinstance(value, dict) and not ({"node", "size", "float", "dtype"} & set(value)):
+        return {"map": [[str(k), nest(v)] for k, v in value.items()]}
+    if isinstance(value, tuple):
+        return {"tuple": [nest(v) for v in value]}
+    if isinstance(value, list):
+        return [nest(v) for v in value]
+    return value

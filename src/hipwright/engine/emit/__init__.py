@@ -1,0 +1,1 @@
+"""Statements of C, and the device functions that emitted kernels call."""

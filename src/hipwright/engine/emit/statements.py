@@ -1,0 +1,345 @@
+"""Expressions become C statements: shared values get names, the rest is written in place."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+
+from hipwright.engine.emit.helpers import FLOAT, GENERIC, INDEX, INTEGER, LIBRARY, PAIRS, RESERVED
+from hipwright.engine.ir import small_ints
+from hipwright.engine.ir.expr import STORAGE, E, Loop, walk
+from hipwright.engine.ir.index import Atom, Ind, Ix
+from hipwright.engine.ir.index_text import to_c
+from hipwright.engine.ir.rounding import Rounding
+
+PRECEDENCE = {"*": 12, "/": 12, "%": 12, "+": 11, "-": 11, ">>": 10, "<": 9, ">": 9, "<=": 9, ">=": 9, "==": 8, "!=": 8,
+              "&": 7, "^": 6, "|": 5, "&&": 4, "||": 3}  # fmt: skip
+TERNARY, UNARY, ATOM = 2, 14, 16
+LONG_TEXT = 88
+COMPARISONS = ("<", ">", "<=", ">=", "==", "!=")
+
+
+def cname(name: str) -> str:
+    """A C identifier for a buffer or value, clear of functions and keywords."""
+    clean = re.sub(r"\W", "_", name)
+    clean = re.sub(r"^(p|b|c)_(?=[A-Za-z_]{2})", "", clean)
+    return f"{clean}_" if clean in RESERVED or clean[:1].isdigit() else clean
+
+
+def literal(value: float | bool, ctype: str) -> str:
+    """A constant as C writes it."""
+    if ctype == "bool":
+        return "true" if value else "false"
+    if ctype in ("int", "long"):
+        return f"{int(value)}L" if abs(int(value)) >= 1 << 31 else str(int(value))
+    if math.isnan(value):
+        return "NAN" if ctype == "float" else "(double)NAN"
+    if math.isinf(value):
+        text = "INFINITY" if ctype == "float" else "(double)INFINITY"
+        return text if value > 0 else f"-{text}"
+    text = repr(float(value))
+    if ctype == "float" and abs(value) > 3.5e38:
+        return "INFINITY" if value > 0 else "-INFINITY"
+    return f"{text}f" if ctype == "float" else text
+
+
+class Emitter:
+    """Writes the statements of one kernel. `read` prints a load; scopes hold what already has a name."""
+
+    def __init__(self, read: Callable[[E, str], str], row: Callable[[str], str], index_type: str) -> None:
+        self.read = read
+        self.row = row
+        self.index_type = index_type
+        self.lines: list[str] = []
+        self.depth = 1
+        self.scopes: list[dict[int, str]] = [{}]
+        self.used: set[tuple[str, str]] = set()
+        self.taken: set[str] = set()
+        self.shared: dict[int, int] = {}
+        self.aliases: dict[str, str] = {}
+        self.instead: dict[int, str] = {}  # calls by another function than their own
+        self.bytes: set[str] = set()  # packs of bytes that were read as words
+        self.rounding = Rounding()
+
+    # ------------------------------------------------------------ statements
+
+    def line(self, text: str) -> None:
+        """One line at the current depth."""
+        self.lines.append("    " * self.depth + text if text else "")
+
+    def open(self, text: str) -> None:
+        """A block with a scope of its own."""
+        self.line(text + " {")
+        self.depth += 1
+        self.scopes.append({})
+
+    def close(self) -> None:
+        """End of the block."""
+        self.scopes.pop()
+        self.depth -= 1
+        self.line("}")
+
+    def fresh(self, name: str) -> str:
+        """A local name not yet taken in this kernel."""
+        base = cname(name)
+        candidate, count = base, 1
+        while candidate in self.taken:
+            count += 1
+            candidate = f"{base}{count}" if not base[-1].isdigit() else f"{base}_{count}"
+        self.taken.add(candidate)
+        return candidate
+
+    def count(self, roots: Sequence[E]) -> None:
+        """Note what the roots of one block share."""
+        self.shared = {}
+        for e in walk(roots):
+            for a in e.args:
+                self.shared[a.id] = self.shared.get(a.id, 0) + 1
+        for root in roots:
+            self.shared[root.id] = self.shared.get(root.id, 0) + 1
+
+    def known(self, e: E) -> str | None:
+        """The name e already has."""
+        for scope in reversed(self.scopes):
+            if e.id in scope:
+                return scope[e.id]
+        return None
+
+    def name(self, e: E, name: str) -> None:
+        """Let e be called `name` in this scope."""
+        self.scopes[-1][e.id] = name
+
+    def bind(self, e: E) -> str:
+        """A name for e, declaring one when it has none."""
+        found = self.known(e)
+        if found is None:
+            text, _ = self.text(e)
+            found = self.known(e)  # blocks name themselves
+            if found is None:
+                found = text if re.fullmatch(r"\w+", text) else self._declare(e, text)
+        return found
+
+    def _declare(self, e: E, text: str) -> str:
+        label = e.label or (f"{cname(e.attr[0])}_value" if e.op == "load" else "t")
+        name = self.fresh(label)
+        self.line(f"const {e.ctype} {name} = {text};")
+        self.scopes[-1][e.id] = name
+        return name
+
+    # ------------------------------------------------------------ expressions
+
+    def text(self, e: E) -> tuple[str, int]:
+        """(text, precedence) of e, declaring what it shares first."""
+        found = self.known(e)
+        if found is not None:
+            return found, ATOM
+        text, rank = self._write(e)
+        found = self.known(e)
+        if found is not None:
+            return found, ATOM
+        trivial = e.op in ("const", "row") or (e.op == "index" and len(text) < 12)
+        if not trivial and (self.shared.get(e.id, 0) > 1 or len(text) > LONG_TEXT):
+            return self._declare(e, text), ATOM
+        return text, rank
+
+    def _write(self, e: E) -> tuple[str, int]:
+        if e.op == "const":
+            text = literal(e.attr, e.ctype)
+            return text, UNARY if text.startswith(("-", "(")) else ATOM
+        if e.op == "row":
+            return self.row(e.attr), ATOM
+        if e.op == "load":
+            return self._load(e)
+        if e.op == "index":
+            text = self.position(e.attr)
+            return text, ATOM if re.fullmatch(r"\w+", text) else (12 if len(e.attr.terms) == 1 else 11)
+        if e.op == "bin":
+            return self._binary(e)
+        if e.op == "un":
+            return f"{e.attr}{self._operand(e.args[0], UNARY + 1)}", UNARY
+        if e.op == "cast":
+            if small_ints.converted(e) is not None:
+                return self._small(e.args[0], 0.0), ATOM
+            return f"({e.attr}){self._operand(e.args[0], UNARY)}", UNARY
+        if e.op == "fn":
+            return self._call(e), ATOM
+        if e.op == "sel":
+            test, a, b = (self._operand(x, TERNARY + 1) for x in e.args)
+            return f"{test} ? {a} : {b}", TERNARY
+        if e.op == "guard":
+            return self._guard(e)
+        return self._loop(e), ATOM
+
+    def _operand(self, e: E, least: int) -> str:
+        text, rank = self.text(e)
+        return text if rank >= least else f"({text})"
+
+    def _binary(self, e: E) -> tuple[str, int]:
+        apart = self.rounding.apart(e)
+        if apart:
+            self.used.add(("apart", ""))
+            return f"apart({', '.join(self.text(a)[0] for a in apart)})", ATOM
+        small, number = small_ints.converted(e.args[0]), small_ints.whole(e.args[1])
+        alone = self.known(e.args[0]) is None and self.shared.get(e.args[0].id, 0) <= 1
+        if small is not None and number is not None and alone and e.attr in ("+", "-"):
+            return self._small(small, number if e.attr == "-" else -number), ATOM
+        rank = PRECEDENCE[e.attr]
+        left, right = self._operand(e.args[0], rank), self._operand(e.args[1], rank + 1)
+        if e.attr not in COMPARISONS:
+            left, right = (self._widened(a, t) for a, t in zip(e.args, (left, right), strict=True))
+        return f"{left} {e.attr} {right}", rank
+
+    def _small(self, e: E, less: float) -> str:
+        """A small integer as a float, less a whole number."""
+        text = self.text(e)[0]
+        pack = re.fullmatch(r"(\w+)\.v\[(.*)\]", text)
+        if pack and pack[1] in self.bytes:
+            return f"byte_float({pack[1]}.v, {pack[2]}, {literal(less, 'float')})"
+        low, _ = small_ints.bounds(e) or (0, 0)
+        name = "small_float" if low < 0 else "natural_float"
+        self.used.add((name, "float"))
+        return f"{name}({text}, {literal(less, 'float')})"
+
+    def _widened(self, e: E, text: str) -> str:
+        """Arithmetic on an index as a value is 64-bit, as int64 tensors are."""
+        if e.op == "index" and self.index_type == "int":
+            return f"(long){text}" if re.fullmatch(r"\w+|\(.*\)", text) else f"(long)({text})"
+        return text
+
+    def _load(self, e: E) -> tuple[str, int]:
+        _, position, dtype = e.attr
+        text = self.read(e, self.position(position))
+        if STORAGE[dtype] != e.ctype:
+            return (f"(float){text}" if dtype in ("float16", "bfloat16") else text), UNARY
+        return text, ATOM
+
+    def position(self, p: Ix) -> str:
+        """An index as text; values it reads get names first."""
+        if p.key in self.aliases:
+            return self.aliases[p.key]
+        names: dict[str, str] = {}
+        self._bind_indirect(p, names)
+        return to_c(p, names)
+
+    def _bind_indirect(self, p: Ix, names: dict[str, str]) -> None:
+        atoms: list[Atom] = sorted(p.atoms(), key=lambda a: a.key)
+        for atom in atoms:
+            if isinstance(atom, Ind):
+                names[atom.key] = self.bind(atom.value)
+
+    def _call(self, e: E) -> str:
+        name = self.instead.get(e.id, e.attr)
+        args = [self.text(a)[0] for a in e.args]
+        kind = e.args[0].ctype
+        if name in LIBRARY:
+            if e.ctype == "float":
+                name += "f"
+        elif name in INDEX:
+            self.used.add((name, ""))
+        elif name in INTEGER and kind in ("int", "long"):
+            self.used.add((name, kind))
+            args = [self._typed(a, t) for a, t in zip(e.args, args, strict=True)]
+        elif name in GENERIC or name in PAIRS:
+            self.used.add((name, ""))
+            args = [self._typed(a, t) for a, t in zip(e.args, args, strict=True)]
+        elif name in FLOAT:
+            self.used.add((name, e.ctype))
+        else:
+            raise RuntimeError(f"no device function {name}")
+        return f"{name}({', '.join(args)})"
+
+    def _typed(self, e: E, text: str) -> str:
+        """An argument whose type decides a template's."""
+        if (e.op in ("index", "const") and e.ctype == "long") or (
+            e.op == "load" and e.attr[2] in ("int8", "int16", "uint8")
+        ):
+            return f"({e.ctype})({text})"
+        return text
+
+    # ------------------------------------------------------------ blocks
+
+    def _guard(self, e: E) -> tuple[str, int]:
+        test, yes, no = e.args
+        condition = self._operand(test, TERNARY + 1)
+        if self._inline(yes) and self._inline(no):
+            return f"{condition} ? {self._in_place(yes)} : {self._in_place(no)}", TERNARY
+        name = self.fresh(e.label or "t")
+        simple = no.op == "const"
+        self.line(f"{e.ctype} {name}{' = ' + literal(no.attr, no.ctype) if simple else ''};")
+        self.open(f"if ({condition})")
+        self.line(f"{name} = {self.text(yes)[0]};")
+        if not simple:
+            self.scopes.pop()
+            self.depth -= 1
+            self.open("} else")
+            self.line(f"{name} = {self.text(no)[0]};")
+        self.close()
+        self.scopes[-1][e.id] = name
+        return name, ATOM
+
+    def _inline(self, e: E) -> bool:
+        """Can e be written in place under a condition? Only without statements of its own."""
+        if e.op == "const" or e.op == "row" or self.known(e) is not None:
+            return True
+        if e.op == "load":
+            return not e.args
+        return False
+
+    def _in_place(self, e: E) -> str:
+        """The text of an `_inline` expression, never declared outside its condition."""
+        text = self.known(e) or self._write(e)[0]
+        return f"({text})" if text.startswith("-") and e.op != "const" else text
+
+    def _loop(self, e: E) -> str:
+        attr: Loop = e.attr
+        name = self.fresh(e.label or attr.kind)
+        body = e.args[0]
+        best = attr.kind.startswith("arg")
+        start = {"sum": 0, "prod": 1, "max": -math.inf, "min": math.inf, "any": 0, "all": 1,
+                 "argmax": -math.inf, "argmin": math.inf}[attr.kind]  # fmt: skip
+        bounds = [(self.position(a), self.position(b)) for a, b in attr.bounds]
+        if best:
+            top = self.fresh("best")
+            self.line(f"{body.ctype} {top} = {literal(start, body.ctype)};")
+            self.line(f"long {name} = -1;")
+        else:
+            self.line(f"{body.ctype} {name} = {literal(start, body.ctype)};")
+        for variable, (low, high) in zip(attr.variables, bounds, strict=True):
+            self.open(f"for ({self.index_type} {variable.name} = {low}; {variable.name} < {high}; ++{variable.name})")
+        outer, self.shared = self.shared, dict(self.shared)
+        if best:
+            value = self.bind(body)
+            token = ">" if attr.kind == "argmax" else "<"
+            self.open(f"if ({name} < 0 || {value} {token} {top} || ({value} != {value} && {top} == {top}))")
+            self.line(f"{top} = {value};")
+            self.line(f"{name} = {self._window_position(attr)};")
+            self.close()
+        else:
+            self.line(
+                f"{name} = {combine(attr.kind, name, self.text(body)[0], self.used)};".replace(
+                    f"{name} = {name} + ", f"{name} += "
+                )
+            )
+        self.shared = outer
+        for _ in attr.variables:
+            self.close()
+        self.scopes[-1][e.id] = name
+        return name
+
+    def _window_position(self, attr: Loop) -> str:
+        text = ""
+        for variable, (_, high) in zip(attr.variables, attr.bounds, strict=True):
+            text = f"({text}) * {to_c(high)} + {variable.name}" if text else variable.name
+        return text
+
+
+def combine(kind: str, a: str, b: str, used: set[tuple[str, str]]) -> str:
+    """a and b combined by a reduction, as text."""
+    if kind in ("sum", "prod"):
+        b = b if re.fullmatch(r"[\w\[\]().]+", b) else f"({b})"
+        return f"{a} {'+' if kind == 'sum' else '*'} {b}"
+    if kind in ("max", "min"):
+        used.add((f"nan_{kind}", ""))
+        return f"nan_{kind}({a}, {b})"
+    return f"{a} {'||' if kind == 'any' else '&&'} ({b})"

@@ -1,0 +1,1 @@
+"""Items become groups; each group becomes one kernel."""

@@ -1,0 +1,86 @@
+"""A row joined from equal parts, as a rotary embedding's halves: a thread computes the same columns of every part.
+
+What the parts read they often share (`x1 * cos - x2 * sin` beside `x1 * sin + x2 * cos`), so it is read once, and no
+condition on the column is left that would keep accesses from being packs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import replace as changed
+
+from hipwright.engine.fuse.groups import FULL, Group, Member
+from hipwright.engine.ir.expr import E, walk
+from hipwright.engine.ir.index import ZERO, Atom, Ix, Var, divide, ix, modulo, replace
+from hipwright.engine.lower.core import Context
+
+COUNTS = (2, 3, 4)
+
+
+def equal_parts(group: Group) -> int | None:
+    """How many equal parts the last dimension is joined from, as the conditions on it say."""
+    if len(group.space) < 2 or group.dims or any(m.role != FULL for m in group.members):
+        return None
+    column, size = ix(group.variables[-1]), group.space[-1]
+    ends = [end for e in walk([m.value for m in group.members]) if (end := _end(e, column)) is not None]
+    for count in COUNTS:
+        if ends and modulo(size, ix(count)) == ZERO:
+            part = divide(size, ix(count))
+            if all(any(end == part * k for k in range(1, count)) for end in ends):
+                return count
+    return None
+
+
+def _end(e: E, column: Ix) -> Ix | None:
+    """The first column for which the condition `column < end` fails."""
+    if e.op != "bin" or e.attr != "<" or e.args[0].op != "index" or e.args[0].attr != column:
+        return None
+    end = e.args[1]
+    return ix(int(end.attr)) if end.op == "const" else end.attr if end.op == "index" else None
+
+
+@dataclass
+class Parts:
+    """The members of all parts, over the columns of one."""
+
+    old: list[Member]
+    members: list[Member]
+    column: Var
+
+    def apply(self, group: Group, stores: dict[str, tuple[str, str]]) -> None:
+        """Make the group compute them. stores: where members go; gains the new ones, of the same buffers."""
+        for old, new in zip(self.old * (len(self.members) // len(self.old)), self.members, strict=True):
+            stores[new.item.name] = stores[old.item.name]
+        assert self.column.size is not None
+        group.members, group.space[-1], group.variables[-1] = self.members, self.column.size, self.column
+
+
+def parts_of(c: Context, group: Group) -> Parts | None:
+    """The parts, where no condition on the column is left in them."""
+    count = equal_parts(group)
+    if count is None:
+        return None
+    part = divide(group.space[-1], ix(count))
+    column = c.arena.var("v", part)
+    members: list[Member] = []
+    for number in range(count):
+        members += _part(c, group, {group.variables[-1]: ix(column) + part * number}, number)
+    if any(e.op in ("guard", "sel") and _moves(e.args[0], column) for e in walk([m.value for m in members])):
+        return None
+    return Parts(list(group.members), members, column)
+
+
+def _part(c: Context, group: Group, table: Mapping[Atom, Ix], number: int) -> list[Member]:
+    """The members of one part; the first keep their items, others have copies with names of their own."""
+    values = c.arena.rewrite([m.value for m in group.members], table.get, lambda e: None)
+    out = []
+    for member, value in zip(group.members, values, strict=True):
+        item = changed(member.item, name=f"{member.item.name}/{number}") if number else member.item
+        out.append(Member(item, member.role, value, replace(member.position, table.get)))
+    return out
+
+
+def _moves(condition: E, column: Var) -> bool:
+    """Does the condition change along the columns?"""
+    return any(e.op == "index" and column in e.attr.atoms() for e in walk([condition]))

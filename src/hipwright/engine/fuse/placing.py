@@ -1,0 +1,144 @@
+"""Items take their place in a group: each one's expression over the group's variables, members read in place."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from hipwright.engine.fuse.groups import FULL, PART, ROW, Group, Member
+from hipwright.engine.ir.expr import COMPUTE, E, walk, weight
+from hipwright.engine.ir.index import ONE, Fn, Ix, ix, product
+from hipwright.engine.ir.shapes import flatten, reindex, unflatten
+from hipwright.engine.lower.core import Context, Item
+
+MAX_PART = 400
+"""The weight of an expression above which recomputing the row's values is not tried."""
+
+
+def place(c: Context, group: Group, items: Sequence[Item]) -> list[Member] | None:
+    """Every item's expression over the group's variables, members read in place; None if one cannot be."""
+    group.variables = [c.arena.var("v", s) for s in group.space]
+    full = [ix(v) for v in group.variables]
+    kept = [full[k] for k in range(len(full)) if k not in group.dims]
+    reduced = [full[k] for k in group.dims]
+    placed: dict[str, Member] = {}
+    for item in items:
+        member = _member(c, group, item, full, kept, reduced)
+        if member is None:
+            return None
+        value = _resolve(c, member.value, placed, again=member.role == PART)
+        if value is None and items[0].kind == "scan":  # it may read the scan from its end
+            back = [group.space[k] - 1 - i if k in group.dims else i for k, i in enumerate(full)]
+            member = _member(c, group, item, back, kept, reduced) or member
+            value = _resolve(c, member.value, placed)
+        if value is None and items[0].kind == "call":
+            member = _exchanged(c, group, item, full, placed) or member
+            value = _resolve(c, member.value, placed)
+        if value is None or (member.role == PART and not _worth(value)):
+            return None
+        placed[item.name] = Member(item, member.role, value, member.position)
+    return list(placed.values())
+
+
+def _exchanged(c: Context, group: Group, item: Item, full: list[Ix], placed: dict[str, Member]) -> Member | None:
+    """A member behind a call that reads its result with two dimensions exchanged, the last one in its place."""
+    for a, b in itertools.combinations(range(len(full) - 1), 2):
+        order = list(range(len(full)))
+        order[a], order[b] = b, a
+        index = reindex([group.space[k] for k in order], item.space, [full[k] for k in order])
+        index = [i if s != ONE else ix(0) for i, s in zip(index, item.space, strict=True)]
+        member = Member(item, FULL, item.body(index), flatten(item.space, index))
+        if _resolve(c, member.value, placed) is not None:
+            return member
+    return None
+
+
+def _member(c: Context, group: Group, item: Item, full: list[Ix], kept: list[Ix], reduced: list[Ix]) -> Member | None:
+    if item.kind == "call":
+        value = c.arena.make("row", (), COMPUTE[item.dtype], item.name)
+        return Member(item, "call", value, flatten(item.space, full))
+    if item.kind in ("red", "scan"):
+        if list(item.space) == group.space and item.dims == group.dims:
+            index = full
+        else:
+            outer = iter(reindex(group.outer, item.shape, kept))
+            inner = iter(reindex(group.inner, [item.space[d] for d in item.dims], reduced))
+            index = [next(inner) if k in item.dims else next(outer) for k in range(len(item.space))]
+        if item.kind == "scan":
+            return Member(item, FULL, item.body(index), flatten(item.space, index))
+        row = [i for k, i in enumerate(index) if k not in item.dims]
+        return Member(item, "red", item.body(index), flatten(item.shape, row))
+    whole = product(item.space) == product(group.space)
+    if not whole and product(item.space) != product(group.outer):
+        return _part(c, group, item, kept)
+    index = reindex(group.space, item.space, full) if whole else reindex(group.outer, item.space, kept)
+    index = [i if s != ONE else ix(0) for i, s in zip(index, item.space, strict=True)]
+    return Member(item, FULL if whole else ROW, item.body(index), flatten(item.space, index))
+
+
+def _part(c: Context, group: Group, item: Item, kept: list[Ix]) -> Member | None:
+    """A member with columns of its own; parts of equal width share the variable."""
+    k = kept_dims(c, group, item)
+    if not k:
+        return None
+    width = product(item.space[k:])
+    column = group.columns.setdefault(width.key, c.arena.var("c", width))
+    index = reindex(group.outer, item.space[:k], kept) + unflatten(item.space[k:], ix(column))
+    return Member(item, PART, item.body(index), flatten(item.space, index))
+
+
+def _worth(value: E) -> bool:
+    """A part belongs to the row's kernel if it needs the row's reductions and is not too long."""
+    return any(e.op == "row" for e in walk([value])) and weight([value]) <= MAX_PART
+
+
+def _resolve(c: Context, value: E, placed: dict[str, Member], *, again: bool = False) -> E | None:
+    """Loads of members become their expressions; a load elsewhere in a member is refused, or computed `again`."""
+    failed = False
+
+    def on_load(e: E) -> E | None:
+        nonlocal failed
+        buffer, position, dtype = e.attr
+        member = placed.get(buffer)
+        if member is None:
+            return None
+        if position == member.position:
+            if member.role in ("red", "call") or member.item.kind == "scan":
+                return c.arena.make("row", (), e.ctype, buffer)
+            return _as_stored(member, dtype)
+        elsewhere = _elsewhere(c, member, position, placed) if again else None
+        failed = failed or elsewhere is None
+        return elsewhere
+
+    (resolved,) = c.arena.rewrite([value], lambda atom: None, on_load)
+    return None if failed else resolved
+
+
+def _elsewhere(c: Context, member: Member, position: Ix, placed: dict[str, Member]) -> E | None:
+    """A member's value at another position of the same row, from what it is computed from."""
+    if member.role not in (FULL, PART):
+        return None
+    index = unflatten(member.item.space, position)
+    if any(isinstance(atom, Fn) for i in index for atom in i.atoms()):
+        return None
+    return _resolve(c, member.item.body(index), placed, again=True)
+
+
+def _as_stored(member: Member, dtype: str) -> E:
+    """A member's value as a reader of the stored tensor would see it (half rounds)."""
+    return member.value
+
+
+def kept_dims(c: Context, group: Group, item: Item) -> int:
+    """How many leading dimensions of a pointwise item are the group's rows, when the rest is a part of a row; or 0.
+
+    A part is no wider than the row, so that recomputing never reads more than storing would.
+    """
+    if not group.dims:
+        return 0
+    rows = product(group.outer)
+    for k in range(1, len(item.space)):
+        if product(item.space[:k]) == rows:
+            width, row = product(item.space[k:]), product(group.inner)
+            return k if width != row and c.hint(width) <= c.hint(row) else 0
+    return 0

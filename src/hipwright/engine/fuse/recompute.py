@@ -1,0 +1,137 @@
+"""Which values that kernels hand to one another are computed again where they are read, because that moves less memory.
+
+A value of each element costs its store and a load for every kernel that reads it. Computed again it costs the loads of
+what it is made of, which its reader often has anyway: the row that a stencil reads beside its padded form, the
+normalised input that two gradients need. (Chen et al. 2016, "Training deep nets with sublinear memory cost", is the
+source of the idea; the rule is our own.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from hipwright.engine.fuse.groups import Group
+from hipwright.engine.fuse.placing import MAX_PART
+from hipwright.engine.fuse.schedule import Scheduler
+from hipwright.engine.ir.expr import E, indices, walk, weight
+from hipwright.engine.ir.index import Fn, Sym, Var
+from hipwright.engine.lower.core import Index, Item
+
+MORE = 32
+"""The weight (engine/ir/expr.py) that computing a value again may add to one reader."""
+ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
+
+
+class _Divided(Exception):
+    """An index into the value would have to be divided."""
+
+
+def recompute(s: Scheduler, wanted: Collection[str], may: Callable[[str], bool]) -> None:
+    """Rewrite the readers and drop what nobody reads any more. wanted: what is returned; may: is this one to be?
+
+    Only pointwise items that kernels alone read, of plain loads: no gathers, no loops, no buffer that is overwritten.
+    """
+    if not s.fuse:
+        return
+    fixed = set(wanted).union(*s.external.values())
+    targets = {i.target for g in s.groups for i in g.items if i.target}
+    for item in [i for g in s.groups for i in g.items if i.kind == "pw" and not i.target and i.name not in fixed]:
+        readers = [i for g in s.groups for i in g.items if item.name in s.reads[i.name]]
+        away = [r for r in readers if s.home[r.name] is not s.home[item.name]]
+        if not away or s.reads[item.name] & targets:
+            continue
+        if any(s.home[i.name].kind != "fused" for i in (item, *away)):  # an epilogue, or read by a template
+            continue
+        again = _Again(s, item, away)
+        if again.pays() and may(item.name) and again.apply() and len(away) == len(readers):
+            _drop(s, item)
+
+
+def _drop(s: Scheduler, item: Item) -> None:
+    """Nobody reads it any more."""
+    group = s.home.pop(item.name)
+    group.items.remove(item)
+    group.members = [m for m in group.members if m.item is not item]
+    if not group.items:
+        s.remove(group)
+
+
+@dataclass
+class _Again:
+    """One item, and its readers in other kernels."""
+
+    s: Scheduler
+    item: Item
+    away: list[Item]
+
+    def pays(self) -> bool:
+        """Is the traffic less, the arithmetic little more, and every load at a sum of variables and sizes?"""
+        element = self.item.body(self.s.c.probe(self.item.space))
+        nodes = list(walk([element]))
+        atoms = {a for e in nodes for p in indices(e) for a in p.atoms()}
+        if any(e.op in ("loop", "row") for e in nodes) or not all(isinstance(a, (Var, Sym)) for a in atoms):
+            return False
+        groups = self._groups()
+        kept = self.s.c.hints_of(self.item.space) * ITEM_BYTES.get(self.item.dtype, 1) * (1 + len(groups))
+        return sum(self._fresh(g, nodes) for g in groups) < kept and all(self._light(r) for r in self.away)
+
+    def _groups(self) -> list[Group]:
+        return list({id(g): g for r in self.away for g in [self.s.home[r.name]]}.values())
+
+    def _fresh(self, group: Group, nodes: list[E]) -> int:
+        """Bytes of what the item reads and this kernel does not read yet."""
+        known = {i.name for i in group.items}.union(*(self.s.reads[i.name] for i in group.items))
+        return sum({e.attr[0]: self._reach(e) for e in nodes if e.op == "load" and e.attr[0] not in known}.values())
+
+    def _reach(self, load: E) -> int:
+        """Bytes of an element for each combination of the variables that the load depends on."""
+        _, position, dtype = load.attr
+        sizes = [a.size for a in position.atoms() if isinstance(a, Var) and a.size is not None]
+        return self.s.c.hints_of(sizes) * ITEM_BYTES.get(dtype, 1)
+
+    def _light(self, reader: Item) -> bool:
+        index = self.s.c.probe(reader.space)
+        before = reader.body(index)
+        try:
+            after = self._inlined(before)
+        except _Divided:
+            return False
+        return weight([after]) <= min(weight([before]) + MORE, MAX_PART)
+
+    def _inlined(self, value: E) -> E:
+        """A reader's element with the item's in the place of its loads."""
+
+        def on_load(e: E) -> E | None:
+            if e.attr[0] != self.item.name:
+                return None
+            at = self.s.c.index_of(self.item, e.attr[1])
+            if any(isinstance(a, Fn) for i in at for a in i.atoms()):
+                raise _Divided
+            return self.item.body(at)
+
+        (value,) = self.s.c.arena.rewrite([value], lambda atom: None, on_load)
+        return value
+
+    def _body(self, plain: Callable[[Index], E]) -> Callable[[Index], E]:
+        return lambda index: self._inlined(plain(index))
+
+    def apply(self) -> bool:
+        """Give the readers their new bodies and place their groups again; False, and nothing changed, if one cannot."""
+        before = [(reader, reader.body) for reader in self.away]
+        for reader, plain in before:
+            reader.body = self._body(plain)
+        try:
+            placed = [(g, self.s.placed(g)) for g in self._groups()]
+        except _Divided:
+            placed = []
+        if not placed or any(new is None for _, new in placed):
+            for reader, plain in before:
+                reader.body = plain
+            return False
+        for group, new in placed:
+            assert new is not None
+            group.variables, group.columns, group.members = new.variables, new.columns, new.members
+        for reader in self.away:
+            self.s.reread(reader)
+        return True

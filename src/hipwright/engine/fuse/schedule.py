@@ -1,0 +1,234 @@
+"""Items become groups; a group becomes one kernel.
+
+A group has an iteration space: `space` with the reduced dimensions `dims`. Its members are reductions over that space,
+elementwise values on all of it, and values with one element per row. A member may read another member only at the
+position that the same thread computes, so that nothing crosses threads but the reductions themselves. The exception is
+a *part*: values of another width per row (a chunk, a slice), which compute what they read of the row once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from hipwright.engine.fuse.groups import PART, Group
+from hipwright.engine.fuse.placing import kept_dims, place
+from hipwright.engine.ir.expr import walk
+from hipwright.engine.ir.index import ix, product
+from hipwright.engine.lower.core import Context, Item
+
+WHOLE = ("float64", "float32", "float16", "bfloat16", "int64", "int32")
+"""The dtypes of scans that hold, but for a rounding, what their compute type does."""
+
+
+class Scheduler:
+    """Greedy fusion in program order: a group takes an item when spaces agree and no cycle arises."""
+
+    def __init__(
+        self,
+        context: Context,
+        external: dict[str, set[str]],
+        fuse: bool = True,
+        part: Callable[[str], bool] = lambda name: True,
+    ) -> None:
+        self.c = context
+        self.fuse = fuse
+        self.part = part  # may this item recompute the row's values? asked only where it can
+        self.groups: list[Group] = []
+        self.home: dict[str, Group] = {}
+        self.reads: dict[str, set[str]] = {}
+        self.external = external  # library call or view -> the names it reads
+
+    def add(self, item: Item) -> Group:
+        """Place one item; producers have been placed before."""
+        self.reads[item.name] = self._item_reads(item)
+        if item.kind == "red" and self.fuse:
+            self._row_value(item)
+        if item.kind == "call" and self._joined(item):
+            return self.home[item.name]
+        for group in self._candidates(item):
+            if self.fuse and self._try(group, item):
+                self.home[item.name] = group
+                self._absorb(group, item)
+                return group
+        group = Group(len(self.groups), list(item.space), item.dims if item.kind != "pw" else ())
+        group.kind = item.kind if item.kind in ("scan", "call") else "fused"
+        members = place(self.c, group, [item])
+        if members is None:
+            raise RuntimeError(f"{item.name} reads itself")
+        group.items, group.members = [item], members
+        self.groups.append(group)
+        self.home[item.name] = group
+        return group
+
+    def _row_value(self, item: Item) -> None:
+        """A reduction over what a kernel knows of each row, as the mean of the rows' losses, reads one value a row.
+
+        The rows' kernel computes it: the reduction is often one block, which would read and divide for all rows.
+        """
+        homes = {g.number: g for name in self.reads[item.name] if (g := self.home.get(name)) is not None}
+        group = next(iter(homes.values()), None)
+        if group is None or len(homes) > 1 or group.kind != "fused" or not group.dims or len(self.reads[item.name]) < 2:
+            return
+        exact = item.dtype in ("float32", "float64") and not item.reduction.startswith("arg")
+        if not exact or product(item.space) != product(group.outer):
+            return
+        made = Item(self.c.unique(f"{item.name}_row"), "pw", item.dtype, item.space, item.body, node=item.node)
+        self.reads[made.name] = self.reads[item.name]
+        if self._try(group, made):
+            self.home[made.name] = group
+            item.body = self.c.keep(made, between=False).at
+            self.reads[item.name] = {made.name}
+
+    def _absorb(self, group: Group, item: Item) -> None:
+        """Pointwise groups that a new member reads join its group: their values stay in registers.
+
+        They were placed when nothing tied them to it, as a product of two inputs that the row's last pass reads.
+        """
+        homes = [self.home[name] for name in sorted(self.reads[item.name]) if name in self.home]
+        for other in dict.fromkeys(homes):
+            if other is group or group.kind != "fused" or other.kind != "fused" or other.dims:
+                continue
+            if other.space and product(other.space) == product(group.space) and self._merged(group, other):
+                self.remove(other)
+
+    def remove(self, group: Group) -> None:
+        """A group whose items are elsewhere now."""
+        self.groups.remove(group)
+        for number, left in enumerate(self.groups):
+            left.number = number
+
+    def placed(self, group: Group) -> Group | None:
+        """The group with its items' bodies as they are now, or None if they do not fit it any more."""
+        shaped = Group(group.number, group.space, group.dims, group.items)
+        members = place(self.c, shaped, group.items)
+        shaped.members = members or []
+        return shaped if members is not None else None
+
+    def adopt(self, part: Item, group: Group, *, of: Item) -> None:
+        """An item that a group has been given, of which another is the sum now."""
+        self.reads[part.name], self.home[part.name] = self.reads[of.name], group
+        self.reads[of.name] = {part.name}
+
+    def depends(self, name: str, group: Group) -> bool:
+        """Does a value come from a group, or from what reads it?"""
+        return self._depends(name, group, set())
+
+    def reread(self, item: Item) -> None:
+        """The item's body has changed."""
+        self.reads[item.name] = self._item_reads(item)
+
+    def _merged(self, group: Group, other: Group) -> bool:
+        """Put a pointwise group's items before a group's own, if no value takes a way between them outside."""
+        items = [*other.items, *group.items]
+        outside = {name for i in items for name in self.reads[i.name] if self.home.get(name) not in (group, other)}
+        if any(i.target for i in items) or any(self._depends(n, g, set()) for n in outside for g in (group, other)):
+            return False
+        shaped = Group(group.number, group.space, group.dims)
+        members = place(self.c, shaped, items)
+        if members is None or any(m.role == PART for m in members):
+            return False
+        group.variables, group.columns, group.items, group.members = shaped.variables, shaped.columns, items, members
+        self.home |= {i.name: group for i in other.items}
+        return True
+
+    def _joined(self, item: Item) -> bool:
+        """The outputs of one call share its group."""
+        group = next((self.home[i.name] for i in item.placed.items if i and i.name in self.home), None)
+        if group is None:
+            return False
+        group.items.append(item)
+        self.home[item.name] = group
+        return True
+
+    def _item_reads(self, item: Item) -> set[str]:
+        if item.kind == "call":
+            return set(item.placed.reads)
+        index = [ix(self.c.arena.var("p", s)) for s in item.space]
+        return {e.attr[0] for e in walk([item.body(index)]) if e.op == "load"}
+
+    def _candidates(self, item: Item) -> list[Group]:
+        if item.kind in ("scan", "call"):
+            return []
+        found: list[Group] = []
+        producers = {self.home[r].number for r in self.reads[item.name] if r in self.home}
+        found += [self.groups[n] for n in sorted(producers, reverse=True)]
+        behind = [g for g in found if g.kind in ("call", "scan") and self._follows(g, item)]
+        for group in reversed(self.groups):
+            if group not in found and self._shares(group, item):
+                found.append(group)
+        return behind + [g for g in found if g.kind == "fused"]
+
+    def _follows(self, group: Group, item: Item) -> bool:
+        """May a pointwise item stand behind a call or a scan, as its epilogue?"""
+        first = group.items[0]
+        # a narrow integer wraps when it is stored, so that its readers must see what was
+        alone = first.dtype not in WHOLE if first.kind == "scan" else first.placed.offer.whole
+        return item.kind == "pw" and not alone and product(item.space) == product(group.space)
+
+    def _shares(self, group: Group, item: Item) -> bool:
+        """The same input is read by both over the same space."""
+        if product(group.space) != product(item.space) and product(group.outer) != product(item.space):
+            return False
+        mine = self.reads[item.name]
+        beside = item.kind == "red" and bool(group.dims)  # two reductions of equal extent are one launch
+        return beside or any(mine & self.reads[other.name] for other in group.items)
+
+    # ------------------------------------------------------------ joining
+
+    def _try(self, group: Group, item: Item) -> bool:
+        shaped = self._reshaped(group, item)
+        if shaped is None or self._cycle(group, item) or self._hazard(group, item):
+            return False
+        members = place(self.c, shaped, [*group.items, item])
+        if members is None:
+            return False
+        if members[-1].role == PART and not self.part(item.name):
+            return False
+        group.space, group.dims, group.variables = shaped.space, shaped.dims, shaped.variables
+        group.columns = shaped.columns
+        group.items.append(item)
+        group.members = members
+        return True
+
+    def _reshaped(self, group: Group, item: Item) -> Group | None:
+        """The group's space once it holds the item, or None when they do not agree."""
+        if item.kind == "red":
+            if group.dims:
+                same_outer = product(group.outer) == product(item.shape)
+                same_inner = product(group.inner) == product([item.space[d] for d in item.dims])
+                return Group(group.number, group.space, group.dims) if same_outer and same_inner else None
+            whole = product(item.space)
+            if any(product(member.space) != whole for member in group.items):
+                return None
+            return Group(group.number, list(item.space), item.dims)
+        if product(item.space) in (product(group.space), product(group.outer)):
+            return Group(group.number, group.space, group.dims)
+        reads = any(self.home.get(r) is group for r in self.reads[item.name])
+        if reads and kept_dims(self.c, group, item) and not any(i.target for i in (*group.items, item)):
+            return Group(group.number, group.space, group.dims)
+        return None
+
+    def _cycle(self, group: Group, item: Item) -> bool:
+        """Would the item make the group depend on itself through something outside it?"""
+        outside = [name for name in self.reads[item.name] if self.home.get(name) is not group]
+        return any(self._depends(name, group, set()) for name in outside)
+
+    def _depends(self, name: str, group: Group, seen: set[str]) -> bool:
+        if name in seen:
+            return False
+        seen.add(name)
+        if name in self.home:
+            if self.home[name] is group:
+                return True
+            below: Iterable[str] = {r for item in self.home[name].items for r in self.reads[item.name]}
+        else:
+            below = self.external.get(name, ())
+        return any(self._depends(other, group, seen) for other in below)
+
+    def _hazard(self, group: Group, item: Item) -> bool:
+        """A module buffer is overwritten by the item (or the group) and read by the other."""
+        written = {i.target for i in (*group.items, item) if i.target}
+        if not written:
+            return False
+        readers = [i for i in (*group.items, item) if self.reads[i.name] & written]
+        return any(i.target not in self.reads[i.name] for i in readers)

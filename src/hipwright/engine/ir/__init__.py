@@ -1,0 +1,1 @@
+"""The loop-level IR: index polynomials, and scalar expressions over them."""

@@ -1,0 +1,263 @@
+"""Scalar expressions: what one element of a tensor is computed from. A hash-consed DAG, torch-free.
+
+`ctype` is the type computed in, not the stored one: half and bfloat16 compute in float, as PyTorch does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hipwright.engine.ir.index import Atom, Ind, Ix, Var, ix, replace
+
+COMPUTE = {
+    "float16": "float", "bfloat16": "float", "float32": "float", "float64": "double", "int8": "int", "int16": "int",
+    "uint8": "int", "int32": "int", "int64": "long", "bool": "bool",
+}  # fmt: skip
+STORAGE = {
+    "float16": "__half", "bfloat16": "__hip_bfloat16", "float32": "float", "float64": "double", "int8": "signed char",
+    "int16": "short", "uint8": "unsigned char", "int32": "int", "int64": "long", "bool": "bool",
+}  # fmt: skip
+FLOATING = ("float16", "bfloat16", "float32", "float64")
+SMALL_INTS = ("int8", "int16", "uint8")
+
+
+class E:
+    """One scalar expression. op: load const index bin un fn cast sel guard loop."""
+
+    __slots__ = ("args", "attr", "ctype", "id", "label", "op")
+
+    def __init__(self, number: int, op: str, args: tuple[E, ...], ctype: str, attr: Any) -> None:
+        self.id = number
+        self.op = op
+        self.args = args
+        self.ctype = ctype
+        self.attr = attr
+        self.label = ""
+
+    def __repr__(self) -> str:
+        return f"{self.op}{self.attr if self.attr is not None else ''}({', '.join(map(repr, self.args))})"
+
+
+@dataclass(frozen=True)
+class Loop:
+    """attr of a `loop`: a serial reduction over small windows; bounds are [low, high) of each variable."""
+
+    kind: str
+    variables: tuple[Var, ...]
+    bounds: tuple[tuple[Ix, Ix], ...]
+
+    @property
+    def key(self) -> str:
+        """Canonical text."""
+        return self.kind + ";".join(
+            f"{v.name}:{a.key}:{b.key}" for v, (a, b) in zip(self.variables, self.bounds, strict=True)
+        )
+
+
+class Arena:
+    """Makes expressions; equal ones are the same object."""
+
+    def __init__(self) -> None:
+        self._made: dict[Any, E] = {}
+        self._order: list[E] = []
+        self._counter = 0
+
+    def make(self, op: str, args: Sequence[E], ctype: str, attr: Any = None, key: Any = None) -> E:
+        """The one expression with this operator, arguments and attribute."""
+        full = (op, tuple(a.id for a in args), ctype, attr if key is None else key)
+        found = self._made.get(full)
+        if found is None:
+            found = self._made[full] = E(len(self._order), op, tuple(args), ctype, attr)
+            self._order.append(found)
+        return found
+
+    def var(self, prefix: str, size: Ix | None) -> Var:
+        """A fresh loop variable."""
+        self._counter += 1
+        return Var(f"{prefix}{self._counter}", size)
+
+    def load(self, buffer: str, position: Ix, dtype: str) -> E:
+        """buffer[position] in the compute type."""
+        return self.make(
+            "load", _values(position), COMPUTE[dtype], (buffer, position, dtype), (buffer, position.key, dtype)
+        )
+
+    def const(self, value: float | bool, ctype: str) -> E:
+        """A literal."""
+        if ctype in ("float", "double"):
+            value = float(value)
+        elif ctype == "bool":
+            value = bool(value)
+        else:
+            value = int(value)
+        return self.make("const", (), ctype, value, repr(value))
+
+    def index(self, position: Ix, ctype: str = "long") -> E:
+        """An index expression as a number."""
+        if position.value is not None:
+            return self.const(position.value, ctype)
+        return self.make("index", _values(position), ctype, position, position.key)
+
+    def binary(self, token: str, a: E, b: E, ctype: str | None = None) -> E:
+        """a token b."""
+        return self.make("bin", (a, b), ctype or a.ctype, token)
+
+    def unary(self, token: str, a: E) -> E:
+        """token a."""
+        return self.make("un", (a,), a.ctype, token)
+
+    def call(self, name: str, *args: E, ctype: str | None = None) -> E:
+        """name(args)."""
+        return self.make("fn", args, ctype or args[0].ctype, name)
+
+    def cast(self, a: E, ctype: str) -> E:
+        """a converted as C does; to bool as != 0."""
+        if a.ctype == ctype:
+            return a
+        if a.op == "const":
+            special = isinstance(a.attr, float) and not math.isfinite(a.attr)
+            if ctype in ("float", "double", "bool") or not special:
+                return self.const(a.attr, ctype)
+        if a.op == "index" and ctype in ("int", "long"):
+            return self.index(a.attr, ctype)
+        if ctype == "bool":
+            return self.binary("!=", a, self.const(0, a.ctype), "bool")
+        return self.make("cast", (a,), ctype, ctype)
+
+    def select(self, condition: E, a: E, b: E) -> E:
+        """condition ? a : b, both always evaluable."""
+        if condition.op == "const":
+            return a if condition.attr else b
+        return a if a is b else self.make("sel", (condition, a, b), a.ctype)
+
+    def guard(self, condition: E, a: E, b: E) -> E:
+        """a where condition, else b; a's loads run only under the condition."""
+        if condition.op == "const":
+            return a if condition.attr else b
+        return self.make("guard", (condition, a, b), a.ctype)
+
+    def both(self, *conditions: E | None) -> E:
+        """All conditions at once; true for none."""
+        total: E | None = None
+        for condition in conditions:
+            if condition is None or (condition.op == "const" and condition.attr):
+                continue
+            total = condition if total is None else self.binary("&&", total, condition, "bool")
+        return self.const(True, "bool") if total is None else total
+
+    def compare(self, a: Ix, token: str, b: Ix) -> E:
+        """A comparison of two index expressions, folded when it is certain."""
+        from hipwright.engine.ir.index import below, nonneg
+
+        if (token == "<" and below(a, b)) or (token == ">=" and nonneg(a - b)):
+            return self.const(True, "bool")
+        if token == "<" and nonneg(a - b):
+            return self.const(False, "bool")
+        if a.value is not None and b.value is not None:
+            table = {
+                "<": a.value < b.value,
+                ">=": a.value >= b.value,
+                "==": a.value == b.value,
+                "<=": a.value <= b.value,
+            }
+            return self.const(table[token], "bool")
+        return self.binary(token, self.index(a), self.index(b), "bool")
+
+    def loop(self, kind: str, variables: Sequence[Var], bounds: Sequence[tuple[Ix, Ix]], body: E) -> E:
+        """A serial reduction of body over the variables. kind argmax/argmin gives the flat position as long."""
+        attr = Loop(kind, tuple(variables), tuple(bounds))
+        inner = [value for pair in bounds for bound in pair for value in _values(bound)]
+        ctype = "long" if kind.startswith("arg") else body.ctype
+        return self.make("loop", (body, *inner), ctype, attr, attr.key)
+
+    def rewrite(self, roots: Sequence[E], atom: Any, load: Any, quotient: Any = None) -> list[E]:
+        """The roots with index atoms replaced by `atom(Atom) -> Ix | None` and loads by `load(E) -> E | None`.
+
+        quotient: the same for divisions.
+        """
+        done: dict[int, E] = {}
+
+        def on_atom(a: Atom) -> Ix | None:
+            if isinstance(a, Ind):
+                new = visit(a.value)
+                return ix(Ind(new)) if new is not a.value else None
+            found: Ix | None = atom(a)
+            return found
+
+        def visit(e: E) -> E:
+            if e.id in done:
+                return done[e.id]
+            new = self._rebuild(e, visit, on_atom)
+            if new.op == "load":
+                new = load(new) or new
+            if quotient and new.op == "bin" and new.attr == "/":
+                new = quotient(new) or new
+            if e.label and not new.label:
+                new.label = e.label
+            done[e.id] = new
+            return new
+
+        return [visit(root) for root in roots]
+
+    def _rebuild(self, e: E, visit: Any, on_atom: Any) -> E:
+        if e.op == "load":
+            buffer, position, dtype = e.attr
+            return self.load(buffer, replace(position, on_atom), dtype)
+        if e.op == "index":
+            return self.index(replace(e.attr, on_atom), e.ctype)
+        if e.op == "loop":
+            bounds = [(replace(a, on_atom), replace(b, on_atom)) for a, b in e.attr.bounds]
+            return self.loop(e.attr.kind, e.attr.variables, bounds, visit(e.args[0]))
+        args = [visit(a) for a in e.args]
+        if all(a is b for a, b in zip(args, e.args, strict=True)):
+            return e
+        if e.op == "guard":
+            return self.guard(*args)
+        if e.op == "sel":
+            return self.select(*args)
+        if e.op == "bin" and e.attr == "<" and all(a.op in ("index", "const") and a.ctype == "long" for a in args):
+            a, b = (ix(x.attr) for x in args)
+            return self.compare(a, "<", b)
+        return self.make(e.op, args, e.ctype, e.attr)
+
+
+def _values(position: Ix) -> list[E]:
+    """The expressions an index reads."""
+    found = [a.value for a in position.atoms() if isinstance(a, Ind)]
+    return sorted(found, key=lambda e: int(e.id))
+
+
+def indices(e: E) -> list[Ix]:
+    """The index expressions that e itself holds."""
+    if e.op == "load":
+        return [e.attr[1]]
+    if e.op == "index":
+        return [e.attr]
+    if e.op == "loop":
+        return [bound for pair in e.attr.bounds for bound in pair]
+    return []
+
+
+def walk(roots: Sequence[E]) -> Iterator[E]:
+    """Every expression under the roots once, children before parents."""
+    seen: set[int] = set()
+    stack: list[tuple[E, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        e, ready = stack.pop()
+        if ready:
+            yield e
+        elif e.id not in seen:
+            seen.add(e.id)
+            stack.append((e, True))
+            stack.extend((a, False) for a in reversed(e.args))
+
+
+def weight(roots: Sequence[E]) -> int:
+    """A rough count of instructions, to decide what is worth computing once."""
+    total = 0
+    for e in walk(roots):
+        total += {"load": 2, "fn": 6, "loop": 40, "bin": 1, "sel": 1, "guard": 1, "cast": 1}.get(e.op, 0)
+    return total

@@ -1,0 +1,77 @@
+"""Where a difference must be rounded as written: a computed value less a statistic of its like.
+
+Compilers contract x * y - top into one instruction that does not round the product, but top is the largest of rounded
+ones: exp(x * y - top) is off by half a unit in the last place of a product that may be large, where it should be 1.
+Such differences are written apart(a, b), a helper that no compiler contracts (engine/emit/helpers.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from hipwright.engine.ir.expr import E
+
+FLOATS = ("float", "double")
+
+
+class Rounding:
+    """The rule, with what it has found of each expression; statistics: buffers that reductions have written."""
+
+    def __init__(self, statistics: Collection[str] = ()) -> None:
+        self.statistics = statistics
+        self._statistic: dict[int, bool | None] = {}
+        self._product: dict[int, bool] = {}
+
+    def apart(self, e: E) -> tuple[E, E] | None:
+        """(a, b) where e is a - b, or a + -b, of which one is a statistic and the other may end in a product."""
+        if e.op != "bin" or e.attr not in ("+", "-") or e.ctype not in FLOATS:
+            return None
+        a, b = e.args
+        if e.attr == "+":
+            if a.op == "un":
+                a, b = b, a
+            if b.op != "un":
+                return None
+            (b,) = b.args
+        found = (self.statistic(a) and self.product(b)) or (self.statistic(b) and self.product(a))
+        return (a, b) if found else None
+
+    def statistic(self, e: E) -> bool | None:
+        """Is e made of values that many elements were combined into? False with an element, None of constants alone."""
+        if e.id not in self._statistic:
+            if e.op == "load":
+                alone = None if e.attr[1].value is not None else False
+                self._statistic[e.id] = True if e.attr[0] in self.statistics else alone
+            else:
+                parts = [] if e.op == "loop" else [self.statistic(a) for a in e.args]
+                found = e.op in ("row", "loop") or True in parts
+                self._statistic[e.id] = False if False in parts else found or None
+        return self._statistic[e.id]
+
+    def product(self, e: E) -> bool:
+        """May a compiler take e's last product into a difference? Helpers are inlined, so any function may end in one;
+        a power of two scales without rounding.
+        """
+        if e.id not in self._product:
+            self._product[e.id] = self._ends_in_product(e)
+        return self._product[e.id]
+
+    def _ends_in_product(self, e: E) -> bool:
+        if e.ctype not in FLOATS or e.op in ("load", "const", "index", "row"):
+            return False
+        if e.op == "fn" or (e.op == "loop" and e.attr.kind != "sum"):
+            return True
+        if e.op == "bin":
+            if e.attr in ("*", "/") and not any(map(_scale, e.args)):
+                return bool(e.attr == "*")
+            return self.apart(e) is None and any(map(self.product, e.args))
+        return any(map(self.product, e.args))
+
+
+def _scale(e: E) -> bool:
+    """Is e a power of two or its negative?"""
+    return e.op == "const" and math.isfinite(e.attr) and abs(math.frexp(e.attr)[0]) == 0.5
+
+
+__all__ = ["Rounding"]

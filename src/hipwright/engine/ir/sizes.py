@@ -1,0 +1,82 @@
+"""Sizes: read from what capture writes, and worked out for given numbers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+
+from hipwright import syntax
+from hipwright.engine.ir.index import ZERO, Fn, Ix, Sym, Var, ix, product, split
+
+
+class SizeReader:
+    """Reads size expressions; a sum or quotient of symbols becomes a symbol of its own, defined in `derived`."""
+
+    def __init__(self, symbols: Sequence[str]) -> None:
+        self.symbols = set(symbols)
+        self.derived: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+
+    def read(self, size: int | str) -> Ix:
+        """A size as an expression over symbols. Raises ValueError for what it cannot read."""
+        return ix(size) if isinstance(size, int) else self._read(syntax.parse(str(size), mode="eval").body)
+
+    def _read(self, node: ast.expr) -> Ix:
+        if isinstance(node, ast.Constant) and isinstance(node.value, int):
+            return ix(node.value)
+        if isinstance(node, ast.Name) and node.id in self.symbols:
+            return ix(Sym(node.id))
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return -self._read(node.operand)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            return self._read(node.left) * self._read(node.right)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant):
+            return product([self._read(node.left)] * int(node.right.value))  # type: ignore[arg-type]
+        return self._derive(node)
+
+    def _derive(self, node: ast.expr) -> Ix:
+        left, right, text = None, None, ""
+        if isinstance(node, ast.BinOp):
+            left, right = self._read(node.left), self._read(node.right)
+            if left.value is not None and right.value is not None:
+                return ix(int(eval(compile(ast.Expression(node), "size", "eval"), {"__builtins__": {}})))
+            if isinstance(node.op, ast.FloorDiv):
+                q, rest = split(left, right)
+                if rest == ZERO:
+                    return q
+        text = ast.unparse(node)
+        for part in ast.walk(node):
+            known = isinstance(part, ast.Name) and (part.id in self.symbols or part.id in ("min", "max"))
+            allowed = (ast.BinOp, ast.Constant, ast.Call, ast.Load, ast.operator, ast.UnaryOp, ast.USub)
+            if not known and not isinstance(part, allowed):
+                raise ValueError(f"cannot read the size {text}")
+        name = self._names.get(text)
+        if name is None:
+            first = next(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in self.symbols)
+            name = f"{first}_out" if f"{first}_out" not in self.derived else f"{first}_out{len(self.derived)}"
+            self._names[text] = name
+            self.derived[name] = text
+        return ix(Sym(name))
+
+
+def _apply(operator: str, a: int, b: int) -> int:
+    if operator in ("min", "max"):
+        return min(a, b) if operator == "min" else max(a, b)
+    return a // b if operator == "//" else a % b
+
+
+def evaluate(p: Ix, values: Mapping[str, int]) -> int:
+    """The number for given sizes. Raises KeyError for an unknown name."""
+    total = 0
+    for mono, c in p.terms.items():
+        term = c
+        for atom in mono:
+            if isinstance(atom, Fn):
+                a, b = evaluate(atom.a, values), evaluate(atom.b, values)
+                term *= _apply(atom.op, a, b)
+            elif isinstance(atom, (Var, Sym)):
+                term *= values[atom.name]
+            else:
+                raise KeyError(atom.key)
+        total += term
+    return total

@@ -1,0 +1,126 @@
+"""Integers of a few bits that become floats: weights of 8 and 4 bits.
+
+NVIDIA converts bytes more slowly than it adds (at 16 a cycle and multiprocessor, the rate of exponentials, 268 million
+weights would take an H200 72 microseconds; 75 were measured, where memory takes 65; the rate itself was not measured).
+An integer below 2^22 is as well added to the bits of 1.5 x 2^23, whose unit is 1, and that number taken away again:
+exact, and a whole number that follows joins it (Kim, Henry, Fahim & Hassan, arXiv:2211.10017, do so to halves).
+"""
+
+from __future__ import annotations
+
+from hipwright.engine.ir.expr import E
+
+LIMIT = 1 << 22
+LOADED = {"int8": (-128, 127), "uint8": (0, 255)}
+
+SMALL_FLOAT = (
+    "int x, float less",
+    "// x - less for |x| and |less| below 2^22, less a whole number\n"
+    "#ifdef __CUDA_ARCH__\n"
+    "    return __int_as_float(0x4b400000 + x) - (12582912.0f + less);\n"
+    "#else\n"
+    "    return (float)x - less;\n"
+    "#endif",
+)
+
+NATURAL_FLOAT = (
+    "int x, float less",
+    "// the same for x of 0 and more, whose bits may be put beside others\n"
+    "#ifdef __CUDA_ARCH__\n"
+    "    return __int_as_float(0x4b000000 | x) - (8388608.0f + less);\n"
+    "#else\n"
+    "    return (float)x - less;\n"
+    "#endif",
+)
+
+BYTES = """\
+// N neighbouring bytes as the words in which they are read: one of them is part of a word, not put together again.
+template <typename T, int N>
+struct Bytes {
+    unsigned words[N / 4];
+    __device__ T operator[](int k) const { return (T)(words[k / 4] >> k % 4 * 8); }
+};
+
+template <typename T, int N>
+struct BytePack {
+    Bytes<T, N> v;
+};
+
+template <int N, typename T>
+__device__ __forceinline__ BytePack<T, N> load_bytes(const T* p) {
+    BytePack<T, N> pack;
+    if constexpr (N % 16 == 0) {
+#pragma unroll
+        for (int k = 0; k < N / 16; ++k) {
+            const uint4 four = reinterpret_cast<const uint4*>(p)[k];
+            __builtin_memcpy(pack.v.words + 4 * k, &four, 16);
+        }
+    } else if constexpr (N == 8) {
+        const uint2 two = *reinterpret_cast<const uint2*>(p);
+        __builtin_memcpy(pack.v.words, &two, 8);
+    } else {
+#pragma unroll
+        for (int k = 0; k < N / 4; ++k) pack.v.words[k] = reinterpret_cast<const unsigned*>(p)[k];
+    }
+    return pack;
+}
+
+// v[k] - less, as small_float.
+template <typename T, int N>
+__device__ __forceinline__ float byte_float(const Bytes<T, N>& v, int k, float less) {
+#ifdef __CUDA_ARCH__
+    const unsigned high = T(-1) < T(0) ? 128 : 0;  // a signed byte and 128
+    const unsigned bits = __byte_perm(v.words[k / 4] ^ high * 0x01010101u, 0x4b000000u, 0x7540 | k % 4);
+    return __int_as_float(bits) - (8388608.0f + high + less);
+#else
+    return (float)v[k] - less;
+#endif
+}
+"""
+
+
+def bounds(e: E) -> tuple[int, int] | None:
+    """The least and greatest value of an integer that comes from bytes or keeps a few bits; else None."""
+    if e.ctype != "int":
+        return None
+    if e.op == "load":
+        return LOADED.get(e.attr[2])
+    if e.op == "const":
+        return _within(int(e.attr), int(e.attr))
+    if e.op == "cast":
+        return bounds(e.args[0])
+    if e.op in ("sel", "guard"):
+        some = [bounds(a) for a in e.args[1:]]
+        known = [b for b in some if b is not None]
+        return (min(a for a, _ in known), max(b for _, b in known)) if len(known) == len(some) else None
+    if e.op != "bin" or e.attr not in ("&", ">>", "+", "-"):
+        return None
+    left, right = e.args
+    number = right.attr if right.op == "const" else None
+    if e.attr == "&":
+        return (0, number) if isinstance(number, int) and 0 <= number < LIMIT else None
+    within = bounds(left)
+    if within is None or not isinstance(number, int):
+        return None
+    if e.attr == ">>":
+        return (within[0] >> number, within[1] >> number) if 0 <= number < 32 else None
+    moved = number if e.attr == "+" else -number
+    return _within(within[0] + moved, within[1] + moved)
+
+
+def _within(low: int, high: int) -> tuple[int, int] | None:
+    return (low, high) if -LIMIT < low <= high < LIMIT else None
+
+
+def converted(e: E) -> E | None:
+    """The small integer that e makes a float of; None for any other expression."""
+    cast = e.op == "cast" and e.ctype == "float" and bounds(e.args[0]) is not None
+    return e.args[0] if cast else None
+
+
+def whole(e: E) -> float | None:
+    """A constant that may join the conversion."""
+    value = e.attr if e.op == "const" and e.ctype == "float" else None
+    if value is None or value != value or abs(value) >= LIMIT // 2:
+        return None
+    return float(value) if float(value).is_integer() else None

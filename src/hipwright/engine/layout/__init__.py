@@ -1,0 +1,1 @@
+"""Default layouts: which mapping, vector width and block size each kernel gets."""

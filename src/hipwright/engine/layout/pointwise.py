@@ -1,0 +1,245 @@
+"""How a kernel is laid out by default: a rule over captured sizes. Every choice is in the space, for search to vary.
+
+The rules aim at memory bandwidth: 16 bytes an access, 16 to 32 elements of a thread in flight, rows that are read once
+and kept in registers where they fit, several hundred blocks (an H200 has 132 multiprocessors, an MI300X 304).
+
+Here: what all rules ask, pointwise kernels and scans. Reductions are in layout_rows.py and layout_columns.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hipwright.engine.fuse.groups import FULL, PART, Group
+from hipwright.engine.ir.expr import walk
+from hipwright.engine.ir.index import Ind, product
+from hipwright.engine.lower.core import Context
+from hipwright.engine.templates.base import Body
+from hipwright.engine.templates.pointwise.elementwise import broadcasts
+from hipwright.engine.templates.pointwise.inner import interleaves
+from hipwright.engine.templates.pointwise.sliding import SIDES, slides, spans_planes
+from hipwright.engine.templates.pointwise.transpose import turned
+from hipwright.engine.templates.rows.scope import Layout
+from hipwright.engine.templates.scan.rows import ScanLayout
+
+SIZES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1,
+         "uint8": 1, "bool": 1}  # fmt: skip
+SHORT_ROW, FEW_COLUMNS = 1024, 16
+SMALL, BIG = 1 << 17, 1 << 22
+RESIDENT = 1 << 18
+"""Threads that the device runs at once (2048 on each multiprocessor of an H200): more are a second round."""
+AT_ONCE = 1 << 20
+"""Elements up to which the device holds all rows at once, four elements a thread: what counts is how long one thread
+takes, not how many instructions all of them do."""
+FEW_BLOCKS = 264  # two a multiprocessor of an H200
+TEAM_THREADS, TEAM_KEPT = 256, 16  # of a team's block: few registers, so that several blocks are on a multiprocessor
+MOST_TEAM = 128  # blocks of 256 threads that every device of interest runs at once, with room to spare
+MULTIPROCESSORS = (132, 256, 304)
+"""Of an H200, an MI355X and an MI300X."""
+MOST_VALUES = 64
+"""Values a thread asks for at once at most: kernels of 256 spilled, and took ptxas 10 seconds each."""
+
+
+@dataclass(eq=False)
+class Planner:
+    """Decides for one group. choose(key, options, default) and knob(name, default, most) are the writer's."""
+
+    c: Context
+    group: Group
+    body: Body
+    choose: Callable[[str, Sequence[Any], Any], Any]
+    knob: Callable[..., str]
+    rows: int = field(init=False)
+    length: int = field(init=False)
+
+    def pack(self, layout: Layout, name: str, vec: int, items: int) -> None:
+        """Neighbours a thread takes, and how many times that at once: as many values as registers may hold."""
+        layout.vec = self.knob(name, vec, self.widest())
+        layout.items = self.knob("ROW_ITEMS", option(items), MOST_VALUES // self.widest())
+
+    @staticmethod
+    def few_threads(total: int, threads: int) -> int:
+        """Threads of a block: fewer where a multiprocessor would not have two blocks of so many."""
+        while threads > 64 and total < FEW_BLOCKS * threads:
+            threads //= 2
+        return threads
+
+    def vector(self, extents: Sequence[int]) -> int:
+        """Neighbours that fill 16 bytes, if they divide the captured row (else it lies at odd addresses)."""
+        widths = [*extents, *(self.c.hint(v.size) for v in self.group.columns.values() if v.size is not None)]
+        fits = [v for v in (8, 4, 2) if v <= self.widest() and all(w % v == 0 for w in widths)]
+        return max(fits, default=1)
+
+    def picks(self) -> bool:
+        """Does an index say what is read?"""
+        loads = [e for e in walk([m.value for m in self.group.members]) if e.op == "load"]
+        return any(isinstance(a, Ind) for e in loads for a in e.attr[1].atoms())
+
+    def widest(self) -> int:
+        """Elements in 16 bytes of the narrowest tensor that has a row's elements or more."""
+        stored = [self.body.need.stores[m.item.name][0] for m in self.body.stored if m.role in (FULL, PART)]
+        big = [b for b in [*self.body.loads, *stored] if self.numel(b) >= self.length]
+        return min(8, 16 // min((SIZES.get(self.body.need.dtypes[b], 4) for b in big), default=4))
+
+    def numel(self, buffer: str) -> int:
+        """A buffer's elements at capture."""
+        size = self.body.need.numels.get(buffer)
+        return self.c.hint(size) if size is not None else self.length
+
+
+@dataclass(eq=False)
+class PointwisePlanner(Planner):
+    """For a group without reductions."""
+
+    by_parts: bool = False  # members are parts of rows that are stored joined
+    planes: str = ""  # the knob of planes that share a stencil's block, or "" for one
+
+    def pointwise(self) -> tuple[str, Layout | None, tuple[str, str, str]]:
+        """(mapping, layout of `rows`, names of VEC, PACKS and BLOCK) for a group without reductions."""
+        c, group = self.c, self.group
+        total = c.hint(product(group.space))
+        last = c.hint(group.space[-1]) if group.space else 1
+        wide = broadcasts(self.body) and last >= FEW_COLUMNS
+        turn = self._turned()
+        short, rows = interleaves(group), slides(group) if last >= FEW_COLUMNS and not turn else 0
+        options = ("scalar", "vector", *(("rows",) if wide else ()), *(("transpose",) if turn else ()),
+                   *(("inner",) if short else ()), *(("sliding",) if rows else ()))  # fmt: skip
+        alone = total < SMALL or any(e.op == "loop" for e in walk([m.value for m in self.group.members]))
+        if self.by_parts:
+            return "rows", self._pointwise_rows(last, total), ("", "", "")
+        best = options[-1 - bool(rows)] if turn or wide or short else "vector"
+        default = "scalar" if alone else "sliding" if rows and total >= BIG else best
+        mapping = str(self.choose(f"map:{self.body.name}", options, default))
+        if mapping == "rows":
+            return mapping, self._pointwise_rows(last, total), ("", "", "")
+        if mapping == "transpose":
+            side = 64 if max(turn) <= 2 or (total >= BIG and sum(turn) <= 8) else 32  # 33 KiB
+            threads = 128 if max(turn) <= 2 else 256  # of half types a thread moves 8 at once
+            return mapping, None, ("", self.knob("TURN_TILE", side), self.knob("BLOCK", threads))
+        if mapping == "scalar":
+            return mapping, None, ("", "", self.knob("BLOCK", 256))
+        if mapping == "sliding":
+            self.length = last
+            side = self._side()
+            threads = min(max(power(last // 4), 64), 512 // side)
+            if spans_planes(group, c.hint):
+                self.planes, threads = self.knob("PLANES", 4), 256
+            return mapping, None, (str(side), str(slides(group, side)), self.knob("ROW_BLOCK", threads))
+        if mapping == "inner":
+            each = 16 // int(group.space[-1].value or 1)
+            return mapping, None, ("", self.knob("PACKS", 1 if total < BIG else max(each, 1)), self.knob("BLOCK", 256))
+        self.length = 1
+        inputs = len(self.body.loads)
+        vec = self.widest()
+        items = 1 if total < BIG else min(4 if inputs == 1 else 2, max(16 // vec, 1))
+        return mapping, None, (self.knob("VEC", vec), self.knob("PACKS", items), self.knob("BLOCK", 128))
+
+    def _side(self) -> int:
+        """Neighbours that a thread of a stencil computes: four of half types, where rows of outputs are a multiple."""
+        fits = [n for n in SIDES if n == SIDES[0] or (self._halves(n) and slides(self.group, n))]
+        return int(self.choose(f"side:{self.body.name}", fits, fits[-1]))
+
+    def _halves(self, n: int) -> bool:
+        """Are n outputs whole of a row, and inputs or outputs half types?"""
+        return self.length % n == 0 and self.widest() == 8
+
+    def _turned(self) -> list[int]:
+        """Bytes an element of the operands that run along another dimension than the result, both of some length."""
+        found = turned(self.group, {m.item.name for m in self.body.stored})
+        if found is None or any(m.role != FULL for m in self.group.members):
+            return []
+        sides = [self.c.hint(self.group.space[found[0]]), self.c.hint(self.group.space[-1])]
+        return [SIZES[e.attr[2]] for e in found[1]] if min(sides) >= FEW_COLUMNS else []
+
+    def _pointwise_rows(self, last: int, total: int) -> Layout:
+        """Rows of the innermost dimension: lanes for short ones, tiles of blocks for long ones."""
+        self.length = last
+        vec = self.vector([last])
+        packs = -(-last // vec)
+        most = 1 if total < BIG or self._overlapping() else max(16 // vec, 1)
+        each = packs > 32 and total // last * 64 <= RESIDENT  # a thread for each pack at once: a row has a block
+        if packs <= 64 and not each:
+            guarded = any(e.op == "guard" for e in walk([m.value for m in self.group.members]))
+            two = total >= BIG and packs >= 16 and not guarded  # packs a lane, for more bytes under way
+            lanes = min(max(power(packs // 2 if two else packs), 4), 32)
+            threads = self.few_threads(total // last * lanes, 256)
+            layout = Layout("lanes", self.knob("BLOCK", threads), self.knob("LANES", lanes))
+            items = min(-(-packs // lanes), max(16 // vec, 1))
+        else:
+            full = sum(self.numel(b) >= total for b in self.body.loads)
+            # small blocks leave no multiprocessor waiting; where an index picks, wide ones share lines of a row
+            small = total >= BIG and not self.picks()
+            widest = 256 if not small else 64 if full <= 1 else 128
+            threads = min(max(power(packs // most), 64), widest)
+            threads = self.few_threads(total // last * packs, threads)
+            if total < BIG and total // last * -(-packs // threads) > 4 * FEW_BLOCKS:
+                most = 4  # the device holds all blocks at once
+            items = min(-(-packs // threads), most)
+            layout = Layout("block", self.knob("ROW_BLOCK", threads))
+        self.pack(layout, "ROW_VEC", vec, items)
+        return layout
+
+    def _overlapping(self) -> bool:
+        """Is an input read at several places, so that neighbours' packs share lines of the cache?"""
+        places: dict[str, set[str]] = {}
+        for e in walk([m.value for m in self.group.members]):
+            if e.op == "load":
+                places.setdefault(e.attr[0], set()).add(e.attr[1].key)
+        return any(len(found) > 1 for found in places.values())
+
+
+class ScanPlanner(Planner):
+    """For running sums and products."""
+
+    def scan(self) -> ScanLayout:
+        """Columns unless the scanned dimension is the last; blocks share rows that are few and long."""
+        c, group = self.c, self.group
+        self.rows, self.length = c.hint(product(group.outer)), c.hint(product(group.inner))
+        (d,) = group.dims
+        if d != len(group.space) - 1:
+            across = c.hint(group.space[-1])
+            offered = self.length >= 64 and across >= FEW_COLUMNS
+            default = "tiles" if self.rows < 1 << 17 and self.length >= SHORT_ROW // 4 else "columns"
+            if offered and self.choose(f"map:{self.body.name}", ("columns", "tiles"), default) == "tiles":
+                return self._column_tiles(across)
+            vec = self.vector([across]) if self.rows >= 1 << 17 else 1
+            threads = 256 if self.rows // vec >= 1 << 16 else 64
+            return ScanLayout("columns", self.knob("SCAN_BLOCK", threads), self.knob("SCAN_VEC", vec),
+                              self.knob("SCAN_ITEMS", 8 if vec == 1 else 4))  # fmt: skip
+        vec = self.vector([self.length])
+        packs = -(-self.length // vec)
+        items = min(option(-(-packs // 256)), 16 // vec if vec > 1 else 8)
+        threads = min(max(power(packs // items), 64), 256)
+        few = self.rows < FEW_BLOCKS and self.length > 2 * threads * vec * items
+        chunks = self.length >= 4096 and self.choose(
+            f"map:{self.body.name}", ("rows", "chunks"), "chunks" if few else "rows"
+        )
+        return ScanLayout(str(chunks or "rows"), self.knob("SCAN_BLOCK", threads), self.knob("SCAN_VEC", vec),
+                          self.knob("SCAN_ITEMS", items))  # fmt: skip
+
+    def _column_tiles(self, across: int) -> ScanLayout:
+        """Half a kilobyte of columns side by side, 32 values a thread."""
+        vec = self.vector([across])
+        share = min(max(power(-(-across // vec)), 8), 32)
+        return ScanLayout("tiles", self.knob("SCAN_BLOCK", 256), self.knob("SCAN_VEC", vec, self.widest()),
+                          self.knob("SCAN_ITEMS", min(32 // vec, 8), max(32 // self.widest(), 1)),
+                          self.knob("COLUMNS", share))  # fmt: skip
+
+
+def power(value: int) -> int:
+    """The next power of two."""
+    return 1 << max(value - 1, 0).bit_length()
+
+
+def option(items: int) -> int:
+    """Tiles come in powers of two."""
+    return min(power(items), 32)
+
+
+def fills(groups: int) -> set[int]:
+    """Sizes of a team with which the blocks of all `groups` are a whole number for each multiprocessor, or hardly less:
+    powers of two leave some of them one block less than others (1024 blocks are 7 or 8 each on an H200)."""
+    found = {count * each // max(groups, 1) for count in MULTIPROCESSORS for each in (4, 8)}
+    return {size for size in found if size > 1}

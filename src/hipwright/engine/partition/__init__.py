@@ -1,0 +1,1 @@
+"""What becomes HIP and what stays a library call."""

@@ -1,0 +1,63 @@
+"""Which of the library's convolutions get their images channels last, and how such an image is found or made.
+
+Tensor cores multiply channels, so a GPU library's half convolutions are written for images whose channels lie side by
+side; one that is given channels first turns them on its way in and out. The engine's kernels turn them cheaper, as part
+of what they compute before and behind the convolution anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from hipwright.capture.graph import Meta, Node, short
+from hipwright.engine.ir.index import Ix
+from hipwright.engine.ir.shapes import flatten
+from hipwright.engine.templates.registry import permuted
+
+if TYPE_CHECKING:
+    from hipwright.engine.lower.core import Context, Tensor
+
+KINDS = ("conv2d", "conv_transpose2d")
+LAST, FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
+"""Dimensions of an image [n, c, h, w] as [n, h, w, c], and back."""
+PACK, LEAST_CHANNELS = 8, 32
+"""Channels that one 16-byte read takes, and that make a product deep enough for matrix units."""
+LEAST_WORK = 2e9
+"""Operations from which a convolution is longer than two launches (a round figure for an H200's matrix units)."""
+
+
+def usual(c: Context, node: Node, x: Tensor, weight: Tensor) -> bool | None:
+    """Is channels last the default of a convolution? None where it is not offered."""
+    out, groups = node.outs[0], node.args[6] if len(node.args) > 6 else 1
+    sizes = [s.value for s in weight.shape]
+    if out is None or short(node.op) not in KINDS or not node.op.endswith((".default", ".input")) or groups != 1:
+        return None
+    if x.rank != 4 or x.dtype not in ("float16", "bfloat16") or None in sizes:
+        return None
+    outside, inside, *taps = (int(s or 0) for s in sizes)
+    if prod(taps) == 1 or min(outside, inside) < LEAST_CHANNELS or outside % PACK or inside % PACK:
+        return None
+    pixels = x if short(node.op) == "conv_transpose2d" else c.tensor(x.dtype, c.shape(out), x.at)
+    return 2.0 * prod(c.hint(pixels.shape[k]) for k in (0, 2, 3)) * outside * inside * prod(taps) >= LEAST_WORK
+
+
+def image(c: Context, x: Tensor, name: str, shape: Callable[[str], Sequence[Ix]]) -> str:
+    """The buffer with an image's elements channels last: one that has just them, or a new one. shape: of a buffer."""
+    turned = permuted(c, x, LAST)
+    places = c.probe(turned.shape)
+    element = turned.at(places)
+    if element.op == "load" and element.attr[1] == flatten(turned.shape, places):
+        buffer, _, dtype = element.attr
+        if dtype == x.dtype and list(shape(buffer)) == list(turned.shape):
+            return str(buffer)
+    return str(c.realise(turned, f"{name}_last", between=False).buffer)
+
+
+def turned_meta(meta: Meta) -> Meta:
+    """A result's meta as its buffer keeps it."""
+    return Meta(dtype=meta.dtype, shape=tuple(meta.shape[k] for k in LAST))
+
+
+__all__ = ["FIRST", "LAST", "image", "turned_meta", "usual"]

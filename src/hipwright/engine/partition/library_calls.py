@@ -1,0 +1,192 @@
+"""Library calls of the plan: their results, the bias that a kernel adds, and views or kernels for what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hipwright.capture.graph import Meta, Node, plain, references, several, short
+from hipwright.engine.ir.index import ONE, Ix
+from hipwright.engine.knobs import Choice
+from hipwright.engine.lower import views
+from hipwright.engine.lower.core import Call, NotLowered, Tensor
+from hipwright.engine.partition import channels_last
+from hipwright.engine.partition.readers import feeds_kernel
+from hipwright.engine.templates import registry as calls
+
+if TYPE_CHECKING:
+    from hipwright.engine.partition.lowering import Lowering
+
+BIASED = {"linear": 2, "conv1d": 2, "conv2d": 2, "conv3d": 2, "conv_transpose1d": 2, "conv_transpose2d": 2,
+          "conv_transpose3d": 2}  # fmt: skip
+SUMMED = {"aten.baddbmm.default": "aten.bmm.default", "aten.addmm.default": "aten.mm.default"}
+"""Products that are added to a tensor, which the library would copy to the result first, and the products alone."""
+
+
+@dataclass(eq=False)
+class View:
+    """A view made in the plan for a library call: `name = text`."""
+
+    name: str
+    text: str
+    source: str
+
+
+class LibraryCalls:
+    """What one lowering leaves to PyTorch."""
+
+    def __init__(self, lowering: Lowering) -> None:
+        self.lowering, self.c, self.out, self.values = lowering, lowering.c, lowering.out, lowering.values
+        self.graph, self.nodes = lowering.graph, {n.name: n for n in lowering.graph.nodes}
+        self.epilogue = bool(lowering.choices.get("fuse_bias", True))
+        self.views: dict[str, str] = {}  # values that have a view in the plan
+
+    def add(self, node: Node, reason: str) -> None:
+        """Leave a node to PyTorch."""
+        self.out.library[node.name] = reason
+        call = Call(node, reason)
+        call.node, bias = self._unbiased(node)
+        turned = self._turned(node)
+        names = references([*call.node.args, *node.kwargs.values()])
+        call.refs = {n: turned[n] if n in turned else self.ensure(n) for n in names}
+        self.out.calls.append(call)
+        call.last = bool(turned)
+        results: list[Tensor | None] = []
+        for number, meta in enumerate(node.outs):
+            name = self.c.unique(node.name if len(node.outs) == 1 and not several(node) else f"{node.name}_{number}")
+            call.outputs.append(name)
+            if meta is None:
+                results.append(None)
+                continue
+            kept = self.out.metas[name] = channels_last.turned_meta(meta) if turned else meta
+            stored = self.c.stored(name, kept.dtype, self.c.shape(kept))
+            results.append(calls.permuted(self.c, stored, channels_last.FIRST) if turned else stored)
+        value: Any = tuple(results) if several(node) or len(results) > 1 else results[0]
+        if bias is not None:
+            value = self._add_bias(node, value, self.values[bias["node"]])
+        self.values[node.name] = value
+
+    def _unbiased(self, node: Node) -> tuple[Node, Any]:
+        """(the call without its bias, the bias) where a kernel that reads the result can add it, else (node, None)."""
+        args, op = list(node.args), node.op
+        place = 0 if op in SUMMED else BIASED.get(short(op), len(args))
+        absent = place >= len(args) or args[place] is None
+        if absent or not self.epilogue or not feeds_kernel(self.graph, node.name):
+            return node, None
+        bias = args[place]
+        if op not in SUMMED:
+            args[place] = None
+        elif node.kwargs or (short(op) == "addmm" and self.values[bias["node"]].rank < 2):  # cuBLASLt adds a row itself
+            return node, None
+        else:
+            op, args = SUMMED[op], args[1:]
+        return msgspec.structs.replace(node, op=op, args=tuple(args)), bias
+
+    def _turned(self, node: Node) -> dict[str, str]:
+        """The image of a convolution that gets it channels last, as {its name: the plan's view of it}."""
+        if self.lowering.plain or short(node.op) not in channels_last.KINDS:
+            return {}
+        image, weight = (self.values[a["node"]] for a in node.args[:2])
+        usual = channels_last.usual(self.c, node, image, weight)
+        if usual is None:
+            return {}
+        key = f"layout:{node.name}"
+        self.out.structure[key] = Choice(options=(False, True), default=usual)
+        if not self.lowering.choices.get(key, usual):
+            return {}
+        name = node.args[0]["node"]
+        kept = channels_last.image(self.c, image, plain(name), self._buffer_shape)
+        view = self.c.unique(f"{kept}_view")
+        self.out.views.append(View(view, f"{kept}.permute({', '.join(map(str, channels_last.FIRST))})", kept))
+        self.out.metas[view] = self._known(name)
+        return {name: view}
+
+    def _buffer_shape(self, buffer: str) -> list[Ix]:
+        """The shape of a buffer as the plan has it."""
+        item = next((i for i in self.c.items if i.name == buffer), None)
+        return list(item.shape) if item is not None else self.c.shape(self.out.metas[buffer])
+
+    def _add_bias(self, node: Node, value: Tensor, bias: Tensor) -> Tensor:
+        """The bias joins the kernel that reads the product."""
+        if node.op in SUMMED:
+            return self._plus(node, value, bias)
+        channel = value.rank - 1 if short(node.op) == "linear" else value.rank - int(short(node.op)[-2]) - 1
+        shaped = views.remap(self.c, bias, [s if k == channel else ONE for k, s in enumerate(value.shape)],
+                             lambda i: [i[channel]])  # fmt: skip
+        return self._plus(node, value, shaped)
+
+    def _plus(self, node: Node, value: Tensor, bias: Tensor) -> Tensor:
+        out = self.c.map(lambda a, b: self.c.arena.binary("+", a, b), value, bias, dtype=value.dtype, shape=value.shape)
+        out.label = f"{node.name}_bias"
+        return out
+
+    def ensure(self, name: str) -> str:
+        """The plan's name for a tensor a library call reads, making a view or a kernel for it."""
+        value = self.values[name]
+        if isinstance(value, (tuple, list)):
+            raise NotLowered("a tuple as an argument")
+        if value.buffer:
+            return str(value.buffer)
+        view = self.views.get(name) or self._plan_view(name)
+        if view is not None:
+            return view
+        kept = self.c.realise(value, plain(name), between=False)
+        self.values[name] = kept
+        self.out.metas.setdefault(kept.buffer, self._meta_of(name))
+        return kept.buffer
+
+    def _known(self, name: str) -> Meta:
+        """The meta of an input or a node."""
+        return self.out.tensors[name].meta if name in self.out.tensors else self._meta_of(name)
+
+    def _meta_of(self, name: str) -> Meta:
+        node = self.nodes[name]
+        meta = node.outs[0]
+        assert meta is not None
+        return meta
+
+    def _turned_attention(self, name: str) -> bool:
+        """Is this the library's attention with heads and rows exchanged? On GPUs it writes them so: a view of it."""
+        node = self.nodes.get(name)
+        if node is None or short(node.op) not in ("transpose", "permute"):
+            return False
+        inner = node.args[0]["node"]
+        return inner in self.out.library and short(self.nodes[inner].op) == "scaled_dot_product_attention"
+
+    def _plan_view(self, name: str) -> str | None:
+        """Transposes and selections stay views in the plan; anything that would copy becomes a kernel."""
+        node = self.nodes.get(name)
+        if node is None or short(node.op) not in ("transpose", "permute", "t", "unsqueeze", "select", "slice", "view"):
+            return None
+        source = node.args[0]["node"]
+        inner = self.values[source]
+        kind = short(node.op)
+        if kind == "view" and not (isinstance(inner, Tensor) and inner.buffer):
+            if not self._turned_attention(source):
+                return None
+            kind = "reshape"
+        if not isinstance(inner, Tensor) or (self.lowering.weigh(inner) > 2 and self.lowering.users.get(source, 0) < 1):
+            return None
+        base = self.ensure(source)
+        text = _view_text(kind, base, [self.lowering.resolve(a) for a in node.args[1:]])
+        unique = self.c.unique(f"{name}_view")
+        self.out.views.append(View(unique, text, base))
+        self.out.metas[unique] = self._meta_of(name)
+        self.views[name] = unique
+        return unique
+
+
+def _view_text(kind: str, base: str, args: Iterable[Any]) -> str:
+    listed = list(args)
+    if kind == "slice":
+        padded = [*listed, *[None] * (4 - len(listed))]
+        dim, start, end, step = padded[0], padded[1], padded[2], padded[3]
+        stop = "" if end is None or (isinstance(end, int) and end >= 1 << 62) else str(end)
+        first = "" if not start else str(start)
+        inner = f"{first}:{stop}" + (f":{step}" if step not in (None, 1) else "")
+        return f"{base}[{', '.join([':'] * int(dim or 0) + [inner])}]"
+    spelled = ", ".join(f"({', '.join(map(str, a))})" if isinstance(a, list) else str(a) for a in listed)
+    return f"{base}.{kind}({spelled})"

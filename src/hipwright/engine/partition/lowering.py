@@ -1,0 +1,294 @@
+"""A graph becomes items and library calls: which operator is written in HIP, what is kept in memory, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hipwright.capture.graph import Graph, Input, Meta, Node, plain, references, several, short
+from hipwright.engine.ir.expr import COMPUTE, E, walk, weight
+from hipwright.engine.ir.index import Ix, ix
+from hipwright.engine.ir.sizes import SizeReader, evaluate
+from hipwright.engine.knobs import Choice
+from hipwright.engine.lower import indexing, loss, norms, pointwise, reduce, statistics, views, window
+from hipwright.engine.lower.core import TABLE, Call, Context, Item, NotLowered, Tensor
+from hipwright.engine.partition.library_calls import LibraryCalls, View
+from hipwright.engine.partition.readers import HEAVY, VIEWS, cropped, followed, multiplied, users
+from hipwright.engine.templates import registry as calls
+from hipwright.engine.templates.attention import scores
+
+_TABLES = (indexing, loss, norms, pointwise, reduce, scores, statistics, views, window)  # importing them fills TABLE
+
+TURNED = {"transpose", "permute", "t"}
+WINDOWED = ("max_pool", "avg_pool", "adaptive", "im2col", "upsample", "_adaptive", "cosine_similarity")
+DEEP = 48
+SMALL_TURN = 1 << 18
+"""Elements up to which a launch costs more than a product's reads across rows."""
+
+
+@dataclass(eq=False)
+class Lowered:
+    """Everything the plan needs. steps are in an order that respects dependencies."""
+
+    graph: Graph
+    context: Context
+    items: list[Item] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    views: list[View] = field(default_factory=list)
+    metas: dict[str, Meta] = field(default_factory=dict)
+    tensors: dict[str, Input] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
+    in_hip: dict[str, str] = field(default_factory=dict)
+    library: dict[str, str] = field(default_factory=dict)
+    structure: dict[str, Choice] = field(default_factory=dict)  # library or template, per call
+
+
+class Lowering:
+    """Walks the graph once."""
+
+    def __init__(self, graph: Graph, choices: Mapping[str, Any]) -> None:
+        self.graph = graph
+        self.choices = choices
+        hints = {s.name: s.hint for s in graph.symbols}
+        self.reader = SizeReader([s.name for s in graph.symbols])
+        self.c = Context(self.reader, hints)
+        self.c.wide = bool(choices.get("wide", False))
+        self.plain = bool(choices.get("library", False))  # every operator stays the library's
+        self.out = Lowered(graph, self.c)
+        self.values: dict[str, Any] = {}
+        self.depth: dict[str, int] = {}
+        self.users = users(graph)
+        self.library = LibraryCalls(self)
+        self.c.names |= {i.name for i in graph.inputs} | {s.name for s in graph.symbols}
+
+    def run(self) -> Lowered:
+        """Lower every node. Raises ValueError for sizes that cannot be read."""
+        self._read_shapes()
+        for tensor in self.graph.inputs:
+            self._input(tensor)
+        for node in self.graph.nodes:
+            self._node(node)
+        self._finish()
+        self.out.items = self.c.items
+        return self.out
+
+    def _read_shapes(self) -> None:
+        """Read every size up front, so that derived sizes have their hints."""
+        metas = [i.meta for i in self.graph.inputs] + [m for n in self.graph.nodes for m in n.outs if m is not None]
+        for meta in metas:
+            for size in meta.shape:
+                self.reader.read(size)
+        for name, text in self.reader.derived.items():
+            scope = {"min": min, "max": max, **self.c.hints}
+            self.c.hints[name] = int(eval(text, {"__builtins__": {}}, scope))
+
+    # ------------------------------------------------------------ nodes
+
+    def _input(self, tensor: Input) -> None:
+        shape = self.c.shape(tensor.meta)
+        if tensor.value is not None:
+            self.values[tensor.name] = self._constant(tensor, shape)
+            return
+        self.out.tensors[tensor.name] = tensor
+        self.out.metas[tensor.name] = tensor.meta
+        self.values[tensor.name] = self.c.stored(tensor.name, tensor.meta.dtype, shape)
+
+    def _constant(self, tensor: Input, shape: list[Ix]) -> Tensor:
+        """A small constant: its values are written into the kernel."""
+        flat: list[Any] = []
+
+        def collect(value: Any) -> None:
+            if isinstance(value, (list, tuple)):
+                for v in value:
+                    collect(v)
+            else:
+                flat.append(value)
+
+        collect(tensor.value)
+        kind = COMPUTE[tensor.meta.dtype]
+
+        def at(index: Any) -> Any:
+            from hipwright.engine.ir.shapes import flatten
+
+            position = flatten(shape, index)
+            out = self.c.arena.const(flat[-1] if flat else 0, kind)
+            for k in reversed(range(len(flat) - 1)):
+                out = self.c.arena.select(
+                    self.c.arena.compare(position, "==", ix(k)), self.c.arena.const(flat[k], kind), out
+                )
+            return out
+
+        return self.c.tensor(tensor.meta.dtype, shape, at)
+
+    def _node(self, node: Node) -> None:
+        if node.op == "getitem":
+            source = self.values[node.args[0]["node"]]
+            self.values[node.name] = source[node.args[1]] if isinstance(source, (tuple, list)) else source
+            self.depth[node.name] = self.depth.get(node.args[0]["node"], 0)
+            return
+        self.c.origin = plain(node.name)
+        kind = short(node.op)
+        if self.plain:
+            self.library.add(node, "the choice: no kernels")
+            return
+        why = self._template(node, kind) if calls.templates(kind) else None
+        if why == "":
+            return
+        if kind in HEAVY:
+            self.library.add(node, why or "no template writes this operator yet: it is the library's")
+            return
+        if kind in TURNED:
+            self._settle(node.args[0]["node"], node.name)
+        before = len(self.c.items)
+        try:
+            value = self._lower(node)
+        except NotLowered as why:
+            self.c.rollback(before)
+            self.library.add(node, str(why))
+            return
+        self.out.in_hip[node.name] = kind
+        self.values[node.name] = value
+        self._label(node, value)
+        self._keep(node, kind, value)
+
+    def _template(self, node: Node, kind: str) -> str:
+        """Let a call template write the node: "" when one does, else why not."""
+        call = calls.KernelCall(cropped(self.graph, node, kind), kind, self.c, self.resolve(list(node.args)),
+                                {k: self.resolve(v) for k, v in node.kwargs.items()}, self.choices,
+                                followed(self.graph, node.name))  # fmt: skip
+        offers, why = calls.offers(call)
+        if not offers:
+            return why or "no template writes this form of it"
+        usual = "library" if kind in HEAVY or node.op not in TABLE else "generic"
+        default = next((o.name for o in offers if o.default), usual)
+        options = tuple(o.name for o in offers)
+        if node.op.startswith("hip."):  # our own operators have templates only
+            default = default if default in options else options[0]
+        else:
+            options = (usual, *options)
+        if len(options) > 1:
+            self.out.structure[f"call:{node.name}"] = Choice(options=options, default=default)
+        chosen = self.choices.get(f"call:{node.name}", default)
+        chosen = chosen if chosen in options else default
+        offer = next((o for o in offers if o.name == chosen), None)
+        if offer is None:
+            return f"call:{node.name} is {usual}" + (": by the static rule" if default == usual else "")
+        _, value = calls.place(call, offer)
+        self.out.in_hip[node.name] = kind
+        self.values[node.name] = value
+        self._label(node, value)
+        self._keep(node, kind, value)
+        return ""
+
+    def _lower(self, node: Node) -> Any:
+        handler = TABLE.get(node.op)
+        if handler is None:
+            raise NotLowered("no template writes this operator yet")
+        metas = list(node.outs)
+        meta: Any = metas[0] if len(metas) == 1 and not several(node) else metas
+        if short(node.op).startswith(WINDOWED):
+            self._realise_arguments(node)
+        try:
+            return handler(self.c, meta, *self.resolve(list(node.args)),
+                           **{k: self.resolve(v) for k, v in node.kwargs.items()})  # fmt: skip
+        except (TypeError, KeyError, IndexError, AttributeError, StopIteration) as problem:
+            raise NotLowered(f"arguments not foreseen ({type(problem).__name__}: {problem})") from problem
+
+    def _settle(self, name: str, turned: str) -> None:
+        """What is computed from a template's result is kept before it is turned: so it is that kernel's epilogue.
+
+        So is what is computed from a reduction and small, if a product reads it turned: one launch instead of two.
+        """
+        value = self.values[name]
+        if isinstance(value, Tensor) and not value.buffer:
+            element = calls.probe(self.c, value)
+            if element.op == "load" or calls.unfinished(element):
+                return
+            if calls.computed(self.c, element) or (self._reduced(element, value) and multiplied(self.graph, turned)):
+                self.values[name] = self.c.realise(value, plain(name))
+
+    def _reduced(self, element: E, value: Tensor) -> bool:
+        """Does a small value read what a reduction over its rows made?"""
+        rows = {i.name for i in self.c.items if i.kind not in ("pw", "call")}
+        small = self.c.hints_of(value.shape) <= SMALL_TURN
+        return small and any(e.op == "load" and e.attr[0] in rows for e in walk([element]))
+
+    def _realise_arguments(self, node: Node) -> None:
+        """A window reads each element several times: compute it once when that is dear."""
+        for name in references(list(node.args)):
+            value = self.values[name]
+            if isinstance(value, Tensor) and not value.buffer and self.weigh(value) > 8:
+                self.values[name] = self.c.realise(value, name)
+
+    def weigh(self, value: Tensor) -> int:
+        """What computing an element of a value costs."""
+        index = [ix(self.c.arena.var("p", s)) for s in value.shape]
+        return weight([value.at(index)])
+
+    def _label(self, node: Node, value: Any) -> None:
+        if isinstance(value, Tensor) and not value.buffer and not value.label:
+            value.label = plain(node.name)
+
+    def _keep(self, node: Node, kind: str, value: Any) -> None:
+        """Keep a value in memory when several places would compute it again."""
+        depth = 1 + max((self.depth.get(name, 0) for name in references(list(node.args))), default=0)
+        self.depth[node.name] = depth
+        if not isinstance(value, Tensor) or value.buffer or kind in VIEWS:
+            return
+        if (self.users.get(node.name, 0) > 1 and self.weigh(value) > 4) or depth > DEEP:
+            if calls.unfinished(calls.probe(self.c, value)):
+                return
+            self.values[node.name] = self.c.realise(value, plain(node.name))
+            self.depth[node.name] = 0
+
+    def resolve(self, arg: Any) -> Any:
+        """An argument's values, sizes and numbers for its names."""
+        if isinstance(arg, dict):
+            if "node" in arg:
+                return self.values[arg["node"]]
+            if "size" in arg:
+                size = self.reader.read(arg["size"])
+                return size.value if size.value is not None else self._hinted(size)
+            if "float" in arg:
+                return float(arg["float"])
+            return arg.get("dtype")
+        if isinstance(arg, (list, tuple)):
+            return [self.resolve(a) for a in arg]
+        return arg
+
+    def _hinted(self, size: Ix) -> Ix:
+        for name, text in self.reader.derived.items():
+            if name not in self.c.hints:
+                scope = {"min": min, "max": max, **self.c.hints}
+                self.c.hints[name] = int(eval(text, {"__builtins__": {}}, scope))
+        evaluate(size, self.c.hints)
+        return size
+
+    # ------------------------------------------------------------ outputs
+
+    def _finish(self) -> None:
+        returned: set[str] = set()
+        for name in references(self.graph.output):
+            if name not in self.out.outputs:
+                self.out.outputs[name] = self._output(name, returned)
+                returned.add(self.out.outputs[name])
+        for mutation in self.graph.mutations:
+            value = self.values[mutation.node]
+            buffer = next((i.name for i in self.graph.inputs if i.access == mutation.access), "")
+            target = self.out.tensors.get(buffer)
+            if target is None:
+                raise ValueError(f"{mutation.access} is written but never read")
+            item = Item(self.c.unique(f"new_{buffer.removeprefix('b_')}"), "pw", target.meta.dtype, value.shape,
+                        self.c.cast(value, target.meta.dtype).at, node=mutation.node, target=buffer)  # fmt: skip
+            self.c.items.append(item)
+
+    def _output(self, name: str, returned: set[str]) -> str:
+        value = self.values[name]
+        self.c.origin = plain(name)
+        mine = isinstance(value, Tensor) and value.buffer and value.buffer not in self.out.tensors
+        if mine and value.buffer not in returned:
+            return str(value.buffer)
+        fresh = self.c.tensor(value.dtype, value.shape, value.at)
+        kept = self.c.realise(fresh, plain(name), between=False)
+        return kept.buffer

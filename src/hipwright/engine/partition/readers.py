@@ -1,0 +1,88 @@
+"""Kinds of operators, and who reads a value of the graph: what lowering asks before it decides."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hipwright.capture.graph import Graph, Node, references, short
+from hipwright.engine.lower import pointwise
+from hipwright.engine.lower.core import TABLE
+
+HEAVY = {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "conv1d", "conv2d", "conv3d", "convolution", "einsum",
+         "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "scaled_dot_product_attention", "lstm", "gru",
+         "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", "bilinear", "dot", "mv",
+         "addmv", "addbmm", "outer", "chain_matmul", "tensordot", "inner", "linalg_multi_dot"}  # fmt: skip
+"""Matrix products, convolutions, attention and recurrent cells: a call template's (calls.py) or the library's."""
+VIEWS = {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze", "permute", "transpose",
+         "t", "expand", "select", "slice", "split", "chunk", "unbind", "getitem", "split_with_sizes", "detach",
+         "alias", "clone", "dropout", "contiguous", "expand_as", "lift_fresh_copy", "view_as"}  # fmt: skip
+
+
+def users(graph: Graph) -> dict[str, int]:
+    """How many operators read each value, looking through views; outputs and buffer updates count."""
+    direct: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        for name in set(references([*node.args, *node.kwargs.values()])):
+            direct.setdefault(name, []).append(node)
+    returned = list(references(graph.output)) + [m.node for m in graph.mutations]
+    counts: dict[str, int] = {}
+    for node in reversed(graph.nodes):
+        total = returned.count(node.name)
+        for user in direct.get(node.name, []):
+            total += counts.get(user.name, 0) if short(user.op) in VIEWS else 1
+        counts[node.name] = total
+    return counts
+
+
+def feeds_kernel(graph: Graph, name: str) -> bool:
+    """Some reader of the value (through views) is written in HIP, so the bias costs nothing there."""
+    for node in graph.nodes:
+        if name in references([*node.args, *node.kwargs.values()]):
+            kind = short(node.op)
+            if kind in VIEWS:
+                if feeds_kernel(graph, node.name):
+                    return True
+            elif kind not in HEAVY and node.op in TABLE:
+                return True
+    return False
+
+
+def followed(graph: Graph, name: str) -> bool:
+    """A pointwise operator reads the value, through views at most."""
+    for node in graph.nodes:
+        if name in references([*node.args, *node.kwargs.values()]):
+            handler = TABLE.get(node.op)
+            if short(node.op) in VIEWS:
+                if followed(graph, node.name):
+                    return True
+            elif handler is not None and handler.__module__ == pointwise.__name__:
+                return True
+    return False
+
+
+def multiplied(graph: Graph, name: str) -> bool:
+    """Do products alone read a value?"""
+    readers = [n for n in graph.nodes if name in references([*n.args, *n.kwargs.values()])]
+    return bool(readers) and all(short(n.op) in ("linear", "matmul", "bmm", "mm") for n in readers)
+
+
+def cropped(graph: Graph, node: Node, kind: str) -> Node:
+    """A convolution of which only the first outputs are read, as a causal one's, makes no others in a template."""
+    made = node
+    if kind in ("conv1d", "conv2d", "conv3d"):
+        last: Node | None = node
+        while last is not None and (last := _first_of(graph, last, int(kind[4]))) is not None:
+            made = msgspec.structs.replace(node, outs=last.outs)
+    return made
+
+
+def _first_of(graph: Graph, node: Node, n: int) -> Node | None:
+    """The slice that alone reads a value, if it keeps the first elements of one of the last n dimensions."""
+    readers = [r for r in graph.nodes if node.name in references([*r.args, *r.kwargs.values()])]
+    wanted = [*references(graph.output), *(m.node for m in graph.mutations)]
+    if len(readers) != 1 or node.name in wanted or readers[0].op != "aten.slice.Tensor" or readers[0].kwargs:
+        return None
+    given = list(readers[0].args[1:])
+    dim, start, _, step = given + [0, None, None, 1][len(given) :]
+    rank = len(readers[0].outs[0].shape) if readers[0].outs[0] else 0
+    return readers[0] if rank and dim % rank >= rank - n and start in (None, 0) and step == 1 else None

@@ -1,0 +1,1 @@
+"""The launch plan: steps in order, allocations, launches, library calls."""

@@ -1,0 +1,80 @@
+"""Pointwise kernels that write their result over a tensor which nobody reads after them.
+
+A library product and the activation behind it write two tensors, of which the first is dead when the second is there.
+Out of place both leave the cache for memory; in place one does, and there is a tensor less to hold. torch.compile does
+the same (`inplace_buffers` of Inductor).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hipwright.capture.graph import short
+from hipwright.engine.fuse.groups import FULL, Group, Member
+from hipwright.engine.ir.expr import walk
+from hipwright.engine.ir.index import Ix
+from hipwright.engine.lower.core import Call, Context
+from hipwright.engine.partition.lowering import Lowered
+from hipwright.engine.plan.writer import Step
+
+OWN_MEMORY = {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "conv1d", "conv2d", "conv3d", "convolution",
+              "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "scaled_dot_product_attention"}  # fmt: skip
+"""Library operators whose result is never a view of what they are given."""
+
+
+@dataclass(frozen=True)
+class Spare:
+    """A tensor that the plan made, and what lies in it."""
+
+    shape: tuple[Ix, ...]
+    dtype: str
+
+
+class Spares:
+    """What may be written over, by the step that does so."""
+
+    def __init__(self, lowered: Lowered, steps: Sequence[Step]) -> None:
+        """steps: of the plan, in their order."""
+        c = lowered.context
+        self._made = {i.name: Spare(tuple(i.shape), i.dtype) for i in lowered.items if not i.target}
+        for call in (s.what for s in steps if isinstance(s.what, Call)):
+            self._made |= {name: _spare(c, lowered, name) for name in call.outputs if short(call.node.op) in OWN_MEMORY}
+        kept = {*lowered.outputs.values(), *(n for v in lowered.views for n in (v.name, v.source))}
+        self._last = {name: step.number for step in steps for name in step.reads if name not in kept}
+
+    def of(self, step: Step) -> dict[str, Spare]:
+        """Tensors that this step is the last to read."""
+        return {n: self._made[n] for n in sorted(step.reads) if n in self._made and self._last.get(n) == step.number}
+
+
+def _spare(c: Context, lowered: Lowered, name: str) -> Spare:
+    meta = lowered.metas[name]
+    return Spare(tuple(c.shape(meta)), meta.dtype)
+
+
+def homes(group: Group, stored: Sequence[Member], spares: Mapping[str, Spare]) -> dict[str, str]:
+    """{item: the tensor that it replaces}, for items of a pointwise group whose threads read of the tensor nothing but
+    the element that they write.
+
+    stored: the members that reach memory, in the order of their stores: an element may be stored, and lost, before the
+    next member's value is worked out. So who replaces a tensor comes behind, or is, the last who reads it.
+    """
+    found: dict[str, str] = {}
+    places: dict[str, set[str]] = {}
+    last: dict[str, int] = {}
+    for number, member in enumerate(stored):
+        for e in walk([member.value]):
+            if e.op == "load":
+                places.setdefault(e.attr[0], set()).add(e.attr[1].key)
+                last[e.attr[0]] = number
+    for number, member in enumerate(stored):
+        item, at = member.item, {member.position.key}
+        if member.role != FULL or item.target:
+            continue
+        for name, spare in spares.items():
+            free = name not in found.values() and places.get(name) == at and last[name] <= number
+            if free and spare == Spare(tuple(item.shape), item.dtype):
+                found[item.name] = name
+                break
+    return found

@@ -1,0 +1,54 @@
+"""The names of a program's kernels: after their operators, and no name that the plan or C knows already."""
+
+from __future__ import annotations
+
+import re
+
+from hipwright.engine.emit.helpers import RESERVED
+from hipwright.engine.emit.statements import cname
+from hipwright.engine.fuse.groups import Group
+from hipwright.engine.partition.lowering import Lowered
+from hipwright.engine.templates.base import fused
+
+_IDENTIFIERS = {"signal", "index", "kernel", "main", "select", "remove", "write", "read", "open", "close", "pipe"}
+
+
+class Names:
+    """The names given so far in one program."""
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+
+    def kernel(self, lowered: Lowered, group: Group) -> str:
+        """A kernel's name: the operators it fuses, the first three."""
+        parts: list[str] = []
+        for label in fused(group).split(", "):
+            bare = re.sub(r"(_default|_\d+)+$", "", label)
+            bare = re.sub(r"[^A-Za-z0-9_]", "_", bare).strip("_")
+            if bare and bare not in parts:
+                parts.append(bare)
+        name = "_".join(parts[:3]) or "kernel"
+        name = name[:60]
+        if name in RESERVED or name[0].isdigit() or name in _IDENTIFIERS or name in _locals(lowered):
+            name = f"{name}_kernel"
+        return self.free(name)
+
+    def free(self, base: str) -> str:
+        """The name, numbered where it is taken."""
+        name, count = base, 1
+        while name in self.taken:
+            count += 1
+            name = f"{base}_{count}"
+        self.taken.add(name)
+        return name
+
+    def twin(self, name: str) -> str:
+        """A free name for a kernel's twin."""
+        return self.free(f"{name}_exact")
+
+
+def _locals(lowered: Lowered) -> set[str]:
+    """Names the plan gives to tensors: a kernel takes another."""
+    names = [*lowered.tensors, *lowered.metas, *(i.name for i in lowered.items), *lowered.graph.parameters]
+    names += [n.name for n in lowered.graph.nodes] + [s.name for s in lowered.graph.symbols]
+    return {cname(n) for n in names} | {re.sub(r"_\d+$", "", cname(n)) for n in names}

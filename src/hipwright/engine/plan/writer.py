@@ -1,0 +1,311 @@
+"""The launch plan: steps in order, allocations, launches and library calls, as program text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hipwright.capture.graph import short
+from hipwright.engine.emit.statements import cname
+from hipwright.engine.fuse.groups import Group
+from hipwright.engine.ir.index import Ix, nonneg, product
+from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.ir.shapes import strides
+from hipwright.engine.lower.core import Call
+from hipwright.engine.partition.channels_last import LAST
+from hipwright.engine.partition.library_calls import View
+from hipwright.engine.partition.lowering import Lowered
+from hipwright.engine.plan.exact import with_exact
+from hipwright.engine.templates.base import INT_LIMIT, Kernel
+
+FUNCTIONAL = {"linear", "conv1d", "conv2d", "conv3d", "scaled_dot_product_attention", "conv_transpose1d",
+              "conv_transpose2d", "conv_transpose3d", "bilinear"}  # fmt: skip
+TORCH = {"mm", "bmm", "addmm", "baddbmm", "matmul", "einsum", "dot", "mv", "lstm", "gru", "rnn_tanh", "rnn_relu"}
+FLAT_RESULT = {"mm", "bmm", "addmm", "baddbmm", "dot", "mv"}
+PYTHON_NAMES = {"lambda", "in", "is", "not", "and", "or", "if", "else", "for", "def", "pass", "None", "True", "False",
+                "self", "torch", "F", "nn", "math", "min", "max", "len", "range", "int", "float", "bool", "abs", "sum",
+                "round", "tuple", "cdiv", "zip", "enumerate", "reversed", "next_pow2", "from", "import", "return",
+                "with", "as", "knob", "HIP"}  # fmt: skip
+
+
+@dataclass(eq=False)
+class Step:
+    """One line group of the plan: a kernel, a library call or a view."""
+
+    what: Group | Call | View
+    reads: set[str]
+    provides: set[str]
+    number: int
+    waits: set[int] = field(default_factory=set)
+
+
+def order(steps: Sequence[Step]) -> list[Step]:
+    """A stable topological order. Raises RuntimeError on a cycle."""
+    left, done, out = list(steps), set[str](), []
+    made = {name for step in steps for name in step.provides}
+    finished: set[int] = set()
+    while left:
+        ready = next((s for s in left if not (s.reads & made) - done - s.provides and s.waits <= finished), None)
+        if ready is None:
+            raise RuntimeError("the plan has a cycle")
+        left.remove(ready)
+        done |= ready.provides
+        finished.add(ready.number)
+        out.append(ready)
+    return out
+
+
+class PlanWriter:
+    """Writes `def forward`."""
+
+    def __init__(self, lowered: Lowered, parameters: Sequence[str], exact: Callable[[str], str] | None = None) -> None:
+        """exact: names a kernel's twin for the captured sizes; None where there are to be none."""
+        self.lowered = lowered
+        self.exact = exact
+        self.graph = lowered.graph
+        self.parameters = parameters
+        self.lines: list[str] = []
+        self.names: dict[str, str] = {}
+        self._taken: set[str] = set(parameters)
+        self.temporaries: set[str] = set()
+        self.limits: list[Ix] = []  # sizes that the kernels count in int
+        self._captured = ""  # the name of "these are the captured sizes"
+        self._fixed: set[str] = set()  # sizes that kernels have as constants
+
+    def name(self, buffer: str) -> str:
+        """The plan's name of a tensor: a local, an input or self.…"""
+        if buffer in self.names:
+            return self.names[buffer]
+        tensor = self.lowered.tensors.get(buffer)
+        if tensor is not None and tensor.kind != "input":
+            self.names[buffer] = self_path(tensor.access)
+        elif tensor is not None and tensor.access.isidentifier():
+            self.names[buffer] = tensor.access
+        else:
+            self.names[buffer] = self._local(cname(buffer))
+        return self.names[buffer]
+
+    def replaces(self, over: Mapping[str, str]) -> None:
+        """Results that lie where other tensors lay: {result: tensor}."""
+        self.names |= {result: self.name(tensor) for result, tensor in over.items()}
+
+    def _local(self, name: str) -> str:
+        candidate = f"{name}_" if name in PYTHON_NAMES else name
+        count = 1
+        while candidate in self._taken:
+            count += 1
+            candidate = f"{name}_{count}"
+        self._taken.add(candidate)
+        return candidate
+
+    # ------------------------------------------------------------ steps
+
+    def inputs(self, read_by_kernels: set[str]) -> None:
+        """Contiguous inputs for the kernels, which index them row-major."""
+        for buffer, tensor in self.lowered.tensors.items():
+            if buffer in read_by_kernels and tensor.kind == "input":
+                self.lines.append(f"{self.name(buffer)} = {tensor.access}.contiguous()")
+            elif tensor.kind == "input" and not tensor.access.isidentifier():
+                self.lines.append(f"{self.name(buffer)} = {tensor.access}")
+            elif buffer in read_by_kernels and not _row_major(tensor.meta.shape, tensor.meta.stride):
+                path = self.name(buffer)
+                self.names[buffer] = self._local(cname(buffer))
+                self.lines.append(f"{self.names[buffer]} = {path}.contiguous()")
+
+    def view(self, view: View) -> None:
+        """A view for a library call."""
+        self.lines.append(f"{self.name(view.name)} = {view.text.replace(view.source, self.name(view.source), 1)}")
+
+    def call(self, call: Call, read_by_kernels: set[str]) -> None:
+        """A library call."""
+        node = call.node
+        kind = short(node.op)
+        args = ", ".join(
+            [self.spell(a, call.refs) for a in _trimmed(node.args)]
+            + [f"{k}={self.spell(v, call.refs)}" for k, v in node.kwargs.items()]
+        )
+        if kind in FUNCTIONAL and node.op.endswith((".default", ".padding", ".input")):
+            target = f"F.{kind}"
+        elif kind in TORCH:
+            target = f"torch.{kind}"
+        else:
+            target = f"torch.ops.{node.op}"
+        results = [self.name(o) for o in call.outputs]
+        self.lines.append(f"{', '.join(results)} = {target}({args})")
+        for output, local in zip(call.outputs, results, strict=True):
+            if call.last:
+                self.lines.append(f"{local} = {local}.permute({', '.join(map(str, LAST))}).contiguous()")
+                continue
+            plain = kind == "linear" and self._is_flat(call)
+            if output in read_by_kernels and kind not in FLAT_RESULT and not plain:
+                self.lines.append(f"{local} = {local}.contiguous()")
+
+    def _is_flat(self, call: Call) -> bool:
+        """A linear layer of a row-major tensor gives a row-major tensor."""
+        return next(iter(call.refs.values())) in {item.name for item in self.lowered.items}
+
+    def spell(self, arg: Any, refs: Mapping[str, str]) -> str:
+        """An argument as plan text."""
+        if isinstance(arg, dict):
+            if "node" in arg:
+                return self.name(refs[arg["node"]])
+            if "size" in arg:
+                return str(arg["size"])
+            if "float" in arg:
+                return {"inf": "math.inf", "-inf": "-math.inf"}.get(arg["float"], "math.nan")
+            return f"torch.{arg['dtype']}"
+        if isinstance(arg, (list, tuple)):
+            return f"[{', '.join(self.spell(a, refs) for a in arg)}]"
+        if isinstance(arg, str) and arg.startswith("torch."):
+            return arg
+        return repr(arg)
+
+    def allocate(self, buffer: str, shape: Sequence[Ix], dtype: str, maker: str = "empty") -> None:
+        """A new tensor."""
+        sizes = ", ".join(to_python(s) for s in shape)
+        comma = "," if len(shape) == 1 else ""
+        self.lines.append(f"{self.name(buffer)} = torch.{maker}(({sizes}{comma}), dtype=torch.{dtype})")
+
+    def launch(self, kernel: Kernel, group: Group, allocate: Mapping[str, tuple[list[Ix], str]]) -> None:
+        """Allocations of what a kernel writes, and its launch."""
+        kernel.grid = kernel.grid.format(total=to_python(product(group.space)), rows=to_python(product(group.outer)))
+        self.lines += kernel.before
+        made = {b: allocate[b] for b in kernel.writes if b in allocate} | kernel.scratch
+        self.launches([kernel], made, kernel.zeroed)
+
+    def launches(
+        self, kernels: Sequence[Kernel], allocate: Mapping[str, tuple[list[Ix], str]], zeroed: Collection[str]
+    ) -> None:
+        """The kernels of one call, and before them what they write: results and memory between them."""
+        self.temporaries |= set(allocate)
+        for buffer in dict.fromkeys(b for k in kernels for b in [*k.reads, *k.writes, *k.scratch] if b in allocate):
+            self.allocate(buffer, *allocate[buffer], maker="zeros" if buffer in zeroed else "empty")
+        for kernel in kernels:
+            known = self.known_buffers
+            arguments = [self._argument(a, kernel) if a in known else a for a in kernel.arguments]
+            lds = f", {kernel.lds}" if kernel.lds else ""
+            where = f"[{kernel.grid}, {kernel.block}{lds}]"
+            self.lines += self._launch(kernel, where, arguments, known)
+
+    def _launch(self, kernel: Kernel, where: str, arguments: Sequence[str], known: Collection[str]) -> list[str]:
+        """The launch of the kernel; of its twin, if it has one, where the sizes are the captured ones."""
+        general = f"{kernel.name}{where}({', '.join(arguments)})"
+        hints = self.lowered.context.hints
+        values = [None if a in known else hints.get(a) for a in kernel.arguments]
+        if self.exact is None or all(value is None for value in values):
+            return [general]
+        twin = self.exact(kernel.name)
+        try:
+            kernel.text = with_exact(kernel.text, twin, values, kernel.exact_bounds)
+        except ValueError:  # a template whose text holds several kernels
+            return [general]
+        self._captured = self._captured or self._local("captured")
+        self._fixed |= {a for a, value in zip(kernel.arguments, values, strict=True) if value is not None}
+        kept = [text for text, value in zip(arguments, values, strict=True) if value is None]
+        return [f"if {self._captured}:", f"    {twin}{where}({', '.join(kept)})", "else:", f"    {general}"]
+
+    def _captured_line(self) -> list[str]:
+        """The condition on the sizes that the twins have as constants."""
+        derived, symbols = self.lowered.context.reader.derived, {s.name: s.hint for s in self.graph.symbols}
+        names = set(self._fixed)
+        for name in self._fixed & derived.keys():
+            names |= set(re.findall(r"\w+", derived[name]))
+        conditions = [f"{name} == {hint}" for name, hint in symbols.items() if name in names]
+        return [f"{self._captured} = {' and '.join(conditions)}"] if conditions else []
+
+    def _argument(self, buffer: str, kernel: Kernel) -> str:
+        """A kernel's tensor; one that it reads 16 bytes at once is copied where a view begins between them."""
+        name, count = self.name(buffer), kernel.aligned.get(buffer, 0)
+        given = buffer in self.lowered.tensors or buffer in self.lowered.metas
+        return f"{name} if {name}.storage_offset() % {count} == 0 else {name}.clone()" if count and given else name
+
+    @property
+    def known_buffers(self) -> set[str]:
+        """Everything that is a tensor rather than a size."""
+        made = {i.name for i in self.lowered.items} | self.temporaries
+        return set(self.lowered.tensors) | set(self.lowered.metas) | made
+
+    # ------------------------------------------------------------ the whole
+
+    def finish(self) -> str:
+        """The function's text."""
+        returned = _returned(self.graph.output, {k: self.name(v) for k, v in self.lowered.outputs.items()})
+        self.lines = [*self._captured_line(), *self.lines, f"return {returned}"]
+        head = self._head("\n".join(self.lines))
+        body = "\n".join(f"    {line}" for line in [*head, *self.lines])
+        return f"def forward({', '.join(['self', *self.parameters])}):\n{body}\n"
+
+    def _head(self, body: str) -> list[str]:
+        """Sizes and shape guards."""
+        derived = self.lowered.context.reader.derived
+        small = self._small()
+        used = set(re.findall(r"\w+", " ".join([body, *small, *self.graph.guards])))
+        wanted = {name for name in derived if name in used}
+        for name in wanted:
+            used |= set(re.findall(r"\w+", derived[name]))
+        out = [f"{s.name} = {s.access}" for s in self.graph.symbols if s.name in used]
+        fixed: dict[str, list[str]] = {}
+        for guard in self.graph.guards:
+            fixed.setdefault(guard.split(".")[0].split("[")[0], []).append(guard)
+        why = '"the kernels are written for these sizes"'
+        out += [f"assert {' and '.join(conditions)}, {why}" for conditions in fixed.values()]
+        out += [f"{name} = {text}" for name, text in derived.items() if name in wanted]
+        return (
+            out + _no_less_than_nothing([name for name in derived if name in wanted and "-" in derived[name]]) + small
+        )
+
+    def _small(self) -> list[str]:
+        """The guard that int is wide enough, over the largest sizes."""
+        sizes = list({s.key: s for s in self.limits}.values())
+        largest = [s for s in sizes if not any(s is not t and nonneg(t - s) for t in sizes)]
+        if not largest:
+            return []
+        texts = ", ".join(to_python(s) for s in largest)
+        texts = f"max({texts})" if len(largest) > 1 else texts
+        return [f'assert {texts} < 2**{INT_LIMIT.bit_length() - 1}, "the kernels count in int"']
+
+
+def _no_less_than_nothing(sizes: Sequence[str]) -> list[str]:
+    """The guard of differences: where torch would cut a slice to nothing, a size must not come out negative."""
+    if not sizes:
+        return []
+    least = f"min({', '.join(sizes)})" if len(sizes) > 1 else sizes[0]
+    return [f'assert {least} >= 0, "the slices lie within the tensor"']
+
+
+def self_path(access: str) -> str:
+    """`self.net.0.weight` -> `self.net[0].weight`."""
+    return re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", access)
+
+
+def _trimmed(args: Sequence[Any]) -> list[Any]:
+    out = list(args)
+    while len(out) > 1 and out[-1] is None:
+        out.pop()
+    return out
+
+
+def _row_major(shape: Sequence[Any], stride: Sequence[Any]) -> bool:
+    if any(isinstance(s, str) for s in (*shape, *stride)):
+        return False
+    from hipwright.engine.ir.index import ix
+
+    expected = [s.value for s in strides([ix(int(n)) for n in shape])]
+    return all(n == 1 or a == b for n, a, b in zip(shape, expected, stride, strict=True))
+
+
+def _returned(output: Any, names: Mapping[str, str]) -> str:
+    if isinstance(output, dict):
+        if "node" in output:
+            return names[output["node"]]
+        if "tuple" in output:
+            inner = [_returned(o, names) for o in output["tuple"]]
+            return f"({', '.join(inner)}{',' if len(inner) == 1 else ''})"
+        if "map" in output:
+            return "{" + ", ".join(f"{k!r}: {_returned(v, names)}" for k, v in output["map"]) + "}"
+        return str(output.get("text", output.get("size", output)))
+    if isinstance(output, (list, tuple)):
+        return f"[{', '.join(_returned(o, names) for o in output)}]"
+    return repr(output)

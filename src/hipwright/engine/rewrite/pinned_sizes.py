@@ -1,0 +1,108 @@
+"""Sizes that a template must know when it is written: their captured values stand in the graph, and are guarded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from hipwright.capture.graph import Graph, Meta, Size, Symbol, short
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def metas(graph: Graph) -> dict[str, Meta | None]:
+    """The first output of every value by name; a getitem's is its source's."""
+    found: dict[str, Meta | None] = {i.name: i.meta for i in graph.inputs}
+    found |= {n.name: n.outs[0] for n in graph.nodes if n.outs}
+    return found
+
+
+def pinned(graph: Graph) -> Graph:
+    """The graph with the head sizes of attention fixed, and sizes of q, k and v that must be equal given one name."""
+    known = metas(graph)
+    symbols = {s.name: s for s in graph.symbols}
+    values: dict[str, Size] = {}
+    for node in graph.nodes:
+        if short(node.op) in ("scaled_dot_product_attention", "hip.attention"):
+            shapes = [meta.shape for a in node.args[:3] if (meta := known.get(a["node"])) is not None]
+            if len(shapes) == 3 and len({len(s) for s in shapes}) == 1 and len(shapes[0]) > 2:
+                _heads(shapes, symbols, values)
+                _equal(shapes, symbols, values)
+    return substituted(graph, values)
+
+
+def _heads(shapes: Sequence[Sequence[Size]], symbols: Mapping[str, Symbol], values: dict[str, Size]) -> None:
+    """Fix the head sizes, and the numbers of heads where they differ (grouped queries)."""
+    sizes = [s[-1] for s in shapes]
+    heads = [s[-3] for s in shapes]
+    if len({hint(h, symbols) for h in heads}) > 1:
+        sizes += heads
+    for size in sizes:
+        for name in _NAME.findall(str(size)):
+            if name in symbols:
+                values[name] = symbols[name].hint
+
+
+def _equal(shapes: Sequence[Sequence[Size]], symbols: Mapping[str, Symbol], values: dict[str, Size]) -> None:
+    """One name for the leading dimensions of q, k and v, and for the lengths of k and v, where they were equal."""
+    q, k, v = shapes
+    pairs = [*zip(q[:-2], k[:-2], strict=True), *zip(q[:-2], v[:-2], strict=True), (k[-2], v[-2])]
+    for first, second in pairs:
+        first, second = (values.get(str(s), s) for s in (first, second))
+        plain = isinstance(first, int) or first in symbols
+        other = symbols.get(str(second))
+        if plain and other is not None and first != second and hint(first, symbols) == other.hint:
+            values[other.name] = first
+
+
+def hint(size: Size, symbols: Mapping[str, Symbol]) -> int:
+    """A size when captured."""
+    return int(_replaced(str(size), {name: s.hint for name, s in symbols.items()}))
+
+
+def substituted(graph: Graph, values: Mapping[str, Size]) -> Graph:
+    """The graph with some symbols replaced by numbers or by other symbols, guarded."""
+    if not values:
+        return graph
+
+    def size(value: Size) -> Size:
+        return _replaced(value, values) if isinstance(value, str) else value
+
+    def meta(m: Meta | None) -> Meta | None:
+        if m is None:
+            return None
+        return Meta(dtype=m.dtype, shape=tuple(map(size, m.shape)), stride=tuple(map(size, m.stride)))
+
+    def argument(value: Any) -> Any:
+        if isinstance(value, dict) and "size" in value:
+            new = size(value["size"])
+            return new if isinstance(new, int) else {"size": new}
+        return [argument(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+    nodes = tuple(msgspec.structs.replace(n, args=tuple(argument(a) for a in n.args),
+                                          kwargs={k: argument(v) for k, v in n.kwargs.items()},
+                                          outs=tuple(meta(m) for m in n.outs)) for n in graph.nodes)  # fmt: skip
+    inputs = tuple(msgspec.structs.replace(i, meta=meta(i.meta)) for i in graph.inputs)
+    guards = [_substituted(g, values) for g in graph.guards]
+    accesses = {s.name: s.access for s in graph.symbols}
+    for name, value in values.items():
+        guards.append(f"{accesses[name]} == {accesses.get(str(value), value)}")
+    symbols = tuple(s for s in graph.symbols if s.name not in values)
+    return msgspec.structs.replace(
+        graph, nodes=nodes, inputs=inputs, guards=tuple(guards), symbols=symbols, dynamic=bool(symbols)
+    )
+
+
+def _substituted(text: str, values: Mapping[str, Size]) -> str:
+    return _NAME.sub(lambda found: str(values.get(found[0], found[0])), text)
+
+
+def _replaced(text: str, values: Mapping[str, Size]) -> Size:
+    """A size's expression with values for some symbols; a number when none is left."""
+    new = _substituted(text, values)
+    if set(_NAME.findall(new)) - {"min", "max"}:
+        return new
+    return int(eval(new, {"__builtins__": {}}, {"min": min, "max": max}))

@@ -1,0 +1,292 @@
+"""Attention with an online softmax: a block keeps a tile of queries and walks over the keys.
+
+The algorithm is FlashAttention-2's (Dao 2023, arXiv:2307.08691): scores never reach memory, a row's running maximum and
+sum rescale its output as new keys come. Scores and products are computed in float from tiles in LDS.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hipwright.engine.ir.index import Ix, product
+from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.lower.core import Tensor
+from hipwright.engine.templates.attention.causal import beyond, rest, stop
+from hipwright.engine.templates.attention.form import (
+    WRITTEN,
+    Form,
+    form,
+    kv_names,
+    read,
+    score,
+    split_index,
+    vector,
+)  # fmt: skip
+from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel
+from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template
+
+NAMES = (
+    "D DV TY RM RN BM BN DW VW C DVW KV THREADS lds q_tile kv_tile p_tile tx ty tiles z tile m0 m n i j d r part v c "
+    "i0 i1 i2 i3 i4 i5 shared_head out best total s n0 n_end q4 k4 p4 v4 u old base shrink column inverse value wide "
+    "odd low"
+)
+SWIZZLED = """// Where an element of a row lies in an LDS tile: 16-byte pieces are permuted: rows meet other banks.
+__device__ __forceinline__ int swizzled(int row, int column, int width) {
+    return row * width + ((column / 4) ^ (row & 7)) * 4 + column % 4;
+}
+"""
+
+
+@call_template("scaled_dot_product_attention", WRITTEN)
+def tiled(call: KernelCall) -> Offer | None:
+    """The offer "tiled": any number of queries."""
+    f = form(call)
+    mask = call.arg(3, "attn_mask")
+    operands = [*call.args[:3], *([mask] if isinstance(mask, Tensor) else [])]
+    output = Output([*f.lead, f.queries, call.args[2].shape[-1]])
+    return Offer("tiled", write, operands, [output], default=f.small and not f.decoding, data=f)
+
+
+def write(body: CallBody) -> list[Kernel]:
+    """The kernel: 16 lanes share ATTN_ROWS query rows and ATTN_KEYS of every 16 * ATTN_KEYS keys."""
+    f: Form = body.data
+    q, k, v, mask = (*body.operands, None)[:4]
+    assert q is not None
+    assert k is not None
+    assert v is not None
+    kernel = body.kernel(names=NAMES)
+    rows, keys = _defaults(f)
+    threads = body.knob("ATTN_BLOCK", 128, (64, 128, 256), "threads of an attention tile")
+    rows_ = body.knob("ATTN_ROWS", rows, (1, 2, 4, 8), "query rows a thread of an attention tile handles")
+    keys_ = body.knob("ATTN_KEYS", keys, (1, 2, 4), "keys of 16 that a thread of an attention tile handles")
+    kernel.define("swizzled", SWIZZLED)
+    _head(kernel, f, threads, rows_, keys_)
+    names = [f"i{n}" for n in range(len(f.lead))]
+    split_index(kernel, "z", f.lead, names)
+    kernel.line(f"const {kernel.kind} shared_head = {names[-1]}{f' / {f.group}' if f.group > 1 else ''};")
+    _load(kernel, q, names, "q_tile", "m", ("BM", "DW", "D", "m0", kernel.size(f.queries)), f.scale)
+    kernel.line("float out[RM][C * VW] = {}, best[RM], total[RM] = {};")
+    kernel.line("#pragma unroll")
+    kernel.line("for (int r = 0; r < RM; ++r) best[r] = -INFINITY;")
+    length = kernel.size(f.keys)
+    after = beyond(f)
+    near = f.causal or after is not None
+    kernel.line(f"const {kernel.kind} n_end = {f'm0 + BM < {length} ? m0 + BM : {length}' if near else length};")
+    kernel.line(f"{kernel.kind} n0 = 0;")
+    kernel.open(f"for (; n0 < {'n_end' if after in (None, -math.inf) else length}; n0 += BN)")
+    if after is not None:
+        stop(kernel, f, after)
+    shared = kv_names(f, names)
+    kernel.line("__syncthreads();  // the last values have been used")
+    _load(kernel, k, shared, "kv_tile", "n", ("BN", "DW", "D", "n0", length))
+    kernel.line("__syncthreads();")
+    _scores(kernel, f, mask, names)
+    _softmax(kernel, f)
+    kernel.line("__syncthreads();  // the keys have been used, p is complete")
+    _load(kernel, v, shared, "kv_tile", "n", ("BN", "DVW", "DV", "n0", length), swizzle=False)
+    kernel.line("__syncthreads();")
+    pack, parts = {4: ("float4", "v4.x, v4.y, v4.z, v4.w"), 2: ("float2", "v4.x, v4.y"), 1: ("float", "v4")}[_each(f)]
+    kernel.emit.lines += _indented(VALUES.replace("@PACK@", pack).replace("@PARTS@", parts), kernel.emit.depth)
+    kernel.close()
+    if after is not None:
+        rest(kernel, f, v, shared)
+    _store(kernel, f, names)
+    return [_finish(kernel, f, threads, rows_, keys_)]
+
+
+def _defaults(f: Form) -> tuple[int, int]:
+    """(rows, keys) of a thread: as large as LDS and the number of blocks allow."""
+    size = max(f.size, f.size_v)
+    rows, keys = (8, 4) if size <= 64 else (8, 2) if size <= 128 else (4, 1)
+    heads = f.hints["heads"] * f.group
+    while rows > 1 and (heads * -(-f.hints["rows"] // (8 * rows)) < 132 or f.hints["rows"] <= 4 * rows):
+        rows //= 2
+    return rows, keys
+
+
+def _widths(f: Form) -> tuple[int, int]:
+    """(columns of a query or key tile, of a value tile) in LDS, in floats."""
+    step = 16 * _each(f)
+    return -(-f.size // 32) * 32, -(-f.size_v // step) * step
+
+
+def _each(f: Form) -> int:
+    """Neighbouring output columns of a lane."""
+    return 4 if f.size_v > 32 else 2 if f.size_v > 16 else 1
+
+
+def _head(kernel: CallKernel, f: Form, threads: str, rows: str, keys: str) -> None:
+    wide, wide_v = _widths(f)
+    each = _each(f)
+    lds = f"{kernel.name}_lds"
+    for text in (
+        f"constexpr int D = {f.size}, DV = {f.size_v}, THREADS = {threads}, TY = THREADS / 16;",
+        f"constexpr int RM = {rows}, RN = {keys};  // query rows of a thread, its keys of every 16",
+        f"constexpr int BM = TY * RM, BN = 16 * RN, DW = {wide}, VW = {each}, DVW = {wide_v}, C = DVW / (16 * VW);",
+        "constexpr int KV = DW > DVW ? DW : DVW;",
+        f"extern __shared__ __attribute__((aligned(16))) float {lds}[];",
+        f"float* q_tile = {lds};            // [BM][DW], scaled",
+        "float* kv_tile = q_tile + BM * DW;  // [BN][DW], then [BN][DVW]",
+        "float* p_tile = kv_tile + BN * KV;  // [BM][BN + 4]",
+        "const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;",
+        f"const {kernel.kind} tiles = ({kernel.size(f.queries)} + BM - 1) / BM, z = blockIdx.x / tiles;",
+        f"const {kernel.kind} m0 = (tiles - 1 - blockIdx.x % tiles) * BM;  // the longest rows of a causal mask first",
+    ):
+        kernel.line(text)
+
+
+def _load(
+    kernel: CallKernel, operand: Tensor, names: list[str], tile: str, row: str,
+    limits: tuple[str, str, str, str, str], scale: float = 1.0, *, swizzle: bool = True,
+) -> None:  # fmt: skip
+    """A tile of rows into LDS as float; what lies outside is 0. limits: rows, columns, real columns, first row, end."""
+    rows, columns, real, first, end = limits
+    count = vector(operand, operand.shape[-1].value or 1)
+    kernel.open(f"for (int i = threadIdx.x; i < {rows} * ({columns} / {count}); i += THREADS)")
+    kernel.line(f"const int r = i / ({columns} / {count}), d = i % ({columns} / {count}) * {count};")
+    kernel.line(f"const {kernel.kind} {row} = {first} + r;")
+    kernel.line(f"float part[{count}] = {{}};")
+    kernel.open(f"if ({row} < {end} && d < {real})")
+    read(kernel, operand, [*names, row, "d"], count, "part")
+    kernel.close()
+    place = f"swizzled(r, d + v, {columns})" if swizzle else f"r * {columns} + d + v"
+    times = f" * {scale!r}f" if scale != 1.0 else ""
+    kernel.line("#pragma unroll")
+    if count == 1:
+        kernel.line(f"for (int v = 0; v < 1; ++v) {tile}[{place}] = part[v]{times};")
+    else:
+        values = ", ".join(f"part[v{f' + {k}' if k else ''}]{times}" for k in range(4))
+        kernel.line(f"for (int v = 0; v < {count}; v += 4)")
+        kernel.line(f"    *reinterpret_cast<float4*>(&{tile}[{place}]) = make_float4({values});")
+    kernel.close()
+
+
+def _scores(kernel: CallKernel, f: Form, mask: Tensor | None, names: list[str]) -> None:
+    """s[r][c]: query row m0 + ty + TY * r, key n0 + tx + 16 * c; -inf where there is nothing to attend to."""
+    kernel.emit.lines += _indented(SCORES, kernel.emit.depth)
+    kernel.line("#pragma unroll")
+    kernel.open("for (int r = 0; r < RM; ++r)")
+    kernel.line(f"const {kernel.kind} m = m0 + ty + TY * r;")
+    kernel.line("#pragma unroll")
+    kernel.open("for (int c = 0; c < RN; ++c)")
+    kernel.line(f"const {kernel.kind} n = n0 + tx + 16 * c;")
+    kernel.line("float value = -INFINITY;")
+    seen = f"m < {kernel.size(f.queries)} && n < {kernel.size(f.keys)}"
+    kernel.open(f"if ({seen}{' && n <= m' if f.causal else ''})")
+    kernel.line(f"value = {score(kernel, f, mask, names, 's[r][c]')};")
+    kernel.close()
+    kernel.line("s[r][c] = value;")
+    kernel.close()
+    kernel.close()
+
+
+def _softmax(kernel: CallKernel, f: Form) -> None:
+    text = SOFTMAX.replace("@SHRINK@", f.power("old - base")).replace("@P@", f.power("s[r][c] - base"))
+    kernel.emit.lines += _indented(text, kernel.emit.depth)
+
+
+def _store(kernel: CallKernel, f: Form, names: list[str]) -> None:
+    """The rows divided by their sums."""
+    kernel.line("#pragma unroll")
+    kernel.open("for (int r = 0; r < RM; ++r)")
+    kernel.line(f"const {kernel.kind} m = m0 + ty + TY * r;")
+    kernel.line("float sum = total[r];")
+    kernel.line("#pragma unroll")
+    kernel.line("for (int distance = 8; distance > 0; distance >>= 1) sum += __shfl_xor(sum, distance);")
+    kernel.line(f"if (m >= {kernel.size(f.queries)}) continue;")
+    kernel.line(f"const float inverse = sum == 0.0f ? {f.empty(kernel)} : 1.0f / sum;")
+    kernel.line("#pragma unroll")
+    kernel.open("for (int c = 0; c < C; ++c)")
+    each = _each(f)
+    if each > 1 and f.size_v % each == 0:
+        kernel.line(f"const {kernel.kind} column = c * (16 * VW) + tx * VW;")
+        kernel.open("if (column < DV)")
+        kernel.epilogue_vector("(out[r][c * VW + v] * inverse)", [*names, "m", "column"], "column", str(each))
+    else:
+        kernel.open("for (int j = 0; j < VW; ++j)")
+        kernel.line(f"const {kernel.kind} column = c * (16 * VW) + tx * VW + j;")
+        kernel.line("if (column >= DV) continue;")
+        kernel.epilogue("(out[r][c * VW + j] * inverse)", [*names, "m", "column"])
+    kernel.close()
+    kernel.close()
+    kernel.close()
+
+
+def _finish(kernel: CallKernel, f: Form, threads: str, rows: str, keys: str) -> Kernel:
+    wide, wide_v = _widths(f)
+    bm, bn = f"{threads} // 16 * {rows}", f"16 * {keys}"
+    lds = f"4 * ({bm} * {wide} + {bn} * {max(wide, wide_v)} + {bm} * ({bn} + 4))"
+    blocks = f"{_plan(product(f.lead))} * cdiv({to_python(f.queries)}, {bm})"
+    return kernel.finish(blocks, threads, threads, "online softmax (FlashAttention-2)", lds)
+
+
+def _plan(size: Ix) -> str:
+    text = to_python(size)
+    return text if text.isalnum() else f"({text})"
+
+
+def _indented(text: str, depth: int) -> list[str]:
+    return [("    " * depth + line if line and not line.startswith("#") else line) for line in text.splitlines()]
+
+
+SCORES = """float s[RM][RN] = {};
+#pragma unroll 2
+for (int d = 0; d < (D + 3) / 4 * 4; d += 4) {
+    float4 q4[RM], k4[RN];
+#pragma unroll
+    for (int r = 0; r < RM; ++r) q4[r] = *reinterpret_cast<float4*>(&q_tile[swizzled(ty + TY * r, d, DW)]);
+#pragma unroll
+    for (int c = 0; c < RN; ++c) k4[c] = *reinterpret_cast<float4*>(&kv_tile[swizzled(tx + 16 * c, d, DW)]);
+#pragma unroll
+    for (int r = 0; r < RM; ++r) {
+#pragma unroll
+        for (int c = 0; c < RN; ++c) {
+            s[r][c] += q4[r].x * k4[c].x;
+            s[r][c] += q4[r].y * k4[c].y;
+            s[r][c] += q4[r].z * k4[c].z;
+            s[r][c] += q4[r].w * k4[c].w;
+        }
+    }
+}"""
+
+SOFTMAX = """#pragma unroll
+for (int r = 0; r < RM; ++r) {
+    const float old = best[r];
+#pragma unroll
+    for (int c = 0; c < RN; ++c) best[r] = fmaxf(best[r], s[r][c]);
+#pragma unroll
+    for (int distance = 8; distance > 0; distance >>= 1) best[r] = fmaxf(best[r], __shfl_xor(best[r], distance));
+    const float base = best[r] == -INFINITY ? 0.0f : best[r], shrink = @SHRINK@;
+    total[r] *= shrink;
+#pragma unroll
+    for (int c = 0; c < RN; ++c) {
+        const float p = @P@;
+        total[r] += p;
+        p_tile[(ty + TY * r) * (BN + 4) + tx + 16 * c] = p;
+    }
+#pragma unroll
+    for (int c = 0; c < C * VW; ++c) out[r][c] *= shrink;
+}"""
+
+VALUES = """#pragma unroll 2
+for (int u = 0; u < BN; u += 4) {
+    float4 p4[RM];
+#pragma unroll
+    for (int r = 0; r < RM; ++r) p4[r] = *reinterpret_cast<float4*>(&p_tile[(ty + TY * r) * (BN + 4) + u]);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+#pragma unroll
+        for (int c = 0; c < C; ++c) {
+            const @PACK@ v4 = *reinterpret_cast<const @PACK@*>(&kv_tile[(u + k) * DVW + c * (16 * VW) + tx * VW]);
+            const float value[VW] = {@PARTS@};
+#pragma unroll
+            for (int r = 0; r < RM; ++r) {
+                const float p = k == 0 ? p4[r].x : k == 1 ? p4[r].y : k == 2 ? p4[r].z : p4[r].w;
+#pragma unroll
+                for (int j = 0; j < VW; ++j) out[r][c * VW + j] += p * value[j];
+            }
+        }
+    }
+}"""

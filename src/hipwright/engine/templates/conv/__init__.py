@@ -1,0 +1,1 @@
+"""Templates for convolutions, pooling and other windows."""

@@ -1,0 +1,167 @@
+"""Which convolutions and poolings are stencils (templates/stencil.py), and when that is better than the library."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hipwright.engine.ir.index import ONE, ZERO, Ix, divide, ix, modulo, product
+from hipwright.engine.lower.conv import POINT, Axis, Convolution, add_bias, read_convolution, spread
+from hipwright.engine.lower.core import NotLowered, Tensor
+from hipwright.engine.templates.conv.stencil import SIZES, Stencil, tiles
+from hipwright.engine.templates.conv.stencil_text import write
+from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template, regroup
+
+FEW_PRODUCTS, FEW_PRODUCTS_ODD = 64, 256
+"""Products per output up to which HIP is the default. At 25 an H200's float units keep up with its memory; dense
+two-dimensional convolutions are the library's best case, its three-dimensional and transposed ones are slow."""
+FEW_CHANNELS = 4
+SINGLE_CHANNELS, SINGLE_OUTPUTS, SINGLE_PRODUCTS, PHASED_PRODUCTS = 32, 64, 1024, 128
+"""Of dense float32 convolutions not in two dimensions, or transposed with a stride: up to here direct tiles reach
+31e12 operations a second on an H200 (1 dimension of 31 taps, 3x3x3 of 16 channels; transposed 3x3x3 of 32 channels
+16e12), the library in full precision 26 to 28e12 and 6e12. Larger ones have not been measured."""
+
+
+def _two_axes(axes: Sequence[Axis]) -> list[Axis]:
+    return [POINT, *axes] if len(axes) == 1 else list(axes)
+
+
+# ---------------------------------------------------------------- convolution
+
+
+KINDS = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution")
+
+
+@call_template(*KINDS)
+def convolution(call: KernelCall) -> Offer | None:
+    """Direct convolution: depthwise, grouped, dense; transposed in its gather form."""
+    out = call.shape(0)
+    conv = read_convolution(call.kind, [call.arg(k) for k in range(9)], out)
+    if conv.x.dtype not in SIZES or conv.weight.dtype != conv.x.dtype:
+        raise NotLowered(f"convolution of {conv.x.dtype}")
+    n = len(conv.axes)
+    batch = out[:1] if conv.x.rank == n + 2 else [ONE]
+    channels = ix(conv.groups * conv.outputs)
+    axes = _two_axes(conv.axes)
+    stencil = Stencil(axes, [*batch, channels], _inputs(conv), _filters(conv, n), channels=conv.channels,
+                      share=conv.outputs)  # fmt: skip
+    if not tiles(stencil):
+        raise NotLowered("the window is too large to unroll")
+    c = call.c
+    x = regroup(c, conv.x, [*batch, ix(conv.groups * conv.channels), *(a.size for a in axes)])
+    finish = None if conv.bias is None else add_bias(call.c, conv.bias, n)
+    return Offer("stencil", write, [x, conv.weight], [Output(stencil.space)], default=few_products(conv, n),
+                 finish=finish, data=stencil)  # fmt: skip
+
+
+def _inputs(conv: Convolution) -> Callable[..., list[Ix]]:
+    def index(lead: Sequence[Ix], c: Ix, place: Sequence[Ix]) -> list[Ix]:
+        group = divide(lead[1], ix(conv.outputs)) if conv.groups > 1 else ZERO
+        return [lead[0], group * conv.channels + c, *place]
+
+    return index
+
+
+def _filters(conv: Convolution, n: int) -> Callable[..., list[Ix]]:
+    def index(lead: Sequence[Ix], t: Ix, c: Ix, taps: Sequence[Ix]) -> list[Ix]:
+        mine = list(taps)[-n:]
+        if not conv.transposed:
+            return [lead[1] + t, c, *mine]
+        group = divide(lead[1], ix(conv.outputs)) if conv.groups > 1 else ZERO
+        within = modulo(lead[1], ix(conv.outputs)) if conv.groups > 1 else lead[1]
+        return [group * conv.channels + c, within + t, *mine]
+
+    return index
+
+
+def few_products(conv: Convolution, n: int) -> bool:
+    """The static rule for stencils: depthwise always; else few channels and few products per output."""
+    products = conv.channels * math.prod(a.kernel / a.phases for a in conv.axes)
+    if conv.channels == 1:
+        return True
+    if _single(conv, n, products):
+        return True
+    odd = n == 3 or conv.transposed
+    return conv.channels <= FEW_CHANNELS * (4 if odd else 1) and products <= (FEW_PRODUCTS_ODD if odd else FEW_PRODUCTS)
+
+
+def _single(conv: Convolution, n: int, products: float) -> bool:
+    """Is this a float32 convolution for which the library has only slow kernels?"""
+    few = conv.channels <= SINGLE_CHANNELS and conv.outputs <= SINGLE_OUTPUTS
+    if conv.x.dtype != "float32" or not few or conv.outputs % 4 or max(a.kernel for a in conv.axes) == 1:
+        return False
+    phased = conv.transposed and max(a.phases for a in conv.axes) > 1
+    return products <= PHASED_PRODUCTS if phased else n != 2 and not conv.transposed and products <= SINGLE_PRODUCTS
+
+
+# ---------------------------------------------------------------- pooling
+
+
+def _pool(call: KernelCall, n: int, axes: list[Axis], **how: Any) -> Offer | None:
+    """Pooling over the last n axes; everything before them is one."""
+    x: Tensor = call.args[0]
+    if x.dtype not in SIZES:
+        raise NotLowered(f"pooling of {x.dtype}")
+    lead = [product(x.shape[: x.rank - n])]
+    stencil = Stencil(_two_axes(axes), lead, lambda at, c, place: [at[0], *place], **how)
+    if not tiles(stencil):
+        raise NotLowered("the window is too large to unroll")
+    flat = regroup(call.c, x, [*lead, *(a.size for a in stencil.axes)])
+    outputs = [Output(stencil.space) if meta is not None else None for meta in call.outs]
+    stencil.positions = len(outputs) > 1 and outputs[1] is not None
+    window = math.prod(a.kernel for a in axes)
+    return Offer("stencil", write, [flat], outputs, default=window > 1, whole=stencil.positions, data=stencil)
+
+
+def _pool_axes(call: KernelCall, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any) -> list[Axis]:
+    x: Tensor = call.args[0]
+    sizes, shape = spread(kernel, n), call.shape(0)
+    steps = spread(stride, n) if stride not in (None, []) else sizes
+    return [Axis(*each) for each in zip(x.shape[-n:], shape[-n:], sizes, steps, spread(padding, n, 0),
+                                        spread(dilation, n, 1), strict=True)]  # fmt: skip
+
+
+@call_template("max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices",
+               "max_pool3d_with_indices")  # fmt: skip
+def max_pool(call: KernelCall) -> Offer | None:
+    """The largest of each window, and where it lies; NaN beats numbers."""
+    n = int(call.kind[8])
+    axes = _pool_axes(call, n, call.arg(1, "kernel_size"), call.arg(2, "stride"), call.arg(3, "padding", 0),
+                      call.arg(4, "dilation", 1))  # fmt: skip
+    return _pool(call, n, axes, combine="max")
+
+
+@call_template("avg_pool1d", "avg_pool2d", "avg_pool3d")
+def avg_pool(call: KernelCall) -> Offer | None:
+    """The mean of each window, over what is inside or over the padded window."""
+    n = int(call.kind[8])
+    axes = _pool_axes(call, n, call.arg(1, "kernel_size"), call.arg(2, "stride"), call.arg(3, "padding", 0), 1)
+    ceil, include, divisor = (call.arg(4, "ceil_mode", False), call.arg(5, "count_include_pad", True),
+                              call.arg(6, "divisor_override"))  # fmt: skip
+    if divisor is not None:
+        return _pool(call, n, axes, scale=1.0 / float(divisor))
+    if (ceil or any(a.padding for a in axes)) and not include:
+        return _pool(call, n, axes, count="inside")
+    if ceil:
+        return _pool(call, n, axes, count="padded")
+    return _pool(call, n, axes, scale=1.0 / math.prod(a.kernel for a in axes))
+
+
+@call_template("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d",
+               "_adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")  # fmt: skip
+def adaptive_pool(call: KernelCall) -> Offer | None:
+    """Windows of one size, when the input's sizes are multiples of the output's; to size 1 it is a row reduction."""
+    x: Tensor = call.args[0]
+    n = int(call.kind[-2])
+    sizes, shape = [s.value for s in x.shape[-n:]], [s.value for s in call.shape(0)[-n:]]
+    if all(s == 1 for s in shape):
+        raise NotLowered("a reduction of whole rows")
+    axes = []
+    for size, out in zip(sizes, shape, strict=True):
+        if size is None or out is None or size % out:
+            raise NotLowered("windows of several sizes")
+        axes.append(Axis(ix(size), ix(out), size // out, size // out))
+    if "max" in call.kind:
+        return _pool(call, n, axes, combine="max")
+    return _pool(call, n, axes, scale=1.0 / math.prod(a.kernel for a in axes))

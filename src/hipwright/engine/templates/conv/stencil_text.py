@@ -1,0 +1,294 @@
+"""The stencil kernel itself: sweep over the input rows, combine, store. templates/stencil.py has the algorithm."""
+
+from __future__ import annotations
+
+from hipwright.engine.emit.statements import literal
+from hipwright.engine.ir.index import ZERO, Ix, Var, ix, product
+from hipwright.engine.ir.index_text import to_c
+from hipwright.engine.ir.shapes import flatten
+from hipwright.engine.lower.conv import Axis
+from hipwright.engine.templates.access import WIDE
+from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.conv.stencil import streams
+from hipwright.engine.templates.conv.stencil_scope import Scope, at, meets, scaled, window_count
+
+MANY_TAPS = 16
+FENCE = """// Keep the compiler for AMD from reading all rows ahead of all sums, and from packing sums of different
+// rows into vectors: registers would run out.
+#if defined(__AMDGCN__)
+__device__ __forceinline__ void hold(float& sum) { asm volatile("" : "+v"(sum)); }
+__device__ __forceinline__ void hold(double& sum) { asm volatile("" : "+v"(sum)); }
+template <typename T, int N>
+__device__ __forceinline__ void hold(T (&sums)[N]) {
+    #pragma unroll
+    for (int k = 0; k < N; ++k) hold(sums[k]);
+}
+#endif
+template <typename Sums>
+__device__ __forceinline__ void row_fence(Sums& acc) {
+#if defined(__AMDGCN__)
+    hold(acc);
+    __builtin_amdgcn_sched_barrier(0);
+#endif
+}
+"""
+
+POOL_MAX = """// NaN wins, as in torch.max: one instruction where the device has it.
+template <typename T>
+__device__ __forceinline__ T pool_max(T a, T b) {
+    return (a > b || a != a) ? a : b;
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+__device__ __forceinline__ float pool_max(float a, float b) {
+    float y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+#endif
+"""
+
+
+def write(body: CallBody) -> list[Kernel]:
+    """The kernel of a stencil."""
+    return [_Writer(body, body.data).kernel()]
+
+
+class _Writer(Scope):
+    """Writes one kernel."""
+
+    def kernel(self) -> Kernel:
+        """All of it."""
+        grid = self.decode()
+        width = self.pack()
+        if width > 1:
+            self._unaligned(width)
+        self._start()
+        self._sweep(width)
+        self._stores()
+        return self.k.finish(grid, self.block, self.block, f"tile {self.tile}")
+
+    def _start(self) -> None:
+        """The sums, or the best so far."""
+        k, s = self.k, self.s
+        tile = (str(self.tile.t), str(self.tile.u), str(self.tile.v))
+        k.line(f"{self.type} {self.sum(*tile)};")
+        if s.positions:
+            k.line(f"{self.int} {self.sum(*tile, name='best')};")
+        with self.loops(*self.dims) as (t, u, v):
+            k.line(f"{self.sum(t, u, v)} = {self.empty()};")
+            if s.positions:
+                k.line(f"{self.sum(t, u, v, 'best')} = -1;")
+
+    def _unaligned(self, width: int) -> None:
+        """Rows that packs do not suit, of another call than the captured one: output by output, right but slow."""
+        k = self.k
+        load = self.row_load(self.input(ZERO, []), ZERO, [], "row")
+        assert load is not None
+        pointer = k.pointer(load.attr[0])
+        k.define("AlignedWide", WIDE)
+        k.line(f"const bool aligned = suits_wide<{width}>({pointer}) && {k.size(self.x_axis.size)} % {width} == 0;")
+        k.open("if (!aligned)")
+        for name, count in self.dims:
+            k.line("#pragma unroll 1")
+            k.open(f"for (int {name} = 0; {name} < {count}; ++{name})")
+        t, u, v = (ix(Var(name, ix(count))) for name, count in self.dims)
+        self._one(t, u, v)
+        for _ in self.dims:
+            k.close()
+        k.line("return;")
+        k.close()
+
+    def _one(self, t: Ix, u: Ix, v: Ix) -> None:
+        """One output, tap by tap."""
+        k, s, (y, x) = self.k, self.s, (self.y_axis, self.x_axis)
+        k.line(f"const {self.int} oy = {to_c(ix(Var('oy0')) + u)}, ox = {to_c(ix(Var('ox0')) + v)};")
+        k.line(f"if (oy >= {k.size(y.out)} || ox >= {k.size(x.out)}) continue;")
+        k.line(f"{self.type} total = {self.empty()};")
+        if s.positions:
+            k.line(f"{self.int} found = -1;")
+        channel, taps, places = self._outer()
+        for axis, tap, at_, place in ((y, "ky", "oy", "row"), (x, "kx", "ox", "col")):
+            k.open(f"for (int {tap} = 0; {tap} < {axis.kernel}; ++{tap})")
+            self._serial_place(axis, ix(Var(at_, axis.out)), tap, place)
+        e = self.input(channel, places)
+        k.emit.count([e])
+        k.line(f"const {self.type} value = {k.emit.text(e)[0]};")
+        if s.weights is not None and self.w is not None:
+            kernel = [ix(Var("ky", ix(y.kernel))), ix(Var("kx", ix(x.kernel)))]
+            k.line(f"total += value * {k.load(self.w, s.weights(self.lead, t, channel, [*taps, *kernel]))};")
+        elif s.positions:
+            self._take("true", "found", "total", "col")
+        else:
+            self._combine("total", "value", "0", "0", "0")
+        for _ in range(2 + len(places) + (s.channels > 1)):
+            k.close()
+        lead = [*self.lead[:-1], self.lead[-1] + t]
+        self._store([*lead, *self.serial, ix(Var("oy", y.out)), ix(Var("ox", x.out))], "total", "found", "ox")
+
+    def _sweep(self, width: int) -> None:
+        """Channels, serial axes, rows."""
+        channel, taps, places = self._outer()
+        self._rows(channel, taps, places, width)
+        for _ in range(len(places) + (self.s.channels > 1)):
+            self.k.close()
+
+    def _outer(self) -> tuple[Ix, list[Ix], list[Ix]]:
+        """Open the loops over channels and serial axes: the channel, the taps, and the places they read."""
+        s, k = self.s, self.k
+        channel: Ix = ZERO
+        if s.channels > 1:
+            k.line("#pragma unroll 1")
+            k.open(f"for (int c = 0; c < {s.channels}; ++c)")
+            channel = ix(Var("c", ix(s.channels)))
+        taps, places = [], []
+        for number, axis in enumerate(s.axes[:-2]):
+            tap, place = f"k{number}", f"s{number}"
+            k.line("#pragma unroll 1")
+            k.open(f"for (int {tap} = 0; {tap} < {axis.kernel}; ++{tap})")
+            self._serial_place(axis, self.serial[number], tap, place)
+            taps.append(ix(Var(tap, ix(axis.kernel))))
+            places.append(ix(Var(place, axis.size)))
+        return channel, taps, places
+
+    def _serial_place(self, axis: Axis, at: Ix, tap: str, name: str) -> None:
+        k, moved = self.k, at + axis.padding - ix(Var(tap)) * axis.dilation
+        if axis.transposed:
+            if axis.stride > 1:
+                k.line(f"if (({to_c(moved)}) % {axis.stride} != 0) continue;")
+            k.line(f"const {self.int} {name} = ({to_c(moved)}) / {axis.stride};")
+        else:
+            place = at * axis.stride + ix(Var(tap)) * axis.dilation - axis.padding
+            k.line(f"const {self.int} {name} = {to_c(place)};")
+        k.line(f"if ({name} < 0 || {name} >= {k.size(axis.size)}) continue;")
+
+    # ------------------------------------------------------------ one row of the input
+
+    def _rows(self, channel: Ix, taps: list[Ix], places: list[Ix], width: int) -> None:
+        y, tile, k = self.y_axis, self.tile, self.k
+        if streams(self.s, tile):
+            k.line("#pragma unroll 1")
+            k.open(f"for (int ky = 0; ky < {y.kernel}; ++ky)")
+            self._weights(channel, [*taps, ix(Var("ky", ix(y.kernel)))], 1)
+            self.span(channel, places, to_c(ix(Var("row0")) + ix(Var("ky")) * y.dilation), width)
+            self._columns("0", "0")
+            k.close()
+            return
+        self._weights(channel, taps, y.kernel)
+        with self.loops(("r", y.span(tile.u))) as (r,):
+            self.span(channel, places, "row0" if r == "0" else "row0 + r", width)
+            with self.loops(("ky", y.kernel), ("u", tile.u)) as (ky, u):
+                if y.span(tile.u) > 1 or y.transposed:
+                    k.line(f"if ({meets(y, tile.u, ky, u, r)}) continue;")
+                self._columns(ky, u)
+            if self.tile.t * y.kernel * self.x_axis.kernel > MANY_TAPS and r != "0":
+                k.define("row_fence", FENCE)
+                k.line("row_fence(acc);")
+
+    def _weights(self, channel: Ix, taps: list[Ix], rows: int) -> None:
+        """The weights of these taps in registers."""
+        s, k, x = self.s, self.k, self.x_axis
+        if s.weights is None or self.w is None:
+            return
+        sizes = (("t", self.tile.t), ("ky", rows), ("kx", x.kernel))
+        k.line(f"{self.type} {self.array('taps', *((str(n), n) for _, n in sizes))};")
+        with self.loops(*sizes) as (t, ky, kx):
+            row = [] if len(taps) == len(s.axes) - 1 else [at(ky, rows)]
+            index = s.weights(self.lead, at(t, self.tile.t), channel, [*taps, *row, at(kx, x.kernel)])
+            value = k.load(self.w, index)
+            k.line(f"{self.array('taps', *((p, n) for p, (_, n) in zip((t, ky, kx), sizes, strict=True)))} = {value};")
+
+    # ------------------------------------------------------------ combining
+
+    def _columns(self, ky: str, u: str) -> None:
+        """The row's taps into the tile's row u."""
+        x, k, tile = self.x_axis, self.k, self.tile
+        with self.loops(("kx", x.kernel), ("v", tile.v)) as (kx, v):
+            place = scaled((v, 1 if x.transposed else x.stride), (kx, -x.dilation if x.transposed else x.dilation))
+            if x.transposed:
+                k.line(f"const int phase = {place} + {x.padding};")
+                if x.stride > 1:
+                    k.line(f"if (phase % {x.stride} != 0) continue;")
+                place = f"phase / {x.stride} - {x.first(tile.v)}".replace("- -", "+ ")
+            if self.s.positions:
+                self._best(u, v, place)
+                return
+            with self.loops(("t", tile.t)) as (t,):
+                self._combine(self.sum(t, u, v), f"span[{place}]", t, ky, kx)
+
+    def _combine(self, total: str, value: str, t: str, ky: str, kx: str) -> None:
+        if self.s.combine == "max":
+            self.k.define("pool_max", POOL_MAX)
+            self.k.line(f"{total} = pool_max({total}, {value});")
+            return
+        if self.s.weights:
+            rows = 1 if streams(self.s, self.tile) else self.y_axis.kernel
+            sizes = ((t, self.tile.t), (ky, rows), (kx, self.x_axis.kernel))
+            value += f" * {self.array('taps', *sizes)}"
+        self.k.line(f"{total} += {value};")
+
+    def _best(self, u: str, v: str, place: str) -> None:
+        self.k.line(f"const {self.type} value = span[{place}];")
+        self._take(f"taken[{place}]", self.sum("0", u, v, "best"), self.sum("0", u, v), f"col0 + {place}")
+
+    def _take(self, condition: str, best: str, most: str, col: str) -> None:
+        """The first of equal maxima wins, NaN beats numbers."""
+        k = self.k
+        k.open(f"if ({condition} && ({best} < 0 || value > {most} || (value != value && {most} == {most})))")
+        k.line(f"{most} = value;")
+        flat = ix(Var("row")) * self.x_axis.size
+        for number, axis in enumerate(self.s.axes[:-2]):
+            rest = product([a.size for a in self.s.axes[number + 1 :]])
+            flat = flat + ix(Var(f"s{number}", axis.size)) * rest
+        k.line(f"{best} = {to_c(flat)} + {col};")
+        k.close()
+
+    # ------------------------------------------------------------ results
+
+    def _stores(self) -> None:
+        k, tile, out = self.k, self.tile, self.x_axis.out
+        with self.loops(("t", tile.t), ("u", tile.u)) as (t, u):
+            k.line(f"const {self.int} oy = oy0{'' if u == '0' else ' + u'};")
+            if tile.u > 1:
+                k.line(f"if (oy >= {k.size(self.y_axis.out)}) continue;")
+            lead = [*self.lead[:-1], self.lead[-1] + at(t, tile.t)]
+            index: list[Ix] = [*lead, *self.serial, ix(Var("oy", self.y_axis.out))]
+            even = out.value is not None and out.value % tile.v == 0
+            if tile.v & (tile.v - 1) or tile.v == 1 or self.body.placed.offer.whole:
+                self._store_each(index, t, u)
+                return
+            if not even:
+                k.open(f"if (ox0 + {tile.v} <= {k.size(out)})")
+            k.epilogue_vector(self._value(self.sum(t, u, "v"), "v"), [*index, ix(Var("ox0", out))], "ox0", str(tile.v))
+            if not even:
+                k.close()
+                k.open("else")
+                self._store_each(index, t, u)
+                k.close()
+
+    def _store_each(self, index: list[Ix], t: str, u: str) -> None:
+        k, out = self.k, self.x_axis.out
+        with self.loops(("v", self.tile.v)) as (v,):
+            k.line(f"const {self.int} ox = ox0{'' if v == '0' else ' + v'};")
+            if self.tile.v > 1:
+                k.line(f"if (ox >= {k.size(out)}) continue;")
+            place = [*index, ix(Var("ox", out))]
+            self._store(place, self.sum(t, u, v), self.sum(t, u, v, "best"), "ox")
+
+    def _store(self, place: list[Ix], total: str, best: str, ox: str) -> None:
+        """One output and what is fused behind it, or the value and where it lies."""
+        k = self.k
+        if not self.body.placed.offer.whole:
+            k.epilogue(self._value(total, ox), place)
+            return
+        flat = k.emit.position(flatten(self.s.space, place))
+        k.store(0, flat, total)
+        k.store(1, flat, best)
+
+    def _value(self, total: str, ox: str) -> str:
+        """The result of a sum: scaled, or divided by the window's size."""
+        if not self.s.count:
+            return total if self.s.scale == 1.0 else f"{total} * {literal(self.s.scale, self.type)}"
+        places = [*self.serial, ix(Var("oy")), ix(Var("ox0")) + ix(Var("v")) if ox == "v" else ix(Var(ox))]
+        counts = [window_count(axis, place, self.s.count) for axis, place in zip(self.s.axes, places, strict=True)]
+        return f"{total} / ({self.type})({to_c(product(counts))})"

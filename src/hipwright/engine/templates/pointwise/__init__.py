@@ -1,0 +1,1 @@
+"""Templates for pointwise kernels and transposes."""

@@ -1,0 +1,177 @@
+"""One thread, a few neighbouring elements: pointwise chains, views, gathers, windows.
+
+`vector` takes PACKS packs of VEC neighbours, all asked for before the first is used; where some operand is broadcast
+along the rows, `rows` gives each row of the innermost dimension to a block or to lanes (templates/rows.py), so that no
+element divides its index and the operand is read in packs too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hipwright.engine.emit.statements import Emitter
+from hipwright.engine.ir.expr import STORAGE, E, indices, walk
+from hipwright.engine.ir.index import Ix, Var, ix, product
+from hipwright.engine.ir.shapes import flatten
+from hipwright.engine.templates.base import Body, Kernel, fused
+from hipwright.engine.templates.sweep import linear, prune
+
+NARROW = ("float16", "bfloat16", "int16", "int8", "uint8", "bool")
+
+
+def elementwise(body: Body, vec: str = "", items: str = "", threads: str = "BLOCK") -> Kernel:
+    """The kernel; with `vec` and `items` (knobs), packs of neighbours where they lie side by side."""
+    group, emit = body.group, body.emit
+    total = product(group.space)
+    table, splits = body.name_variables(range(len(group.space)), "i", "i")
+    body.rename(table)
+    flat = flatten(group.space, [table[v] for v in group.variables])
+    emit.aliases[flat.key] = "i"
+    emit.taken |= {"i", "base", "n", "k", "count", *(f"i{k}" for k in range(len(group.space)))}
+    count = emit.position(total)
+    body.knobs |= {threads} | ({vec, items} if vec else set())
+    if vec:
+        return _vectorised(body, (vec, items, threads), splits, count, flat)
+    emit.line(f"const {body.index_type} i = blockIdx.x * ({body.index_type}){threads} + threadIdx.x;")
+    emit.line(f"if (i >= {count}) return;")
+    for text in splits:
+        emit.line(text)
+    emit.count([m.value for m in body.stored])
+    for member in body.stored:
+        emit.line(f"{body.pointers[body.need.stores[member.item.name][0]]}[i] = {body.stored_value(member)};")
+    return body.finish(f"cdiv({{total}}, {threads})", threads, fused(group), emit.lines, threads)
+
+
+def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], count: str, flat: Ix) -> Kernel:
+    emit, group, kind = body.emit, body.group, body.index_type
+    vec, items, threads = knobs
+    step, bound = body.as_index(f"{threads} * {vec}"), body.as_index(count)
+    emit.used |= {("whole_packs", ""), ("Tile", "")}
+    emit.line(f"const {kind} base = (blockIdx.x * ({kind})({threads} * {items}) + threadIdx.x) * {vec};")
+    values = [m.value for m in body.stored]
+    emit.count(values)
+    body.hurry(values)
+    read = sorted({e.attr[0] for e in walk(values) if e.op == "load" and e.attr[1] == flat})
+    narrow = on_borders(body, [(b, body.pointers[b]) for b in [*read, *_written(body)]], vec)
+    emit.open(f"if ({' && '.join([f'whole_packs<{items}, {vec}>(base, {step}, {bound})', *narrow])})")
+    tiles: dict[str, str] = {}
+    for buffer in read:
+        tiles[buffer] = emit.fresh(f"{body.pointers[buffer]}_tile")
+        emit.line(
+            f"const auto {tiles[buffer]} = load_packs<{items}, {vec}>({body.pointers[buffer]}, base, {step}, {bound});"
+        )
+    outs = {}
+    for member in body.stored:
+        buffer, dtype = body.need.stores[member.item.name]
+        outs[member.item.name] = emit.fresh(f"{body.pointers[buffer]}_out")
+        emit.line(f"Tile<{STORAGE[dtype]}, {items} * {vec}> {outs[member.item.name]};")
+    emit.line("#pragma unroll")
+    emit.open(f"for (int k = 0; k < {items} * {vec}; ++k)")
+    index = [f"const {kind} i = base + k / {vec} * ({threads} * {vec}) + k % {vec};", *splits]
+    if needs_test(values, {(b, flat.key) for b in read}):
+        emit.line(f"if (base + k / {vec} * ({threads} * {vec}) >= {bound}) continue;")
+    if any(_own_index(m.value, flat) for m in body.stored):
+        for text in index:
+            emit.line(text)
+    plain = emit.read
+    emit.read = _reader(plain, tiles, flat)
+    for member in body.stored:
+        emit.line(f"{outs[member.item.name]}.v[k] = {body.stored_value(member)};")
+    emit.close()
+    for member in body.stored:
+        buffer, _ = body.need.stores[member.item.name]
+        emit.line(
+            f"store_packs<{items}, {vec}>({body.pointers[buffer]}, base, {step}, {bound}, {outs[member.item.name]});"
+        )
+    emit.read = plain
+    otherwise(emit)
+    emit.open(f"for (int k = 0; k < {items} * {vec}; ++k)")
+    emit.line(index[0])
+    emit.line(f"if (i >= {count}) break;")
+    at = len(emit.lines)
+    for text in splits:
+        emit.line(text)
+    for member in body.stored:
+        emit.line(f"{body.pointers[body.need.stores[member.item.name][0]]}[i] = {body.stored_value(member)};")
+    prune(emit.lines, at, len(splits))
+    emit.close()
+    emit.close()
+    grid = f"cdiv({{total}}, {threads} * {vec} * {items})"
+    return body.finish(grid, threads, fused(group), emit.lines, roomy(body, threads))
+
+
+def otherwise(emit: Emitter) -> None:
+    """The other side of an open `if`."""
+    emit.scopes.pop()
+    emit.depth -= 1
+    emit.open("} else")
+
+
+def needs_test(values: Sequence[E], packed: set[tuple[str, str]]) -> bool:
+    """May an element behind the end do harm? It reads zeros from packs, and may load or divide by what it made of them.
+
+    packed: (buffer, position) of the loads that packs serve.
+    """
+    for e in walk(values):
+        if e.op == "load" and (e.attr[0], e.attr[1].key) not in packed:
+            return True
+        if e.ctype in ("int", "long") and (e.op == "fn" or (e.op == "bin" and e.attr in "/%")):
+            return True
+    return False
+
+
+def roomy(body: Body, threads: str) -> str:
+    """Launch bounds of a kernel that asks for all it reads at once.
+
+    The second number keeps ptxas from aiming at 32 registers and putting loads off; 1024 threads leave it 64, which
+    double precision would spill.
+    """
+    buffers = [*body.loads, *(body.need.stores[m.item.name][0] for m in body.stored)]
+    return f"{threads}, 1" if any(body.need.dtypes[b] == "float64" for b in buffers) else "1024, 1"
+
+
+def on_borders(body: Body, accesses: Sequence[tuple[str, str]], vec: str) -> list[str]:
+    """Tests that narrow types lie on the borders of packs; accesses: (buffer, where its first pack is).
+
+    Loads of wider types test for themselves. Where narrow values met from two kinds of loads, each would be unpacked.
+    """
+    tests = []
+    for buffer, pointer in accesses:
+        dtype = body.need.dtypes[buffer]
+        if dtype in NARROW:
+            tests.append(f"packs_fit<{STORAGE[dtype]}, {vec}>({pointer})")
+    return list(dict.fromkeys(tests))
+
+
+def _written(body: Body) -> list[str]:
+    return [body.need.stores[m.item.name][0] for m in body.stored]
+
+
+def _reader(plain: Callable[[E, str], str], tiles: dict[str, str], flat: Ix) -> Callable[[E, str], str]:
+    def read(e: E, position: str) -> str:
+        if e.attr[0] in tiles and e.attr[1] == flat:
+            return f"{tiles[e.attr[0]]}.v[k]"
+        return plain(e, position)
+
+    return read
+
+
+def _own_index(value: E, flat: Ix) -> bool:
+    """Does the element need its own index, beyond the packed loads?"""
+    for e in walk([value]):
+        if e.op == "load" and e.attr[1] == flat:
+            continue
+        if any(isinstance(a, Var) for p in indices(e) for a in p.atoms()):
+            return True
+    return False
+
+
+def broadcasts(body: Body) -> bool:
+    """Is something read once a row, or along the rows, beside what is read element by element?"""
+    group = body.group
+    if len(group.space) < 2:
+        return False
+    flat = flatten(group.space, [ix(v) for v in group.variables])
+    positions = [e.attr[1] for e in walk([m.value for m in body.stored]) if e.op == "load"]
+    found = [linear(p, group.variables[-1].name) for p in positions if p != flat]
+    return any(f is not None and f[0] in (ix(0), ix(1)) for f in found)

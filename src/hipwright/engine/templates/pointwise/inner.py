@@ -1,0 +1,87 @@
+"""A short last dimension of known length, such as what a pixel shuffle interleaves: all of it is one thread's.
+
+Neighbouring threads take neighbours of the dimension before, along which the operands run: their loads lie side by
+side, and each thread writes its elements at once. The index is split once for all of them.
+"""
+
+from __future__ import annotations
+
+from hipwright.engine.fuse.groups import Group
+from hipwright.engine.ir.expr import STORAGE, walk
+from hipwright.engine.ir.index import Ix, Var, ix, product
+from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.templates.base import Body, Kernel, fused
+from hipwright.engine.templates.pointwise.elementwise import roomy
+from hipwright.engine.templates.sweep import linear
+
+LENGTHS = (2, 4, 8, 16)
+
+
+def interleaves(group: Group) -> bool:
+    """Is the last dimension short, and is some operand read along the one before?"""
+    if len(group.space) < 2 or group.space[-1].value not in LENGTHS:
+        return False
+    before, last = (v.name for v in group.variables[-2:])
+    for e in walk([m.value for m in group.members]):
+        if e.op == "load":
+            along, across = linear(e.attr[1], before), linear(e.attr[1], last)
+            if along and across and along[0] == ix(1) and across[0] not in (ix(0), ix(1)):
+                return True
+    return False
+
+
+def inner(body: Body, threads: str, items: str) -> Kernel:
+    """The kernel; items: the knob of the positions a thread takes, BLOCK apart."""
+    group, emit, kind = body.group, body.emit, body.index_type
+    length = group.space[-1].value
+    emit.taken |= {"first", "at", "k", "s", "i", *(f"i{n}" for n in range(8))}
+    table, splits = body.name_variables(range(len(group.space) - 1), "i", "at")
+    table[group.variables[-1]] = ix(Var("s", group.space[-1]))
+    body.rename(table)
+    count = emit.position(_positions(group))
+    body.knobs |= {threads, items}
+    emit.used.add(("Tile", ""))
+    emit.line(f"const {kind} first = blockIdx.x * ({kind})({threads} * {items}) + threadIdx.x;")
+    outs = {}
+    for member in body.stored:
+        buffer, dtype = body.need.stores[member.item.name]
+        outs[member.item.name] = emit.fresh(f"{body.pointers[buffer]}_out")
+        emit.line(f"Tile<{STORAGE[dtype]}, {length}> {outs[member.item.name]}[{items}];")
+    emit.line("#pragma unroll")
+    emit.open(f"for (int k = 0; k < {items}; ++k)")
+    emit.line(f"const {kind} at = first + k * {threads};")
+    emit.line(f"if (at >= {count}) continue;")
+    for line in splits:
+        emit.line(line)
+    emit.line("#pragma unroll")
+    emit.open(f"for (int s = 0; s < {length}; ++s)")
+    emit.count([m.value for m in body.stored])
+    for member in body.stored:
+        emit.line(f"{outs[member.item.name]}[k].v[s] = {body.stored_value(member)};")
+    emit.close()
+    emit.close()
+    _store(body, outs, (threads, items, count))
+    grid = f"cdiv({to_python(_positions(group))}, {threads} * {items})"
+    return body.finish(grid, threads, fused(group), emit.lines, roomy(body, threads))
+
+
+def _positions(group: Group) -> Ix:
+    return product(group.space[:-1])
+
+
+def _store(body: Body, outs: dict[str, str], sizes: tuple[str, str, str]) -> None:
+    """Write what the thread has, in packs where addresses suit."""
+    emit, (threads, items, count) = body.emit, sizes
+    length = body.group.space[-1].value
+    emit.used.add(("whole_packs", ""))
+    emit.line("#pragma unroll")
+    emit.open(f"for (int k = 0; k < {items}; ++k)")
+    emit.line(f"const {body.index_type} at = first + k * {threads};")
+    emit.line(f"if (at >= {count}) continue;")
+    for member in body.stored:
+        pointer = body.pointers[body.need.stores[member.item.name][0]]
+        bound = body.as_index(f"{length}")
+        zero, one = body.as_index("0"), body.as_index("1")
+        emit.line(f"store_packs<1, {length}>({pointer} + at * {length}, {zero}, {one}, {bound}, "
+                  f"{outs[member.item.name]}[k]);")  # fmt: skip
+    emit.close()

@@ -1,0 +1,201 @@
+"""Transposes: a square tile goes through LDS, so that memory is read along one dimension and written along another.
+
+For pointwise kernels whose result runs along `b` (its last dimension) while some operand runs along another, `a`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hipwright.engine.fuse.groups import Group
+from hipwright.engine.ir.expr import STORAGE, E
+from hipwright.engine.ir.index import Ind, Ix, Var, ix, product
+from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.templates.base import Body, Kernel, fused
+from hipwright.engine.templates.pointwise import transpose_packs
+from hipwright.engine.templates.pointwise.elementwise import roomy
+from hipwright.engine.templates.sweep import linear, unconditional
+
+MOST = 3
+"""Operands staged in LDS at once."""
+TURNED = ("ta", "tb", "ta0", "tb0", "tx", "ty", "tiles_a", "tiles_b", "tile", "rest", "line", "k")
+"""The kernel's own names: `ta` runs along `a`."""
+
+
+def turned(group: Group, stored: set[str]) -> tuple[int, list[E]] | None:
+    """(the dimension `a`, the loads that run along it and not along the last), or None when there are none."""
+    if len(group.space) < 2:
+        return None
+    last = group.variables[-1]
+    values = [m.value for m in group.members if m.item.name in stored]
+    loads = [e for e in unconditional(values, set()) if _plain(e.attr[1])]
+    for k in range(len(group.space) - 2, -1, -1):
+        found = [e for e in loads if _along(e.attr[1], group.variables[k], last)]
+        if found and len({(e.attr[0], e.attr[1].key) for e in found}) <= MOST:
+            return k, found
+    return None
+
+
+def _plain(position: Ix) -> bool:
+    return not any(isinstance(a, Ind) for a in position.atoms())
+
+
+def _along(position: Ix, a: Var, b: Var) -> bool:
+    across, down = linear(position, a.name), linear(position, b.name)
+    return across is not None and down is not None and across[0] == ix(1) and down[0] not in (ix(0), ix(1))
+
+
+def transpose(body: Body, threads: str, size: str) -> Kernel:
+    """The kernel; size: the knob of a tile's side."""
+    group, emit, kind = body.group, body.emit, body.index_type
+    found = turned(group, {m.item.name for m in body.stored})
+    assert found is not None
+    k, _ = found
+    last = len(group.space) - 1
+    emit.taken |= {*TURNED, *(f"i{n}" for n in range(8))}
+    others = [n for n in range(last) if n != k]
+    table, lines = body.name_variables(others, "i", "rest") if others else ({}, [])
+    table |= {
+        group.variables[k]: ix(Var("ta", group.space[k])),
+        group.variables[last]: ix(Var("tb", group.space[last])),
+    }
+    sizes = emit.position(group.space[k]), emit.position(group.space[last])
+    rest = product([group.space[n] for n in others])
+    body.rename(table)
+    body.knobs |= {threads, size}
+    emit.line(
+        f"const {kind} tiles_a = ({sizes[0]} + {size} - 1) / {size}, tiles_b = ({sizes[1]} + {size} - 1) / {size};"
+    )
+    emit.line(f"const {kind} tile = blockIdx.x / tiles_b;")
+    emit.line(f"const {kind} tb0 = blockIdx.x % tiles_b * {size}, ta0 = tile % tiles_a * {size};")
+    if others:
+        emit.line(f"const {kind} rest = tile / tiles_a;")
+    for line in lines:
+        emit.line(line)
+    emit.line(f"const int tx = threadIdx.x % {size}, ty = threadIdx.x / {size};")
+    loads, staged = _declare(body, size)
+    beside = _beside(body, staged)
+    packed = None if beside else _packed(body, threads, size, [group.space[n] for n in (k, last)], loads, staged)
+    if packed:
+        packed.declare()
+        emit.line(f"const bool packs = {packed.conditions(sizes)};")
+        emit.open("if (packs)")
+        packed.stage()
+        emit.line("__syncthreads();")
+        packed.write()
+        emit.line("return;")
+        emit.close()
+    _stage(body, threads, size, sizes, loads, staged)
+    ahead = _ahead(body, threads, size, sizes, beside)
+    emit.line("__syncthreads();")
+    _write(body, threads, size, sizes, staged, ahead)
+    side = [f"cdiv({to_python(group.space[n])}, {size})" for n in (k, last)]
+    made = body.finish(
+        f"({to_python(rest)}) * {side[0]} * {side[1]}", threads, fused(group), emit.lines, roomy(body, threads)
+    )
+    if packed:
+        made.device |= packed.device
+    return made
+
+
+def _declare(body: Body, size: str) -> tuple[list[E], dict[tuple[str, str], str]]:
+    """The loads along `a`, each once, and their tiles in LDS; a column of padding keeps the banks apart."""
+    emit, found, staged = body.emit, dict[tuple[str, str], E](), dict[tuple[str, str], str]()
+    for e in unconditional([m.value for m in body.stored], set()):
+        if _plain(e.attr[1]) and _along(e.attr[1], Var("ta"), Var("tb")):
+            found.setdefault((e.attr[0], e.attr[1].key), e)
+    for key, e in found.items():
+        name = staged[key] = emit.fresh(f"{body.pointers[key[0]]}_tile")
+        emit.line(f"__shared__ {STORAGE[e.attr[2]]} {name}[{size}][{size} + 1];")
+    return list(found.values()), staged
+
+
+def _packed(
+    body: Body, threads: str, size: str, space: list[Ix], loads: list[E], staged: dict[tuple[str, str], str]
+) -> transpose_packs.Packed | None:
+    """The kernel's way by packs, where they serve."""
+    n = transpose_packs.width(body, loads, space)
+    if not n:
+        return None
+    body.emit.taken |= set(transpose_packs.NAMES)
+    tests = _tests([body.emit.position(s) for s in space], size)
+    return transpose_packs.Packed(body, loads, size, threads, n, staged, tests)
+
+
+def _stage(
+    body: Body, threads: str, size: str, sizes: tuple[str, str], loads: list[E], staged: dict[tuple[str, str], str]
+) -> None:
+    """Read along `a` into LDS."""
+    emit, kind = body.emit, body.index_type
+    _open_lines(body, threads, size, f"const {kind} ta = ta0 + tx, tb = tb0 + line;", sizes)
+    for e in loads:
+        emit.line(f"{staged[e.attr[0], e.attr[1].key]}[line][tx] = {body.pointers[e.attr[0]]}"
+                  f"[{emit.position(e.attr[1])}];")  # fmt: skip
+    emit.close()
+
+
+def _beside(body: Body, staged: dict[tuple[str, str], str]) -> dict[tuple[str, str], E]:
+    """Loads that run along `b` as the result does, if they are few."""
+    loads = {(e.attr[0], e.attr[1].key): e for e in unconditional([m.value for m in body.stored], set())
+             if _plain(e.attr[1]) and _along(e.attr[1], Var("tb"), Var("ta"))}  # fmt: skip
+    found = {key: e for key, e in loads.items() if key not in staged}
+    return found if len(found) <= MOST else {}
+
+
+def _ahead(
+    body: Body, threads: str, size: str, sizes: tuple[str, str], found: dict[tuple[str, str], E]
+) -> dict[tuple[str, str], str]:
+    """Ask for what runs along `b` too before the threads wait for the tile."""
+    emit, kind = body.emit, body.index_type
+    if not found:
+        return {}
+    names = {key: emit.fresh(f"{body.pointers[key[0]]}_ahead") for key in found}
+    for key, e in found.items():
+        emit.line(f"{STORAGE[e.attr[2]]} {names[key]}[{size} * {size} / {threads}];")
+    _open_lines(body, threads, size, f"const {kind} ta = ta0 + line, tb = tb0 + tx;", sizes)
+    for key, e in found.items():
+        emit.line(f"{names[key]}[k] = {body.pointers[key[0]]}[{emit.position(e.attr[1])}];")
+    emit.close()
+    return names
+
+
+def _tests(sizes: Sequence[str], size: str) -> str:
+    """Is an element outside? No test where tiles are known to fit."""
+    tests = [
+        f"({n} % {size} && {name} >= {n})"
+        for name, n in zip(("ta", "tb"), map(transpose_packs.bracketed, sizes), strict=True)
+    ]
+    return f"if ({' || '.join(tests)}) continue;"
+
+
+def _open_lines(body: Body, threads: str, size: str, place: str, sizes: tuple[str, str]) -> None:
+    """The loop over a thread's elements of the tile."""
+    emit = body.emit
+    emit.line("#pragma unroll")
+    emit.open(f"for (int k = 0; k < {size} * {size} / {threads}; ++k)")
+    emit.line(f"const int line = ty + k * ({threads} / {size});")
+    emit.line(place)
+    emit.line(_tests(sizes, size))
+
+
+def _write(
+    body: Body, threads: str, size: str, sizes: tuple[str, str], staged: dict[tuple[str, str], str],
+    ahead: dict[tuple[str, str], str],
+) -> None:  # fmt: skip
+    """Compute and store along `b`."""
+    emit, kind, plain = body.emit, body.index_type, body.emit.read
+    _open_lines(body, threads, size, f"const {kind} ta = ta0 + line, tb = tb0 + tx;", sizes)
+
+    def read(e: E, position: str) -> str:
+        key = e.attr[0], e.attr[1].key
+        if key in staged:
+            return f"{staged[key]}[tx][line]"
+        return f"{ahead[key]}[k]" if key in ahead else plain(e, position)
+
+    emit.read = read
+    emit.count([m.value for m in body.stored])
+    for member in body.stored:
+        pointer, value = body.pointers[body.need.stores[member.item.name][0]], body.stored_value(member)
+        emit.line(f"{pointer}[{emit.position(member.position)}] = {value};")
+    emit.close()
+    emit.read = plain

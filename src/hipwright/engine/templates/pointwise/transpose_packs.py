@@ -1,0 +1,171 @@
+"""Transposes in packs of 16 bytes on both sides of LDS: what transpose.py does where sizes and types allow it.
+
+A lane that moves one element at a time moves 4 bytes of the 16 it could, of half types 2. Here it reads a pack along
+`a` and writes one along `b`. Between them lies LDS: 4-byte elements as transpose.py has them; of half types a thread
+reads packs of two neighbouring lines and keeps their elements in pairs, a word each, so that LDS serves words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from hipwright.engine.ir.expr import STORAGE, E
+from hipwright.engine.ir.index import Atom, Ix, Var, ix, replace
+from hipwright.engine.ir.index_text import to_c
+from hipwright.engine.templates.access import STORE_ALIGNED, WIDE, strides_beside
+from hipwright.engine.templates.base import Body
+from hipwright.engine.templates.sweep import PACK
+
+NAMES = ("slot", "packs", "out", "tb1", "v")
+Staged = dict[tuple[str, str], str]
+
+
+def bracketed(text: str) -> str:
+    """A size as C text, safe in products and comparisons."""
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+
+def width(body: Body, loads: Sequence[E], sizes: Sequence[Ix]) -> int:
+    """Elements of a pack, or 0 where packs do not serve: other sizes at capture, types of several widths, two results.
+
+    loads: what LDS is filled with; sizes: of the dimensions `a` and `b`.
+    """
+    dtypes = {e.attr[2] for e in loads} | {body.need.stores[m.item.name][1] for m in body.stored}
+    found = {PACK.get(dtype, 4) for dtype in dtypes}
+    if len(body.stored) != 1 or found not in ({4}, {8}):
+        return 0
+    (n,) = found
+    return 0 if any(body.c.hint(size) % n for size in sizes) else n
+
+
+@dataclass(eq=False)
+class Packed:
+    """size, threads: the knobs; width: elements of a pack; names: of the tiles in LDS; tests: is a pack within?"""
+
+    body: Body
+    loads: list[E]
+    size: str
+    threads: str
+    width: int
+    names: Staged
+    tests: str
+
+    def conditions(self, sizes: Sequence[str]) -> str:
+        """What must hold at run time: whole packs, at addresses and strides that suit them."""
+        body, n = self.body, self.width
+        out = [f"{bracketed(size)} % {n} == 0" for size in sizes if not size.isdigit()]
+        (member,) = body.stored
+        places = [(e.attr[0], e.attr[1], "ta") for e in self.loads]
+        for buffer, position, axis in [*places, (body.need.stores[member.item.name][0], member.position, "tb")]:
+            out.append(f"suits_wide<{n}>({body.pointers[buffer]})")
+            out += [f"{bracketed(to_c(s))} % {n} == 0" for s in strides_beside(position, axis) if (s.value or 1) % n]
+        return " && ".join(dict.fromkeys(out))
+
+    @property
+    def device(self) -> dict[str, str]:
+        """What the text calls."""
+        shorts = {"as_shorts": SHORTS} if self._pairs else {}
+        return {"AlignedWide": WIDE, "store_aligned": STORE_ALIGNED, **shorts}
+
+    @property
+    def _pairs(self) -> bool:
+        """Do elements stand in LDS two in a word?"""
+        return self.width > 4
+
+    def declare(self) -> None:
+        """LDS of its own where pairs need it."""
+        if self._pairs:
+            emit = self.body.emit
+            self.names = {key: emit.fresh(f"{name}_words") for key, name in self.names.items()}
+            for name in self.names.values():
+                emit.line(f"__shared__ unsigned {name}[{self.size}][{self.size} / 2 + 1];")
+
+    @contextmanager
+    def _slots(self, lines: str) -> Iterator[None]:
+        """This thread's packs, of `lines` lines."""
+        emit, count = self.body.emit, f"{self.size} / {self.width} * {lines}"
+        emit.line("#pragma unroll")
+        emit.open(f"for (int k = 0; k < ({count} + {self.threads} - 1) / {self.threads}; ++k)")
+        emit.line(f"const int slot = threadIdx.x + k * {self.threads};")
+        emit.line(f"if (({count}) % {self.threads} && slot >= {count}) continue;")
+        yield
+        emit.close()
+
+    def stage(self) -> None:
+        """Memory to LDS."""
+        body, emit, n = self.body, self.body.emit, self.width
+        across, each = f"({self.size} / {n})", 2 if self._pairs else 1
+        with self._slots(f"({self.size} / 2)" if self._pairs else self.size):
+            line = f"slot / {across}{' * 2' if self._pairs else ''}"
+            emit.line(f"const {body.index_type} ta = ta0 + slot % {across} * {n}, tb = tb0 + {line};")
+            emit.line(self.tests)
+            for e in self.loads:
+                name, pointer = self.names[e.attr[0], e.attr[1].key], body.pointers[e.attr[0]]
+                packs = []
+                for step in range(each):
+                    place = emit.position(_moved(e.attr[1], step))
+                    read = f"as_shorts({pointer} + {place})" if self._pairs else f"{pointer} + {place}"
+                    packs.append(f"{emit.fresh(('lo', 'hi')[step])}")
+                    emit.line(f"const auto {packs[-1]} = load_aligned<{n}>({read});")
+                emit.line("#pragma unroll")
+                value = f"{packs[0]}.v[v]" + (f" | (unsigned){packs[1]}.v[v] << 16" if self._pairs else "")
+                place = "[ta - ta0 + v][(tb - tb0) / 2]" if self._pairs else "[tb - tb0][ta - ta0 + v]"
+                emit.line(f"for (int v = 0; v < {n}; ++v) {name}{place} = {value};")
+
+    def write(self) -> None:
+        """Compute and store along `b`."""
+        body, emit, n, plain = self.body, self.body.emit, self.width, self.body.emit.read
+        (member,) = body.stored
+        buffer, dtype = body.need.stores[member.item.name]
+        across = f"({self.size} / {n})"
+        with self._slots(self.size):
+            emit.line(f"const {body.index_type} ta = ta0 + slot / {across}, tb1 = tb0 + slot % {across} * {n};")
+            emit.line(self.tests.replace("tb ", "tb1 "))
+            for e in self.loads:
+                self._gather(e)
+            emit.line(f"AlignedWide<{STORAGE[dtype]}, {n}> out;")
+            emit.line("#pragma unroll")
+            emit.open(f"for (int v = 0; v < {n}; ++v)")
+            emit.line(f"const {body.index_type} tb = tb1 + v;")
+
+            def read(e: E, position: str) -> str:
+                name = self.names.get((e.attr[0], e.attr[1].key))
+                return f"{name}_row[v]" if name else plain(e, position)
+
+            emit.read = read
+            emit.count([member.value])
+            emit.line(f"out.v[v] = {body.stored_value(member)};")
+            emit.close()
+            emit.read = plain
+            place = emit.position(replace(member.position, _tb1))
+            emit.line(f"store_aligned<{n}>({body.pointers[buffer]} + {place}, out);")
+
+    def _gather(self, e: E) -> None:
+        """A pack of the operand, as it runs along `b`."""
+        emit, n, kind = self.body.emit, self.width, STORAGE[e.attr[2]]
+        name = self.names[e.attr[0], e.attr[1].key]
+        emit.line(f"{kind} {name}_row[{n}];")
+        emit.line("#pragma unroll")
+        if self._pairs:
+            emit.line(f"for (int v = 0; v < {n}; v += 2) "
+                      f"__builtin_memcpy({name}_row + v, &{name}[ta - ta0][(tb1 - tb0 + v) / 2], 4);")  # fmt: skip
+        else:
+            emit.line(f"for (int v = 0; v < {n}; ++v) {name}_row[v] = {name}[tb1 - tb0 + v][ta - ta0];")
+
+
+def _moved(position: Ix, step: int) -> Ix:
+    return replace(position, lambda a: ix(a) + ix(step) if isinstance(a, Var) and a.name == "tb" else None)
+
+
+def _tb1(a: Atom) -> Ix | None:
+    return ix(Var("tb1", a.size)) if isinstance(a, Var) and a.name == "tb" else None
+
+
+SHORTS = """// Half types as their bits.
+template <typename T>
+__device__ __forceinline__ const unsigned short* as_shorts(const T* p) {
+    return reinterpret_cast<const unsigned short*>(p);
+}
+"""

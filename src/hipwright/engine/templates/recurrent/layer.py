@@ -1,0 +1,177 @@
+"""A recurrent layer as one kernel that lasts for all steps (text: recurrent_text.py; docs/engine-templates.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hipwright.engine.ir.expr import STORAGE
+from hipwright.engine.ir.index import ZERO, Ix, ix
+from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.lower.core import Tensor
+from hipwright.engine.rewrite.recurrent import LAYER
+from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.pieces import GATHER, LOAD_16
+from hipwright.engine.templates.recurrent.text import GATES, LayerSpec, layer_text
+from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template
+
+REGISTERS = 65536
+"""Of a compute unit, the least of our targets (NVIDIA's)."""
+COMPUTE_UNITS = 132
+STEP_REGISTERS = {"float32": 20, "float16": 48, "bfloat16": 48}
+"""What a step needs beside sums and weights: NVRTC then spills nothing of a GRU of 128 units, in 128 registers."""
+
+
+@dataclass(eq=False)
+class Layer:
+    """One layer's call. rows: batch rows at capture."""
+
+    kind: str
+    number: int
+    hidden: int
+    directions: int
+    batch: Ix
+    steps: Ix
+    batch_first: bool
+    dtype: str
+    rows: int
+
+    @property
+    def gates(self) -> int:
+        """Rows of the weight matrix per hidden unit."""
+        return GATES[self.kind]
+
+
+@call_template(LAYER)
+def persistent(call: KernelCall) -> Offer:
+    """The only offer for `hip.recurrent_layer(gates, weights, biases, h0, c0, layer, kind, batch_first)`."""
+    gates, weights, biases, h0, c0, number, kind, batch_first = call.args
+    shape = gates[0].shape
+    steps, batch = (shape[1], shape[0]) if batch_first else (shape[0], shape[1])
+    layer = Layer(kind, number, weights[0].shape[-1].value or 0, len(gates), batch, steps, batch_first,
+                  gates[0].dtype, call.c.hint(batch))  # fmt: skip
+    both = [t for pair in (gates, weights, biases) for t in (pair[0], pair[-1])]  # one direction: twice the same
+    operands = [t and call.c.realise(t) for t in (*both, _state(h0), _state(c0))]
+    outputs = [Output(call.shape(k)) for k, meta in enumerate(call.outs) if meta is not None]
+    return Offer("persistent", write, operands, outputs, default=True, whole=True, data=layer)
+
+
+def _state(value: Tensor | None) -> Tensor | None:
+    """An initial state, None when it is zeros."""
+    if value is None or value.buffer:
+        return value
+    e = value.at([ZERO] * value.rank)
+    return None if e.op == "const" and e.attr == 0 else value
+
+
+def write(body: CallBody) -> list[Kernel]:
+    """The layer's kernel, and before it the one that packs its weights if they are streamed.
+
+    Layers of one kind and size share the kernels' text, which therefore is device code that is written once.
+    """
+    layer: Layer = body.data
+    default = "resident" if _resident(layer) else "streamed"
+    streamed = body.choose("weights", ("resident", "streamed"), default) == "streamed"
+    knobs = _knobs(body, layer, streamed)
+    numbers = "".join(name.removeprefix(wanted).lower() for wanted, name in knobs.items())
+    outputs = body.stored(0) is not None
+    name = f"{layer.kind}_{layer.hidden}_{layer.dtype}{'_streamed' * streamed}{'' if outputs else '_last'}{numbers}"
+    spec = LayerSpec(name=name, kind=layer.kind, ctype=STORAGE[layer.dtype], hidden=layer.hidden, streamed=streamed,
+                     outputs=outputs)  # fmt: skip
+    kernels = _packing(body, layer, spec) if streamed else []
+    kernels.append(_steps(body, layer, spec, kernels[0].writes[0] if streamed else ""))
+    for kernel in kernels:
+        kernel.grid, kernel.block = _renamed(kernel.grid, knobs), _renamed(kernel.block, knobs)
+    kernels[-1].device = {"load_16": LOAD_16, "lane_gather": GATHER, name: _renamed(layer_text(spec), knobs)}
+    return kernels
+
+
+def _packing(body: CallBody, layer: Layer, spec: LayerSpec) -> list[Kernel]:
+    """The launch that packs the weights of both directions."""
+    packed = body.temporary("packed", [ix(layer.directions), ix(spec.pitch)], layer.dtype)
+    weights = [t.buffer for t in body.operands[2:4] if t is not None]
+    grid = f"(cdiv({spec.packed()}, 256), {layer.directions})"
+    return [Kernel(f"{spec.name}_pack", "", grid, "256", [*weights, packed], reads=weights, writes=[packed])]
+
+
+def _steps(body: CallBody, layer: Layer, spec: LayerSpec, packed: str) -> Kernel:
+    """The launch of all steps."""
+    buffers = [t.buffer if t is not None else "None" for t in body.operands]
+    if packed:
+        buffers[2:4] = [packed, packed]
+    if spec.kind != "lstm":
+        del buffers[7]
+    outs = [body.stored(k) or "None" for k in range(len(body.placed.items))]
+    sizes = [layer.steps, layer.batch]
+    for width in (layer.gates * layer.hidden, layer.directions * layer.hidden):
+        step, row = (ix(width), layer.steps * width) if layer.batch_first else (layer.batch * width, ix(width))
+        sizes += [step, row]
+    arguments = [*buffers, *outs, *(to_python(s) for s in sizes), str(layer.number)]
+    grid = f"(cdiv({to_python(layer.batch)}, RNN_ROWS), {layer.directions})"
+    reads = [b for b in dict.fromkeys(buffers) if b != "None"]
+    used = {("relu", "")} if spec.kind == "rnn_relu" else {("sigmoid", "float")}
+    return Kernel(spec.name, "", grid, spec.threads(), arguments, used, reads=reads,
+                  writes=[b for b in outs if b != "None"])  # fmt: skip
+
+
+def _renamed(text: str, knobs: dict[str, str]) -> str:
+    for wanted, name in knobs.items():
+        text = text.replace(wanted, name)
+    return text
+
+
+# ---------------------------------------------------------------- the static rules
+
+
+def _split(hidden: int) -> int:
+    """Lanes of a hidden unit: about 512 threads a block, no more than 8 lanes to add up."""
+    return 8 if hidden <= 32 else 4 if hidden <= 128 else 2 if hidden <= 256 else 1
+
+
+def _rows(layer: Layer) -> int:
+    """Batch rows of a block: one as long as every block has a compute unit of its own; sums must fit in registers."""
+    rows = 1
+    most = 4 if _threads(layer.hidden) > 512 else 32 if layer.dtype == "float32" else 8
+    while rows < 8 and 2 * rows * layer.gates <= most and layer.rows * layer.directions > COMPUTE_UNITS * rows:
+        rows *= 2
+    return rows
+
+
+def _threads(hidden: int) -> int:
+    return min(1024, -(-hidden * _split(hidden) // 64) * 64)
+
+
+def _pieces(layer: Layer) -> int:
+    """16-byte pieces of a weight row that a lane reads."""
+    span = _split(layer.hidden) * (4 if layer.dtype == "float32" else 8)
+    return -(-layer.hidden // span)
+
+
+def _free(layer: Layer) -> int:
+    """Registers of a thread that weights may take: the compute unit's share less what a step needs."""
+    share = min(255, REGISTERS // _threads(layer.hidden))
+    return share - STEP_REGISTERS[layer.dtype] - 2 * layer.gates * _rows(layer)
+
+
+def _resident(layer: Layer) -> bool:
+    """Do all recurrent weights fit into a block's registers?"""
+    turns = -(-layer.hidden * _split(layer.hidden) // _threads(layer.hidden))
+    return turns * layer.gates * _pieces(layer) * _registers(layer) <= _free(layer)
+
+
+def _registers(layer: Layer) -> int:
+    """Registers that 16 bytes of weights take: compilers convert half types once, before the steps."""
+    return 4 if layer.dtype == "float32" else 8
+
+
+def _knobs(body: CallBody, layer: Layer, streamed: bool) -> dict[str, str]:
+    """The kernels' knobs: {as the text spells it: the macro}."""
+    out = {
+        "RNN_SPLIT": body.knob("RNN_SPLIT", _split(layer.hidden), (1, 2, 4, 8, 16), "lanes of a hidden unit"),
+        "RNN_ROWS": body.knob("RNN_ROWS", _rows(layer), (1, 2, 4, 8), "batch rows of a block"),
+    }
+    if streamed:
+        free = _free(layer) - 8 * layer.gates  # two pieces on their way
+        keep = max((k for k in (1, 2, 4, 8) if k * layer.gates * _registers(layer) <= free), default=0)
+        out["RNN_KEEP"] = body.knob("RNN_KEEP", keep, (0, 1, 2, 4, 8), "16-byte pieces of a weight row in registers")
+    return out

@@ -1,0 +1,1 @@
+"""Templates for running sums and products."""

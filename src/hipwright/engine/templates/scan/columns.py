@@ -1,0 +1,165 @@
+"""Scans down columns by tiles, for columns too few to keep a device busy with a thread each.
+
+A block takes a tile: COLUMNS packs of neighbouring columns side by side, and below each other as many threads as the
+block has left, each with ITEMS rows in registers. It scans these, leaves the tile's sums in memory, waits for the tiles
+above, and writes: one read, one write. Tiles above each other form groups of as many as a block has rows of threads, so
+that each row of threads asks for one tile's sums and the last for what comes before the group. Groups follow one
+another as in StreamScan (Yan, Long & Zhang 2013); the order of additions is fixed, so that results do not depend on
+timing as decoupled look-back's do (Merrill & Garland 2016). Blocks wait for earlier tickets only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hipwright.engine.ir.index import Sym, Var, ix
+from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.sweep import Share, prune
+
+if TYPE_CHECKING:
+    from hipwright.engine.templates.scan.rows import Scan
+
+COLUMNS_BEFORE = """// Down each of N columns: what the rows of threads before this one and the tiles above come to.
+// sums[0 .. tiles) are of tiles, the second half is what comes before each group of BLOCK_SIZE / WIDTH tiles.
+template <int BLOCK_SIZE, int WIDTH, int N, typename T, typename Op>
+__device__ void columns_before(const T (&total)[N], T (&before)[N], T* sums, int* flags, int tiles, int tile, T none,
+                               Op op) {
+    constexpr int LANES = BLOCK_SIZE / WIDTH;
+    __shared__ T partial[N][BLOCK_SIZE];
+    const int lane = threadIdx.x / WIDTH, place = threadIdx.x % WIDTH;
+    const int group = tile / LANES, number = tile % LANES;
+    T all[N], above[N];
+#pragma unroll
+    for (int j = 0; j < N; ++j) partial[j][threadIdx.x] = total[j];
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+        before[j] = all[j] = none;
+        for (int l = 0; l < LANES; ++l) {
+            if (l == lane) before[j] = all[j];
+            all[j] = op(all[j], partial[j][l * WIDTH + place]);
+        }
+        if (lane == 0) sums[(tile * WIDTH + place) * N + j] = all[j];
+    }
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) atomicExch(flags + tile, 1);
+    const bool carries = lane == LANES - 1 && group > 0;  // the last row of threads has no tile to wait for
+    const int from = carries ? tiles + group : tile - number + lane;
+    if (place == 0 && (carries || lane < number)) {
+        while (atomicAdd(flags + from, 0) == 0) {
+        }
+    }
+    __syncthreads();
+    __threadfence();
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+        partial[j][threadIdx.x] = carries || lane < number ? sums[(from * WIDTH + place) * N + j] : none;
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+        above[j] = partial[j][(LANES - 1) * WIDTH + place];
+        for (int l = 0; l < LANES - 1; ++l) above[j] = op(above[j], partial[j][l * WIDTH + place]);
+        before[j] = op(above[j], before[j]);
+    }
+    if (number == LANES - 1 && tile + 1 < tiles) {
+#pragma unroll
+        for (int j = 0; j < N; ++j)
+            if (lane == 0) sums[((tiles + group + 1) * WIDTH + place) * N + j] = op(above[j], all[j]);
+        __threadfence();
+        __syncthreads();
+        if (threadIdx.x == 0) atomicExch(flags + tiles + group + 1, 1);
+    }
+}
+"""
+
+
+def column_tiles(scan: Scan) -> str:
+    """Write the body; returns the grid. The scan's `memory` then says what the kernel needs."""
+    emit, layout, vec = scan.emit, scan.layout, scan.layout.vec
+    flags, sums = scan.scratch()
+    _place(scan, flags)
+    one, bound = scan.body.as_index("1"), scan.body.as_index(scan.length)
+    emit.line(f"const int count = live ? tile_count<{layout.items}, 1>(base, {one}, {bound}) : 0;")
+    share = Share(f"{layout.items}, {vec}", "base", one, bound, "width")
+    _own_rows(scan, share)
+    emit.line(f"{scan.ctype} before[{vec}];")
+    places = f"{sums} + (long)columns * 2 * tiles * {layout.share} * {vec}, {flags} + 1 + columns * 2 * tiles"
+    shape = f"{layout.threads}, {layout.share}, {vec}"
+    emit.line(f"columns_before<{shape}>(total, before, {places}, tiles, tile, {scan.identity}, {scan.operator}());")
+    _write(scan, share)
+    lines_text, across_text = to_python(scan.outer), to_python(scan.across)
+    tiles = f"cdiv({to_python(scan.width)}, {layout.threads} // {layout.share} * {layout.items})"
+    return f"cdiv({lines_text} * cdiv({across_text}, {vec}), {layout.share}) * {tiles}"
+
+
+def _place(scan: Scan, flags: str) -> None:
+    """Which tile the block has, in the order in which blocks start, and which columns and rows of it the thread."""
+    emit, kind, layout = scan.emit, scan.body.index_type, scan.layout
+    emit.taken |= {"lane", "live", "blocks", "columns", "first", "all"}
+    scan.body.knobs.add(layout.share)
+    emit.used |= {("take_ticket", "")}
+    lanes, vec = f"({layout.threads} / {layout.share})", layout.vec
+    across, lines = emit.position(scan.across), emit.position(scan.outer)
+    total = "across" if scan.outer.value == 1 else f"({lines}) * across"
+    emit.line(f"const int ticket = take_ticket({flags});")
+    emit.line(f"const {kind} across = ({across} + {vec} - 1) / {vec};")
+    emit.line(f"const int blocks = ({total} + {layout.share} - 1) / {layout.share};  // side by side")
+    emit.line(f"const int tiles = ({scan.length} + {lanes} * {layout.items} - 1) / ({lanes} * {layout.items});")
+    emit.line("const int tile = ticket / blocks, columns = ticket % blocks;")
+    emit.line(f"const int lane = threadIdx.x / {layout.share};")
+    emit.line(f"const {kind} first = ({kind})columns * {layout.share} + threadIdx.x % {layout.share};")
+    emit.line(f"const bool live = first < {total};  // the last block may have columns to spare")
+    emit.line(f"const {kind} pack = live ? first : {total} - 1;")
+    scan.place_column()
+    emit.line(f"const {kind} base = ({kind})(tile * {lanes} + lane) * {layout.items};")
+
+
+def _own_rows(scan: Scan, share: Share) -> None:
+    """Each thread scans the rows that it holds."""
+    emit, layout = scan.emit, scan.layout
+    scan.sweep.read(scan.body, [scan.member.value], set(), share)
+    place = f"k * {layout.vec} + v"
+    plain = scan.read_packs(place)
+    emit.line(f"Tile<{scan.ctype}, {scan.extent}> value;")
+    emit.line(f"{scan.ctype} total[{layout.vec}];")
+    emit.line("#pragma unroll")
+    emit.line(f"for (int v = 0; v < {layout.vec}; ++v) total[v] = {scan.identity};")
+    at = scan.open_elements("base")
+    text = emit.text(scan.member.value)[0]
+    emit.line(f"total[v] = {scan.operator}()(total[v], {scan.ctype}({text}));")
+    emit.line(f"value.v[{place}] = total[v];")
+    prune(emit.lines, at, 1)
+    emit.close()
+    emit.close()
+    emit.read = plain
+
+
+def _write(scan: Scan, share: Share) -> None:
+    """With what comes before them, the rows are stored, and what is computed from them."""
+    emit, layout = scan.emit, scan.layout
+    scan.sweep.read(scan.body, scan.behind, set(), share)
+    place = f"k * {layout.vec} + v"
+    plain = scan.read_packs(place)
+    scan.sweep.declare_stores(scan.body, scan.body.stored, scan.extent, columns=True)
+    at = scan.open_elements("base")
+    scan.outputs(f"{scan.operator}()(before[v], value.v[{place}])", place)
+    prune(emit.lines, at, 1)
+    emit.close()
+    emit.close()
+    scan.sweep.write(scan.body, share, "live")
+    emit.read = plain
+
+
+def column_memory(scan: Scan, kernel: Kernel, dtype: str) -> None:
+    """Flags (zeroed) and sums: for each block of columns two a tile, its own and what comes before whole groups."""
+    layout, name = scan.layout, scan.body.name
+    packs = f"{to_python(scan.outer)} * cdiv({to_python(scan.across)}, {layout.vec})"
+    rows = f"{layout.threads} // {layout.share} * {layout.items}"
+    kernel.before.append(f"{name}_tiles = cdiv({packs}, {layout.share}) * cdiv({to_python(scan.width)}, {rows})")
+    tiles = ix(Var(f"{name}_tiles")) * 2
+    sums = tiles * ix(Sym(layout.share)) * ix(Sym(layout.vec))
+    kernel.scratch = {f"{name}_flags": ([tiles + 1], "int32"), f"{name}_sums": ([sums], dtype)}
+    kernel.zeroed = {f"{name}_flags"}
+    kernel.device["columns_before"] = COLUMNS_BEFORE

@@ -1,0 +1,1 @@
+"""Templates for scatters, segment sums and histograms."""

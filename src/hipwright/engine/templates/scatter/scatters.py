@@ -1,0 +1,332 @@
+"""Values brought to places that an index tensor names: added, multiplied, the largest or smallest, or set.
+
+* add: index_add, scatter_add, accumulating index_put, scatter_reduce and index_reduce. A first kernel writes what is
+  there; where that does not count (include_self=False) a second resets the places that are named; the next takes one
+  element of the source a thread, by an atomic. Half types are gathered in float; means divide at the end.
+* last: scatter, index_copy and index_put that set. Each place learns, by an atomic maximum, which element of the index
+  names it last, and takes that one: what PyTorch does on a CPU, the same in every run, and one of PyTorch's possible
+  results on a GPU. The choice is a pointwise value, which fuses with its readers.
+
+Float sums and means may differ in their last bits from run to run, as PyTorch's do; all else is exact. A maximum of
+floats is one of integers, since the bits of floats of one sign are in order; NaN is above (for a minimum below) all.
+Products of floats stay with the library: their rounding depends on the order, which no tolerance foresees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hipwright.engine.emit.statements import literal
+from hipwright.engine.ir.expr import COMPUTE, STORAGE, E
+from hipwright.engine.ir.index import ONE, Ind, Ix, Var, ix, product
+from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.ir.shapes import flatten, unflatten
+from hipwright.engine.lower.core import Context, NotLowered, Tensor, as_int
+from hipwright.engine.templates.base import INT_LIMIT, Kernel
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel
+from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template
+from hipwright.engine.templates.rows.reducers import worst
+from hipwright.engine.templates.scatter.histograms import histogram, write_rows
+from hipwright.engine.templates.scatter.sorted_rows import SortedRows, sorts
+
+MODES = {"sum": "add", "add": "add", "mean": "mean", "amax": "amax", "amin": "amin", "prod": "prod",
+         "multiply": "prod"}  # fmt: skip
+SUMMED = ("float32", "float64", "float16", "bfloat16", "int32", "int64")
+HALF = ("float16", "bfloat16")
+FLOATS = {"float": ("int", "unsigned", "__float_as_int", "__int_as_float", "0x7fffffff"),
+          "double": ("long long", "unsigned long long", "__double_as_longlong", "__longlong_as_double",
+                     "0x7fffffffffffffffLL")}  # fmt: skip
+"""C type -> integers as wide, the casts of bits, and the bits of the NaN above all numbers (all bits: below)."""
+
+
+@dataclass(eq=False)
+class Scatter:
+    """What happens at the places. each: the index has the source's shape (scatter), not one element a slice."""
+
+    shape: list[Ix]
+    dim: int
+    each: bool
+    mode: str  # add, mean, amax, amin, prod or last
+    alpha: float = 1.0
+    include: bool = True
+
+
+# ---------------------------------------------------------------- which calls
+
+
+@call_template("index_add", "scatter_add", "index_put", "scatter_reduce", "index_reduce", "scatter")
+def adding(call: KernelCall) -> Offer | None:
+    """Sums, means, extremes and whole products at chosen places."""
+    x: Tensor = call.args[0]
+    mode, include = _mode(call)
+    if call.kind == "index_put":
+        dim, index, source = _put(call)
+    else:
+        dim, index, source = as_int(call.args[1]), call.args[2], call.args[3]
+    each = call.kind.startswith("scatter")
+    _check(x, index, source, each)
+    alpha = call.kwargs.get("alpha", 1)
+    if x.dtype not in SUMMED or source.dtype != x.dtype or not isinstance(alpha, (int, float)):
+        raise NotLowered("sums of this kind")
+    if mode == "prod" and x.dtype not in ("int32", "int64"):
+        raise NotLowered("the rounding of a product depends on its order")
+    data = Scatter(list(x.shape), dim % x.rank, each, mode, float(alpha), include)
+    return Offer("add", write_adding, [x, index, source], [Output(x.shape)], default=True, whole=True, data=data)
+
+
+def _mode(call: KernelCall) -> tuple[str, bool]:
+    """(what is done, whether the values there count too)."""
+    if call.kind in ("scatter_reduce", "index_reduce"):
+        return MODES[call.arg(4, "reduce")], bool(call.arg(5, "include_self", True))
+    if call.kind == "scatter":
+        if "reduce" not in call.node.op:
+            raise NotLowered("it sets several elements along the dimension")
+        return MODES[call.arg(4, "reduce")], True
+    return "add", True
+
+
+def _put(call: KernelCall, *, accumulate: bool = True) -> tuple[int, Tensor, Tensor]:
+    """(dimension, index, source) of an index_put along the first dimension."""
+    x, indices, source = call.args[:3]
+    if len(indices) != 1 or not isinstance(indices[0], Tensor) or bool(call.arg(3, "accumulate", False)) != accumulate:
+        raise NotLowered("it does not add along the first dimension" if accumulate else "it adds")
+    index = indices[0]
+    shape = [*index.shape, *x.shape[1:]]
+    if source.rank > len(shape):
+        raise NotLowered("a source of more dimensions than the place")
+    wide = call.c.tensor(source.dtype, shape, lambda i: source.at(call.c.broadcast(source, i)))
+    return 0, index, source if [s.key for s in source.shape] == [s.key for s in shape] else wide
+
+
+def _check(x: Tensor, index: Any, source: Any, each: bool) -> None:
+    if not isinstance(index, Tensor) or index.dtype not in ("int64", "int32"):
+        raise NotLowered("an index of this kind")
+    if not isinstance(source, Tensor) or x.rank == 0 or index.rank != (x.rank if each else 1) or source.rank != x.rank:
+        raise NotLowered("sums of this shape")
+
+
+@call_template("scatter", "index_copy", "index_put")
+def setting(call: KernelCall) -> Offer | None:
+    """Elements set at chosen places; of several for one place the last."""
+    x: Tensor = call.args[0]
+    if call.kind == "index_put":
+        dim, index, source = _put(call, accumulate=False)
+    else:
+        dim, index, source = as_int(call.args[1]), call.args[2], call.args[3]
+    each = call.kind == "scatter"
+    if "reduce" in call.node.op or (each and index.rank and index.shape[dim % index.rank] == ONE):
+        raise NotLowered("it is a comparison")  # lower/statistics.py
+    _check(x, index, source if isinstance(source, Tensor) else index, each)
+    data = Scatter(list(x.shape), dim % x.rank, each, "last")
+    wide = call.c.hint(product(x.shape)) >= INT_LIMIT
+    output = Output(list(x.shape), dtype="int64" if wide else "int32")
+    return Offer("last", write_last, [index], [output], default=True, whole=True, data=data,
+                 finish=lambda last: _taken(call.c, x, source, last, data))  # fmt: skip
+
+
+def _taken(c: Context, x: Tensor, source: Tensor | float, last: Tensor, a: Scatter) -> Tensor:
+    """x, or the source's element (or the one number) where one was named: last counts from 1."""
+    arena, kind = c.arena, COMPUTE[x.dtype]
+
+    def at(i: Sequence[Ix]) -> E:
+        named = arena.cast(last.at(i), "long")
+        hit = arena.binary(">", named, arena.const(0, "long"), "bool")
+        if not isinstance(source, Tensor):
+            return arena.guard(hit, arena.const(source, kind), x.at(i))
+        place = ix(Ind(arena.binary("-", named, arena.const(1, "long"))))
+        new = source.at([place if d == a.dim else p for d, p in enumerate(i)])
+        return arena.guard(hit, arena.cast(new, kind), x.at(i))
+
+    return c.tensor(x.dtype, list(x.shape), at)
+
+
+# ---------------------------------------------------------------- kernels
+
+
+def write_adding(body: CallBody) -> list[Kernel]:
+    """The start, the places' own values taken away, the atomics, and the division or conversion."""
+    a: Scatter = body.data
+    x, _, source = body.operands
+    assert x is not None and source is not None
+    if body.stored(0) is None:
+        return []
+    rows = histogram(body, a)
+    if rows is not None and rows.parts == 1:
+        return [write_rows(body, rows, "")]
+    half, by_rows = x.dtype in HALF, sorts(body, a)
+    block = _block(body, 512 if by_rows else 256)
+    count = body.temporary("counts", a.shape, "int32") if a.mode == "mean" else ""
+    total = body.temporary("sums", a.shape, "float32") if half else body.stored(0)
+    assert total is not None
+    if by_rows:
+        by_place = SortedRows(body, a, total, block)
+        kernels = [_start(body, a, x, total, count, block), *by_place.kernels()]
+        return [*kernels, _finish(body, a, x, total, count, block)] if half else kernels
+    kernels = [_start(body, a, x, total, count, block)]
+    if not a.include and a.mode != "mean":
+        kernels.append(_reset(body, a, total, block))
+    kernels.append(_each(body, a, source, total, count, block) if rows is None else write_rows(body, rows, total))
+    return [*kernels, _finish(body, a, x, total, count, block)] if half or count else kernels
+
+
+def write_last(body: CallBody) -> list[Kernel]:
+    """Zeros, and the largest place in the index that names each element, counted from 1."""
+    a: Scatter = body.data
+    (chosen,), last, block = body.operands, body.stored(0), _block(body)
+    if last is None:
+        return []
+    assert chosen is not None
+    k, _, grid = _flat(body, "start", a.shape, block)
+    k.store(0, "i", "0")
+    first = k.finish(grid, block, block, "nothing named yet")
+    kind = STORAGE[body.dtype(last)]
+    k, index, grid = _flat(body, "", _walked(a, chosen), block)
+    target = _target(k, a, chosen, index, last)
+    pointer, cast = ("(long long*)", "(long long)") if kind == "long" else ("", "")
+    k.line(f"atomicMax({pointer}{target}, {cast}({k.size(ix(index[a.dim]))} + 1));")
+    return [first, k.finish(grid, block, block, "the last that names each")]
+
+
+def _block(body: CallBody, threads: int = 256) -> str:
+    return body.knob("SCATTER_BLOCK", threads, (128, 256, 512), "threads of a scatter's block")
+
+
+def _flat(body: CallBody, suffix: str, shape: list[Ix], block: str) -> tuple[CallKernel, list[Any], str]:
+    """(a kernel with a thread an element, the element's index, the grid)."""
+    k = body.kernel(suffix, names="i at v n i0 i1 i2 i3 i4 i5 i6 i7")
+    size = product(shape)
+    k.line(f"const {k.kind} i = blockIdx.x * ({k.kind}){block} + threadIdx.x;")
+    k.line(f"if (i >= {k.size(size)}) return;")
+    index: list[Any] = []
+    for number, place in enumerate(unflatten(shape, ix(Var("i", size)))):
+        k.line(f"const {k.kind} i{number} = {k.size(place)};")
+        index.append(ix(Var(f"i{number}", shape[number])))
+    return k, index, f"cdiv({to_python(size)}, {block})"
+
+
+def _walked(a: Scatter, chosen: Tensor) -> list[Ix]:
+    """What one thread takes an element of: the index, spread over the slices that it names."""
+    if a.each:
+        return list(chosen.shape)
+    return [chosen.shape[0] if d == a.dim else s for d, s in enumerate(a.shape)]
+
+
+def _target(k: CallKernel, a: Scatter, chosen: Tensor, index: list[Any], buffer: str) -> str:
+    """The address that the index names, as text."""
+    k.written.add(buffer)
+    k.line(f"long at = {k.load(chosen, index if a.each else [index[a.dim]])};")
+    if not a.each:
+        k.line(f"if (at < 0) at += {k.size(a.shape[a.dim])};")
+    place = [ix(Var("at", a.shape[d])) if d == a.dim else i for d, i in enumerate(index)]
+    return f"&{k.pointer(buffer)}[{k.emit.position(flatten(a.shape, place))}]"
+
+
+def _start(body: CallBody, a: Scatter, x: Tensor, total: str, count: str, block: str) -> Kernel:
+    k, index, grid = _flat(body, "start", a.shape, block)
+    k.written.add(total)
+    kind = STORAGE[body.dtype(total)]
+    value = k.load(x, index, body.dtype(total)) if a.include or not count else f"({kind})0"
+    if a.mode in ("amax", "amin") and kind in FLOATS:
+        _, _, _, number, top = FLOATS[kind]
+        k.line(f"const {kind} v = {value};")
+        value = f"v != v ? {number}({top if a.mode == 'amax' else '-1'}) : v"
+    k.line(f"{k.pointer(total)}[i] = {value};")
+    if count:
+        k.written.add(count)
+        k.line(f"{k.pointer(count)}[i] = {int(a.include)};")
+    return k.finish(grid, block, block, "what is there")
+
+
+def _reset(body: CallBody, a: Scatter, total: str, block: str) -> Kernel:
+    """The places that are named begin with nothing; several threads may say so, hence atomically."""
+    chosen = body.operands[1]
+    assert chosen is not None
+    k, index, grid = _flat(body, "reset", _walked(a, chosen), block)
+    target, kind = _target(k, a, chosen, index, total), STORAGE[body.dtype(total)]
+    extreme = a.mode in ("amax", "amin")
+    start = worst(a.mode == "amax", kind) if extreme else literal({"add": 0, "prod": 1}[a.mode], kind)
+    word = "unsigned long long" if kind in ("double", "long") else kind
+    if kind == "double":
+        start = f"__double_as_longlong({start})"
+    k.line(f"atomicExch({f'({word}*)' if word != kind else ''}{target}, ({word})({start}));")
+    return k.finish(grid, block, block, "the places that are named, empty")
+
+
+def _each(body: CallBody, a: Scatter, source: Tensor, total: str, count: str, block: str) -> Kernel:
+    """One atomic operation an element."""
+    chosen = body.operands[1]
+    assert chosen is not None
+    k, index, grid = _flat(body, "", _walked(a, chosen), block)
+    target = _target(k, a, chosen, index, total)
+    value, kind = k.load(source, index), STORAGE[body.dtype(total)]
+    if a.alpha != 1.0:
+        value = f"({value}) * {a.alpha if kind in FLOATS else int(a.alpha)}"
+    if a.mode in ("add", "mean"):
+        pair = ("(unsigned long long*)", "unsigned long long") if kind == "long" else ("", kind)
+        k.line(f"atomicAdd({pair[0]}{target}, ({pair[1]})({value}));")
+    else:
+        wide = "long long" if kind == "long" else kind
+        name = {"amax": "atomic_highest", "amin": "atomic_lowest", "prod": "atomic_multiply"}[a.mode]
+        k.define(f"{name}_{kind}", _function(a.mode, wide, name))
+        k.line(f"{name}({f'({wide}*)' if wide != kind else ''}{target}, ({wide})({value}));")
+    if count:
+        k.written.add(count)
+        place = target.replace(f"&{k.pointer(total)}[", f"&{k.pointer(count)}[", 1)
+        k.line(f"atomicAdd({place}, 1);")
+    words = {"add": "sums, added atomically", "mean": "sums and how many, added atomically"}
+    return k.finish(grid, block, block, words.get(a.mode, f"{a.mode} by atomics"))
+
+
+def _function(mode: str, kind: str, name: str) -> str:
+    """The device function of an atomic operation that no device has for floats with NaN, or for products."""
+    if mode == "prod":
+        whole = "unsigned long long" if kind == "long long" else "unsigned"
+        return f"""__device__ void {name}({kind}* word, {kind} v) {{
+    {whole}* const bits = ({whole}*)word;
+    {whole} seen = *(volatile {whole}*)bits, old;
+    do {{
+        old = seen;
+        seen = atomicCAS(bits, old, old * ({whole})v);
+    }} while (seen != old);
+}}
+"""
+    first, second = ("Max", "Min") if mode == "amax" else ("Min", "Max")
+    if kind not in FLOATS:
+        return f"__device__ void {name}({kind}* p, {kind} v) {{ atomic{first}(p, v); }}\n"
+    signed, unsigned, bits, _, top = FLOATS[kind]
+    return f"""// By the bits, whose order is that of floats of one sign; NaN beats all numbers.
+__device__ void {name}({kind}* p, {kind} v) {{
+    const {signed} bits = v != v ? {top if mode == "amax" else "-1"} : {bits}(v);
+    if (bits >= 0) atomic{first}(({signed}*)p, bits);
+    else atomic{second}(({unsigned}*)p, ({unsigned})bits);
+}}
+"""
+
+
+def _finish(body: CallBody, a: Scatter, x: Tensor, total: str, count: str, block: str) -> Kernel:
+    """Half types in their type; means."""
+    if not count:
+        k, _, grid = _flat(body, "end", [product(a.shape)], block)
+        k.store(0, "i", f"{k.pointer(total)}[i]")
+        return k.finish(grid, block, block, "the results in their type")
+    k, index, grid = _flat(body, "end", a.shape, block)
+    kind = STORAGE[body.dtype(total)]
+    k.line(f"const {kind} v = {k.pointer(total)}[i];")
+    k.line(f"const {kind} n = ({kind}){k.pointer(count)}[i];")
+    mean = "v / n" if kind in FLOATS else "v / n - (v % n < 0)"
+    if a.include:
+        k.store(0, "i", mean)
+    else:
+        k.open("if (n == 0)")
+        k.store(0, "i", k.load(x, index))
+        k.close()
+        k.open("else")
+        k.store(0, "i", mean)
+        k.close()
+    return k.finish(grid, block, block, "means")
+
+
+__all__ = ["adding", "setting"]

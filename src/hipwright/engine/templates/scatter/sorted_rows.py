@@ -1,0 +1,176 @@
+"""Whole rows summed by an index in any order: index_add of wide rows, sorted by place first.
+
+An atomic for every element of the source moves far more than the source. Here the index alone is sorted, by counting
+(how many rows each place has, where its rows begin, which they are: three small kernels over the index); then a thread
+walks SEGMENT_ROWS rows in that order, sums neighbouring columns of one place's rows in registers, and adds each run by
+one atomic. Every chunk has as many rows as another, so one place with most of the rows holds nobody up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hipwright.engine.ir.index import ONE, Ix, Var, ix, product
+from hipwright.engine.ir.index_text import to_python
+from hipwright.engine.ir.shapes import unflatten
+from hipwright.engine.lower.core import Tensor
+from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.call_kernel import CallKernel
+from hipwright.engine.templates.registry import regroup
+
+if TYPE_CHECKING:
+    from hipwright.engine.templates.scatter.scatters import Scatter
+
+WIDTHS = {"float32": 4, "float16": 8, "bfloat16": 8}
+FEW_COLUMNS, ENOUGH, ITEMS = 64, 1 << 22, 8
+"""Columns and elements from which sorting pays for its launches; rows a thread asks for at once."""
+NAMES = "i at v u row chunk column tile end have total offset begin counts ids places value acc current item p below"
+
+
+def sorts(body: CallBody, a: Scatter) -> bool:
+    """Are the rows sorted first? The choice is `call:<node>:order`."""
+    x, chosen, source = body.operands
+    assert x is not None and chosen is not None and source is not None
+    columns = product(a.shape[1:])
+    if a.each or a.dim or a.mode != "add" or not a.include or x.dtype not in WIDTHS or body.index_type != "int":
+        return False
+    rows, wide, places = body.hint(chosen.shape[0]), body.hint(columns), body.hint(a.shape[0])
+    if wide < 2 or columns == ONE:
+        return False
+    pays = wide >= FEW_COLUMNS and rows * wide >= ENOUGH and rows >= 4 * places
+    return str(body.choose("order", ["sorted", "given"], "sorted" if pays else "given")) == "sorted"
+
+
+class SortedRows:
+    """The kernels behind the first, which writes what is there. `counts`: one more than there are places."""
+
+    def __init__(self, body: CallBody, a: Scatter, total: str, block: str) -> None:
+        self.body, self.a, self.total, self.block = body, a, total, block
+        _, chosen, source = body.operands
+        assert chosen is not None and source is not None
+        self.chosen, self.rows, self.places = chosen, chosen.shape[0], a.shape[0]
+        self.columns = product(a.shape[1:])
+        self.source: Tensor = regroup(body.c, source, [self.rows, self.columns])
+        self.width = WIDTHS[source.dtype]
+        self.counts = body.temporary("counts", [self.places + 1], "int32", zero=True)
+        self.begin = body.temporary("begin", [self.places], "int32")
+        self.rank, self.order, self.where = (
+            body.temporary(name, [self.rows], "int32") for name in ("rank", "order", "where"))  # fmt: skip
+
+    def kernels(self) -> list[Kernel]:
+        """Count, begin, order, sum."""
+        return [self._count(), self._begin(), self._order(), self._sum()]
+
+    def _named(self, suffix: str) -> CallKernel:
+        """A thread an element of the index; `at` is its place."""
+        k = self.body.kernel(suffix, names=NAMES)
+        k.line(f"const int i = blockIdx.x * (int){self.block} + threadIdx.x;")
+        k.line(f"if (i >= {k.size(self.rows)}) return;")
+        k.line(f"int at = (int){k.load(self.chosen, [ix(Var('i', self.rows))])};")
+        k.line(f"if (at < 0) at += {k.size(self.places)};")
+        return k
+
+    def _finish(self, k: CallKernel, threads: Ix, comment: str) -> Kernel:
+        return k.finish(f"cdiv({to_python(threads)}, {self.block})", self.block, self.block, comment)
+
+    def _count(self) -> Kernel:
+        k = self._named("count")
+        k.written |= {self.counts, self.rank}
+        k.line(f"{k.pointer(self.rank)}[i] = atomicAdd(&{k.pointer(self.counts)}[at], 1);")
+        return self._finish(k, self.rows, "how many rows each place has")
+
+    def _begin(self) -> Kernel:
+        """Places need not follow one another: each block takes as much room as its places have rows."""
+        k, block = self.body.kernel("begin", names=NAMES), self.block
+        k.written |= {self.counts, self.begin}
+        counts, places = k.pointer(self.counts), k.size(self.places)
+        k.line(f"__shared__ int total[{block}];")
+        k.line("__shared__ int offset;")
+        k.line(f"const int i = blockIdx.x * (int){block} + threadIdx.x;")
+        k.line(f"const int have = i < {places} ? {counts}[i] : 0;")
+        k.line("total[threadIdx.x] = have;")
+        k.line("__syncthreads();")
+        k.open(f"for (int below = 1; below < {block}; below *= 2)")
+        k.line("const int v = (int)threadIdx.x >= below ? total[threadIdx.x - below] : 0;")
+        k.line("__syncthreads();")
+        k.line("total[threadIdx.x] += v;")
+        k.line("__syncthreads();")
+        k.close()
+        k.line(f"if (threadIdx.x == {block} - 1) offset = atomicAdd(&{counts}[{places}], total[threadIdx.x]);")
+        k.line("__syncthreads();")
+        k.line(f"if (i < {places}) {k.pointer(self.begin)}[i] = offset + total[threadIdx.x] - have;")
+        return self._finish(k, self.places, "where the rows of each place begin")
+
+    def _order(self) -> Kernel:
+        k = self._named("order")
+        k.written |= {self.order, self.where}
+        k.line(f"const int p = {k.pointer(self.begin)}[at] + {k.pointer(self.rank)}[i];")
+        k.line(f"{k.pointer(self.order)}[p] = i;")
+        k.line(f"{k.pointer(self.where)}[p] = at;")
+        return self._finish(k, self.rows, "rows in the order of their places")
+
+    # ------------------------------------------------------------ sums
+
+    def _sum(self) -> Kernel:
+        body, block = self.body, self.block
+        many = body.knob("SEGMENT_ROWS", 128, (32, 64, 128), "sorted rows a thread sums")
+        k = body.kernel(names=NAMES)
+        n, columns, width = k.size(self.rows), k.size(self.columns), self.width
+        across = (self.columns + (width - 1)) // width
+        k.line(f"const int tile = blockIdx.x * (int){block} + threadIdx.x;")
+        _, place = unflatten([self.rows, across], ix(Var("tile", self.rows * across)))
+        k.line(f"const int chunk = tile / {k.size(across)} * {many};")
+        k.line(f"if (chunk >= {n}) return;")
+        k.line(f"const int end = chunk + {many} < {n} ? chunk + {many} : {n};")
+        k.line(f"int column = {k.size(place * width)};")
+        wide = k.wide(self.source, ["item", "column"], "column", str(width))
+        k.open(f"if ({' && '.join([f'column + {width} <= {columns}', *wide])})")
+        self._walk(k, width)
+        k.line("return;")
+        k.close()
+        k.line(f"const int have = column + {width} < {columns} ? column + {width} : {columns};")
+        k.open("for (; column < have; ++column)")
+        self._walk(k, 1)
+        k.close()
+        grid = f"cdiv(cdiv({to_python(self.rows)}, {many}) * ({to_python(across)}), {block})"
+        return k.finish(grid, block, block, "sums of sorted rows")
+
+    def _walk(self, k: CallKernel, width: int) -> None:
+        """Rows chunk..end of `width` columns: ITEMS rows are asked for before the first is added."""
+        k.written.add(self.total)
+        k.line(f"int current = {k.pointer(self.where)}[chunk];")
+        k.line(f"float acc[{width}] = {{}};")
+        k.open(f"for (int p = chunk; p < end; p += {ITEMS})")
+        k.line(f"int places[{ITEMS}];")
+        k.line(f"float value[{ITEMS}][{width}];")
+        k.line("#pragma unroll")
+        k.open(f"for (int u = 0; u < {ITEMS}; ++u)")
+        k.line("const int row = p + u < end ? p + u : end - 1;")
+        k.line(f"const int item = {k.pointer(self.order)}[row];")
+        k.line(f"places[u] = {k.pointer(self.where)}[row];")
+        if width > 1:
+            k.vector(self.source, ["item", "column"], "column", str(width), "value[u]", aligned=True)
+        else:
+            k.line(f"value[u][0] = {k.load(self.source, ['item', 'column'])};")
+        k.close()
+        k.line("#pragma unroll")
+        k.open(f"for (int u = 0; u < {ITEMS}; ++u)")
+        k.line("if (p + u >= end) continue;")
+        k.open("if (places[u] != current)")
+        self._flush(k, width)
+        k.line("current = places[u];")
+        k.close()
+        scale = "" if self.a.alpha == 1.0 else f" * {self.a.alpha}f"
+        k.line("#pragma unroll")
+        k.line(f"for (int v = 0; v < {width}; ++v) acc[v] += value[u][v]{scale};")
+        k.close()
+        k.close()
+        self._flush(k, width)
+
+    def _flush(self, k: CallKernel, width: int) -> None:
+        k.line("#pragma unroll")
+        k.open(f"for (int v = 0; v < {width}; ++v)")
+        k.line(f"atomicAdd(&{k.pointer(self.total)}[current * {k.size(self.columns)} + column + v], acc[v]);")
+        k.line("acc[v] = 0.0f;")
+        k.close()

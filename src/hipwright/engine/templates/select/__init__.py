@@ -1,0 +1,1 @@
+"""Templates for selection: top-k, sort, k-th value."""

@@ -1,0 +1,57 @@
+"""Which selections are written in HIP (templates/select.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hipwright.engine.ir.expr import COMPUTE
+from hipwright.engine.lower.core import NotLowered, Tensor, as_int
+from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template
+from hipwright.engine.templates.select.block import FEW_KEYS, MOST_KEYS, Selection, rows_of, write_select, write_sort
+from hipwright.engine.templates.select.lanes import suits, write_lanes
+
+MOST_TAKEN = 128
+
+
+@call_template("topk", "kthvalue")
+def best(call: KernelCall) -> Offer | None:
+    """The k largest or smallest of each row, in order; the k-th smallest."""
+    take = as_int(call.arg(1))
+    only = call.kind == "kthvalue"
+    dim = call.arg(2, "dim", -1)
+    if take > MOST_TAKEN or take < 1:
+        raise NotLowered(f"{take} of a row")
+    largest = not only and bool(call.arg(3, "largest", True))
+    return _offer(call, dim, take, largest, only=only)
+
+
+@call_template("sort", "argsort", "msort")
+def sort(call: KernelCall) -> Offer | None:
+    """Rows of up to 2048 sorted; equal values keep their order."""
+    dim, descending = call.arg(1, "dim", -1), call.arg(2, "descending", False)
+    if call.kind == "msort":
+        dim, descending = 0, False
+    elif call.node.op.endswith(".stable"):
+        dim, descending = call.kwargs.get("dim", -1), call.kwargs.get("descending", False)
+    outputs = {"sort": ("values", "indices"), "argsort": ("indices",), "msort": ("values",)}[call.kind]
+    return _offer(call, dim, None, bool(descending), outputs=outputs)
+
+
+def _offer(call: KernelCall, dim: Any, take: int | None, largest: bool, **how: Any) -> Offer:
+    x: Tensor = call.args[0]
+    if COMPUTE[x.dtype] not in ("float", "int") or x.rank == 0:
+        raise NotLowered(f"a selection from {x.dtype}")
+    operand, rows, inner = rows_of(call.c, x, as_int(dim) % x.rank)
+    length = operand.shape[1]
+    many = call.c.hint(length)
+    if take is None and many > MOST_KEYS // 2:
+        raise NotLowered("rows too long to sort in LDS")
+    selection = Selection(rows, length, inner, take, largest, **how)
+    if suits(take, many):
+        kind, write = "lanes", write_lanes
+    elif take is None or many <= FEW_KEYS:
+        kind, write = "sort", write_sort
+    else:
+        kind, write = "select", write_select
+    outputs = [Output(call.shape(k)) for k in range(len(selection.outputs))]
+    return Offer(kind, write, [operand], outputs, default=True, whole=True, data=selection)

@@ -1,0 +1,302 @@
+"""Mechanical mending of a program's Python side: each step is exactly right or is left undone.
+
+Nothing is executed: text and syntax trees only. `mend` gives back the text and what was done to it; what is left wrong
+the checks and the parser name.
+"""
+
+from __future__ import annotations
+
+import ast
+import html
+import re
+import textwrap
+import threading
+import warnings
+from collections.abc import Callable
+
+from hipwright import syntax
+from hipwright.llm.answers.choose import literal
+from hipwright.llm.answers.hip import mend_hip
+from hipwright.llm.answers.text import straighten
+from hipwright.llm.answers.wrapper import unwrap
+from hipwright.program import Parsed, parse
+from hipwright.program.language import IMPORTS
+from hipwright.program.modelnew.extensions import Unknown, evaluate
+
+_NAMED = frozenset((
+    "torch", "torch.nn", "torch.nn.functional", "math", "typing", "__future__", "hipwright", "hipwright.program",
+    "numpy",     "torch.utils.cpp_extension",
+))  # fmt: skip
+_SAME = {"torch": "torch", "torch.nn": "nn", "torch.nn.functional": "F", "math": "math"}
+_quiet = threading.Lock()
+
+
+def tree_of(text: str) -> ast.Module:
+    """ast.parse that raises SyntaxError for whatever is not Python, and warns of nothing."""
+    with _quiet, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an invalid escape in a string is no news worth
+        try:
+            return syntax.parse(text)
+        except (ValueError, MemoryError, RecursionError) as error:
+            raise SyntaxError(f"this is not Python text: {error or 'nested too deeply'}") from None
+
+
+def parsed_of(text: str) -> Parsed:
+    """`parse`, and warns of nothing. Raises ProgramError."""
+    with _quiet, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return parse(text)
+
+
+def mend(text: str) -> tuple[str, list[str]]:
+    """(the text as near to the program form as mechanics can bring it, what was done)."""
+    notes: list[str] = []
+    for step, note in _TEXT_STEPS:
+        changed = step(text)
+        if changed != text:
+            notes.append(note)
+            text = changed
+    try:
+        tree = tree_of(text)
+        for step_, note in _TREE_STEPS:
+            changed = step_(text, tree)
+            if changed != text:
+                notes.append(note)
+                text, tree = changed, tree_of(changed)
+    except SyntaxError:
+        return text, notes
+    return _inside(text, tree, notes)
+
+
+def _inside(text: str, tree: ast.Module, notes: list[str]) -> tuple[str, list[str]]:
+    """The HIP literal mended by itself."""
+    place = hip_of(tree)
+    if place is None:
+        return text, notes
+    node, source = place
+    mended, done = mend_hip(source, _launched(tree))
+    if mended == source:
+        return text, notes
+    return _with_hip(text, node, mended), [*notes, *done]
+
+
+# ---------------------------------------------------------------- steps on text
+
+
+def _dedent(text: str) -> str:
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    return textwrap.dedent(text) if first[:1] in (" ", "\t") else text
+
+
+def _entities(text: str) -> str:
+    """`#include &lt;...&gt;` is never C++: the whole text was escaped for HTML."""
+    return html.unescape(text) if re.search(r"#[ \t]*include[ \t]*&lt;", text) else text
+
+
+def _tabs(text: str) -> str:
+    """Tabs and blanks mixed: as 4 or as 8 columns, where only one of them is Python or both mean the same."""
+    if "\t" not in text:
+        return text
+    try:
+        tree_of(text)
+    except TabError:
+        read = {}
+        for width in (4, 8):
+            spaced = re.sub(r"^[ \t]+", lambda m, w=width: m.group().expandtabs(w), text, flags=re.MULTILINE)  # type: ignore[misc]
+            try:
+                read[ast.dump(tree_of(spaced))] = spaced
+            except SyntaxError:
+                continue
+        return next(iter(read.values())) if len(read) == 1 else text
+    except SyntaxError:
+        return text
+    return text
+
+
+def _strings(text: str) -> str:
+    return straighten(text, "python")
+
+
+_TEXT_STEPS: tuple[tuple[Callable[[str], str], str], ...] = (
+    (_entities, "HTML entities"),
+    (_strings, "smart quotes or odd spaces outside of strings"),
+    (_dedent, "indentation of the whole block"),
+    (_tabs, "tabs as blanks"),
+)
+
+
+# ---------------------------------------------------------------- steps on the syntax tree
+
+
+def without(text: str, nodes: list[ast.stmt], tree: ast.Module) -> str:
+    """The text without some top-level statements; one that shares a line with another stays."""
+    lines = text.split("\n")
+    spans = [_span(node) for node in tree.body]
+    gone = {id(node) for node in nodes}
+    for i in range(len(spans) - 1, -1, -1):
+        first, last = spans[i]
+        shared = (i > 0 and spans[i - 1][1] >= first) or (i + 1 < len(spans) and spans[i + 1][0] <= last)
+        if id(tree.body[i]) in gone and not shared:
+            del lines[first - 1 : last]
+    return "\n".join(lines)
+
+
+def _span(node: ast.stmt) -> tuple[int, int]:
+    decorators = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(d.lineno for d in decorators)]), node.end_lineno or node.lineno
+
+
+def _imports(text: str, tree: ast.Module) -> str:
+    gone: list[ast.stmt] = [
+        n for n in tree.body
+        if isinstance(n, (ast.Import, ast.ImportFrom)) and ast.unparse(n) not in IMPORTS and _needless(n)
+    ]  # fmt: skip
+    return without(text, gone, tree)
+
+
+def _needless(node: ast.Import | ast.ImportFrom) -> bool:
+    """An import whose names exist in a plan anyway, or that names nothing a plan could use."""
+    if isinstance(node, ast.ImportFrom):
+        module = node.module or ""
+        if node.level or module not in _NAMED:
+            return False
+        if module.startswith("hipwright"):
+            return all(a.name in ("knob", "cdiv", "next_pow2") and not a.asname for a in node.names)
+        full = {f"{module}.{a.name}": a.asname or a.name for a in node.names}
+        return module in ("typing", "__future__") or all(_SAME.get(k) == name for k, name in full.items())
+    return all(
+        (a.name in _SAME and a.asname in (None, _SAME[a.name])) or (a.name in ("typing", "numpy", "hipwright"))
+        for a in node.names
+    )
+
+
+def _extras(text: str, tree: ast.Module) -> str:
+    """What belongs to the task file or to a test run: class Model, get_inputs, `if __name__ == "__main__"`."""
+    functions = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
+    gone: list[ast.stmt] = []
+    for index, node in enumerate(tree.body):
+        if (
+            (isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'" and not node.orelse)
+            or (isinstance(node, ast.FunctionDef) and node.name in ("get_inputs", "get_init_inputs"))
+            or (isinstance(node, ast.ClassDef) and node.name == "Model" and _has_plan(tree, functions))
+            or (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.value.value, str)
+                and index
+            )
+        ):
+            gone.append(node)
+    return without(text, gone, tree)
+
+
+def _has_plan(tree: ast.Module, functions: set[str]) -> bool:
+    return "forward" in functions or any(isinstance(n, ast.ClassDef) and n.name == "ModelNew" for n in tree.body)
+
+
+_ROUNDED_UP = {"(a + b - 1) // b", "-(-a // b)", "-(a // -b)", "(a - 1) // b + 1"}
+
+
+def _cdiv(text: str, tree: ast.Module) -> str:
+    """A function cdiv(a, b) of the usual body: the plan has one of that name."""
+    gone: list[ast.stmt] = []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "cdiv" and len(node.args.args) == 2:
+            last = node.body[-1]
+            names = {arg.arg: new for arg, new in zip(node.args.args, "ab", strict=True)}
+            if isinstance(last, ast.Return) and last.value is not None and len(node.body) <= 2:
+                said = re.sub(r"\w+", lambda m: names.get(m.group(), m.group()), ast.unparse(last.value))  # noqa: B023
+                gone += [node] if said in _ROUNDED_UP else []
+    return without(text, gone, tree)
+
+
+# ---------------------------------------------------------------- the HIP literal
+
+
+def hip_of(tree: ast.Module) -> tuple[ast.Assign, str] | None:
+    """The statement HIP = "..." and its text, or None."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "HIP":
+            if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+                return node, node.value.value
+            return None
+    return None
+
+
+def _named_hip(text: str, tree: ast.Module) -> str:
+    """The one string with kernels in it is HIP, whatever it was called, if nothing else mentions that name."""
+    if any(isinstance(n, ast.Name) and n.id == "HIP" for n in ast.walk(tree)):
+        return text
+    found = []
+    lines = text.split("\n")
+    for node in tree.body:
+        target = (
+            node.targets[0]
+            if isinstance(node, ast.Assign)
+            else node.target
+            if isinstance(node, ast.AnnAssign)
+            else None
+        )
+        if isinstance(target, ast.Name) and any(
+            "__global__" in line for line in lines[node.lineno - 1 : node.end_lineno]
+        ):
+            found.append((node, target.id))
+    if len(found) != 1 or sum(isinstance(n, ast.Name) and n.id == found[0][1] for n in ast.walk(tree)) != 1:
+        return text
+    number = found[0][0].lineno - 1
+    lines[number] = re.sub(rf"^{re.escape(found[0][1])}\b[^=]*=", "HIP =", lines[number], count=1)
+    return "\n".join(lines)
+
+
+def _annotated(text: str, tree: ast.Module) -> str:
+    """`HIP: str = ...` without the annotation."""
+    return re.sub(r"^HIP[ \t]*:[ \t]*[\w.]+[ \t]*=", "HIP =", text, count=1, flags=re.MULTILINE)
+
+
+def _raw(text: str, tree: ast.Module) -> str:
+    """HIP as one raw literal: of one with escapes, of pieces side by side, of textwrap.dedent(...) or .strip()."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "HIP":
+            segment = ast.get_source_segment(text, node.value) or ""
+            try:
+                value = evaluate(node.value, {}, {"textwrap": "textwrap", "dedent": "textwrap.dedent"})
+            except (Unknown, RecursionError):
+                return text
+            plain = {p + q + str(value) + q for p in ("r", "R", "") for q in ("'''", '"""')}
+            wrong = isinstance(value, str) and segment not in plain and "__global__" in value
+            return _with_hip(text, node, value) if wrong else text
+    return text
+
+
+def _with_hip(text: str, node: ast.Assign, source: str) -> str:
+    if "'''" in source and '"""' in source:
+        return text
+    lines = text.split("\n")
+    lines[node.lineno - 1 : node.end_lineno] = literal(source.removeprefix("\n").removesuffix("\n")).split("\n")
+    return "\n".join(lines)
+
+
+def _launched(tree: ast.Module) -> set[str]:
+    """Names that a plan launches, name[grid, block](...)."""
+    return {
+        n.func.value.id
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript) and isinstance(n.func.value, ast.Name)
+    }
+
+
+def _wrapper(text: str, tree: ast.Module) -> str:
+    return unwrap(text, tree)
+
+
+_TREE_STEPS: tuple[tuple[Callable[[str, ast.Module], str], str], ...] = (
+    (_wrapper, "the class around forward taken off; self is the reference's own model"),
+    (_imports, "needless imports removed"),
+    (_extras, "parts of the task file and test code removed"),
+    (_cdiv, "its own cdiv removed: a plan has one"),
+    (_named_hip, "the HIP source named HIP"),
+    (_annotated, "the HIP source named HIP"),
+    (_raw, "the HIP source as one raw literal"),
+)
+
+__all__ = ["hip_of", "mend", "parsed_of", "tree_of"]

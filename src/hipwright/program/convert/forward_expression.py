@@ -1,0 +1,180 @@
+"""Expressions of ModelNew.forward -> expressions of a plan. What must be written before one goes to its `Forward`."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from hipwright import syntax
+from hipwright.program.convert.cpp_text import Inconvertible
+from hipwright.program.language import RESERVED
+
+if TYPE_CHECKING:
+    from hipwright.program.convert.forward_plan import Forward
+
+_CONV = (
+    "F.{name}({{x}}, self.{{n}}.weight, self.{{n}}.bias, self.{{n}}.stride, self.{{n}}.padding, self.{{n}}.dilation, "
+    "self.{{n}}.groups)"
+)
+_FUNCTIONAL = {
+    "Linear": "F.linear({x}, self.{n}.weight, self.{n}.bias)",
+    **{f"Conv{d}d": _CONV.format(name=f"conv{d}d") for d in (1, 2, 3)},
+    **{f"ConvTranspose{d}d": f"F.conv_transpose{d}d({{x}}, self.{{n}}.weight, self.{{n}}.bias, self.{{n}}.stride, "
+       "self.{n}.padding, self.{n}.output_padding, self.{n}.groups, self.{n}.dilation)" for d in (1, 2, 3)},
+    "LayerNorm": "F.layer_norm({x}, self.{n}.normalized_shape, self.{n}.weight, self.{n}.bias, self.{n}.eps)",
+    "GroupNorm": "F.group_norm({x}, self.{n}.num_groups, self.{n}.weight, self.{n}.bias, self.{n}.eps)",
+    "Embedding": "F.embedding({x}, self.{n}.weight)",
+    "ReLU": "F.relu({x})", "Sigmoid": "torch.sigmoid({x})", "Tanh": "torch.tanh({x})", "SiLU": "F.silu({x})",
+    "GELU": "F.gelu({x}, approximate=self.{n}.approximate)", "Softplus": "F.softplus({x})", "Identity": "{x}",
+    "Mish": "F.mish({x})", "Hardswish": "F.hardswish({x})", "Softmax": "torch.softmax({x}, self.{n}.dim)",
+    "LeakyReLU": "F.leaky_relu({x}, self.{n}.negative_slope)", "ELU": "F.elu({x}, self.{n}.alpha)",
+    **{f"MaxPool{d}d": f"F.max_pool{d}d({{x}}, self.{{n}}.kernel_size, self.{{n}}.stride, self.{{n}}.padding, "
+       "self.{n}.dilation, self.{n}.ceil_mode)" for d in (1, 2, 3)},
+    "AvgPool2d": "F.avg_pool2d({x}, self.{n}.kernel_size, self.{n}.stride, self.{n}.padding, self.{n}.ceil_mode)",
+    "AdaptiveAvgPool2d": "F.adaptive_avg_pool2d({x}, self.{n}.output_size)",
+    "Flatten": "torch.flatten({x}, self.{n}.start_dim, self.{n}.end_dim)",
+}  # fmt: skip
+_DROPPED_METHODS = ("cuda", "detach", "requires_grad_", "clone_if_needed")
+
+
+class Expression(ast.NodeTransformer):
+    """One expression of forward: names, attributes and calls as the plan has them."""
+
+    def __init__(self, forward: Forward, names: dict[str, str]) -> None:
+        self.forward = forward
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """Locals by their plan names, constants of the file by value."""
+        if node.id in self.names:
+            return _parsed(self.names[node.id])
+        if node.id in self.forward.constants and node.id not in RESERVED:
+            return ast.Constant(self.forward.constants[node.id])
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """self.x: a constant of __init__, or a parameter under the reference's path; x.is_cuda is true."""
+        path = _self_path(node)
+        known = self.forward.attributes
+        if path:
+            root = path.split(".")[0]
+            if path in known.constants:
+                return _parsed(repr(_tupled(known.constants[path])))
+            if path in known.renamed:
+                return _parsed("self." + known.renamed[path])
+            if f"self.{root}" in self.forward.extensions.names:
+                raise Inconvertible(f"line {node.lineno}: an extension is used as a value")
+            return node if path.split(".")[-1] != "data" else _parsed("self." + path.rpartition(".")[0])
+        if node.attr in ("is_cuda", "is_hip"):
+            return ast.Constant(True)
+        if node.attr == "data":
+            return self.visited(node.value)
+        visited: ast.AST = self.generic_visit(node)
+        return visited
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        """Both sides must be expressions: nothing may be written before the choice."""
+        return self.unwritten(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        """As for `a if b else c`; constants are folded."""
+        made = self.unwritten(node)
+        assert isinstance(made, ast.BoolOp)
+        stops = isinstance(made.op, ast.Or)
+        left = [v for v in made.values if not (isinstance(v, ast.Constant) and bool(v.value) is not stops)]
+        decided = [v for v in left if isinstance(v, ast.Constant)]
+        if decided or not left:
+            return ast.Constant(stops if decided else not stops)
+        return left[0] if len(left) == 1 else ast.BoolOp(made.op, left)
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
+        """Its loop variable is a name of its own."""
+        bound = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+        outer, self.names = self.names, {**self.names, **{b: b for b in bound}}
+        made = self.unwritten(node)
+        self.names = outer
+        return made
+
+    def unwritten(self, node: ast.AST) -> ast.AST:
+        """Visit, refusing what would have to be written before."""
+        before = len(self.forward.writer.lines)
+        made = self.generic_visit(node)
+        if len(self.forward.writer.lines) != before:
+            raise Inconvertible("an extension is called inside a condition or a comprehension")
+        return made
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Extensions, modules, helpers; what only moves tensors to the device is dropped."""
+        f, func = self.forward, node.func
+        name = ast.unparse(func)
+        owner, _, last = name.rpartition(".")
+        if any(isinstance(a, ast.Starred) for a in node.args) and owner in f.extensions.names:
+            raise Inconvertible(f"line {node.lineno}: *arguments of an extension")
+        if owner in f.extensions.names:
+            return _parsed(f.extension_call(f.extensions.names[owner], last, *self.given(node)))
+        if name in f.functions and name not in ("cdiv", "next_pow2"):
+            return _parsed(f.own_call(f.functions[name], *self.given(node), skip=0))
+        if owner == "self" and last in f.methods:
+            return _parsed(f.own_call(f.methods[last], *self.given(node), skip=1))
+        if last == "apply" and owner in f.classes:
+            function = next(
+                (n for n in f.classes[owner].body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None
+            )
+            if function is not None:
+                return _parsed(f.own_call(function, *self.given(node), skip=1))
+        if owner == "self" and last in f.attributes.modules:
+            return self.module(last, node)
+        if isinstance(func, ast.Attribute) and last in _DROPPED_METHODS:
+            return self.visited(func.value)
+        if (
+            isinstance(func, ast.Attribute)
+            and last == "to"
+            and len(node.args) == 1
+            and "device" in ast.unparse(node.args[0])
+        ):
+            return self.visited(func.value)
+        made = self.generic_visit(node)
+        assert isinstance(made, ast.Call)
+        made.keywords = [k for k in made.keywords if k.arg != "device"]
+        return made
+
+    def visited(self, node: ast.expr) -> ast.AST:
+        """The expression in place of what is dropped around it."""
+        found: ast.AST = self.visit(node)
+        return found
+
+    def given(self, node: ast.Call) -> tuple[list[str], dict[str, str]]:
+        """The arguments as text."""
+        args = [ast.unparse(self.visit(a)) for a in node.args]
+        return args, {k.arg: ast.unparse(self.visit(k.value)) for k in node.keywords if k.arg}
+
+    def module(self, name: str, node: ast.Call) -> ast.AST:
+        """self.conv(x) -> F.conv2d(x, self.conv.weight, ...)."""
+        f = self.forward
+        kind, _ = f.attributes.modules[name]
+        if kind not in _FUNCTIONAL or len(node.args) != 1 or node.keywords:
+            raise Inconvertible(f"line {node.lineno}: self.{name}(...), a {kind}")
+        argument = f.local(ast.unparse(self.visit(node.args[0])))
+        text = _FUNCTIONAL[kind].format(x=argument, n=name)
+        for own, given in f.attributes.renamed.items():
+            text = text.replace(f"self.{own},", f"self.{given},").replace(f"self.{own})", f"self.{given})")
+            if own.startswith(f"{name}."):
+                text = text.replace(f"self.{name}.", f"self.{given.rpartition('.')[0]}.")
+        return _parsed(text)
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(map(_tupled, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _parsed(text: str) -> ast.expr:
+    return syntax.parse(f"({text})", mode="eval").body
+
+
+def _self_path(node: ast.expr) -> str:
+    """ "a.b" for self.a.b, else ""."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join(reversed(parts)) if isinstance(node, ast.Name) and node.id == "self" else ""

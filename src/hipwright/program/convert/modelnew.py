@@ -1,0 +1,124 @@
+"""A ModelNew file -> a program, where its host code is simple enough. Torch-free; nothing of the file is executed.
+
+The kernels go over unchanged (`cuda_device`), the C++ host functions become statements of the plan (`cpp_host`), and
+so does ModelNew.forward (`modelnew_plan`). What has no counterpart raises ProgramError with the reason; the file can
+then still be run as it is. A conversion is never trusted: the program it gives is verified like any other.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+
+from hipwright import syntax
+from hipwright.errors import ProgramError
+from hipwright.program.convert.cpp_host import Host
+from hipwright.program.convert.cpp_text import Inconvertible, Item, Source, take_apart
+from hipwright.program.convert.cuda_device import Device
+from hipwright.program.convert.exported import exported_program
+from hipwright.program.convert.forward_plan import Extensions, Forward
+from hipwright.program.convert.forward_state import class_named, method, read
+from hipwright.program.convert.plan_writer import Writer
+from hipwright.program.language import RESERVED
+from hipwright.program.modelnew.check import imports, parse_model_new
+from hipwright.program.modelnew.extensions import Extension, Unknown, constants, static_extensions
+from hipwright.program.parse import parse
+from hipwright.records import Program
+
+
+def from_modelnew(text: str, task_source: str) -> Program:
+    """The program of a ModelNew file for a task. Raises ProgramError, with the reason, where there is none."""
+    tree = parse_model_new(text)
+    try:
+        found = static_extensions(tree)
+        program = exported_program(tree, [e for _, e in found]) or _converted(tree, found, task_source)
+    except Unknown as error:
+        raise Inconvertible(f"the extension's arguments are not constants ({error})") from None
+    except RecursionError:
+        raise Inconvertible("the file is nested too deeply") from None
+    parse(program.text)  # what is written must be a program
+    return program
+
+
+def _converted(tree: ast.Module, found: Sequence[tuple[ast.Call, Extension]], task_source: str) -> Program:
+    owner = class_named(tree, "ModelNew")
+    assert owner is not None
+    forward = method(owner, "forward")
+    if forward is None:
+        raise Inconvertible("ModelNew has no forward of its own")
+    sources = [take_apart((*e.cpp, *e.cuda)) for _, e in found]
+    if not any(source.functions("kernel") for source in sources):
+        raise Inconvertible("the file has no kernels of its own")
+    if len(sources) > 1:
+        _no_clash(sources)
+    used = {n.id for n in ast.walk(forward) if isinstance(n, ast.Name)} | {a.arg for a in forward.args.args}
+    writer = Writer(set(RESERVED) | used | {name for s in sources for name in s.functions("kernel")})
+    devices = [Device(source) for source in sources]
+    hosts = [Host(s, writer, d.launched) for s, d in zip(sources, devices, strict=True)]
+    functions = [_exported(e, s) for (_, e), s in zip(found, sources, strict=True)]
+    extensions = Extensions(_names(tree, [call for call, _ in found]), functions, hosts)
+    attributes = read(tree, task_source)
+    plan = Forward(tree, owner, attributes, extensions, writer, constants(tree.body, imports(tree))).convert(forward)
+    plan = ast.unparse(syntax.parse(plan))  # without the brackets that writing needed
+    hip = "\n".join(device.text() for device in devices)
+    hip = _defines(found) + hip
+    if "'''" in hip:
+        raise Inconvertible("the kernels contain '''")
+    return Program(text=f"\"\"\"Converted from a ModelNew file.\"\"\"\n\nHIP = r'''\n{hip}\n'''\n\n\n{plan}\n")
+
+
+def _defines(found: Sequence[tuple[ast.Call, Extension]]) -> str:
+    """-D flags of the build as macros."""
+    given = dict.fromkeys(f for _, e in found for f in e.cuda_cflags if re.match(r"-D[A-Za-z_]\w*(=-?\d+)?$", f))
+    pairs = [f[2:].partition("=") for f in given if not f.startswith("-D__")]
+    return "".join(f"#define {name} {value or 1}\n" for name, _, value in pairs)
+
+
+def _no_clash(sources: Sequence[Source]) -> None:
+    """Several extensions become one source: their names must differ."""
+    seen: set[str] = set()
+    for source in sources:
+        names = {i.name for i in source.items if i.name and i.kind in ("kernel", "device", "define")}
+        if seen & names:
+            raise Inconvertible(f"two extensions both define {min(seen & names)}")
+        seen |= names
+
+
+def _exported(extension: Extension, source: Source) -> dict[str, Item]:
+    """{Python name: host function} of an extension."""
+    hosts = source.functions("host")
+    found = {name: hosts[name] for name in extension.functions if name in hosts}
+    for item in source.items:
+        if item.kind == "binding":
+            for name, target in re.findall(r"\.def\(\s*\"(\w+)\"\s*,\s*&?\s*([\w:]+)", item.body):
+                if target.split("::")[-1] in hosts:
+                    found[name] = hosts[target.split("::")[-1]]
+    return found
+
+
+def _names(tree: ast.Module, calls: Sequence[ast.Call]) -> dict[str, int]:
+    """Every name that holds an extension: a variable, self.attribute, or what a function that builds one returns."""
+    makers: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name != "__init__":
+            inside = [i for i, call in enumerate(calls) if any(n is call for n in ast.walk(node))]
+            if len(inside) == 1:
+                makers[node.name] = inside[0]
+    names: dict[str, int] = {}
+    for _ in range(3):  # self.ext = ext, where ext = build()
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+                continue
+            value = node.value
+            index = next((i for i, call in enumerate(calls) if call is value), None)
+            if index is None and isinstance(value, (ast.Name, ast.Attribute)):
+                index = names.get(ast.unparse(value))
+            if index is None and isinstance(value, ast.Call):
+                index = makers.get(ast.unparse(value.func).removeprefix("self."))
+            if index is not None:
+                names[ast.unparse(node.targets[0])] = index
+    return names
+
+
+__all__ = ["ProgramError", "from_modelnew"]

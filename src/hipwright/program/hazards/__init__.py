@@ -1,0 +1,1 @@
+"""Hazards of a program, found in its text alone."""

@@ -1,0 +1,224 @@
+"""Hazards of control flow: barriers that not every thread reaches, and stores that no comparison guards.
+
+A small statement walk over the tokens of a function. What a thread's index flows into is followed through assignments;
+values that a block agrees on (results of functions with a barrier in them, what lies in LDS at a common place) are not
+held to differ between threads. When in doubt nothing is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from hipwright.program.hazards.source import Found, Function, Source
+
+_TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|<<=|>>=|->|\+\+|--|[-+*/%&|^=!<>]=|&&|\|\||::|<<|>>|\S")
+_ASSIGN = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="))
+_BARRIERS = frozenset(
+    ("__syncthreads", "__syncthreads_or", "__syncthreads_and", "__syncthreads_count", "__builtin_amdgcn_s_barrier")
+)
+_AGREED = _BARRIERS | {"__ballot", "__any", "__all"}
+_THREAD = frozenset(("threadIdx", "__lane_id", "threadIdx_x"))
+_COMPARE = frozenset(("<", ">", "<=", ">=", "==", "!=", "min", "max"))
+_DEEP = 100
+
+Token = tuple[str, int]
+
+
+@dataclass
+class _Walk:
+    """One function, statement by statement. thread, block: names that the thread's or the block's index flows into."""
+
+    tokens: list[Token]
+    uniform: frozenset[str]
+    shared: frozenset[str]
+    thread: set[str] = field(default_factory=set)
+    block: set[str] = field(default_factory=set)
+    found: list[Found] = field(default_factory=list)
+    guarded: bool = False
+    left: bool = False
+
+    def differs(self, start: int, end: int) -> bool:
+        """Whether the expression may have another value in another thread of the block."""
+        return self._flows(start, end, _THREAD, self.thread)
+
+    def _flows(self, start: int, end: int, seeds: frozenset[str], names: set[str]) -> bool:
+        at = start
+        while at < end:
+            word = self.tokens[at][0]
+            if word in self.uniform and at + 1 < end and self.tokens[at + 1][0] in ("(", "<"):
+                at = self.closing(at + 1, end) if self.tokens[at + 1][0] == "(" else at + 1
+            elif word in seeds or word in names:
+                return True
+            at += 1
+        return False
+
+    def closing(self, at: int, end: int) -> int:
+        """The index of the bracket that closes the one at `at`, or `end`."""
+        depth = 0
+        for index in range(at, end):
+            word = self.tokens[index][0]
+            depth += (word in "([{") - (word in ")]}") if len(word) == 1 else 0
+            if depth == 0:
+                return index
+        return end
+
+    # ------------------------------------------------------------ statements
+
+    def statements(self, at: int, end: int, branch: str, depth: int = 0) -> None:
+        """Walk the statements in tokens[at:end]. branch: "" or what makes this place one that not all threads reach."""
+        while at < end and depth < _DEEP:
+            at = self.statement(at, end, branch, depth)
+
+    def statement(self, at: int, end: int, branch: str, depth: int) -> int:
+        """Walk one statement; returns the index after it."""
+        word = self.tokens[at][0]
+        if depth >= _DEEP:
+            return end
+        if word == "{":
+            close = self.closing(at, end)
+            self.statements(at + 1, close, branch, depth + 1)
+            return close + 1
+        if word in ("if", "while", "for", "switch") and at + 1 < end:
+            return self.controlled(at, end, branch, depth)
+        if word == "do":
+            return self.statement(at + 1, end, branch, depth + 1) if at + 1 < end else end
+        stop = at
+        while stop < end and self.tokens[stop][0] != ";":
+            stop = self.closing(stop, end) + 1 if self.tokens[stop][0] in ("(", "[", "{") else stop + 1
+        self.plain(at, min(stop, end), branch)
+        return stop + 1
+
+    def controlled(self, at: int, end: int, branch: str, depth: int) -> int:
+        """if, while, for and switch: their condition decides who gets inside."""
+        word, start = self.tokens[at][0], at + 1
+        while start < end and self.tokens[start][0] != "(":  # if constexpr (...)
+            start += 1
+        close = self.closing(start, end)
+        if word == "for":
+            condition = self.header(start + 1, close)
+        else:
+            condition = (start + 1, close)
+        self.compared(*condition)
+        inner = branch
+        if self.differs(*condition):
+            inner = branch if branch == "if" else ("if" if word in ("if", "switch") else "loop")
+        after = self.statement(close + 1, end, inner, depth + 1) if close + 1 < end else end
+        if after < end and self.tokens[after][0] == "else" and word == "if":
+            after = self.statement(after + 1, end, inner, depth + 1) if after + 1 < end else end
+        return after
+
+    def header(self, start: int, close: int) -> tuple[int, int]:
+        """The parts of a for: its first statement and its step are walked; the condition's place is returned."""
+        places = [i for i in range(start, close) if self.tokens[i][0] == ";"]
+        if len(places) < 2:
+            return start, close
+        self.plain(start, places[0], "")
+        self.plain(places[1] + 1, close, "")
+        return places[0] + 1, places[1]
+
+    def plain(self, start: int, end: int, branch: str) -> None:
+        """A declaration, assignment or call."""
+        words = [t[0] for t in self.tokens[start:end]]
+        for offset, word in enumerate(words):
+            if word in self.uniform - {"__ballot", "__any", "__all"} and words[offset + 1 : offset + 2] == ["("]:
+                self.barrier(word, self.tokens[start + offset][1], branch)
+        if "?" in words or "min" in words:
+            self.compared(start, end)
+        if words[:1] == ["return"] and branch == "if":
+            self.left = True
+        for name, first, last in self.assigned(start, end):
+            if name not in self.shared:
+                if self.differs(first, last):
+                    self.thread.add(name)
+                if self._flows(first, last, frozenset(("blockIdx",)), self.block):
+                    self.block.add(name)
+
+    def assigned(self, start: int, end: int) -> Iterator[tuple[str, int, int]]:
+        """(name, where its new value starts, where it ends) of `a = x, b = y` and `a += x`; not of a[i] = x."""
+        depth = 0
+        for index in range(start, end):
+            word = self.tokens[index][0]
+            depth += (word in "([{") - (word in ")]}") if len(word) == 1 else 0
+            if word in _ASSIGN and depth == 0 and index > start and re.match(r"[A-Za-z_]", self.tokens[index - 1][0]):
+                last, inner = index + 1, 0
+                while last < end and not (self.tokens[last][0] == "," and inner == 0):
+                    inner += (self.tokens[last][0] in ("(", "[", "{")) - (self.tokens[last][0] in (")", "]", "}"))
+                    last += 1
+                yield self.tokens[index - 1][0], index + 1, last
+
+    def compared(self, start: int, end: int) -> None:
+        """A comparison that has to do with an index guards what comes after or inside."""
+        if any(t[0] in _COMPARE for t in self.tokens[start:end]):
+            indexed = self.differs(start, end) or self._flows(start, end, frozenset(("blockIdx",)), self.block)
+            self.guarded = self.guarded or indexed
+
+    def barrier(self, word: str, at: int, branch: str) -> None:
+        """A barrier, or a call of a function that has one."""
+        what = "__syncthreads()" if word in _BARRIERS else f"{word}(...), which has a barrier in it,"
+        if branch == "if":
+            self.found.append(
+                Found("barrier_in_branch", f"{what} stands in a branch that not every thread takes", at, True)
+            )
+        elif branch == "loop":
+            message = f"{what} stands in a loop whose length may differ between threads"
+            self.found.append(Found("barrier_in_branch", message, at))
+        elif self.left:
+            message = f"{what} comes after threads may have returned"
+            self.found.append(Found("barrier_in_branch", message, at))
+
+
+def _walked(source: Source, function: Function, uniform: frozenset[str]) -> _Walk:
+    body = _without_directives(source.body(function))
+    tokens = [(m.group(), function.start + m.start()) for m in _TOKEN.finditer(body)]
+    shared = frozenset(re.findall(r"\b__shared__\s+[\w\s()]*?\b(\w+)\s*(?:[\[;=,])", body))
+    walk = _Walk(tokens, uniform, shared)
+    walk.statements(1, max(len(tokens) - 1, 1), "")
+    walk.found.clear()
+    walk.left = False
+    walk.statements(1, max(len(tokens) - 1, 1), "")  # what a loop's end assigns is known at its start now
+    return walk
+
+
+def _without_directives(body: str) -> str:
+    return re.sub(r"^[ \t]*#(?:\\\n|[^\n])*", lambda m: re.sub(r"[^\n]", " ", m.group()), body, flags=re.MULTILINE)
+
+
+def _uniform(source: Source) -> frozenset[str]:
+    """Barriers, and the program's own functions that have one in them."""
+    known = set(_AGREED)
+    bodies = {f.name: set(re.findall(r"\b[A-Za-z_]\w*\b", source.body(f))) for f in source.functions if not f.kernel}
+    for _ in range(4):
+        known |= {name for name, words in bodies.items() if words & known - {"__ballot", "__any", "__all"}}
+    return frozenset(known)
+
+
+def barriers(source: Source) -> Iterator[Found]:
+    """Barriers that some threads of a block do not reach."""
+    uniform = _uniform(source)
+    for function in source.functions:
+        if any(name in source.body(function) for name in uniform - {"__ballot", "__any", "__all"}):
+            yield from _walked(source, function, uniform).found
+
+
+def tails(source: Source) -> Iterator[Found]:
+    """Kernels that store by block and thread and compare no index with anything."""
+    uniform = _uniform(source)
+    if "%" in " ".join(line for line in source.parsed.text.split("\n") if line.lstrip().startswith("assert ")):
+        return  # the plan claims whole tiles only
+    for function in source.functions:
+        signature = source.parsed.signatures.get(function.name)
+        if not function.kernel or signature is None:
+            continue
+        body = source.body(function)
+        walk = _walked(source, function, uniform)
+        pointers = "|".join(re.escape(p.name) for p in signature.params if p.pointer and not p.const)
+        if walk.guarded or not pointers:
+            continue
+        for match in re.finditer(rf"\b(?:{pointers})\s*\[([^;=]{{1,300}})\]\s*[-+*|&^]?=(?!=)", body):
+            names = set(re.findall(r"\b[A-Za-z_]\w*", match[1]))
+            if names & (walk.thread | _THREAD) and names & (walk.block | {"blockIdx"}):
+                message = f"kernel {function.name} compares no index with a size: the last block may run past the end"
+                yield Found("missing_tail_guard", message, function.start + match.start())
+                break

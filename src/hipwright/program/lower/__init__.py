@@ -1,0 +1,1 @@
+"""Lowering of a checked plan to closures over tensors. Imports torch."""

@@ -1,0 +1,218 @@
+"""Parsed -> Plan: the checked syntax tree becomes closures, once. Worker side: imports torch.
+
+Each function is rebuilt node by node into a plain Python function without builtins: only nodes that are handled here
+can appear in it, and every name in it is a local or one of our own objects. What is known now (knobs, the model's
+attributes, module lists, the training flag) is folded, loops over modules are unrolled and decided branches dropped, so
+a call costs little more than its library calls and launches.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hipwright.errors import ProgramError
+from hipwright.program.lower.arguments import Launcher, make_launch
+from hipwright.program.lower.emission import Shared
+from hipwright.program.lower.folding import Known, Low, at, describe, holds_module, returns, store
+from hipwright.program.lower.hosts import certain_names
+from hipwright.program.lower.plan import FILENAME, Plan
+from hipwright.program.lower.table import State, Table
+from hipwright.program.lower.values import Values
+from hipwright.program.nodes import bound_names, problem
+from hipwright.program.parsed import Parsed
+from hipwright.tensors import Tree
+
+MAX_NODES = 400_000  # statements and expressions of a lowered function
+
+
+def lower(
+    parsed: Parsed,
+    knobs: Mapping[str, int],
+    table: Tree,
+    launcher: Launcher,
+    allow_random: bool = False,
+    *,
+    device: str = "cpu",
+) -> Plan:
+    """Bind a checked program to a model's state and a launcher.
+
+    table: the state table (HostTensors or torch tensors; torch tensors are used as they are). Raises ProgramError with
+    a line for a path the model does not have, an operator that is unknown or not functional, and the like.
+    """
+    state = table if isinstance(table, Table) else Table(table, device=device)
+    shared = Shared(parsed, dict(parsed.values(knobs)), state, launcher, allow_random, device)
+    functions: dict[str, Callable[..., Any]] = {}
+    used: list[Any] = []
+    try:
+        for name in ("prepare", "forward", "backward"):
+            if name in parsed.functions:
+                lowered = _Lowerer(shared)
+                functions[name] = lowered.function(parsed.functions[name])
+                if name == "prepare":
+                    used = lowered.used
+    except RecursionError:
+        raise ProgramError("the program is nested too deeply; use more, simpler statements") from None
+    args = parsed.functions["forward"].args
+    names = [a.arg for a in args.args][1:]
+    return Plan(functions, names, len(names) - len(args.defaults), state.tensors(), used, shared.prepared)
+
+
+class _Lowerer(Values):
+    """Lowers the statements of one function."""
+
+    # ------------------------------------------------------------ functions and statements
+
+    def function(self, node: ast.FunctionDef) -> Callable[..., Any]:
+        """Compile one function; its parameters are those of the plan without self."""
+        self.locals = bound_names(node) | {a.arg for a in node.args.args[1:]}
+        self.sure = certain_names(node, self.shared.values.keys())
+        body = self.block(node.body)
+        args = ast.arguments(
+            posonlyargs=[], args=[ast.arg(arg=a.arg) for a in node.args.args[1:]], kwonlyargs=[], kw_defaults=[],
+            defaults=[self.emit(self.value(d), d) for d in node.args.defaults],
+        )  # fmt: skip
+        rebuilt = ast.FunctionDef(name="plan", args=args, body=body or [ast.Pass()], decorator_list=[])
+        module = ast.Module(body=[ast.copy_location(rebuilt, node)], type_ignores=[])
+        # only nodes built in this class are in `module`; C code in torch imports through the frame's builtins, and no
+        # name of the plan can reach that entry
+        exec(compile(ast.fix_missing_locations(module), FILENAME, "exec"), self.globals)
+        lowered: Callable[..., Any] = self.globals["plan"]
+        return lowered
+
+    def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """Lower statements in order, up to the first that always returns."""
+        out: list[ast.stmt] = []
+        for node in body:
+            out += self.statement(node)
+            if out and returns(out[-1]):
+                break
+        return out
+
+    def statement(self, node: ast.stmt) -> list[ast.stmt]:
+        """Lower one statement into none, one or (unrolled) many."""
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise problem(node, "the plan becomes too large when its loops are unrolled; use fewer iterations")
+        match node:
+            case ast.Assign():
+                return self.assign(node.targets, self.value(node.value), node)
+            case ast.AnnAssign(value=ast.expr() as given):
+                return self.assign([node.target], self.value(given), node)
+            case ast.AugAssign(target=ast.Name() as target):
+                left = ast.copy_location(ast.Name(target.id, ast.Load()), node)
+                total = ast.copy_location(ast.BinOp(left, node.op, node.value), node)
+                return self.assign([target], self.value(total), node)
+            case ast.Expr(value=ast.Call() as call):
+                return [self.effect(call, node)]
+            case ast.Return(value=ast.expr() as given):
+                return [at(ast.Return(self.emit(self.result(given), node)), node)]
+            case ast.If():
+                return self.branch(node)
+            case ast.For():
+                return self.loop(node)
+            case ast.Assert():
+                return self.guard(node)
+            case ast.Pass() | ast.Expr():
+                return []
+            case _:
+                raise problem(node, "this statement is not allowed in a plan")
+
+    def result(self, node: ast.expr) -> Low:
+        """A returned value: an expression, or a dict of them."""
+        if not isinstance(node, ast.Dict):
+            return self.value(node)
+        keys = [self.emit(self.value(k), node) for k in node.keys if k is not None]
+        return at(ast.Dict(keys=list(keys), values=[self.emit(self.value(v), v) for v in node.values]), node)
+
+    def assign(self, targets: list[ast.expr], value: Low, node: ast.stmt) -> list[ast.stmt]:
+        """Bind targets; known values are remembered, and written too unless they have no value of their own."""
+        kept: list[ast.expr] = []
+        for target in targets:
+            self.bind(target, value, node)
+            kept.append(at(store(target), node))
+        if isinstance(value, Known) and holds_module(value.value):
+            return []
+        return [at(ast.Assign(targets=kept, value=self.emit(value, node)), node)]
+
+    def branch(self, node: ast.If) -> list[ast.stmt]:
+        """An if: decided now when its condition is known."""
+        test = self.value(node.test)
+        if isinstance(test, Known):
+            return self.block(node.body if self.truth(test, node) else node.orelse)
+        before = dict(self.env)
+        yes = self.block(node.body)
+        after_yes, self.env = self.env, dict(before)
+        no = self.block(node.orelse)
+        ends = [side for side, body in ((after_yes, yes), (self.env, no)) if not (body and returns(body[-1]))]
+        first = ends[0] if ends else {}
+        self.env = {k: v for k, v in first.items() if all(k in side and side[k] is v for side in ends)}
+        return [at(ast.If(test=self.on_host(test), body=yes or [at(ast.Pass(), node)], orelse=no), node)]
+
+    def loop(self, node: ast.For) -> list[ast.stmt]:
+        """A for: unrolled over modules and short known ranges, else a loop over host values."""
+        iterable = self.value(node.iter)
+        items = self.unrolled(iterable, node)
+        if items is not None:
+            out: list[ast.stmt] = []
+            for item in items:
+                out += self.assign([node.target], Known(item), node)
+                out += self.block(node.body)
+                if out and returns(out[-1]):
+                    break
+            return out
+        for name in bound_names(node):
+            self.env.pop(name, None)
+        before = dict(self.env)
+        body = self.block(node.body)
+        self.env = before
+        target = at(store(node.target), node)
+        body = body or [at(ast.Pass(), node)]
+        return [at(ast.For(target=target, iter=self.on_host(iterable, node), body=body, orelse=[]), node)]
+
+    def guard(self, node: ast.Assert) -> list[ast.stmt]:
+        """An assert becomes a call of guard_failed when its condition is false."""
+        test = self.value(node.test)
+        if isinstance(test, Known) and self.truth(test, node):
+            return []
+        why = node.msg.value if isinstance(node.msg, ast.Constant) else ast.unparse(node.test)
+        call = self.call("__hw_fail", [at(ast.Constant(node.lineno), node), at(ast.Constant(str(why)), node)], node)
+        stop = at(ast.Expr(call), node)
+        if isinstance(test, Known):
+            return [stop]
+        return [at(ast.If(test=at(ast.UnaryOp(ast.Not(), self.on_host(test)), node), body=[stop], orelse=[]), node)]
+
+    def effect(self, call: ast.Call, node: ast.stmt) -> ast.stmt:
+        """A launch, or an in-place update of a buffer."""
+        if isinstance(call.func, ast.Subscript) and isinstance(call.func.value, ast.Name):
+            return at(ast.Expr(self.launch(call, call.func, call.func.value.id)), node)
+        assert isinstance(call.func, ast.Attribute)
+        owner = self.value(call.func.value)
+        if not isinstance(owner, Known) or not isinstance(owner.value, State) or owner.value.kind != "buffers":
+            what = describe(owner.value) if isinstance(owner, Known) else "a value"
+            raise problem(node, f"{ast.unparse(call.func.value)} is {what}: only buffers are updated in place")
+        method = self.resolve("method", (call.func.attr,), call, in_place=True)
+        args, keywords = self.arguments(call)
+        return at(ast.Expr(self.call(method, [self.emit(owner, node), *args], node, keywords)), node)
+
+    def launch(self, node: ast.Call, func: ast.Subscript, name: str) -> ast.expr:
+        """kernel[grid, block, lds](args) -> a call of the checked launch."""
+        assert isinstance(func.slice, ast.Tuple)
+        signature = self.shared.parsed.signatures[name]
+        if name not in self.shared.launches:
+            self.shared.launches[name] = make_launch(signature, self.shared.launcher)
+        key = f"__hw_k_{name}"
+        self.globals[key] = self.shared.launches[name]
+        shape = [self.emit(self.value(e), e) for e in func.slice.elts]
+        if len(shape) == 2:
+            shape.append(at(ast.Constant(0), node))
+        args = []
+        for param, arg in zip(signature.params, node.args, strict=True):
+            value = self.value(arg)
+            if isinstance(value, Known) and isinstance(value.value, State) and not param.pointer:
+                raise problem(
+                    arg, f"{name}: {param.name} is {param.ctype}, but {ast.unparse(arg)} is {describe(value.value)}"
+                )
+            args.append(self.emit(value, arg))
+        return self.call(key, [*shape, *args], node)

@@ -1,0 +1,119 @@
+"""Nodes of a lowered function: how values known now are written into it, and what they mean. Imports torch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hipwright.program.lower.arguments import Empties, Launcher
+from hipwright.program.lower.folding import Known, Low, at, class_hint, describe
+from hipwright.program.lower.hosts import certain
+from hipwright.program.lower.plan import getitem, guard_failed, host
+from hipwright.program.lower.table import Missing, Module, State, Table
+from hipwright.program.nodes import problem
+from hipwright.program.parsed import Parsed
+
+
+@dataclass
+class Shared:
+    """What the functions of one plan have in common."""
+
+    parsed: Parsed
+    values: dict[str, Any]
+    table: Table
+    launcher: Launcher
+    allow_random: bool
+    device: str
+
+    def __post_init__(self) -> None:
+        self.prepared: dict[str, Any] = {}
+        self.empties = Empties(self.launcher)
+        self.launches: dict[str, Callable[..., None]] = {}
+
+
+class Emission:
+    """One lowered function in the making. `env` holds what is known of locals at the present point."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.table = shared.table
+        self.env: dict[str, Any] = {}
+        self.globals: dict[str, Any] = {
+            "__builtins__": {"__import__": __import__},
+            "__hw_host": host,
+            "__hw_getitem": getitem,
+            "__hw_slice": slice,
+            "__hw_fail": guard_failed,
+            "__hw_prepared": shared.prepared,
+        }
+        self.names: dict[tuple[str, int], str] = {}
+        self.used: list[Any] = []  # tensors of the state that the function reads
+        self.locals: set[str] = set()
+        self.sure: frozenset[str] = frozenset()  # names that are no tensor
+        self.nodes = 0
+
+    def bound(self, lead: str, value: Any) -> str:
+        """A global name for an object of ours; the same object keeps its name."""
+        key = (lead, id(value))
+        if key not in self.names:
+            self.names[key] = f"{lead}_{len(self.names)}"
+            self.globals[self.names[key]] = value
+        return self.names[key]
+
+    def call(
+        self, name: str, args: list[ast.expr], node: ast.AST, keywords: list[ast.keyword] | None = None
+    ) -> ast.expr:
+        """A call of one of our globals."""
+        function = at(ast.Name(name, ast.Load()), node)
+        return at(ast.Call(func=function, args=args, keywords=keywords or []), node)
+
+    def index(self, base: ast.expr, key: ast.expr, node: ast.AST) -> ast.expr:
+        """base[key] in plain brackets."""
+        return at(ast.Subscript(value=base, slice=key, ctx=ast.Load()), node)
+
+    def on_host(self, value: Low, node: ast.AST | None = None) -> ast.expr:
+        """The value, checked not to be a tensor when it runs."""
+        if isinstance(value, Known):
+            return self.emit(value, node or ast.Constant(0))
+        if certain(value, self.sure):
+            return value
+        return self.call("__hw_host", [value], value)
+
+    def emit(self, value: Low, node: ast.AST) -> ast.expr:
+        """The node of a lowered value."""
+        if not isinstance(value, Known):
+            return value
+        known = value.value
+        if isinstance(known, State):
+            self.used.append(known.tensor)
+            return at(ast.Name(self.bound("__hw_t", known.tensor), ast.Load()), node)
+        if isinstance(known, Module):
+            raise problem(
+                node,
+                f"self.{known.path} is {describe(known)}{class_hint(self.table.class_of(known))}, not a value; "
+                "read its parameters, e.g. .weight",
+            )
+        if isinstance(known, (bool, int, float, str)) or known is None or known is ...:
+            return at(ast.Constant(known), node)
+        if isinstance(known, tuple):
+            return at(ast.Tuple(elts=[self.emit(Known(v), node) for v in known], ctx=ast.Load()), node)
+        return at(ast.Name(self.bound("__hw_c", known), ast.Load()), node)
+
+    def items(self, known: Known, node: ast.AST) -> Any:
+        """What a loop over a known value yields."""
+        if isinstance(known.value, Module):
+            try:
+                return tuple(self.table.items(known.value))
+            except Missing as why:
+                raise problem(node, str(why)) from None
+        if isinstance(known.value, (tuple, range)):
+            return known.value
+        raise problem(node, f"a loop cannot run over {describe(known.value)}; use range(n), a tuple or a module list")
+
+    def truth(self, known: Known, node: ast.AST) -> bool:
+        """The truth of a known value."""
+        if isinstance(known.value, State):
+            raise problem(node, f"self.{known.value.path} is a tensor and has no truth value; test `is not None`")
+        return True if isinstance(known.value, Module) else bool(known.value)

@@ -1,0 +1,136 @@
+"""What a plan asks of the library and which kernels it launches, without running a kernel. Imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hipwright.program.lower.arguments import Argument, Dim3
+from hipwright.program.lower.closures import lower
+from hipwright.program.lower.table import to_device
+from hipwright.program.parsed import Parsed
+from hipwright.program.updates import Updates
+from hipwright.tensors import Tree
+
+
+class NoopLauncher:
+    """Kernels do nothing and new tensors hold `poison` bytes; `launches` says what would have run.
+
+    updates: to mark the arguments that a launch reads and replaces.
+    """
+
+    def __init__(self, *, device: str = "cpu", poison: int = 0xA5, updates: Updates | None = None) -> None:
+        self.device = device
+        self.poison = poison
+        self.launches: list[dict[str, Any]] = []
+        self._updates = updates
+
+    def launch(self, kernel: str, grid: Dim3, block: Dim3, lds_bytes: int, args: Sequence[Argument]) -> None:
+        """Record a launch: {"kernel", "grid", "block", "lds", "args": [spec or scalar]}; "updated" in a spec."""
+        described = [spec(a) if isinstance(a, torch.Tensor) else a for a in args]
+        for number, updated in enumerate(self._updates.of(kernel, args) if self._updates is not None else []):
+            if updated:
+                described[number]["updated"] = True
+        record = {"kernel": kernel, "grid": list(grid), "block": list(block), "lds": lds_bytes, "args": described}
+        self.launches.append(record)
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A contiguous tensor full of poison bytes (no contents on the meta device)."""
+        out = torch.empty(shape, dtype=dtype, device=self.device)
+        if self.device != "meta" and out.numel():
+            out.view(-1).view(torch.uint8).fill_(self.poison)
+        if self._updates is not None:
+            self._updates.made(out)
+        return out
+
+
+class OpTrace(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
+    """Records every operator that torch dispatches inside the block.
+
+    ops: [{"op": "aten.addmm.default", "in": [spec, ...], "out": [spec, ...]}], tensors in order, lists flattened.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ops: list[dict[str, Any]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operator and note what went in and came out."""
+        out = func(*args, **(kwargs or {}))
+        ins = [spec(t) for t in _tensors((args, kwargs or {}))]
+        self.ops.append({"op": str(func), "in": ins, "out": [spec(t) for t in _tensors(out)]})
+        return out
+
+
+class CallTrace(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
+    """Names the calls that a plan itself makes, and the operators each is dispatched as.
+
+    calls: [{"name": "lstm", "ops": [...]}] for those that dispatch anything; one call may become many operators.
+    """
+
+    def __init__(self, ops: OpTrace) -> None:
+        super().__init__()
+        self.calls: list[dict[str, Any]] = []
+        self._ops = ops
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the call and note what it was dispatched as."""
+        before = len(self._ops.ops)
+        out = func(*args, **(kwargs or {}))
+        ops = [op for op in self._ops.ops[before:] if not _is_poison(op)]
+        if ops:
+            self.calls.append({"name": getattr(func, "__name__", str(func)).partition(".")[0], "ops": ops})
+        return out
+
+
+def trace(
+    parsed: Parsed, knobs: Mapping[str, int], table: Tree, inputs: Sequence[Any], meta: bool = True
+) -> dict[str, Any]:
+    """Run the plan with kernels replaced by no-ops; {"ops", "calls", "launches", "prepare": {"ops", "launches"}}.
+
+    meta=True runs on meta tensors: shapes only, no data, no cost. Operators in `prepare` are kept apart. Allocations
+    are listed among "ops" only as the operators they are made of. Raises what `lower` and `Plan.forward` raise.
+    """
+    device = "meta" if meta else "cpu"
+    launcher = NoopLauncher(device=device, updates=Updates(parsed.signatures))
+    plan = lower(parsed, knobs, table, launcher, allow_random=True, device=device)
+    given = [to_device(item, device) for item in inputs]
+    with torch.no_grad():
+        with OpTrace() as before:
+            plan.prepare()
+        prepare_launches, launcher.launches = launcher.launches, []
+        with OpTrace() as during, CallTrace(during) as outer:
+            plan.forward(*given)
+    return {
+        "ops": [op for op in during.ops if not _is_poison(op)],
+        "calls": outer.calls,
+        "launches": launcher.launches,
+        "prepare": {"ops": [op for op in before.ops if not _is_poison(op)], "launches": prepare_launches},
+    }
+
+
+def _is_poison(op: dict[str, Any]) -> bool:
+    """NoopLauncher's own fill is no work of the plan's."""
+    return bool(op["op"] == "aten.fill_.Scalar" and op["out"][0]["dtype"] == "uint8")
+
+
+def spec(tensor: Any) -> dict[str, Any]:
+    """{"dtype", "shape", "stride"} of a tensor."""
+    return {
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "shape": list(tensor.shape),
+        "stride": list(tensor.stride()),
+    }
+
+
+def _tensors(value: Any) -> list[Any]:
+    """The tensors of a nesting in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [t for item in value for t in _tensors(item)] if isinstance(value, (list, tuple)) else []

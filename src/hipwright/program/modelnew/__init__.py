@@ -1,0 +1,1 @@
+"""The ModelNew lane: KernelBench files exported, checked, built and run (docs/modelnew.md)."""

@@ -1,0 +1,175 @@
+"""What a ModelNew file needs before it can run: its extensions found and built, parent side, torch-free.
+
+`prepare` tries the lean headers first and torch's own when the source does not compile against them; the checks say
+which was used and the seconds. Everything that compiles or executes candidate text runs contained.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from hipwright.errors import CompileError, InfrastructureError
+from hipwright.program.modelnew.check import imports, parse_model_new
+from hipwright.program.modelnew.extensions import Extension, Unknown, key, static_extensions, uses_extensions
+from hipwright.records import Build
+from hipwright.sandbox import Limits, Zygote
+from hipwright.tensors import Tree
+from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.extension import nvcc, torchlite
+
+DISCOVERY = "hipwright.program.modelnew.run:Discovery"
+_DISCOVERY_LIMITS = Limits(wall_s=60.0, cpu_s=60.0, memory_mb=8192)
+MODULE = "hipwright_extension"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A file that can be run. extensions: for `modelnew_run.load`; checks: for the verdict.
+
+    profile: what its worker must be confined to: "gpu", or "tools" for Triton, which starts ptxas and keeps its results
+    in the private /tmp (TRITON_CACHE_DIR).
+    """
+
+    kind: str
+    extensions: tuple[dict[str, Any], ...] = ()
+    checks: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def profile(self) -> Literal["gpu", "tools"]:
+        """The seccomp profile (sandbox.lockdown) of the process that runs it."""
+        return "tools" if self.kind == "triton" else "gpu"
+
+
+def kind_of(text: str) -> str:
+    """ "triton", "extension" (load_inline or load) or "torch"; by what the file imports and names."""
+    tree = parse_model_new(text)
+    if uses_extensions(tree):
+        return "extension"
+    return "triton" if any(path.split(".")[0] == "triton" for path in imports(tree).values()) else "torch"
+
+
+def check_target(text: str, target: str) -> str:
+    """The file's kind; raises InfrastructureError (fault "service") where the target cannot run such a file."""
+    kind = kind_of(text)
+    if target == "cpu" and kind == "triton":
+        raise InfrastructureError("Triton kernels run on GPUs only, so nothing was learnt of this one here",
+                                  hint="evaluate it with --target cuda or rocm on a machine with a GPU")  # fmt: skip
+    if target == "cpu" and kind == "extension" and any(e.cuda for e in _static(text)):
+        raise InfrastructureError("CUDA and HIP extensions run on GPUs only; on the cpu target this one would have to "
+                                  "be converted to a program, and it cannot be",
+                                  hint="evaluate it on a machine with a GPU")  # fmt: skip
+    if target == "rocm" and kind == "extension":
+        raise InfrastructureError("extensions are built with nvcc here; on ROCm they run converted to a program only",
+                                  hint="hipwright tries the conversion first and says why it failed")  # fmt: skip
+    return kind
+
+
+def prepare(
+    text: str,
+    *,
+    target: str,
+    arch: str,
+    cache: BuildCache,
+    zygote: Zygote | None = None,
+    init_inputs: Tree = (),
+    ways: tuple[str, ...] = ("lean", "real"),
+    unsafe: bool = False,
+) -> Prepared:
+    """Find and build the extensions of a file for `target` ("cuda", "rocm" or "cpu").
+
+    zygote: where a file whose sources are not constants is executed to learn them; it must have hipwright's
+    `program.modelnew_run` importable. Raises CompileError when an extension compiles neither way, and what
+    `check_target` raises.
+    """
+    started = time.perf_counter()
+    kind = check_target(text, target)
+    if kind != "extension":
+        return Prepared(kind, seconds=time.perf_counter() - started, checks={"modelnew": kind})
+    wanted, found_by = _found(text, zygote, init_inputs)
+    built = [_build(e, arch, cache, ways, unsafe) for e in {key(e): e for e in wanted}.values()]
+    seconds = time.perf_counter() - started
+    checks = {
+        "modelnew": kind,
+        "discovery": found_by,
+        "extensions": [{k: b[k] for k in ("how", "seconds", "note") if k in b} for b in built],
+        "build_seconds": round(seconds, 3),
+    }
+    return Prepared(kind, tuple(built), checks, seconds)
+
+
+def _static(text: str) -> tuple[Extension, ...]:
+    """What can be told without running the file; () where it is not constant."""
+    try:
+        return tuple(e for _, e in static_extensions(parse_model_new(text)))
+    except Unknown:
+        return ()
+
+
+def _found(text: str, zygote: Zygote | None, init_inputs: Tree) -> tuple[list[Extension], str]:
+    """The extensions, and how they were found: "static" or "executed"."""
+    try:
+        return [e for _, e in static_extensions(parse_model_new(text))], "static"
+    except Unknown as error:
+        if zygote is None:
+            raise CompileError(f"the extension's sources cannot be told without running the file: {error}") from None
+    bundle: dict[str, Any] = {"init_inputs": init_inputs}
+    with zygote.session(DISCOVERY, {"text": text}, bundle, limits=_DISCOVERY_LIMITS) as session:
+        header, _ = session.call("asked", {}, None, timeout_s=_DISCOVERY_LIMITS.wall_s)
+    try:
+        return [msgspec.convert(e, Extension) for e in header["extensions"]], "executed"
+    except (msgspec.ValidationError, KeyError, TypeError):
+        raise CompileError("the file's process gave no readable list of extensions") from None
+
+
+def _build(e: Extension, arch: str, cache: BuildCache, ways: tuple[str, ...], unsafe: bool) -> dict[str, Any]:
+    """One extension, the first way that compiles. Raises CompileError with both logs."""
+    logs: dict[str, str] = {}
+    spent = 0.0
+    for way in ways:
+        made = _WAYS[way](e, arch, cache, unsafe)
+        spent += made.seconds
+        if made.ok:
+            item = {"key": key(e), "how": way, "seconds": round(made.seconds, 3), "cached": made.cached,
+                    "so": str(cache.path(made.blob)), "module": MODULE}  # fmt: skip
+            return item | ({"note": f"lean: {_first_error(logs['lean'])}"} if "lean" in logs else {})
+        logs[way] = made.log
+    said = "\n".join(f"[{way}]\n{log}" for way, log in logs.items())
+    raise CompileError(f"the extension does not compile: {_first_error(logs[ways[-1]])}", evidence={"log": said[:6000]})
+
+
+def _lean(e: Extension, arch: str, cache: BuildCache, unsafe: bool) -> Build:
+    units = torchlite.lean_units(e.cpp, e.cuda, e.functions)
+    return nvcc.build(units, nvcc.lean_headers(), arch=arch, cflags=e.cflags, cuda_cflags=e.cuda_cflags,
+                      ldflags=e.ldflags, cache=cache, unsafe=unsafe)  # fmt: skip
+
+
+def _real(e: Extension, arch: str, cache: BuildCache, unsafe: bool) -> Build:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return Build(target="cuda", ok=False, log="torch is not installed, so its headers are not there")
+    units = torchlite.real_units(e.cpp, e.cuda, e.functions, bare=e.bare)
+    return nvcc.build(units, nvcc.torch_headers(Path(spec.origin).parent, MODULE), arch=arch, cflags=e.cflags,
+                      cuda_cflags=e.cuda_cflags, ldflags=e.ldflags, cache=cache, unsafe=unsafe)  # fmt: skip
+
+
+_WAYS = {"lean": _lean, "real": _real}
+
+
+def _first_error(log: str) -> str:
+    """The line of a compiler's log that says most."""
+    lines = [line for line in log.splitlines() if re.search(r"\berror\b|undefined reference", line)]
+    return (lines or log.splitlines() or ["no message"])[0][:300]
+
+
+def arguments(prepared: Prepared, text: str, seed: int) -> Mapping[str, Any]:
+    """The `init` of `modelnew_run.load`."""
+    return {"text": text, "seed": seed, "extensions": list(prepared.extensions)}

@@ -1,0 +1,152 @@
+"""What a device host holds of expectations: made, linted, compared with. Runs in the device host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from hipwright.digest import span
+from hipwright.errors import TaskError
+from hipwright.task.device.compare import Check, best_constant, blocks_of, constant_blocks, passes
+from hipwright.task.device.expect import Expecting
+from hipwright.task.device.inputs import Inputs, Told, is_fault, key_of, phase, spec_of
+from hipwright.task.device.leaf import Leaf
+from hipwright.task.device.model import Call
+from hipwright.task.device.stream import Incoming
+from hipwright.tensors import Tree
+from hipwright.torchio import NAMES, map_torch
+
+_EXPECTED = 7  # times its inputs that an expectation of a row-wise float32 model takes in the making
+
+
+class Cases(Inputs):
+    """The service's second part: states, expectations and comparisons."""
+
+    def __init__(self, init: dict[str, Any]) -> None:
+        super().__init__(init)
+        self._checks: dict[int, list[Incoming]] = {}
+        self._states: dict[int, Tree] = {}
+
+    def state(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """Keep a state table under a number."""
+        self._states[header["state"]] = bundle
+        return {}, None
+
+    def run(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """Make the expectation header["case"]; its leaves, and {"outputs", "buffers"} with specs for tensors."""
+        drawn = header["drawn"]
+        args, self._current = self._inputs(drawn), header["case"]
+        self._make_room(_EXPECTED * sum(span(tensor).numel() for tensor in self._leaf(drawn)), keep=key_of(drawn))
+        phase("forward")
+        making = Expecting(
+            self.file,
+            args,
+            self._states[header["state"]],
+            seed=drawn["seed"],
+            room=self._room,
+            spoil=lambda: self._drop(drawn),
+        )
+        case = making.make(strict=header["strict"])
+        outputs, buffers = case.tree
+        tree = {"outputs": map_torch(outputs, spec_of), "buffers": map_torch(buffers, spec_of)}
+        case.tree = None
+        if case.mutated:
+            self._drop(drawn)
+        self._cases[header["case"]] = case
+        told = {
+            "leaves": [_describe(leaf) for leaf in case.leaves],
+            "aliases": case.aliases,
+            "random": case.random,
+            "mutated": case.mutated,
+            "reference": case.reference,
+            "moved": case.moved,
+            "notes": case.notes,
+            "seconds": case.seconds,
+            "bytes_out": case.bytes_out,
+            "unchanged": [leaf.path for leaf in case.leaves if not leaf.evidence],
+        }
+        del making, outputs, buffers
+        self._empty()
+        return told, tree
+
+    def budgets(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """Settle every leaf of a case by its numbers."""
+        leaves = self._cases[header["case"]].leaves
+        return {"shares": [leaf.settle(n) for leaf, n in zip(leaves, header["budgets"], strict=True)]}, None
+
+    def lint(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """{"passes": what undeserving outputs pass each leaf that is evidence (`verify.device_budget.degenerate`),
+        "skipped": those not tried for want of memory}."""
+        phase("forward")
+        self._current = header["case"]
+        case = self._cases[header["case"]]
+        evidence = [leaf for leaf in case.leaves if leaf.evidence and leaf.numel]
+        sources = self._leaf(header["drawn"])
+        told = [self._blind(leaf, sources) for leaf in evidence]
+        wanted = case.bytes_out + sum(span(tensor).numel() for tensor in sources)
+        del sources
+        self._make_room(wanted)
+        skipped = bool(evidence) and self._room() < wanted
+        strangers = {} if skipped or not evidence else self._strangers(header)
+        for leaf, found in zip(evidence, told, strict=True):
+            other = strangers.get(leaf.path)
+            same = other is not None and tuple(other.shape) == leaf.shape and other.dtype == leaf.dtype
+            found["stranger"] = same and passes(leaf, blocks_of(other))
+            del other
+        strangers.clear()
+        self._empty()  # what is only reserved would be missing in the candidate's process
+        return {"passes": told, "skipped": ["the outputs for other inputs"] if skipped else []}, None
+
+    def _blind(self, leaf: Leaf, sources: list[torch.Tensor]) -> dict[str, Any]:
+        alike = [s for s in sources if s.numel() == leaf.numel and s.is_floating_point() != leaf.exact]
+        alike = [s if not leaf.exact else s.to(leaf.dtype) for s in alike]
+        return {
+            "blind": leaf.judged is not None and not bool(leaf.judged.any()),
+            "zeros": passes(leaf, constant_blocks(leaf, 0)),
+            "constant": passes(leaf, constant_blocks(leaf, best_constant(leaf))),
+            "single": leaf.numel == 1,
+            "identity": any(passes(leaf, blocks_of(source)) for source in alike),
+        }
+
+    def _strangers(self, header: dict[str, Any]) -> dict[str, torch.Tensor]:
+        """The baseline's outputs for other inputs, by path; none where it refuses them."""
+        try:
+            call = Call(self.file, self.file.model(self._states[header["state"]]), self._inputs(header["other"]))
+        except TaskError as error:
+            if isinstance(error.__cause__, torch.OutOfMemoryError):
+                self._empty()
+            elif is_fault(error.__cause__):
+                raise
+            return {}
+        finally:
+            self._drop(header["other"])
+        return dict(call.leaves())
+
+    # ---------------------------------------------------------------- comparison
+
+    def compare_begin(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """Start to compare a case with tensors of header["strides"], one for each leaf; {"gone": True} where the case
+        made room for others. Without strides for the buffers, which come last, the outputs alone are compared."""
+        case = self._cases.get(header["case"])
+        if case is None:
+            return {"gone": True}, None
+        pairs = zip(case.leaves, header["strides"], strict=False)
+        self._checks[header["case"]] = [Incoming(Check(leaf), stride) for leaf, stride in pairs]
+        return {}, None
+
+    def compare_chunk(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """Bytes of header["leaf"]'s span from header["offset"] on."""
+        raw = self._staging.into(bundle)
+        self._checks[header["case"]][header["leaf"]].add(header["offset"], raw)
+        return {}, None
+
+    def compare_end(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """Bundle back: {"leaves": results}."""
+        told = {"leaves": [incoming.result() for incoming in self._checks.pop(header["case"])]}
+        self._empty()
+        return {}, told
+
+
+def _describe(leaf: Leaf) -> dict[str, Any]:
+    return {"path": leaf.path, "dtype": NAMES[leaf.dtype], "shape": list(leaf.shape), "float": not leaf.exact}

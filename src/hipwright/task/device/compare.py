@@ -1,0 +1,189 @@
+"""Is a leaf right? Torch's twin of `verify.compare`, fed in pieces. Runs in the device host.
+
+Everything that is counted stays on the device until the result is asked for, so a piece costs no synchronisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+from typing import Any
+
+import torch
+
+from hipwright.task.device.leaf import BLOCK, Leaf, pieces, same_choice, told_twice
+
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_SAMPLE = 1 << 20  # elements from which the commonest value is guessed
+
+
+class Check:
+    """One comparison with one leaf. Values come in logical order, flat, from the first to the last."""
+
+    def __init__(self, leaf: Leaf) -> None:
+        self.leaf = leaf
+        device = leaf.want.device
+        self._next = 0
+        self._bad = torch.zeros((), dtype=torch.int64, device=device)  # elements that no budget excuses
+        self._first = torch.full((), -1, dtype=torch.int64, device=device)
+        self._got = torch.zeros((), dtype=torch.float64 if not leaf.exact else leaf.dtype, device=device)
+        if not leaf.exact:
+            rows = leaf.numel // leaf.row_length
+            self._squares = torch.zeros(rows, dtype=torch.float64, device=device)
+            self._wrong = torch.zeros(rows, dtype=torch.int64, device=device)
+            self._best = torch.full_like(self._squares, -1.0)
+            self._where = torch.zeros(rows, dtype=torch.int64, device=device)
+            self._have = torch.zeros_like(self._squares)
+        elif leaf.gather is not None and leaf.gather.count > 1:
+            self._indices = torch.empty(leaf.numel, dtype=leaf.dtype, device=device)
+            self._excused = torch.zeros(leaf.numel, dtype=torch.bool, device=device)
+
+    def add(self, values: torch.Tensor) -> None:
+        """The next values, of the leaf's dtype (or any float dtype for a float leaf)."""
+        first, self._next = self._next, self._next + values.numel()
+        if self._next > self.leaf.numel:
+            raise ValueError("more values than the leaf has")
+        length = BLOCK if self.leaf.exact else self.leaf.row_length
+        for start, stop in pieces(first, self._next, length):
+            part = values[start - first : stop - first]
+            (self._add_exact if self.leaf.exact else self._add_float)(start, stop, part)
+
+    def _add_float(self, start: int, stop: int, part: torch.Tensor) -> None:
+        leaf, got, want = self.leaf, part.double(), self.leaf.expected(start, stop)
+        mismatch = got.isnan() != want.isnan()
+        for sign in (inf, -inf):
+            mismatch |= (got == sign) != (want == sign)
+        error = (got - want).abs()
+        counted = error.isfinite()
+        if leaf.judged is not None:
+            mismatch &= leaf.judged[start:stop]
+            counted &= leaf.judged[start:stop]
+        self._refuse(start, mismatch, got)
+        error = torch.where(counted, error, 0.0)
+        ratio = error / leaf.budget(start, stop)
+        row, rows = start // leaf.row_length, max((stop - start) // leaf.row_length, 1)
+        here = slice(row, row + rows)
+        self._squares[here] += (error * error).reshape(rows, -1).sum(1)
+        self._wrong[here] += (ratio > 1.0).reshape(rows, -1).sum(1)
+        best, at = ratio.reshape(rows, -1).max(1)
+        at = at + torch.arange(rows, device=at.device) * (ratio.numel() // rows)
+        better = best > self._best[here]
+        self._best[here] = torch.where(better, best, self._best[here])
+        self._where[here] = torch.where(better, at + start, self._where[here])
+        self._have[here] = torch.where(better, got[at], self._have[here])
+
+    def _add_exact(self, start: int, stop: int, part: torch.Tensor) -> None:
+        leaf, want = self.leaf, self.leaf.want[start:stop]
+        bits = _BITS[want.element_size()]
+        wrong = part.view(bits) != want.view(bits)
+        if leaf.judged is not None:
+            wrong &= leaf.judged[start:stop]
+        if leaf.gather is not None:
+            places = wrong.nonzero().squeeze(1)
+            wrong[places] = ~same_choice(leaf.gather, places + start, part[places].long())
+            if leaf.gather.count > 1:
+                self._indices[start:stop] = part
+                self._excused[start + places] = ~wrong[places]
+        self._refuse(start, wrong, part)
+
+    def _refuse(self, start: int, wrong: torch.Tensor, got: torch.Tensor) -> None:
+        """Count elements that are wrong whatever the budget, and remember the first."""
+        at = wrong.to(torch.uint8).argmax()
+        new = wrong[at] & ((self._first < 0) | (at + start < self._first))
+        self._first = torch.where(new, at + start, self._first)
+        self._got = torch.where(new, got[at], self._got)
+        self._bad += wrong.sum()
+
+    def result(self) -> dict[str, Any]:
+        """What `verify.device_budget.comparison` documents. Raises ValueError when values are missing."""
+        leaf = self.leaf
+        if self._next != leaf.numel:
+            raise ValueError(f"{leaf.path}: {self._next} of {leaf.numel} values")
+        if leaf.numel and leaf.gather is not None and leaf.gather.count > 1:
+            self._refuse(0, self._excused & told_twice(leaf.gather, self._indices), self._indices)
+        told = {"path": leaf.path, "kind": "pass", "worst": 0.0, "flat": -1, "expected": None, "got": None}
+        told |= {"budget": None, "wrong": 0, "total": leaf.numel}
+        if not leaf.numel:
+            return {**told, "total": 0}
+        if bad := int(self._bad):
+            flat = int(self._first)
+            kind = "exact" if leaf.exact else "mask"
+            told |= {"kind": kind, "worst": inf, "flat": flat, "wrong": bad}
+            return {**told, "expected": self._expected(flat), "got": self._got.item()}
+        return told if leaf.exact else {**told, **self._worst()}
+
+    def _worst(self) -> dict[str, Any]:
+        leaf, best, over, ratios = self.leaf, self._best, self._wrong, None
+        if leaf.row is not None:
+            ratios = (self._squares / leaf.row_length).sqrt_() / leaf.row
+            eased = self._eased(torch.maximum(ratios, best))
+            best, ratios, over = best / eased, ratios / eased, torch.where(eased > 1.0, 0, over)
+        row = int(best.argmax())
+        worst, wrong, by_row = float(best[row]), int(over.sum()), False
+        if ratios is not None:
+            top = int(ratios.argmax())
+            if float(ratios[top]) > max(worst, 1.0):
+                row, worst, by_row = top, float(ratios[top]), True
+                wrong = max(wrong, int((ratios > 1.0).sum()))
+        flat = int(self._where[row])
+        kind = "pass" if worst <= 1.0 else "row" if by_row else "element"
+        return {
+            "kind": kind,
+            "worst": worst,
+            "flat": flat,
+            "wrong": wrong,
+            "expected": self._expected(flat),
+            "got": float(self._have[row]),
+            "budget": self._budget(flat),
+        }
+
+    def _eased(self, worst: torch.Tensor) -> torch.Tensor:
+        """What each row's budgets are multiplied by (`verify.compare`). worst: of a row, error over budget."""
+        over, lift, numbers = worst > 1.0, self.leaf.lift, self.leaf.numbers
+        if lift is None or numbers is None or int(over.sum()) > numbers["lucky"] * over.numel():
+            return torch.ones_like(worst)
+        return torch.where(over & (worst <= lift), lift, 1.0)
+
+    def _expected(self, flat: int) -> Any:
+        value = self.leaf.want[flat]
+        return value.item() if self.leaf.exact else float(value)
+
+    def _budget(self, flat: int) -> float:
+        """Of one element: a part of its row."""
+        return float(self.leaf.budget(flat, flat + 1))
+
+
+def passes(leaf: Leaf, blocks: Iterable[torch.Tensor]) -> bool:
+    """Whether these values would be right."""
+    check = Check(leaf)
+    for block in blocks:
+        check.add(block)
+    return bool(check.result()["kind"] == "pass")
+
+
+def blocks_of(values: torch.Tensor) -> Iterable[torch.Tensor]:
+    """A tensor's values in logical order, flat, in blocks."""
+    flat = values.detach().reshape(-1)
+    return (flat[start : start + BLOCK] for start in range(0, flat.numel(), BLOCK))
+
+
+def constant_blocks(leaf: Leaf, value: float | int | bool) -> Iterable[torch.Tensor]:
+    """One value everywhere."""
+    dtype = leaf.dtype if leaf.exact else torch.float64
+    for start in range(0, leaf.numel, BLOCK):
+        count = min(BLOCK, leaf.numel - start)
+        yield torch.full((count,), value, dtype=dtype, device=leaf.want.device)
+
+
+def best_constant(leaf: Leaf) -> float | int | bool:
+    """The constant with the best chance: a float leaf's mean, the commonest value (of a sample) of an exact one."""
+    if leaf.exact:
+        values, counts = leaf.want[:: max(1, leaf.numel // _SAMPLE)].unique(return_counts=True)
+        found: float | int | bool = values[counts.argmax()].item()
+        return found
+    total, count = 0.0, 0
+    for start in range(0, leaf.numel, BLOCK):
+        block = leaf.expected(start, start + BLOCK)
+        block = block[block.isfinite()]
+        total, count = total + float(block.sum()), count + block.numel()
+    return total / count if count else 0.0

@@ -1,0 +1,291 @@
+"""What is right for one set of inputs, worked out within a limit of device memory. Runs in the device host.
+
+Three runs make an expectation: native (the honest baseline), float64, and float64 on nudged inputs. Where float64 does
+not fit at once, the batch is cut into parts, if the native reference proves on parts that rows do not depend on each
+other; else the baseline stands for itself ("native"), and is nudged in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from hipwright.digest import digest
+from hipwright.errors import TaskError
+from hipwright.task.device.leaf import Leaf, find_gather, ties
+from hipwright.task.device.model import Call, DeviceFile, memory, nudge, widened
+from hipwright.task.device.parts import Cut, Sink, cut, kept, leaf_of, same_rows
+from hipwright.task.host import state as states
+from hipwright.task.host.reference import RUN_SEED, named_leaves
+from hipwright.tensors import Tree
+
+_MAX_PARTS = 1024
+
+
+@dataclass
+class Case:
+    """An expectation: its leaves, and how it came about (`verify.reference_ends.ExpectInfo` documents these)."""
+
+    leaves: list[Leaf]
+    tree: Any
+    aliases: list[list[str]]
+    random: bool
+    mutated: list[str]
+    reference: str = "float64"
+    moved: bool = True
+    seconds: float = 0.0
+    bytes_out: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+class Expecting:
+    """One expectation in the making.
+
+    room(): bytes of device memory that may still be taken. spoil(): called before the inputs are written to.
+    """
+
+    def __init__(
+        self,
+        file: DeviceFile,
+        args: list[Any],
+        state: Tree,
+        *,
+        seed: int,
+        room: Callable[[], int],
+        spoil: Callable[[], None],
+    ) -> None:
+        self.file, self.args, self.state = file, args, state
+        self._room, self._spoil = room, spoil
+        self._generator = torch.Generator(file.device).manual_seed(seed)
+        self.notes: list[str] = []
+
+    def make(self, *, strict: bool) -> Case:
+        """The expectation. Raises TaskError where the native reference fails."""
+        model = self.file.model(self.state)
+        before = {path: digest(tensor, 0) for path, tensor in self._buffers(model)}
+        held = _allocated(self.file.device)
+        self.native = Call(self.file, model, self.args)
+        self._peak = _peak(self.file.device) - held
+        random = self.native.drew and self._differs()
+        case = Case([], self.native.result, self.native.aliases(), random, self.native.mutated)
+        case.seconds = self.native.seconds
+        outputs = self.native.leaves()
+        case.bytes_out = sum(tensor.numel() * tensor.element_size() for _, tensor in outputs)
+        after = self._buffers(model)
+        self._same = frozenset(path for path, tensor in after if digest(tensor, 0) == before[path])
+        shared = [memory(tensor) for _, tensor in outputs]
+        self._held = frozenset(self.native.holders()) | {place for place in shared if shared.count(place) > 1}
+        case.tree = (self.native.result, dict(after))
+        if random or case.mutated:
+            return case  # nothing can be expected of either
+        named = [*outputs, *((f"buffer {path}", tensor) for path, tensor in after)]
+        if strict:
+            case.reference, case.moved = self._strict(case, named)
+        else:
+            case.leaves = [leaf_of(path, tensor, tensor.reshape(-1)) for path, tensor in named]
+            case.reference, case.moved = "native", False
+        case.notes = self.notes
+        return case
+
+    def _buffers(self, model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+        known = self.state["buffers"]
+        return [(path, tensor.detach()) for path, tensor in states.buffers(model) if path in known]
+
+    def _differs(self) -> bool:
+        """Whether another seed gives other outputs."""
+        again = Call(self.file, self.file.model(self.state), self.args, seed=RUN_SEED + 1)
+        return again.digests() != self.native.digests()
+
+    # ---------------------------------------------------------------- ways to a reference, best first
+
+    def _strict(self, case: Case, named: list[tuple[str, torch.Tensor]]) -> tuple[str, bool]:
+        ways: list[tuple[str, Any]] = [("float64", self._whole), ("parts", self._parts), ("native", self._native)]
+        unable = False  # an operator without a float64 kernel has none on parts either
+        for how, attempt in ways:
+            if how == "parts" and unable:
+                continue
+            try:
+                found = attempt(named)
+            except (TaskError, torch.OutOfMemoryError) as error:
+                if how == "native":
+                    raise
+                self._note(how, error)
+                found, unable = None, not _is_memory(error)
+            _give_back(self.file.device)
+            if found is not None:
+                case.leaves, label, moved = found
+                self._gathers(case.leaves)
+                return label, moved
+        raise AssertionError("the native way raises or finds")
+
+    def _note(self, how: str, error: Exception) -> None:
+        kind = "not enough device memory" if _is_memory(error) else str(error)[:200]
+        self.notes.append(f"the reference does not run in {'parts' if how == 'parts' else 'float64'}: {kind}")
+
+    def _whole(self, named: list[tuple[str, torch.Tensor]]) -> tuple[list[Leaf], str, bool] | None:
+        """float64 on all inputs at once; None where memory does not allow it."""
+        need, room = self._need(), self._room()
+        if need > room:
+            self.notes.append(f"float64 at once needs {need >> 20} MiB of device memory, {room >> 20} MiB may be used")
+            return None
+        sinks = self._sinks(named)
+        exact, moved = self._exact_runs(self.args)
+        for index, sink in enumerate(sinks):
+            sink.put(0, sink.native, exact[index], None if moved is None else moved[index])
+        return [sink.leaf() for sink in sinks], "float64", moved is not None
+
+    def _parts(self, named: list[tuple[str, torch.Tensor]]) -> tuple[list[Leaf], str, bool] | None:
+        """float64 on parts of the batch; None where that would not be the same thing."""
+        if any(not path.startswith("output") and path.removeprefix("buffer ") not in self._same for path, _ in named):
+            return None
+        room = self._room() - sum(kept(tensor) for _, tensor in named)
+        count = max(2, -(-self._need() // room)) if room > 0 else _MAX_PARTS + 1
+        batch = cut(self.args, self.native.leaves())
+        if batch is None or count > min(_MAX_PARTS, batch.size):
+            return None
+        bounds = [batch.size * i // count for i in range(count + 1)]
+        spans = list(pairwise(bounds))
+        if not all(self._holds(batch, start, stop) for start, stop in spans):
+            self.notes.append("rows of the batch depend on each other, so the reference has no parts")
+            return None
+        sinks = self._sinks(named)
+        all_moved = True
+        for start, stop in spans:
+            exact, moved = self._exact_runs(batch.args(self.args, start, stop))
+            all_moved &= moved is not None
+            for index, sink in enumerate(sinks[: len(self.native.leaves())]):
+                tensor = sink.native
+                shifted = None if moved is None else moved[index]
+                sink.put(start * (tensor.numel() // batch.size), tensor[start:stop], exact[index], shifted)
+            del exact, moved
+        for sink in sinks[len(self.native.leaves()) :]:
+            sink.put(0, sink.native, sink.native, None)
+        return [sink.leaf() for sink in sinks], f"float64 in {count} parts", all_moved
+
+    def _native(self, named: list[tuple[str, torch.Tensor]]) -> tuple[list[Leaf], str, bool]:
+        """The baseline as its own expectation, and once more on nudged inputs."""
+        sinks = self._sinks(named)
+        moved: list[torch.Tensor] | None = None
+        try:
+            self._spoil()
+            moved = self._values(self._moved_model(), self._nudged(self.args), exact=False)
+        except (TaskError, torch.OutOfMemoryError) as error:
+            self._note("moved", error)
+        for index, sink in enumerate(sinks):
+            sink.put(0, sink.native, sink.native, None if moved is None else moved[index])
+        return [sink.leaf() for sink in sinks], "native", moved is not None
+
+    def _sinks(self, named: list[tuple[str, torch.Tensor]]) -> list[Sink]:
+        same = {f"buffer {path}" for path in self._same}
+        return [Sink(path, tensor, unchanged=path in same, held=self._held) for path, tensor in named]
+
+    # ---------------------------------------------------------------- runs
+
+    def _exact_runs(self, args: list[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor] | None]:
+        """float64 outputs and buffers on these arguments, and on nudged ones; None where the nudge leaves a domain."""
+        with self.file.device:
+            wide = widened(args)
+        model = self.file.model(self.state)
+        states.to_double(model)
+        exact = self._values(model, wide, exact=True)
+        taken = {memory(tensor) for _, tensor in named_leaves("", wide)}
+        exact = [tensor.clone() if memory(tensor) in taken else tensor for tensor in exact]
+        del model
+        try:
+            model = self._moved_model()
+            states.to_double(model)
+            moved = self._values(model, self._nudged(wide), exact=True, close=self._narrowest())
+        except TaskError as error:
+            if _is_memory(error):
+                raise
+            return exact, None
+        same = [tensor.shape for tensor in moved] == [tensor.shape for tensor in exact]
+        return exact, moved if same else None
+
+    def _narrowest(self) -> str:
+        """The narrowest float dtype among inputs, parameters and buffers."""
+        held = [getattr(torch, tensor.dtype) for tensor in states_of(self.state)]
+        floats = [d for d in (*held, *(t.dtype for _, t in named_leaves("", self.args))) if d.is_floating_point]
+        return str(max(floats, key=lambda d: torch.finfo(d).eps, default=torch.float32)).removeprefix("torch.")
+
+    def _values(self, model: torch.nn.Module, args: list[Any], *, exact: bool, close: str = "") -> list[torch.Tensor]:
+        """Outputs and buffers after, in the order of the leaves. close: as in `TaskHandle.reference`."""
+        call = Call(self.file, model, args, exact=exact, close=close)
+        return [tensor for _, tensor in (*call.leaves(), *self._buffers(model))]
+
+    def _moved_model(self) -> torch.nn.Module:
+        model = self.file.model(self.state)
+        held = [*states.parameters(model), *states.buffers(model)]
+        with torch.no_grad():
+            nudge(((tensor.detach(), tensor) for _, tensor in held), self._generator)
+        return model
+
+    def _nudged(self, args: list[Any]) -> list[Any]:
+        """`args`, which are the task's own or a part of them in float64, nudged in place."""
+        pairs = zip(named_leaves("", args), named_leaves("", self.args), strict=True)
+        nudge(((tensor, own) for (_, tensor), (_, own) in pairs), self._generator)
+        return args
+
+    def _need(self) -> int:
+        """Bytes that float64 at once takes besides what is there: inputs, two outputs, and the run's own memory."""
+        wide = sum(8 * t.numel() for _, t in named_leaves("", self.args) if t.is_floating_point())
+        outputs = [tensor for _, tensor in self.native.leaves()]
+        size = min((t.element_size() for t in outputs if t.is_floating_point()), default=4)
+        own = max(self._peak - sum(t.numel() * t.element_size() for t in outputs), 0)
+        held = sum(8 * t.numel for t in states_of(self.state))
+        stays = sum(kept(t) for t in outputs)
+        return int(wide + 16 * sum(t.numel() for t in outputs) + own * 8 // size + 2 * held + stays)
+
+    def _holds(self, batch: Cut, start: int, stop: int) -> bool:
+        """Whether the native reference on a part is that part of the whole."""
+        try:
+            call = Call(self.file, self.file.model(self.state), batch.args(self.args, start, stop))
+        except TaskError:
+            return False
+        pairs = list(zip(self.native.leaves(), call.leaves(), strict=False))
+        if len(pairs) != len(self.native.leaves()):
+            return False
+        return all(same_rows(part, whole[start:stop]) for (_, whole), (_, part) in pairs)
+
+    def _gathers(self, leaves: list[Leaf]) -> None:
+        """Index leaves learn how they select, from the inputs and the float outputs."""
+        if all(not leaf.exact or not leaf.evidence or leaf.dtype == torch.bool for leaf in leaves):
+            return
+        sources = [t for _, t in named_leaves("", self.args) if t.is_floating_point() and t.dim()]
+        sources += [leaf.want.view(leaf.shape) for leaf in leaves if not leaf.exact and leaf.shape]
+        for leaf in leaves:
+            if leaf.exact and leaf.evidence:
+                leaf.gather = find_gather(leaf.want.view(leaf.shape), sources)
+                if leaf.gather is not None and leaf.judged is not None:
+                    leaf.judged |= ties(leaf.gather)
+
+
+def states_of(state: Tree) -> list[Any]:
+    """The tensors of a state table."""
+    return [*state["params"].values(), *state["buffers"].values()]
+
+
+def _is_memory(error: BaseException | None) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or (
+        isinstance(error, TaskError) and isinstance(error.__cause__, torch.OutOfMemoryError)
+    )
+
+
+def _allocated(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 0
+    torch.cuda.reset_peak_memory_stats(device)
+    return int(torch.cuda.memory_allocated(device))
+
+
+def _peak(device: torch.device) -> int:
+    return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else 0
+
+
+def _give_back(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.empty_cache()

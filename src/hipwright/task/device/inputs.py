@@ -1,0 +1,178 @@
+"""What a device host holds of inputs, and how it speaks of failures. Runs in the device host."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections import OrderedDict
+from types import MethodType
+from typing import Any
+
+import numpy as np
+import torch
+
+from hipwright.device.placement import placed
+from hipwright.digest import digest, span
+from hipwright.errors import DeviceError, HipwrightError, TaskError
+from hipwright.records import TensorSpec
+from hipwright.sandbox import crash_page
+from hipwright.task.device import draw as device_draw
+from hipwright.task.device.compare import blocks_of
+from hipwright.task.device.expect import Case
+from hipwright.task.device.model import Call, DeviceFile
+from hipwright.task.device.stream import Staging
+from hipwright.task.host.reference import named_leaves
+from hipwright.tensors import BITS, Tree
+from hipwright.torchio import NAMES, map_torch
+
+_SHARE = 0.9  # of what is free on the device
+_NO_LIMIT = 1 << 62
+
+Told = tuple[dict[str, Any], Tree]
+
+
+class Inputs:
+    """The service's first part: the file, the device's memory, draws and their chunks."""
+
+    def __init__(self, init: dict[str, Any]) -> None:
+        self.device = torch.device(init["device"])
+        self._gpu = self.device.type == "cuda"
+        self._limit = int(init.get("memory_limit_bytes") or 0)
+        phase("running the file")
+        self.file = self._guard(lambda: DeviceFile(init["name"], init["source"], self.device))
+        self._draws: OrderedDict[str, list[Any]] = OrderedDict()
+        self._cases: OrderedDict[int, Case] = OrderedDict()
+        self._current = 0  # the case that is being made
+        self._staging = Staging(self.device)
+
+    def __getattribute__(self, name: str) -> Any:
+        """Public methods with the device's failures told as such."""
+        found = object.__getattribute__(self, name)
+        if name.startswith("_") or not isinstance(found, MethodType):
+            return found
+        return lambda header, bundle: self._guard(lambda: found(header, bundle))
+
+    def _guard(self, fn: Any) -> Any:
+        """fn(); a fault of the device becomes a DeviceError, one that the task's code provokes stays a TaskError."""
+        try:
+            return fn()
+        except (HipwrightError, RuntimeError) as error:
+            cause = error if isinstance(error, RuntimeError) else error.__cause__
+            if isinstance(cause, torch.OutOfMemoryError):
+                torch.cuda.empty_cache()
+                raise TaskError(
+                    f"not enough device memory: {str(cause)[:300]}", hint="use a device with more memory"
+                ) from error
+            if not is_fault(cause):
+                raise
+            if "device-side assert" in str(cause):  # such as an index out of range in the file's own code
+                raise TaskError(
+                    f"the task fails on the device: {str(cause)[:300]}", evidence={"broken": True}
+                ) from error
+            raise DeviceError(f"{self.device}: {str(cause)[:300]}") from error
+
+    def _empty(self) -> None:
+        if self._gpu:
+            torch.cuda.empty_cache()
+
+    def _room(self) -> int:
+        """Bytes that may still be taken on the device."""
+        if not self._gpu:
+            return self._limit or _NO_LIMIT
+        self._empty()
+        held, free = torch.cuda.memory_allocated(self.device), torch.cuda.mem_get_info(self.device)[0]
+        room = int(_SHARE * free)
+        return min(room, self._limit - held) if self._limit else room
+
+    def _make_room(self, wanted: int, keep: str = "") -> None:
+        """Drop what can be made again, the oldest first, until `wanted` bytes are free: draws, then expectations."""
+        if self._room() >= wanted:
+            return
+        gc.collect()  # a finished expectation is a cycle through its frames, and holds its inputs
+        for key in [key for key in self._draws if key != keep]:
+            if self._room() >= wanted:
+                return
+            del self._draws[key]
+        for case in [case for case in self._cases if case != self._current]:
+            if self._room() >= wanted:
+                return
+            del self._cases[case]
+
+    # ---------------------------------------------------------------- inputs
+
+    def _inputs(self, header: dict[str, Any]) -> list[Any]:
+        """The arguments, drawn again where they were dropped. Others make room if they are large."""
+        key = key_of(header)
+        if key not in self._draws:
+            phase("get_inputs()")
+            self._make_room(2 * sum(_bytes(spec) for spec in header["workload"]["specs"]))
+            self._draws[key] = placed(device_draw.inputs(self.file, header))
+        self._draws.move_to_end(key)
+        return self._draws[key]
+
+    def _leaf(self, header: dict[str, Any]) -> list[torch.Tensor]:
+        return [tensor for _, tensor in named_leaves("", self._inputs(header))]
+
+    def _drop(self, header: dict[str, Any]) -> None:
+        """Forget one draw, which is no longer what it was or takes room."""
+        self._draws.pop(key_of(header), None)
+
+    def arguments(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """{"sizes": bytes of each leaf's span}, and the arguments with specs for tensors."""
+        sizes = [span(tensor).numel() for tensor in self._leaf(header)]
+        return {"sizes": sizes}, map_torch(self._inputs(header), spec_of)
+
+    def digests(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """{"digests": one for each tensor leaf, as text, under the draw's seed}."""
+        return {"digests": [str(digest(tensor, header["seed"])) for tensor in self._leaf(header)]}, None
+
+    def fetch(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """Some bytes of a leaf's span."""
+        raw = span(self._leaf(header)[header["leaf"]])
+        return {}, self._staging.out(raw[header["offset"] : header["offset"] + header["bytes"]])
+
+    def nonfinite(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """{"shares": of NaN and Inf among the float outputs for each of header["drawn"]; 2 where forward raises}."""
+        drawn = header["drawn"]
+        if device_draw.low(self._leaf(drawn[0])) < 0:
+            return {"shares": [0.0] * len(drawn)}, None
+        phase("forward")
+        return {"shares": [self._nonfinite(one) for one in drawn]}, None
+
+    def _nonfinite(self, header: dict[str, Any]) -> float:
+        try:
+            call = Call(self.file, self.file.model(), self._inputs(header))
+        except TaskError as error:
+            if is_fault(error.__cause__) or isinstance(error.__cause__, torch.OutOfMemoryError):
+                raise
+            return 2.0
+        floats = [tensor.reshape(-1) for _, tensor in call.leaves() if tensor.is_floating_point()]
+        wrong = sum(int((~block.isfinite()).sum()) for tensor in floats for block in blocks_of(tensor))
+        return float(wrong / max(sum(tensor.numel() for tensor in floats), 1))
+
+
+def key_of(header: dict[str, Any]) -> str:
+    """Names one draw."""
+    return json.dumps([header["workload"]["name"], *(header[k] for k in ("seed", "family", "restricted", "slot"))])
+
+
+def _bytes(spec: dict[str, Any]) -> int:
+    return int(np.prod(spec["shape"], dtype=np.int64)) * BITS[spec["dtype"]].itemsize
+
+
+def spec_of(tensor: torch.Tensor) -> TensorSpec:
+    """A tensor's shape, dtype and strides."""
+    return TensorSpec(dtype=NAMES[tensor.dtype], shape=tuple(tensor.shape), stride=tuple(tensor.stride()))
+
+
+def is_fault(cause: BaseException | None) -> bool:
+    """Whether an exception is the device's error, after which its context is of no more use."""
+    if isinstance(cause, torch.OutOfMemoryError):
+        return False
+    return isinstance(cause, getattr(torch, "AcceleratorError", ())) or "CUDA error" in str(cause or "")
+
+
+def phase(name: str) -> None:
+    """Leave word of what we are at, for the parent to read if we never come back."""
+    note = json.dumps({"phase": name}).encode() + b"\0"
+    crash_page()[: len(note)] = note

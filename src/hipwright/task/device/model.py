@@ -1,0 +1,208 @@
+"""The task's file and model on a device, and single calls of it. Runs in the device host.
+
+The file is executed, its model made and its functions called with the device as torch's default device, so what a file
+makes without naming a device is there; what it makes on the CPU is moved. Layouts stay what the file made them.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import torch
+
+from hipwright.digest import digest, span
+from hipwright.errors import TaskError
+from hipwright.task.device.leaf import pieces
+from hipwright.task.host import state as states
+from hipwright.task.host.choices import CloseChoices
+from hipwright.task.host.double import float64, widen
+from hipwright.task.host.load import SUPPORTED, TaskFile, seed_everything
+from hipwright.task.host.reference import RUN_SEED, named_leaves
+from hipwright.tensors import Tree
+from hipwright.torchio import NAMES, full_precision, map_torch
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+class DeviceFile:
+    """A task file at home on `device`. Raises TaskError as TaskFile does."""
+
+    def __init__(self, name: str, source: str, device: torch.device) -> None:
+        self.device = device
+        full_precision()
+        with device:
+            self.file = TaskFile(name, source)
+            self._template = self.file.model(0)
+        self.settle(self._template)
+
+    def call(self, fn: Callable[[], Any]) -> Any:
+        """fn() with the device as default; where that fails, again without, for files that insist on the CPU."""
+        try:
+            with self.device:
+                return fn()
+        except TaskError as error:
+            if self.device.type == "cpu" or isinstance(error.__cause__, torch.OutOfMemoryError):
+                raise
+        return fn()
+
+    def inputs(self, seed: int, group: int | None) -> list[Any]:
+        """get_inputs() or one of the groups, on the device."""
+        drawn: list[Any] = self.call(lambda: self.file.inputs(seed, group))
+        return map_torch(drawn, lambda tensor: moved_to(tensor.detach(), self.device))  # type: ignore[no-any-return]
+
+    def model(self, state: Tree | None = None) -> torch.nn.Module:
+        """A model of its own on the device, set to a state table of HostTensors."""
+        try:
+            model = copy.deepcopy(self._template)
+        except Exception:
+            with self.device:
+                model = self.file.model(0)  # not every module can be copied
+            self.settle(model)
+        if state is not None:
+            states.apply(model, state)
+        return model
+
+    def settle(self, model: torch.nn.Module) -> None:
+        """Move parameters, buffers and plain tensor attributes."""
+        model.to(self.device)
+        states.change_plain(model, lambda tensor: moved_to(tensor, self.device))
+
+
+class Call:
+    """One call of a model on tensors, and everything that can be seen of it afterwards."""
+
+    def __init__(
+        self,
+        file: DeviceFile,
+        model: torch.nn.Module,
+        args: list[Any],
+        *,
+        exact: bool = False,
+        close: str = "",
+        seed: int = RUN_SEED,
+    ) -> None:
+        self._name = file.file.name
+        self._args = args
+        self._model = model
+        versions = [tensor._version for _, tensor in named_leaves("inputs", args)]
+        seed_everything(seed)
+        before = _generators(file.device)
+        choices = CloseChoices(close, (tensor for _, tensor in named_leaves("inputs", args))) if close else None
+        mode: AbstractContextManager[None] = float64(choices) if exact else nullcontext()
+        start = time.perf_counter()
+        with torch.no_grad(), file.device, mode:
+            result = file.file.guarded(lambda: model(*args), "forward")
+        synchronize(file.device)
+        self.seconds = time.perf_counter() - start
+        self.drew = before != _generators(file.device)
+        now = named_leaves("inputs", args)
+        self.mutated = [path for (path, leaf), version in zip(now, versions, strict=True) if leaf._version != version]
+        self.result = self._supported(result)
+
+    def _supported(self, result: Any) -> Any:
+        """Tuples of any class as plain ones; raises TaskError for a leaf that cannot be compared."""
+        if isinstance(result, torch.Tensor) and result.dtype in NAMES:
+            return result.detach().resolve_conj().resolve_neg()
+        if isinstance(result, (tuple, list)):
+            return (tuple if isinstance(result, tuple) else list)(map(self._supported, result))
+        if isinstance(result, dict):
+            return {str(key): self._supported(item) for key, item in result.items()}
+        if isinstance(result, _PLAIN):
+            return result
+        what = f"a tensor of {result.dtype}" if isinstance(result, torch.Tensor) else f"a {type(result).__name__}"
+        raise TaskError(f"{self._name}: an output is not supported: {what}", hint=f"supported: {SUPPORTED}")
+
+    def leaves(self) -> list[tuple[str, torch.Tensor]]:
+        """The output tensors."""
+        return list(named_leaves("output", self.result))
+
+    def holders(self) -> dict[int, list[str]]:
+        """Storage address -> the inputs, parameters and buffers in it."""
+        groups = list(named_leaves("inputs", self._args))
+        groups += [(f"params.{path}", tensor) for path, tensor in states.parameters(self._model)]
+        groups += [(f"buffers.{path}", tensor) for path, tensor in states.buffers(self._model)]
+        found: dict[int, list[str]] = {}
+        for name, tensor in groups:
+            found.setdefault(memory(tensor), []).append(name)
+        return found
+
+    def aliases(self) -> list[list[str]]:
+        """[output leaf, what it shares memory with], for inputs, parameters, buffers and earlier outputs."""
+        holders, pairs = self.holders(), []
+        for name, tensor in self.leaves():
+            if address := memory(tensor):
+                pairs += [[name, holder] for holder in holders.get(address, [])]
+                holders.setdefault(address, []).append(name)
+        return pairs
+
+    def digests(self) -> list[int]:
+        """Of the outputs' values."""
+        return [digest(tensor, 0) for _, tensor in self.leaves()]
+
+
+def memory(tensor: torch.Tensor) -> int:
+    """The address of a tensor's storage."""
+    return int(tensor.untyped_storage().data_ptr())
+
+
+def moved_to(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """The same values and strides on the device; itself when it is there."""
+    if tensor.device == device or tensor.numel() == 0:
+        return tensor.to(device)
+    flat = span(tensor.resolve_conj().resolve_neg()).view(tensor.dtype).to(device)
+    return torch.as_strided(flat, tensor.shape, tensor.stride())
+
+
+def widened(args: list[Any]) -> list[Any]:
+    """Float leaves as new float64 tensors of the same layout and sharing."""
+    cache: dict[int, torch.Tensor] = {}
+
+    def one(tensor: torch.Tensor) -> torch.Tensor:
+        wide = widen(tensor, cache)
+        return wide.clone() if wide is tensor and tensor.is_floating_point() else wide
+
+    return map_torch(args, one)  # type: ignore[no-any-return]
+
+
+def nudge(tensors: Iterator[tuple[torch.Tensor, torch.Tensor]], generator: torch.Generator) -> None:
+    """Move every float element, in place, by what the rounding of an honest kernel amounts to.
+
+    By the rule of `verify.inputs.nudge`, in units of the tensor beside each: what it is in the task's own dtype, whole.
+    """
+    seen: set[tuple[int, int]] = set()
+    for tensor, like in tensors:
+        key = (memory(tensor), tensor.storage_offset())
+        if not tensor.is_floating_point() or not tensor.numel() or key in seen:
+            continue
+        seen.add(key)
+        terms = min(max(like.shape, default=1), 1024) if like.dtype in (torch.float32, torch.float64) else 1
+        size = torch.finfo(like.dtype).eps / 2 * max(1.0, sqrt(terms) / 3)
+        equal = torch.finfo(like.dtype).eps / 2 * terms / 8  # of rows of one value
+        flat = span(tensor).view(tensor.dtype)
+        row = tensor.shape[-1] if tensor.dim() and tensor.is_contiguous() else flat.numel()
+        for start, stop in pieces(0, flat.numel(), row):
+            values = flat[start:stop].double().view(-1, min(row, stop - start))
+            way = torch.empty_like(values).uniform_(-1.0, 1.0, generator=generator)
+            way += 0.5 * values.sign()
+            way *= torch.where((values == values[:, :1]).all(1, keepdim=True), max(size, equal), size)
+            flat[start:stop] = torch.where(values.isfinite(), values * (1.0 + way), values).view(-1)
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait for all work of the device."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _generators(device: torch.device) -> tuple[Any, ...]:
+    numpy_state: Any = np.random.get_state(legacy=True)
+    own = torch.cuda.get_rng_state(device).numpy().tobytes() if device.type == "cuda" else b""
+    torch_state = torch.get_rng_state().numpy().tobytes()
+    return torch_state, own, random.getstate(), numpy_state[1].tobytes(), numpy_state[2:]

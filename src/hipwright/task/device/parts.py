@@ -1,0 +1,125 @@
+"""An expectation's leaves filled part by part, and how a batch is cut. Runs in the device host."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from hipwright.task.device.leaf import BLOCK, Leaf, honest_errors
+from hipwright.task.device.model import memory
+from hipwright.task.host.reference import named_leaves
+from hipwright.torchio import map_torch
+
+COMPACT = 1 << 24  # elements from which a leaf is kept in the compact form
+# relative rms by which a part may differ from the whole, in units in the last place: less than any budget
+_SAME = {torch.float64: 8.0, torch.float32: 8.0, torch.float16: 2.0, torch.bfloat16: 2.0}
+
+
+class Sink:
+    """Collects one leaf's expectation, part by part."""
+
+    def __init__(self, path: str, native: torch.Tensor, *, unchanged: bool, held: Collection[int]) -> None:
+        """held: addresses of memory that others need, so a leaf in it is not overwritten with its expectation."""
+        self.path, self.native, self.unchanged = path, native, unchanged
+        self.exact = self.unchanged or not native.is_floating_point()
+        self._judged: torch.Tensor | None = None
+        count, device = native.numel(), native.device
+        compact = count >= COMPACT and native.dtype != torch.float64
+        if self.exact:
+            self._want = torch.empty(count, dtype=native.dtype, device=device)
+        elif compact and native.dtype == torch.float32 and native.is_contiguous() and memory(native) not in held:
+            self._want = native.view(-1)  # the baseline's values are read before they are replaced
+        else:
+            self._want = torch.empty(count, dtype=torch.float32 if compact else torch.float64, device=device)
+        kind = torch.bfloat16 if compact else torch.float64
+        self._honest = None if self.exact else torch.empty(count, dtype=kind, device=device)
+
+    def put(self, start: int, native: torch.Tensor, exact: torch.Tensor, moved: torch.Tensor | None) -> None:
+        """Values from the logical element `start` on."""
+        stop = start + native.numel()
+        base, true = native.detach().reshape(-1), exact.detach().reshape(-1)
+        shifted = None if moved is None else moved.detach().reshape(-1)
+        want = self._want[start:stop]
+        if self.unchanged:
+            want.copy_(base)
+            return
+        if self.exact:
+            want.copy_(true.to(want.dtype))
+            fair = (want == base) if shifted is None else (want == base) & (want == shifted.to(want.dtype))
+            judged = None if bool(fair.all()) else fair
+        else:
+            assert self._honest is not None
+            judged = honest_errors(base, true, shifted, want=want, honest=self._honest[start:stop])
+        if judged is not None:
+            if self._judged is None:
+                self._judged = torch.ones(self._want.numel(), dtype=torch.bool, device=want.device)
+            self._judged[start:stop] = judged
+
+    def leaf(self) -> Leaf:
+        """The finished leaf."""
+        found = leaf_of(self.path, self.native, self._want)
+        found.exact, found.honest, found.judged = self.exact, self._honest, self._judged
+        found.evidence = not self.unchanged
+        return found
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How arguments are cut along dimension 0: which leaves, by number, and the batch's size."""
+
+    size: int
+    which: frozenset[int]
+
+    def args(self, args: list[Any], start: int, stop: int) -> list[Any]:
+        """The arguments of one part."""
+        index = iter(range(1 << 30))
+        return map_torch(args, lambda t: t[start:stop] if next(index) in self.which else t)  # type: ignore[no-any-return]
+
+
+def cut(args: list[Any], outputs: list[tuple[str, torch.Tensor]]) -> Cut | None:
+    """By the batch of the largest input; of square arguments that one alone, for the others are no batches."""
+    tensors = [tensor for _, tensor in named_leaves("", args)]
+    if not tensors or not outputs:
+        return None
+    main = max(range(len(tensors)), key=lambda i: tensors[i].numel())
+    size = tensors[main].shape[0] if tensors[main].dim() else 0
+    if size < 2 or any(not tensor.dim() or tensor.shape[0] != size for _, tensor in outputs):
+        return None
+    alike = [i for i, t in enumerate(tensors) if t.dim() == tensors[main].dim() and t.shape[0] == size]
+    square = len(tensors[main].shape) == 2 and tensors[main].shape[1] == size
+    return Cut(size, frozenset([main] if square else alike))
+
+
+def same_rows(part: torch.Tensor, whole: torch.Tensor) -> bool:
+    """Whether the reference on a part of the batch gives that part of the whole, but for rounding."""
+    if part.shape != whole.shape:
+        return False
+    a, b = part.reshape(-1), whole.reshape(-1)
+    if not part.is_floating_point():
+        return bool(torch.equal(a, b))
+    squares = wrong = torch.zeros((), dtype=torch.float64, device=a.device)
+    for start in range(0, a.numel(), BLOCK):
+        x, y = a[start : start + BLOCK].double(), b[start : start + BLOCK].double()
+        error = torch.where(x.isfinite() & y.isfinite(), x - y, 0.0)
+        wrong = wrong + (error * error).sum() + torch.where(x.isfinite() == y.isfinite(), 0.0, torch.inf).sum()
+        squares = squares + torch.where(y.isfinite(), y * y, 0.0).sum()
+    allowed = (_SAME[part.dtype] * torch.finfo(part.dtype).eps / 2) ** 2
+    return bool(wrong <= allowed * squares)
+
+
+def kept(tensor: torch.Tensor) -> int:
+    """Bytes that stay of a leaf, besides the baseline's own output."""
+    count = int(tensor.numel())
+    if not tensor.is_floating_point():
+        return count * int(tensor.element_size())
+    if count < COMPACT or tensor.dtype == torch.float64:
+        return 16 * count
+    return (2 if tensor.dtype == torch.float32 else 6) * count
+
+
+def leaf_of(path: str, native: torch.Tensor, want: torch.Tensor) -> Leaf:
+    """A leaf with the spec of the baseline's."""
+    return Leaf(path, native.dtype, tuple(native.shape), want, exact=not native.is_floating_point())

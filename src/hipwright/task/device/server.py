@@ -1,0 +1,159 @@
+"""The device host: the one process of a GPU that runs a task file's own code there (docs/tasks.md).
+
+It makes inputs, knows what outputs should be, compares, and runs the baselines. No candidate's code ever runs here and
+no expectation leaves it. Whole tensors never enter host memory: they leave and come in chunks.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hipwright.device.graph_pool import GraphPool
+from hipwright.errors import TaskError
+from hipwright.sandbox import lockdown
+from hipwright.task.device import ceilings as device_ceilings
+from hipwright.task.device.cases import Cases
+from hipwright.task.device.inputs import Told, is_fault, phase
+from hipwright.task.device.side import COMPILED, CopySide, ModelSide, Turning, flags
+from hipwright.tensors import Tree
+
+_CPU_CACHE = 32 << 20  # assumed where the device does not tell
+
+
+class DeviceHost(Cases):
+    """Service of the sandbox. init: {"name", "source", "device": "cuda:0" or "cpu", "memory_limit_bytes": 0 = free}.
+
+    Methods take and return (header, bundle) as the sandbox has it; `verify.reference` documents what they mean.
+    """
+
+    def __init__(self, init: dict[str, Any], bundle: Tree) -> None:
+        if init["device"] != "cpu":
+            torch.zeros(1, device=init["device"])  # the driver's own start, before the file's code can be near it
+        _bound(init)
+        # torch.compile starts compilers, which only a GPU's host is let do
+        lockdown("task" if init["device"] == "cpu" else "tools")
+        super().__init__(init)
+        self._sides: dict[int, Turning] = {}
+        self._pool = GraphPool(init["device"])
+
+    # ---------------------------------------------------------------- the device
+
+    def describe(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """Name, identity and sizes of the device, versions, and the global flags after the file ran."""
+        told: dict[str, Any] = {"device": str(self.device), "torch": torch.__version__, "flags": flags()}
+        told |= {"name": "cpu", "uuid": "cpu", "driver": "", "llc_bytes": _CPU_CACHE, "memory_bytes": 0}
+        if self._gpu:
+            properties = torch.cuda.get_device_properties(self.device)
+            told |= {
+                "name": properties.name,
+                "uuid": str(getattr(properties, "uuid", "")),
+                "driver": _driver(),
+                "llc_bytes": int(getattr(properties, "L2_cache_size", 0)) or _CPU_CACHE,
+                "memory_bytes": properties.total_memory,
+            }
+        return told, None
+
+    def memory(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """{"allocated", "reserved", "peak": bytes on the device, "host_peak": VmHWM in bytes}."""
+        told = {"allocated": 0, "reserved": 0, "peak": 0}
+        if self._gpu:
+            told["allocated"] = torch.cuda.memory_allocated(self.device)
+            told["reserved"] = torch.cuda.memory_reserved(self.device)
+            told["peak"] = torch.cuda.max_memory_reserved(self.device)
+        return {**told, "host_peak": _host_peak()}, None
+
+    def ceilings(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """`device_ceilings.measure`, with nothing else on the device that is ours and can be made again."""
+        phase("measuring the device")
+        self._draws.clear()
+        self._empty()
+        return device_ceilings.measure(self.device, self.describe({}, None)[0]["llc_bytes"]), None
+
+    def free(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """Drop "inputs", "expectations", "sides" or "all"."""
+        what = header["what"]
+        if what in ("sides", "all"):
+            self._sides.clear()
+            self._pool.release()
+        if what in ("expectations", "all"):
+            self._cases.clear()
+            self._checks.clear()
+        if what in ("inputs", "all"):
+            self._draws.clear()
+        gc.collect()  # see `_make_room`
+        self._empty()
+        return {}, None
+
+    # ---------------------------------------------------------------- baselines
+
+    def side(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """Open a side: {"notes"}, or {"missing": why} where torch.compile does not compile the model.
+
+        The side "copy" moves header["moved"] bytes and runs nothing of the task.
+        """
+        mode = header["name"]
+        if mode == "copy":
+            copy = CopySide(header["moved"], len(header["drawn"]), self.device, graph=header["graph"])
+            self._sides[header["side"]] = copy
+            return {"notes": copy.notes}, None
+        compiled = mode in COMPILED
+        phase("torch.compile" if compiled else "forward")
+        slots = [self._inputs(drawn) for drawn in header["drawn"]]
+        state = self._states[header["state"]]
+        pool = self._pool.handle() if self._gpu else None
+        try:
+            side = ModelSide(self.file, state, slots, mode=mode, graph=header["graph"], pool=pool)
+        except TaskError as error:
+            if not compiled or is_fault(error.__cause__):
+                raise
+            return {"missing": error.message[:500]}, None
+        self._sides[header["side"]] = side
+        return {"notes": side.notes}, None
+
+    def side_prepare(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """`Side.prepare`."""
+        return self._sides[header["side"]].prepare(header["calls"]), None
+
+    def side_stream(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """`Side.stream`."""
+        self._sides[header["side"]].stream(header["why"])
+        return {}, None
+
+    def side_block(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """`Side.block`."""
+        return self._sides[header["side"]].block(header["calls"]), None
+
+    def side_latency(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """`Side.latency`."""
+        return {"ms": self._sides[header["side"]].latency(header["calls"])}, None
+
+    def side_close(self, header: dict[str, Any], bundle: Tree) -> Told:
+        """Drop a side."""
+        self._sides.pop(header["side"], None)
+        self._empty()
+        return {}, None
+
+
+def _driver() -> str:
+    """The kernel module's version where it is told, and the runtime's."""
+    found = [path for name in ("nvidia", "amdgpu") if (path := Path(f"/sys/module/{name}/version")).is_file()]
+    return " ".join([*(path.read_text().strip() for path in found[:1]), str(torch.version.cuda or torch.version.hip)])
+
+
+def _host_peak() -> int:
+    with Path(f"/proc/{os.getpid()}/status").open() as file:
+        line = next((line for line in file if line.startswith("VmHWM")), "VmHWM 0 kB")
+    return int(line.split()[1]) << 10
+
+
+def _bound(init: dict[str, Any]) -> None:
+    """Hold torch to the limit: it then gives cached memory back instead of taking more."""
+    limit = int(init.get("memory_limit_bytes") or 0)
+    if limit and init["device"] != "cpu":
+        total = torch.cuda.mem_get_info(init["device"])[1]
+        torch.cuda.set_per_process_memory_fraction(min(1.0, limit / total), init["device"])

@@ -1,0 +1,88 @@
+"""Import what device hosts need late, once, in their zygote: Zygote(("torch", "hipwright.task.device.warm")).
+
+A process that has started CUDA cannot be forked to use it, and some torch releases start it while parts of them are
+imported. So a fork imports them first, and forks in its turn processes that use the device: only what leaves those able
+to is imported here. Imports torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+from collections.abc import Callable, Sequence
+
+import torch
+
+from hipwright.task.host.double import float64
+
+importlib.import_module("hipwright.task.device.server")
+
+LIMIT_S = 60  # of trying all of it
+_DIED = 255  # exit code
+
+
+def symbols() -> None:
+    """Symbolic shapes: a third of what the first dispatch imports."""
+    importlib.import_module("torch.fx.experimental.symbolic_shapes")
+
+
+def frontend() -> None:
+    """What traces Python, of which that dispatch imports most."""
+    importlib.import_module("torch._dynamo")
+
+
+def dispatch() -> None:
+    """The first dispatch of a widened operator: with the stages before three seconds' worth of torch."""
+    with float64():
+        torch.nn.functional.layer_norm(torch.ones(2, 2), (2,)).sum()
+    torch.nn.functional.gelu(torch.empty(2, 2, device="meta"))
+
+
+def baselines() -> None:
+    """What torch.compile imports."""
+    importlib.import_module("torch._inductor.compile_fx")
+
+
+def harmless(stages: Sequence[Callable[[], None]], usable: Callable[[], bool]) -> int:
+    """How many of the stages, in order, leave a process whose forks are `usable`. Tried in a fork; 0 where it dies."""
+
+    def tried() -> int:
+        for count, stage in enumerate(stages):
+            try:
+                stage()
+            except Exception:  # no such part in this torch
+                return count
+            if _in_fork(lambda: int(usable())) != 1:
+                return count
+        return len(stages)
+
+    return max(0, _in_fork(tried))
+
+
+def device_works() -> bool:
+    """Whether this process can use the device; true of a torch that knows of none."""
+    if torch.version.cuda is None and torch.version.hip is None:
+        return True
+    return bool(torch.zeros(1, device="cuda").add_(1.0).item() == 1.0)
+
+
+def _in_fork(work: Callable[[], int]) -> int:
+    """What `work` returns in a fork of this process; -1 where it raises, dies or takes too long."""
+    pid = os.fork()
+    if pid == 0:
+        code = _DIED
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(LIMIT_S)
+            torch.set_num_threads(1)  # a pool of threads that this process had is not in its fork
+            code = work()
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return code if 0 <= code < _DIED else -1
+
+
+STAGES = (symbols, frontend, dispatch, baselines)
+for _stage in STAGES[: harmless(STAGES, device_works)]:
+    _stage()

@@ -1,0 +1,1 @@
+"""The task host: runs a task file on the CPU, in a sandbox. Imports torch."""

@@ -1,0 +1,67 @@
+"""Run a module in float64 whatever dtypes its code names. Runs in the task host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hipwright.task.host.choices import CloseChoices
+
+_NARROW = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def _widen(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value in _NARROW else value
+
+
+class _Operators(TorchDispatchMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
+    """Dtype arguments of operators: x.half(), x.to(torch.float32), torch.zeros(..., dtype=torch.bfloat16)."""
+
+    def __init__(self, choices: CloseChoices | None) -> None:
+        super().__init__()
+        self._choices = choices
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args, kwargs = pytree.tree_map(_widen, args), pytree.tree_map(_widen, kwargs or {})
+        return func(*args, **kwargs) if self._choices is None else self._choices.called(func, args, kwargs)
+
+
+class _Literals(TorchFunctionMode):  # type: ignore[misc,unused-ignore]  # torch is untyped here
+    """torch.tensor([...], dtype=torch.float32), which reaches no operator with its dtype."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func in (torch.tensor, torch.as_tensor, torch.asarray, torch.scalar_tensor, torch.from_numpy):
+            out = func(*args, **{**kwargs, **({"dtype": _widen(kwargs["dtype"])} if "dtype" in kwargs else {})})
+            return out.double() if out.dtype in _NARROW else out
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def float64(choices: CloseChoices | None = None) -> Iterator[None]:
+    """Inside, no operator makes anything narrower than float64 of floats. choices: marks indices among equals."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with _Operators(choices), _Literals():
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def widen(tensor: torch.Tensor, cache: dict[int, torch.Tensor]) -> torch.Tensor:
+    """A float tensor as float64 with the same strides, offset and sharing (by `cache`); others as they are."""
+    if tensor.dtype not in _NARROW:
+        return tensor
+    if tensor.numel() == 0:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=torch.float64)
+    storage = tensor.untyped_storage()
+    if storage._cdata not in cache:
+        cache[storage._cdata] = torch.empty(0, dtype=tensor.dtype).set_(storage).double()
+    return torch.as_strided(cache[storage._cdata], tensor.shape, tensor.stride(), tensor.storage_offset())

@@ -1,0 +1,96 @@
+"""A task's model and inputs without their data: shapes, operators and costs for milliseconds and no memory.
+
+Runs in the task host. What a file's code keeps in globals (a cached mask) would mix tensors with and without data, so
+the ghost executes the file once more for itself.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from hipwright.task.host import state as states
+from hipwright.task.host.load import MODULE, TaskFile
+from hipwright.torchio import map_torch
+
+How = Literal["meta", "fake"]
+HOW: tuple[How, ...] = ("meta", "fake")  # in this order: meta costs less, fake knows devices and more operators
+
+
+class Ghost:
+    """The model of a task file on tensors without data. Raises TaskError where the file's code needs data."""
+
+    def __init__(self, name: str, source: str) -> None:
+        ours = sys.modules.get(MODULE)
+        try:
+            self.file = TaskFile(name, source)
+        finally:
+            if ours is not None:
+                sys.modules[MODULE] = ours
+        self._on_meta: torch.nn.Module | None = None
+
+    def inputs(self, seed: int, group: int | None) -> list[Any]:
+        """get_inputs() or a group on meta tensors, as it would give them; nothing is drawn."""
+        with _fake_mode():
+            inputs: list[Any] = map_torch(self.file.inputs(seed, group), without_data)
+            return inputs
+
+    def outputs(self, inputs: Sequence[Any], how: How = "meta") -> Any:
+        """forward's outputs without data."""
+        return self._call(inputs, how, nullcontext())
+
+    def operators(self, inputs: Sequence[Any], how: How) -> tuple[list[dict[str, Any]], Any]:
+        """(operators as hipwright.program.lower.trace.OpTrace records them, outputs)."""
+        trace = importlib.import_module("hipwright.program.lower.trace").OpTrace()
+        outputs = self._call(inputs, how, trace)
+        return trace.ops, outputs
+
+    def operations(self, inputs: Sequence[Any]) -> tuple[float, Any]:
+        """(arithmetic operations of the products and convolutions in forward, outputs)."""
+        counter = FlopCounterMode(display=False)
+        outputs = self._call(inputs, "meta", counter)
+        return float(counter.get_total_flops()), outputs
+
+    def _call(self, inputs: Sequence[Any], how: How, watch: AbstractContextManager[Any]) -> Any:
+        model = self._model(how)
+        run: Callable[[list[Any]], Any] = lambda args: self.file.guarded(lambda: model(*args), "forward")  # noqa: E731
+        if how == "meta":
+            with torch.no_grad(), torch.device("meta"):
+                arguments = map_torch(list(inputs), without_data)
+                with watch:
+                    return run(arguments)
+        with torch.no_grad(), _fake_mode():
+            arguments = map_torch(list(inputs), lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype))
+            with watch:
+                return run(arguments)
+
+    def _model(self, how: How) -> torch.nn.Module:
+        """A model of its own: moving it is no work of the model's."""
+        if how == "fake":
+            return self.file.model(0)
+        if self._on_meta is None:
+            self._on_meta = self.file.model(0)
+            states.to_meta(self._on_meta)
+        try:
+            return copy.deepcopy(self._on_meta)
+        except Exception:  # not every module can be copied
+            model = self.file.model(0)
+            states.to_meta(model)
+            return model
+
+
+def without_data(tensor: torch.Tensor) -> torch.Tensor:
+    """The same shape, strides and dtype on the meta device."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+def _fake_mode() -> Any:
+    return FakeTensorMode(allow_non_fake_inputs=True)

@@ -1,0 +1,55 @@
+"""Small questions to a reference's arguments and outputs: shapes, counts, specs. Runs in the task host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from hipwright.records import TensorSpec
+from hipwright.task import sizes
+from hipwright.task.host import draw
+from hipwright.task.host.reference import named_leaves
+
+_FEW_INDICES = 64  # integers of an input up to which several draws say whether they are in range at another shape
+
+
+def may_index(tensor: torch.Tensor) -> bool:
+    """Integers that are few, so that one draw of them says little of the next."""
+    return not tensor.is_floating_point() and tensor.dtype != torch.bool and 0 < tensor.numel() <= _FEW_INDICES
+
+
+def reshaped(tensor: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """A tensor without data that `draw.resize` would give this stride pattern."""
+    return torch.empty_strided(shape, draw.strides_like(tensor, shape), dtype=tensor.dtype, device="meta")
+
+
+def shapes_of(inputs: list[Any]) -> sizes.Shapes:
+    """The shape of every input tensor, in order."""
+    return tuple(tuple(tensor.shape) for _, tensor in named_leaves("inputs", inputs))
+
+
+def elements_of(value: Any) -> int:
+    """Elements of all tensors in a value."""
+    return sum(tensor.numel() for _, tensor in named_leaves("", value))
+
+
+def ranks_of(outputs: Any) -> list[int]:
+    """Dimensions of every output tensor, in order."""
+    return [tensor.dim() for _, tensor in named_leaves("output", outputs)]
+
+
+def plain(value: Any) -> Any:
+    """Tuples of any class as plain ones."""
+    if isinstance(value, tuple):
+        return tuple(map(plain, value))
+    if isinstance(value, list):
+        return list(map(plain, value))
+    return {key: plain(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def spec_of(tensor: torch.Tensor) -> TensorSpec:
+    """What a tensor is, without its values."""
+    return TensorSpec(
+        dtype=str(tensor.dtype).removeprefix("torch."), shape=tuple(tensor.shape), stride=tuple(tensor.stride())
+    )

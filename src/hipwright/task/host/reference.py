@@ -1,0 +1,183 @@
+"""One run of the reference on given inputs and state, and everything it did. Runs in the task host."""
+
+from __future__ import annotations
+
+import copy
+import random
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from hipwright.errors import TaskError
+from hipwright.task.host import state as states
+from hipwright.task.host.choices import CloseChoices
+from hipwright.task.host.double import float64, widen
+from hipwright.task.host.load import SUPPORTED, TaskFile, seed_everything
+from hipwright.tensors import HostTensor, Tree, map_tensors
+from hipwright.torchio import from_torch, map_torch, tree_from_torch, tree_to_torch
+
+Dtype = Literal["float64", "native"]
+RUN_SEED = 20_117  # of the generators a reference may draw from while it runs
+
+
+class Reference:
+    """The model of a task file; every run starts from a copy of what the constructor made."""
+
+    def __init__(self, file: TaskFile) -> None:
+        self.file = file
+        self._template: torch.nn.Module | None = None
+
+    def model(self, state: Tree | None = None) -> torch.nn.Module:
+        """A model of its own, set to a state table."""
+        if self._template is None:
+            self._template = self.file.model(0)
+        try:
+            model = copy.deepcopy(self._template)
+        except Exception:
+            model = self.file.model(0)  # not every module can be copied
+        if state is not None:
+            states.apply(model, state)
+        return model
+
+    def run(
+        self, inputs: Tree, state: Tree, dtype: Dtype = "native", close: str = ""
+    ) -> tuple[Tree, dict[str, HostTensor], dict[str, Any]]:
+        """(outputs, buffers after, info) as `TaskHandle.reference` documents them."""
+        if dtype == "native":
+            return self._run(inputs, state, exact=False)
+        try:
+            return self._run(inputs, state, exact=True, close=close)
+        except TaskError:
+            # an operator without a float64 kernel: say so, and give the native result for what it is
+            outputs, buffers, info = self._run(inputs, state, exact=False)
+            return outputs, buffers, {**info, "reference_dtype": "native"}
+
+    def _run(
+        self, inputs: Tree, state: Tree, *, exact: bool, close: str = ""
+    ) -> tuple[Tree, dict[str, HostTensor], dict[str, Any]]:
+        run = _Run(self, inputs, state, exact=exact, close=close)
+        outputs, buffers = run.outputs(), run.buffers()
+        info: dict[str, Any] = {
+            "seconds": run.seconds,
+            "aliases": run.aliases(),
+            "random": run.drew and not _same((outputs, buffers), self._again(inputs, state, exact)),
+            "mutated_inputs": run.mutated(),
+            "reference_dtype": "float64" if exact else "native",
+        }
+        if info["mutated_inputs"]:
+            info["inputs_after"] = tree_from_torch(run.args)
+        return outputs, buffers, info
+
+    def _again(self, inputs: Tree, state: Tree, exact: bool) -> tuple[Tree, dict[str, HostTensor]]:
+        """The same under another seed. (Drawing alone proves nothing: dropout with p = 0 draws.)"""
+        other = _Run(self, inputs, state, exact=exact, seed=RUN_SEED + 1)
+        return other.outputs(), other.buffers()
+
+
+class _Run:
+    """One call of the model, and everything that can be seen of it afterwards."""
+
+    def __init__(
+        self, reference: Reference, inputs: Tree, state: Tree, *, exact: bool, close: str = "", seed: int = RUN_SEED
+    ) -> None:
+        self.file = reference.file
+        self.model = reference.model(state)
+        self._known = frozenset(state["buffers"])
+        self.args: list[Any] = tree_to_torch(_own(inputs))
+        if exact:
+            states.to_double(self.model)
+            cache: dict[int, torch.Tensor] = {}
+            self.args = map_torch(self.args, lambda tensor: widen(tensor, cache))
+        own = [tensor for _, tensor in named_leaves("inputs", self.args)]
+        choices = CloseChoices(close, own) if close else None
+        self._versions = [tensor._version for tensor in own]
+        seed_everything(seed)
+        before = _generators()
+        mode: AbstractContextManager[None] = float64(choices) if exact else nullcontext()
+        start = time.perf_counter()
+        with torch.no_grad(), mode:
+            self.result = self.file.guarded(lambda: self.model(*self.args), "forward")
+        self.seconds = time.perf_counter() - start
+        self.drew = before != _generators()
+
+    def outputs(self) -> Tree:
+        """The result as a tree; raises TaskError for a leaf that cannot be compared."""
+        try:
+            return tree_from_torch(self.result)
+        except TypeError as error:
+            raise TaskError(
+                f"{self.file.name}: an output is not supported: {error}", hint=f"supported: {SUPPORTED}"
+            ) from None
+
+    def buffers(self) -> dict[str, HostTensor]:
+        """The buffers that the state table has, after the call; not what forward itself caches on the module."""
+        seen: dict[int, Any] = {}
+        held = [(path, tensor) for path, tensor in states.buffers(self.model) if path in self._known]
+        return {path: from_torch(tensor, seen) for path, tensor in held}
+
+    def mutated(self) -> list[str]:
+        """Paths of the inputs that were written to."""
+        now = named_leaves("inputs", self.args)
+        return [path for (path, leaf), version in zip(now, self._versions, strict=True) if leaf._version != version]
+
+    def aliases(self) -> list[list[str]]:
+        """[output leaf, what it shares memory with], for inputs, parameters, buffers and earlier outputs."""
+        holders: dict[int, list[str]] = {}
+        groups: list[tuple[str, torch.Tensor]] = list(named_leaves("inputs", self.args))
+        groups += [(f"params.{path}", tensor) for path, tensor in states.parameters(self.model)]
+        groups += [(f"buffers.{path}", tensor) for path, tensor in states.buffers(self.model)]
+        for name, tensor in groups:
+            holders.setdefault(_memory(tensor), []).append(name)
+        pairs = []
+        for name, tensor in named_leaves("output", self.result):
+            if address := _memory(tensor):
+                pairs += [[name, holder] for holder in holders.get(address, [])]
+                holders.setdefault(address, []).append(name)
+        return pairs
+
+
+def named_leaves(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """(path, tensor) in order, paths like "output[0]['k']"."""
+    if isinstance(value, torch.Tensor):
+        yield path, value
+    elif isinstance(value, (tuple, list)):
+        for index, item in enumerate(value):
+            yield from named_leaves(f"{path}[{index}]", item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from named_leaves(f"{path}[{str(key)!r}]", item)
+
+
+def _own(inputs: Tree) -> Tree:
+    """Copies of the storages, shared where they were shared."""
+    copies: dict[int, Any] = {}
+
+    def one(leaf: HostTensor) -> HostTensor:
+        storage = copies.setdefault(id(leaf.storage), leaf.storage.copy())
+        return HostTensor(leaf.dtype, leaf.shape, leaf.stride, leaf.offset, storage)
+
+    return map_tensors(inputs, one)
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage().data_ptr())
+
+
+def _generators() -> tuple[Any, ...]:
+    numpy_state: Any = np.random.get_state(legacy=True)
+    return torch.get_rng_state().numpy().tobytes(), random.getstate(), numpy_state[1].tobytes(), numpy_state[2:]
+
+
+def _same(a: Tree, b: Tree) -> bool:
+    """Bit for bit, as values: NaN equals NaN, -0 differs from 0."""
+    if isinstance(a, HostTensor) and isinstance(b, HostTensor):
+        return a.shape == b.shape and a.dtype == b.dtype and a.bits().tobytes() == b.bits().tobytes()
+    if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    return bool(a == b) or (a != a and b != b)

@@ -1,0 +1,343 @@
+"""The task host: the one process that runs a task file's own code. It also computes what outputs should be, so no
+candidate ever shares its zygote."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+from hipwright.errors import TaskError
+from hipwright.records import Workload
+from hipwright.sandbox import crash_page, lockdown
+from hipwright.task import sizes
+from hipwright.task.host import draw
+from hipwright.task.host import state as states
+from hipwright.task.host.ghost import HOW, Ghost, without_data
+from hipwright.task.host.leaves import elements_of, may_index, plain, ranks_of, reshaped, shapes_of, spec_of
+from hipwright.task.host.load import SUPPORTED, TaskFile
+from hipwright.task.host.reference import Reference, named_leaves
+from hipwright.tensors import Tree
+from hipwright.torchio import map_torch, tree_from_torch
+
+# what may run for real where running on shapes alone would do, or was not possible
+_REAL_ELEMENTS = 1 << 24  # of inputs and parameters
+_REAL_OPERATIONS = 1 << 33  # of products and convolutions: a fraction of a second
+_COSTLY = 1 << 22  # elements of inputs from which other shapes are drawn as such, not cut out
+_PROBE_ELEMENTS = 1 << 20  # elements up to which a probe may run for real
+_INDEX_DRAWS = 6
+_SMALL = 1 << 16  # elements of a workload that stands for one too large to run
+
+
+class TaskHost:
+    """Service of the sandbox. init: {"name": the file's name, "source": its text}.
+
+    Methods take and return (header, bundle) as the sandbox has it; `TaskHandle` documents them.
+    """
+
+    def __init__(self, init: dict[str, Any], bundle: Tree) -> None:
+        lockdown("task")
+        _phase("running the file")
+        self.file = TaskFile(init["name"], init["source"])
+        _phase("Model(...)")
+        self.reference = Reference(self.file)
+        self._parameters = sum(tensor.numel() for _, tensor in states.parameters(self.reference.model()))
+        self.ghost = Ghost(init["name"], init["source"])
+        self._first: list[Any] | None = None  # the first workload's inputs without their data
+        self._space: sizes.Space | None = None
+
+    # ---------------------------------------------------------------- workloads
+
+    def describe(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
+        """The file's own workloads, each run once, on shapes alone where it is costly.
+
+        {"workloads": [record as a dict, ...], "operations": {name: of its products, or None where unknown}}.
+        """
+        own = [Workload(name="given")] if self.file.given else []
+        own += [Workload(name=f"group{i}", origin="group", index=i) for i in range(self.file.groups)]
+        if not own:
+            raise TaskError(f"{self.file.name}: get_input_groups() is empty")
+        described, operations = [], {}
+        for workload in own:
+            inputs = self._sketch(workload)
+            if workload.name == own[0].name:
+                self._first = map_torch(inputs, without_data)
+            specs = tuple(spec_of(tensor) for _, tensor in named_leaves("inputs", inputs))
+            operations[workload.name] = self._check(inputs)
+            described.append(Workload(name=workload.name, origin=workload.origin, index=workload.index, specs=specs))
+        return {"workloads": [workload.to_dict() for workload in described], "operations": operations}, None
+
+    def derived(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
+        """Other shapes of the first workload that the reference accepts; {"workloads": [...]}."""
+        _phase("deriving other shapes")
+        with contextlib.suppress(TaskError):
+            found = [w for shapes in self._shape_space().derived() if (w := self._workload(shapes)) is not None]
+            return {"workloads": [workload.to_dict() for workload in found]}, None
+        return {"workloads": []}, None
+
+    def smaller(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
+        """{"workload": one with at most header["limit"] elements of inputs and outputs, or None}."""
+        _phase("deriving other shapes")
+        shapes = self._shape_space().shrink(header["limit"])
+        workload = None if shapes is None else self._workload(shapes)
+        return {"workload": None if workload is None else workload.to_dict()}, None
+
+    def held(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
+        """{"workloads": other shapes that keep some size as it is given; None after the last header["part"]}."""
+        _phase("deriving other shapes")
+        parts = self._shape_space().held()
+        if header["part"] >= len(parts):
+            return {"workloads": None}, None
+        found = map(self._workload, parts[header["part"]].derived())
+        return {"workloads": [workload.to_dict() for workload in found if workload is not None]}, None
+
+    def _workload(self, shapes: sizes.Shapes) -> Workload | None:
+        """The workload of these shapes if the reference really runs on it and gives mostly finite numbers."""
+        workload = Workload(name=sizes.name_of(shapes), origin="derived", shapes=shapes)
+        try:
+            inputs = self._draw(workload, 0)
+            outputs = self._forward(inputs)
+            if any(may_index(tensor) for _, tensor in named_leaves("inputs", inputs)):
+                for seed in range(1, _INDEX_DRAWS):  # a few indices may be in range under one seed alone
+                    self._forward(self._draw(workload, seed))
+        except TaskError:
+            return None
+        floats = [tensor for _, tensor in named_leaves("output", outputs) if tensor.is_floating_point()]
+        if any(tensor.numel() and not tensor.isfinite().double().mean() >= 0.5 for tensor in floats):
+            return None
+        specs = tuple(spec_of(tensor) for _, tensor in named_leaves("inputs", inputs))
+        return Workload(name=workload.name, origin="derived", shapes=shapes, specs=specs)
+
+    def _sketch(self, workload: Workload) -> list[Any]:
+        """A workload's arguments, without their data where those are many or nobody can afford to look."""
+        _phase("get_inputs()")
+        with contextlib.suppress(TaskError):  # a file that looks at what it drew
+            sketch = self._shapes_of(workload)
+            if elements_of(sketch) >= _REAL_ELEMENTS:
+                return sketch
+        return self._draw(workload, 0)
+
+    def _shapes_of(self, workload: Workload) -> list[Any]:
+        """The arguments without data. Raises TaskError where the file needs data to make them."""
+        if workload.shapes is None:
+            return self.ghost.inputs(0, self._group(workload))
+        leaves = iter(workload.shapes)
+        return map_torch(self._given(), lambda t: reshaped(t, next(leaves)))  # type: ignore[no-any-return]
+
+    def _group(self, workload: Workload) -> int | None:
+        return workload.index if workload.origin == "group" or not self.file.given else None
+
+    def _draw(self, workload: Workload, seed: int) -> list[Any]:
+        _phase("get_inputs()")
+        group = self._group(workload)
+        if workload.shapes is None:
+            return self.file.inputs(seed, group)
+        if elements_of(self._given()) >= _COSTLY:
+            with contextlib.suppress(TaskError), draw.Resized(shapes_of(self._given()), workload.shapes):
+                inputs = self.file.inputs(seed, group)
+                if shapes_of(inputs) == workload.shapes:
+                    return inputs
+        return draw.resize_all(self.file.inputs(seed, group), self.file.inputs(seed + 1, group), workload.shapes)
+
+    def _given(self) -> list[Any]:
+        """The first workload's inputs without data."""
+        if self._first is None:
+            self._first = map_torch(self._sketch(Workload(name="given")), without_data)
+        assert self._first is not None
+        return self._first
+
+    def _shape_space(self) -> sizes.Space:
+        """Which sizes are free: those that tensors without data accept and, of these, a part that values accept.
+
+        Class indices bound the classes, which no shape tells; then the batch alone varies.
+        """
+        if self._space is None:
+            whole = sizes.Space(shapes_of(self._given()), _Probe(self, self._given()))
+            self._space = next((space for space in whole.parts() if self._holds(space)), whole)
+        return self._space
+
+    def _holds(self, space: sizes.Space) -> bool:
+        shapes = space.smallest(_SMALL)
+        return shapes is not None and self._workload(shapes) is not None
+
+    def _check(self, inputs: list[Any]) -> float | None:
+        """See forward's outputs once, and that they can be compared; its operations, None where unknown."""
+        try:
+            tree_from_torch(map_torch(inputs, lambda t: torch.empty(0, dtype=t.dtype)))
+        except TypeError as error:
+            raise TaskError(
+                f"{self.file.name}: an input is not supported: {error}", hint=f"supported: {SUPPORTED}"
+            ) from None
+        _phase("forward")
+        operations, outputs = None, None
+        with contextlib.suppress(TaskError):
+            operations, outputs = self.ghost.operations(inputs)
+        if self._affordable(inputs, operations):
+            outputs = self._forward(inputs)
+        elif outputs is None:
+            outputs = self._costly_outputs(inputs)
+        leaves = map_torch(plain(outputs), lambda t: torch.empty(0, dtype=t.dtype))
+        try:
+            tree_from_torch(leaves)
+        except TypeError as error:
+            raise TaskError(
+                f"{self.file.name}: an output is not supported: {error}", hint=f"supported: {SUPPORTED}"
+            ) from None
+        if not any(True for _ in named_leaves("output", outputs)) and not isinstance(outputs, (bool, int, float)):
+            raise TaskError(
+                f"{self.file.name}: forward returns nothing that can be compared", hint=f"return {SUPPORTED}"
+            )
+        return operations
+
+    def _affordable(self, inputs: list[Any], operations: float | None) -> bool:
+        """Whether forward may run for real at these shapes."""
+        return elements_of(inputs) + self._parameters < _REAL_ELEMENTS and (operations or 0.0) < _REAL_OPERATIONS
+
+    def _costly_outputs(self, inputs: list[Any]) -> Any:
+        """Outputs of a forward that needs more than the meta device, and is too costly to run as given."""
+        with contextlib.suppress(TaskError):
+            return self.ghost.outputs(inputs, "fake")
+        smaller = self._stand_in()
+        if smaller is None:
+            raise TaskError(
+                f"{self.file.name}: too large to run here, and forward looks at values, so no shapes tell what it does",
+                hint="give get_input_groups() with a small set of inputs, and no get_inputs()",
+            )
+        return self._forward(self._draw(smaller, 0))
+
+    def _stand_in(self) -> Workload | None:
+        """A small workload of the same kind as the first."""
+        shapes = self._shape_space().smallest(_SMALL)
+        return None if shapes is None else self._workload(shapes)
+
+    def _forward(self, inputs: list[Any]) -> Any:
+        _phase("forward")
+        model = self.reference.model()
+        with torch.no_grad():
+            return self.file.guarded(lambda: model(*inputs), "forward")
+
+    # ---------------------------------------------------------------- data
+
+    def inputs(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
+        """The arguments of a workload under a seed."""
+        drawn = self._draw(Workload.from_dict(header["workload"]), header["seed"])
+        return {}, tree_from_torch(drawn)
+
+    def init_state(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
+        """The state table of a model constructed under a seed."""
+        _phase("Model(...)")
+        return {}, states.build(self.file.model(header["seed"]))
+
+    def init_inputs(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
+        """{"arguments"}: what Model is constructed with, plain values only."""
+        arguments = self.file.init_inputs(header["seed"])
+        try:
+            return {"arguments": json.loads(json.dumps(arguments))}, None
+        except (TypeError, ValueError):
+            raise TaskError(
+                f"{self.file.name}: get_init_inputs() gives more than numbers, strings and lists of them, which a "
+                "ModelNew file cannot be given"
+            ) from None
+
+    def run(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
+        """The reference on bundle = [inputs, state], header["dtype"] and ["close"] as in `TaskHandle.reference`; bundle
+        back: [outputs, buffers, info]."""
+        _phase("forward")
+        inputs, state = bundle
+        outputs, buffers, info = self.reference.run(inputs, state, header["dtype"], header["close"])
+        return {}, [outputs, buffers, info]
+
+    def capture(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
+        """The engine's graph of the model on a workload."""
+        _phase("capturing the graph")
+        capture = importlib.import_module("hipwright.capture.forward").capture
+        workload = Workload.from_dict(header["workload"])
+        inputs = self._sketch(workload)
+        if any(tensor.is_meta for _, tensor in named_leaves("inputs", inputs)):
+            # export looks at no values: memory that nobody touches costs nothing
+            inputs = map_torch(inputs, lambda t: torch.empty_strided(t.shape, t.stride(), dtype=t.dtype))
+        return {}, self.file.guarded(lambda: capture(self.reference.model(), inputs), "capturing the graph")
+
+    def outline(self, header: dict[str, Any], bundle: Tree) -> tuple[dict[str, Any], Tree]:
+        """What the reference does at a workload's shapes: {"workload", "how", "ops", "outputs": [spec, ...]}, and
+        [inputs, state table] with specs for tensors. "workload" is another, smaller one where forward needs values."""
+        _phase("tracing forward")
+        workload = Workload.from_dict(header["workload"])
+        problem: TaskError | None = None
+        for how, at, attempt in self._traces(workload):
+            try:
+                inputs = attempt[0]()
+                ops, outputs = attempt[1](inputs)
+            except TaskError as error:
+                problem = error
+                continue
+            told = {"workload": at.to_dict(), "how": how, "ops": ops}
+            told["outputs"] = [spec_of(t).to_dict() for _, t in named_leaves("output", outputs)]
+            return told, [map_torch(inputs, spec_of), states.build(self.reference.model(), leaf=spec_of)]
+        raise problem or TaskError(f"{self.file.name}: too large to run here", hint="give smaller inputs")
+
+    def _traces(self, workload: Workload) -> Iterator[tuple[str, Workload, Any]]:
+        """Ways to see the operators, best first: (how, at which workload, (arguments, run))."""
+        sketch = map_torch(self._sketch(workload), without_data)
+        for how in HOW:
+            yield how, workload, (lambda: sketch, partial(self.ghost.operators, how=how))
+        if self._affordable(sketch, None):
+            yield "run", workload, (lambda: self._draw(workload, 0), self._watched)
+        elif (smaller := self._stand_in()) is not None:
+            yield "run", smaller, (lambda: self._draw(smaller, 0), self._watched)
+
+    def _watched(self, inputs: list[Any]) -> tuple[list[dict[str, Any]], Any]:
+        model = self.reference.model()
+        with torch.no_grad(), importlib.import_module("hipwright.program.lower.trace").OpTrace() as trace:
+            outputs = self.file.guarded(lambda: model(*inputs), "forward")
+        return trace.ops, outputs
+
+
+class _Probe:
+    """Elements of inputs and outputs at other shapes: by a run on shapes alone, or a real one where that fails."""
+
+    def __init__(self, host: TaskHost, inputs: list[Any]) -> None:
+        self._host = host
+        self._inputs = inputs
+        self._ranks: list[int] | None = None
+        self._how: str = ""
+        for how in HOW:
+            with contextlib.suppress(TaskError):
+                self._ranks = ranks_of(host.ghost.outputs(inputs, how))
+                self._how = how
+                return
+        if host._affordable(inputs, None):
+            self._inputs = host._draw(Workload(name="given"), 0)
+            self._ranks = ranks_of(host._forward(self._inputs))
+
+    def __call__(self, shapes: sizes.Shapes) -> int | None:
+        if not self._how and sizes.elements(shapes) > _PROBE_ELEMENTS:
+            return sizes.elements(shapes)
+        try:
+            outputs = self._outputs(shapes)
+        except TaskError:
+            return None
+        ranks = self._ranks = self._ranks or ranks_of(outputs)
+        return elements_of(outputs) + sizes.elements(shapes) if ranks_of(outputs) == ranks else None
+
+    def _outputs(self, shapes: sizes.Shapes) -> Any:
+        if self._how:
+            leaves = iter(shapes)
+            inputs = map_torch(self._inputs, lambda t: reshaped(t, next(leaves)))
+            return self._host.ghost.outputs(inputs, "fake" if self._how == "fake" else "meta")
+        if any(tensor.is_meta for _, tensor in named_leaves("inputs", self._inputs)):
+            inputs = self._host._draw(Workload(name="", origin="derived", shapes=shapes), 0)
+        else:
+            inputs = draw.resize_all(self._inputs, self._inputs, shapes)
+        return self._host._forward(inputs)
+
+
+def _phase(name: str) -> None:
+    """Leave word of what we are at, for the parent to read if we never come back."""
+    note = json.dumps({"phase": name}).encode() + b"\0"
+    crash_page()[: len(note)] = note

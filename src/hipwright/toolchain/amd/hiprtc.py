@@ -1,0 +1,251 @@
+"""HIP source to a code object for an AMD GPU with ROCm: hipRTC in a warm session, else hipcc, else our own clang.
+
+Three routes, the first that is there and applies:
+
+1. hipRTC (libhiprtc.so): a library call in a contained session that has it loaded. It has HIP's own device headers
+   built in, but no others: a source that includes more than those goes on to the next route.
+2. hipcc --genco: ROCm's compiler driver, contained, with ROCm's own headers.
+3. The clang of the ziglang wheel, with hipwright's headers (toolchain/amd/offline.py): the same code object as the
+   offline targets', loaded by the HIP runtime like any other. It needs no ROCm beyond the runtime.
+
+A route that fails, not on the source but by itself, is left for the next, and the build's log says so. Nothing here
+needs a GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import time
+from collections.abc import Callable, Mapping
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from hipwright.errors import HipwrightError, ToolchainError
+from hipwright.records import Build, content_key
+from hipwright.sandbox import Limits, WorkerTimeout, Zygote, run_tool
+from hipwright.tensors import HostTensor, Tree
+from hipwright.toolchain.amd import bundle, codeobject, rocm_paths
+from hipwright.toolchain.amd import offline as amdgpu
+from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
+from hipwright.toolchain.targets import TARGETS
+
+SERVICE = "hipwright.toolchain.amd.hiprtc:HiprtcService"
+SOURCE = "kernel.hip"
+BUILT_IN = {"hip/hip_runtime.h", "hip/hip_fp16.h", "hip/hip_bfloat16.h", "hip/hip_vector_types.h"}
+"""Headers whose content hipRTC holds; with ROCm's include folder beside it, every header under hip/ is there."""
+_FLAGS = ("-O3", "-std=c++17")
+_HIPCC = ("--genco", "--no-offload-compress", *_FLAGS)
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]*)", re.MULTILINE)
+_COMPILATION = 6  # hiprtcResult: the source is at fault; every other error is the library's
+_RESULTS = {
+    1: "HIPRTC_ERROR_OUT_OF_MEMORY", 2: "HIPRTC_ERROR_PROGRAM_CREATION_FAILURE", 3: "HIPRTC_ERROR_INVALID_INPUT",
+    4: "HIPRTC_ERROR_INVALID_PROGRAM", 5: "HIPRTC_ERROR_INVALID_OPTION", 6: "HIPRTC_ERROR_COMPILATION",
+    7: "HIPRTC_ERROR_BUILTIN_OPERATION_FAILURE", 11: "HIPRTC_ERROR_INTERNAL_ERROR", 100: "HIPRTC_ERROR_LINKING",
+}  # fmt: skip
+
+
+class HiprtcService:
+    """In the session: the library, loaded once. init: library (path), headers (ROCm's include folder or "")."""
+
+    def __init__(self, init: dict[str, Any], _: Tree) -> None:
+        try:
+            self._rtc = ctypes.CDLL(init["library"])
+            for name, arguments in _ARGUMENTS.items():
+                getattr(self._rtc, name).argtypes = arguments
+        except (OSError, AttributeError) as error:
+            raise ToolchainError(f"cannot use hipRTC: {error}", hint=rocm_paths.FIX) from None
+        self._headers = str(init["headers"])
+
+    def compile(self, header: dict[str, Any], _: Tree) -> tuple[dict[str, Any], Tree]:
+        """source, options -> ok, log, and the code object. ToolchainError for what is not the source's doing."""
+        program = c_void_p()
+        self._check(self._create(program, header["source"]), "hiprtcCreateProgram")
+        try:
+            options = [option.encode() for option in header["options"]]
+            options += [f"-I{self._headers}".encode()] if self._headers else []
+            result = self._rtc.hiprtcCompileProgram(program, len(options), (c_char_p * len(options))(*options))
+            log = self._text(program, "hiprtcGetProgramLog").decode(errors="replace")
+            if result == _COMPILATION:
+                return {"ok": False, "log": log}, None
+            self._check(result, f"hiprtcCompileProgram: {log[-300:].strip()}")
+            code = np.frombuffer(self._text(program, "hiprtcGetCode"), np.uint8)
+            return {"ok": True, "log": log}, HostTensor.of(code)
+        finally:
+            self._rtc.hiprtcDestroyProgram(byref(program))
+
+    def version(self, _: dict[str, Any], __: Tree) -> tuple[dict[str, Any], Tree]:
+        """major, minor."""
+        major, minor = c_int(), c_int()
+        self._check(self._rtc.hiprtcVersion(byref(major), byref(minor)), "hiprtcVersion")
+        return {"major": major.value, "minor": minor.value}, None
+
+    def _create(self, program: c_void_p, source: str) -> int:
+        texts: list[bytes] = []
+        names: list[bytes] = []
+        if not self._headers:  # they are built in: what is included must only be found
+            names = [name.encode() for name in sorted(BUILT_IN)]
+            texts = [b"#pragma once\n"] * len(names)
+        arrays = [(c_char_p * max(len(part), 1))(*part) for part in (texts, names)]
+        made = self._rtc.hiprtcCreateProgram(byref(program), source.encode(), SOURCE.encode(), len(names), *arrays)
+        return int(made)
+
+    def _text(self, program: c_void_p, what: str) -> bytes:
+        """The log or the code: its size, then its bytes."""
+        size = c_size_t()
+        self._check(getattr(self._rtc, f"{what}Size")(program, byref(size)), f"{what}Size")
+        buffer = ctypes.create_string_buffer(max(size.value, 1))
+        if size.value:
+            self._check(getattr(self._rtc, what)(program, buffer), what)
+        return buffer.raw[: size.value].rstrip(b"\0") if what.endswith("Log") else buffer.raw[: size.value]
+
+    def _check(self, result: int, doing: str) -> None:
+        if result:
+            raise ToolchainError(f"hipRTC failed: {doing}: {_RESULTS.get(result, f'error {result}')}")
+
+
+_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "hiprtcVersion": (POINTER(c_int), POINTER(c_int)),
+    "hiprtcCreateProgram": (
+        POINTER(c_void_p), c_char_p, c_char_p, c_int, POINTER(c_char_p), POINTER(c_char_p),
+    ),
+    "hiprtcCompileProgram": (c_void_p, c_int, POINTER(c_char_p)),
+    "hiprtcGetProgramLogSize": (c_void_p, POINTER(c_size_t)),
+    "hiprtcGetProgramLog": (c_void_p, c_char_p),
+    "hiprtcGetCodeSize": (c_void_p, POINTER(c_size_t)),
+    "hiprtcGetCode": (c_void_p, c_char_p),
+    "hiprtcDestroyProgram": (POINTER(c_void_p),),
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------- the parent's side
+
+
+def zygote(*, unsafe: bool = False) -> Zygote:
+    """The contained process whose sessions a CompilePool uses for hipRTC; it sees ROCm. The caller closes it."""
+    return Zygote(("hipwright.toolchain.amd.hiprtc",), ro=rocm_paths.readable(), unsafe=unsafe, name="hipRTC host")
+
+
+def build(
+    hip: str, defines: Mapping[str, int], *, arch: str, pool: CompilePool, cache: BuildCache, unsafe: bool = False
+) -> Build:
+    """Compile HIP source for the AMD GPU `arch` ("gfx942", features after a colon are left to the loader).
+
+    Never raises for a wrong source: that is Build(ok=False) with the compiler's messages. Raises ToolchainError when no
+    route works, with what each one said, and SandboxMissing where no compiler can be contained.
+    """
+    base = arch.partition(":")[0]
+    routes = _routes(hip, base, pool, cache, unsafe)
+    said: list[str] = []
+    for name, identity, compile_ in routes:
+        key = content_key("rocm", hip, base, *(f"{k}={v}" for k, v in sorted(defines.items())), name, identity)
+        if known := cache.load(key):
+            return known
+        started = time.perf_counter()
+        try:
+            made, lasting = compile_(defines)
+        except ToolchainError as error:
+            said.append(f"{name}: {error.message}")
+            continue
+        notes = [f"built by {name}; {line}" for line in said]
+        log = "\n".join([*notes, made.log]).strip()
+        made = msgspec.structs.replace(made, target="rocm", log=log, seconds=time.perf_counter() - started)
+        if lasting:
+            cache.store(key, made)
+        return made
+    raise ToolchainError(f"no compiler for {base}: {'; '.join(said) or 'none is installed'}", hint=rocm_paths.FIX)
+
+
+_Compile = Callable[[Mapping[str, int]], tuple[Build, bool]]
+
+
+def _routes(hip: str, arch: str, pool: CompilePool, cache: BuildCache, unsafe: bool) -> list[tuple[str, str, _Compile]]:
+    """(name, what stands behind it, compile) of every way that is there and applies, best first.
+
+    compile(defines) gives the build, and whether the same source would always give it.
+    """
+    found: list[tuple[str, str, _Compile]] = []
+    library, folder, hipcc = rocm_paths.library("hiprtc"), rocm_paths.headers(), rocm_paths.hipcc()
+    if library and (folder or set(_INCLUDE.findall(hip)) <= BUILT_IN):
+        init = {"library": str(library.resolve()), "headers": str(folder or "")}
+        found.append(("hipRTC", _identity(library), lambda d: _by_hiprtc(hip, d, arch, init, pool, cache)))
+    if hipcc:
+        found.append(("hipcc", _identity(hipcc), lambda d: _by_hipcc(hip, d, arch, hipcc, cache, unsafe)))
+    if arch in TARGETS:
+        found.append(("clang, offline", "", lambda d: (amdgpu.build(hip, arch, d, cache=cache, unsafe=unsafe), False)))
+    return found
+
+
+def _identity(path: Path) -> str:
+    """Names a tool's version well enough for a cache: its real place, size and age."""
+    real = path.resolve()
+    return f"{real} {real.stat().st_size} {real.stat().st_mtime_ns}"
+
+
+def _by_hiprtc(
+    hip: str, defines: Mapping[str, int], arch: str, init: dict[str, Any], pool: CompilePool, cache: BuildCache
+) -> tuple[Build, bool]:
+    options = [f"--offload-arch={arch}", *_FLAGS, *_defined(defines)]
+    try:
+        told, code = pool.call(SERVICE, init, "compile", {"source": hip, "options": options})
+    except WorkerTimeout:
+        log = f"the compiler was stopped after {pool.limit_s:.0f} s"
+        return Build(target="rocm", ok=False, log=log), False
+    except ToolchainError:
+        raise
+    except HipwrightError as error:  # the session died: a crash of the compiler says little about the source
+        raise ToolchainError(f"hipRTC's session ended: {error.message}") from None
+    log = _clean(str(told.get("log", "")))
+    if not told.get("ok"):
+        return Build(target="rocm", ok=False, log=log), True
+    if not isinstance(code, HostTensor):
+        raise ToolchainError("hipRTC's session returned no code object")
+    return _made(code.storage.tobytes(), arch, log, cache), True
+
+
+def _by_hipcc(
+    hip: str, defines: Mapping[str, int], arch: str, hipcc: Path, cache: BuildCache, unsafe: bool
+) -> tuple[Build, bool]:
+    root = hipcc.resolve().parents[1]
+    result = run_tool(
+        [str(hipcc), *_HIPCC, f"--offload-arch={arch}", *_defined(defines), SOURCE, "-o", "kernel.hsaco"],
+        files={SOURCE: hip.encode()}, outputs=["kernel.hsaco"], ro=[*rocm_paths.roots(), root],
+        env={"ROCM_PATH": str(root), "HIP_PLATFORM": "amd"}, limits=Limits(wall_s=COMPILE_LIMIT_S), unsafe=unsafe,
+    )  # fmt: skip
+    log = _clean(result.stderr)
+    if result.timed_out:
+        return Build(target="rocm", ok=False, log=f"hipcc was stopped after {COMPILE_LIMIT_S:.0f} s\n{log}"), False
+    code = result.files.get("kernel.hsaco")
+    if result.returncode or code is None:
+        if "error:" in log:
+            return Build(target="rocm", ok=False, log=log), True
+        raise ToolchainError(f"hipcc ended with {result.returncode}: {log[-300:] or 'no message'}")
+    return _made(code, arch, log, cache), True
+
+
+def _made(data: bytes, arch: str, log: str, cache: BuildCache) -> Build:
+    try:
+        code = bundle.extract(data, arch)
+        kernels = bundle.resources(code, arch)
+        if arch in TARGETS and codeobject.machine(code) != TARGETS[arch].elf_machine:
+            raise ValueError("made for another GPU")
+    except ValueError as error:
+        raise ToolchainError(f"its output for {arch} cannot be used: {error}") from None
+    return Build(target="rocm", ok=True, blob=cache.put(code), kernels=kernels, device_math="ocml", log=log)
+
+
+def _defined(defines: Mapping[str, int]) -> list[str]:
+    return [f"-D{name}={value}" for name, value in sorted(defines.items())]
+
+
+def _clean(log: str) -> str:
+    """The messages without this machine's folders, and not too long."""
+    text = re.sub(r"(?:/[\w.+-]+)+/(?=kernel\.hip)", "", log).strip()
+    return (
+        text if len(text) <= amdgpu.LOG_LIMIT else f"{text[: amdgpu.LOG_LIMIT]}\n[{len(text) - amdgpu.LOG_LIMIT} more]"
+    )

@@ -1,0 +1,178 @@
+"""HIP source to an AMD code object and its assembly, with no ROCm: compile, assemble, link, read the resources.
+
+A wrong source is data, not an exception: it gives Build(ok=False) with clang's messages, whose line numbers are those
+of the source. The three steps run in one sandboxed process that sees the compiler, our headers, AMD's device library
+where there is one, and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from hipwright.errors import BadInput, ToolchainError
+from hipwright.records import Build, content_key
+from hipwright.sandbox import Limits, ToolResult, run_tool
+from hipwright.toolchain import clang, pch
+from hipwright.toolchain.amd import codeobject, isa, ocml
+from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.targets import TARGETS, Target
+
+SOURCE = "kernel.hip"
+LOG_LIMIT = 6000  # characters
+LIMITS = Limits(wall_s=60.0, cpu_s=60.0, memory_mb=4096)
+
+FLAGS = (
+    "-x", "hip", "--cuda-device-only", "-nogpuinc", "-nogpulib", "-nostdinc", "-nostdinc++", "-std=c++17", "-O3",
+    "-fno-exceptions", "-ferror-limit=10", "-fno-color-diagnostics", "-fuse-cuid=none",
+)  # fmt: skip
+WARNINGS = (
+    "-Wall",
+    "-Wno-unused-variable",
+    "-Wno-unused-but-set-variable",
+    "-Wno-unused-function",
+    "-Wno-sign-compare",
+)
+# $0 is `sh`, $1 the compiler, $2 the target, the rest the front end's arguments; oclc.ll is there with ocml only
+_SCRIPT = (
+    "zig=$1; arch=$2; shift 2; "
+    "if [ -f oclc.ll ]; then "
+    '"$zig" clang -target amdgcn-amd-amdhsa -nogpulib -x ir -c -emit-llvm oclc.ll -o oclc.bc || exit 10; fi; '
+    '"$zig" clang "$@" || exit 11; '
+    '"$zig" clang -target amdgcn-amd-amdhsa -mcpu="$arch" -c -x assembler kernel.s -o kernel.o || exit 12; '
+    '"$zig" ld.lld -shared --no-undefined kernel.o -o kernel.hsaco || exit 13'
+)
+_STEPS = {10: "the device library", 11: "clang", 12: "the assembler", 13: "the linker"}
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*(?:include|include_next|import|embed)[ \t]*[<\"]([^>\"\n]*)", re.MULTILINE)
+_OUTWARDS = re.compile(r"[<\"]\s*+[/~]")  # what a refused name begins with, unless ".." is in it or a comment cuts it
+_OCML_TROUBLE = re.compile(r"__ocml_|__ockl_|__oclc_|oclc\.|\.bc\b|[Bb]itcode")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
+
+
+def compiler_id() -> str:
+    """The compiler, our headers and the device math that stand behind a build, as one line for fingerprints."""
+    bitcode = ocml.find()
+    device_math = f"ocml {bitcode.hash}" if bitcode else "own device math"
+    return f"{clang.find().id}, headers {clang.headers_id()}, {device_math}"
+
+
+def build(source: str, target: str, defines: Mapping[str, int], *, cache: BuildCache, unsafe: bool = False) -> Build:
+    """Compile HIP source for one AMD target. `blob` is the code object, `isa_blob` the assembly.
+
+    Never raises for a wrong source. Raises ToolchainError where there is no compiler, SandboxMissing where it cannot be
+    contained (and not `unsafe`), BadInput for a target that is not in `TARGETS`.
+    """
+    if target not in TARGETS:
+        raise BadInput(f"unknown AMD target {target!r}", hint=f"targets: {', '.join(TARGETS)}")
+    knobs = tuple(f"-D{name}={value}" for name, value in sorted(defines.items()))
+    key = content_key("amdgpu", source, target, "\0".join((*FLAGS, *WARNINGS, *knobs, _SCRIPT)), compiler_id())
+    if known := cache.load(key):
+        return known
+    started = time.perf_counter()
+    made, lasting = _build(source, TARGETS[target], knobs, cache, unsafe)
+    made = msgspec.structs.replace(made, seconds=time.perf_counter() - started)
+    if lasting:
+        cache.store(key, made)
+    return made
+
+
+def _build(source: str, target: Target, knobs: tuple[str, ...], cache: BuildCache, unsafe: bool) -> tuple[Build, bool]:
+    """The build, and whether the same source would give the same again (a timeout might not)."""
+    if refused := outside(source):
+        return Build(target=target.name, ok=False, log=refused), True
+    bitcode = ocml.find()
+    result = _compile(source, target, knobs, bitcode, cache, unsafe)
+    if bitcode and result.returncode and _OCML_TROUBLE.search(result.stderr):
+        bitcode = None  # a library this compiler cannot use is no fault of the source
+        result = _compile(source, target, knobs, bitcode, cache, unsafe)
+    if result.returncode and pch.REFUSED.search(result.stderr):
+        result = _compile(source, target, knobs, bitcode, None, unsafe)
+    if result.returncode or result.timed_out:
+        log, lasting = _failure(result)
+        return Build(target=target.name, ok=False, log=log), lasting
+    asm, code = result.files["kernel.s"].decode(), result.files["kernel.hsaco"]
+    if codeobject.machine(code) != target.elf_machine:
+        raise ToolchainError(f"the compiler made code for another GPU than {target.name}", hint=clang.FIX)
+    return Build(
+        target=target.name,
+        ok=True,
+        blob=cache.put(code),
+        isa_blob=cache.put(asm.encode()),
+        kernels=isa.parse(asm),
+        device_math="ocml" if bitcode else "own",
+        log=_clean(result.stderr),
+    ), True
+
+
+def _compile(
+    source: str,
+    target: Target,
+    knobs: tuple[str, ...],
+    bitcode: ocml.Bitcode | None,
+    cache: BuildCache | None,
+    unsafe: bool,
+) -> ToolResult:
+    """cache None: without a precompiled header."""
+    found = clang.find()
+    files = {SOURCE: source.encode()}
+    visible = [Path(found.folder), clang.INCLUDE]
+    common = [*FLAGS, f"--offload-arch={target.name}", *WARNINGS]
+    library: list[str] = []
+    if cache and not bitcode:
+        library, more = pch.flags(source, common, cache, unsafe=unsafe)
+        visible += more
+        files |= pch.files(source)
+    if bitcode:
+        files[ocml.CONSTANTS] = ocml.constants(target).encode()
+        visible.append(Path(bitcode.folder))
+        library = ocml.flags(bitcode)
+    front = [*common, *library, *knobs, "-I", str(clang.INCLUDE), "-S", SOURCE, "-o", "kernel.s"]
+    return run_tool(
+        ["/bin/sh", "-c", _SCRIPT, "sh", found.program, target.name, *front],
+        files=files,
+        outputs=["kernel.s", "kernel.hsaco"],
+        ro=visible,
+        env={"ZIG_GLOBAL_CACHE_DIR": "zig-cache", "ZIG_LOCAL_CACHE_DIR": "zig-cache"},
+        limits=LIMITS,
+        unsafe=unsafe,
+    )
+
+
+def _failure(result: ToolResult) -> tuple[str, bool]:
+    """The log of a failed build, and whether it is the source's own doing for good."""
+    log = _clean(result.stderr)
+    if result.timed_out:
+        return f"the compiler was stopped after {LIMITS.wall_s:.0f} s\n{log}".strip(), False
+    step = _STEPS.get(result.returncode)
+    if step is None:
+        raise ToolchainError(f"the compiler does not run (status {result.returncode}): {log[-300:]}", hint=clang.FIX)
+    if "error:" not in log:
+        return f"{step} crashed or was killed\n{log}".strip(), False
+    return log, True
+
+
+def outside(source: str) -> str:
+    """Why an #include is refused, "" if none is. What this misses, the sandbox stops."""
+    if not ("/*" in source or ".." in source or _OUTWARDS.search(source)):
+        return ""
+    text = _COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else "\n" * found[0].count("\n"), source)
+    for found in _INCLUDE.finditer(text):
+        name = found[1].strip()
+        if name.startswith(("/", "~")) or ".." in name.split("/"):
+            line = text.count("\n", 0, found.start()) + 1
+            return f"{SOURCE}:{line}:1: error: refused: #include of {name!r} reaches outside the HIP headers"
+    return ""
+
+
+def _clean(stderr: str) -> str:
+    """clang's and lld's messages without this machine's paths, and not too long."""
+    text = stderr.replace(f"{clang.INCLUDE}/", "").replace(f"{clang.find().folder}/", "")
+    text = text.replace("/build/", "")
+    text = re.sub(r"\A(\d+ warnings?.*generated.*\n)+\Z", "", text)
+    if len(text) <= LOG_LIMIT:
+        return text.strip()
+    return f"{text[:LOG_LIMIT].strip()}\n[{len(text) - LOG_LIMIT} more characters]"

@@ -1,0 +1,1 @@
+"""The cpu target: HIP source to a shared library for this machine."""

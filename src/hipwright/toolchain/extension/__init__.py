@@ -1,0 +1,1 @@
+"""Native extensions of ModelNew files, built in the sandbox."""

@@ -1,0 +1,1 @@
+"""NVIDIA: HIP source to cubins by NVRTC, and what their PTX says."""

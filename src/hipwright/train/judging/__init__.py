@@ -1,0 +1,1 @@
+"""Judges for learning: local, on several GPUs, or on another machine."""

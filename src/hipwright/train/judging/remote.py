@@ -1,0 +1,131 @@
+"""A judge on another machine: the client of `hipwright train serve` (train/judging/serve.py).
+
+Whatever the network does is a fault of the service: tried again, then told in the Evaluation, and no answer is called
+wrong for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from hipwright.errors import BadInput, InfrastructureError
+from hipwright.records import Evaluation, Program, content_key
+from hipwright.train.records import Clock, Problem
+
+AT_ONCE = 64  # requests under way
+RETRY = (408, 425, 429, 500, 502, 503, 504)
+MOST_BYTES = 64 << 20  # of an answer
+
+
+class RemoteJudge:
+    """A Judge over HTTP. url: of the server, such as "http://host:8417". token: as the server was given. timeout_s: of
+    one verdict, with all that waits before it. attempts: tries of a request. BadInput on entering where none answers.
+    """
+
+    def __init__(self, url: str, *, token: str = "", timeout_s: float = 900.0, attempts: int = 3) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise BadInput(f"not the address of a judge: {url!r}", hint="such as http://127.0.0.1:8417")
+        self.url = url.rstrip("/")
+        self.device = ""
+        self.clock: Clock = ""
+        self._token, self._timeout_s, self._attempts = token, timeout_s, max(1, attempts)
+        self._jobs: ThreadPoolExecutor | None = None
+        self._known: dict[str, Future[Evaluation]] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        if self._jobs is None:
+            try:
+                told = self._ask("/judge", None, 1, 10.0)
+                self.device, self.clock = str(told["device"]), msgspec.convert(told["clock"], Clock)
+            except (InfrastructureError, KeyError, msgspec.ValidationError) as error:
+                raise BadInput(
+                    f"no judge answers at {self.url}: {error}", hint="`hipwright train serve` starts one"
+                ) from error
+            self._jobs = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="remote judge")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._jobs is not None:
+            self._jobs.shutdown(wait=True, cancel_futures=True)
+            self._jobs = None
+
+    def submit(self, problem: Problem, program: Program) -> Future[Evaluation]:
+        """The evaluation to come. Equal programs are asked for once, unless the machine was at fault."""
+        key = content_key(problem.source, program.key)
+        with self._lock:
+            known = self._known.get(key)
+            if known is None or (known.done() and not _stands(known)):
+                known = self._known[key] = self._opened().submit(self._judge, problem, program)
+            return known
+
+    def prefetch(self, problems: Sequence[Problem]) -> None:
+        """Let the server open these. Nobody waits for it, and a server that cannot opens its tasks as they come."""
+
+        def ask() -> None:
+            with contextlib.suppress(InfrastructureError):
+                self._ask("/prefetch", {"problems": [problem.to_dict() for problem in problems]}, 1, 60.0)
+
+        self._opened().submit(ask)
+
+    def _opened(self) -> ThreadPoolExecutor:
+        if self._jobs is None:
+            raise InfrastructureError("the judge is not open", hint="use it as a context manager")
+        return self._jobs
+
+    def _judge(self, problem: Problem, program: Program) -> Evaluation:
+        asked = {"problem": problem.to_dict(), "program": program.to_dict()}
+        try:
+            found = Evaluation.from_dict(self._ask("/judge", asked, self._attempts, self._timeout_s))
+            if found.program != program.key:
+                raise InfrastructureError(f"{self.url} judged another program")
+        except (InfrastructureError, msgspec.ValidationError) as error:
+            return Evaluation(
+                task=content_key("problem", problem.source), program=program.key, status="unscorable", fault="service",
+                message=str(error),
+            )  # fmt: skip
+        return found
+
+    def _ask(self, path: str, body: dict[str, Any] | None, attempts: int, timeout_s: float) -> dict[str, Any]:
+        """A JSON object there and back, tried again where that may help. InfrastructureError."""
+        why = ""
+        for attempt in range(attempts):
+            if attempt:
+                time.sleep(min(10.0, 0.25 * 2**attempt))
+            try:
+                return self._once(path, body, timeout_s)
+            except urllib.error.HTTPError as error:
+                why = f"{error.code}: {error.read()[:200].decode(errors='replace')}"
+                if error.code not in RETRY:
+                    break
+            except (OSError, http.client.HTTPException, ValueError) as error:  # no connection, cut off, no JSON
+                why = f"{type(error).__name__}: {error}"
+        raise InfrastructureError(f"{self.url}{path} failed: {why}", hint="is it running there?")
+
+    def _once(self, path: str, body: dict[str, Any] | None, timeout_s: float) -> dict[str, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        request = urllib.request.Request(self.url + path, data=data, headers=headers)
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+            plain = json.loads(answer.read(MOST_BYTES))
+        if not isinstance(plain, dict):
+            raise ValueError("no JSON object")
+        return plain
+
+
+def _stands(known: Future[Evaluation]) -> bool:
+    return not known.cancelled() and known.result().fault in (None, "candidate")

@@ -1,0 +1,272 @@
+"""The verdict on one program on the `cpu` target: stages, cheap first; the first failure decides.
+
+1. checked build, smallest claimed workload: bounds, races, barriers, and the values
+2. three launch orders and three poisons: equal bits, or within tolerance where float atomics leave the order open
+3. every input family, unseen shapes, and the task's own shapes where the cpu can carry them
+4. a second call with new inputs and parameters at the old addresses; the first call's outputs must stay
+5. kernels replaced by no-ops: if the outputs are still right, the program's kernels do none of the work
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, Literal
+
+from hipwright.config import cache_dir
+from hipwright.errors import CandidateError, GuardFailed
+from hipwright.program import Parsed
+from hipwright.records import Build, Program, Verdict
+from hipwright.sandbox import Limits, Zygote
+from hipwright.toolchain.cache import BuildCache
+from hipwright.verify.candidate import POISON_A, POISON_B, POISON_C, Answer, Candidate, Rejected, judge, judge_again
+from hipwright.verify.cpu.left_out import too_long
+from hipwright.verify.ledger import Ledger, elements, first_difference, unstable
+from hipwright.verify.oracle import MUTATED, Oracle
+from hipwright.verify.reply import believable
+
+Gate = Literal["full", "fast"]
+
+FULL_LAUNCH_S = 20.0  # processor seconds of one launch at the task's own shapes
+FULL_SECONDS = 1.5  # predicted kernel seconds over which the task's own shapes are left out
+# processor seconds of what the checked run counts, on a laptop core: a prediction from counts is the same everywhere
+COSTS = {"read_bytes": 1e-9, "write_bytes": 1e-9, "lds_bytes_moved": 1e-9, "barriers": 1e-5, "wave_ops": 5e-6,
+         "atomics": 5e-8}  # fmt: skip
+THREAD_SECONDS = 2e-8
+ORDERS = (("forward", 0, POISON_A), ("reverse", 0, POISON_B), ("shuffle", 1, POISON_C))
+
+Builds = Mapping[tuple[int, bool], Build]
+
+
+def verify_cpu(
+    parsed: Parsed,
+    program: Program,
+    builds: Builds,
+    oracle: Oracle,
+    zygote: Zygote,
+    *,
+    waves: Sequence[int] = (64,),
+    limits: Limits = Limits(),  # noqa: B008
+    cache: BuildCache | None = None,
+    gate: Gate = "full",
+) -> Verdict:
+    """Verify one built program. gate: "fast" runs the checked builds alone, on few families and one unseen shape.
+
+    builds: by (wave, checked); every wave of `waves` needs both, and a checked one for 32 that is not in `waves` is
+    run for information. cache: where the builds' blobs lie (default: the shared cache). Raises infrastructure errors;
+    everything that the program or the task did wrong is in the Verdict.
+    """
+    problem = oracle.status()
+    if problem is not None:
+        status, why = problem
+        return Verdict(status=status, fault="task", stage="lint", message=why)
+    store = cache or BuildCache(cache_dir())
+    run = _Verification(
+        oracle=oracle, program=program, builds=builds, zygote=zygote, limits=limits, cache=store, waves=tuple(waves)
+    )
+    try:
+        run.everything(gate)
+    except Rejected as rejected:
+        return run.verdict(rejected.verdict)
+    except CandidateError as error:
+        return run.verdict(believable(error.verdict()))
+    return run.verdict(Verdict(status="pass"))
+
+
+@dataclass(kw_only=True)
+class _Verification(Ledger):
+    program: Program
+    builds: Builds
+    zygote: Zygote
+    limits: Limits
+    cache: BuildCache
+    waves: tuple[int, ...]
+    predicted: float = 0.0  # processor seconds of one fast call on the main workload
+
+    def everything(self, gate: Gate) -> None:
+        """All stages in order."""
+        self.skipped |= self.oracle.skipped
+        self.checks |= {"waves": list(self.waves), "gate": gate}
+        if gate == "fast":
+            for wave in self.waves:
+                with self.timed(f"checked, wave {wave}"):
+                    self.quick(wave)
+            return
+        for wave in self.waves:
+            with self.timed(f"checked, wave {wave}"):
+                self.checked(wave)
+        with self.timed("other wave"):
+            self.other_wave()
+        for index, wave in enumerate(self.waves):
+            with self.timed(f"fast, wave {wave}"):
+                self.fast(wave, thorough=index == 0)
+        with self.timed("no-op"):
+            self.noop()
+
+    # ---------------------------------------------------------------- stages
+
+    def checked(self, wave: int) -> None:
+        """Every access checked, on the smallest workload that the program claims."""
+        traffic: dict[str, list[float]] = {}
+        with self._session(wave, checked=True) as session:
+            answer = self._claimed(session)
+            self.predicted = max(self.predicted, sum(map(_predicted_seconds, answer.stats)))
+            case = self.main_case("given")
+            self.judge(case, answer)
+            for entry in answer.stats:
+                sums = traffic.setdefault(entry["kernel"], [0.0, 0.0])
+                sums[0] += entry["read_bytes"] + entry["write_bytes"]
+                sums[1] += entry["argument_bytes"]
+        if wave == self.waves[0]:
+            self.checks["traffic"] = {
+                kernel: round(max(1.0, moved / held), 3) for kernel, (moved, held) in traffic.items() if held
+            }
+
+    def quick(self, wave: int) -> None:
+        """The fast gate: few cases, every access of which is checked; the other poison; a second call."""
+        with self._session(wave, checked=True) as session:
+            answer = self._claimed(session)
+            self.judge(self.main_case("given"), answer)
+            case = self.main_case("normal")
+            self.judge(case, session.run(case, order="reverse", poison=POISON_C), poison=POISON_C)
+            for case in self.quick_cases():
+                self.attempt(session, case)
+            if not self.oracle.kernelbench:
+                self.second_call(session)
+
+    def _claimed(self, session: Candidate) -> Answer:
+        """The answer on the first workload that no guard refuses, which becomes `main`."""
+        for planned in self.candidates():
+            name = planned.workload.name
+            try:
+                answer = session.run(self.oracle.case(name, self.first_family(name)))
+            except GuardFailed as error:
+                self.unclaimed(planned, error)
+                continue
+            self.main = planned
+            return answer
+        raise self.nothing_claimed()
+
+    def other_wave(self) -> None:
+        """The smallest workload on 32 lanes when nobody asked for 32: information only."""
+        build = self.builds.get((32, True))
+        if 32 in self.waves or build is None:
+            return
+        if not build.ok:
+            self.checks["wave32"] = "fail: it does not compile"
+            return
+        try:
+            with self._session(32, checked=True) as session:
+                case = self.main_case("given")
+                judge(case, session.run(case))
+            self.checks["wave32"] = "pass"
+        except (Rejected, CandidateError) as error:
+            verdict = error.verdict if isinstance(error, Rejected) else error.verdict()
+            self.checks["wave32"] = f"fail: {verdict.status}: {verdict.message}"
+
+    def fast(self, wave: int, *, thorough: bool) -> None:
+        """The build without checks: orders and poisons, families, unseen and own shapes, the second call."""
+        with self._session(wave, checked=False) as session:
+            self.orders(session)
+            if thorough:
+                self.families(session)
+                self.other_shapes(session)
+                if not self.oracle.kernelbench:
+                    self.second_call(session)
+        if thorough:
+            self.own_shapes(wave)
+
+    def orders(self, session: Candidate) -> None:
+        """Three orders, three poisons: the third cannot be told from results."""
+        case = self.main_case("normal")
+        answers = []
+        for order, seed, poison in ORDERS:
+            answer = session.run(case, order=order, seed=seed, poison=poison)
+            self.judge(case, answer, poison=poison)
+            answers.append(answer)
+        first = answers[0]
+        open_order = any(entry["float_atomics"] for entry in first.stats)
+        for other, (order, _, _) in zip(answers[1:], ORDERS[1:], strict=True):
+            place = first_difference(first, other)
+            if place is not None and not open_order:
+                raise Rejected(unstable(case, place, order, first))
+        self.checks["orders"] = "within tolerance (float atomics)" if open_order else "bit-equal"
+
+    def families(self, session: Candidate) -> None:
+        """Every family on the main workload."""
+        cases = self.family_cases()
+        self.checks["families"] = [case.family for case in cases if self.attempt(session, case)]
+
+    def other_shapes(self, session: Candidate) -> None:
+        """Shapes that the program could not have been written for."""
+        for case in self.unseen_cases():
+            self.attempt(session, case)
+
+    def own_shapes(self, wave: int) -> None:
+        """The task's own shapes, unless what the checked run counted foretells that it takes too long."""
+        assert self.main is not None
+        with self._session(wave, checked=False, launch_limit_s=FULL_LAUNCH_S) as session:
+            for planned in self.oracle.planned():
+                name = planned.workload.name
+                if planned.role != "full" or name == self.main.workload.name:
+                    continue
+                case = self.oracle.case(name, self.first_family(name))
+                small = elements(self.main_case("given"))
+                if (expected := self.predicted * elements(case) / max(small, 1)) > FULL_SECONDS:
+                    self.skipped[name] = too_long(f"about {expected:.1f}")
+                    continue
+                try:
+                    self.attempt(session, case)
+                except Rejected as rejected:
+                    if rejected.verdict.status != "timeout":
+                        raise
+                    self.skipped[name] = too_long(f"over {FULL_LAUNCH_S:g}")
+                    return  # the session is gone
+
+    def second_call(self, session: Candidate) -> None:
+        """New values at the old addresses; then the first call's outputs are read again."""
+        first, second = self.main_case("normal"), self.main_case(MUTATED)
+        if second.rejected:
+            return
+        self.judge(first, session.run(first, keep="first"))
+        session.mutate(second)
+        try:
+            answer = session.run(second, reuse=True)
+        except GuardFailed:
+            return
+        self.judge(second, answer, "in a second call with new values at the same addresses, ")
+        if not first.expected.aliases:
+            judge_again(first, session.kept("first", first), "an earlier call's result changed with the next call: ")
+        self.checks["second_call"] = "pass"
+
+    def noop(self) -> None:
+        """Whether the outputs stay right without the program's kernels."""
+        right = True
+        with self._session(None, checked=False) as session:
+            for family in ("normal", "given"):
+                case = self.main_case(family)
+                if not case.counts:
+                    continue
+                try:
+                    judge(case, session.run(case))
+                except (Rejected, CandidateError):
+                    right = False
+                    break
+        self.checks["noop_right"] = right
+
+    def _session(self, wave: int | None, *, checked: bool, launch_limit_s: float | None = None) -> Candidate:
+        """A session of one build; wave None is the no-op one. Its state is that of the main cases."""
+        first = self.oracle.planned()[0].workload.name
+        state = self.oracle.case(first, self.first_family(first)).state
+        so: Path | None = None
+        if wave is not None:
+            so = self.cache.path(self.builds[wave, checked].blob)
+        more = {} if launch_limit_s is None else {"launch_limit_s": launch_limit_s}
+        return Candidate(self.zygote, self.program, state, so=so, wave=wave or 64, limits=self.limits, **more)
+
+
+def _predicted_seconds(entry: Mapping[str, Any]) -> float:
+    threads = prod(entry["grid"]) * prod(entry["block"])
+    return float(threads * THREAD_SECONDS + sum(entry[name] * cost for name, cost in COSTS.items()))

@@ -1,0 +1,73 @@
+"""The candidate's own process on the `cpu` target: lowers the plan, loads the kernels, runs. Imports torch.
+
+It holds inputs and parameters, never an expectation. Everything the plan may touch lies in guarded memory; what a run
+returns is data for the parent to judge: outputs, buffers afterwards, who shares memory with whom, what was changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hipwright.device.cpu import CpuLauncher
+from hipwright.program import parse
+from hipwright.program.lower.trace import NoopLauncher, trace
+from hipwright.sandbox import lockdown
+from hipwright.tensors import Tree
+from hipwright.verify.worker.live import Live, ProgramSubject, Setting
+
+
+class CpuWorker:
+    """Service of a candidate session.
+
+    init: text, knobs, and for kernels that run: so (path), wave, launch_limit_s. mode: "run"; "noop" replaces kernels
+    by nothing; "trace" only traces. table: the state table.
+    """
+
+    def __init__(self, init: dict[str, Any], table: Tree) -> None:
+        self.mode = init.get("mode", "run")
+        self._init = init
+        self._table = table
+        self._parsed = parse(init["text"])
+        self._knobs = {str(k): int(v) for k, v in init.get("knobs", {}).items()}
+        if self.mode != "trace":
+            self._live = Live(self._subject, table)
+            self._live.prepare(Setting.of({"poison": init.get("poison", 0xA5)}))
+
+    # ---------------------------------------------------------------- methods of the service
+
+    def run(self, header: dict[str, Any], inputs: Tree) -> tuple[dict[str, Any], Tree]:
+        """One forward call, as `Live.run`."""
+        self._live.prepare(Setting.of(header))
+        lockdown()
+        return self._live.run(header, inputs)
+
+    def mutate(self, header: dict[str, Any], table: Tree) -> tuple[dict[str, Any], Tree]:
+        """Give every parameter and buffer new values at its old address."""
+        self._live.mutate(table)
+        return {}, None
+
+    def kept(self, header: dict[str, Any], _: Tree) -> tuple[dict[str, Any], Tree]:
+        """The outputs of an earlier call as they are now."""
+        return {}, self._live.kept(str(header["keep"]))
+
+    def trace(self, header: dict[str, Any], inputs: Tree) -> tuple[dict[str, Any], Tree]:
+        """Library operators and launches of the plan on these inputs (program.trace)."""
+        found = trace(self._parsed, self._knobs, self._table, inputs, meta=bool(header.get("meta", True)))
+        return found, None
+
+    # ---------------------------------------------------------------- inside
+
+    def _subject(self, setting: Setting, table: Tree) -> ProgramSubject:
+        if self.mode == "noop":
+            launcher: Any = NoopLauncher(poison=setting.poison)
+        else:
+            launcher = CpuLauncher(
+                self._init["so"],
+                self._parsed.signatures,
+                wave=int(self._init["wave"]),
+                order=setting.order,  # type: ignore[arg-type]
+                seed=setting.seed,
+                poison=setting.poison,
+                launch_limit_s=float(self._init.get("launch_limit_s", 10.0)),
+            )
+        return ProgramSubject(self._parsed, self._knobs, table, launcher)

@@ -1,0 +1,176 @@
+"""Results that never leave the device but in chunks: are they right, and the same twice?"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hipwright.errors import GuardFailed
+from hipwright.records import TensorSpec, Verdict
+from hipwright.tensors import BITS, HostTensor, leaves
+from hipwright.verify.candidate import POISON_B, Rejected, launches
+from hipwright.verify.compare import Comparison
+from hipwright.verify.gpu.loaded import Loaded
+from hipwright.verify.gpu.side import RunInfo
+from hipwright.verify.gpu.source import Source, span_bytes
+from hipwright.verify.ledger import different
+
+if TYPE_CHECKING:
+    from hipwright.verify.gpu.reference import DeviceReference
+    from hipwright.verify.gpu.reference_ends import ExpectInfo
+
+
+def judge_on_device(
+    session: Loaded, run: RunInfo, reference: DeviceReference, expected: ExpectInfo, prefix: str = ""
+) -> Comparison:
+    """Raise Rejected unless a result that lies on the device is right. Buffers are judged where the result has them."""
+    name, family = expected.drawn.workload, expected.drawn.family
+    _untouched(run, expected, prefix)
+    if not run.specs["buffers"]:  # after many timed calls they are not what one call leaves
+        expected = replace(expected, tree={**expected.tree, "buffers": {}})
+    found = reference.compare(expected, run.specs, session.chunks(run))
+    if not found.ok:
+        evidence = {**found.evidence(), "launches": launches(run.info["stats"])}
+        raise Rejected(large_verdict(found.status, name, family, prefix + found.message, **evidence))
+    return found
+
+
+def _untouched(run: RunInfo, expected: ExpectInfo, prefix: str = "") -> None:
+    """Raise Rejected for a call that wrote to what it was given, or returned that."""
+    name, family = expected.drawn.workload, expected.drawn.family
+    for key, what in (("inputs_changed", "input"), ("params_changed", "parameter")):
+        if run.info[key]:
+            message = f"{prefix}{what} {run.info[key][0]} was written to"
+            raise Rejected(large_verdict("input_mutated", name, family, message, changed=run.info[key]))
+    for leaf, holder in run.info["aliases"]:
+        if (leaf, holder) not in expected.aliases:
+            message = f"{prefix}{leaf} shares memory with {holder}, which the reference's does not"
+            raise Rejected(large_verdict("bad_output_spec", name, family, message, output=leaf))
+
+
+@dataclass
+class Seen:
+    """Results on one set of inputs that were judged right, by their bits: specs, and a digest of each tensor.
+
+    What a right program gives has nearly always been given before, and judging it sends all of it through the host. The
+    seed is drawn here and never told to a kernel, so none can aim at a digest.
+    """
+
+    seed: int = field(default_factory=lambda: secrets.randbits(62))
+    right: dict[tuple[str, ...], Comparison] = field(default_factory=dict)
+
+
+def judge_set(
+    session: Loaded, reference: DeviceReference, expected: ExpectInfo, set_name: str, seen: Seen | None = None
+) -> Comparison:
+    """One call on the first slot of a set, judged there. Raises Rejected, also where the program's guards refuse it.
+
+    seen: of this expectation. It is asked of programs alone: digests of host code's results are not believed.
+    """
+    name, family = expected.drawn.workload, expected.drawn.family
+    try:
+        run = session.run_set(set_name)
+    except GuardFailed as error:
+        message = f"an assert refuses it: {error.message}"
+        raise Rejected(large_verdict("launch_error", name, family, message)) from error
+    except Rejected as rejected:
+        raise Rejected(named(rejected.verdict, name, family)) from rejected
+    known = seen.right if seen is not None and session.program.lane == "program" else None
+    key = (repr(run.specs), *session.digests(run, seen.seed)) if seen is not None and known is not None else ()
+    if known is not None and key in known:
+        _untouched(run, expected)
+        found = known[key]
+    else:
+        found = judge_on_device(session, run, reference, expected)
+        if known is not None:
+            known[key] = found
+    session.drop(run)
+    return found
+
+
+def twice_on_device(
+    session: Loaded,
+    reference: DeviceReference,
+    cases: Sequence[ExpectInfo],
+    sources: Sequence[Source],
+    open_order: Callable[[Sequence[Mapping[str, Any]]], bool],
+) -> bool:
+    """The first case with two poisons, which must give the same bits unless the launches say otherwise (returned);
+    then the second case at the same addresses, which must leave the first call's result alone. Raises Rejected."""
+    name, family = cases[0].drawn.workload, cases[0].drawn.family
+    label = f"{name}/{family}"
+    session.place(label, sources[0])
+    first, second = session.run_set(label), session.run_set(label, poison=POISON_B)
+    judge_on_device(session, second, reference, cases[0])
+    free = open_order(first.info["stats"])
+    place = None if free else first_difference_on_device(session, first, second)
+    if place is not None:
+        message = f"element {place[1]} of output {place[0]} depends on the order in which threads and blocks run or on "
+        message += "uninitialised memory, and the kernels declare no float atomics"
+        raise Rejected(large_verdict("nondeterministic", name, family, message, output=place[0], index=[place[1]]))
+    session.drop(second)
+    session.fill(label, 0, sources[1])
+    run = session.run_set(label)
+    judge_on_device(session, run, reference, cases[1], "in a second call with new values at the same addresses, ")
+    if not cases[0].aliases:
+        changed = "an earlier call's result changed with the next call: "
+        judge_on_device(session, first, reference, cases[0], changed)
+    for one in (first, run):
+        session.drop(one)
+    return free
+
+
+def first_difference_on_device(session: Loaded, a: RunInfo, b: RunInfo) -> tuple[int, int] | None:
+    """(leaf, place in its memory) of the first element that two results do not share; NaN equals NaN.
+
+    A tensor with gaps is left out: nobody says what lies in them.
+    """
+    specs = [leaf for leaf in leaves(a.specs) if isinstance(leaf, TensorSpec)]
+    others = [leaf for leaf in leaves(b.specs) if isinstance(leaf, TensorSpec)]
+    if specs != others:
+        return 0, 0
+    for (leaf, offset, x), (_, _, y) in zip(session.chunks(a), session.chunks(b), strict=True):
+        spec = specs[leaf]
+        if _elements(spec) * BITS[spec.dtype].itemsize != span_bytes(spec):
+            continue
+        found = different(_typed(x, spec.dtype), _typed(y, spec.dtype))
+        if found.any():
+            return leaf, offset // BITS[spec.dtype].itemsize + int(np.argmax(found))
+    return None
+
+
+def _elements(spec: TensorSpec) -> int:
+    return int(np.prod(spec.shape, dtype=np.int64))
+
+
+def _typed(chunk: HostTensor, dtype: str) -> HostTensor:
+    return HostTensor.of(np.ascontiguousarray(chunk.bits()).view(BITS[dtype]), dtype)
+
+
+def large_verdict(status: Any, workload: str, family: str, message: str, **evidence: Any) -> Verdict:
+    """A verdict on a candidate that is about one case."""
+    return Verdict(
+        status=status, fault="candidate", workload=workload, family=family,
+        message=f"{message} (on {workload}/{family})",
+        evidence={"workload": workload, "family": family, **evidence},
+    )  # fmt: skip
+
+
+def named(verdict: Verdict, workload: str, family: str) -> Verdict:
+    """A verdict that says which case it is about."""
+    return large_verdict(verdict.status, workload, family, verdict.message, **verdict.evidence)
+
+
+def wild(changed: tuple[str, int, int, str]) -> Verdict:
+    """The verdict on a write to inputs that no call was given (`Loaded.audit`)."""
+    name, slot, leaf, what = changed
+    where = "beside" if what == "zone" else "to"
+    return Verdict(
+        status="out_of_bounds", fault="candidate", stage="launch",
+        message=f"something was written {where} input {leaf} of {name}, slot {slot}, which no call was given",
+        evidence={"set": name, "slot": slot, "argument": leaf, "kind": "write"},
+    )  # fmt: skip

@@ -1,0 +1,273 @@
+"""One program in a GPU's candidate worker, seen from the parent: its runs, its resident inputs, its results."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from msgspec.structs import replace
+
+from hipwright.errors import CandidateError, DeviceError, GuardFailed, WorkerError
+from hipwright.records import Program, TensorSpec, Verdict
+from hipwright.sandbox import Session
+from hipwright.tensors import HostTensor, Tree, leaves
+from hipwright.verify.candidate import POISON_A, Answer, Rejected, placed
+from hipwright.verify.gpu.side import GpuSide, Mode, RunInfo
+from hipwright.verify.gpu.source import CHUNK_BYTES, Source, span_bytes
+from hipwright.verify.oracle import Case
+from hipwright.verify.reply import (
+    Malformed,
+    believable,
+    check_many,
+    check_result,
+    check_run,
+    checked_trace,
+    forged,
+    whole_numbers,
+)
+
+if TYPE_CHECKING:
+    from hipwright.verify.gpu.client import GpuCandidates
+
+BULK_LIMIT_S = 600.0  # of moving and checking large inputs, where no candidate runs
+
+Outcome = Answer | GuardFailed | Verdict
+
+
+class Loaded:
+    """One program in the worker. Use as a context manager."""
+
+    def __init__(self, owner: GpuCandidates, session: Session, number: int, program: Program, mode: Mode) -> None:
+        self.program = program
+        self._owner = owner
+        self._session = session
+        self._number = number
+        self._mode = mode
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process that holds it still lives."""
+        return self._owner.session is self._session and self._session.alive
+
+    def close(self) -> None:
+        """Give everything of the program back. One that cannot even be unloaded costs the process."""
+        if self.alive:
+            try:
+                self._owner.call("unload", {"program": self._number}, quick=True)
+            except (Rejected, WorkerError, DeviceError, CandidateError):
+                self._owner.recycle()
+
+    # ---------------------------------------------------------------- small cases
+
+    def run(self, case: Case, **header: Any) -> Answer:
+        """One forward call on the case's inputs. Raises GuardFailed, Rejected, or the infrastructure's own errors."""
+        outcome = self.run_many([(case, header)])[0]
+        if isinstance(outcome, GuardFailed):
+            raise outcome
+        if isinstance(outcome, Verdict):
+            raise Rejected(outcome)
+        return outcome
+
+    def run_many(self, items: Sequence[tuple[Case, Mapping[str, Any]]], *, together: bool = False) -> list[Outcome]:
+        """`run` for each, in one message. The list ends early with the first Verdict. together: the worker waits for
+        the device once; a fault of the device is then told of the first, whichever it was."""
+        if not items:
+            return []
+        inputs = [case.inputs for case, _ in items]
+        for again in (False, True):
+            keys, drop, bundle = self._owner.cases.ask(inputs)
+            header = {
+                "runs": [dict(settings) for _, settings in items], "cases": keys, "drop": drop, "together": together,
+            }  # fmt: skip
+            told, trees = self._call("run_many", header, bundle, case=items[0][0])
+            if again or not (isinstance(told, dict) and told.get("stale") is True):
+                break
+            self._owner.cases.clear()
+        return self._outcomes(told, trees, items, together)
+
+    def again(self, first: Case, second: Case, *, together: bool = False) -> list[Outcome]:
+        """Two calls at the same addresses, the second with new values and parameters; then the first's outputs as they
+        are now (an Answer with outputs alone). Shorter where a call failed."""
+        bundle = [first.inputs, second.state, second.inputs]
+        told, trees = self._call("again", {"together": together}, bundle, case=first)
+        kept: list[Outcome] = []
+        runs = told.get("runs")
+        if isinstance(runs, list) and len(runs) == 3 and isinstance(trees, list) and len(trees) == 3:
+            if not isinstance(trees[2], dict) or set(trees[2]) != {"outputs"}:
+                raise Rejected(placed(forged("the worker's reply is not our code's"), first, {}))
+            kept = [Answer({}, trees[2])]
+            told, trees = {"runs": runs[:2]}, trees[:2]
+        items: list[tuple[Case, Mapping[str, Any]]] = [(first, {"keep": "first"}), (second, {"reuse": True})]
+        return self._outcomes(told, trees, items, together) + kept
+
+    def trace(self, state: Tree, inputs: Tree) -> dict[str, Any]:
+        """What the plan asks of the library and launches, on tensors without data (TensorSpecs)."""
+        told, _ = self._call("trace", {}, [state, inputs])
+        return checked_trace(told)
+
+    def operators(self, case: Case) -> Any:
+        """The library's operators in one call of a modelnew candidate; what a hostile process says of itself."""
+        told, _ = self._call("operators", {}, case.inputs, case=case)
+        return told.get("ops")
+
+    def _outcomes(
+        self, told: Any, trees: Any, items: Sequence[tuple[Case, Mapping[str, Any]]], together: bool
+    ) -> list[Outcome]:
+        found: list[Outcome] = []
+        try:
+            check_many(told, trees, len(items))
+            for entry, tree, (case, header) in zip(told["runs"], trees, items, strict=False):
+                if "guard" in entry:
+                    error = GuardFailed("")
+                    error.message, error.line = entry["guard"], entry["line"]
+                    error.evidence = {"line": error.line}
+                    found.append(error)
+                elif "verdict" in entry:
+                    verdict = believable(Verdict.from_dict(entry["verdict"]))
+                    if together and verdict.evidence.get("broken") and len(items) > 1:
+                        verdict = replace(
+                            verdict, message=f"{verdict.message} (on {case.name}, or on what ran with it)"
+                        )
+                    found.append(placed(verdict, case, header))
+                else:
+                    check_run(entry, tree, counted=False)
+                    found.append(Answer(entry, tree))
+        except (Malformed, ValueError) as error:
+            verdict = placed(forged(f"the worker's reply is not our code's: {error}"), *items[len(found)])
+            found.append(verdict)
+        if any(isinstance(one, Verdict) and one.evidence.get("broken") for one in found):
+            self._owner.recycle()
+        return found
+
+    # ---------------------------------------------------------------- large inputs
+
+    def place(self, set_name: str, source: Source, slots: int = 1) -> None:
+        """Make sure that the slots of a set hold the source's values; what is there and whole is left as it is."""
+        told, _ = self._call("set_stale", {"set": set_name, "slots": slots}, bulk=True, quick=True)
+        stale = set(whole_numbers(told, "stale"))
+        held = self._owner.placed.setdefault(set_name, {})
+        for number in range(slots):
+            wanted = source.slot(number)
+            if number in stale or held.get(number) != wanted.drawn:
+                self.fill(set_name, number, wanted)
+
+    def fill(self, set_name: str, slot: int, source: Source) -> None:
+        """Put a source's values into one slot, at the addresses it has if the tensors look the same."""
+        where = {"set": set_name, "slot": slot}
+        held = self._owner.placed.setdefault(set_name, {})
+        held.pop(slot, None)
+        specs = [leaf for leaf in leaves(source.arguments) if isinstance(leaf, TensorSpec)]
+        self._owner.sizes[set_name] = sum(map(span_bytes, specs))
+        self._call("set_open", {**where, "seed": source.digest_seed}, source.arguments, bulk=True)
+        for leaf, offset, chunk in source.chunks():
+            self._call("set_fill", {**where, "leaf": leaf, "offset": offset}, chunk, bulk=True)
+        digests = source.digests()
+        header = {**where, "digests": None if digests is None else [str(number) for number in digests]}
+        told, _ = self._call("set_done", header, bulk=True)
+        if told.get("right") is not True:
+            raise WorkerError(f"inputs did not arrive as they were sent: {set_name}, slot {slot}")
+        held[slot] = source.drawn
+
+    def free_sets(self, above: int) -> None:
+        """Give the memory of sets back whose slots hold more than so many bytes each."""
+        for name in [name for name, size in self._owner.sizes.items() if size > above]:
+            self._call("set_free", {"set": name}, bulk=True)
+            self._owner.placed.pop(name, None)
+            self._owner.sizes.pop(name)
+
+    def audit(self) -> list[tuple[str, int, int, str]]:
+        """(set, slot, leaf, "value" or "zone") of what was written to in all resident sets; those are filled anew."""
+        told, _ = self._call("set_audit", {}, bulk=True)
+        found = []
+        try:
+            for name, slot, leaf, what in told["changed"]:
+                found.append((str(name), int(slot), int(leaf), str(what)))
+        except (KeyError, TypeError, ValueError) as error:
+            raise WorkerError("the worker's reply is malformed: what was written to") from error
+        for set_name, number, _, _ in found:
+            self._owner.placed.get(set_name, {}).pop(number, None)
+        return found
+
+    def run_set(self, set_name: str, slot: int = 0, poison: int = POISON_A, case: Case | None = None) -> RunInfo:
+        """One forward call on a slot; the results stay on the device until `drop`."""
+        header = {"set": set_name, "slot": slot, "poison": poison}
+        told, specs = self._call("run_set", header, case=case)
+        return self._result(told, specs, set_name, slot)
+
+    def fetch(self, run: RunInfo, leaf: int, offset: int, bytes_: int) -> HostTensor:
+        """Some bytes of the span of a tensor leaf of a result."""
+        header = {"handle": run.handle, "leaf": leaf, "offset": offset, "bytes": bytes_}
+        _, chunk = self._call("fetch", header)
+        if not isinstance(chunk, HostTensor) or chunk.dtype != "uint8" or chunk.numel != bytes_:
+            raise Rejected(forged("the worker's reply is not our code's: no such bytes"))
+        return chunk
+
+    def chunks(self, run: RunInfo, bytes_: int = CHUNK_BYTES) -> Iterator[tuple[int, int, HostTensor]]:
+        """(leaf, offset, bytes) for the span of every tensor leaf of a result."""
+        for leaf, spec in enumerate(leaf for leaf in leaves(run.specs) if isinstance(leaf, TensorSpec)):
+            size = span_bytes(spec)
+            for offset in range(0, size, bytes_):
+                yield leaf, offset, self.fetch(run, leaf, offset, min(bytes_, size - offset))
+
+    def digests(self, run: RunInfo, seed: int) -> tuple[str, ...]:
+        """`hipwright.digest` of each tensor leaf of a result, decimal, worked out where it lies. For programs: code of
+        a candidate's own could answer what it likes."""
+        told, _ = self._call("result_digests", {"handle": run.handle, "seed": seed}, quick=True)
+        found = told.get("digests")
+        count = sum(isinstance(leaf, TensorSpec) for leaf in leaves(run.specs))
+        if not isinstance(found, list) or len(found) != count or not all(isinstance(one, str) for one in found):
+            raise Rejected(forged("the worker's reply is not our code's: no digests"))
+        return tuple(found)
+
+    def read(self, run: RunInfo) -> Tree:
+        """A whole result as host tensors."""
+        _, tree = self._call("read", {"handle": run.handle})
+        if not isinstance(tree, dict) or set(tree) != {"outputs", "buffers"}:
+            raise Rejected(forged("the worker's reply is not our code's: not a result"))
+        return tree
+
+    def drop(self, run: RunInfo) -> None:
+        """Give a result's memory back."""
+        self._call("drop", {"handle": run.handle}, quick=True)
+
+    def side(self, set_name: str, *, graph: bool, name: str = "candidate", own_time: bool = True) -> GpuSide:
+        """The program as one side of a timed comparison, over all slots of a set that was placed."""
+        return GpuSide(self, set_name, graph, name, own_time)
+
+    # ---------------------------------------------------------------- inside
+
+    def _result(self, told: dict[str, Any], specs: Tree, set_name: str, slot: int) -> RunInfo:
+        try:
+            check_result(told, specs)
+        except Malformed as error:
+            raise Rejected(forged(f"the worker's reply is not our code's: {error}")) from error
+        if told["inputs_changed"]:
+            self._owner.placed.get(set_name, {}).pop(slot, None)
+        return RunInfo(int(told["handle"]), specs, told)
+
+    def _call(
+        self,
+        method: str,
+        header: Mapping[str, Any],
+        bundle: Tree = None,
+        *,
+        case: Case | None = None,
+        bulk: bool = False,
+        quick: bool = False,
+    ) -> tuple[dict[str, Any], Tree]:
+        if not self.alive:
+            raise WorkerError("the candidate's process has been replaced")
+        limit = BULK_LIMIT_S if bulk else self._owner.limit_for(self.program)
+        named = {**header, "program": self._number}
+        return self._owner.call(method, named, bundle, case=case, limit_s=limit, quick=quick)
+
+    @property
+    def _slots(self) -> dict[str, dict[int, Hashable]]:
+        return self._owner.placed

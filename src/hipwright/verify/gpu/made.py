@@ -1,0 +1,147 @@
+"""What a GPU's worker makes of a candidate it has loaded: subjects to run and to time. Imports torch.
+
+Whose fault an exception is, and whether the process can go on, is decided here too: launchers know.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from hipwright.device.cpu import CpuLauncher
+from hipwright.device.gpu import DEVICE_FAULT, GpuLauncher
+from hipwright.errors import CandidateError, DeviceError, HipwrightError
+from hipwright.program import Parsed, parse
+from hipwright.program.lower.trace import NoopLauncher
+from hipwright.program.signature import REMEMBERED
+from hipwright.tensors import Tree
+from hipwright.verify.gpu.subjects import Foreign, PlainNothing
+from hipwright.verify.gpu.timing import Timer
+from hipwright.verify.worker.live import Live, ProgramSubject, Setting, Subject
+from hipwright.verify.worker.recorder import too_much_memory
+
+
+@dataclass
+class Loaded:
+    """One candidate. launchers: to be closed with it; results: outputs that stay on the device, by handle."""
+
+    live: Live
+    parsed: Parsed | None
+    code: bytes
+    init: dict[str, Any]
+    launchers: list[Any] = field(default_factory=list)
+    results: dict[int, dict[str, Any]] = field(default_factory=dict)
+    timers: dict[int, Timer] = field(default_factory=dict)
+
+
+def parsed_text(text: str) -> Parsed:
+    """A program's text, parsed. It is loaded to be verified and again to be traced; nobody writes to what is parsed."""
+    return _remembered(text) if len(text) <= REMEMBERED else parse(text)
+
+
+@functools.lru_cache(maxsize=8)
+def _remembered(text: str) -> Parsed:
+    return parse(text)
+
+
+class Maker:
+    """Makes the subjects of candidates. init: the worker's; driver: None for "cpu"; limit_bytes: of their memory."""
+
+    def __init__(self, init: dict[str, Any], driver: Any, limit_bytes: int) -> None:
+        self._init = init
+        self._device = str(init["device"])
+        self._driver = driver
+        self._limit = limit_bytes
+
+    def subject(self, loaded: Loaded, setting: Setting, table: Tree) -> Subject:
+        """The candidate on a state table, as it is verified."""
+        if loaded.parsed is None:
+            module = importlib.import_module("hipwright.program.modelnew.run")
+            subject = Foreign(module.load(loaded.init, table, self._device), table, self._device, setting.poison)
+            loaded.launchers.append(subject)
+            return subject
+        return self._program(loaded, table, self._launcher(loaded, setting))
+
+    def timed(self, loaded: Loaded, mode: str) -> Subject:
+        """A subject for timing: nothing but what the plan asks for, no poison, no zones. mode: "run" or "noop"."""
+        if loaded.parsed is None:
+            return loaded.live.subject
+        if mode == "noop":
+            return self._program(loaded, loaded.live.table, PlainNothing(self._device), record=False)
+        if self._driver is None:
+            return self._program(loaded, loaded.live.table, self._launcher(loaded, Setting()), record=False)
+        launcher = GpuLauncher(
+            self._driver, loaded.code, loaded.parsed.signatures, device=self._device, poison=None, zones=False,
+            shares=_module(loaded),
+        )  # fmt: skip
+        launcher.record = False
+        return self._program(loaded, loaded.live.table, launcher, record=False)
+
+    def _program(self, loaded: Loaded, table: Tree, launcher: Any, *, record: bool = True) -> ProgramSubject:
+        assert loaded.parsed is not None
+        loaded.launchers.append(launcher)
+        knobs = {str(k): int(v) for k, v in loaded.init["knobs"].items()}
+        return ProgramSubject(
+            loaded.parsed, knobs, table, launcher, self._device, limit_bytes=self._limit, record=record
+        )
+
+    def _launcher(self, loaded: Loaded, setting: Setting) -> Any:
+        assert loaded.parsed is not None
+        if loaded.init["mode"] == "noop":
+            return NoopLauncher(device=self._device, poison=setting.poison)
+        signatures = loaded.parsed.signatures
+        if self._driver is not None:
+            return GpuLauncher(
+                self._driver,
+                loaded.code,
+                signatures,
+                device=self._device,
+                poison=setting.poison,
+                shares=_module(loaded),
+            )
+        return CpuLauncher(
+            str(loaded.init["so"]), signatures, wave=int(self._init["wave"]), order=setting.order,  # type: ignore[arg-type]
+            seed=setting.seed, poison=setting.poison, launch_limit_s=float(self._init["launch_limit_s"]),
+        )  # fmt: skip
+
+
+@contextmanager
+def faults(loaded: Loaded | None, on_gpu: bool) -> Iterator[None]:
+    """Whose fault an exception is, and whether this process can go on."""
+    try:
+        yield
+    except HipwrightError as error:
+        if loaded is not None and any(getattr(launcher, "broken", False) for launcher in loaded.launchers):
+            error.evidence["broken"] = True
+        raise
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        if on_gpu:
+            torch.cuda.empty_cache()
+        if loaded is None:
+            raise DeviceError("the device has no room for the task's inputs or parameters") from error
+        raise too_much_memory() from error
+    except Exception as error:
+        if not (on_gpu and isinstance(error, RuntimeError) and DEVICE_FAULT.search(str(error))):
+            if loaded is None or loaded.parsed is not None:
+                raise
+            raise CandidateError(  # foreign outputs and parameters may be anything
+                f"what the candidate leaves cannot be looked at: {type(error).__name__}: {str(error)[:300]}",
+                status="bad_output_spec", stage="launch",
+            ) from error  # fmt: skip
+        found: HipwrightError = DeviceError(f"the device reports {str(error).splitlines()[0]}")
+        for launcher in loaded.launchers if loaded is not None else []:
+            if hasattr(launcher, "explain"):
+                found = launcher.explain(error)
+        found.evidence["broken"] = True
+        raise found from error
+
+
+def _module(loaded: Loaded) -> GpuLauncher | None:
+    """Who has the code on the device already: loading and unloading it wait for the whole device."""
+    return next((one for one in loaded.launchers if isinstance(one, GpuLauncher) and not one.broken), None)

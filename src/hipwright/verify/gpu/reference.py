@@ -1,0 +1,319 @@
+"""A task's reference on a device, seen from the parent: inputs, what is right, and the baselines (docs/tasks.md).
+
+The tensors stay in the host (`hipwright.task.device.server`), the one process of a GPU that runs the task's own code
+and holds what outputs should be. What crosses is specs, digests and chunks of bytes; nothing here imports torch. The
+host computes budgets and compares on the device; the numbers that make a budget come from `hipwright.verify.tolerance`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from math import ceil
+from types import TracebackType
+from typing import Any, Self
+
+from hipwright.errors import DeviceError, HipwrightError, TaskError
+from hipwright.records import TensorSpec, TolerancePolicy
+from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
+from hipwright.task import TaskHandle
+from hipwright.tensors import HostTensor, Tree, leaves
+from hipwright.verify.compare import Comparison, check_structure
+from hipwright.verify.expectation import NATIVE_SLACK, alias_pairs
+from hipwright.verify.gpu import budget as rules
+from hipwright.verify.gpu.reference_ends import BaselineMissing, Drawn, ExpectInfo, InputSource, ReferenceSide
+from hipwright.verify.gpu.rooms import Guest, Rooms
+
+BASELINES = ("eager", "compile")
+MORE = ("max-autotune", "copy")
+"""Sides that are opened where they are asked for: slow to compile, or no baseline at all."""
+ROTATION = 3  # times the last-level cache that the slots of a timing fill
+MAX_SLOTS = 64
+_SERVICE = "hipwright.task.device.server:DeviceHost"
+# RLIMIT_DATA counts what the CUDA driver maps for itself too: 1.5 GB before the first tensor
+LIMITS = Limits(wall_s=600.0, cpu_s=24 * 3600.0, memory_mb=16384)
+
+
+def open_reference(
+    handle: TaskHandle,
+    zygote: Zygote | Rooms,
+    device: str,
+    *,
+    limits: Limits = LIMITS,
+    memory_limit_bytes: int = 0,
+) -> DeviceReference:
+    """Start the host of `handle`'s task on `device` ("cuda:0", "cpu") in a zygote that runs no candidates, or in a
+    process that it shares with tasks it trusts.
+
+    limits.wall_s bounds each call. memory_limit_bytes: device memory the host may fill; 0 for 90 % of what is free
+    when it is needed. Raises TaskError where the file's code fails there, DeviceError where the device does.
+    """
+    return DeviceReference(handle, zygote, device, limits, memory_limit_bytes)
+
+
+class DeviceReference:
+    """One task on one device. Safe to use from several threads, one call at a time.
+
+    Inputs, expectations and baselines are kept until `free`. The host is one session; one that dies is replaced by the
+    next call, and what it held is made again.
+    """
+
+    def __init__(self, handle: TaskHandle, zygote: Zygote | Rooms, device: str, limits: Limits, memory: int) -> None:
+        self.handle = handle
+        self.device = device
+        self._limits = limits
+        self._zygote = zygote
+        self._init: dict[str, Any] = {"name": f"{handle.task.name}.py", "source": handle.task.source}
+        self._init |= {"device": device, "memory_limit_bytes": memory}
+        self._session: Session | Guest | None = None
+        self.generation = 0
+        self._lock = threading.RLock()
+        self._ids = itertools.count(1)
+        self._known: dict[tuple[Any, ...], Any] = {}
+        self._states: dict[int, tuple[Tree, int]] = {}
+        self._sent: set[int] = set()
+        self._expected: dict[tuple[Any, ...], ExpectInfo] = {}
+        self._keys: dict[int, tuple[tuple[Any, ...], tuple[Tree, TolerancePolicy]]] = {}  # of every case ever made
+        try:
+            self.info: dict[str, Any] = self.ask("describe")[0]
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the host."""
+        with self._lock:
+            if self._session is not None:
+                self._session.close()
+                self._session = None
+
+    def free(self, what: str = "all") -> None:
+        """Give device memory back: "inputs", "expectations", "sides" or "all". Inputs are made again when needed."""
+        if what in ("expectations", "all"):
+            self._expected.clear()
+        if self._session is not None and self._session.alive:
+            self.ask("free", {"what": what})
+
+    # ---------------------------------------------------------------- inputs
+
+    def inputs(self, workload: str, seed: int, family: str = "given", slot: int = 0) -> InputSource:
+        """One set of inputs, drawn on the device when first looked at. Slots of one seed hold different values."""
+        return InputSource(self, self._drawn(workload, seed, family, slot))
+
+    def _drawn(self, workload: str, seed: int, family: str, slot: int = 0) -> Drawn:
+        restricted = family != "given" and self._restricted(workload)
+        return Drawn(workload, seed, family, restricted, slot)
+
+    def _restricted(self, workload: str) -> bool:
+        """Whether signed values break a reference that the given ones do not (`Domain.restricted`)."""
+        key = ("restricted", workload)
+        if key not in self._known:
+            drawn = [self.header(Drawn(workload, 0, family)) for family in ("given", "normal")]
+            given, signed = self.ask("nonfinite", {"drawn": drawn})[0]["shares"]
+            self._known[key] = signed > given
+        return bool(self._known[key])
+
+    def header(self, drawn: Drawn) -> dict[str, Any]:
+        """A draw as the host knows it."""
+        first = self.handle.task.workloads[0]
+        return {
+            "workload": self.handle.workload(drawn.workload).to_dict(),
+            "given": [list(spec.shape) for spec in first.specs],
+            "seed": drawn.seed,
+            "family": drawn.family,
+            "restricted": drawn.restricted,
+            "slot": drawn.slot,
+        }
+
+    def told(self, method: str, drawn: Drawn) -> tuple[dict[str, Any], Tree]:
+        """A question about inputs whose answer cannot change."""
+        with self._lock:
+            if (method, drawn) not in self._known:
+                self._known[method, drawn] = self.ask(method, self.header(drawn))
+            told: tuple[dict[str, Any], Tree] = self._known[method, drawn]
+            return told
+
+    # ---------------------------------------------------------------- what is right
+
+    def expect(
+        self, workload: str, seed: int, state: Tree, policy: TolerancePolicy, *, family: str = "given", slot: int = 0
+    ) -> ExpectInfo:
+        """The reference on one set of inputs with its state set to `state`; kept until freed.
+
+        Raises TaskError where the reference fails on them; a family's inputs that it refuses are `rejected` instead.
+        """
+        drawn = self._drawn(workload, seed, family, slot)
+        with self._lock:
+            key = (drawn, self._state(state), policy)
+            if key not in self._expected:
+                try:
+                    self._expected[key] = info = self._make(drawn, state, policy)
+                    self._keys[info.case] = key, (state, policy)
+                except TaskError as error:
+                    if family == "given":
+                        raise
+                    why = f"the reference refuses these inputs: {error.message[:200]}"
+                    self._expected[key] = ExpectInfo(0, drawn, {"outputs": None, "buffers": {}}, rejected=why)
+            return self._expected[key]
+
+    def _make(self, drawn: Drawn, state: Tree, policy: TolerancePolicy) -> ExpectInfo:
+        case, strict = next(self._ids), policy.mode == "strict"
+        header = {"case": case, "drawn": self.header(drawn), "state": self._state(state), "strict": strict}
+        told, tree = self.ask("run", header)
+        arguments = self.told("arguments", drawn)[1]
+        c = policy.c * (NATIVE_SLACK if told["reference"] == "native" else 1.0)
+        budgets = [rules.budget(leaf, arguments, state, c) for leaf in told["leaves"]]
+        shares = self.ask("budgets", {"case": case, "strict": strict, "budgets": budgets})[0]["shares"]
+        info = ExpectInfo(
+            case=case,
+            drawn=drawn,
+            tree=tree,
+            aliases=alias_pairs(told),
+            random=told["random"],
+            mutated=tuple(told["mutated"]),
+            reference=told["reference"],
+            moved=told["moved"],
+            rejected=rules.overflow(told["leaves"], shares) if drawn.family != "given" and strict else "",
+            notes=tuple(told["notes"]),
+            seconds=told["seconds"],
+            bytes_out=told["bytes_out"],
+            unchanged=frozenset(told["unchanged"]),
+        )
+        if not strict or info.rejected or info.random or info.mutated:
+            return info
+        other = self.header(Drawn(drawn.workload, drawn.seed + 1, drawn.family, drawn.restricted, drawn.slot))
+        found = self.ask("lint", {**header, "other": other})[0]
+        notes = tuple(f"not linted for want of device memory: {what}" for what in found["skipped"])
+        return replace(info, degenerate=rules.degenerate(found["passes"]), notes=(*info.notes, *notes))
+
+    def compare(self, expected: ExpectInfo, got: Tree, stream: Iterable[tuple[int, int, HostTensor]]) -> Comparison:
+        """What `verify.compare.compare` says, worked out on the device.
+
+        got: {"outputs": nesting, "buffers": {path: leaf}} with a TensorSpec for each tensor. stream: (leaf, offset,
+        bytes) for every byte of every tensor leaf of `got` in order: of its span (`hipwright.digest.span`), chunks of
+        whole elements, rising offsets. Nothing is read from it when the structure is wrong already.
+        """
+        wrong = check_structure(rules.hollow(got), rules.hollow_rules(expected.tree))
+        if wrong is not None:
+            return wrong
+        given = [leaf for leaf in leaves(got) if isinstance(leaf, TensorSpec)]
+        order = rules.pairing(got, expected.tree)  # a dict may name its parts in another order
+        place = {number: index for index, number in enumerate(order)}
+        specs = [given[number] for number in order]
+        with self._lock:  # the host has one comparison with a case at a time
+            case = self._begin(expected, [list(spec.stride) for spec in specs])
+            for leaf, offset, chunk in rules.ahead(stream):
+                self.ask("compare_chunk", {"case": case, "leaf": place[leaf], "offset": offset}, chunk)
+            found = self.ask("compare_end", {"case": case})[1]["leaves"]
+        worst = Comparison()
+        for told, spec in zip(found, specs, strict=True):
+            one = rules.comparison(told, spec)
+            if (one.ok, -one.worst_error) < (worst.ok, -worst.worst_error):
+                worst = one
+        return worst
+
+    def _begin(self, expected: ExpectInfo, strides: list[list[int]]) -> int:
+        """The case to compare with: made again, from the same draws, where the host had to make room."""
+        for _ in range(2):
+            if not self.ask("compare_begin", {"case": expected.case, "strides": strides})[0].get("gone"):
+                return expected.case
+            with self._lock:
+                key, (state, policy) = self._keys[expected.case]
+                self._expected.pop(key, None)
+                drawn = expected.drawn
+                expected = self.expect(drawn.workload, drawn.seed, state, policy, family=drawn.family, slot=drawn.slot)
+        raise DeviceError(f"not enough memory on {self.device} to keep one expectation", hint="free other programs")
+
+    # ---------------------------------------------------------------- timing
+
+    def baselines(self) -> tuple[str, ...]:
+        """The names that `side` takes."""
+        return (*BASELINES, *MORE)
+
+    def slots(self, input_bytes: int, output_bytes: int) -> int:
+        """How many sets of inputs and outputs rotate over `ROTATION` times the last-level cache; at least 1."""
+        wanted = ROTATION * int(self.info["llc_bytes"]) / max(input_bytes + output_bytes, 1)
+        return max(1, min(MAX_SLOTS, ceil(wanted)))
+
+    def side(
+        self,
+        name: str,
+        workload: str,
+        *,
+        state: Tree,
+        seed: int,
+        slots: int = 1,
+        graph: bool = True,
+        moved: int = 0,
+    ) -> ReferenceSide:
+        """The baseline on slots 0 .. slots-1 of the inputs under `seed`; "compile" and "max-autotune" are compiled
+        here. "copy" moves `moved` bytes a call over as many slots.
+
+        Raises BaselineMissing where torch.compile fails, TaskError where the model itself does.
+        """
+        drawn = [self.header(self._drawn(workload, seed, "given", slot)) for slot in range(slots)]
+        side = next(self._ids)
+        header = {"side": side, "name": name, "drawn": drawn, "graph": graph, "moved": moved}
+        told = self.ask("side", {**header, "state": self._state(state)})[0]
+        if told.get("missing"):
+            raise BaselineMissing(f"no {name} baseline: {told['missing']}", evidence={"baseline": name})
+        return ReferenceSide(self, name, side, self.generation, tuple(told["notes"]))
+
+    def measure_ceilings(self) -> dict[str, Any]:
+        """What the device reaches, measured now: see `hipwright.measure.ceilings`, which keeps it."""
+        return self.ask("ceilings")[0]
+
+    # ---------------------------------------------------------------- the host
+
+    def _state(self, state: Tree) -> int:
+        """The host's number of a state table, which is sent once. Tables are kept, so an id stays one table's."""
+        with self._lock:
+            if id(state) not in self._states:
+                self._states[id(state)] = (state, next(self._ids))
+            number = self._states[id(state)][1]
+            self._alive()
+            if number not in self._sent:
+                self.ask("state", {"state": number}, state)
+                self._sent.add(number)
+            return number
+
+    def _alive(self) -> Session | Guest:
+        if self._session is None or not self._session.alive:
+            self._sent.clear()
+            self._expected.clear()
+            self.generation += 1
+            self._session = self._zygote.session(_SERVICE, self._init, limits=self._limits)
+        return self._session
+
+    def ask(
+        self, method: str, header: dict[str, Any] | None = None, bundle: Tree = None, *, quick: bool = False
+    ) -> tuple[dict[str, Any], Tree]:
+        """A request to the host, started where it is not running; quick: without tensors. Raises TaskError,
+        DeviceError."""
+        with self._lock:
+            try:
+                session = self._alive()
+                if quick:
+                    return session.quick(method, header or {}, timeout_s=self._limits.wall_s), None
+                return session.call(method, header, bundle, timeout_s=self._limits.wall_s)
+            except (WorkerDied, WorkerTimeout, RemoteFailure) as error:
+                raise self._blame(error) from error
+            except HipwrightError as error:
+                if self._session is not None and (isinstance(error, DeviceError) or error.evidence.get("broken")):
+                    self._session.close()  # a context with an error is of no more use
+                raise
+
+    def _blame(self, error: WorkerDied | WorkerTimeout | RemoteFailure) -> TaskError:
+        name = self._init["name"]
+        if isinstance(error, RemoteFailure):
+            return TaskError(f"{name}: on {self.device}: {error.message}", evidence=error.evidence)
+        phase = error.note.get("phase", "running") if isinstance(error.note, dict) else "running"
+        return TaskError(f"{name}: {phase} on {self.device}: {error.message}", evidence=error.evidence)

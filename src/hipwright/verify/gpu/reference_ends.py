@@ -1,0 +1,176 @@
+"""What a `DeviceReference` hands out: inputs for a worker to place, what is right, baselines to time. No torch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from hipwright.device.side import Block, Prepared
+from hipwright.errors import TaskError, WorkerError
+from hipwright.records import TensorSpec
+from hipwright.tensors import HostTensor, Tree, leaves
+from hipwright.verify.gpu.budget import ahead
+
+CHUNK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Names one set of inputs; the host makes it again from this alone whenever it needs it.
+
+    family: "given", or "normal" and "outliers" made on the device. restricted: those keep to the given values' range.
+    """
+
+    workload: str
+    seed: int
+    family: str = "given"
+    restricted: bool = False
+    slot: int = 0
+
+
+@dataclass(frozen=True)
+class ExpectInfo:
+    """What is right for one set of inputs and one state; the values themselves are in the host as `case`.
+
+    tree: {"outputs": nesting, "buffers": {path: leaf}} with a TensorSpec for each tensor. reference: "float64",
+    "float64 in N parts", or "native" where neither memory nor operators allow float64. moved: whether the reference
+    also ran on nudged inputs. rejected, degenerate: why the case proves nothing, or "". notes: what was given up.
+    """
+
+    case: int
+    drawn: Drawn
+    tree: Tree
+    aliases: frozenset[tuple[str, str]] = frozenset()
+    random: bool = False
+    mutated: tuple[str, ...] = ()
+    reference: str = "float64"
+    moved: bool = True
+    rejected: str = ""
+    degenerate: str = ""
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    bytes_out: int = 0
+    unchanged: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it stands as evidence."""
+        return not (self.rejected or self.degenerate)
+
+
+class Host(Protocol):
+    """The reference that made these: how they speak to its process."""
+
+    generation: int
+
+    def ask(self, method: str, header: dict[str, Any], *, quick: bool = False) -> tuple[dict[str, Any], Tree]:
+        """A request to the host; quick: without tensors."""
+        ...
+
+    def told(self, method: str, drawn: Drawn) -> tuple[dict[str, Any], Tree]:
+        """A question about inputs whose answer cannot change."""
+        ...
+
+    def header(self, drawn: Drawn) -> dict[str, Any]:
+        """A draw as the host knows it."""
+        ...
+
+
+class BaselineMissing(TaskError):
+    """torch.compile does not compile this model: there is no such baseline, and nobody is at fault."""
+
+
+class InputSource:
+    """One set of inputs in the host. `slot` gives the same set with other values."""
+
+    def __init__(self, reference: Host, drawn: Drawn) -> None:
+        self._reference = reference
+        self.drawn = drawn
+
+    def slot(self, index: int) -> InputSource:
+        """The set of another slot of the same seed."""
+        return InputSource(self._reference, replace(self.drawn, slot=index))
+
+    @property
+    def arguments(self) -> list[Any]:
+        """forward's arguments, with a TensorSpec for each tensor."""
+        found: list[Any] = self._reference.told("arguments", self.drawn)[1]
+        return found
+
+    @property
+    def specs(self) -> tuple[TensorSpec, ...]:
+        """The tensor leaves in order: leaf numbers count these."""
+        return tuple(leaf for leaf in leaves(self.arguments) if isinstance(leaf, TensorSpec))
+
+    @property
+    def digest_seed(self) -> int:
+        """The seed of `digests`."""
+        return self.drawn.seed
+
+    def digests(self) -> tuple[int, ...]:
+        """`hipwright.digest.digest` of each tensor leaf under `digest_seed`."""
+        told = self._reference.told("digests", self.drawn)[0]
+        return tuple(int(text) for text in told["digests"])
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Bytes of each tensor leaf's span."""
+        return tuple(self._reference.told("arguments", self.drawn)[0]["sizes"])
+
+    def chunks(self, bytes_: int = CHUNK_BYTES) -> Iterator[tuple[int, int, HostTensor]]:
+        """(leaf, offset, uint8 tensor) for the span (`hipwright.digest.span`) of every tensor leaf in order."""
+        return ahead(self._chunks(bytes_))
+
+    def fetch(self, leaf: int, offset: int, bytes_: int) -> HostTensor:
+        """Some bytes of a leaf's span."""
+        header = {**self._reference.header(self.drawn), "leaf": leaf, "offset": offset, "bytes": bytes_}
+        chunk: HostTensor = self._reference.ask("fetch", header)[1]
+        return chunk
+
+    def _chunks(self, bytes_: int) -> Iterator[tuple[int, int, HostTensor]]:
+        for leaf, size in enumerate(self.sizes):
+            for offset in range(0, size, bytes_):
+                yield leaf, offset, self.fetch(leaf, offset, min(bytes_, size - offset))
+
+
+class ReferenceSide:
+    """A baseline as `hipwright.device.side.Side`. notes: how it runs, such as flags that the file set."""
+
+    def __init__(self, reference: Host, name: str, side: int, generation: int, notes: tuple[str, ...]) -> None:
+        self.name = name
+        self.notes = notes
+        self._reference = reference
+        self._side = side
+        self._generation = generation
+
+    def prepare(self, iterations_hint: int) -> Prepared:
+        """Warm up, and capture the graphs where asked to and possible."""
+        told = self._ask("side_prepare", {"calls": iterations_hint})
+        return Prepared(policy=told["policy"], why=told["why"], call_ms=told["call_ms"])
+
+    def stream(self, why: str) -> None:
+        """No graphs from now on."""
+        self._ask("side_stream", {"why": why})
+
+    def block(self, calls: int) -> Block:
+        """`calls` calls over the rotating slots."""
+        start = time.perf_counter()
+        told = self._ask("side_block", {"calls": calls})
+        wall = (time.perf_counter() - start) * 1e3
+        return Block(calls=told["calls"], device_ms=told["device_ms"], host_ms=told["host_ms"], wall_ms=wall)
+
+    def latency(self, calls: int) -> tuple[float, ...]:
+        """Milliseconds of single synchronised calls."""
+        return tuple(self._ask("side_latency", {"calls": calls})["ms"])
+
+    def close(self) -> None:
+        """Give its graphs and inputs back."""
+        if self._generation == self._reference.generation:
+            self._ask("side_close", {})
+
+    def _ask(self, method: str, header: dict[str, Any]) -> dict[str, Any]:
+        if self._generation != self._reference.generation:
+            raise WorkerError(f"the process of the {self.name} baseline was replaced", hint="open the side again")
+        return self._reference.ask(method, {**header, "side": self._side}, quick=True)[0]

@@ -1,0 +1,137 @@
+"""Calls of a candidate on host tensors in the GPU's worker: several of them wait for the device once. Imports torch.
+
+Each wait for a GPU that many processes share is a change of process, some 10 ms where eighteen share it (an H200), so
+calls that belong together are all enqueued first. What each found starts for the host in stream order, before the next
+one runs; a fault of the device then stands at the first of them, whichever it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from hipwright.errors import CandidateError, GuardFailed
+from hipwright.tensors import Tree
+from hipwright.verify.gpu.made import Loaded, faults
+
+Entry = tuple[dict[str, Any], Tree]
+
+
+class Runs:
+    """The calls of one worker's candidates. noise: starts other work on the device; None where there is no GPU."""
+
+    def __init__(self, noise: Callable[[], None] | None) -> None:
+        self._noise = noise
+        self._cases: dict[str, Tree] = {}  # inputs on the host, by the parent's names
+
+    def many(self, loaded: Loaded, header: Mapping[str, Any], given: Sequence[Tree]) -> tuple[dict[str, Any], Tree]:
+        """`Live.run` for each of header["runs"] on its entry of `given` -> one entry each in {"runs"} and in the tree.
+
+        header["cases"]: names under which inputs are kept here, whose entry is None from then on; "drop": names that
+        are no longer needed; "together": wait once for all where there is room to. {"stale"} where a name is not known.
+        An entry of the answer is what the run tells, or {"guard", "line"} for a refused shape, or {"verdict"}, after
+        which it ends.
+        """
+        cases = self._held(header, given)
+        if cases is None:
+            return {"stale": True}, None
+        row = _Row(loaded, self._noise, together=bool(header.get("together")))
+        for settings, case in zip(header["runs"], cases, strict=True):
+            if not row.over:
+                row.begin(settings, case)
+        return row.answer()
+
+    def again(self, loaded: Loaded, header: Mapping[str, Any], bundle: Sequence[Tree]) -> tuple[dict[str, Any], Tree]:
+        """Two calls at the same addresses, new values and parameters in between; then the first outputs once more.
+
+        bundle: [first inputs, second state, second inputs]. As `many`, three entries, the last with outputs only.
+        """
+        first, state, second = bundle
+        row = _Row(loaded, self._noise, together=bool(header.get("together")))
+        row.begin({"keep": "first"}, first)
+        if row.over or row.declined:
+            return row.answer()
+        original = loaded.live.table
+        with faults(loaded, self._noise is not None):
+            loaded.live.mutate(state)
+            row.begin({"reuse": True}, second)
+            if row.over:
+                return row.answer()
+            kept = loaded.live.keeping("first", waited=row.waits)
+            loaded.live.mutate(original)
+            told, trees = row.answer()
+            if row.over:
+                return told, trees
+            return {"runs": [*told["runs"], {}]}, [*trees, {"outputs": kept()}]
+
+    def _held(self, header: Mapping[str, Any], given: Sequence[Tree]) -> list[Tree] | None:
+        """The inputs of each run, those that were sent before among them."""
+        names = header.get("cases") or [""] * len(given)
+        for name in header.get("drop", ()):
+            self._cases.pop(name, None)
+        self._cases |= {name: tree for name, tree in zip(names, given, strict=True) if name and tree is not None}
+        if any(tree is None and name not in self._cases for name, tree in zip(names, given, strict=True)):
+            return None
+        return [self._cases[name] if tree is None else tree for name, tree in zip(names, given, strict=True)]
+
+
+class _Row:
+    """Calls that are waited for together, or one by one."""
+
+    def __init__(self, loaded: Loaded, noise: Callable[[], None] | None, *, together: bool) -> None:
+        self._loaded, self._noise, self._together = loaded, noise, together
+        self._found: list[Entry] = []
+        self._waiting: list[Callable[[], Entry]] = []
+        self.declined = False  # by a guard
+
+    @property
+    def over(self) -> bool:
+        """Whether a call has failed."""
+        return bool(self._found) and "verdict" in self._found[-1][0]
+
+    @property
+    def waits(self) -> bool:
+        """Whether a call has not been waited for."""
+        return bool(self._waiting)
+
+    def begin(self, settings: Mapping[str, Any], case: Tree) -> None:
+        """One more call."""
+        live, failed = self._loaded.live, False
+        try:
+            with faults(self._loaded, self._noise is not None):
+                if settings.get("noise") and self._noise is not None:
+                    self._noise()
+                # a GPU's order of blocks cannot be chosen
+                plain = {k: v for k, v in settings.items() if self._noise is None or k not in ("order", "seed")}
+                ended = live.begin(plain, case, follows=self.waits)
+        except (GuardFailed, CandidateError) as error:
+            ended, failed = _raising(error), not isinstance(error, GuardFailed)
+            self.declined = not failed
+        self._waiting.append(ended)
+        if failed or not (self._together and live.may_follow):
+            self._finish()
+
+    def answer(self) -> tuple[dict[str, Any], Tree]:
+        """What all calls told."""
+        self._finish()
+        return {"runs": [info for info, _ in self._found]}, [tree for _, tree in self._found]
+
+    def _finish(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for ended in waiting:
+            if self.over:
+                return
+            try:
+                with faults(self._loaded, self._noise is not None):
+                    self._found.append(ended())
+            except GuardFailed as error:
+                self._found.append(({"guard": error.message, "line": error.line}, None))
+            except CandidateError as error:
+                self._found.append(({"verdict": error.verdict().to_dict()}, None))
+
+
+def _raising(error: Exception) -> Callable[[], Entry]:
+    def ended() -> Entry:
+        raise error
+
+    return ended

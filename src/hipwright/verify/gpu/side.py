@@ -1,0 +1,123 @@
+"""A program in the worker as one side of a timed comparison. No torch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from hipwright.device.side import Block, Prepared
+from hipwright.errors import CandidateError
+from hipwright.tensors import Tree
+from hipwright.verify.candidate import POISON_B, Rejected
+from hipwright.verify.gpu.source import Source
+from hipwright.verify.reply import numbers, whole_numbers
+
+if TYPE_CHECKING:
+    from hipwright.verify.gpu.loaded import Loaded
+
+Mode = Literal["run", "noop"]
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """One call whose results stayed on the device. specs: {"outputs", "buffers"} with a TensorSpec for each tensor."""
+
+    handle: int
+    specs: Tree
+    info: dict[str, Any]
+
+
+class GpuSide:
+    """A loaded program as `hipwright.device.side.Side`, and what shows that the timed calls did the work.
+
+    Raises CandidateError where the program fails, as every side does.
+    """
+
+    def __init__(self, loaded: Loaded, set_name: str, graph: bool, name: str, own_time: bool = True) -> None:
+        self.name = name
+        self._with_own_time = own_time
+        self.set_name = set_name
+        self._loaded = loaded
+        self._slots = len(loaded._slots.get(set_name, {}))
+        self._graph = graph
+        self._timer = self._open("run")
+        self._prepared: Prepared | None = None
+
+    def prepare(self, iterations_hint: int) -> Prepared:
+        """Warm up, capture where asked to and possible, and find the share of the program's own kernels; at once where
+        that was done: score mode does it before a program has the GPU to itself."""
+        if self._prepared is None:
+            self._prepared = self._prepare(iterations_hint)
+        return self._prepared
+
+    def _prepare(self, iterations_hint: int) -> Prepared:
+        told = self._ask("time_prepare", {"hint": iterations_hint})
+        policy = "graph" if told.get("policy") == "graph" else "stream"
+        call_ms = numbers(told, "call_ms")[0]
+        prepare = None if told.get("prepare_ms") is None else numbers(told, "prepare_ms")[0]
+        own = self._own_time(call_ms, iterations_hint)
+        return Prepared(policy, str(told.get("why", ""))[:300], call_ms, prepare, own)  # type: ignore[arg-type]
+
+    def stream(self, why: str) -> None:
+        """Launch on the stream from now on."""
+        self._ask("time_stream", {"why": why})
+        self._prepared = None
+
+    def block(self, calls: int) -> Block:
+        """At least `calls` calls back to back."""
+        start = time.perf_counter()
+        told = self._ask("time_block", {"calls": calls})
+        wall = (time.perf_counter() - start) * 1e3
+        # a whole tour at most; host code of candidates runs none, and its word is not asked for
+        foreign = self._loaded.program.lane != "program"
+        made = calls if foreign else min(max(calls, whole_numbers(told, "calls")[0]), calls + self._slots)
+        return Block(made, numbers(told, "device_ms")[0], numbers(told, "host_ms")[0], wall)
+
+    def latency(self, calls: int) -> tuple[float, ...]:
+        """Milliseconds of single calls."""
+        return numbers(self._ask("time_latency", {"calls": calls}), "ms")
+
+    def reveal(self, slot: int, source: Source, poison: int = POISON_B) -> None:
+        """Late values at the addresses of a slot, and poison where outputs lie; the next block's are kept."""
+        self._loaded.fill(self.set_name, slot, source)
+        self._ask("time_reveal", {"poison": poison})
+
+    def timed_output(self, slot: int) -> RunInfo:
+        """What the last timed call on a slot returned."""
+        header = {"timer": self._timer, "set": self.set_name, "slot": slot}
+        with as_candidate_error():
+            told, specs = self._loaded._call("time_output", header)
+            return self._loaded._result(told, specs, self.set_name, slot)
+
+    def _own_time(self, call_ms: float, hint: int) -> float | None:
+        """1 - time without the program's kernels / time with them; None where kernels cannot be left out."""
+        if not self._with_own_time or self._loaded.program.lane != "program" or call_ms <= 0.0:
+            return None
+        told = self._ask("time_prepare", {"hint": hint}, self._open("noop"))
+        return min(1.0, max(0.0, 1.0 - numbers(told, "call_ms")[0] / call_ms))
+
+    def _open(self, mode: Mode) -> int:
+        header = {"set": self.set_name, "slots": self._slots, "graph": self._graph, "mode": mode}
+        with as_candidate_error():
+            told, _ = self._loaded._call("time_open", header)
+        return whole_numbers(told, "timer")[0]
+
+    def _ask(self, method: str, header: Mapping[str, Any], timer: int | None = None) -> dict[str, Any]:
+        with as_candidate_error():
+            told, _ = self._loaded._call(method, {**header, "timer": timer or self._timer}, quick=True)
+        return told
+
+
+@contextmanager
+def as_candidate_error() -> Iterator[None]:
+    """A Rejected as the error that evaluators expect outside a verification."""
+    try:
+        yield
+    except Rejected as rejected:
+        told = rejected.verdict
+        raise CandidateError(
+            told.message, status=told.status, stage=told.stage, evidence=dict(told.evidence)
+        ) from rejected

@@ -1,0 +1,154 @@
+"""The stages of a verification whose inputs and results never leave the device: the task's own large shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hipwright.errors import CandidateError, DeviceError
+from hipwright.program import Parsed
+from hipwright.records import Build, Program, TensorSpec
+from hipwright.tensors import Tree, leaves
+from hipwright.verify.atomics import adds_floats
+from hipwright.verify.candidate import Rejected
+from hipwright.verify.gpu.client import GpuCandidates
+from hipwright.verify.gpu.large import Seen, judge_on_device, judge_set, twice_on_device, wild
+from hipwright.verify.gpu.loaded import Loaded
+from hipwright.verify.gpu.source import span_bytes
+from hipwright.verify.ledger import Ledger
+from hipwright.verify.oracle import MUTATED
+
+if TYPE_CHECKING:
+    from hipwright.verify.gpu.reference import DeviceReference
+    from hipwright.verify.gpu.reference_ends import ExpectInfo
+
+BIG_BYTES = 4 << 30  # inputs above this are verified with given values alone
+
+
+@dataclass(frozen=True)
+class TimedInputs:
+    """The inputs that a task is timed on, as a worker holds them: slots 0 .. slots-1 of `workload` under `seed`, the
+    model's state, and the right results on the first slot that are known."""
+
+    state: Tree
+    set_name: str
+    workload: str
+    seed: int
+    slots: int
+    seen: Seen | None = None
+
+
+@dataclass(kw_only=True)
+class OnDevice(Ledger):
+    """Verifies one program on the worker's device; reference: judges what the oracle calls too large."""
+
+    parsed: Parsed | None
+    program: Program
+    build: Build | None
+    reference: DeviceReference | None
+    worker: GpuCandidates
+    more: Mapping[str, Any] | None
+
+    def large(self, session: Loaded, reference: DeviceReference) -> None:
+        """The task's own shapes that are too large for the oracle, judged on the device."""
+        for name in self.own_large():
+            source = reference.inputs(name, self.oracle.seed_of("device", name), "given")
+            big = _bytes(source.arguments) > BIG_BYTES
+            for family in ("given",) if big else ("given", "normal"):
+                self.on_device(session, reference, name, family)
+            if self.main is None and not (big or self.oracle.kernelbench):
+                self.again_on_device(session, reference, name)
+            self.skipped.pop(name, None)
+        if self.main is None and not self.evidence:
+            raise self.nothing_claimed()
+        changed = session.audit()
+        if changed:
+            raise Rejected(wild(changed[0]))
+        session.free_sets(BIG_BYTES)  # a timing needs the room
+
+    def own_large(self) -> list[str]:
+        """The task's own workloads that are too large for the oracle."""
+        own = [w.name for w in self.oracle.handle.task.workloads if w.origin != "derived"]
+        return [name for name in own if name in self.oracle.skipped]
+
+    def again_on_device(self, session: Loaded, reference: DeviceReference, name: str) -> None:
+        """What the main workload is asked, of a program that claims the task's own large shapes alone."""
+        assert self.oracle.policy is not None
+        seeds = [self.oracle.seed_of("device", name), self.oracle.seed_of("device", name, MUTATED)]
+        cases = [reference.expect(name, s, self.oracle.state, self.oracle.policy, family="normal") for s in seeds]
+        if not all(case.counts for case in cases):
+            return
+        sources = [reference.inputs(name, seed, "normal") for seed in seeds]
+        open_order = twice_on_device(session, reference, cases, sources, self._open_order)
+        self.checks["repeats"] = "within tolerance (float atomics)" if open_order else "bit-equal"
+        self.checks["second_call"] = "pass"
+
+    def _open_order(self, stats: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether float atomics leave the order of sums open."""
+        counted = any(entry.get("float_atomics") for entry in stats)
+        return self.parsed is None or counted or adds_floats(self.parsed.hip)
+
+    def on_device(self, session: Loaded, reference: DeviceReference, name: str, family: str) -> None:
+        """One case whose inputs and outputs never leave the device but in chunks."""
+        seed = self.oracle.seed_of("device", name)
+        assert self.oracle.policy is not None
+        expected = reference.expect(name, seed, self.oracle.state, self.oracle.policy, family=family)
+        label = f"{name}/{family}"
+        if expected.rejected:
+            self.skipped[label] = expected.rejected
+            return
+        session.place(label, reference.inputs(name, seed, family))
+        self.one_on_device(session, reference, expected, label)
+
+    def timed_inputs(self, timed: TimedInputs) -> None:
+        """See `verify_timed`."""
+        reference, policy = self.reference, self.oracle.policy
+        assert reference is not None and policy is not None
+        self.skipped |= self.oracle.skipped
+        self.checks |= {"device": self.worker.device, "gate": "fast"}
+        with self.worker.load(self.program, self.build, timed.state) as session, self.timed("large"):
+            session.place(timed.set_name, reference.inputs(timed.workload, timed.seed), timed.slots)
+            expected = reference.expect(timed.workload, timed.seed, timed.state, policy)
+            self.one_on_device(session, reference, expected, timed.set_name, timed.seen)
+        self.skipped.pop(timed.workload, None)
+        if not self.evidence:
+            raise self.nothing_claimed()
+
+    def one_on_device(
+        self,
+        session: Loaded,
+        reference: DeviceReference,
+        expected: ExpectInfo,
+        set_name: str,
+        seen: Seen | None = None,
+    ) -> None:
+        """One call on the first slot of a set, judged there."""
+        name, family = expected.drawn.workload, expected.drawn.family
+        label = f"{name}/{family}"
+        found = judge_set(session, reference, expected, set_name, seen)
+        if expected.degenerate:
+            self.skipped[label] = expected.degenerate
+            return
+        self.evidence[name] = None
+        self.worst = max(self.worst or 0.0, found.worst_error)
+        self.checks.setdefault("errors", {}).setdefault(name, {})[family] = round(found.worst_error, 4)
+        self.checks.setdefault("large", {})[label] = expected.reference
+
+    def right_without_kernels(self) -> bool:
+        """As `noop`, on the device, for the task's own large shapes."""
+        assert self.reference is not None and self.oracle.policy is not None
+        name = next(iter(self.evidence))
+        seed = self.oracle.seed_of("device", name)
+        expected = self.reference.expect(name, seed, self.oracle.state, self.oracle.policy, family="given")
+        try:
+            with self.worker.load(self.program, None, self.oracle.state, mode="noop") as session:
+                session.place(f"{name}/given", self.reference.inputs(name, seed, "given"))
+                judge_on_device(session, session.run_set(f"{name}/given"), self.reference, expected)
+        except (Rejected, CandidateError, DeviceError):
+            return False
+        return True
+
+
+def _bytes(arguments: Any) -> int:
+    return sum(span_bytes(leaf) for leaf in leaves(arguments) if isinstance(leaf, TensorSpec))

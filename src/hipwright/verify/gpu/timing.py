@@ -1,0 +1,103 @@
+"""Timing a candidate inside its worker: rotating slots, graphs, two clocks. Imports torch.
+
+Nothing here says what the numbers mean (hipwright.measure does) or whether a block counts. After `reveal` the next
+block runs on values that nobody could know before, over outputs that hold poison: what it leaves is verified.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from hipwright.device.memory import pattern
+from hipwright.device.rotation import Rotation
+from hipwright.errors import CandidateError
+from hipwright.verify.worker.live import Subject
+from hipwright.verify.worker.trees import address, tensors_of
+
+
+class Timer:
+    """One subject over its slots. slots: the arguments of each. graph: whether graphs may be tried; tours: of all slots
+    at once. pool: of the graphs' memory, which those of other subjects may share: a call's results are read before
+    another subject runs."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        slots: Sequence[Sequence[Any]],
+        device: str,
+        *,
+        graph: bool,
+        tours: bool = True,
+        pool: Any = None,
+    ) -> None:
+        self.subject = subject
+        self._slots = slots
+        self._rotation = Rotation(
+            lambda slot: subject.forward(*slots[slot]), len(slots), torch.device(device), graph=graph, tours=tours,
+            settle=subject.settle, pool=pool,
+        )  # fmt: skip
+
+    def prepare(self, hint: int) -> dict[str, Any]:
+        """Warm up with about `hint` calls, capture. {"policy", "why", "call_ms", "prepare_ms"}."""
+        prepare_ms = self._pack()
+        return {**self._rotation.prepare(hint), "prepare_ms": prepare_ms}
+
+    def policy(self) -> dict[str, Any]:
+        """How calls are launched, and why not from a graph."""
+        return {"policy": self._rotation.policy, "why": self._rotation.why}
+
+    def stream(self, why: str) -> None:
+        """Launch on the stream from now on."""
+        self._rotation.launch_on_stream(why)
+
+    def block(self, calls: int) -> dict[str, float]:
+        """`calls` calls back to back, {"device_ms", "host_ms"} for all of them."""
+        return self._rotation.block(calls)
+
+    def latency(self, calls: int) -> list[float]:
+        """Milliseconds of single calls, each waited for."""
+        return self._rotation.latency(calls)
+
+    def poison(self, byte: int) -> None:
+        """Fill what the outputs lie in, and keep every slot's outputs from now on."""
+        self._rotation.keep = True
+        given = {address(t) for t in tensors_of([list(self._slots), self.subject.params, self.subject.buffers])}
+        for outputs in self._rotation.outputs:
+            for tensor in tensors_of(outputs):
+                if address(tensor) not in given:  # else it is no memory of the program's own
+                    _poison(tensor, byte)
+
+    def outputs(self, slot: int) -> Any:
+        """What the last call on a slot returned. CandidateError if none was kept."""
+        if self._rotation.outputs[slot] is None:
+            raise CandidateError("this slot has not been called since its values were revealed", stage="measure")
+        return self._rotation.outputs[slot]
+
+    def _pack(self) -> float | None:
+        """Milliseconds of packing weights, where the program does that and has not yet."""
+        plan = getattr(self.subject, "plan", None)
+        if plan is None:
+            return None
+        self.subject.settle()
+        start = time.perf_counter()
+        with torch.no_grad():
+            packed = plan.prepare()
+        self.subject.settle()
+        return (time.perf_counter() - start) * 1e3 if packed else None
+
+
+def _poison(tensor: Any, byte: int) -> None:
+    if tensor.dtype == torch.bool:
+        tensor.fill_(byte & 1)
+    elif tensor.element_size() == 1:
+        tensor.view(torch.uint8).fill_(byte)
+    elif tensor.numel():
+        word = pattern(byte)
+        size = tensor.element_size()
+        kind = {2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
+        repeated = int.from_bytes(word.to_bytes(2, "little") * (size // 2), "little", signed=True)
+        tensor.view(kind).fill_(repeated)

@@ -1,0 +1,278 @@
+"""The verdict on one program on a GPU: the cpu target's stages in as few messages as they need.
+
+1. the main workload: given values, then normal ones three times: other poison each time, once beside other work
+2. every input family, unseen shapes, and the task's own shapes where the oracle holds them
+3. a second call with new inputs and parameters at the old addresses; the first call's outputs must stay
+4. the task's own shapes that only the device can hold, judged there by its reference; of a program that claims nothing
+   else, with another poison and a second call too (the fast gate: `verify_timed`)
+5. kernels replaced by no-ops: if the outputs are still right, the program's kernels do none of the work
+
+A GPU shows no race and no read outside a buffer as such: they show as values that are wrong or not the same twice, or
+not at all. The cpu target shows them (docs/verification.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hipwright.errors import CandidateError, DeviceError, GuardFailed
+from hipwright.program import Parsed
+from hipwright.records import Build, Program, Verdict
+from hipwright.tensors import tensor_leaves
+from hipwright.verify.candidate import (
+    POISON_A,
+    POISON_B,
+    POISON_C,
+    Answer,
+    Rejected,
+    judge,
+    judge_again,
+)
+from hipwright.verify.cpu.verifier import Gate
+from hipwright.verify.gpu.client import GpuCandidates
+from hipwright.verify.gpu.large import (
+    large_verdict,
+)
+from hipwright.verify.gpu.loaded import Loaded, Outcome
+from hipwright.verify.gpu.side import GpuSide
+from hipwright.verify.gpu.stages import OnDevice, TimedInputs
+from hipwright.verify.ledger import first_difference, unstable
+from hipwright.verify.oracle import MUTATED, Case, Oracle
+
+if TYPE_CHECKING:
+    from hipwright.verify.gpu.reference import DeviceReference
+
+BATCH_BYTES = 64 << 20  # of inputs in one message
+# the settings of the runs that must agree; a GPU ignores the orders, which the driver "cpu" can choose
+REPEATS: tuple[dict[str, Any], ...] = (
+    {},
+    {"poison": POISON_B, "noise": True, "order": "shuffle", "seed": 1},
+    {"poison": POISON_C, "order": "reverse"},
+)
+
+Item = tuple[Case, Mapping[str, Any]]
+
+
+def verify_gpu(
+    parsed: Parsed | None,
+    program: Program,
+    build: Build | None,
+    oracle: Oracle,
+    reference: DeviceReference | None,
+    worker: GpuCandidates,
+    *,
+    gate: Gate = "full",
+    more: Mapping[str, Any] | None = None,
+) -> Verdict:
+    """Verify one built program on the worker's device.
+
+    parsed: None for the modelnew lane, whose float atomics are unknown. reference: judges what the oracle calls too
+    large; without one that is skipped. gate: "fast" runs one family on unseen shapes and no no-ops. more: as
+    `GpuCandidates.load` takes it. Raises infrastructure errors; all else is in the Verdict.
+    """
+    problem = oracle.status()
+    if problem is not None:
+        status, why = problem
+        return Verdict(status=status, fault="task", stage="lint", message=why)
+    run = _Verification(
+        oracle=oracle, parsed=parsed, program=program, build=build, reference=reference, worker=worker, more=more
+    )
+    return run.of(lambda: run.everything(gate))
+
+
+def verify_timed(
+    parsed: Parsed, program: Program, build: Build, oracle: Oracle, reference: DeviceReference, worker: GpuCandidates,
+    timed: TimedInputs,
+) -> Verdict:  # fmt: skip
+    """The fast gate's verdict on a program whose guards claim the task's own large shape alone: one call on inputs that
+    it is timed on, which nobody knows, judged by the reference on the device.
+
+    Raises infrastructure errors; all else is in the Verdict.
+    """
+    run = _Verification(
+        oracle=oracle, parsed=parsed, program=program, build=build, reference=reference, worker=worker, more=None
+    )
+    return run.of(lambda: run.timed_inputs(timed))
+
+
+@dataclass(kw_only=True)
+class _Verification(OnDevice):
+    def of(self, stages: Callable[[], None]) -> Verdict:
+        """The verdict that some stages come to."""
+        try:
+            stages()
+        except Rejected as rejected:
+            return self.verdict(rejected.verdict)
+        except CandidateError as error:  # from `load`, where its verdict has been looked at
+            return self.verdict(error.verdict())
+        return self.verdict(Verdict(status="pass"))
+
+    def everything(self, gate: Gate) -> None:
+        """All stages in order."""
+        self.skipped |= self.oracle.skipped
+        self.checks |= {"device": self.worker.device, "gate": gate}
+        with self.timed("load"):
+            session = self.worker.load(self.program, self.build, self.oracle.state, more=self.more)
+        with session:
+            with self.timed("main workload"):
+                claimed = self.main_workload(session, REPEATS if gate == "full" else REPEATS[::2])
+            on_device = gate == "full" and self.reference is not None
+            if not claimed and not (on_device and self.own_large()):
+                raise self.nothing_claimed()
+            if claimed:
+                with self.timed("families and shapes"):
+                    self.cases(session, gate)
+            if claimed and not self.oracle.kernelbench:
+                with self.timed("second call"):
+                    self.second_call(session)
+            if on_device:
+                assert self.reference is not None
+                with self.timed("large"):
+                    self.large(session, self.reference)
+        if gate == "full" and self.program.lane == "program":
+            with self.timed("no-op"):
+                self.noop()
+
+    # ---------------------------------------------------------------- stages
+
+    def main_workload(self, session: Loaded, repeats: Sequence[Mapping[str, Any]]) -> bool:
+        """Given values and normal ones, on the first workload that the program claims; False where it claims none."""
+        for planned in self.candidates():
+            name = planned.workload.name
+            self.main = planned
+            first: Item = (self.oracle.case(name, self.first_family(name)), {})
+            normal = self.main_case("normal")
+            answers = session.run_many(
+                [first, *((normal, settings) for settings in repeats)], together=self.checks["gate"] == "fast"
+            )
+            if isinstance(answers[0], GuardFailed):
+                self.main = None
+                self.unclaimed(planned, answers[0])
+                continue
+            self.settle(first, answers[0])
+            found = [self.settle((normal, settings), a) for settings, a in zip(repeats, answers[1:], strict=False)]
+            self.repeated(normal, [answer for answer in found if answer is not None], repeats)
+            return True
+        return False
+
+    def repeated(self, case: Case, answers: Sequence[Answer], repeats: Sequence[Mapping[str, Any]]) -> None:
+        """The same inputs give the same bits, whatever memory held and whatever else ran."""
+        if len(answers) < 2:
+            return
+        open_order = self._open_order(answers[0].stats)
+        for other, settings in zip(answers[1:], repeats[1:], strict=True):
+            place = first_difference(answers[0], other)
+            if place is not None and not open_order:
+                how = str(settings.get("order"))
+                raise Rejected(unstable(case, place, how, answers[0]))
+        self.checks["repeats"] = "within tolerance (float atomics)" if open_order else "bit-equal"
+
+    def cases(self, session: Loaded, gate: Gate) -> None:
+        """Families, unseen shapes, and the task's own shapes that the oracle holds."""
+        if gate == "fast":  # a family of a small workload costs a GPU next to nothing
+            families = self.family_cases()
+            known = {case.name for case in families}
+            todo = [*families, *(case for case in self.quick_cases() if case.name not in known)]
+        else:
+            assert self.main is not None
+            own = [p.workload.name for p in self.oracle.planned() if p.role == "full"]
+            todo = [*self.family_cases(), *self.unseen_cases()]
+            names = [name for name in own if name != self.main.workload.name]
+            todo += [self.oracle.case(name, self.first_family(name)) for name in names]
+        ran = []
+        for batch in _batches([(case, {}) for case in todo if self.usable(case)]):
+            for item, outcome in zip(batch, session.run_many(batch, together=gate == "fast"), strict=False):
+                if self.settle(item, outcome) is not None:
+                    ran.append(item[0])
+        assert self.main is not None
+        self.checks["families"] = [case.family for case in ran if case.workload == self.main.workload.name]
+
+    def second_call(self, session: Loaded) -> None:
+        """New values at the old addresses; then the first call's outputs are read again."""
+        first, second = self.main_case("normal"), self.main_case(MUTATED)
+        if second.rejected:
+            return
+        outcomes = session.again(first, second, together=self.checks["gate"] == "fast")
+        self.settle((first, {"keep": "first"}), outcomes[0])
+        if len(outcomes) < 2 or isinstance(outcomes[1], GuardFailed):
+            return
+        prefix = "in a second call with new values at the same addresses, "
+        self.settle((second, {"reuse": True}), outcomes[1], prefix)
+        kept = outcomes[2]
+        if not first.expected.aliases and isinstance(kept, Answer):
+            judge_again(first, kept.tree["outputs"], "an earlier call's result changed with the next call: ")
+        self.checks["second_call"] = "pass"
+
+    def noop(self) -> None:
+        """Whether the outputs stay right without the program's kernels."""
+        if self.main is None:
+            self.checks["noop_right"] = self.right_without_kernels()
+            return
+        cases = [case for case in map(self.main_case, ("normal", "given")) if case.counts]
+        try:
+            with self.worker.load(self.program, None, self.oracle.state, mode="noop") as session:
+                outcomes = session.run_many([(case, {}) for case in cases])
+                right = len(outcomes) == len(cases)
+                for case, outcome in zip(cases, outcomes, strict=False):
+                    right = right and isinstance(outcome, Answer)
+                    if isinstance(outcome, Answer):
+                        judge(case, outcome)
+        except (Rejected, CandidateError, DeviceError):  # an operator may not survive what no kernel wrote
+            right = False
+        self.checks["noop_right"] = right
+
+    # ---------------------------------------------------------------- small parts
+
+    def settle(self, item: Item, outcome: Outcome, prefix: str = "") -> Answer | None:
+        """Judge one outcome; None for a shape that the program declines."""
+        case, settings = item
+        if isinstance(outcome, Verdict):
+            raise Rejected(outcome)
+        if isinstance(outcome, GuardFailed):
+            self.declined(case, outcome)
+            return None
+        self.judge(case, outcome, prefix, int(settings.get("poison", POISON_A)))
+        return outcome
+
+    def _shapes(self) -> dict[str, list[str]]:
+        """The input shapes of the workloads that stood as evidence; the large ones' too."""
+        workloads = {w.name: w for w in self.oracle.handle.task.workloads}
+        large = set(self.oracle.skipped)
+        small = dict.fromkeys(name for name in self.evidence if name not in large)
+        shapes = {name: _shown(self.oracle.case(name, self.first_family(name)).inputs) for name in small}
+        for name in self.evidence:
+            if name in large:
+                shapes[name] = [f"{spec.dtype}{list(spec.shape)}" for spec in workloads[name].specs]
+        return shapes
+
+
+def judge_timed(side: GpuSide, loaded: Loaded, slot: int, case: Case) -> None:
+    """Raise Rejected unless what the last timed call on a slot returned is right for the case revealed to it."""
+    run = side.timed_output(slot)
+    if run.info["inputs_changed"] or run.info["params_changed"]:
+        raise Rejected(
+            large_verdict("input_mutated", case.workload, case.family, "a timed call wrote to inputs or parameters")
+        )
+    judge_again(case, loaded.read(run)["outputs"], "in a timed call, ")
+    loaded.drop(run)
+
+
+def _batches(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """In order, each with at most BATCH_BYTES of inputs (or one case)."""
+    batch: list[Item] = []
+    held = 0
+    for item in items:
+        size = sum(tensor.storage.nbytes for tensor in tensor_leaves(item[0].inputs))
+        if batch and held + size > BATCH_BYTES:
+            yield batch
+            batch, held = [], 0
+        batch.append(item)
+        held += size
+    if batch:
+        yield batch
+
+
+def _shown(inputs: Any) -> list[str]:
+    return [f"{tensor.dtype}{list(tensor.shape)}" for tensor in tensor_leaves(inputs)]

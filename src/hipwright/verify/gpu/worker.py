@@ -1,0 +1,293 @@
+"""The candidate's process on a GPU target: warm, serves one program after another. Imports torch.
+
+It holds inputs and parameters, never an expectation. On a GPU the program lane has no host code; with the driver "cpu"
+the same service runs the cpu target's build. After a fault of the device every answer says `broken`, and the parent
+replaces the process.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+import hipwright.verify.worker.warm  # noqa: F401  # what plans import late is imported once, in the zygote
+from hipwright.device.graph_pool import GraphPool
+from hipwright.device.open import open_driver
+from hipwright.digest import digests, span
+from hipwright.errors import CandidateError
+from hipwright.program.lower.trace import trace
+from hipwright.sandbox import lockdown
+from hipwright.tensors import HostTensor, Tree
+from hipwright.torchio import map_torch
+from hipwright.verify.gpu.made import Loaded, Maker, faults, parsed_text
+from hipwright.verify.gpu.runs import Runs
+from hipwright.verify.gpu.sets import Sets, Slot, look
+from hipwright.verify.gpu.subjects import Noise, spec_of, start_gpu, tidy_gpu
+from hipwright.verify.gpu.tables import StateTables
+from hipwright.verify.gpu.timing import Timer
+from hipwright.verify.worker.live import Live, Setting
+from hipwright.verify.worker.staging import Staging
+from hipwright.verify.worker.trees import on_device, tensors_of, to_host
+
+Answer = tuple[dict[str, Any], Tree]
+
+
+class GpuWorker:
+    """Service of a worker session.
+
+    init: device ("cuda:0", "cpu"), driver ("cuda", "rocm", "cpu"), memory_limit_bytes (0: a GPU's usual share), and of
+    the driver "cpu" wave and launch_limit_s.
+    """
+
+    def __init__(self, init: dict[str, Any], _: Tree) -> None:
+        self.device = str(init["device"])
+        self.on_gpu = self.device != "cpu"
+        limit = int(init.get("memory_limit_bytes", 0))
+        driver = None if init["driver"] == "cpu" else open_driver(str(init["driver"]), _index(self.device))
+        self._states = StateTables(self.device)
+        self._programs: dict[int, Loaded] = {}
+        self._sets = Sets(self.device)
+        self._staging = Staging(self.device) if self.on_gpu else None
+        self._pool = GraphPool(self.device) if self.on_gpu else None
+        self._count = 0
+        self._runs = Runs(Noise(self.device).make if self.on_gpu else None)
+        if self.on_gpu:
+            limit = start_gpu(self.device, limit)
+        self._maker = Maker(init, driver, limit)
+        lockdown(init.get("profile", "gpu") if self.on_gpu else "candidate")
+
+    def pulse(self, header: dict[str, Any], _: Tree) -> Answer:
+        """{} once the device has run a trivial kernel."""
+        with faults(None, self.on_gpu):
+            torch.zeros(1, device=self.device).add_(1.0).item()
+        return {}, None
+
+    # ---------------------------------------------------------------- programs
+
+    def load(self, header: dict[str, Any], bundle: Tree) -> Answer:
+        """Make a candidate ready -> {"program"}, or {"stale": True} where the state table must be sent again.
+
+        header: lane, text, knobs, mode ("run", "noop"), state (the table's key), so (path, driver "cpu"), and what
+        modelnew_run.load wants for that lane.
+        bundle: {"code": uint8 tensor or None, "table": state table, None when the key is known}.
+        """
+        with faults(None, self.on_gpu):
+            table = self._states.get(str(header["state"]), bundle["table"])
+            if table is None:
+                return {"stale": True}, None
+            code = bundle["code"].storage.tobytes() if bundle["code"] is not None else b""
+            program = header["lane"] == "program"
+            live = Live(
+                lambda setting, state: self._maker.subject(loaded, setting, state), table, self.device, self._staging
+            )
+            loaded = Loaded(live, parsed_text(header["text"]) if program else None, code, header)
+            loaded.live.prepare(Setting.of(header))
+            self._count += 1
+            self._programs[self._count] = loaded
+        return {"program": self._count}, None
+
+    def unload(self, header: dict[str, Any], _: Tree) -> Answer:
+        """Forget a candidate and everything of its own on the device."""
+        loaded = self._programs.pop(int(header["program"]))
+        launchers = loaded.launchers
+        loaded.timers.clear()
+        loaded.results.clear()
+        del loaded
+        gc.collect()  # a lowered plan holds itself, and with it device memory
+        for launcher in launchers:
+            if hasattr(launcher, "close"):
+                launcher.close()
+        if self._pool is not None:
+            launchers.clear()
+            tidy_gpu(self.device, self._pool)
+        return {}, None
+
+    def run_many(self, header: dict[str, Any], given: Tree) -> Answer:
+        """`Runs.many`."""
+        return self._runs.many(self._programs[int(header["program"])], header, given)
+
+    def operators(self, header: dict[str, Any], inputs: Tree) -> Answer:
+        """{"ops"}: the library's operators in one call of a modelnew candidate, as OpTrace records them."""
+        loaded = self._programs[int(header["program"])]
+        with faults(loaded, self.on_gpu):
+            _, ops = loaded.live.subject.inner.trace(*on_device(list(inputs), self.device))  # type: ignore[attr-defined]
+            loaded.live.subject.settle()
+        return {"ops": ops}, None
+
+    def trace(self, header: dict[str, Any], bundle: Tree) -> Answer:
+        """hipwright.program.lower.trace of a plan. bundle: [state table, inputs] with TensorSpecs for tensors."""
+        loaded = self._programs[int(header["program"])]
+        assert loaded.parsed is not None
+        state, inputs = bundle
+        knobs = {str(k): int(v) for k, v in loaded.init["knobs"].items()}
+        return trace(loaded.parsed, knobs, state, inputs, meta=True), None
+
+    def again(self, header: dict[str, Any], bundle: Tree) -> Answer:
+        """`Runs.again`."""
+        return self._runs.again(self._programs[int(header["program"])], header, bundle)
+
+    # ---------------------------------------------------------------- resident inputs
+
+    def set_stale(self, header: dict[str, Any], _: Tree) -> Answer:
+        """{"stale": slots of a set that must be filled}."""
+        with faults(None, self.on_gpu):
+            return {"stale": self._sets.stale(str(header["set"]), int(header["slots"]))}, None
+
+    def set_open(self, header: dict[str, Any], arguments: Tree) -> Answer:
+        """Make room for one slot. arguments: forward's, a TensorSpec for each tensor."""
+        with faults(None, self.on_gpu):
+            self._sets.open(str(header["set"]), int(header["slot"]), arguments, int(header["seed"]))
+        return {}, None
+
+    def set_fill(self, header: dict[str, Any], chunk: HostTensor) -> Answer:
+        """Some bytes of a leaf's span."""
+        with faults(None, self.on_gpu):
+            self._sets.fill(str(header["set"]), int(header["slot"]), int(header["leaf"]), int(header["offset"]), chunk)
+        return {}, None
+
+    def set_done(self, header: dict[str, Any], _: Tree) -> Answer:
+        """{"right"}: whether the slot holds what the digests (decimal strings, or None) say."""
+        given = header["digests"]
+        digests = None if given is None else tuple(int(text) for text in given)
+        with faults(None, self.on_gpu):
+            return {"right": self._sets.done(str(header["set"]), int(header["slot"]), digests)}, None
+
+    def set_audit(self, header: dict[str, Any], _: Tree) -> Answer:
+        """{"changed": [[set, slot, leaf, "value" or "zone"]]} in all sets: has anyone written to them?"""
+        with faults(None, self.on_gpu):
+            return {"changed": self._sets.audit()}, None
+
+    def set_free(self, header: dict[str, Any], _: Tree) -> Answer:
+        """Give a set's memory back."""
+        self._sets.free(str(header["set"]))
+        return {}, None
+
+    def run_set(self, header: dict[str, Any], _: Tree) -> Answer:
+        """One call on a slot -> (`run`'s info with the new handle, {"outputs", "buffers"} with TensorSpecs)."""
+        loaded = self._programs[int(header["program"])]
+        slot = self._sets.slot(str(header["set"]), int(header["slot"]))
+        with faults(loaded, self.on_gpu):
+            loaded.live.prepare(Setting.of(header))
+            info, outputs = loaded.live.call(slot.arguments)
+            info["inputs_changed"] = _looked_at(slot)
+            buffers = map_torch(loaded.live.subject.buffers, lambda tensor: tensor.clone())
+            return self._keep(loaded, info, {"outputs": outputs, "buffers": buffers})
+
+    def fetch(self, header: dict[str, Any], _: Tree) -> Answer:
+        """Some bytes of the span of one tensor leaf of a result."""
+        loaded = self._programs[int(header["program"])]
+        tensor = tensors_of(loaded.results[int(header["handle"])])[int(header["leaf"])]
+        offset = int(header["offset"])
+        with faults(loaded, self.on_gpu):
+            raw = span(tensor)[offset : offset + int(header["bytes"])].cpu().numpy()
+        return {}, HostTensor("uint8", (raw.size,), (1,), 0, raw)
+
+    def result_digests(self, header: dict[str, Any], _: Tree) -> Answer:
+        """{"digests"}: of every tensor leaf of a result, decimal strings, under header["seed"]."""
+        loaded = self._programs[int(header["program"])]
+        with faults(loaded, self.on_gpu):
+            found = digests(tensors_of(loaded.results[int(header["handle"])]), int(header["seed"]))
+        return {"digests": [str(number) for number in found]}, None
+
+    def read(self, header: dict[str, Any], _: Tree) -> Answer:
+        """A whole result as host tensors."""
+        loaded = self._programs[int(header["program"])]
+        with faults(loaded, self.on_gpu):
+            return {}, to_host(loaded.results[int(header["handle"])], self.device)
+
+    def drop(self, header: dict[str, Any], _: Tree) -> Answer:
+        """Forget a result."""
+        self._programs[int(header["program"])].results.pop(int(header["handle"]), None)
+        return {}, None
+
+    # ---------------------------------------------------------------- timing
+
+    def time_open(self, header: dict[str, Any], _: Tree) -> Answer:
+        """A timer over all slots of a set -> {"timer"}. graph: try graphs."""
+        loaded = self._programs[int(header["program"])]
+        slots = [self._sets.slot(str(header["set"]), n).arguments for n in range(int(header["slots"]))]
+        with faults(loaded, self.on_gpu):
+            subject = self._maker.timed(loaded, header["mode"])
+            self._count += 1
+            own = loaded.parsed is not None
+            pool = self._pool.handle() if self._pool is not None and own else None
+            loaded.timers[self._count] = Timer(
+                subject, slots, self.device, graph=bool(header["graph"]), tours=own, pool=pool
+            )
+        return {"timer": self._count}, None
+
+    def time_prepare(self, header: dict[str, Any], _: Tree) -> Answer:
+        """`Timer.prepare`."""
+        with self._timing(header) as timer:
+            return timer.prepare(int(header["hint"])), None
+
+    def time_stream(self, header: dict[str, Any], _: Tree) -> Answer:
+        """No graphs from now on."""
+        with self._timing(header) as timer:
+            timer.stream(str(header["why"]))
+        return {}, None
+
+    def time_block(self, header: dict[str, Any], _: Tree) -> Answer:
+        """`Timer.block`."""
+        with self._timing(header) as timer:
+            return timer.block(int(header["calls"])), None
+
+    def time_latency(self, header: dict[str, Any], _: Tree) -> Answer:
+        """`Timer.latency`."""
+        with self._timing(header) as timer:
+            return {"ms": timer.latency(int(header["calls"]))}, None
+
+    def time_reveal(self, header: dict[str, Any], _: Tree) -> Answer:
+        """A slot was just given new values: poison what outputs lie in, and keep outputs from now on."""
+        with self._timing(header) as timer:
+            timer.poison(int(header["poison"]))
+        return {}, None
+
+    def time_output(self, header: dict[str, Any], _: Tree) -> Answer:
+        """What the last timed call on a slot returned, as `run_set` tells of it (buffers have been through many)."""
+        loaded = self._programs[int(header["program"])]
+        with self._timing(header) as timer:
+            outputs = timer.outputs(int(header["slot"]))
+            slot = self._sets.slot(str(header["set"]), int(header["slot"]))
+            info = {"stats": [], "aliases": [], "inputs_changed": _looked_at(slot)}
+            info["params_changed"] = loaded.live.params_changed(timer.subject)
+            return self._keep(loaded, info, {"outputs": outputs, "buffers": {}})
+
+    # ---------------------------------------------------------------- inside
+
+    def _keep(self, loaded: Loaded, info: dict[str, Any], result: dict[str, Any]) -> Answer:
+        self._count += 1
+        loaded.results[self._count] = result
+        try:
+            specs = map_torch(result, lambda tensor: spec_of(tensor, self.device))
+        except TypeError as error:
+            raise CandidateError(
+                f"the program returns what cannot be compared: {error}", status="bad_output_spec"
+            ) from error
+        return {**info, "handle": self._count}, specs
+
+    @contextmanager
+    def _timing(self, header: Mapping[str, Any]) -> Iterator[Timer]:
+        loaded = self._programs[int(header["program"])]
+        with faults(loaded, self.on_gpu):
+            yield loaded.timers[int(header["timer"])]
+
+
+def _looked_at(slot: Slot) -> list[int]:
+    """Leaves of a slot that were written to. CandidateError for a write beside one."""
+    ((strays, changed),) = look([slot])
+    if strays:
+        raise CandidateError(
+            f"a write outside input {strays[0]}", status="out_of_bounds", stage="launch",
+            evidence={"argument": strays[0], "kind": "write"},
+        )  # fmt: skip
+    return changed
+
+
+def _index(device: str) -> int:
+    """cuda:1 -> 1."""
+    return int(device.partition(":")[2] or 0)

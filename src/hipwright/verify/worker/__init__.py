@@ -1,0 +1,1 @@
+"""A candidate in its own process, the same on all targets. Imports torch."""

@@ -1,0 +1,163 @@
+"""Nestings of torch tensors: to and from the device, compared, and written at their addresses. Imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from hipwright.errors import CandidateError
+from hipwright.tensors import HostTensor, Tree, map_tensors
+from hipwright.torchio import map_torch, to_torch, tree_from_torch
+from hipwright.verify.worker.staging import Staging
+
+Tensor = Any  # torch.Tensor, untyped here
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def named_tensors(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
+    """(path, tensor) of a nesting in order: output, output[0], output['x']."""
+    if isinstance(value, torch.Tensor):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from named_tensors(item, f"{path}[{key!r}]")
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from named_tensors(item, f"{path}[{index}]")
+
+
+def tensors_of(value: Any) -> list[Tensor]:
+    """The tensors of a nesting in order."""
+    return [tensor for _, tensor in named_tensors(value, "")]
+
+
+def address(tensor: Tensor) -> int:
+    """Of the tensor's storage."""
+    return int(tensor.untyped_storage().data_ptr())
+
+
+def on_device(tree: Tree, device: str, staging: Staging | None = None) -> Any:
+    """A tree of HostTensors as torch tensors; on the cpu they are views of the same memory. Sharing is kept."""
+    homes: dict[int, Tensor] = {}
+
+    def one(host: HostTensor) -> Tensor:
+        plain = to_torch(host)
+        if device == "cpu":
+            return plain
+        if not host.numel:
+            return plain.to(device)
+        if id(host.storage) not in homes:
+            raw = torch.empty(0, dtype=torch.uint8).set_(plain.untyped_storage())
+            # staged before it returns, and not waited for: host memory may change afterwards
+            homes[id(host.storage)] = staging.upload(raw) if staging else raw.to(device, non_blocking=True)
+        home = homes[id(host.storage)].untyped_storage()
+        return torch.empty(0, dtype=plain.dtype, device=device).set_(home, host.offset, host.shape, host.stride)
+
+    return map_tensors(tree, one)
+
+
+def guarded(tree: Any, guard: Callable[[Tensor], Tensor]) -> Any:
+    """The tree's tensors in watched memory; those that shared a storage share it again."""
+    homes: dict[int, tuple[Tensor, int]] = {}
+
+    def one(tensor: Tensor) -> Tensor:
+        if not tensor.numel():
+            return tensor
+        known = homes.get(address(tensor))
+        if known is None:
+            out = guard(tensor)
+            front = out.storage_offset() * out.element_size() - tensor.storage_offset() * tensor.element_size()
+            homes[address(tensor)] = out, front
+            return out
+        home, front = known
+        offset = front // tensor.element_size() + tensor.storage_offset()
+        return torch.empty(0, dtype=tensor.dtype, device=home.device).set_(
+            home.untyped_storage(), offset, tensor.shape, tensor.stride()
+        )
+
+    return map_torch(tree, one)
+
+
+def differing(live: Any, originals: Any) -> list[int]:
+    """Which tensor leaves differ in a bit from what was given (NaN equals itself). Synchronises once."""
+    alike, flags = difference(live, originals)
+    return numbers(alike, read(flags))
+
+
+def difference(live: Any, originals: Any) -> tuple[list[bool], list[Tensor]]:
+    """(which leaves have the kind of what was given, a flag on the device for each of those). No synchronisation."""
+    pairs = list(zip(tensors_of(live), tensors_of(originals), strict=True))
+    alike = [a.shape == b.shape and a.dtype == b.dtype and a.device == b.device for a, b in pairs]
+    return alike, [(bits(a) != bits(b)).any() for (a, b), same in zip(pairs, alike, strict=True) if same]
+
+
+def numbers(alike: Sequence[bool], differs: Sequence[bool]) -> list[int]:
+    """The leaves that differ, from what `difference` gave and what its flags say."""
+    told = iter(differs)
+    return [index for index, same in enumerate(alike) if not same or next(told)]
+
+
+def read(flags: Sequence[Tensor]) -> list[bool]:
+    """The values of flags. Synchronises once."""
+    return torch.stack(list(flags)).tolist() if flags else []
+
+
+def bits(tensor: Tensor) -> Tensor:
+    """The same elements seen as integers."""
+    return tensor.view(INTEGERS[tensor.element_size()])
+
+
+def refill(live: Any, originals: Any, *, quietly: bool = False, look: bool = True) -> None:
+    """Write values into tensors at their addresses; those that hold them already are left alone (no version bump).
+
+    quietly: without a version bump for any, as kernels write: who remembers results by version shall be caught. look:
+    False writes all of them, without the wait for the device that looking takes.
+    """
+    pairs = list(zip(tensors_of(live), tensors_of(originals), strict=True))
+    if any(tensor.shape != value.shape for tensor, value in pairs):
+        raise CandidateError("the shapes changed between two calls at the same address", stage="verify")
+    for index in differing(live, originals) if look else range(len(pairs)):
+        (pairs[index][0].data if quietly else pairs[index][0]).copy_(pairs[index][1])
+
+
+def to_host(value: Any, device: str) -> Tree:
+    """Outputs as HostTensors. A CandidateError for a value that no output can be."""
+    return fetching(value, device)()
+
+
+def fetching(value: Any, device: str, staging: Staging | None = None) -> Callable[[], Tree]:
+    """Start to bring outputs to the host, as far as they can be staged -> what gives them as HostTensors, once the
+    device has been waited for; that raises CandidateError for a value that no output can be."""
+    own = torch.device(device)
+    here = [tensor for tensor in tensors_of(value) if tensor.device == own and tensor.numel()]
+    begun = {id(tensor): staging.download(_span(tensor)) for tensor in here} if staging is not None else {}
+
+    def fetched(tensor: Tensor) -> Tensor:
+        """The tensor in host memory with its own strides, stride 0 and gaps included."""
+        if tensor.device != own:
+            raise TypeError(f"a tensor on {tensor.device}, not on {device}")
+        if id(tensor) in begun:
+            return begun[id(tensor)]().as_strided(tensor.shape, tensor.stride())
+        if device == "cpu":
+            return tensor
+        if not tensor.numel():
+            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+        return _span(tensor).cpu().as_strided(tensor.shape, tensor.stride())
+
+    def tree() -> Tree:
+        try:
+            return tree_from_torch(map_torch(value, fetched))
+        except TypeError as error:
+            raise CandidateError(
+                f"the program returns what cannot be compared: {error}", status="bad_output_spec"
+            ) from error
+
+    return tree
+
+
+def _span(tensor: Tensor) -> Tensor:
+    """The memory from the tensor's first element to its last, as a 1-D tensor."""
+    extent = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.detach().as_strided((extent,), (1,), tensor.storage_offset())

@@ -1,0 +1,96 @@
+"""What export assumed of sizes stands in the program: equal parts to broadcast, and the task's own branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from hipwright.capture.assumptions import _follows
+from hipwright.engine.rewrite.specialise import specialise
+from hipwright.engine.write import write
+from tests.engine.harness import captured, check
+
+
+class Given(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+def gated(x: torch.Tensor) -> torch.Tensor:
+    left, right = x.chunk(2, -1)
+    return torch.sigmoid(left) * right
+
+
+def two_pools(x: torch.Tensor) -> torch.Tensor:
+    return F.avg_pool1d(x, 2, 2) + F.avg_pool1d(x, 3, 2, 1)
+
+
+def parity(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if x.shape[1] % 2 == 0 else x * 3
+
+
+def few(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if x.shape[0] <= 100 else x * 3
+
+
+def not_seven(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if x.shape[0] != 7 else x * 3
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "wrong", "right"),
+    [
+        (gated, (5, 8), (5, 3), (5, 6)),  # 2 and 1 would broadcast
+        (two_pools, (2, 3, 16), (2, 3, 3), (2, 3, 10)),
+        (parity, (4, 8), (4, 7), (3, 6)),
+        (few, (4, 8), (101, 2), (99, 2)),
+        (not_seven, (4, 8), (7, 2), (6, 2)),
+    ],
+)
+def test_sizes_off_the_path_of_export_are_refused(
+    function: Callable[[torch.Tensor], Any], shape: tuple[int, ...], wrong: tuple[int, ...], right: tuple[int, ...]
+) -> None:
+    draw = torch.Generator().manual_seed(1)
+    model, x = Given(function), torch.randn(shape, generator=draw)
+    check(model, [x], other=[torch.randn(right, generator=draw)])
+    with pytest.raises(Exception, match="written for these sizes"):
+        check(model, [x], other=[torch.randn(wrong, generator=draw)])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.tanh(x.chunk(2, -1)[0]),
+        lambda x: x.view(x.shape[0], 4, -1).sum(1),
+        lambda x: F.pixel_shuffle(x[:, :, None, None].expand(-1, -1, 3, 3), 2),
+        lambda x: F.avg_pool1d(x, 3, 2).var(-1),
+        lambda x: x.softmax(-1),
+        lambda x: F.interpolate(x[:, None, :, None].expand(-1, 3, -1, 5), scale_factor=2),
+    ],
+)
+def test_what_the_operators_ask_themselves_is_not_said_again(function: Callable[[torch.Tensor], Any]) -> None:
+    graph = captured(Given(function), [torch.randn(4, 16)])
+    assert graph.symbols and not graph.guards
+
+
+def test_the_captured_sizes_alone_need_no_condition_on_them() -> None:
+    graph = specialise(captured(Given(gated), [torch.randn(5, 8)]))
+    assert graph.guards == ("x.shape[0] == 5", "x.shape[1] == 8")
+    assert "x_1" not in write(graph).text
+
+
+def test_a_condition_that_follows_from_the_others() -> None:
+    assert _follows("4 * (a // 4) == a", ["a % 4 == 0"])
+    assert not _follows("4 * (a // 4) == a", ["a % 2 == 0"])
+    assert _follows("a // b == 2", ["a == 2 * b"])
+    assert not _follows("1 // (a - 2) == 0", [])  # a division by 0 says nothing good

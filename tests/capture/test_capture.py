@@ -1,0 +1,133 @@
+"""What capture keeps of a module: state, nesting, mutation, constants; and what it cannot capture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from hipwright.capture.forward import capture
+from hipwright.engine.rewrite.specialise import specialise
+from hipwright.engine.write import explain, write
+from hipwright.errors import GuardFailed, TaskError
+from tests.engine.harness import captured, compare, leaves, reference, run
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+class Training(torch.nn.Module):
+    """BatchNorm in training mode: two buffers and a counter are overwritten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm2d(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.norm(x))
+
+
+def test_buffers_are_updated_in_place() -> None:
+    model, x = Training(), torch.randn(4, 3, 5, 5) + 100
+    program = write(captured(model, [x]))
+    expected, native, buffers = reference(model, [x])
+    got, after = run(program, model, [x])
+    compare(got, expected, native)
+    for name, value in buffers.items():
+        torch.testing.assert_close(after[name].double(), value.double(), rtol=1e-5, atol=1e-6)
+
+
+class Nested(torch.nn.Module):
+    """Nested outputs, a written slice, a constant, an unused result and dropout that is off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = torch.nn.ModuleList([torch.nn.Linear(6, 6), torch.nn.Dropout(0.5)]).eval()
+
+    def forward(self, x: torch.Tensor, extra: list[torch.Tensor]) -> Any:
+        y = self.parts[1](self.parts[0](x)) * torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+        y.mul_(2.0)
+        y[:, 1:3] = extra[0][:, :2]
+        y.exp()
+        return {"a": y, "b": (x.transpose(0, 1), [extra[1].sum(), y])}
+
+
+def test_nesting_views_and_writes() -> None:
+    model, inputs = Nested(), [torch.randn(5, 6), [torch.randn(5, 3), torch.randn(7)]]
+    graph = captured(model, inputs)
+    got, _ = run(write(graph), model, inputs)
+    want = model(*inputs)
+    assert list(got) == ["a", "b"] and isinstance(got["b"], tuple) and isinstance(got["b"][1], list)
+    for g, w in zip(leaves(got), leaves(want), strict=True):
+        torch.testing.assert_close(g, w)
+    assert not explain(graph)["library"]
+
+
+def test_the_specialised_graph_guards_its_sizes() -> None:
+    model, x = Training(), torch.randn(4, 3, 5, 5)
+    text = write(specialise(captured(model, [x]))).text
+    assert "x.shape[0] == 4" in text and "x.shape[3] == 5" in text
+
+
+def test_non_contiguous_inputs() -> None:
+    model, x = Training(), torch.randn(5, 5, 3, 8).permute(0, 2, 1, 3)[..., 1:7:2]
+    program = write(captured(model, [x]))
+    expected, native, _ = reference(model, [x])
+    got, _ = run(program, model, [x])
+    compare(got, expected, native)
+
+
+class DataDependent(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.sum().item() > 0 else x
+
+
+def test_control_flow_on_data_cannot_be_captured() -> None:
+    with pytest.raises(TaskError, match="cannot capture"):
+        capture(DataDependent(), [torch.ones(3)])
+
+
+class Mutating(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.add_(1)
+
+
+def test_writing_an_input_cannot_be_captured() -> None:
+    with pytest.raises(TaskError, match="writes into its input"):
+        capture(Mutating(), [torch.ones(3)])
+
+
+class UnreducedLikelihood(torch.nn.Module):
+    """torch 2.13 gives the loss the shape () when the batch is free; all that follows would have it too."""
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.nll_loss(x, labels, reduction="none").clamp(-0.5, 0.5)
+
+
+def test_a_shape_that_export_loses_is_not_believed() -> None:
+    model, inputs = UnreducedLikelihood(), [torch.randn(6, 5), torch.randint(0, 5, (6,))]
+    graph = captured(model, inputs)
+    assert graph.nodes[-1].outs[0].shape == (6,)
+    got, _ = run(write(graph), model, inputs)
+    expected, native, _ = reference(model, inputs)
+    compare(got, expected, native)
+
+
+class Differences(torch.nn.Module):
+    """Three slices, two shorter than the input."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[2:, 1:-1] + x[:-2, 1:-1] - 2.0 * x[1:-1, 1:-1]
+
+
+def test_sizes_that_a_slice_would_leave_negative_are_not_claimed() -> None:
+    program = write(captured(Differences(), [torch.randn(9, 7)]))
+    for shape in ((5, 4), (2, 9)):
+        x = torch.randn(*shape)
+        got, _ = run(program, Differences(), [x])
+        compare(got, *reference(Differences(), [x])[:2])
+    with pytest.raises(GuardFailed, match="within the tensor"):
+        run(program, Differences(), [torch.randn(1, 9)])

@@ -1,0 +1,56 @@
+"""Teams whose blocks are a whole number for each multiprocessor of a device are in the space, and right."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+from hipwright.engine.layout.pointwise import MULTIPROCESSORS, fills
+from hipwright.engine.write import space, write
+from hipwright.program import parse
+from tests.engine.harness import Op, captured, compare, reference, run
+
+COLUMNS, ROWS = Op(lambda x: x.mean(0)), Op(lambda x: x.square().sum(1))
+
+
+def test_sizes_fill_a_device() -> None:
+    for groups in (1, 3, 16, 100):
+        for size in fills(groups):
+            assert any(0 <= count * each - size * groups < groups for count in MULTIPROCESSORS for each in (4, 8)), (
+                groups,
+                size,
+            )
+    assert fills(5000) == set()
+
+
+@pytest.mark.parametrize(("model", "shape", "size"), [(COLUMNS, (131072, 2048), 33), (ROWS, (32, 1 << 20), 33)])
+def test_they_are_offered_and_give_the_same(model: torch.nn.Module, shape: tuple[int, int], size: int) -> None:
+    """The program for a large tensor, on a small one: teams of 33 blocks, more than there are tiles and fewer."""
+    graph = captured(model, [torch.empty(shape, device="meta")])
+    assert size in space(graph)["TEAM"].options
+    program = write(graph, {"TEAM": size, "exact": False})
+    assert parse(program.text).defines(program.knobs)["TEAM"] == size
+    torch.manual_seed(0)
+    for small in ((3000, 40), (7, 300)) if model is COLUMNS else ((2, 200_000), (3, 5000)):
+        x = torch.randn(small)
+        exact, native, _ = reference(model, [x])
+        got, _ = run(program, model, [x], checked=False)
+        compare(got, exact, native)
+
+
+def test_a_team_that_waits_keeps_its_size() -> None:
+    graph = captured(Op(lambda x: x.softmax(-1)), [torch.empty((8, 1 << 20), device="meta")])
+    assert all(option & (option - 1) == 0 for option in space(graph)["TEAM"].options)  # type: ignore[operator]
+
+
+def test_tiny_runs_take_few_blocks() -> None:
+    """Ten channels of 3 x 3 are ten tiles of nine elements, but no team of ten blocks: they took the cpu 20 s."""
+    model = torch.nn.Sequential(torch.nn.GroupNorm(32, 320), torch.nn.SiLU())
+    program = write(captured(model, [torch.empty(16, 320, 128, 128)]))
+    assert re.search(r"_team = .* min\(16, cdiv\(\w+ \* \w+ \* 10, ROW_BLOCK \* ROW_VEC\)\)", program.text)
+    x = torch.randn(11, 320, 3, 3, generator=torch.Generator().manual_seed(6))
+    expected, native, _ = reference(model, [x])
+    got, _ = run(program, model, [x])
+    compare(got, expected, native)

@@ -1,0 +1,189 @@
+"""Blocks that share a row: what they hand one another without fences, and what they hold in LDS."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from hipwright.engine.templates.rows.stash import AMD
+from hipwright.engine.write import space, write
+from hipwright.records import Program
+from tests.engine.harness import Op, captured, compare, reference, run
+from tests.engine.rows.test_store_words import twin
+from tests.engine.template_builds import program_builds
+
+INFINITY = float("inf")
+SMALL = {"ROW_BLOCK": 64, "ROW_ITEMS": 2, "TEAM": 4}
+"""A block has a tile of 512 floats, a team holds four times that."""
+LENGTHS = (1, 5, 511, 2048, 2600, 4096, 5003)
+"""Parts without an element, a tile cut short, teams that are full, rows beyond what registers and LDS hold."""
+
+
+def softmax(x: torch.Tensor) -> Any:
+    return x.softmax(-1)
+
+
+def standard(x: torch.Tensor) -> Any:
+    return F.layer_norm(x, (x.shape[-1],), eps=1e-3)
+
+
+def scaled(x: torch.Tensor) -> Any:
+    """Two states of one pass, and one of the next."""
+    shifted = x - x.mean(-1, keepdim=True)
+    return shifted / (shifted.abs().amax(-1, keepdim=True) + x.amin(-1, keepdim=True).abs() + 1)
+
+
+def largest_first(x: torch.Tensor) -> Any:
+    """A state that is no float."""
+    return x - x.argmax(-1, keepdim=True).float()
+
+
+def whole(x: torch.Tensor) -> Any:
+    """Sums of integers."""
+    return x - x.sum(-1, keepdim=True)
+
+
+def draw(rows: int, length: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    x = torch.randn(rows, length, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    return (x * 9).to(dtype)
+
+
+def programmed(function: Callable[..., Any], dtype: torch.dtype, **choices: Any) -> Program:
+    """The program of long rows, whose team waits; a team of few blocks, which the cpu target keeps at once."""
+    graph = captured(Op(function), [torch.empty(300, 1 << 17, dtype=dtype)])
+    names = {key: choices.pop("stash") for key in space(graph) if key.startswith("stash:") and "stash" in choices}
+    return write(graph, {**SMALL, **choices, **names})
+
+
+@pytest.mark.parametrize("stash", [False, True])
+@pytest.mark.parametrize("wave", [32, 64])
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [(softmax, torch.float32), (softmax, torch.float16), (standard, torch.float32), (standard, torch.bfloat16),
+     (scaled, torch.float32)],
+)  # fmt: skip
+@pytest.mark.matrix(keep=10)
+def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int, stash: bool) -> None:
+    model, written = Op(function), programmed(function, dtype, stash=stash)
+    assert "team_hand(" in written.text and "team_meet" not in written.text
+    assert ("stash_wait" in written.text) == stash
+    for length in LENGTHS:
+        x = draw(5, length, dtype)
+        if function is softmax:
+            x[1], x[2, length // 2], x[3, length - 1] = -INFINITY, INFINITY, float("nan")
+        expected, native, _ = reference(model, [x])
+        got, _ = run(written, model, [x], wave=wave)
+        compare(got, expected, native)
+
+
+@pytest.mark.parametrize("amd", [False, True])
+@pytest.mark.parametrize("stash", [1, 2, 3])
+@pytest.mark.parametrize(
+    "knobs",
+    [{"ROW_VEC": 1}, {"ROW_ITEMS": 1}, {"ROW_BLOCK": 128, "TEAM": 2}, {"ROW_BLOCK": 1024, "ROW_ITEMS": 4}, {}],
+)
+@pytest.mark.matrix(keep=12)
+def test_further_tiles(knobs: dict[str, int], stash: int, amd: bool) -> None:
+    """Any number of tiles of any form, also where none fits; in LDS, and in registers as on AMD."""
+    model, written = Op(softmax), programmed(softmax, torch.float32, stash=True, STASH=stash, **knobs)
+    if amd:
+        assert written.text.count(AMD) > 4  # two bodies, or one with twins
+        written = Program(text=written.text.replace(AMD, "#if 1"), knobs=written.knobs)
+    for length in (1000, 5003):
+        x = draw(3, length)
+        expected, native, _ = reference(model, [x])
+        got, _ = run(written, model, [x])
+        compare(got, expected, native)
+
+
+def test_several_axes_and_weights() -> None:
+    """Runs of an image each, and operands that do not stay."""
+    images, channels = draw(6, 4000).view(6, 4, 10, 100) + 9, torch.nn.BatchNorm2d(4)
+    norm = torch.nn.LayerNorm((4, 10, 100))
+    torch.nn.init.normal_(norm.weight)
+    for model, like in (
+        (Op(lambda x: torch.relu(F.batch_norm(x, None, None, training=True))), torch.empty(64, 256, 64, 64)),
+        (channels, torch.empty(64, 4, 512, 512)),
+    ):
+        graph = captured(model, [like])
+        names = {key: True for key in space(graph) if key.startswith("stash:")}
+        assert names
+        expected, native, _ = reference(model, [images])
+        got, _ = run(write(graph, {**SMALL, **names}), model, [images])
+        compare(got, expected, native)
+    written = programmed(standard, torch.float32, stash=True)
+    assert "stash_tile<" in written.text
+    expected, native, _ = reference(norm, [images])
+    names = {"stash:layer_norm_kernel": True, "team:layer_norm_kernel": True}
+    got, _ = run(write(captured(norm, [images]), {**SMALL, **names}), norm, [images])
+    compare(got, expected, native)
+
+
+@pytest.mark.parametrize(("function", "dtype"), [(largest_first, torch.float32), (whole, torch.int64),
+                                                 (softmax, torch.float64)])  # fmt: skip
+def test_other_states_are_counted_in(function: Callable[..., Any], dtype: torch.dtype) -> None:
+    """Positions, integers and doubles do not fit the words: arrivals are counted between fences."""
+    model, written = Op(function), programmed(function, dtype)
+    assert "team_meet(" in written.text and "team_hand" not in written.text
+    x = draw(4, 3001, torch.float64).to(dtype)
+    expected, native, _ = reference(model, [x])
+    got, _ = run(written, model, [x])
+    compare(got, expected, native)
+
+
+def test_a_nan_of_all_ones_is_handed_over() -> None:
+    """Inverted it would be the zeros that stand for nothing there yet, and the team would wait for ever."""
+    model, written = Op(softmax), programmed(softmax, torch.float32)
+    x = draw(3, 3000)
+    x.view(torch.int32)[1] = -1
+    got, _ = run(written, model, [x])
+    assert got[1].isnan().all() and torch.allclose(got[0], x[0].softmax(-1)) and not got[2].isnan().any()
+
+
+def test_parts_and_tickets_are_one_buffer() -> None:
+    """One launch zeroes it; in it every state has its words behind the other's."""
+    text = programmed(scaled, torch.float32).text
+    (zeroed,) = re.findall(r"torch\.zeros\((.*)\)", text)
+    assert "dtype=torch.int64" in zeroed
+    offsets = re.findall(r"_hands \+ 1( \+ \S+ \* team \* \d+)? \+ row \* team", text)
+    assert len(offsets) == len(set(offsets)) == 3
+    assert f"* {len(offsets)} + 1," in zeroed
+
+
+def test_what_waits_holds_no_more_registers() -> None:
+    """Four blocks of a multiprocessor: 64 registers, none spilled, LDS for four. No fence, no atomic but the ticket."""
+    for stash in (False, True):
+        graph = captured(Op(softmax), [torch.empty(128, 1 << 20)])
+        program = write(graph, {"stash:softmax_kernel": stash})
+        kernel = next(k for k in program_builds(program, lambda target: 2).kernels if k.name.endswith("_exact"))
+        assert kernel.vgpr <= 64 and kernel.spills == 0 and kernel.lds_bytes <= 49152
+        ptx = twin(program)
+        assert len(re.findall(r"\batom\.|\bred\.", ptx)) == 1 and not re.search(r"\bfence|\bmembar", ptx)
+        assert ptx.count("cp.async.cg") == (8 if stash else 0)
+
+
+def test_lanes_meet_before_they_share_what_they_waited_for() -> None:
+    """NVIDIA's lanes leave a loop in which each waits for a word of its own one by one, and shuffle with who is there:
+    without a barrier four programs were wrong on an H200, and no processor tells."""
+    gather = programmed(softmax, torch.float32).text.split("T team_gather(")[1].split("\n}")[0]
+    loop, rest = gather.split("team_part<T>", 1)
+    assert "__syncthreads" not in loop and rest.index("__syncthreads()") < rest.index("block_reduce")
+
+
+@pytest.mark.parametrize("shape", [(64, 256, 56, 56), (64, 256, 57, 55)])
+def test_runs_in_lds(shape: tuple[int, int, int, int]) -> None:
+    """A channel of many images: tiles of several runs, of whole packs or not."""
+    model = Op(lambda x: torch.relu(F.batch_norm(x, None, None, training=True)))
+    written = write(captured(model, [torch.empty(shape)]), SMALL)
+    assert "stash_runs<" in written.text
+    for small in ((9, 3, *shape[2:]), (2, 5, 3, 8)):
+        x = draw(small[0] * small[1], small[2] * small[3]).view(small) + 5
+        expected, native, _ = reference(model, [x])
+        for text in (written.text, written.text.replace(AMD, "#if 1")):
+            got, _ = run(Program(text=text, knobs=written.knobs), model, [x])
+            compare(got, expected, native)

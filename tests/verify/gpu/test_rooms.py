@@ -1,0 +1,114 @@
+"""Device hosts that tasks share: what one task does, or what ends the process, is no other task's trouble for long."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from hipwright.errors import DeviceError, HipwrightError, TaskError
+from hipwright.records import TolerancePolicy
+from hipwright.sandbox import Limits, Session, Zygote
+from hipwright.task import TaskHandle
+from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
+from hipwright.torchio import to_torch
+from hipwright.verify.gpu.reference import open_reference
+from hipwright.verify.gpu.rooms import Rooms
+
+from .conftest import Tasks
+from .test_reference import STRICT, stream
+
+LIMITS = Limits(wall_s=60.0)
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[Zygote]:
+    with Zygote(("torch", "hipwright.task.device.server"), name="device host") as it:
+        yield it
+
+
+@pytest.fixture
+def rooms(request: pytest.FixtureRequest, hosts: Zygote) -> Iterator[Rooms]:
+    with Rooms(hosts, getattr(request, "param", 1)) as made:
+        yield made
+
+
+def session_of(rooms: Rooms, number: int = 0) -> Session:
+    found = rooms._rooms[number]._session
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("rooms", [2], indirect=True)
+def test_guests_go_to_the_emptiest_room_and_leave_it(rooms: Rooms, tasks: Tasks) -> None:
+    opened = [open_reference(tasks.oracle(name).handle, rooms, "cpu") for name in ("softmax", "row_sum", "linear")]
+    assert sorted(len(room.guests) for room in rooms._rooms) == [1, 2]
+    assert session_of(rooms, 0) is not session_of(rooms, 1)
+    for one in opened:
+        one.close()
+        one.close()
+    assert not any(room.guests or room.coming for room in rooms._rooms)
+    assert session_of(rooms).alive, "the next task finds it warm"
+
+
+def test_a_room_that_died_comes_back_with_what_its_guests_knew(rooms: Rooms, tasks: Tasks) -> None:
+    handles = [tasks.oracle(name).handle for name in ("softmax", "row_sum")]
+    references = [open_reference(handle, rooms, "cpu") for handle in handles]
+    states = [handle.init_state(1) for handle in handles]
+    policy = TolerancePolicy()
+    first = [one.expect("given", 3, state, policy) for one, state in zip(references, states, strict=True)]
+    dead = session_of(rooms)
+    signal.pidfd_send_signal(dead._pidfd, signal.SIGKILL)
+    with pytest.raises(HipwrightError):
+        references[0].inputs("given", 4).digests()
+    again = [one.expect("given", 3, state, policy) for one, state in zip(references, states, strict=True)]
+    assert session_of(rooms) is not dead
+    assert [one.tree for one in again] == [one.tree for one in first]
+    for one in references:
+        one.close()
+    assert not rooms._rooms[0].guests and not rooms._rooms[0].coming
+
+
+def test_a_fault_of_the_device_ends_the_room_and_a_fault_of_the_task_does_not(rooms: Rooms, tasks: Tasks) -> None:
+    handle = tasks.oracle("softmax").handle
+    with open_reference(handle, rooms, "cpu") as one, open_reference(handle, rooms, "cpu") as other:
+        guest = one._alive()
+        with pytest.raises(TaskError), guest.watched():  # type: ignore[union-attr]
+            raise TaskError("of its own")
+        assert other._alive().alive
+        with pytest.raises(DeviceError), guest.watched():  # type: ignore[union-attr]
+            raise DeviceError("an illegal address")
+        assert not session_of(rooms).alive
+        assert other.inputs("given", 1).digests()
+
+
+def test_a_room_that_cannot_start_its_guest_counts_it_out(rooms: Rooms) -> None:
+    with pytest.raises(TaskError):
+        rooms.session("", {"name": "broken.py", "source": "raise RuntimeError('no')", "device": "cpu"}, limits=LIMITS)
+    assert not rooms._rooms[0].guests and not rooms._rooms[0].coming
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_comparisons_with_one_case_at_once_do_not_mix(shared: bool, rooms: Rooms, hosts: Zygote, tasks: Tasks) -> None:
+    """Several workers may verify programs of one task: each hears of its own results."""
+    handle = tasks.oracle("softmax").handle
+    state = handle.init_state(2)
+    with open_reference(handle, rooms if shared else hosts, "cpu") as reference:
+        info = reference.expect("given", 5, state, STRICT)
+        good, bad = ({"outputs": answer(handle, state), "buffers": {}} for _ in range(2))
+        to_torch(bad["outputs"]).view(-1)[-1] += 0.25
+
+        def ok(number: int) -> bool:
+            got = good if number % 2 else bad
+            return reference.compare(info, map_tensors(got, lambda t: t.spec), stream(got, 512)).ok
+
+        with ThreadPoolExecutor(6) as pool:
+            assert list(pool.map(ok, range(36))) == [bool(number % 2) for number in range(36)]
+
+
+def answer(handle: TaskHandle, state: Tree) -> HostTensor:
+    """The right output for seed 5."""
+    (found,) = tensor_leaves(handle.reference(handle.inputs("given", 5), state, dtype="native")[0])
+    return found
