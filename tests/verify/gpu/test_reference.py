@@ -20,8 +20,7 @@ from hipwright.verify.compare import compare
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
 from hipwright.verify.gpu.reference_ends import BaselineMissing
 from hipwright.verify.gpu.rooms import Rooms
-
-from .conftest import TASKS, Tasks
+from tests.verify.conftest import TASKS, Tasks
 
 STRICT = TolerancePolicy()
 DATA = Path(__file__).parents[2] / "task" / "data"

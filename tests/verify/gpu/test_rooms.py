@@ -16,8 +16,8 @@ from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.torchio import to_torch
 from hipwright.verify.gpu.reference import open_reference
 from hipwright.verify.gpu.rooms import Rooms
+from tests.verify.conftest import Tasks
 
-from .conftest import Tasks
 from .test_reference import STRICT, stream
 
 LIMITS = Limits(wall_s=60.0)
