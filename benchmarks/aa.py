@@ -113,8 +113,11 @@ def main() -> None:
             ones = sum(v.interval[0] <= 1.0 <= v.interval[1] for _, v, _ in found)
             off = max(abs(v.speedup - 1) for _, v, _ in found)
             refused = sum(verdict is not None for _, _, verdict in found)
-            print(f"{found[0][0] * 1e3:8.2f} us a call: {ones} of {len(found)} hold 1.00, worst median off by "
-                  f"{off:.2%}, refused {refused}, {spent / len(found):.2f} s each", flush=True)  # fmt: skip
+            print(
+                f"{found[0][0] * 1e3:8.2f} us a call: {ones} of {len(found)} hold 1.00, worst median off by "
+                f"{off:.2%}, refused {refused}, {spent / len(found):.2f} s each",
+                flush=True,
+            )
             inside, total, worst = inside + ones, total + len(found), max(worst, off)
     print(f"{inside} of {total} intervals hold 1.00; worst |median - 1| {worst:.2%}")
 

@@ -60,8 +60,14 @@ class Nothing:
     def limits(self) -> dict[str, int]:
         """A device that allows all."""
         most = 2**31 - 1
-        return {"max_threads": 1024, "max_grid_x": most, "max_grid_y": most, "max_grid_z": most,
-                "lds_per_block": most, "wave": 32}  # fmt: skip
+        return {
+            "max_threads": 1024,
+            "max_grid_x": most,
+            "max_grid_y": most,
+            "max_grid_z": most,
+            "lds_per_block": most,
+            "wave": 32,
+        }
 
     def launch(self, *_: Any) -> None:
         """Counts."""

@@ -177,9 +177,14 @@ class Timed:
     def _turns(self, run: Callable[..., Any]) -> Rotation:
         """Graphs share their memory, outputs too: dozens of them would not fit beside one another."""
         return Rotation(
-            lambda slot: run(*self.slots[slot]), self.count, self.machine.device, graph=True, pool=self.pool,
-            stream=self.stream, keep_outputs=False,
-        )  # fmt: skip
+            lambda slot: run(*self.slots[slot]),
+            self.count,
+            self.machine.device,
+            graph=True,
+            pool=self.pool,
+            stream=self.stream,
+            keep_outputs=False,
+        )
 
     def _add(self, name: str, side: Any) -> None:
         side.prepare(1)
@@ -212,11 +217,13 @@ class Timed:
     def row(self, path: Path, told: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
         """{"task", "us": {side: median}, "ratio": {side: default's time over its own}, "off", "refused", "slots"}."""
         return {
-            "task": str(path), "us": {n: us for n, (us, _) in told.items()},
+            "task": str(path),
+            "us": {n: us for n, (us, _) in told.items()},
             "ratio": {n: r for n, (_, r) in told.items()},
-            "off": {name: off for name, off in self.off.items() if not off <= OFF}, "refused": self.refused,
+            "off": {name: off for name, off in self.off.items() if not off <= OFF},
+            "refused": self.refused,
             "slots": self.count,
-        }  # fmt: skip
+        }
 
     def turns(self, names: Sequence[str], rounds: int) -> dict[str, tuple[float, float]]:
         """{side: (microseconds a call, the default's time over its own)}, medians over blocks of about BLOCK_MS in

@@ -49,9 +49,11 @@ from hipwright.train.rl.policy import HFPolicy
 HEAD = "x_0 - x_0 // 4"
 """Rows that are checked, in a plan."""
 LAUNCHES = (
-    ("cdiv(x_0 * x_1, ", f"cdiv(({HEAD}) * x_1, "), ("cdiv(x_0, ", f"cdiv({HEAD}, "),
-    ("[x_0, ", f"[{HEAD}, "), ("[(x_0) * ", f"[({HEAD}) * "),
-)  # fmt: skip
+    ("cdiv(x_0 * x_1, ", f"cdiv(({HEAD}) * x_1, "),
+    ("cdiv(x_0, ", f"cdiv({HEAD}, "),
+    ("[x_0, ", f"[{HEAD}, "),
+    ("[(x_0) * ", f"[({HEAD}) * "),
+)
 """How the grid of a program for any shape is written, and how it leaves out the last quarter."""
 SPOILING_STEPS = 150
 TASKS, SAMPLES = 40, 6

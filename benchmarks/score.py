@@ -90,8 +90,14 @@ def together(
         verdicts = {task: [future.result() for future in some] for task, some in asked.items()}
         spent = time.perf_counter() - start
         stages = judge.figures()["stages"]
-    print("  " + "; ".join(f"{name} {one['count']} x {one['sum_s']:.1f} s, busy {one['busy_s']:.1f}"
-                           for name, one in stages.items() if one["count"]))  # fmt: skip
+    print(
+        "  "
+        + "; ".join(
+            f"{name} {one['count']} x {one['sum_s']:.1f} s, busy {one['busy_s']:.1f}"
+            for name, one in stages.items()
+            if one["count"]
+        )
+    )
     for task, some in verdicts.items():
         print(f"{task}: {told(some)}")
     return verdicts, spent

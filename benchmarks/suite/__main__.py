@@ -104,9 +104,13 @@ def measure(asked: argparse.Namespace, started: float) -> int:
     records, home = Records(asked.out), config.home()
     home.mkdir(parents=True, exist_ok=True)
     chosen = Options(
-        target=asked.target, evaluations=asked.search, policy=asked.policy, seed=asked.seed, lanes=asked.lanes,
+        target=asked.target,
+        evaluations=asked.search,
+        policy=asked.policy,
+        seed=asked.seed,
+        lanes=asked.lanes,
         timed=not asked.no_timing,
-    )  # fmt: skip
+    )
     try:
         with machine((asked.target,), unsafe=False) as made:
             runner = Runner(made, records, chosen, started + asked.seconds, home, again=not asked.only_missing)

@@ -94,15 +94,24 @@ class OneTask:
         """The best of a search, verified in full and timed as the first was; None where it was stopped in between."""
         handle, options, begun = self.bench.handle, self.options, time.perf_counter()
         run = search.new_run(
-            handle.task, (options.target,), budget=options.evaluations, policy_name=options.policy, seed=options.seed,
+            handle.task,
+            (options.target,),
+            budget=options.evaluations,
+            policy_name=options.policy,
+            seed=options.seed,
             settings={"round": ROUND},
-        )  # fmt: skip
+        )
         mind = EngineMind(search.EngineSource(self.space, partial(write, self.graph)), {}, run.targets)
         with Scorer(self.bench.evaluator, options.target, workers=options.workers) as scorer:
             found = search.run(
-                archive, run, handle.task, evaluator=FastGate(self.bench.evaluator, scorer),
-                source=Pipeline(mind, None, {}), confirm=self._confirm, stop_requested=stop,
-            )  # fmt: skip
+                archive,
+                run,
+                handle.task,
+                evaluator=FastGate(self.bench.evaluator, scorer),
+                source=Pipeline(mind, None, {}),
+                confirm=self._confirm,
+                stop_requested=stop,
+            )
         if found.interrupted:
             return None
         log = read_log(archive.events(run.id))
@@ -157,23 +166,43 @@ class OneTask:
     ) -> Measured:
         estimate = _estimate(judged, self.options.target)
         return self._bare(
-            stage, judged.status, judged.fault, judged.message[:500], trials, program=program.key,
-            choices=dict(choices), coverage=judged.coverage if judged.passed else None, evaluations=evaluations,
-            estimated_us=estimate.microseconds if estimate else None, detail=estimate.detail if estimate else (),
+            stage,
+            judged.status,
+            judged.fault,
+            judged.message[:500],
+            trials,
+            program=program.key,
+            choices=dict(choices),
+            coverage=judged.coverage if judged.passed else None,
+            evaluations=evaluations,
+            estimated_us=estimate.microseconds if estimate else None,
+            detail=estimate.detail if estimate else (),
             **more,
-        )  # fmt: skip
+        )
 
     def _bare(
         self, stage: Stage, status: str, fault: str | None, message: str, trials: tuple[Trial, ...] = (), **more: Any
     ) -> Measured:
         traffic, info = self.gpu.traffic, self.gpu.reference.info
         return Measured(
-            task=self.task.name, family=self.task.family, key=self.task.key, stage=stage, status=status, fault=fault,
-            message=message, device=str(info["name"]), architecture=self.gpu.gpu.architecture,
-            torch=str(info["torch"]), version=hipwright.__version__, trials=trials,
-            bytes=traffic.bytes if traffic else None, operations=traffic.operations if traffic else None,
-            lanes=self.options.lanes, clock=time.time(), **more,
-        )  # fmt: skip
+            task=self.task.name,
+            family=self.task.family,
+            key=self.task.key,
+            stage=stage,
+            status=status,
+            fault=fault,
+            message=message,
+            device=str(info["name"]),
+            architecture=self.gpu.gpu.architecture,
+            torch=str(info["torch"]),
+            version=hipwright.__version__,
+            trials=trials,
+            bytes=traffic.bytes if traffic else None,
+            operations=traffic.operations if traffic else None,
+            lanes=self.options.lanes,
+            clock=time.time(),
+            **more,
+        )
 
 
 def _merit(row: Measured) -> tuple[bool, float]:
@@ -195,9 +224,16 @@ def by_bound(log: RunLog, target: str) -> list[int]:
 def failed(task: SuiteTask, stage: Stage, status: str, fault: str | None, message: str) -> Measured:
     """The row of a task that ended in an error."""
     return Measured(
-        task=task.name, family=task.family, key=task.key, stage=stage, status=status, fault=fault,
-        message=message[:500], version=hipwright.__version__, clock=time.time(),
-    )  # fmt: skip
+        task=task.name,
+        family=task.family,
+        key=task.key,
+        stage=stage,
+        status=status,
+        fault=fault,
+        message=message[:500],
+        version=hipwright.__version__,
+        clock=time.time(),
+    )
 
 
 def with_timing(row: Measured, timing: Timing | None, verdict: Verdict | None) -> Measured:
@@ -206,10 +242,16 @@ def with_timing(row: Measured, timing: Timing | None, verdict: Verdict | None) -
         said = verdict or Verdict(status="untrusted", fault="device", message="no time could be taken")
         return replace(row, status=said.status, fault=said.fault, message=said.message[:500], clock=time.time())
     return replace(
-        row, policy=timing.policy, median_ms=timing.median_ms, latency_ms=timing.latency_ms,
-        floor_ms=timing.floor_ms, own_time=timing.own_time, sides=sides_of(timing), missing=timing.notes,
+        row,
+        policy=timing.policy,
+        median_ms=timing.median_ms,
+        latency_ms=timing.latency_ms,
+        floor_ms=timing.floor_ms,
+        own_time=timing.own_time,
+        sides=sides_of(timing),
+        missing=timing.notes,
         clock=time.time(),
-    )  # fmt: skip
+    )
 
 
 def sides_of(timing: Timing) -> dict[str, Against]:
@@ -232,12 +274,15 @@ def trials_of(log: RunLog, target: str) -> tuple[Trial, ...]:
         estimate = _estimate(judged, target)
         found.append(
             Trial(
-                number=place, choices=dict(log.proposed[number].choices),
+                number=place,
+                choices=dict(log.proposed[number].choices),
                 microseconds=1e3 * timing.median_ms if timing else None,
-                speedup=eager.speedup if eager else None, interval=eager.interval if eager else None,
-                estimated_us=estimate.microseconds if estimate else None, detail=estimate.detail if estimate else (),
+                speedup=eager.speedup if eager else None,
+                interval=eager.interval if eager else None,
+                estimated_us=estimate.microseconds if estimate else None,
+                detail=estimate.detail if estimate else (),
             )
-        )  # fmt: skip
+        )
     return tuple(found)
 
 

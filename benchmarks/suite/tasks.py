@@ -16,10 +16,14 @@ MAX_AUTOTUNE = frozenset({"gemv", "gemm_epilogue", "grouped_gemm"})
 """Families whose tasks are also compared with torch.compile's max-autotune: it tunes products above all."""
 MAX_AUTOTUNE_TASKS = frozenset(
     {
-        "attention/written_out_fp16", "attention/distance_bias_fp32", "convolutions/pointwise_bias_relu_bf16",
-        "networks/mlp_small_fp32", "norms/layer_norm_bf16", "softmax/long_rows_fp32",
+        "attention/written_out_fp16",
+        "attention/distance_bias_fp32",
+        "convolutions/pointwise_bias_relu_bf16",
+        "networks/mlp_small_fp32",
+        "norms/layer_norm_bf16",
+        "softmax/long_rows_fp32",
     }
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)

@@ -125,9 +125,14 @@ def machine(
 
             limit = int(gpu_memory_gb * 1e9)
             opening = open_gpu(
-                kind, gpu, found.cache, unsafe=unsafe, memory_bytes=limit, shared_hosts=shared_hosts,
+                kind,
+                gpu,
+                found.cache,
+                unsafe=unsafe,
+                memory_bytes=limit,
+                shared_hosts=shared_hosts,
                 compile_s=compile_s,
-            )  # fmt: skip
+            )
             found.gpus[kind] = opened(opening)
         yield found
 

@@ -23,10 +23,18 @@ from hipwright.records import TensorSpec
 BITS: dict[str, np.dtype[Any]] = {
     name: np.dtype(code)
     for name, code in {
-        "float64": "f8", "float32": "f4", "float16": "f2", "bfloat16": "u2",
-        "int64": "i8", "int32": "i4", "int16": "i2", "int8": "i1", "uint8": "u1", "bool": "?",
+        "float64": "f8",
+        "float32": "f4",
+        "float16": "f2",
+        "bfloat16": "u2",
+        "int64": "i8",
+        "int32": "i4",
+        "int16": "i2",
+        "int8": "i1",
+        "uint8": "u1",
+        "bool": "?",
     }.items()
-}  # fmt: skip
+}
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 Tree = Any  # a nesting of the types the module docstring names

@@ -38,6 +38,9 @@ def test_example_ends_with_a_verified_program(example: Path, tmp_path: Path) -> 
     assert result["targets"]["cpu"]["verdict"]["status"] == "pass"
     assert result["targets"]["gfx942"]["build"]["ok"] and result["targets"]["gfx950"]["build"]["ok"]
     assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {
-        "program.py", "model_new.py", "result.json", "report.html",
-    }  # fmt: skip
+        "program.py",
+        "model_new.py",
+        "result.json",
+        "report.html",
+    }
     assert {op for op in result["library"] if not is_product(op)} <= LIBRARY_OK.get(example.stem, set())

@@ -155,9 +155,15 @@ def source(archive: Archive, run: Any, task: Task, engine: EngineSource) -> Iter
 def plan(out: Path, **more: Any) -> Plan:
     given = arms(["single-shot", "best-of-n", "plain", "pipeline"], ["retrieval", "archive_parents", "screener"], [])
     known: dict[str, Any] = {
-        "tasks": [Path("one.py"), Path("other.py")], "arms": given, "reference": "pipeline", "source": source,
-        "targets": ("gfx942", "cpu"), "budget": 8, "seeds": 2, "out": out,
-    }  # fmt: skip
+        "tasks": [Path("one.py"), Path("other.py")],
+        "arms": given,
+        "reference": "pipeline",
+        "source": source,
+        "targets": ("gfx942", "cpu"),
+        "budget": 8,
+        "seeds": 2,
+        "out": out,
+    }
     return Plan(**{**known, **more})
 
 

@@ -57,8 +57,15 @@ def test_labels_say_what_became_of_each(tmp_path: Path) -> None:
     with Archive(tmp_path) as archive:
         rows = list(records(archive, history(archive), "labels"))
     assert [row["outcome"] for row in rows] == [
-        "verified", "verified", "verified", "wrong", "verified", "hack", "void", "no program",
-    ]  # fmt: skip
+        "verified",
+        "verified",
+        "verified",
+        "wrong",
+        "verified",
+        "hack",
+        "void",
+        "no program",
+    ]
     assert [row["compiled"] for row in rows] == [True] * 6 + [False] * 2
     assert rows[1]["best"] and rows[1]["score"] == 8.0 and rows[1]["mind"] == "llm" and rows[0]["mind"] == "engine"
     duplicate = Proposed(expansion=Expansion(number=3, operator="mutate"), round=0, program="p", duplicate_of=1)
@@ -71,8 +78,13 @@ def test_supervised_rows_come_from_verified_programs_only(tmp_path: Path) -> Non
     with Archive(tmp_path) as archive:
         rows = sft_records(archive, history(archive))
     assert [(row["kind"], row["provenance"]["number"]) for row in rows] == [
-        ("program", 0), ("program", 1), ("step", 1), ("program", 2), ("program", 4), ("repair", 4),
-    ]  # fmt: skip
+        ("program", 0),
+        ("program", 1),
+        ("step", 1),
+        ("program", 2),
+        ("program", 4),
+        ("repair", 4),
+    ]
     step, repair = rows[2], rows[5]
     assert step["gain"] == pytest.approx(0.2) and step["prompt"]["program"] == program("n0").to_dict()
     assert step["completion"] == program("n1").to_dict() and step["prompt"]["task"] == TASK.source
@@ -86,9 +98,15 @@ def test_reward_rows_hold_right_and_wrong_and_never_the_machines_faults(tmp_path
     assert sorted(rows) == [0, 1, 2, 3, 4, 5]
     assert [rows[n]["kind"] for n in sorted(rows)] == ["positive"] * 3 + ["negative", "positive", "negative"]
     assert rows[1]["reward"] == {
-        "compiled": True, "correct": True, "hack": False, "coverage": 1.0, "score": 8.0, "score_kind": "estimate",
-        "gain_over_first": 0.2, "gain_over_parent": 0.2,
-    }  # fmt: skip
+        "compiled": True,
+        "correct": True,
+        "hack": False,
+        "coverage": 1.0,
+        "score": 8.0,
+        "score_kind": "estimate",
+        "gain_over_first": 0.2,
+        "gain_over_parent": 0.2,
+    }
     assert rows[3]["reward"]["correct"] is False and rows[3]["reward"]["score"] is None
     assert "expected 2" in rows[3]["evidence"] and rows[5]["reward"]["hack"] is True
     assert rows[2]["ground_truth"]["task"] == TASK.key and "evidence" not in rows[2]
@@ -114,9 +132,15 @@ def test_pairs_are_verified_programs_what_they_better_and_wrong_ones(tmp_path: P
         archive.append(run, "confirmed", 1, refused.to_dict())
         after = list(pairs(archive, run))
     assert [(pair.kind, pair.provenance["number"], pair.correct) for pair in found] == [
-        ("engine", 0, True), ("variant", 1, True), ("step", 1, True), ("variant", 2, True), ("negative", 3, False),
-        ("variant", 4, True), ("repair", 4, True), ("negative", 5, False),
-    ]  # fmt: skip
+        ("engine", 0, True),
+        ("variant", 1, True),
+        ("step", 1, True),
+        ("variant", 2, True),
+        ("negative", 3, False),
+        ("variant", 4, True),
+        ("repair", 4, True),
+        ("negative", 5, False),
+    ]
     step, negative, repair = found[2], found[4], found[6]
     assert step.before == program("n0") and step.program == program("n1")
     assert step.provenance["made"]["gain"] == pytest.approx(0.2)

@@ -155,10 +155,11 @@ def test_the_corpus_is_counted_by_verifier_and_lane() -> None:
     ]
     found = corpus_confusions(compare(case, "cpu full", one) for case, one in cells)
     assert found == [
-        Confusion(verifier="cpu full", lane="program", right_accepted=2, right_refused=1, wrong_accepted=1,
-                  wrong_refused=2),
+        Confusion(
+            verifier="cpu full", lane="program", right_accepted=2, right_refused=1, wrong_accepted=1, wrong_refused=2
+        ),
         Confusion(verifier="cpu full", lane="modelnew", no_verdict=1, unseen=1),
-    ]  # fmt: skip
+    ]
     assert found[0].fooled and not found[1].fooled
     low, high = found[0].false_accepts
     assert low < 1 / 3 < high and found[1].false_accepts == (0.0, 1.0), "nothing is known of what was not seen"
@@ -197,8 +198,13 @@ def test_audit_scores_a_models_variants(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("--llm", "ollama:x"), ("--variants", "2", "--max-usd", "1"), ("--variants", "2", "--target", "gfx942"),
-     ("--variants", "2", "--only", "nobody"), ("--variants", "2", "--lane", "modelnew")],
-)  # fmt: skip
+    [
+        ("--llm", "ollama:x"),
+        ("--variants", "2", "--max-usd", "1"),
+        ("--variants", "2", "--target", "gfx942"),
+        ("--variants", "2", "--only", "nobody"),
+        ("--variants", "2", "--lane", "modelnew"),
+    ],
+)
 def test_bad_options_are_bad_input(tmp_path: Path, words: tuple[str, ...]) -> None:
     assert hipwright(tmp_path / "home", "audit", *words).returncode == 2

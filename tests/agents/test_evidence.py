@@ -142,9 +142,17 @@ def test_failures_are_grouped_by_what_went_wrong(status: str, message: str, kind
 # ---------------------------------------------------------------- the judge
 
 ROW = {
-    "kind": "kernel", "name": "scale", "seconds": 50e-6, "bytes": 1e6, "reread_bytes": 0.0, "memory_seconds": 40e-6,
-    "issue_seconds": 10e-6, "bandwidth_efficiency": 0.3, "resident_waves_per_cu": 32, "bound": "memory",
-}  # fmt: skip
+    "kind": "kernel",
+    "name": "scale",
+    "seconds": 50e-6,
+    "bytes": 1e6,
+    "reread_bytes": 0.0,
+    "memory_seconds": 40e-6,
+    "issue_seconds": 10e-6,
+    "bandwidth_efficiency": 0.3,
+    "resident_waves_per_cu": 32,
+    "bound": "memory",
+}
 WIDE = KernelResources(name="scale", occupancy=8, widest_vmem_bytes=16, instructions={"valu": 90, "trans": 60})
 LIBRARY = {"kind": "library", "name": "aten.mm.default", "seconds": 90e-6, "bytes": 1.0, "bound": "compute"}
 
@@ -180,8 +188,10 @@ def test_the_judge_reads_a_timing_where_there_is_no_estimate() -> None:
     build = Build(target="cuda", ok=True, kernels=(kernel,))
     timing = Timing(device="NVIDIA H200", architecture="sm_90", median_ms=1.0, bound="memory", roofline_fraction=0.4)
     for change, name in (
-        ({}, "narrow_access"), ({"own_time": 0.1}, "library"), ({"roofline_fraction": 0.95}, "bandwidth"),
-    ):  # fmt: skip
+        ({}, "narrow_access"),
+        ({"own_time": 0.1}, "library"),
+        ({"roofline_fraction": 0.95}, "bandwidth"),
+    ):
         result = TargetResult(target="cuda", build=build, timing=replace(timing, **change))
         found = bottleneck(replace(passed(program("a"), 5.0), targets={"cuda": result}))
         assert found is not None and found.name == name

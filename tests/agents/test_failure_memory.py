@@ -18,9 +18,13 @@ def trial(number: int, choices: dict[str, Any], status: Any = "pass", score: flo
     best, parents = more.pop("best", False), more.pop("parents", ())
     passed = status == "pass"
     evaluation = Evaluation(
-        task="t", program=f"p{number}", status=status, score=score if passed else None,
-        score_kind="estimate" if passed else "none", **more,
-    )  # fmt: skip
+        task="t",
+        program=f"p{number}",
+        status=status,
+        score=score if passed else None,
+        score_kind="estimate" if passed else "none",
+        **more,
+    )
     expansion = Expansion(number=number, operator="mutate", parents=parents)
     proposed = Proposed(expansion=expansion, round=number, program=f"p{number}", choices=choices)
     return Trial(proposed, evaluation, Decision(number=number, program=f"p{number}", kept=passed, best=best))

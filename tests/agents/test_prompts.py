@@ -83,10 +83,15 @@ def test_the_example_of_the_system_prompt_is_verified(tmp_path: Path) -> None:
     assert found.passed and found.coverage == 1.0, found.message
 
 
-@pytest.mark.parametrize(("targets", "says"), [
-    (("cpu", "gfx942"), "64 lanes here, not 32"), (("gfx1100",), "32 lanes here"), (("gfx90a", "gfx1100"), "on gfx9"),
-    (("cpu", "cuda"), "at most 48 KiB"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("targets", "says"),
+    [
+        (("cpu", "gfx942"), "64 lanes here, not 32"),
+        (("gfx1100",), "32 lanes here"),
+        (("gfx90a", "gfx1100"), "on gfx9"),
+        (("cpu", "cuda"), "at most 48 KiB"),
+    ],
+)
 def test_the_system_prompt_knows_the_targets_waves(targets: tuple[str, ...], says: str) -> None:
     text = system(targets)
     assert says in text and "cpu" not in text.split("A verifier")[0] and len(text) < 3 * 2600
@@ -133,8 +138,14 @@ def test_plan_asks_for_strategies_then_for_the_first_untried_one(archive: Archiv
 
 
 def test_a_strategy_that_was_tried_is_passed_over(archive: Archive) -> None:
-    writer, client = source(archive, lambda request: '{"title": "fuse", "change": "a"} {"title": "B", "change": "b"}'
-                            if request.role == "planner" else answer_with(NEW))  # fmt: skip
+    writer, client = source(
+        archive,
+        lambda request: (
+            '{"title": "fuse", "change": "a"} {"title": "B", "change": "b"}'
+            if request.role == "planner"
+            else answer_with(NEW)
+        ),
+    )
     one = ask(view(), "plan", 23, [FAST])
     writer.prepare([one])
     assert "**B**. b" in text_of(client.requests[1])
@@ -197,8 +208,9 @@ OFF = {
 def test_a_role_that_is_off_is_missing_from_the_request(archive: Archive, name: str, by_run: bool) -> None:
     number, heading = OFF[name]
     whole = prompt(archive, number)
-    less = prompt(archive, number, view(without=[name])) if by_run else prompt(
-        archive, number, without=frozenset({name}))  # fmt: skip
+    less = (
+        prompt(archive, number, view(without=[name])) if by_run else prompt(archive, number, without=frozenset({name}))
+    )
     assert heading in whole and heading not in less and less != whole
     others = [h for other, (n, h) in OFF.items() if other != name and n == number]
     assert all(h in less for h in others), "only this part is gone"
@@ -241,8 +253,11 @@ def test_a_model_may_judge_and_word_the_lessons_but_not_count(archive: Archive) 
 
 
 def test_an_unusable_judgement_leaves_the_engines(archive: Archive) -> None:
-    writer, client = source(archive, lambda request: "It depends." if request.role != "optimizer" else answer_with(NEW),
-                            llm_roles=frozenset({"judge", "lessons"}))  # fmt: skip
+    writer, client = source(
+        archive,
+        lambda request: "It depends." if request.role != "optimizer" else answer_with(NEW),
+        llm_roles=frozenset({"judge", "lessons"}),
+    )
     writer.prepare([ask(view(), "improve", 22, [FAST])])
     text = text_of(client.of("optimizer")[0])
     assert "narrow_access: " in text and "Guard every load and store" in text

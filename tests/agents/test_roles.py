@@ -35,17 +35,23 @@ def test_only_a_compared_target_counts_as_proof() -> None:
     assert told.passed and told.proven == ("cuda",) and "gfx942" in told.compiled
     assert told.worst_error == pytest.approx(0.4) and told.workloads == ("given", "derived")
     built = Evaluation(
-        task="t", program=P.key, status="pass",
+        task="t",
+        program=P.key,
+        status="pass",
         targets={"gfx942": TargetResult(target="gfx942", build=Build(target="gfx942", ok=True))},
-    )  # fmt: skip
+    )
     assert checked(built).status == "pass" and not checked(built).passed, "compiled is not verified"
 
 
 def test_a_rejection_names_its_place() -> None:
     told = checked(failed(P, "out_of_bounds", "reads x[640] of 640", stage="launch"), "fast")
     assert (told.status, told.fault, told.stage, told.where, told.gate) == (
-        "out_of_bounds", "candidate", "launch", "cpu", "fast",
-    )  # fmt: skip
+        "out_of_bounds",
+        "candidate",
+        "launch",
+        "cpu",
+        "fast",
+    )
     assert not told.passed and told.proven == () and "640" in told.message
 
 

@@ -53,8 +53,9 @@ def seen() -> View:
     made = EngineSource(SPACE, write).written({})
     from hipwright.archive import Proposed
 
-    proposed = Proposed(expansion=Expansion(number=0, operator="default"), round=0, program=made.program.key,
-                        choices=made.choices)  # fmt: skip
+    proposed = Proposed(
+        expansion=Expansion(number=0, operator="default"), round=0, program=made.program.key, choices=made.choices
+    )
     return View(1, 40, (Trial(proposed, Judge().evaluate(made.program)),))
 
 

@@ -82,14 +82,26 @@ def answer_with(written: Program, words: str = "One change.") -> str:
 def passed(written: Program, microseconds: float, **estimate: Any) -> Evaluation:
     """A verified program with an estimate on gfx942."""
     kernel = KernelResources(
-        name="scale", vgpr=18, sgpr=20, occupancy=8, widest_vmem_bytes=4, vmem_bytes=8,
+        name="scale",
+        vgpr=18,
+        sgpr=20,
+        occupancy=8,
+        widest_vmem_bytes=4,
+        vmem_bytes=8,
         instructions={"valu": 30, "vmem_load": 1, "vmem_store": 1},
-    )  # fmt: skip
+    )
     row = {
-        "kind": "kernel", "name": "scale", "seconds": microseconds * 1e-6, "bytes": 256000.0, "reread_bytes": 0.0,
-        "memory_seconds": 0.9e-6 * microseconds, "issue_seconds": 0.2e-6 * microseconds, "bandwidth_efficiency": 0.3,
-        "resident_waves_per_cu": 32, "bound": "memory",
-    }  # fmt: skip
+        "kind": "kernel",
+        "name": "scale",
+        "seconds": microseconds * 1e-6,
+        "bytes": 256000.0,
+        "reread_bytes": 0.0,
+        "memory_seconds": 0.9e-6 * microseconds,
+        "issue_seconds": 0.2e-6 * microseconds,
+        "bandwidth_efficiency": 0.3,
+        "resident_waves_per_cu": 32,
+        "bound": "memory",
+    }
     detail = estimate.pop("detail", (row,))
     found = Estimate(
         target="gfx942", microseconds=microseconds, bound="memory", roofline_fraction=0.2, detail=tuple(detail)

@@ -269,11 +269,20 @@ def test_a_thousand_programs_are_searched_within_a_second(archive: Archive, fill
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("LayerNorm", "layer_norm"), ("Conv2d", "conv"), ("conv2d", "conv"), ("ReLU", "relu"),
-     ("BatchNorm1d", "batch_norm"),
-     ("AdaptiveAvgPool2d", "adaptive_avg_pool"), ("LeakyReLU", "leaky_relu"), ("log_softmax", "log_softmax"),
-     ("MultiheadAttention", "multihead_attention"), ("exp2", "exp2"), ("GELU", "gelu")],
-)  # fmt: skip
+    [
+        ("LayerNorm", "layer_norm"),
+        ("Conv2d", "conv"),
+        ("conv2d", "conv"),
+        ("ReLU", "relu"),
+        ("BatchNorm1d", "batch_norm"),
+        ("AdaptiveAvgPool2d", "adaptive_avg_pool"),
+        ("LeakyReLU", "leaky_relu"),
+        ("log_softmax", "log_softmax"),
+        ("MultiheadAttention", "multihead_attention"),
+        ("exp2", "exp2"),
+        ("GELU", "gelu"),
+    ],
+)
 def test_modules_and_functions_of_one_operator_have_one_name(name: str, expected: str) -> None:
     assert snake(name) == expected
 

@@ -92,9 +92,11 @@ def test_a_broken_device_is_nobodys_mistake() -> None:
 def test_a_task_is_closed_once_after_its_last_case() -> None:
     judged, closed = [], []
     run(
-        Scripted(lambda case: found("pass")), all_cases(),
-        listener=lambda one: judged.append(one.case.task), done=lambda case: closed.append((case.task, len(judged))),
-    )  # fmt: skip
+        Scripted(lambda case: found("pass")),
+        all_cases(),
+        listener=lambda one: judged.append(one.case.task),
+        done=lambda case: closed.append((case.task, len(judged))),
+    )
     assert sorted(task for task, _ in closed) == sorted(set(judged))
     for task, when in closed:
         assert task not in judged[when:]

@@ -27,9 +27,19 @@ def test_every_kind_of_change_occurs_and_changes_one_place() -> None:
     found = drawn(0)
     assert len(found) > 1000 and len({m.text for m in found}) == len(found)
     assert {m.operator for m in found} >= {
-        "dropped barrier", "changed bound", "swapped operator", "off by one", "changed constant", "negated condition",
-        "shuffle distance", "lost atomic", "swapped function", "dropped statement", "wrong index", "removed cast",
-    }  # fmt: skip
+        "dropped barrier",
+        "changed bound",
+        "swapped operator",
+        "off by one",
+        "changed constant",
+        "negated condition",
+        "shuffle distance",
+        "lost atomic",
+        "swapped function",
+        "dropped statement",
+        "wrong index",
+        "removed cast",
+    }
     for mutant in found[::29]:
         before, after = HONEST[mutant.program].text.splitlines(), mutant.text.splitlines()
         changed_line = next(a for a, b in zip(before, after, strict=False) if a != b)
@@ -74,7 +84,7 @@ def changed(program: str, before: str, after: str) -> Mutant:
         (("relu_signed", "if (i < n)", "if (n > i)"), "equivalent", "code objects"),
         (("row_max_wave", "where > at", "where >= at"), "equivalent", "identical"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.slow
 def test_fates(
     bench: Bench, mutant: tuple[str, str, str], fate: str, why: str, monkeypatch: pytest.MonkeyPatch

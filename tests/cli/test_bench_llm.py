@@ -223,8 +223,11 @@ def test_what_a_provider_fails_is_no_wrong_kernel_and_is_tried_again(home: Path,
     found = one_object(first.stdout)
     assert first.returncode == 3 and found["not_judged"] == {"provider": 2}
     assert found["correct"]["total"] == 2 and found["model"]["pass_at"]["1"] == {
-        "value": 1.0, "interval": found["model"]["pass_at"]["1"]["interval"], "tasks": 1, "left_out": 1,
-    }  # fmt: skip
+        "value": 1.0,
+        "interval": found["model"]["pass_at"]["1"]["interval"],
+        "tasks": 1,
+        "left_out": 1,
+    }
     assert found["model"]["cost"]["usd"] is None and found["model"]["cost"]["unpriced"], "nobody knows its price"
     later = one_object(second.stdout)
     assert second.returncode == 0 and later["model"]["pass_at"]["1"]["value"] == pytest.approx(0.5)

@@ -105,8 +105,12 @@ def test_ctrl_c_keeps_everything_and_says_how_to_go_on(tmp_path: Path) -> None:
     args = ["optimize", str(TASK), "--budget", "8", "--seed", "1", "--out", str(tmp_path / "out")]
     child = subprocess.Popen(
         [sys.executable, "-m", "hipwright", *args],
-        env=environment(home), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        env=environment(home),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     deadline = time.monotonic() + 120
     while not evaluated(home) and time.monotonic() < deadline and child.poll() is None:
         time.sleep(0.1)

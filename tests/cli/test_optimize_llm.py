@@ -80,8 +80,9 @@ def test_a_wrong_answer_is_repaired_and_the_run_replays_bit_for_bit(tmp_path: Pa
     run = process if wire == "openai" else optimize
     with LocalProvider(reply) as provider:
         spec = provider.spec(wire)
-        done = run(home, "--llm", spec, "--llm-share", 1, "--budget", 6, "--target", "gfx942", "--target", "cpu",
-                        "--out", out)  # fmt: skip
+        done = run(
+            home, "--llm", spec, "--llm-share", 1, "--budget", 6, "--target", "gfx942", "--target", "cpu", "--out", out
+        )
         assert done.returncode == 0, done.stderr
         calls = len(provider.requests)
         assert any("wrong_value" in message["content"] for seen in provider.requests for message in seen.messages)
@@ -89,8 +90,10 @@ def test_a_wrong_answer_is_repaired_and_the_run_replays_bit_for_bit(tmp_path: Pa
     assert result["status"] == "pass" and result["models"]["calls"] == calls and result["models"]["tokens"] > 0
     with Archive(home, create=False) as archive:
         log = read_log(archive.events(archive.run("latest").id))
-    outcome = {n: (p.expansion.operator, n in log.evaluated and log.evaluated[n].evaluation.status)
-               for n, p in log.proposed.items()}  # fmt: skip
+    outcome = {
+        n: (p.expansion.operator, n in log.evaluated and log.evaluated[n].evaluation.status)
+        for n, p in log.proposed.items()
+    }
     assert outcome[0] == ("default", "pass")
     assert ("translate", "wrong_value") in outcome.values() and ("repair", "pass") in outcome.values()
     first = canonical(home)
@@ -114,8 +117,23 @@ def test_a_limit_is_never_passed_and_the_engine_goes_on(tmp_path: Path) -> None:
         spec = provider.spec("compatible")
         refused = optimize(home, "--llm", spec.replace("127.0.0.1", "models.example"), "--max-usd", 1)
         assert refused.returncode == 2 and "--price" in refused.stdout
-        done = optimize(home, "--llm", spec, "--llm-share", 1, "--budget", 4, "--target", "gfx942", "--target", "cpu",
-                        "--max-usd", "0.02", "--price", "small=1,1")  # fmt: skip
+        done = optimize(
+            home,
+            "--llm",
+            spec,
+            "--llm-share",
+            1,
+            "--budget",
+            4,
+            "--target",
+            "gfx942",
+            "--target",
+            "cpu",
+            "--max-usd",
+            "0.02",
+            "--price",
+            "small=1,1",
+        )
     assert done.returncode == 0, done.stderr
     result = one_object(done.stdout)
     assert result["status"] == "pass" and result["evaluations"] == 4

@@ -21,8 +21,16 @@ from hipwright.toolchain.nvidia import nvrtc
 TASK, PROGRAM = str(FILES / "scale.py"), str(FILES / "good.py")
 SAMPLE = FILES.parent / "measure/data/ncu_raw.csv"
 LAUNCH = {"kernel": "scale", "grid": [3, 1, 1], "block": [256, 1, 1], "argument_bytes": 1}
-COLUMNS = ("Dispatch_Id", "Kernel_Name", "Counter_Name", "Counter_Value", "VGPR_Count", "Accum_VGPR_Count",
-           "LDS_Block_Size", "Scratch_Size")  # fmt: skip
+COLUMNS = (
+    "Dispatch_Id",
+    "Kernel_Name",
+    "Counter_Name",
+    "Counter_Value",
+    "VGPR_Count",
+    "Accum_VGPR_Count",
+    "LDS_Block_Size",
+    "Scratch_Size",
+)
 ROWS = ",".join(COLUMNS) + "\n1,scale,SQ_WAVES,12,8,4,0,0\n"
 TRACE = '"Dispatch_Id","Kernel_Name","Start_Timestamp","End_Timestamp"\n1,"scale",1000,4500\n'
 

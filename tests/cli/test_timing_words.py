@@ -13,16 +13,28 @@ from hipwright.cli.tables import print_evaluation
 from hipwright.records import Build, Evaluation, TargetResult, Timing, Verdict, Versus
 
 VERSUS = Versus(
-    baseline="eager", speedup=1.5, interval=(1.45, 1.55), samples_ms=(1.0, 1.0), baseline_ms=(1.5, 1.5), pairs=2,
-    stopped="precise", latency_speedup=1.2,
-)  # fmt: skip
+    baseline="eager",
+    speedup=1.5,
+    interval=(1.45, 1.55),
+    samples_ms=(1.0, 1.0),
+    baseline_ms=(1.5, 1.5),
+    pairs=2,
+    stopped="precise",
+    latency_speedup=1.2,
+)
 
 
 def timed(target: str, device: str, architecture: str) -> Evaluation:
     timing = Timing(
-        device=device, architecture=architecture, median_ms=1.0, versus={"eager": VERSUS}, floor_ms=0.7, bound="memory",
-        roofline_fraction=0.7, clock_gap=0.002,
-    )  # fmt: skip
+        device=device,
+        architecture=architecture,
+        median_ms=1.0,
+        versus={"eager": VERSUS},
+        floor_ms=0.7,
+        bound="memory",
+        roofline_fraction=0.7,
+        clock_gap=0.002,
+    )
     result = TargetResult(
         target=target, build=Build(target=target, ok=True), verdict=Verdict(status="pass"), timing=timing
     )

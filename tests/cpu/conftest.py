@@ -32,16 +32,24 @@ class Gpu:
     def build(self, source: str, *, wave: int = 64, checked: bool = False, **defines: int) -> Build:
         return cpu.build(HEADER + source, defines, wave=wave, checked=checked, cache=self.cache)
 
-    def load(self, source: str, *, wave: int = 64, checked: bool = False, defines: dict[str, int] | None = None,
-             **options: Any) -> CpuLauncher:  # fmt: skip
+    def load(
+        self,
+        source: str,
+        *,
+        wave: int = 64,
+        checked: bool = False,
+        defines: dict[str, int] | None = None,
+        **options: Any,
+    ) -> CpuLauncher:
         built = self.build(source, wave=wave, checked=checked, **(defines or {}))
         assert built.ok, built.log
         signatures = parse_signatures(source).signatures
         self.launcher = CpuLauncher(str(self.cache.path(built.blob)), signatures, wave=wave, **options)
         return self.launcher
 
-    def run(self, source: str, kernel: str, grid: Any, block: Any, args: Sequence[Any], *, lds: int = 0,
-            **options: Any) -> CpuLauncher:  # fmt: skip
+    def run(
+        self, source: str, kernel: str, grid: Any, block: Any, args: Sequence[Any], *, lds: int = 0, **options: Any
+    ) -> CpuLauncher:
         launcher = self.load(source, **options)
         launcher.launch(kernel, dims(grid), dims(block), lds, args)
         return launcher

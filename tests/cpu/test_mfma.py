@@ -37,19 +37,53 @@ def parse(name: str, blocks: int = 1, a: str = "", b: str = "", d: str = "float3
 
 
 INSTRUCTIONS = [
-    *(parse(n, bl, "float32") for n, bl in [("f32_32x32x1f32", 2), ("f32_16x16x1f32", 4), ("f32_4x4x1f32", 16),
-                                            ("f32_32x32x2f32", 1), ("f32_16x16x4f32", 1)]),
-    *(parse(n, bl, "float16") for n, bl in [("f32_32x32x4f16", 2), ("f32_16x16x4f16", 4), ("f32_4x4x4f16", 16),
-                                            ("f32_32x32x8f16", 1), ("f32_16x16x16f16", 1), ("f32_32x32x16_f16", 1),
-                                            ("f32_16x16x32_f16", 1)]),
-    *(parse(n, bl, "bfloat16") for n, bl in [("f32_32x32x4bf16_1k", 2), ("f32_16x16x4bf16_1k", 4),
-                                             ("f32_4x4x4bf16_1k", 16), ("f32_32x32x8bf16_1k", 1),
-                                             ("f32_16x16x16bf16_1k", 1), ("f32_32x32x16_bf16", 1),
-                                             ("f32_16x16x32_bf16", 1)]),
-    parse("f64_16x16x4f64", 1, "float64", d="float64"), parse("f64_4x4x4f64", 4, "float64", d="float64"),
-    *(parse(n, 1, "int8", d="int32") for n in ("i32_32x32x16_i8", "i32_16x16x32_i8", "i32_32x32x8i8", "i32_16x16x16i8")),
-    *(parse(f"f32_{s}_{a}_{b}", 1, a, b) for s in ("32x32x16", "16x16x32") for a in ("fp8", "bf8") for b in ("fp8", "bf8")),
-]  # fmt: skip
+    *(
+        parse(n, bl, "float32")
+        for n, bl in [
+            ("f32_32x32x1f32", 2),
+            ("f32_16x16x1f32", 4),
+            ("f32_4x4x1f32", 16),
+            ("f32_32x32x2f32", 1),
+            ("f32_16x16x4f32", 1),
+        ]
+    ),
+    *(
+        parse(n, bl, "float16")
+        for n, bl in [
+            ("f32_32x32x4f16", 2),
+            ("f32_16x16x4f16", 4),
+            ("f32_4x4x4f16", 16),
+            ("f32_32x32x8f16", 1),
+            ("f32_16x16x16f16", 1),
+            ("f32_32x32x16_f16", 1),
+            ("f32_16x16x32_f16", 1),
+        ]
+    ),
+    *(
+        parse(n, bl, "bfloat16")
+        for n, bl in [
+            ("f32_32x32x4bf16_1k", 2),
+            ("f32_16x16x4bf16_1k", 4),
+            ("f32_4x4x4bf16_1k", 16),
+            ("f32_32x32x8bf16_1k", 1),
+            ("f32_16x16x16bf16_1k", 1),
+            ("f32_32x32x16_bf16", 1),
+            ("f32_16x16x32_bf16", 1),
+        ]
+    ),
+    parse("f64_16x16x4f64", 1, "float64", d="float64"),
+    parse("f64_4x4x4f64", 4, "float64", d="float64"),
+    *(
+        parse(n, 1, "int8", d="int32")
+        for n in ("i32_32x32x16_i8", "i32_16x16x32_i8", "i32_32x32x8i8", "i32_16x16x16i8")
+    ),
+    *(
+        parse(f"f32_{s}_{a}_{b}", 1, a, b)
+        for s in ("32x32x16", "16x16x32")
+        for a in ("fp8", "bf8")
+        for b in ("fp8", "bf8")
+    ),
+]
 
 
 # ---- the published places: (block, row or column, k) -> (lane, item)
@@ -96,7 +130,8 @@ def source(instructions: list[Instruction]) -> str:
         a_bytes, b_bytes = (x.m * x.k * x.blocks // 64 * ITEM[t] for t in (x.a, x.b))
         d_count = x.m * x.m * x.blocks // 64
         d_type = {"float32": "float", "float64": "double", "int32": "int"}[x.d]
-        kernels.append(f"""
+        kernels.append(
+            f"""
         typedef {d_type} D_{x.name} __attribute__((ext_vector_type({d_count})));
         typedef {VECTOR[a_bytes].replace(" __", f" A_{x.name} __") if "__" in VECTOR[a_bytes] else f"{VECTOR[a_bytes]} A_{x.name}"};
         extern "C" __global__ void k_{x.name}(const unsigned char* a, const unsigned char* b, const {d_type}* c, {d_type}* d) {{
@@ -104,10 +139,13 @@ def source(instructions: list[Instruction]) -> str:
             D_{x.name} z; for (int i = 0; i < {d_count}; i++) z[i] = c[threadIdx.x * {d_count} + i];
             z = __builtin_amdgcn_mfma_{x.name}(x, y, z, 0, 0, 0);
             for (int i = 0; i < {d_count}; i++) d[threadIdx.x * {d_count} + i] = z[i];
-        }}""" if d_count > 1 else f"""
+        }}"""
+            if d_count > 1
+            else f"""
         extern "C" __global__ void k_{x.name}(const unsigned char* a, const unsigned char* b, const {d_type}* c, {d_type}* d) {{
             d[threadIdx.x] = __builtin_amdgcn_mfma_{x.name}(((const double*)a)[threadIdx.x], ((const double*)b)[threadIdx.x], c[threadIdx.x], 0, 0, 0);
-        }}""")  # fmt: skip
+        }}"""
+        )
         assert a_bytes == b_bytes
     return "\n".join(kernels)
 

@@ -18,14 +18,14 @@ REFUSED = {
     "constructor attribute": "__attribute__((constructor)) void go() { *(volatile int*)64 = 1; }",
     "destructor attribute": "__attribute__((destructor)) void go() { *(volatile int*)64 = 1; }",
     "dynamic initialiser": "extern volatile int* where(); struct S { S() { *(volatile int*)64 = 1; } }; S s;",
-    "local static initialiser": 'struct S { int v; S(int n) : v(n) {} ~S() { v = 0; } };\n'
+    "local static initialiser": "struct S { int v; S(int n) : v(n) {} ~S() { v = 0; } };\n"
     'extern "C" __global__ void l(int* y) { static S s(y[0]); y[1] = s.v; }',
     "inline assembly": 'extern "C" __global__ void a(int* y) { int r; asm volatile("mov $1, %0" : "=r"(r)); y[0] = r; }',
     "assembly at file scope": 'asm(".section .init_array\\n.quad 0\\n");',
     "external function": 'extern "C" int system(const char*);\nextern "C" __global__ void a(int* y) { y[0] = system("id"); }',
     "external variable": 'extern "C" char** environ;\nextern "C" __global__ void a(char** y) { y[0] = environ[0]; }',
     "runtime internals": 'extern "C" unsigned hw_run(void*);\nextern "C" __global__ void a(int* y) { y[0] = hw_run(y); }',
-    "init section": 'typedef void (*F)();\nvoid go() { *(volatile int*)64 = 1; }\n'
+    "init section": "typedef void (*F)();\nvoid go() { *(volatile int*)64 = 1; }\n"
     '__attribute__((section(".init_array"), used)) F entry = go;',
     "code section": '__attribute__((section(".init"), used)) void go() { *(volatile int*)64 = 1; }',
     "_init": 'extern "C" void _init() { *(volatile int*)64 = 1; }',
@@ -36,7 +36,7 @@ REFUSED = {
     "host segment": 'extern "C" __global__ void a(long* y) { y[0] = *(__attribute__((address_space(257))) long*)0; }',
     "own memcpy": 'extern "C" void* memcpy(void* d, const void*, unsigned long) { return d; }',
     "struct parameter": 'struct P { float a[9]; };\nextern "C" __global__ void a(P p, float* y) { y[0] = p.a[0]; }',
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -67,7 +67,7 @@ def test_the_second_gate_alone_sees_initialisers(gpu) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        '@llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] zeroinitializer',
+        "@llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] zeroinitializer",
         'module asm ".init"',
         "@f = ifunc void (), ptr @g",
         "@f = alias void (), ptr @g",
@@ -75,7 +75,7 @@ def test_the_second_gate_alone_sees_initialisers(gpu) -> None:
         '@x = global i32 0, section ".fini_array"',
         "@environ = external global ptr",
     ],
-)  # fmt: skip
+)
 def test_one_line_is_enough(line: str) -> None:
     assert cpu_audit.refusal(Module.parse(line + "\n")) is not None
 

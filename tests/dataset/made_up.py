@@ -27,18 +27,28 @@ def many(count: int, seed: int = 1, text: str = "") -> list[Pair]:
         kind = KINDS[place]
         us = 3 + own.lognormvariate(2.2, 1.1) * rng.choice((1.0, 1.0, 1.04, 1.3, 2.2, 0.8))
         build = Built(
-            ok=rng.random() > 0.01, kernels=1, vgpr=rng.randint(8, 128), sgpr=rng.randint(10, 60),
-            lds_bytes=rng.choice((0, 512, 4096)), spills=int(rng.random() < 0.02), occupancy=rng.choice((4, 8, 8, 10)),
-        )  # fmt: skip
+            ok=rng.random() > 0.01,
+            kernels=1,
+            vgpr=rng.randint(8, 128),
+            sgpr=rng.randint(10, 60),
+            lds_bytes=rng.choice((0, 512, 4096)),
+            spills=int(rng.random() < 0.02),
+            occupancy=rng.choice((4, 8, 8, 10)),
+        )
         name, base = own.choice(sorted(HONEST.items()))
         more = {
-            "task": f"{task:020d}", "task_name": f"{text}{base}_{task}", "operators": tuple(dict.fromkeys(names)),
-            "families": tuple({text + own.choice(FAMILIES) for _ in names}), "composition": "+".join(names),
-            "dtype": own.choice(("float32", "float32", "float16", "bfloat16")), "split": own.choice(SPLITS),
-            "difficulty": own.choice(("easy", "easy", "medium", "hard")), "builds": {"gfx942": build, "gfx950": build},
+            "task": f"{task:020d}",
+            "task_name": f"{text}{base}_{task}",
+            "operators": tuple(dict.fromkeys(names)),
+            "families": tuple({text + own.choice(FAMILIES) for _ in names}),
+            "composition": "+".join(names),
+            "dtype": own.choice(("float32", "float32", "float16", "bfloat16")),
+            "split": own.choice(SPLITS),
+            "difficulty": own.choice(("easy", "easy", "medium", "hard")),
+            "builds": {"gfx942": build, "gfx950": build},
             "coverage": own.choice((1.0, 1.0, 1.0, 0.95, 0.7, 0.55, 0.3)),
             "program": Program(text=f"# {number}\n{pair(name, base).program.text}"),
-        }  # fmt: skip
+        }
         if kind == "negative":
             more |= {"status": rng.choice(STATUSES), "estimate_us": {}}
         rows.append(msgspec.structs.replace(pair(name, base, kind=kind, us=us), **more))

@@ -11,11 +11,18 @@ from hipwright.records import Program, Task, Timing, Versus, Workload
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 HONEST = {
-    "softmax_online": "softmax", "softmax_block": "softmax", "layer_norm_welford": "layer_norm",
-    "layer_norm_two_pass": "layer_norm", "row_sum_wave": "row_sum", "row_sum_tree": "row_sum",
-    "bfloat_gelu": "bfloat_gelu", "half_residual_half2": "half_residual", "linear_packed": "linear",
-    "scale_bias_guarded": "scale_bias", "log_signed": "log_signed",
-}  # fmt: skip
+    "softmax_online": "softmax",
+    "softmax_block": "softmax",
+    "layer_norm_welford": "layer_norm",
+    "layer_norm_two_pass": "layer_norm",
+    "row_sum_wave": "row_sum",
+    "row_sum_tree": "row_sum",
+    "bfloat_gelu": "bfloat_gelu",
+    "half_residual_half2": "half_residual",
+    "linear_packed": "linear",
+    "scale_bias_guarded": "scale_bias",
+    "log_signed": "log_signed",
+}
 WRONG = {"softmax_overflow": "softmax", "missing_barrier": "row_sum"}
 FACTS = {
     "softmax": ("test_family", ("_softmax",), ("normalise",), "float32", "easy"),
@@ -40,8 +47,12 @@ def pair(name: str, task: str, *, kind: str = "engine", folder: str = "honest", 
     right = kind != "negative"
     known: dict[str, Any] = {
         "task": Task(name=task, source=source, workloads=(Workload(name="given"),)).key,
-        "task_name": task, "task_source": source, "kind": kind, "correct": right,
-        "program": program(name, folder), "status": "pass" if right else "wrong_value",
+        "task_name": task,
+        "task_source": source,
+        "kind": kind,
+        "correct": right,
+        "program": program(name, folder),
+        "status": "pass" if right else "wrong_value",
         "evidence": "" if right else f"- verdict: wrong_value\n- {name} is wrong in element 3",
         "coverage": 1.0 if right and task != "linear" else 0.4,
         "builds": {
@@ -49,9 +60,14 @@ def pair(name: str, task: str, *, kind: str = "engine", folder: str = "honest", 
             "gfx950": Built(ok=True, kernels=1, vgpr=26, sgpr=18, lds_bytes=512, occupancy=8),
         },
         "estimate_us": {"gfx942": us, "gfx950": us * 0.8} if right else {},
-        "operators": operators, "families": families, "dtype": dtype, "composition": "+".join(operators),
-        "difficulty": difficulty, "split": split, "provenance": {"mind": "engine", "seed": 7, "made": ["a", {"b": 1}]},
-    }  # fmt: skip
+        "operators": operators,
+        "families": families,
+        "dtype": dtype,
+        "composition": "+".join(operators),
+        "difficulty": difficulty,
+        "split": split,
+        "provenance": {"mind": "engine", "seed": 7, "made": ["a", {"b": 1}]},
+    }
     return Pair(**(known | more))
 
 

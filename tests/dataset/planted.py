@@ -9,11 +9,43 @@ import ast
 from collections.abc import Callable
 
 GIVING = ("get_inputs", "get_init_inputs")
-METHODS = frozenset({
-    "relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "abs", "neg", "softmax", "log_softmax", "sum", "mean",
-    "amax", "amin", "var", "cumsum", "clamp", "square", "logsumexp", "flip", "tril", "triu", "argmax", "gather",
-    "matmul", "pow", "transpose", "permute", "unsqueeze", "squeeze", "flatten", "masked_fill",
-})  # fmt: skip
+METHODS = frozenset(
+    {
+        "relu",
+        "sigmoid",
+        "tanh",
+        "exp",
+        "log",
+        "sqrt",
+        "rsqrt",
+        "abs",
+        "neg",
+        "softmax",
+        "log_softmax",
+        "sum",
+        "mean",
+        "amax",
+        "amin",
+        "var",
+        "cumsum",
+        "clamp",
+        "square",
+        "logsumexp",
+        "flip",
+        "tril",
+        "triu",
+        "argmax",
+        "gather",
+        "matmul",
+        "pow",
+        "transpose",
+        "permute",
+        "unsqueeze",
+        "squeeze",
+        "flatten",
+        "masked_fill",
+    }
+)
 FUNCTIONS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.MatMult: "matmul"}
 
 
@@ -255,15 +287,37 @@ class _Inline(ast.NodeTransformer):
 Way = Callable[[str], str | None]
 WAYS: dict[str, Way] = {
     way.__name__: way
-    for way in (renamed, reclassed, commented, resized, rebatched, functional, operators, reordered, viewed,
-                reinitialised, wrapped, inlined)
-}  # fmt: skip
+    for way in (
+        renamed,
+        reclassed,
+        commented,
+        resized,
+        rebatched,
+        functional,
+        operators,
+        reordered,
+        viewed,
+        reinitialised,
+        wrapped,
+        inlined,
+    )
+}
 
 
 def everything(source: str) -> str:
     """All ways one after the other."""
-    for name in ("inlined", "functional", "operators", "reordered", "viewed", "reinitialised", "rebatched", "renamed",
-                 "commented", "wrapped"):  # fmt: skip
+    for name in (
+        "inlined",
+        "functional",
+        "operators",
+        "reordered",
+        "viewed",
+        "reinitialised",
+        "rebatched",
+        "renamed",
+        "commented",
+        "wrapped",
+    ):
         source = WAYS[name](source) or source
     return source
 

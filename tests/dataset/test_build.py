@@ -94,8 +94,12 @@ def honest_changes(program: Program, number: int) -> list[tuple[Program, str]]:
 
 
 def test_what_the_verifier_passes_is_never_called_wrong(machine: Machine) -> None:
-    found = make(machine, Entry("points", tiny.POINTS), replace(SETTINGS, variants=0), Hooks(
-        honest_changes, evidence_words, lessons))  # fmt: skip
+    found = make(
+        machine,
+        Entry("points", tiny.POINTS),
+        replace(SETTINGS, variants=0),
+        Hooks(honest_changes, evidence_words, lessons),
+    )
     assert not of(found, "negative") and not of(found, "repair") and all(pair.correct for pair in found.pairs)
     assert found.outcome.counts["mutants: pass"] >= 2
 

@@ -117,10 +117,19 @@ def test_fits_and_stays_inert_in_a_browser(tmp_path: Path, width: int, text: str
     papers = []
     for scheme in ([], ["--blink-settings=preferredColorScheme=0"]):
         command = [
-            str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", *scheme,
-            "--disable-background-networking", "--allow-file-access-from-files", "--virtual-time-budget=4000",
-            "--dump-dom", f"--user-data-dir={tmp_path / 'profile'}", f"file://{tmp_path}/probe.html",
-        ]  # fmt: skip
+            str(BROWSER),
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            *scheme,
+            "--disable-background-networking",
+            "--allow-file-access-from-files",
+            "--virtual-time-budget=4000",
+            "--dump-dom",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            f"file://{tmp_path}/probe.html",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         match = re.search(r"<pre id=\"out\">(\{.*?\})</pre>", done.stdout, re.DOTALL)
         assert match, done.stderr[-2000:]

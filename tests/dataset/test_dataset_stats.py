@@ -86,8 +86,12 @@ def test_splits_say_what_they_share_with_train() -> None:
     found = tally(rows)["splits"]
     assert list(found) == ["train", "", "held_out"]
     assert found["held_out"] == {
-        "rows": 2, "tasks": 2, "tasks_verified": 2, "compositions": 2, "compositions_in_train": 1
-    }  # fmt: skip
+        "rows": 2,
+        "tasks": 2,
+        "tasks_verified": 2,
+        "compositions": 2,
+        "compositions_in_train": 1,
+    }
     assert found[""]["compositions"] == 0
 
 

@@ -36,9 +36,12 @@ def test_each_rung_gives_something_up() -> None:
     graph = captured(Scan(), [torch.rand(4, 8, dtype=torch.bfloat16)])
     found = list(rungs(graph))
     assert [rung.by.removeprefix(OWN) for rung in found] == [
-        "", ", for the captured sizes alone", ", with float32 between kernels", ", without fusion",
+        "",
+        ", for the captured sizes alone",
+        ", with float32 between kernels",
+        ", without fusion",
         ", without fusion, for the captured sizes alone",
-    ]  # fmt: skip
+    ]
     texts = [rung.program().text for rung in (*found, library(graph))]
     assert len(set(texts)) == 6
     static, wide, apart, none = texts[1], texts[2], texts[3], texts[5]

@@ -7,8 +7,15 @@ from msgspec.structs import replace
 from hipwright.dataset.records import Built, Pair, built, estimates, timing
 from hipwright.records import Build, Estimate, Evaluation, KernelResources, Program, TargetResult
 
-PAIR = Pair(task="t", task_name="relu", task_source="text", program=Program(text="p"), kind="engine", correct=True,
-            status="pass")  # fmt: skip
+PAIR = Pair(
+    task="t",
+    task_name="relu",
+    task_source="text",
+    program=Program(text="p"),
+    kind="engine",
+    correct=True,
+    status="pass",
+)
 
 
 def test_a_key_depends_on_the_pair_alone() -> None:
@@ -34,16 +41,19 @@ def test_builds_tell_the_largest_use_and_the_lowest_occupancy() -> None:
         KernelResources(name="b", vgpr=10, sgpr=8, lds_bytes=512, occupancy=4),
     )
     found = Evaluation(
-        task="t", program="p", status="pass",
+        task="t",
+        program="p",
+        status="pass",
         targets={
             "cpu": TargetResult(target="cpu", build=Build(target="cpu", ok=True)),
             "gfx942": TargetResult(
-                target="gfx942", build=Build(target="gfx942", ok=True, kernels=kernels),
+                target="gfx942",
+                build=Build(target="gfx942", ok=True, kernels=kernels),
                 estimate=Estimate(target="gfx942", microseconds=3.5, bound="memory", roofline_fraction=0.5),
             ),
             "gfx950": TargetResult(target="gfx950", build=Build(target="gfx950", ok=False)),
         },
-    )  # fmt: skip
+    )
     assert built(found) == {
         "gfx942": Built(ok=True, kernels=2, vgpr=20, sgpr=8, lds_bytes=512, occupancy=4),
         "gfx950": Built(ok=False),

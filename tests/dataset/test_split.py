@@ -15,9 +15,17 @@ from tests.dataset.planted import resized
 from tests.synth.captured import task
 
 FAMILIES = {
-    "relu": "pointwise", "exp": "pointwise", "add": "pointwise", "sum": "reductions", "amax": "reductions",
-    "softmax": "softmax", "cumsum": "scans", "gather": "indexing", "conv": "products", "pad": "layout",
-}  # fmt: skip
+    "relu": "pointwise",
+    "exp": "pointwise",
+    "add": "pointwise",
+    "sum": "reductions",
+    "amax": "reductions",
+    "softmax": "softmax",
+    "cumsum": "scans",
+    "gather": "indexing",
+    "conv": "products",
+    "pad": "layout",
+}
 
 
 def row(number: int, names: frozenset[str], sizes: str, copy: int = 0) -> Row:
@@ -94,8 +102,10 @@ def composed(count: int) -> list[Row]:
 
 def test_of_composed_tasks_every_split_gets_its_share() -> None:
     rows = composed(300)
-    twins = [Row(key=f"{r.key}b", task=f"{r.task}b", composition=r.composition, families=r.families, sizes="1")
-             for r in rows[:90]]  # fmt: skip
+    twins = [
+        Row(key=f"{r.key}b", task=f"{r.task}b", composition=r.composition, families=r.families, sizes="1")
+        for r in rows[:90]
+    ]
     counts = Counter(split([*rows, *twins], seed=1).values())
     assert counts["train"] > 0.5 * counts.total()
     for name in ("test_family", "deeper", "unseen_compositions", "unseen_shapes"):
@@ -124,8 +134,17 @@ def test_pairs_are_split_by_their_task() -> None:
     from hipwright.records import Program
 
     def pair(number: int, text: str) -> Pair:
-        return Pair(task=f"t{number}", task_name="", task_source=task("return x.exp()"), program=Program(text=text),
-                    kind="engine", correct=True, status="pass", composition="exp", families=("pointwise",))  # fmt: skip
+        return Pair(
+            task=f"t{number}",
+            task_name="",
+            task_source=task("return x.exp()"),
+            program=Program(text=text),
+            kind="engine",
+            correct=True,
+            status="pass",
+            composition="exp",
+            families=("pointwise",),
+        )
 
     pairs = [pair(0, "a"), pair(0, "b"), pair(1, "a")]
     assert row_of(pairs[0]).sizes == "8 12"

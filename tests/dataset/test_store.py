@@ -20,8 +20,15 @@ SETTINGS = {"variants": 2, "seed": 0}
 
 
 def pair(task: str, number: int) -> Pair:
-    return Pair(task=task, task_name=f"task_{task}", task_source="é\n", program=Program(text=f"{task}{number}\n'''"),
-                kind="variant", correct=True, status="pass")  # fmt: skip
+    return Pair(
+        task=task,
+        task_name=f"task_{task}",
+        task_source="é\n",
+        program=Program(text=f"{task}{number}\n'''"),
+        kind="variant",
+        correct=True,
+        status="pass",
+    )
 
 
 PAIRS_OF = {task: tuple(pair(task, n) for n in range(count)) for task, count in [("a", 2), ("b", 0), ("c", 3)]}

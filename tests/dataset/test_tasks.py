@@ -39,7 +39,10 @@ def test_nothing_is_lost_and_everything_wrong_is_named(tmp_path: Path) -> None:
     (tmp_path / "tasks" / "points.py").write_text("# edited\n")
     entries, problems = read_tasks(tmp_path)
     assert [(one.name, one.made is not None) for one in entries] == [
-        ("rows", True), ("points", True), ("raises", False)]  # fmt: skip
+        ("rows", True),
+        ("points", True),
+        ("raises", False),
+    ]
     assert entries[2].source == tiny.RAISES
     said = "\n".join(problems)
     for part in ("line 2", "line 4", "rows.py is missing", "points.py differs", "raises.py has no line"):

@@ -14,9 +14,13 @@ from typing import Any
 from hipwright.errors import CandidateError
 
 LIMITS = {
-    "max_threads": 1024, "max_grid_x": 2**31 - 1, "max_grid_y": 65535, "max_grid_z": 65535, "lds_per_block": 227 << 10,
+    "max_threads": 1024,
+    "max_grid_x": 2**31 - 1,
+    "max_grid_y": 65535,
+    "max_grid_z": 65535,
+    "lds_per_block": 227 << 10,
     "wave": 32,
-}  # fmt: skip
+}
 
 
 @dataclass

@@ -62,9 +62,13 @@ def test_limits_and_attributes(stub: Any) -> None:
     driver = cuda.CudaDriver()
     assert driver.arch == "sm_90"
     assert driver.limits() == {
-        "max_threads": 1024, "max_grid_x": 2**31 - 1, "max_grid_y": 65535, "max_grid_z": 65535,
-        "lds_per_block": 232448, "wave": 32,
-    }  # fmt: skip
+        "max_threads": 1024,
+        "max_grid_x": 2**31 - 1,
+        "max_grid_y": 65535,
+        "max_grid_z": 65535,
+        "lds_per_block": 232448,
+        "wave": 32,
+    }
     function = driver.function(driver.load(b"code"), "k")
     assert driver.attributes(function) == {"max_threads": 512, "static_lds": 4096, "local_bytes": 16, "registers": 40}
     driver.allow_lds(function, 100_000)

@@ -27,8 +27,17 @@ SIZES = {"all": (8, 8, 8, 8, 4, 8, 4, 4, 8, 1), "half_scalar": (8, 2, 2)}
 SIGNATURES = parse_signatures(HIP).signatures
 MEMORY = torch.zeros(64)
 PLAIN: list[Any] = [
-    MEMORY, MEMORY[4:], MEMORY.view(torch.uint8), MEMORY.view(torch.int16), -3, 1 << 40, 7, 0.1, 0.1, True,
-]  # fmt: skip
+    MEMORY,
+    MEMORY[4:],
+    MEMORY.view(torch.uint8),
+    MEMORY.view(torch.int16),
+    -3,
+    1 << 40,
+    7,
+    0.1,
+    0.1,
+    True,
+]
 ODD: list[list[Any]] = [
     [None, MEMORY.double(), 3, torch.nn.Parameter(torch.zeros(3)), MEMORY[2:]],  # any pointer
     [MEMORY[1:], MEMORY[4:], None, torch.zeros(0), "x"],
@@ -42,11 +51,30 @@ ODD: list[list[Any]] = [
     [0, 1, 0.0, None],
 ]
 GEOMETRIES: list[Any] = [
-    ((4, 1, 1), 32), (4, (32, 1, 1)), ((4, 2), 32), (0, 32), (1.0, 32), ([4], 32), (4, 2048), (True, 32), (-1, 32),
-]  # fmt: skip
+    ((4, 1, 1), 32),
+    (4, (32, 1, 1)),
+    ((4, 2), 32),
+    (0, 32),
+    (1.0, 32),
+    ([4], 32),
+    (4, 2048),
+    (True, 32),
+    (-1, 32),
+]
 SIZES_GIVEN: list[Any] = [
-    (2, 3), ((2, 3),), ([2, 3],), (torch.Size([2, 3]),), (), ((),), (0, 4), (2.0,), (-1,), ((2, -3),), ("a",), (None,),
-]  # fmt: skip
+    (2, 3),
+    ((2, 3),),
+    ([2, 3],),
+    (torch.Size([2, 3]),),
+    (),
+    ((),),
+    (0, 4),
+    (2.0,),
+    (-1,),
+    ((2, -3),),
+    ("a",),
+    (None,),
+]
 
 
 def launcher(sizes: dict[str, tuple[int, ...]] = SIZES) -> tuple[FakeDriver, GpuLauncher]:

@@ -103,9 +103,14 @@ def test_a_plan_runs_through_it(driver: FakeDriver) -> None:
     ],
 )
 def test_what_cannot_be_launched(
-    driver: FakeDriver, launcher: GpuLauncher, kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int],
-    lds: int, says: str,
-) -> None:  # fmt: skip
+    driver: FakeDriver,
+    launcher: GpuLauncher,
+    kernel: str,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    lds: int,
+    says: str,
+) -> None:
     with pytest.raises(CandidateError, match=says) as caught:
         launcher.launch(kernel, grid, block, lds, [None, None, 0])
     assert caught.value.status == "launch_error"

@@ -16,16 +16,36 @@ from hipwright.errors import CandidateError
 from hipwright.program.signature import SIZES, Param, Signature, parse_signatures
 
 C_NAMES = {
-    "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short", "uint16": "unsigned short",
-    "int32": "int", "uint32": "unsigned int", "int64": "long long", "uint64": "unsigned long long",
-    "float16": "half", "bfloat16": "hip_bfloat16", "float32": "float", "float64": "double",
-}  # fmt: skip
+    "bool": "bool",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "int16": "short",
+    "uint16": "unsigned short",
+    "int32": "int",
+    "uint32": "unsigned int",
+    "int64": "long long",
+    "uint64": "unsigned long long",
+    "float16": "half",
+    "bfloat16": "hip_bfloat16",
+    "float32": "float",
+    "float64": "double",
+}
 C_TYPES = {
-    "bool": ctypes.c_bool, "int8": ctypes.c_int8, "uint8": ctypes.c_uint8, "int16": ctypes.c_int16,
-    "uint16": ctypes.c_uint16, "int32": ctypes.c_int32, "uint32": ctypes.c_uint32, "int64": ctypes.c_int64,
-    "uint64": ctypes.c_uint64, "float16": ctypes.c_uint16, "bfloat16": ctypes.c_uint16, "float32": ctypes.c_float,
-    "float64": ctypes.c_double, "pointer": ctypes.c_void_p,
-}  # fmt: skip
+    "bool": ctypes.c_bool,
+    "int8": ctypes.c_int8,
+    "uint8": ctypes.c_uint8,
+    "int16": ctypes.c_int16,
+    "uint16": ctypes.c_uint16,
+    "int32": ctypes.c_int32,
+    "uint32": ctypes.c_uint32,
+    "int64": ctypes.c_int64,
+    "uint64": ctypes.c_uint64,
+    "float16": ctypes.c_uint16,
+    "bfloat16": ctypes.c_uint16,
+    "float32": ctypes.c_float,
+    "float64": ctypes.c_double,
+    "pointer": ctypes.c_void_p,
+}
 
 
 def integers(kind: str) -> st.SearchStrategy[int]:

@@ -47,9 +47,14 @@ def test_missing_folders_and_levels_are_bad_input(tmp_path):
 def test_candidates_by_stem_and_by_kernelbench_name(tmp_path):
     tasks = find_tasks(suite(tmp_path / "tasks", "level1/3_Matmul.py", "level2/3_Conv.py", "level1/4_Relu.py"))
     given = suite(
-        tmp_path / "given", "level_1_problem_3_sample_1_kernel.py", "level_1_problem_3_sample_0_kernel.py",
-        "level_2_problem_3_sample_0_kernel.py", "4_Relu.py", "level_9_problem_3_sample_0_kernel.py", "stranger.py",
-    )  # fmt: skip
+        tmp_path / "given",
+        "level_1_problem_3_sample_1_kernel.py",
+        "level_1_problem_3_sample_0_kernel.py",
+        "level_2_problem_3_sample_0_kernel.py",
+        "4_Relu.py",
+        "level_9_problem_3_sample_0_kernel.py",
+        "stranger.py",
+    )
     found = match_candidates(given, tasks)
     assert {name: [(c.path.name[:24], c.sample) for c in files] for name, files in found.candidates.items()} == {
         "level1/3_Matmul": [("level_1_problem_3_sample", 0), ("level_1_problem_3_sample", 1)],
@@ -74,21 +79,33 @@ def test_candidates_in_level_folders_and_ambiguous_ones(tmp_path):
 
 def timing(speedup: float = 2.0, half: float = 0.1) -> Timing:
     versus = Versus(
-        baseline="eager", speedup=speedup, interval=(speedup - half, speedup + half), pairs=8,
-        samples_ms=(1.0,) * 8, baseline_ms=(speedup,) * 8,
-    )  # fmt: skip
+        baseline="eager",
+        speedup=speedup,
+        interval=(speedup - half, speedup + half),
+        pairs=8,
+        samples_ms=(1.0,) * 8,
+        baseline_ms=(speedup,) * 8,
+    )
     return Timing(
-        device="H200", architecture="sm_90", median_ms=1.0, floor_ms=0.5, roofline_fraction=0.5, bound="memory",
+        device="H200",
+        architecture="sm_90",
+        median_ms=1.0,
+        floor_ms=0.5,
+        roofline_fraction=0.5,
+        bound="memory",
         versus={"eager": versus},
-    )  # fmt: skip
+    )
 
 
 def evaluation(status="pass", fault=None, *, timed=True, built=True) -> Evaluation:
     verdict = Verdict(status=status, fault=fault, message="why", stage="verify")
     cuda = TargetResult(
-        target="cuda", build=Build(target="cuda", ok=built), verdict=verdict,
-        timing=timing() if timed and status == "pass" else None, why_none={} if timed else {"timing": "not asked"},
-    )  # fmt: skip
+        target="cuda",
+        build=Build(target="cuda", ok=built),
+        verdict=verdict,
+        timing=timing() if timed and status == "pass" else None,
+        why_none={} if timed else {"timing": "not asked"},
+    )
     return Evaluation(task="t", program="p", status=status, fault=fault, targets={"cuda": cuda}, coverage=0.9)
 
 
@@ -162,8 +179,13 @@ def test_fast_p_counts_lower_bounds_over_every_judged_row():
     assert (found["row_count"], found["judged"], found["not_judged"]) == (6, 5, {"device": 1})
     eager = found["fast_p"]["eager"]
     assert {p: (share["count"], share["total"]) for p, share in eager.items()} == {
-        "0.5": (3, 5), "0.8": (2, 5), "1": (1, 5), "1.2": (1, 5), "1.5": (1, 5), "2": (1, 5),
-    }  # fmt: skip
+        "0.5": (3, 5),
+        "0.8": (2, 5),
+        "1": (1, 5),
+        "1.2": (1, 5),
+        "1.5": (1, 5),
+        "2": (1, 5),
+    }
     assert found["correct"]["count"] == 3 and found["compiled"]["count"] == 4 and found["correct"]["total"] == 5
     means = found["geometric_mean"]["eager"]
     assert means["of_correct"]["value"] == pytest.approx((2.5 * 1.05 * 0.7) ** (1 / 3))

@@ -25,9 +25,14 @@ def names(task: str, sample: int) -> dict[str, Any]:
 def right(task: str, sample: int, speedup: float = 1.5) -> BenchRow:
     one = Speedup(speedup=speedup, interval=(speedup - 0.1, speedup + 0.1))
     return BenchRow(
-        **names(task, sample), status="pass", compiled=True, correct=True, timed_on="cuda", speedups={"eager": one},
+        **names(task, sample),
+        status="pass",
+        compiled=True,
+        correct=True,
+        timed_on="cuda",
+        speedups={"eager": one},
         asked=PAID,
-    )  # fmt: skip
+    )
 
 
 def wrong(task: str, sample: int) -> BenchRow:
@@ -97,9 +102,18 @@ def test_the_table_and_the_page_hold_what_was_asked() -> None:
     assert table[2]["cost_usd"] == "0.25" and table[5]["calls"] == "0"
     assert "cost_usd" not in to_csv([BenchRow(**names("a", 0), status="pass")]), "no model, no columns"
     page = BenchPage(
-        title="t", mode="strict", source="m", targets=("cuda",), complete=True, expected=6, figures=figures(ROWS),
-        rows=tuple(ROWS), not_measured=(), command="hipwright bench t", model=model_figures(ROWS, 2),
-    )  # fmt: skip
+        title="t",
+        mode="strict",
+        source="m",
+        targets=("cuda",),
+        complete=True,
+        expected=6,
+        figures=figures(ROWS),
+        rows=tuple(ROWS),
+        not_measured=(),
+        command="hipwright bench t",
+        model=model_figures(ROWS, 2),
+    )
     html = render_bench(page)
     for text in (
         "The model",

@@ -38,8 +38,10 @@ def test_settings_go_one_at_a_time_or_by_a_grid(graph: Graph) -> None:
     assert {"BLOCK": 64} in one and {"BLOCK": 128} not in one  # 128 is the default
     grid = knobs.varied(graph, {"BLOCK": [64, 96], "VEC": [2]})
     assert grid == {
-        "default": {}, "BLOCK=64 VEC=2": {"BLOCK": 64, "VEC": 2}, "BLOCK=96 VEC=2": {"BLOCK": 96, "VEC": 2},
-    }  # fmt: skip
+        "default": {},
+        "BLOCK=64 VEC=2": {"BLOCK": 64, "VEC": 2},
+        "BLOCK=96 VEC=2": {"BLOCK": 96, "VEC": 2},
+    }
 
 
 def test_programs_differ_and_take_values_that_the_space_has_not(graph: Graph) -> None:

@@ -20,11 +20,15 @@ from tests.kernels_suite.made_up import against, row, trials
 
 def test_the_latest_settled_row_of_the_latest_file_holds() -> None:
     rows = [
-        row("a/x", ms=1.0, clock=1.0), row("a/x", ms=2.0, clock=3.0), row("a/x", "search", ms=0.5, clock=2.0),
-        row("a/x", status="unscorable", fault="device", clock=9.0), row("a/y", key="old", clock=1.0),
-        row("a/y", "search", key="old", clock=2.0), row("a/y", key="new", clock=3.0),
+        row("a/x", ms=1.0, clock=1.0),
+        row("a/x", ms=2.0, clock=3.0),
+        row("a/x", "search", ms=0.5, clock=2.0),
+        row("a/x", status="unscorable", fault="device", clock=9.0),
+        row("a/y", key="old", clock=1.0),
+        row("a/y", "search", key="old", clock=2.0),
+        row("a/y", key="new", clock=3.0),
         row("b/z", status="untrusted", fault="device", clock=1.0),
-    ]  # fmt: skip
+    ]
     held = {(one.task, one.stage): one for one in merge(reversed(rows))}
     assert set(held) == {("a/x", "first"), ("a/x", "search"), ("a/y", "first"), ("b/z", "first")}
     assert held["a/x", "first"].median_ms == 2.0 and held["a/y", "first"].key == "new"
@@ -98,14 +102,18 @@ def test_an_interval_that_holds_one_is_not_fast() -> None:
 
 def test_shares_of_a_copy_are_of_large_tasks_that_memory_bounds() -> None:
     rows = [
-        row("a/stream"), row("a/small", bytes=1 << 20), row("a/product", operations=float(1 << 40)),
+        row("a/stream"),
+        row("a/small", bytes=1 << 20),
+        row("a/product", operations=float(1 << 40)),
         row("embedding_segment/pick", sides={"copy": against(0.6, 1.0)}),
         row("a/slow", sides={"eager": against(0.9, 1.0), "copy": against(0.6, 1.0)}),
-    ]  # fmt: skip
+    ]
     found = figures.shares(told(rows))
     assert [(round(one, 2), name) for one, name, _ in found] == [
-        (0.6, "a/slow"), (0.6, "embedding_segment/pick"), (0.9, "a/stream"),
-    ]  # fmt: skip
+        (0.6, "a/slow"),
+        (0.6, "embedding_segment/pick"),
+        (0.9, "a/stream"),
+    ]
     text = report.text(rows)
     assert "3 tasks, share of a copy's speed: median 60.0%, worst 60.0%" in text
     assert "under 75 %: 1: a/slow 0.60" in text and "under 50 %" not in text
@@ -143,8 +151,9 @@ def test_curves_and_gaps_of_searches() -> None:
     rows = [
         row("a/x", ms=2.0, sides=poor),
         row("a/x", "search", ms=1.1, sides=good, trials=trials(1.0, None, 1.5, 1.2, 1.8)),
-        row("a/near"), row("a/near", "search", trials=trials(2.0)),
-    ]  # fmt: skip
+        row("a/near"),
+        row("a/near", "search", trials=trials(2.0)),
+    ]
     (search,) = [one for one in rows if one.trials and one.task == "a/x"]
     assert figures.curve(search, (1, 2, 3, 4, 5, 60)) == [1.0, 1.0, 1.5, 1.5, 1.8, 1.8]
     assert figures.gaps(told(rows)) == [(pytest.approx((2 - 1 / 0.9) / (2 - 1)), "a/x")]
@@ -196,9 +205,13 @@ def test_a_searchs_finalists_are_those_with_the_best_lower_bounds() -> None:
 
     def evaluated(speedup: float, half: float, status: str = "pass", *, timed: bool = True) -> Evaluated:
         versus = Versus(
-            baseline="eager", speedup=speedup, interval=(speedup - half, speedup + half), pairs=8,
-            samples_ms=(1.0,), baseline_ms=(speedup,),
-        )  # fmt: skip
+            baseline="eager",
+            speedup=speedup,
+            interval=(speedup - half, speedup + half),
+            pairs=8,
+            samples_ms=(1.0,),
+            baseline_ms=(speedup,),
+        )
         timing = Timing(device="H200", architecture="sm_90", median_ms=1.0, versus={"eager": versus}) if timed else None
         fault = None if status == "pass" else "candidate"
         results = {"cuda": TargetResult(target="cuda", timing=timing)}

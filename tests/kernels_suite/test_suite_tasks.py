@@ -17,15 +17,37 @@ from tests import warm
 
 TASKS = find()
 FAMILIES = {
-    "pointwise", "reductions", "softmax", "norms", "losses", "scans", "pooling", "transposes", "argmax_topk",
-    "embedding_segment", "stencils", "depthwise", "convolutions", "recurrent", "gemv", "gemm_epilogue", "grouped_gemm",
-    "attention", "networks", "backward",
-}  # fmt: skip
+    "pointwise",
+    "reductions",
+    "softmax",
+    "norms",
+    "losses",
+    "scans",
+    "pooling",
+    "transposes",
+    "argmax_topk",
+    "embedding_segment",
+    "stencils",
+    "depthwise",
+    "convolutions",
+    "recurrent",
+    "gemv",
+    "gemm_epilogue",
+    "grouped_gemm",
+    "attention",
+    "networks",
+    "backward",
+}
 QUICK = {
-    "pointwise/masked_lerp_odd_fp32", "softmax/long_rows_fp32", "norms/rms_residual_fp16", "stencils/heat3d_fp32",
-    "embedding_segment/bag_mean_bf16", "gemv/int4_groups_fp16", "backward/layer_norm_fp32",
+    "pointwise/masked_lerp_odd_fp32",
+    "softmax/long_rows_fp32",
+    "norms/rms_residual_fp16",
+    "stencils/heat3d_fp32",
+    "embedding_segment/bag_mean_bf16",
+    "gemv/int4_groups_fp16",
+    "backward/layer_norm_fp32",
     "transposes/split_heads_bf16",
-}  # fmt: skip
+}
 """One of each difficulty; the others are opened in the long test."""
 
 

@@ -30,9 +30,13 @@ def graph(rows: int, columns: int, op: str = "aten.softmax.int", dtype: str = "f
 def measured(microseconds: float, device: str = "a GPU") -> Evaluation:
     timing = Timing(device=device, architecture="sm_90", median_ms=microseconds / 1e3)
     return Evaluation(
-        task="t", program="p", status="pass", score=microseconds, score_kind="measured",
+        task="t",
+        program="p",
+        status="pass",
+        score=microseconds,
+        score_kind="measured",
         targets={"cuda": TargetResult(target="cuda", timing=timing)},
-    )  # fmt: skip
+    )
 
 
 def entry(microseconds: float, choices: dict[str, Any] | None = None, **names: Any) -> Tuned:
@@ -85,9 +89,13 @@ def test_the_better_of_two_searches_of_a_task_stays(tmp_path: Path) -> None:
 def test_estimates_are_kept_apart_from_measurements(tmp_path: Path) -> None:
     estimate = Estimate(target="gfx942", microseconds=5.0, bound="memory", roofline_fraction=0.5)
     told = Evaluation(
-        task="t", program="p", status="pass", score=5.0, score_kind="estimate",
+        task="t",
+        program="p",
+        status="pass",
+        score=5.0,
+        score_kind="estimate",
         targets={"gfx942": TargetResult(target="gfx942", estimate=estimate), "cpu": TargetResult(target="cpu")},
-    )  # fmt: skip
+    )
     found = tuned_of(graph(4096, 1024), SPACE, CHOICES, told, 12)
     assert found is not None and (found.device, found.kind) == (estimated_on(["gfx942"]), "estimate")
     cache = TuningCache(tmp_path)

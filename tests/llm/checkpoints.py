@@ -52,9 +52,16 @@ def by_heart(folder: Path) -> Path:
     question, answer = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (asked, PROGRAM))
     answer = [*answer, tokenizer.eos_token_id]
     config = GPT2Config(
-        vocab_size=len(tokenizer), n_positions=1024, n_embd=len(answer), n_layer=2, n_head=1, n_inner=8,
-        eos_token_id=tokenizer.eos_token_id, bos_token_id=None, tie_word_embeddings=False,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        n_positions=1024,
+        n_embd=len(answer),
+        n_layer=2,
+        n_head=1,
+        n_inner=8,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
+        tie_word_embeddings=False,
+    )
     model = GPT2LMHeadModel(config)
     with torch.no_grad():
         for name, weights in model.named_parameters():

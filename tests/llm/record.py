@@ -25,8 +25,19 @@ def main() -> None:
     for wire in ("openai", "anthropic"):
         with tempfile.TemporaryDirectory() as folder, LocalProvider(reply) as provider:
             home = Path(folder) / "home"
-            done = optimize(home, "--llm", provider.spec(wire), "--llm-share", 1, "--budget", 6, "--target", "gfx942",
-                            "--target", "cpu")  # fmt: skip
+            done = optimize(
+                home,
+                "--llm",
+                provider.spec(wire),
+                "--llm-share",
+                1,
+                "--budget",
+                6,
+                "--target",
+                "gfx942",
+                "--target",
+                "cpu",
+            )
             assert done.returncode == 0, done.stderr
             with Archive(home, create=False) as archive:
                 (FOLDER / f"{wire}.jsonl").write_text(export(archive, "latest"))

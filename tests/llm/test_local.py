@@ -171,10 +171,16 @@ def test_a_compact_checkpoint_gives_one_fenced_program(learnt: Path, client: Cli
     read = read_answer(answer.text, answer.finish)
     assert hasattr(read, "program"), read
     assert read.program.text.strip() == expand(PROGRAM).strip() and "erff" in read.program.text
-    repair = (*asking(learnt, about(EXAMPLE)).messages, Message(role="assistant", text="?"),
-              Message(role="user", text="Line 3 is wrong: `x`."))  # fmt: skip
-    again = client.ask(asking(learnt, number=2, max_tokens=600).__class__(
-        role="translator", number=2, model=f"local:{learnt}", messages=repair, max_tokens=600))  # fmt: skip
+    repair = (
+        *asking(learnt, about(EXAMPLE)).messages,
+        Message(role="assistant", text="?"),
+        Message(role="user", text="Line 3 is wrong: `x`."),
+    )
+    again = client.ask(
+        asking(learnt, number=2, max_tokens=600).__class__(
+            role="translator", number=2, model=f"local:{learnt}", messages=repair, max_tokens=600
+        )
+    )
     assert again.text == answer.text, "a repair prompt has no reference of its own"
 
 

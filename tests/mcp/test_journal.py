@@ -61,8 +61,9 @@ def test_each_task_has_a_run_and_a_killed_server_leaves_what_it_wrote(journal: J
     journal._stack.close()  # what the end of the process does to the locks
     with Archive(tmp_path) as archive:
         assert {one.id: (one.status, one.evaluations) for one in list_runs(archive)} == {
-            runs[0]: ("interrupted", 2), runs[1]: ("interrupted", 1),
-        }  # fmt: skip
+            runs[0]: ("interrupted", 2),
+            runs[1]: ("interrupted", 1),
+        }
         with pytest.raises(BadInput, match="was no search"):
             resume(archive, runs[0], task("a.py"), evaluator=None, source=None)  # type: ignore[arg-type]
 

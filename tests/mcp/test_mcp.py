@@ -129,8 +129,13 @@ def test_what_needs_no_machine(root: Path, tmp_path: Path) -> None:
         async with connected(root) as client:
             listed = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert set(listed) == {
-                "list_tasks", "evaluate_program", "profile_program", "explain_failure", "best_program", "exemplars",
-            }  # fmt: skip
+                "list_tasks",
+                "evaluate_program",
+                "profile_program",
+                "explain_failure",
+                "best_program",
+                "exemplars",
+            }
             schema = listed["evaluate_program"].input_schema
             assert schema["type"] == "object" and schema["required"] == ["task", "program"]
             assert all(tool.description for tool in listed.values())
@@ -371,8 +376,12 @@ def archived(home: Path, name: str, source: str, programs: dict[str, tuple[float
             program = Program(text=text)
             kind: Any = "estimate" if status == "pass" else "none"
             result = Evaluation(
-                task=task.key, program=program.key, status=status, score=score, score_kind=kind,  # type: ignore[arg-type]
-            )  # fmt: skip
+                task=task.key,
+                program=program.key,
+                status=status,
+                score=score,
+                score_kind=kind,  # type: ignore[arg-type]
+            )
             proposed = Proposed(expansion=Expansion(number=number, operator="default"), round=0, program=program.key)
             decision = Decision(number=number, program=program.key, kept=status == "pass")
             entries = [

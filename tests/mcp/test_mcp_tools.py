@@ -53,9 +53,13 @@ def remembered(desk: Desk, text: str) -> None:
     build = Build(target="gfx942", ok=True, kernels=(KernelResources(name="scale", vgpr=7, lds_bytes=64),))
     verdict = Verdict(status="wrong_value", fault="candidate", message="output[0] is 1, expected 2")
     evaluation = Evaluation(
-        task="t", program="p", status="wrong_value", fault="candidate", message=verdict.message,
+        task="t",
+        program="p",
+        status="wrong_value",
+        fault="candidate",
+        message=verdict.message,
         targets={"gfx942": TargetResult(target="gfx942", build=build, verdict=verdict)},
-    )  # fmt: skip
+    )
     path = desk.root / "task.py"
     desk.judged["e1"] = Judged("e1", path, Program(text=text), evaluation, digest(path))
 

@@ -27,12 +27,16 @@ def test_base_name() -> None:
         (call("aten.mm.default", [spec(4, 8), spec(8, 16)], spec(4, 16)), 2 * 4 * 8 * 16),
         (call("aten.addmm.default", [spec(16), spec(4, 8), spec(8, 16)], spec(4, 16)), 2 * 4 * 8 * 16),
         (call("aten.linear.default", [spec(4, 8), spec(16, 8)], spec(4, 16)), 2 * 4 * 8 * 16),
-        (call("aten.convolution.default", [spec(2, 3, 8, 8), spec(5, 3, 3, 3)], spec(2, 5, 6, 6)),
-         2 * (2 * 5 * 6 * 6) * (3 * 3 * 3)),
-        (call("aten.convolution.default", [spec(2, 6, 4, 4), spec(6, 5, 3, 3)], spec(2, 5, 6, 6)),
-         2 * (2 * 6 * 4 * 4) * (5 * 3 * 3)),
+        (
+            call("aten.convolution.default", [spec(2, 3, 8, 8), spec(5, 3, 3, 3)], spec(2, 5, 6, 6)),
+            2 * (2 * 5 * 6 * 6) * (3 * 3 * 3),
+        ),
+        (
+            call("aten.convolution.default", [spec(2, 6, 4, 4), spec(6, 5, 3, 3)], spec(2, 5, 6, 6)),
+            2 * (2 * 6 * 4 * 4) * (5 * 3 * 3),
+        ),
     ],
-)  # fmt: skip
+)
 def test_products_count_two_operations_a_multiply_add(item: dict[str, object], flops: int) -> None:
     assert op_flops(item) == flops
 

@@ -16,9 +16,14 @@ MI300X = TARGETS["gfx942"]
 
 def resources(**changes: Any) -> KernelResources:
     base: dict[str, Any] = {
-        "name": "k", "vgpr": 24, "sgpr": 20, "occupancy": 8, "vmem_bytes": 32, "widest_vmem_bytes": 16,
+        "name": "k",
+        "vgpr": 24,
+        "sgpr": 20,
+        "occupancy": 8,
+        "vmem_bytes": 32,
+        "widest_vmem_bytes": 16,
         "instructions": {"valu": 20, "salu": 10, "vmem_load": 1, "vmem_store": 1},
-    }  # fmt: skip
+    }
     return KernelResources(**{**base, **changes})
 
 
@@ -105,5 +110,7 @@ def test_an_nvidia_gpu_is_estimated_by_warps() -> None:
     floor = 2 * 4 * elements / h200.bandwidth
     assert floor <= seconds < 1.3 * floor
     moves = resources(occupancy=16, instructions={**kernel.instructions, "other": 4000})
-    assert estimate(h200, Build(target="cuda", ok=True, kernels=(moves,)), [launch(elements)], [], 0.0).microseconds \
-        == estimate(h200, build, [launch(elements)], [], 0.0).microseconds  # fmt: skip
+    assert (
+        estimate(h200, Build(target="cuda", ok=True, kernels=(moves,)), [launch(elements)], [], 0.0).microseconds
+        == estimate(h200, build, [launch(elements)], [], 0.0).microseconds
+    )

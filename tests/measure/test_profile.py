@@ -20,8 +20,10 @@ NCU = (DATA / "ncu_raw.csv").read_text()
 READS = (DATA / "counter_collection_reads.csv").read_text()
 WAVES = (DATA / "counter_collection_waves.csv").read_text()
 TRACE = (DATA / "kernel_trace.csv").read_text()
-LAUNCHES = [{"kernel": "scale", "grid": [1056, 1, 1], "block": [256, 1, 1]},
-            {"kernel": "reduce", "grid": [12, 1, 1], "block": [256, 1, 1]}]  # fmt: skip
+LAUNCHES = [
+    {"kernel": "scale", "grid": [1056, 1, 1], "block": [256, 1, 1]},
+    {"kernel": "reduce", "grid": [12, 1, 1], "block": [256, 1, 1]},
+]
 
 
 def nvidia(name: str) -> Profile:
@@ -46,8 +48,12 @@ def test_every_figure_is_a_named_metric_with_a_unit() -> None:
 def test_ncu_launches_in_order_with_units() -> None:
     found = profile_nvidia.parse(NCU)
     assert [(p.number, p.kernel) for p in found] == [
-        (0, "copy_all"), (1, "copy_strided"), (2, "tiny"), (3, "conflicts"), (4, "half_idle(float *, int)"),
-    ]  # fmt: skip
+        (0, "copy_all"),
+        (1, "copy_strided"),
+        (2, "tiny"),
+        (3, "conflicts"),
+        (4, "half_idle(float *, int)"),
+    ]
     copy = found[0]
     assert (copy.device, copy.architecture, copy.units) == ("NVIDIA H200", "sm_90", 132)
     assert (copy.grid, copy.block) == ((1056, 1, 1), (256, 1, 1))
@@ -78,10 +84,22 @@ def test_a_metric_that_this_gpu_has_not_is_none() -> None:
 
 @pytest.mark.parametrize(
     ("text", "unit", "value"),
-    [("1,234.5", "ns", 1.2345), ("2.5", "ms", 2500.0), ("3", "usecond", 3.0), ("1.5", "Mbyte", 1.5e6),
-     ("2", "Kbyte/block", 2000.0), ("7", "byte", 7.0), ("84.2", "%", 84.2), ("n/a", "%", None), ("", "", None),
-     ("nan", "", None), ("1e999", "", None), ("(1, 1, 1)", "", None), ("12", "sector/request", 12.0)],
-)  # fmt: skip
+    [
+        ("1,234.5", "ns", 1.2345),
+        ("2.5", "ms", 2500.0),
+        ("3", "usecond", 3.0),
+        ("1.5", "Mbyte", 1.5e6),
+        ("2", "Kbyte/block", 2000.0),
+        ("7", "byte", 7.0),
+        ("84.2", "%", 84.2),
+        ("n/a", "%", None),
+        ("", "", None),
+        ("nan", "", None),
+        ("1e999", "", None),
+        ("(1, 1, 1)", "", None),
+        ("12", "sector/request", 12.0),
+    ],
+)
 def test_numbers_as_ncu_prints_them(text: str, unit: str, value: float | None) -> None:
     assert number(text, unit) == (pytest.approx(value) if value is not None else None)
 
@@ -145,10 +163,14 @@ def test_read_requests_differ_between_generations() -> None:
 def test_all_l2_figures() -> None:
     text = WAVES
     renamed = {
-        "SQ_WAVES": "TCC_HIT_sum", "SQ_INSTS": "TCC_MISS_sum", "SQ_WAVE_CYCLES": "TCP_TOTAL_CACHE_ACCESSES_sum",
-        "SQ_WAIT_ANY": "TCP_TCC_READ_REQ_sum", "SQ_WAIT_INST_ANY": "TCP_TCC_WRITE_REQ_sum",
-        "SQ_ACTIVE_INST_ANY": "SQ_LDS_BANK_CONFLICT", "SQ_BUSY_CU_CYCLES": "SQ_LDS_IDX_ACTIVE",
-    }  # fmt: skip
+        "SQ_WAVES": "TCC_HIT_sum",
+        "SQ_INSTS": "TCC_MISS_sum",
+        "SQ_WAVE_CYCLES": "TCP_TOTAL_CACHE_ACCESSES_sum",
+        "SQ_WAIT_ANY": "TCP_TCC_READ_REQ_sum",
+        "SQ_WAIT_INST_ANY": "TCP_TCC_WRITE_REQ_sum",
+        "SQ_ACTIVE_INST_ANY": "SQ_LDS_BANK_CONFLICT",
+        "SQ_BUSY_CU_CYCLES": "SQ_LDS_IDX_ACTIVE",
+    }
     for name, other in renamed.items():
         text = text.replace(f'"{name}"', f'"{other}"')
     scale = profile_amd.profiles([profile_amd.read_pass(text, TRACE)], LAUNCHES, "gfx942")[0]
@@ -275,8 +297,16 @@ def test_compute_bound_with_its_waste() -> None:
 
 
 def test_latency_names_the_stall_and_the_limit() -> None:
-    profile = Profile(kernel="k", target="cuda", units=132, grid=(1000, 1, 1), dram_throughput_pct=20.0, valu_pct=15.0,
-                      occupancy_limit_pct=25.0, stalls={"barrier": 55.0, "memory": 20.0})  # fmt: skip
+    profile = Profile(
+        kernel="k",
+        target="cuda",
+        units=132,
+        grid=(1000, 1, 1),
+        dram_throughput_pct=20.0,
+        valu_pct=15.0,
+        occupancy_limit_pct=25.0,
+        stalls={"barrier": 55.0, "memory": 20.0},
+    )
     found = words(profile)
     assert found.kind == "latency" and found.text.split("; ") == [
         "latency: only 20 % of peak bandwidth and 15 % of what the vector ALUs can do",
@@ -286,8 +316,9 @@ def test_latency_names_the_stall_and_the_limit() -> None:
 
 
 def test_scratch_and_cache() -> None:
-    profile = Profile(kernel="k", target="rocm", cache_throughput_pct=77.0, l2_hit_pct=95.0, scratch_bytes=64.0,
-                      coalescing_pct=25.0)  # fmt: skip
+    profile = Profile(
+        kernel="k", target="rocm", cache_throughput_pct=77.0, l2_hit_pct=95.0, scratch_bytes=64.0, coalescing_pct=25.0
+    )
     found = words(profile)
     assert found.kind == "cache"
     assert found.text == (
@@ -304,9 +335,10 @@ shares = st.none() | st.floats(0, 100)
 
 
 @given(
-    figures=st.fixed_dictionaries(dict.fromkeys(METRICS, shares)), blocks=st.integers(0, 10_000),
+    figures=st.fixed_dictionaries(dict.fromkeys(METRICS, shares)),
+    blocks=st.integers(0, 10_000),
     stalls=st.dictionaries(st.sampled_from(["memory", "barrier", "odd"]), st.floats(0, 100)),
-)  # fmt: skip
+)
 def test_any_figures_give_words(figures: dict[str, float | None], blocks: int, stalls: dict[str, float]) -> None:
     profile = Profile(kernel="k", target="cuda", units=132, grid=(blocks, 1, 1), stalls=stalls, **figures)  # type: ignore[arg-type]
     found = diagnose(profile, bandwidth=4e12)

@@ -33,8 +33,10 @@ def forward(self, x):
     return z
 """
 STATE = {"params": {}, "buffers": {}, "attrs": {}, "modules": {}, "training": True}
-LAUNCHES = [{"kernel": "scale", "grid": [1056, 1, 1], "block": [256, 1, 1], "argument_bytes": 8},
-            {"kernel": "reduce", "grid": [12, 1, 1], "block": [256, 1, 1], "argument_bytes": 8}]  # fmt: skip
+LAUNCHES = [
+    {"kernel": "scale", "grid": [1056, 1, 1], "block": [256, 1, 1], "argument_bytes": 8},
+    {"kernel": "reduce", "grid": [12, 1, 1], "block": [256, 1, 1], "argument_bytes": 8},
+]
 
 
 def subject(target: str, code: bytes = b"", kernels: tuple[str, ...] = ("trial",), arch: str = "sm_90") -> Subject:
@@ -63,8 +65,9 @@ def test_the_runner_warms_up_and_tells_one_calls_launches(stub_path: Path, trial
     write_job(tmp_path, subject("rocm", trial))
     told = profile_run.run(tmp_path, stub.driver(), "cpu")
     assert [(t["kernel"], t["grid"], t["block"]) for t in told] == [
-        ("trial", [16, 1, 1], [64, 1, 1]), ("trial", [8, 1, 1], [128, 1, 1]),
-    ]  # fmt: skip
+        ("trial", [16, 1, 1], [64, 1, 1]),
+        ("trial", [8, 1, 1], [128, 1, 1]),
+    ]
     assert stub.calls("hipModuleLaunchKernel") == 2 * (profiler.WARM_CALLS + 1)
 
 

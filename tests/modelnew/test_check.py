@@ -32,10 +32,16 @@ def native(code: str) -> str:
 
 HOSTILE = {
     "fallback to torch": ("B3", forward("try:\n    return ext.f(x)\nexcept Exception:\n    return torch.relu(x)")),
-    "fallback to a method": ("B3", forward("try:\n    y = ext.f(x)\nexcept RuntimeError:\n    y = self.ref(x)\nreturn y")),
+    "fallback to a method": (
+        "B3",
+        forward("try:\n    y = ext.f(x)\nexcept RuntimeError:\n    y = self.ref(x)\nreturn y"),
+    ),
     "fallback, bare": ("B3", forward("try:\n    y = ext.f(x)\nexcept:\n    y = F.relu(x)\nreturn y")),
     "fallback by product": ("B3", forward("try:\n    y = ext.f(x)\nexcept Exception:\n    y = x @ x\nreturn y")),
-    "fallback in a helper": ("B3", top("def go(x):\n    try:\n        return ext.f(x)\n    except Exception:\n        return x.relu()")),
+    "fallback in a helper": (
+        "B3",
+        top("def go(x):\n    try:\n        return ext.f(x)\n    except Exception:\n        return x.relu()"),
+    ),
     "imports Model": ("B4", top("from reference import Model")),
     "relative import": ("B4", top("from . import reference")),
     "subclasses Model": ("B4", f"{HEAD}class ModelNew(Model):\n    pass\n"),
@@ -77,25 +83,33 @@ HOSTILE = {
     "dynamic import": ("E3", top("m = __import__('os')")),
     "importlib": ("E3", top("import importlib\nm = importlib.import_module('os')")),
     "the evaluator": ("E3", top("import hipwright")),
-    "native shell": ("D2", native("void f() { system(\"true\"); }")),
+    "native shell": ("D2", native('void f() { system("true"); }')),
     "native thread": ("D2", native("#include <thread>\nvoid f() { std::thread t([] {}); }")),
-    "native getenv": ("E4", native("const char *f() { return getenv(\"X\"); }")),
-    "native file": ("E7", native("void f() { std::ifstream in(\"/tmp/x\"); }")),
-    "native include": ("E7", native("#include \"/etc/passwd\"")),
-    "native relative include": ("E7", native("#include \"../../secret.h\"")),
-    "native proc": ("E7", native("const char *p = \"/proc/self/maps\";")),
-    "native dlsym": ("D4", native("void f() { dlsym(0, \"cudaEventRecord\"); }")),
+    "native getenv": ("E4", native('const char *f() { return getenv("X"); }')),
+    "native file": ("E7", native('void f() { std::ifstream in("/tmp/x"); }')),
+    "native include": ("E7", native('#include "/etc/passwd"')),
+    "native relative include": ("E7", native('#include "../../secret.h"')),
+    "native proc": ("E7", native('const char *p = "/proc/self/maps";')),
+    "native dlsym": ("D4", native('void f() { dlsym(0, "cudaEventRecord"); }')),
     "native constructor": ("D4", native("__attribute__((constructor)) void f() {}")),
-    "native python": ("E1", native("void f() { py::exec(\"import os\"); }")),
+    "native python": ("E1", native('void f() { py::exec("import os"); }')),
     "native flags": ("B7", native("void f() { at::globalContext().setAllowTF32CuBLAS(true); }")),
-}  # fmt: skip
+}
 
 HONEST = {
     "try around an import": top("try:\n    import triton\nexcept ImportError:\n    triton = None"),
-    "try around a build": top("try:\n    ext = load_inline('x', 'y')\nexcept Exception as e:\n    raise RuntimeError('no build') from e"),
-    "try for a stream": forward("try:\n    s = torch.cuda.current_stream().cuda_stream\nexcept Exception:\n    s = 0\nreturn x"),
-    "error with a reason": forward("try:\n    return ext.f(x)\nexcept RuntimeError as e:\n    raise ValueError(str(x.shape)) from e"),
-    "architectures": top("import os\nos.environ['TORCH_CUDA_ARCH_LIST'] = '9.0'\nhome = os.environ.get('CUDA_HOME', '')"),
+    "try around a build": top(
+        "try:\n    ext = load_inline('x', 'y')\nexcept Exception as e:\n    raise RuntimeError('no build') from e"
+    ),
+    "try for a stream": forward(
+        "try:\n    s = torch.cuda.current_stream().cuda_stream\nexcept Exception:\n    s = 0\nreturn x"
+    ),
+    "error with a reason": forward(
+        "try:\n    return ext.f(x)\nexcept RuntimeError as e:\n    raise ValueError(str(x.shape)) from e"
+    ),
+    "architectures": top(
+        "import os\nos.environ['TORCH_CUDA_ARCH_LIST'] = '9.0'\nhome = os.environ.get('CUDA_HOME', '')"
+    ),
     "its own attributes": forward("self.calls = 1\nself.cfg.block = 256\nreturn x"),
     "class attribute": top("class Config:\n    block = 1\nConfig.block = 2"),
     "functional": forward("return F.softmax(torch.matmul(x, x.t()), dim=-1)"),
@@ -103,15 +117,17 @@ HONEST = {
     "own function named input": top("def input(x):\n    return x\ny = input(1)"),
     "inspect signature": top("import inspect\np = inspect.signature(print).parameters"),
     "dtype attribute": forward("y = x\ny.requires_grad = False\nreturn y"),
-    "autograd function": top("class F2(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        ctx.n = 1\n        return x"),
+    "autograd function": top(
+        "class F2(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        ctx.n = 1\n        return x"
+    ),
     "a copy of the reference": top("class Model(nn.Module):\n    def forward(self, x):\n        return x"),
-    "comments that name tricks": native("// system(\"rm\") std::thread getenv(\nvoid f() {}"),
+    "comments that name tricks": native('// system("rm") std::thread getenv(\nvoid f() {}'),
     "math names": native("__global__ void k(float *x) { x[0] = __expf(x[0]); }\n// exec"),
     "no grad": forward("with torch.no_grad():\n    return x + 1"),
     "lru_cache": top("import functools\n@functools.lru_cache(None)\ndef build():\n    return 1"),
     "global": top("_ext = None\ndef get():\n    global _ext\n    if _ext is None:\n        _ext = 1\n    return _ext"),
     "type hints": top("from typing import Optional, List\nfrom dataclasses import dataclass\nimport math"),
-}  # fmt: skip
+}
 
 WARNED = {
     "stream": ("D1", forward("s = torch.cuda.Stream()\nreturn x")),
@@ -170,8 +186,14 @@ def test_the_lane_is_told_by_content() -> None:
     assert lane_of("\x00") == "program"
 
 
-@pytest.mark.parametrize(("text", "why"), [("class ModelNew(:", "syntax error"), ("x = 1", "no class ModelNew"),
-                                           ("class ModelNew: pass\n" + "#" * 2_000_001, "limit")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("class ModelNew(:", "syntax error"),
+        ("x = 1", "no class ModelNew"),
+        ("class ModelNew: pass\n" + "#" * 2_000_001, "limit"),
+    ],
+)
 def test_what_is_no_candidate(text: str, why: str) -> None:
     with pytest.raises(ProgramError, match=why):
         vet(text)

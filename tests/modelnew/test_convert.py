@@ -126,7 +126,7 @@ REASONS = {
     "assembly": ("if (i < n) y", 'asm("nop;"); if (i < n) y', "inline assembly"),
     "python loop": ("return ext.gelu(x.contiguous())", "while True: pass", "While in forward"),
     "computed flags": ('extra_cuda_cflags=["-O3"]', "extra_cuda_cflags=[str(id(1))]", "not constants"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REASONS)

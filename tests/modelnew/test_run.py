@@ -37,9 +37,14 @@ def zygote(cache: BuildCache) -> Iterator[Zygote]:
 
 
 def table(params: dict[str, Any] | None = None, init_inputs: Any = (), **buffers: Any) -> Any:
-    return {"params": {k: from_torch(v) for k, v in (params or {}).items()},
-            "buffers": {k: from_torch(v) for k, v in buffers.items()},
-            "attrs": {}, "modules": {}, "training": True, "init_inputs": list(init_inputs)}  # fmt: skip
+    return {
+        "params": {k: from_torch(v) for k, v in (params or {}).items()},
+        "buffers": {k: from_torch(v) for k, v in buffers.items()},
+        "attrs": {},
+        "modules": {},
+        "training": True,
+        "init_inputs": list(init_inputs),
+    }
 
 
 def run(
@@ -98,8 +103,15 @@ def test_what_the_file_raises_names_its_line(zygote: Zygote) -> None:
         run(zygote, "\nimport no_such_module\nclass ModelNew: pass\n", table(), torch.randn(1))
 
 
-@pytest.mark.parametrize("attack", ["open('/tmp/x', 'w')", "__import__('os').fork()", "__import__('socket').socket()",
-                                    "__import__('subprocess').run(['/bin/true'])"])  # fmt: skip
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "open('/tmp/x', 'w')",
+        "__import__('os').fork()",
+        "__import__('socket').socket()",
+        "__import__('subprocess').run(['/bin/true'])",
+    ],
+)
 def test_the_process_can_do_nothing_but_compute(zygote: Zygote, attack: str) -> None:
     """Even where a static rule would miss it."""
     text = PURE.replace("return torch.relu", f"{attack}; return torch.relu")

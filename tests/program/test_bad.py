@@ -31,8 +31,10 @@ def plan(body: str, args: str = "x") -> str:
 
 
 TOP = [
-    Bad("only forward, prepare and backward may be defined, not helper",
-        "def helper(x):  # <-\n    return x\n" + plan("return x")),
+    Bad(
+        "only forward, prepare and backward may be defined, not helper",
+        "def helper(x):  # <-\n    return x\n" + plan("return x"),
+    ),
     Bad("a class is not allowed at the top level", "class A:  # <-\n    pass\n" + plan("return x")),
     Bad("`import os` is not allowed", "import os  # <-\n" + plan("return x")),
     Bad("`from torch import nn` is not allowed", "from torch import nn  # <-\n" + plan("return x")),
@@ -59,7 +61,7 @@ TOP = [
     Bad("write def backward(self, grads, saved)", plan("return x, x") + "def backward(self, g):  # <-\n    return g\n"),
     Bad("returns two things from forward", plan("return x  # <-") + "def backward(self, g, s):\n    return g\n"),
     Bad("syntax error", "def forward(self, x:  # <-\n    return x\n"),
-]  # fmt: skip
+]
 
 STATEMENTS = [
     Bad("unknown name z", plan("y = x\nreturn y + z  # <-")),
@@ -128,10 +130,14 @@ CALLS = [
     Bad("is not callable in a plan", plan("return self.layers[0](x)  # <-")),
     Bad("torch.save is refused: a plan touches no files", plan("y = torch.save(x, 'f')  # <-\nreturn x")),
     Bad("torch.manual_seed is refused", plan("y = torch.manual_seed(0)  # <-\nreturn x")),
-    Bad("torch.set_default_dtype is refused: a plan does not touch global flags",
-        plan("y = torch.set_default_dtype(torch.half)  # <-\nreturn x")),
-    Bad("torch.distributed.barrier is not part of the plan language",
-        plan("y = torch.distributed.barrier()  # <-\nreturn x")),
+    Bad(
+        "torch.set_default_dtype is refused: a plan does not touch global flags",
+        plan("y = torch.set_default_dtype(torch.half)  # <-\nreturn x"),
+    ),
+    Bad(
+        "torch.distributed.barrier is not part of the plan language",
+        plan("y = torch.distributed.barrier()  # <-\nreturn x"),
+    ),
     Bad("torch.relu_ works in place; use torch.relu", plan("y = torch.relu_(x)  # <-\nreturn y")),
     Bad(".add_() works in place: use .add()", plan("y = x.add_(1)  # <-\nreturn y")),
     Bad(".zero_() works in place", plan("x.zero_()  # <-\nreturn x")),
@@ -144,12 +150,13 @@ CALLS = [
     Bad(".cpu() is refused", plan("y = x.cpu()  # <-\nreturn y")),
     Bad(".data_ptr() is refused: pass the tensor itself", plan("y = x.data_ptr()  # <-\nreturn x")),
     Bad("** is not allowed in a call", plan("y = F.gelu(x, **x)  # <-\nreturn x")),
-    Bad("max works on host numbers, not tensors; use torch.maximum",
-        plan("y = max(torch.zeros(3), 0)  # <-\nreturn y")),
+    Bad(
+        "max works on host numbers, not tensors; use torch.maximum", plan("y = max(torch.zeros(3), 0)  # <-\nreturn y")
+    ),
     Bad("math.sqrt works on host numbers; use torch.sqrt", plan("y = math.sqrt(torch.zeros(1))  # <-\nreturn y")),
     Bad("math.sqtr is not available; did you mean sqrt?", plan("y = math.sqtr(3)  # <-\nreturn x")),
     Bad("is private", plan("y = x._version()  # <-\nreturn x")),
-]  # fmt: skip
+]
 
 LAUNCHES = [
     Bad("launch it with a grid and a block", plan("add(x, x, x, 1)  # <-\nreturn x")),
@@ -160,12 +167,18 @@ LAUNCHES = [
     Bad("HIP has no kernel ad; did you mean add?", plan("ad[1, 64](x, x, x, 1)  # <-\nreturn x")),
     Bad('mangled cannot be launched: it is not extern "C"', plan("mangled[1, 64](x)  # <-\nreturn x")),
     Bad("generic cannot be launched: it is a template", plan("generic[1, 64](x)  # <-\nreturn x")),
-    Bad("add takes 4 arguments (float* x, float* y, float* out, long n), not 3",
-        plan("add[1, 64](x, x, x)  # <-\nreturn x")),
-    Bad("out is float*, so it takes a tensor, not a number",
-        plan("add[1, 64](\n    x, x,\n    x.numel(),  # <-\n    x)\nreturn x")),
-    Bad("n is long, so it takes a number, not a tensor",
-        plan("y = torch.empty_like(x)\nadd[1, 64](x, x, x, y)  # <-\nreturn x")),
+    Bad(
+        "add takes 4 arguments (float* x, float* y, float* out, long n), not 3",
+        plan("add[1, 64](x, x, x)  # <-\nreturn x"),
+    ),
+    Bad(
+        "out is float*, so it takes a tensor, not a number",
+        plan("add[1, 64](\n    x, x,\n    x.numel(),  # <-\n    x)\nreturn x"),
+    ),
+    Bad(
+        "n is long, so it takes a number, not a tensor",
+        plan("y = torch.empty_like(x)\nadd[1, 64](x, x, x, y)  # <-\nreturn x"),
+    ),
     Bad("n is long, so it takes a number, not a None", plan("add[1, 64](x, x, x, None)  # <-\nreturn x")),
     Bad("n is long, so it takes a number, not a shape", plan("add[1, 64](x, x, x, x.shape)  # <-\nreturn x")),
     Bad("the arguments of add are given by position", plan("add[1, 64](x, x, x, n=1)  # <-\nreturn x")),
@@ -173,15 +186,17 @@ LAUNCHES = [
     Bad("a grid's dimensions are positive integers", plan("add[0, 64](x, x, x, 1)  # <-\nreturn x")),
     Bad("a grid's dimensions are integers, not a tensor", plan("add[torch.zeros(1), 64](x, x, x, 1)  # <-\nreturn x")),
     Bad("add is a kernel; launch it as a statement", plan("y = (add, x)  # <-\nreturn x")),
-]  # fmt: skip
+]
 
 LOWERED = [
     Bad("the task's Model has no layrs; did you mean layers?", plan("return self.layrs[0].weight  # <-")),
     Bad("self.layers.0 has no wieght; did you mean weight?", plan("return self.layers[0].wieght  # <-")),
     Bad("self.layers has 3 items", plan("return self.layers[3].weight  # <-")),
     Bad("self.layers.0 is a module (Linear), not a value", plan("y = (x, self.layers[0])  # <-\nreturn y")),
-    Bad("the index of a module list must be known",
-        plan("for i in range(x.shape[0]):\n    x = x + self.layers[i].weight  # <-\nreturn x")),
+    Bad(
+        "the index of a module list must be known",
+        plan("for i in range(x.shape[0]):\n    x = x + self.layers[i].weight  # <-\nreturn x"),
+    ),
     Bad("self.layers.0 is not a module list", plan("for p in self.layers[0]:  # <-\n    x = x\nreturn x")),
     Bad("unknown operator torch.gleu", plan("return torch.gleu(x)  # <-")),
     Bad("unknown operator torch.nn.functional.gleu; did you mean glu?", plan("return F.gleu(x)  # <-")),
@@ -199,7 +214,7 @@ LOWERED = [
     Bad("2 names are unpacked from 1 values", plan("a, b = (self.eps,)  # <-\nreturn x")),
     Bad("modulo by zero", plan("n = 3 // (len(self.layers) - 3)  # <-\nreturn x")),
     Bad("is a tensor and has no truth value", plan("if self.mean:  # <-\n    return x\nreturn x + 1")),
-]  # fmt: skip
+]
 
 RUN = [
     Bad("a tensor's value is wanted on the host", plan("if x.sum() > 0:  # <-\n    return x\nreturn x + 1")),
@@ -209,12 +224,18 @@ RUN = [
     Bad("a tensor's value is wanted on the host", plan("i = x.argmax()\nreturn x[i:]  # <-")),
     Bad("a tensor's value is wanted on the host", plan("for i in range(x.argmax()):  # <-\n    x = x + i\nreturn x")),
     Bad("a tensor's value is wanted on the host", plan("y = 0 < x < 1  # <-\nreturn y")),
-    Bad("x is float*, so it takes a float32 tensor, not a float16 tensor of shape (4, 6)",
-        plan("y = x.half()\nrelu[1, 64](y, y, 1)  # <-\nreturn y")),
-    Bad("n is long, so it takes an integer, not float 2.0; write int(...)",
-        plan("n = x.shape[0] / 2\nrelu[1, 64](x, x, n)  # <-\nreturn x")),
-    Bad("n = 10000000000 does not fit in int",
-        plan("n = x.shape[0] * 2500000000\nscale[1, 64](x, x, 1.0, n)  # <-\nreturn x")),
+    Bad(
+        "x is float*, so it takes a float32 tensor, not a float16 tensor of shape (4, 6)",
+        plan("y = x.half()\nrelu[1, 64](y, y, 1)  # <-\nreturn y"),
+    ),
+    Bad(
+        "n is long, so it takes an integer, not float 2.0; write int(...)",
+        plan("n = x.shape[0] / 2\nrelu[1, 64](x, x, n)  # <-\nreturn x"),
+    ),
+    Bad(
+        "n = 10000000000 does not fit in int",
+        plan("n = x.shape[0] * 2500000000\nscale[1, 64](x, x, 1.0, n)  # <-\nreturn x"),
+    ),
     Bad("the grid is one to three integers", plan("g = x.shape[0] / 2\nrelu[g, 64](x, x, 1)  # <-\nreturn x")),
     Bad("RuntimeError", plan("return x @ x  # <-")),
     Bad("would draw random numbers", plan("return F.dropout(x)  # <-")),
@@ -222,7 +243,7 @@ RUN = [
     Bad("inplace=True writes in place", plan("return F.relu(x, True)  # <-")),
     Bad("max_norm=1.0 writes in place", plan("i = x.argmax(dim=1)\nreturn F.embedding(i, x, None, 1.0)  # <-")),
     Bad("ZeroDivisionError", plan("return x * (1 // (x.shape[0] - 4))  # <-")),
-]  # fmt: skip
+]
 
 
 def expect(bad: Bad, error: ProgramError | CandidateError) -> None:
@@ -272,16 +293,25 @@ def test_running_names_the_line(bad: Bad) -> None:
         ("HIP = 3\n", "line 1: HIP is one string literal", 1),
         ("\nHIP = 'a\\nb'\n", "line 2: write HIP as one raw triple-quoted literal", 2),
         ("HIP = r'''a''' r'''b'''\n", "line 1: write HIP as one raw", 1),
-        ("HIP = r'''\nextern \"C\" __global__ void k(struct S s) {}\n'''\n" + plan("return x"),
-        "line 2: kernel k, parameter 1", 2),
-        ("HIP = r'''\n\nextern \"C\" __global__ void k(int a,\n  float& b) {}\n'''\n" + plan("return x"),
-        "line 4: kernel k, parameter 2", 4),
-        ("HIP = r'''\nextern \"C\" __global__ void A(int a) {}\n'''\nA = 3\n" + plan("return x"),
-        "line 2: A is both a kernel", 2),
+        (
+            "HIP = r'''\nextern \"C\" __global__ void k(struct S s) {}\n'''\n" + plan("return x"),
+            "line 2: kernel k, parameter 1",
+            2,
+        ),
+        (
+            "HIP = r'''\n\nextern \"C\" __global__ void k(int a,\n  float& b) {}\n'''\n" + plan("return x"),
+            "line 4: kernel k, parameter 2",
+            4,
+        ),
+        (
+            "HIP = r'''\nextern \"C\" __global__ void A(int a) {}\n'''\nA = 3\n" + plan("return x"),
+            "line 2: A is both a kernel",
+            2,
+        ),
         ("x\0y", "null bytes", 0),
         ("HIP = r'''\n'''\n" + plan("return x" + " + x" * 20000), "nested too deeply", 0),
     ],
-)  # fmt: skip
+)
 def test_files_that_are_no_programs(text: str, message: str, line: int) -> None:
     with pytest.raises(ProgramError) as caught:
         parse(text)

@@ -45,29 +45,52 @@ def stack_expected(model: Stack, x: torch.Tensor) -> torch.Tensor:
 
 
 GOOD = [
-    Good("launch", """
+    Good(
+        "launch",
+        """
 def forward(self, x, y):
     out = torch.empty_like(x)
     add[cdiv(x.numel(), BLOCK), BLOCK](x, y, out, x.numel())
     return out
-""", lambda: (torch.randn(5, 7), torch.randn(5, 7)), lambda m, x, y: x + y),
-    Good("grid of three dimensions, LDS, knobs and constants", """
+""",
+        lambda: (torch.randn(5, 7), torch.randn(5, 7)),
+        lambda m, x, y: x + y,
+    ),
+    Good(
+        "grid of three dimensions, LDS, knobs and constants",
+        """
 def forward(self, x):
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     scale[(1, 2, 3), (BLOCK // 2, 2), 4 * TILE](x, out, 2.0 if FAST else 3.0, x.numel())
     return out
-""", x44, lambda m, x: 3 * x, knobs={"FAST": 0}),
-    Good("two outputs", """
+""",
+        x44,
+        lambda m, x: 3 * x,
+        knobs={"FAST": 0},
+    ),
+    Good(
+        "two outputs",
+        """
 def forward(self, x):
     a, b = x.chunk(2, dim=1)
     return a.contiguous(), (b + 1, [a, b])
-""", x44, lambda m, x: (x[:, :3], (x[:, 3:] + 1, [x[:, :3], x[:, 3:]]))),
-    Good("views are indexed", """
+""",
+        x44,
+        lambda m, x: (x[:, :3], (x[:, 3:] + 1, [x[:, :3], x[:, 3:]])),
+    ),
+    Good(
+        "views are indexed",
+        """
 def forward(self, x):
     n = x.shape[-1]
     return x[:, 1:], x[..., None], x[0, -2:], x[:, :n // 2], x[1:3, None, ::2], x[:, n - 1]
-""", x44, lambda m, x: (x[:, 1:], x[..., None], x[0, -2:], x[:, :3], x[1:3, None, ::2], x[:, 5])),
-    Good("if on shapes and dtypes", """
+""",
+        x44,
+        lambda m, x: (x[:, 1:], x[..., None], x[0, -2:], x[:, :3], x[1:3, None, ::2], x[:, 5]),
+    ),
+    Good(
+        "if on shapes and dtypes",
+        """
 def forward(self, x):
     if x.shape[0] > 2 and x.dtype == torch.float32:
         y = x * 2
@@ -76,22 +99,38 @@ def forward(self, x):
     else:
         y = x * 4
     return y
-""", x44, lambda m, x: 2 * x),
-    Good("early return", """
+""",
+        x44,
+        lambda m, x: 2 * x,
+    ),
+    Good(
+        "early return",
+        """
 def forward(self, x):
     if x.size(0) == 4:
         return x + 1
     return x
-""", x44, lambda m, x: x + 1),
-    Good("module list", """
+""",
+        x44,
+        lambda m, x: x + 1,
+    ),
+    Good(
+        "module list",
+        """
 def forward(self, x):
     for layer in self.layers:
         y = F.linear(x, layer.weight, layer.bias)
         x = torch.empty_like(y)
         relu[cdiv(y.numel(), BLOCK), BLOCK](y, x, y.numel())
     return x
-""", x44, stack_expected, Stack),
-    Good("module list by index, and enumerate", """
+""",
+        x44,
+        stack_expected,
+        Stack,
+    ),
+    Good(
+        "module list by index, and enumerate",
+        """
 def forward(self, x):
     for i in range(len(self.layers)):
         x = F.linear(x, self.layers[i].weight, self.layers[i].bias)
@@ -103,8 +142,14 @@ def forward(self, x):
     last = self.layers[-1]
     assert last.out_features == x.shape[1]
     return x
-""", x44, stack_expected, Stack),
-    Good("branches on what the model has are decided when lowered", """
+""",
+        x44,
+        stack_expected,
+        Stack,
+    ),
+    Good(
+        "branches on what the model has are decided when lowered",
+        """
 def forward(self, x):
     layer = self.layers[1]
     if layer.bias is not None:
@@ -112,21 +157,39 @@ def forward(self, x):
     if self.training and not self.name == "other":
         y = x @ layer.weight.t()
     return y
-""", x44, lambda m, x: F.linear(x, m.layers[1].weight), Stack),
-    Good("attributes, parameter lists and zip", """
+""",
+        x44,
+        lambda m, x: F.linear(x, m.layers[1].weight),
+        Stack,
+    ),
+    Good(
+        "attributes, parameter lists and zip",
+        """
 def forward(self, x):
     a, b = self.sizes
     y = torch.zeros(b)
     for w, k in zip(self.scales, (1, 2)):
         y = y + w * k
     return y + a + self.eps, self.scales[0].shape[0]
-""", x44, lambda m, x: (m.scales[0] + 2 * m.scales[1] + 6 + 1e-5, 3), Stack),
-    Good("list comprehensions", """
+""",
+        x44,
+        lambda m, x: (m.scales[0] + 2 * m.scales[1] + 6 + 1e-5, 3),
+        Stack,
+    ),
+    Good(
+        "list comprehensions",
+        """
 def forward(self, x):
     y = torch.stack([s + i for i, s in enumerate(self.scales)])
     return y, torch.cat([x[i] for i in range(x.shape[0])])
-""", x44, lambda m, x: (torch.stack([m.scales[0], m.scales[1] + 1]), x.reshape(-1)), Stack),
-    Good("a loop over host values stays a loop", """
+""",
+        x44,
+        lambda m, x: (torch.stack([m.scales[0], m.scales[1] + 1]), x.reshape(-1)),
+        Stack,
+    ),
+    Good(
+        "a loop over host values stays a loop",
+        """
 def forward(self, x):
     total = 0
     for i in range(x.shape[0]):
@@ -136,15 +199,25 @@ def forward(self, x):
     for n in x.shape:
         total += n
     return x * total
-""", x44, lambda m, x: x * (12 + 100 + 10)),
-    Good("a loop over pieces of a tensor", """
+""",
+        x44,
+        lambda m, x: x * (12 + 100 + 10),
+    ),
+    Good(
+        "a loop over pieces of a tensor",
+        """
 def forward(self, x):
     parts = ()
     for piece in x.split(2, dim=0):
         parts = (*parts, piece.sum(dim=0))
     return torch.stack(parts)
-""", x44, lambda m, x: torch.stack([x[:2].sum(0), x[2:].sum(0)])),
-    Good("arithmetic on the host", """
+""",
+        x44,
+        lambda m, x: torch.stack([x[:2].sum(0), x[2:].sum(0)]),
+    ),
+    Good(
+        "arithmetic on the host",
+        """
 def forward(self, x):
     n = x.numel()
     a = max(n // 5, 3) + min(2, 1) - cdiv(n, 7) * 2 ** 3 % 5
@@ -153,9 +226,13 @@ def forward(self, x):
     d = math.sqrt(16.0) + math.pi - math.pi
     ok = not (n < 3) and (a > 0 or b > 0)
     return x * a, x * b, x * c, x * d, bool(ok), -n, 1 < n < 100
-""", x44, lambda m, x: (x * (4 + 1 - 4 * 8 % 5), x * ((32 + 16) | 1), x * (4 + 3 + 3 + 3 + 2), x * 4.0, True, -24,
-        True)),
-    Good("library calls of every spelling", """
+""",
+        x44,
+        lambda m, x: (x * (4 + 1 - 4 * 8 % 5), x * ((32 + 16) | 1), x * (4 + 3 + 3 + 3 + 2), x * 4.0, True, -24, True),
+    ),
+    Good(
+        "library calls of every spelling",
+        """
 def forward(self, x):
     a = torch.nn.functional.gelu(x, approximate="tanh")
     b = F.layer_norm(x, x.shape[-1:])
@@ -166,61 +243,122 @@ def forward(self, x):
     g = torch.linalg.vector_norm(x)
     h = F.interpolate(x[None, None], scale_factor=2.0, mode="nearest")
     return a, b, c, d, e, f, g, h
-""", x44, lambda m, x: (F.gelu(x, approximate="tanh"), F.layer_norm(x, (6,)), x.softmax(-1), x.relu() + 2 * x,
-                        x.t().reshape(-1), x @ x.t(), x.norm(), F.interpolate(x[None, None], scale_factor=2.0))),
-    Good("results with fields", """
+""",
+        x44,
+        lambda m, x: (
+            F.gelu(x, approximate="tanh"),
+            F.layer_norm(x, (6,)),
+            x.softmax(-1),
+            x.relu() + 2 * x,
+            x.t().reshape(-1),
+            x @ x.t(),
+            x.norm(),
+            F.interpolate(x[None, None], scale_factor=2.0),
+        ),
+    ),
+    Good(
+        "results with fields",
+        """
 def forward(self, x):
     top = x.max(dim=1)
     values, indices = x.topk(2, dim=1)
     return top.values, top.indices, values, indices, x.mT, x.T
-""", x44, lambda m, x: (*x.max(1), *x.topk(2, dim=1), x.mT, x.T)),
-    Good("attention", """
+""",
+        x44,
+        lambda m, x: (*x.max(1), *x.topk(2, dim=1), x.mT, x.T),
+    ),
+    Good(
+        "attention",
+        """
 def forward(self, x):
     q = x.view(1, 1, 4, 6)
     return F.scaled_dot_product_attention(q, q, q, is_causal=True)
-""", x44, lambda m, x: F.scaled_dot_product_attention(*[x.view(1, 1, 4, 6)] * 3, is_causal=True)),
-    Good("dropout that is switched off", """
+""",
+        x44,
+        lambda m, x: F.scaled_dot_product_attention(*[x.view(1, 1, 4, 6)] * 3, is_causal=True),
+    ),
+    Good(
+        "dropout that is switched off",
+        """
 def forward(self, x):
     return F.dropout(x, 0.5, training=False) + F.dropout(x, p=0.0)
-""", x44, lambda m, x: 2 * x),
-    Good("default arguments and keyword constants", """
+""",
+        x44,
+        lambda m, x: 2 * x,
+    ),
+    Good(
+        "default arguments and keyword constants",
+        """
 def forward(self, x, k=2, flag=None):
     return x * k if flag is None else x
-""", x44, lambda m, x: 2 * x),
-    Good("factories take the plan's device", """
+""",
+        x44,
+        lambda m, x: 2 * x,
+    ),
+    Good(
+        "factories take the plan's device",
+        """
 def forward(self, x):
     mask = torch.ones(4, 4, dtype=torch.bool).tril()
     rows = torch.arange(4)[:, None]
     return torch.where(mask, x @ x.t(), torch.finfo(x.dtype).min), rows, torch.tensor([1, 2])
-""", x44, lambda m, x: (torch.where(torch.ones(4, 4).tril() > 0, x @ x.t(), torch.finfo(torch.float32).min),
-                        torch.arange(4)[:, None], torch.tensor([1, 2]))),
-    Good("guards that hold", """
+""",
+        x44,
+        lambda m, x: (
+            torch.where(torch.ones(4, 4).tril() > 0, x @ x.t(), torch.finfo(torch.float32).min),
+            torch.arange(4)[:, None],
+            torch.tensor([1, 2]),
+        ),
+    ),
+    Good(
+        "guards that hold",
+        """
 def forward(self, x):
     assert x.shape[1] % 2 == 0, "the row length is even"
     assert x.is_contiguous() and x.dtype in (torch.float32, torch.float16)
     return x + 0
-""", x44, lambda m, x: x),
-    Good("a null pointer", """
+""",
+        x44,
+        lambda m, x: x,
+    ),
+    Good(
+        "a null pointer",
+        """
 def forward(self, x):
     out = torch.empty_like(x)
     scale[1, 64](x, out, 1, x.numel())
     relu[1, 1](None, None, 0) if False else None
     return out
-""".replace("    relu[1, 1](None, None, 0) if False else None\n", ""), x44, lambda m, x: x),
-    Good("augmented assignment makes a new tensor", """
+""".replace("    relu[1, 1](None, None, 0) if False else None\n", ""),
+        x44,
+        lambda m, x: x,
+    ),
+    Good(
+        "augmented assignment makes a new tensor",
+        """
 def forward(self, x):
     y = x
     y += 1
     y *= 2
     return y, x
-""", x44, lambda m, x: ((x + 1) * 2, x)),
-    Good("boolean operators keep Python's meaning", """
+""",
+        x44,
+        lambda m, x: ((x + 1) * 2, x),
+    ),
+    Good(
+        "boolean operators keep Python's meaning",
+        """
 def forward(self, x):
     n = x.shape[0] or 7
     k = (x.shape[1] > 100 and 3) or 5
     return x * n * k
-""", x44, lambda m, x: x * 20),
-    Good("comments, docstring, imports and annotations", '''
+""",
+        x44,
+        lambda m, x: x * 20,
+    ),
+    Good(
+        "comments, docstring, imports and annotations",
+        '''
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -230,12 +368,22 @@ def forward(self, x: torch.Tensor) -> torch.Tensor:
     """The plan."""
     scale_of: float = 1 / math.sqrt(x.shape[-1])
     return x * scale_of  # done
-''', x44, lambda m, x: x / 6**0.5),
-    Good("a dict of outputs", """
+''',
+        x44,
+        lambda m, x: x / 6**0.5,
+    ),
+    Good(
+        "a dict of outputs",
+        """
 def forward(self, x):
     return {"double": x * 2, "pair": (x, x)}
-""", x44, lambda m, x: {"double": x * 2, "pair": (x, x)}),
-    Good("prepared weights", """
+""",
+        x44,
+        lambda m, x: {"double": x * 2, "pair": (x, x)},
+    ),
+    Good(
+        "prepared weights",
+        """
 def prepare(self):
     packed = torch.cat([layer.weight.t().contiguous() for layer in self.layers], dim=1)
     return {"packed": packed, "width": packed.shape[1]}
@@ -243,8 +391,12 @@ def prepare(self):
 def forward(self, x):
     y = x @ self.prepared.packed
     return y, self.prepared["width"]
-""", x44, lambda m, x: (x @ torch.cat([k.weight.t() for k in m.layers], 1), 15), Stack),
-]  # fmt: skip
+""",
+        x44,
+        lambda m, x: (x @ torch.cat([k.weight.t() for k in m.layers], 1), 15),
+        Stack,
+    ),
+]
 
 
 def same(got: Any, want: Any) -> None:

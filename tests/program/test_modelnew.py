@@ -243,9 +243,28 @@ def test_the_hip_half_parses_in_both_passes(tmp_path: Path, where: str) -> None:
     parsed = parse(PLAN)
     source = tmp_path / "k.hip"
     source.write_text(hip_half(parsed.hip, parsed.signatures.values()))
-    argv = [sys.executable, "-m", "ziglang", "clang", "-x", "hip", "--offload-arch=gfx942", where, "-nogpuinc",
-            "-nogpulib", "-nostdinc", "-nostdinc++", "-std=c++17", "-DBLOCK=64", f"-I{tmp_path}", "-S", "-emit-llvm",
-            "-o", "-", str(source)]  # fmt: skip
+    argv = [
+        sys.executable,
+        "-m",
+        "ziglang",
+        "clang",
+        "-x",
+        "hip",
+        "--offload-arch=gfx942",
+        where,
+        "-nogpuinc",
+        "-nogpulib",
+        "-nostdinc",
+        "-nostdinc++",
+        "-std=c++17",
+        "-DBLOCK=64",
+        f"-I{tmp_path}",
+        "-S",
+        "-emit-llvm",
+        "-o",
+        "-",
+        str(source),
+    ]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert ("hipwright_launch_affine" in done.stdout) is (where == "--cuda-host-only")

@@ -125,13 +125,28 @@ def forward(self, f, h, b, l, i, t, u, v, c, q, m, sf, sd, sh, sb, sc, su, si, s
 
 def arguments(**changed: Any) -> list[Any]:
     given: dict[str, Any] = {
-        "f": torch.zeros(8), "h": torch.zeros(1, dtype=torch.half), "b": torch.zeros(1, dtype=torch.bfloat16),
-        "l": torch.zeros(1, dtype=torch.int64), "i": torch.zeros(1, dtype=torch.int32),
-        "t": torch.zeros(1, dtype=torch.bool), "u": torch.zeros(1, dtype=torch.uint8), "v": torch.zeros(1),
-        "c": torch.zeros(1, dtype=torch.int8), "q": torch.zeros(8), "m": torch.zeros(1, dtype=torch.int32),
-        "sf": 1, "sd": 1.5, "sh": 2.0, "sb": True, "sc": -128, "su": 255, "si": -(2**31), "sm": 2**32 - 1,
-        "sl": 2**63 - 1, "sz": 2**64 - 1,
-    }  # fmt: skip
+        "f": torch.zeros(8),
+        "h": torch.zeros(1, dtype=torch.half),
+        "b": torch.zeros(1, dtype=torch.bfloat16),
+        "l": torch.zeros(1, dtype=torch.int64),
+        "i": torch.zeros(1, dtype=torch.int32),
+        "t": torch.zeros(1, dtype=torch.bool),
+        "u": torch.zeros(1, dtype=torch.uint8),
+        "v": torch.zeros(1),
+        "c": torch.zeros(1, dtype=torch.int8),
+        "q": torch.zeros(8),
+        "m": torch.zeros(1, dtype=torch.int32),
+        "sf": 1,
+        "sd": 1.5,
+        "sh": 2.0,
+        "sb": True,
+        "sc": -128,
+        "su": 255,
+        "si": -(2**31),
+        "sm": 2**32 - 1,
+        "sl": 2**63 - 1,
+        "sz": 2**64 - 1,
+    }
     return list((given | changed).values())
 
 

@@ -62,18 +62,22 @@ def test_no_text_breaks_the_parser(text: str) -> None:
         ('extern "C" { __global__ void k(float* x) {} }', "float*"),
         ('extern "C" void __global__ k(float* x);', "float*"),
         ('extern "C" __attribute__((used)) __global__ __launch_bounds__((1 << 8)) void k(float x[]) {}', "float*"),
-        ("typedef unsigned short u16;\nextern \"C\" __global__ void k(const u16* x) {}", "unsigned short*"),
-        ("using T = float;\nextern \"C\" __global__ void k(T x) {}", "float"),
-        ("#define T __half\nextern \"C\" __global__ void k(T* x) {}", "__half*"),
-        ('#ifdef A\nextern "C" __global__ void k(int x) {}\n#else\nextern "C" __global__ void k(int x) { }\n#endif',
-         "int"),
-        ('const char* s = "__global__ void q(";\nextern "C" __global__ void k(unsigned long long int x) {}',
-         "unsigned long long"),
+        ('typedef unsigned short u16;\nextern "C" __global__ void k(const u16* x) {}', "unsigned short*"),
+        ('using T = float;\nextern "C" __global__ void k(T x) {}', "float"),
+        ('#define T __half\nextern "C" __global__ void k(T* x) {}', "__half*"),
+        (
+            '#ifdef A\nextern "C" __global__ void k(int x) {}\n#else\nextern "C" __global__ void k(int x) { }\n#endif',
+            "int",
+        ),
+        (
+            'const char* s = "__global__ void q(";\nextern "C" __global__ void k(unsigned long long int x) {}',
+            "unsigned long long",
+        ),
         ('#define ENTRY(n) extern "C" __global__ void n()\nextern "C" __global__ void k(long x) {}', "long"),
         ('auto r = R"x(extern "C" __global__ void q(int a))x";\nextern "C" __global__ void k(size_t x) {}', "size_t"),
         ("int a = 1'000'000;\nextern \"C\" __global__ void k(signed char x) {}", "signed char"),
     ],
-)  # fmt: skip
+)
 def test_spellings(source: str, expected: str) -> None:
     signatures = parse_signatures(source).signatures
     assert list(signatures) == ["k"]
@@ -97,9 +101,9 @@ def test_spellings(source: str, expected: str) -> None:
         ('extern "C" __global__ int k(int a) {}', "returns int"),
         ('extern "C" __global__ void k(int a, float a) {}', "two parameters are called a"),
         ('extern "C" __global__ void k(int a) {}\nextern "C" __global__ void k(float a) {}', "declared twice"),
-        ("typedef float T;\ntypedef half T;\nextern \"C\" __global__ void k(T* a) {}", "type not known"),
+        ('typedef float T;\ntypedef half T;\nextern "C" __global__ void k(T* a) {}', "type not known"),
     ],
-)  # fmt: skip
+)
 def test_refusals(source: str, message: str) -> None:
     with pytest.raises(ProgramError, match=message) as caught:
         parse_signatures(source, 1)

@@ -26,25 +26,51 @@ def timed_row(number: int, speedup: float | None, *, text: str = "", seed: int =
     }
     ms = eager / speedup
     return BenchRow(
-        **names, status="pass", compiled=True, correct=True, coverage=rng.choice([1.0, 1.0, 0.4]), own_time=1.0,
-        targets={"cuda": "pass", "gfx942": "compiles"}, estimates_us={"gfx942": 12.5}, timed_on="cuda",
-        device="NVIDIA H200", median_ms=ms, floor_ms=ms * 0.6, bound="memory", speedups=speedups, evaluations=9,
-        roofline_fraction=rng.uniform(0.2, 0.95), seconds=rng.uniform(1, 9),
-    )  # fmt: skip
+        **names,
+        status="pass",
+        compiled=True,
+        correct=True,
+        coverage=rng.choice([1.0, 1.0, 0.4]),
+        own_time=1.0,
+        targets={"cuda": "pass", "gfx942": "compiles"},
+        estimates_us={"gfx942": 12.5},
+        timed_on="cuda",
+        device="NVIDIA H200",
+        median_ms=ms,
+        floor_ms=ms * 0.6,
+        bound="memory",
+        speedups=speedups,
+        evaluations=9,
+        roofline_fraction=rng.uniform(0.2, 0.95),
+        seconds=rng.uniform(1, 9),
+    )
 
 
 def bench_page(rows: list[BenchRow], *, mode: str = "strict", not_measured: tuple[str, ...] = ()) -> BenchPage:
     return BenchPage(
-        title="KernelBench-like", mode=mode, source="engine", targets=("cuda", "gfx942"), complete=True,
-        expected=len(rows), figures=figures(rows, kernelbench=mode == "kernelbench"), rows=tuple(rows),
-        not_measured=not_measured, command="hipwright bench tasks --target cuda",
-    )  # fmt: skip
+        title="KernelBench-like",
+        mode=mode,
+        source="engine",
+        targets=("cuda", "gfx942"),
+        complete=True,
+        expected=len(rows),
+        figures=figures(rows, kernelbench=mode == "kernelbench"),
+        rows=tuple(rows),
+        not_measured=not_measured,
+        command="hipwright bench tasks --target cuda",
+    )
 
 
 def mixed(count: int = 24, text: str = "") -> list[BenchRow]:
     """Fast, slow and failed rows, and one that was not judged."""
     rng = random.Random(5)
     rows = [timed_row(n, None if n % 7 == 3 else 2 ** rng.uniform(-1.2, 2.4), text=text) for n in range(1, count + 1)]
-    lost = BenchRow(key="lost", task="level1/99_lost", candidate="engine", status="unscorable", fault="device",
-                    message=text or "the GPU fell off the bus")  # fmt: skip
+    lost = BenchRow(
+        key="lost",
+        task="level1/99_lost",
+        candidate="engine",
+        status="unscorable",
+        fault="device",
+        message=text or "the GPU fell off the bus",
+    )
     return [*rows, lost]

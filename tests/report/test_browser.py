@@ -15,9 +15,15 @@ from hipwright.report import render
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--allow-file-access-from-files", "--virtual-time-budget=4000", "--dump-dom",
-]  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--allow-file-access-from-files",
+    "--virtual-time-budget=4000",
+    "--dump-dom",
+]
 PROBE = """<!doctype html><title>probe</title>
 <iframe id=f src="report.html" style="width:{width}px;height:800px"></iframe>
 <pre id=out></pre><script>

@@ -28,11 +28,21 @@ def timing(target: str = "cuda") -> Timing:
 def test_the_page_shows_what_was_measured_and_where() -> None:
     html = render(sample())
     for fact in (
-        "MEASURED", "HIP on NVIDIA H200", "sm_90", "1.52× (1.51 to 1.53)", "0.0421 ms a call",
+        "MEASURED",
+        "HIP on NVIDIA H200",
+        "sm_90",
+        "1.52× (1.51 to 1.53)",
+        "0.0421 ms a call",
         "a captured graph",
-        "73 % of 0.0309 ms, bound by memory", "differ by 0.1 %", "98 % of the device time", "1.31×", "precise enough",
-        "Every pair against eager", "fresh processes", "it says nothing of an AMD GPU",
-    ):  # fmt: skip
+        "73 % of 0.0309 ms, bound by memory",
+        "differ by 0.1 %",
+        "98 % of the device time",
+        "1.31×",
+        "precise enough",
+        "Every pair against eager",
+        "fresh processes",
+        "it says nothing of an AMD GPU",
+    ):
         assert fact in html.replace("&#39;", "'"), fact
 
 
@@ -60,9 +70,13 @@ def test_every_pair_has_a_place_and_the_band_holds_the_median(
 ) -> None:
     own, base = zip(*pairs, strict=True)
     versus = Versus(
-        baseline="eager", speedup=exp(middle), interval=(exp(middle - half), exp(middle + half)),
-        samples_ms=own, baseline_ms=base, pairs=len(own),
-    )  # fmt: skip
+        baseline="eager",
+        speedup=exp(middle),
+        interval=(exp(middle - half), exp(middle + half)),
+        samples_ms=own,
+        baseline_ms=base,
+        pairs=len(own),
+    )
     plot = pair_plot(versus)
     assert plot is not None and len(plot.points) == len(pairs)
     for point in plot.points:

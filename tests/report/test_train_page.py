@@ -28,9 +28,21 @@ def page(folder: Path, **options: object) -> str:
 
 def test_everything_a_folder_holds_is_shown(tmp_path: Path) -> None:
     html = page(tmp_path)
-    for text in (*ARMS, *SPLITS, "NVIDIA H200 (HIP on NVIDIA)", "fast_1.2", "Each seed by itself", "GPU busy", "62 %",
-                 "Groups with no variance", "Against the best schedule", "hipwright train mini", "settings.rl.samples",
-                 "While training: grpo, seed 1", "reward of the last tenth"):  # fmt: skip
+    for text in (
+        *ARMS,
+        *SPLITS,
+        "NVIDIA H200 (HIP on NVIDIA)",
+        "fast_1.2",
+        "Each seed by itself",
+        "GPU busy",
+        "62 %",
+        "Groups with no variance",
+        "Against the best schedule",
+        "hipwright train mini",
+        "settings.rl.samples",
+        "While training: grpo, seed 1",
+        "reward of the last tenth",
+    ):
         assert text in html, text
     assert html.count("<tr><th>grpo, 1</th>") == len(SPLITS), "a row for each seed and split"
     assert re.search(r"fast_1.*?</h4>", html) and "ESTIMATE" not in html.split("<style>")[0] + html.split("</style>")[1]

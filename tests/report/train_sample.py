@@ -74,16 +74,32 @@ def training(folder: Path, arm: str, rng: random.Random, text: str) -> None:
             values = {
                 "reward": 0.2 + gain * far + rng.gauss(0, 0.08),
                 "correct": min(1.0, 0.4 + gain * far + rng.gauss(0, 0.06)),
-                "compiled": min(1.0, 0.7 + 0.3 * far + rng.gauss(0, 0.03)), "speedup": 1.0 + gain * far,
-                "zero_variance": max(0.0, 0.5 - 0.3 * far), "hack": 0.002, "infra": 0.0, "loss": rng.gauss(0, 0.02),
-                "entropy": 0.9 - 0.5 * far, "scored": 128.0, "seconds_step": 4.0, "seconds_generate": 1.1,
-                "seconds_submit": 0.1, "seconds_wait": 1.6, "seconds_train": 0.9, "rewards_an_hour": 115200.0,
-                "minutes": 8 * far, "gpu_busy": 0.62,
-            }  # fmt: skip
+                "compiled": min(1.0, 0.7 + 0.3 * far + rng.gauss(0, 0.03)),
+                "speedup": 1.0 + gain * far,
+                "zero_variance": max(0.0, 0.5 - 0.3 * far),
+                "hack": 0.002,
+                "infra": 0.0,
+                "loss": rng.gauss(0, 0.02),
+                "entropy": 0.9 - 0.5 * far,
+                "scored": 128.0,
+                "seconds_step": 4.0,
+                "seconds_generate": 1.1,
+                "seconds_submit": 0.1,
+                "seconds_wait": 1.6,
+                "seconds_train": 0.9,
+                "rewards_an_hour": 115200.0,
+                "minutes": 8 * far,
+                "gpu_busy": 0.62,
+            }
             if step % 20 == 0:
                 said = outcome() if step > 60 else outcome("wrong_value", message=f"wrong at 3 {text}")
-                record = {"problem": f"chain 7 {text}", "source": SOURCE.replace("TEXT", text), "reward": far,
-                          "completion": PROGRAM.replace("TEXT", text), "outcome": said}  # fmt: skip
+                record = {
+                    "problem": f"chain 7 {text}",
+                    "source": SOURCE.replace("TEXT", text),
+                    "reward": far,
+                    "completion": PROGRAM.replace("TEXT", text),
+                    "outcome": said,
+                }
                 samples.append({"stage": stage, "step": step, "record": record})
         lines.append({"stage": stage, "step": step, "values": values})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -125,9 +141,19 @@ def row(arm: str, split: str, seed: int | None, value: float) -> dict[str, Any]:
         return [share, max(0.0, share - 0.07), min(1.0, share + 0.07)]
 
     return {
-        "arm": arm, "seed": seed, "split": split, "tasks": 100, "samples": 4, "compiled": around(value + 0.2),
-        "correct": around(value), "fast_1": around(value - 0.1), "fast_1.2": around(value - 0.2),
-        "roofline": around(value / 2) if arm != "base" else None, "reward": around(value - 0.05),
+        "arm": arm,
+        "seed": seed,
+        "split": split,
+        "tasks": 100,
+        "samples": 4,
+        "compiled": around(value + 0.2),
+        "correct": around(value),
+        "fast_1": around(value - 0.1),
+        "fast_1.2": around(value - 0.2),
+        "roofline": around(value / 2) if arm != "base" else None,
+        "reward": around(value - 0.05),
         "speedup": [1.1, 1.05, 1.2] if arm != "base" else None,
-        "pass_at_k": {"1": value, "4": min(1.0, value + 0.15)}, "hack": 0.0, "infra": 0.01,
-    }  # fmt: skip
+        "pass_at_k": {"1": value, "4": min(1.0, value + 0.15)},
+        "hack": 0.0,
+        "infra": 0.01,
+    }

@@ -96,8 +96,13 @@ class Stub:
         numbers, handles = (ctypes.c_uint * 10)(), (ctypes.c_void_p * 2)()
         self._c.stub_launch(numbers, handles)
         names = ("lds", "extra", "params", "captured")
-        return {"grid": tuple(numbers[:3]), "block": tuple(numbers[3:6]), "stream": handles[0] or 0,
-                "function": handles[1], **dict(zip(names, numbers[6:], strict=True))}  # fmt: skip
+        return {
+            "grid": tuple(numbers[:3]),
+            "block": tuple(numbers[3:6]),
+            "stream": handles[0] or 0,
+            "function": handles[1],
+            **dict(zip(names, numbers[6:], strict=True)),
+        }
 
     def live(self) -> Mapping[str, int]:
         """Handles that were made and not given back."""

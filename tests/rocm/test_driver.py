@@ -45,9 +45,14 @@ def test_the_device_is_told_in_hipwrights_words(stub: Stub) -> None:
     driver = stub.driver()
     assert (driver.name, driver.arch, driver.features) == ("rocm", "gfx942", "gfx942:sramecc+:xnack-")
     assert driver.limits() == {
-        "max_grid_x": 2147483647, "max_grid_y": 65536, "max_grid_z": 65536, "max_threads": 1024, "units": 304,
-        "lds_per_block": 65536, "wave": 64,
-    }  # fmt: skip
+        "max_grid_x": 2147483647,
+        "max_grid_y": 65536,
+        "max_grid_z": 65536,
+        "max_threads": 1024,
+        "units": 304,
+        "lds_per_block": 65536,
+        "wave": 64,
+    }
 
 
 def test_properties_have_the_layout_of_the_c_structure(stub: Stub) -> None:
@@ -66,8 +71,16 @@ def test_a_launch_passes_geometry_stream_and_arguments(stub: Stub, mix: tuple[Ro
     packed = pack(MIX, [x, -3, 2.5, True, -300, 1.5, 200, 7])
     driver.launch(function, (3, 2, 1), (64, 4, 1), 1024, 0x55, packed.pointers)
     seen = stub.launched()
-    assert seen == {"grid": (3, 2, 1), "block": (64, 4, 1), "lds": 1024, "stream": 0x55, "function": function,
-                    "extra": 0, "params": 8, "captured": 0}  # fmt: skip
+    assert seen == {
+        "grid": (3, 2, 1),
+        "block": (64, 4, 1),
+        "lds": 1024,
+        "stream": 0x55,
+        "function": function,
+        "extra": 0,
+        "params": 8,
+        "captured": 0,
+    }
     wanted = struct.pack("<Qb7xd?xhfB7xq", x.data_ptr(), -3, 2.5, True, -300, 1.5, 200, 7)
     got = bytearray(stub.segment(len(wanted)))
     gaps = [*range(9, 16), 25, *range(33, 40)]
@@ -226,10 +239,23 @@ def test_the_self_check_passes_and_gives_everything_back(stub: Stub, code: Calla
 
 @pytest.mark.parametrize(
     "function",
-    ["hipMalloc", "hipStreamCreate", "hipEventCreate", "hipEventRecord", "hipEventElapsedTime", "hipMemcpy",
-     "hipModuleLaunchKernel", "hipStreamSynchronize", "hipStreamBeginCapture", "hipStreamEndCapture",
-     "hipGraphInstantiate", "hipGraphLaunch", "hipModuleGetFunction", "hipFuncGetAttribute"],
-)  # fmt: skip
+    [
+        "hipMalloc",
+        "hipStreamCreate",
+        "hipEventCreate",
+        "hipEventRecord",
+        "hipEventElapsedTime",
+        "hipMemcpy",
+        "hipModuleLaunchKernel",
+        "hipStreamSynchronize",
+        "hipStreamBeginCapture",
+        "hipStreamEndCapture",
+        "hipGraphInstantiate",
+        "hipGraphLaunch",
+        "hipModuleGetFunction",
+        "hipFuncGetAttribute",
+    ],
+)
 @pytest.mark.parametrize("after", [0, 1])
 def test_a_failing_call_leaks_nothing(stub: Stub, code: Callable[..., bytes], function: str, after: int) -> None:
     image = code(hip_check.SOURCE)
@@ -261,16 +287,27 @@ def test_a_wrong_value_is_the_devices_fault(stub: Stub, code: Callable[..., byte
 @pytest.mark.parametrize(
     ("stderr", "kind", "status"),
     [
-        ("Memory access fault by GPU node-2 (Agent handle: 0x5581d0) on address 0x7f2c00000000. Reason: Page not "
-         "present or supervisor privilege.\n", CandidateError, "out_of_bounds"),
-        ("Memory access fault by GPU node-1 (Agent handle: 0x1) on address (nil). Reason: Unknown.", CandidateError,
-         "out_of_bounds"),
+        (
+            "Memory access fault by GPU node-2 (Agent handle: 0x5581d0) on address 0x7f2c00000000. Reason: Page not "
+            "present or supervisor privilege.\n",
+            CandidateError,
+            "out_of_bounds",
+        ),
+        (
+            "Memory access fault by GPU node-1 (Agent handle: 0x1) on address (nil). Reason: Unknown.",
+            CandidateError,
+            "out_of_bounds",
+        ),
         ("HW Exception by GPU node-1 (Agent handle: 0x55) reason :GPU Hang\n", CandidateError, "timeout"),
-        (":0:rocdevice.cpp :2984: Callback: Queue 0x7f aborting with error : HSA_STATUS_ERROR_EXCEPTION: An HSAIL "
-         "operation resulted in a hardware exception. code: 0x1016\n", CandidateError, "launch_error"),
+        (
+            ":0:rocdevice.cpp :2984: Callback: Queue 0x7f aborting with error : HSA_STATUS_ERROR_EXCEPTION: An HSAIL "
+            "operation resulted in a hardware exception. code: 0x1016\n",
+            CandidateError,
+            "launch_error",
+        ),
         ("HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate", DeviceError, "unscorable"),
     ],
-)  # fmt: skip
+)
 def test_last_words_of_a_process(stderr: str, kind: type[Exception], status: str) -> None:
     found = from_last_words(f"some noise\n{stderr}\nmore")
     assert type(found) is kind and found.status == status

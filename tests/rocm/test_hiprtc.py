@@ -73,8 +73,12 @@ def test_hiprtc_gets_the_architecture_the_knobs_and_stand_ins_for_its_own_header
     made = build(arch="gfx942:sramecc+:xnack-", WIDTH=64, DEPTH=3)
     assert made.ok and made.target == "rocm" and made.blob
     assert [line for line in made.log.splitlines() if line.startswith("option")] == [
-        "option --offload-arch=gfx942", "option -O3", "option -std=c++17", "option -DDEPTH=3", "option -DWIDTH=64",
-    ]  # fmt: skip
+        "option --offload-arch=gfx942",
+        "option -O3",
+        "option -std=c++17",
+        "option -DDEPTH=3",
+        "option -DWIDTH=64",
+    ]
     assert [line for line in made.log.splitlines() if line.startswith("header")] == [
         f"header {name}" for name in sorted(hiprtc.BUILT_IN)
     ]
@@ -111,9 +115,13 @@ def test_a_wrong_source_is_data(build: Builder) -> None:
 
 @pytest.mark.parametrize(
     ("marker", "said"),
-    [("STUB_RESULT 11", "HIPRTC_ERROR_INTERNAL_ERROR"), ("STUB_RESULT 5", "HIPRTC_ERROR_INVALID_OPTION"),
-     ("STUB_RESULT 77", "error 77"), ("STUB_CRASH", "session ended")],
-)  # fmt: skip
+    [
+        ("STUB_RESULT 11", "HIPRTC_ERROR_INTERNAL_ERROR"),
+        ("STUB_RESULT 5", "HIPRTC_ERROR_INVALID_OPTION"),
+        ("STUB_RESULT 77", "error 77"),
+        ("STUB_CRASH", "session ended"),
+    ],
+)
 def test_a_library_that_fails_leaves_it_to_our_own_clang(build: Builder, marker: str, said: str) -> None:
     made = build(SOURCE + f"// {marker}\n")
     assert made.ok and made.target == "rocm"
@@ -130,9 +138,16 @@ def test_includes_that_hiprtc_does_not_hold_go_to_hipcc(build: Builder, rocm: Pa
     hipcc(rocm, f'printf "%s\\n" "$@" >&2; cp {rocm}/made.hsaco kernel.hsaco')
     made = build("#include <cstdint>\n" + SOURCE)
     assert made.ok and made.log.splitlines() == [
-        "--genco", "--no-offload-compress", "-O3", "-std=c++17", "--offload-arch=gfx942", "-DWIDTH=64", "kernel.hip",
-        "-o", "kernel.hsaco",
-    ]  # fmt: skip
+        "--genco",
+        "--no-offload-compress",
+        "-O3",
+        "-std=c++17",
+        "--offload-arch=gfx942",
+        "-DWIDTH=64",
+        "kernel.hip",
+        "-o",
+        "kernel.hsaco",
+    ]
 
 
 def test_hipcc_says_whose_fault_it_is(build: Builder, rocm: Path) -> None:
@@ -193,8 +208,11 @@ def bundled(*entries: tuple[str, bytes]) -> bytes:
 
 
 def test_a_bundle_gives_up_the_code_object_asked_for() -> None:
-    data = bundled(("host-x86_64-unknown-linux--", b""), ("hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-", b"\x7fELFa"),
-                   ("hipv4-amdgcn-amd-amdhsa--gfx942", b"\x7fELFb"))  # fmt: skip
+    data = bundled(
+        ("host-x86_64-unknown-linux--", b""),
+        ("hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-", b"\x7fELFa"),
+        ("hipv4-amdgcn-amd-amdhsa--gfx942", b"\x7fELFb"),
+    )
     assert bundle.extract(data, "gfx942") == b"\x7fELFb"
     assert bundle.extract(data, "gfx90a") == b"\x7fELFa"
     assert bundle.extract(b"\x7fELFplain", "gfx942") == b"\x7fELFplain"

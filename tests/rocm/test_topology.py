@@ -31,8 +31,15 @@ def nodes(tmp_path: Path) -> Path:
 
 def test_amd_gpus_in_the_drivers_order(nodes: Path) -> None:
     first, second = topology.amd(nodes)
-    assert first == Gpu(index=0, kind="rocm", name="ip discovery", architecture="gfx942", memory_bytes=206141652992,
-                        units=304, uuid="GPU-0000000000000abc")  # fmt: skip
+    assert first == Gpu(
+        index=0,
+        kind="rocm",
+        name="ip discovery",
+        architecture="gfx942",
+        memory_bytes=206141652992,
+        units=304,
+        uuid="GPU-0000000000000abc",
+    )
     assert (second.index, second.architecture, second.name, second.memory_bytes) == (1, "gfx1100", "AMD GPU", 0)
     assert topology.amd(nodes / "absent") == []
 
@@ -48,9 +55,15 @@ def test_names_of_architectures(version: int, name: str) -> None:
 def test_nvidia_gpus_through_nvml(tmp_path: Path) -> None:
     library = compile_c(HERE / "stub_nvml.c", tmp_path / "libnvidia-ml.so.1")
     assert topology.nvidia(str(library)) == [
-        Gpu(index=0, kind="cuda", name="NVIDIA H200", architecture="sm_90", memory_bytes=150754820096,
-            uuid="GPU-0a1b2c3d")
-    ]  # fmt: skip
+        Gpu(
+            index=0,
+            kind="cuda",
+            name="NVIDIA H200",
+            architecture="sm_90",
+            memory_bytes=150754820096,
+            uuid="GPU-0a1b2c3d",
+        )
+    ]
     assert ctypes.CDLL(str(library)).stub_started() == 0  # it was shut down again
     assert topology.nvidia("/nowhere.so") == []
     assert topology.nvidia("libc.so.6") == []  # a library without NVML's functions

@@ -16,8 +16,10 @@ SH = ("/bin/sh", "-c")
 def test_files_in_outputs_and_text_out(unsafe):
     got = run_tool(
         [*SH, "cat a/in.txt > out.bin; mkdir d; echo 2 > d/deep; echo said; echo bad >&2; exit 3"],
-        files={"a/in.txt": b"\0\1"}, outputs=["out.bin", "d/deep", "missing"], unsafe=unsafe,
-    )  # fmt: skip
+        files={"a/in.txt": b"\0\1"},
+        outputs=["out.bin", "d/deep", "missing"],
+        unsafe=unsafe,
+    )
     assert (got.returncode, got.stdout, got.stderr, got.timed_out) == (3, "said\n", "bad\n", False)
     assert got.files == {"out.bin": b"\0\1", "d/deep": b"2\n"}
 
@@ -63,8 +65,10 @@ def test_cpu_limit():
 def test_file_size_limit(unsafe):
     got = run_tool(
         [*SH, "head -c 5000000 /dev/zero > big; head -c 100 /dev/zero > small"],
-        outputs=["big", "small"], limits=Limits(file_mb=1), unsafe=unsafe,
-    )  # fmt: skip
+        outputs=["big", "small"],
+        limits=Limits(file_mb=1),
+        unsafe=unsafe,
+    )
     assert len(got.files.get("big", b"")) <= 1 << 20 and len(got.files["small"]) == 100
 
 

@@ -29,8 +29,10 @@ def test_a_missing_library_is_one_clear_line() -> None:
 def test_a_session_of_an_earlier_life_is_not_looked_for_in_the_next(tmp_path: Path) -> None:
     """Numbers of processes begin anew: the new zygote would wait for the end of a session that goes on."""
     service = tmp_path / "service.py"
-    service.write_text("class Service:\n    def __init__(self, *_): pass\n    def echo(self, header, bundle):\n"
-                       "        return header, None\n")  # fmt: skip
+    service.write_text(
+        "class Service:\n    def __init__(self, *_): pass\n    def echo(self, header, bundle):\n"
+        "        return header, None\n"
+    )
     with Zygote((), ro=[tmp_path], name="worker") as zygote:
         before = zygote.session(f"{service}:Service", {})
         zygote.close()

@@ -100,15 +100,27 @@ class Judge:
     def _record(self, program: Program, status: Any, **more: Any) -> Evaluation:
         kind: Any = "estimate" if status == "pass" else "none"
         return Evaluation(
-            task=TASK.key, program=program.key, status=status, score_kind=kind,
-            seconds=time.perf_counter() % 1, environment=f"process {os.getpid()}", coverage=1.0, **more,
-        )  # fmt: skip
+            task=TASK.key,
+            program=program.key,
+            status=status,
+            score_kind=kind,
+            seconds=time.perf_counter() % 1,
+            environment=f"process {os.getpid()}",
+            coverage=1.0,
+            **more,
+        )
 
 
 def begin(
-    archive: Archive, judge: Judge | None = None, *, policy: str = "islands", budget: int = 24, seed: int = 7,
-    settings: dict[str, Any] | None = None, **options: Any,
-) -> SearchResult:  # fmt: skip
+    archive: Archive,
+    judge: Judge | None = None,
+    *,
+    policy: str = "islands",
+    budget: int = 24,
+    seed: int = 7,
+    settings: dict[str, Any] | None = None,
+    **options: Any,
+) -> SearchResult:
     options.setdefault("source", source())
     plan = new_run(TASK, TARGETS, budget=budget, policy_name=policy, seed=seed, settings=settings)
     return run(archive, plan, TASK, evaluator=judge or Judge(), **options)

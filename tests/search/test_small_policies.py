@@ -207,8 +207,11 @@ def test_a_pattern_joins_what_gained_by_itself() -> None:
     moves = policy("pattern").select(view, 4, random.Random(0))
     assert {move.operator for move in moves} == {"default"} and {move.parents for move in moves} == {("base",)}
     assert [move.action["choices"] for move in moves] == [
-        {"c": 1, "a": 1, "d": 1}, {"c": 1, "a": 1}, {"c": 1, "d": 1}, {"a": 1, "d": 1},
-    ]  # fmt: skip
+        {"c": 1, "a": 1, "d": 1},
+        {"c": 1, "a": 1},
+        {"c": 1, "d": 1},
+        {"a": 1, "d": 1},
+    ]
     done = judged(view, moves[0], view.next_round, estimated("joined", 6.9), "pattern")
     after = policy("pattern").select(view.with_trials([done]), 3, random.Random(0))
     assert [move.action["choices"] for move in after] == [{"c": 1, "a": 1}, {"c": 1, "d": 1}, {"a": 1, "d": 1}]

@@ -39,9 +39,13 @@ def test_a_program_is_exported_in_both_forms(
     ],
 )
 def test_what_export_refuses(
-    pair: list[str], more: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    pair: list[str],
+    more: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["export", *pair, *more]) == 2
     assert said in capsys.readouterr().err

@@ -75,8 +75,10 @@ def test_names_do_not_meet() -> None:
     program = combine([member("x.stride(-1) == 5", 64, "3.f"), member("x.is_contiguous()", 256), member("True", 128)])
     parsed = parse(program.text)
     assert {name: knob.default for name, knob in parsed.knobs.items()} == {
-        "BLOCK_s0": 64, "BLOCK_s1": 256, "BLOCK_s2": 128,
-    }  # fmt: skip
+        "BLOCK_s0": 64,
+        "BLOCK_s1": 256,
+        "BLOCK_s2": 128,
+    }
     x = torch.randn(6, 5)
     assert torch.equal(run(program, torch.nn.Identity(), [x.t()])[0], 3 * x.t())  # the first: its helper triples
     assert torch.equal(run(program, torch.nn.Identity(), [x])[0], 2 * x)

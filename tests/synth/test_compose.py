@@ -112,8 +112,9 @@ def test_nothing_is_computed_for_nothing(drafts: list[Draft]) -> None:
         written = {node.id for node in names if isinstance(node.ctx, ast.Store)}
         read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
         assert written <= read, (draft.name, written - read)
-        arguments = next(node.args.args for node in ast.walk(tree)
-                         if isinstance(node, ast.FunctionDef) and node.name == "forward")  # fmt: skip
+        arguments = next(
+            node.args.args for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "forward"
+        )
         assert {one.arg for one in arguments[1:]} <= read, draft.name
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):

@@ -13,22 +13,37 @@ from hipwright.synth.records import Draft, Made
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("memory-bound, three outputs, bf16, reduction over a middle axis",
-         Wanted(bound="memory", outputs=3, dtype="bfloat16", reduction_axis="middle")),
+        (
+            "memory-bound, three outputs, bf16, reduction over a middle axis",
+            Wanted(bound="memory", outputs=3, dtype="bfloat16", reduction_axis="middle"),
+        ),
         ("a compute bound task with 2 outputs in fp16", Wanted(bound="compute", outputs=2, dtype="float16")),
-        ("bound=memory, outputs=3, dtype=bfloat16, axis=first, fused=3-6, ndim=3, elements=1k-64k",
-         Wanted(bound="memory", outputs=3, dtype="bfloat16", reduction_axis="first", fused=(3, 6), ndim=3,
-                elements=(1000, 64000))),
+        (
+            "bound=memory, outputs=3, dtype=bfloat16, axis=first, fused=3-6, ndim=3, elements=1k-64k",
+            Wanted(
+                bound="memory",
+                outputs=3,
+                dtype="bfloat16",
+                reduction_axis="first",
+                fused=(3, 6),
+                ndim=3,
+                elements=(1000, 64000),
+            ),
+        ),
         ("softmax and layer norm, at least 3 operators", Wanted(operators=("layer_norm", "softmax"), fused=(3, 8))),
         ("operators=softmax+gelu", Wanted(operators=("gelu", "softmax"))),
-        ("4-d inputs, between 2 and 4 ops, about 100k elements",
-         Wanted(ndim=4, fused=(2, 4), elements=(50_000, 200_000))),
-        ("reduces along the last dimension; rank 2; at most 5 operators",
-         Wanted(reduction_axis="last", ndim=2, fused=(0, 5))),
+        (
+            "4-d inputs, between 2 and 4 ops, about 100k elements",
+            Wanted(ndim=4, fused=(2, 4), elements=(50_000, 200_000)),
+        ),
+        (
+            "reduces along the last dimension; rank 2; at most 5 operators",
+            Wanted(reduction_axis="last", ndim=2, fused=(0, 5)),
+        ),
         ("5 or more operators", Wanted(fused=(5, 8))),
         ("", Wanted()),
     ],
-)  # fmt: skip
+)
 def test_the_vocabulary_is_read(text: str, wanted: Wanted) -> None:
     assert read_wanted(text) == (wanted, ())
 

@@ -53,11 +53,18 @@ def test_a_task_is_described_by_what_it_really_does(zygote: Zygote) -> None:
     draft = Draft(name="task", source=source, mode="composition")
     made = describe(draft, examine("task", source, zygote), graph="g", provenance={"made_by": "test"})
     assert made.operators == (
-        "aten.add.Tensor", "aten.gelu.default", "aten.transpose.int", "aten.mean.dim", "aten.sum.dim_IntList",
+        "aten.add.Tensor",
+        "aten.gelu.default",
+        "aten.transpose.int",
+        "aten.mean.dim",
+        "aten.sum.dim_IntList",
         "aten.softmax.int",
-    )  # fmt: skip
-    assert made.fused == 5 and made.dtype == "bfloat16" and [spec.shape for spec in made.outputs] == [
-        (6, 16, 10), (6, 16), (6, 10)]  # fmt: skip
+    )
+    assert (
+        made.fused == 5
+        and made.dtype == "bfloat16"
+        and [spec.shape for spec in made.outputs] == [(6, 16, 10), (6, 16), (6, 10)]
+    )
     assert made.bytes == 2 * (6 * 10 * 16 + 16 + 6 * 10 * 16 + 6 * 16 + 6 * 10)
     assert made.intensity == round(made.flops / made.bytes, 4) and made.flops > 4 * 960 * 2
     assert made.roofline_us == {

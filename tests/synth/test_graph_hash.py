@@ -62,9 +62,11 @@ SAME = {
     "a sum of three": ("return (x + self.w) + x.exp()", "return x + (x.exp() + self.w)"),
     "kept dimension": ("return x.sum(dim=1, keepdim=True)", "return x.sum(dim=-1).unsqueeze(1)"),
     "largest": ("return x.max(dim=1).values", "return torch.amax(x, 1)"),
-    "moments": ("v, m = torch.var_mean(x, dim=1, correction=0)\nreturn v, m",
-                "return x.var(dim=1, unbiased=False), x.mean(dim=1)"),
-    "broadcast": ("return x + self.w.expand_as(x)", "return x + self.w[None, :]" ),
+    "moments": (
+        "v, m = torch.var_mean(x, dim=1, correction=0)\nreturn v, m",
+        "return x.var(dim=1, unbiased=False), x.mean(dim=1)",
+    ),
+    "broadcast": ("return x + self.w.expand_as(x)", "return x + self.w[None, :]"),
     "turned twice": ("return x.t().exp().t()", "return x.t().exp().permute(1, 0)"),
     "a loss": ("return F.mse_loss(x, x.exp())", "return ((x - x.exp()) ** 2).mean()"),
     "a part": ("return x.chunk(2, dim=1)[1]", "return x[:, 6:]"),
@@ -72,7 +74,7 @@ SAME = {
     "filled": ("return x.masked_fill(x > 1, 0.0)", "return torch.where(x > 1, 0.0, x)"),
     "twice the same": ("return x.exp() + x.exp().sum()", "y = x.exp()\nreturn y + y.sum()"),
     "nothing": ("return x.view(2, -1).reshape(8, 12)[:, :].tanh().to(torch.float32)", "return x.tanh() * 1 + 0"),
-}  # fmt: skip
+}
 
 
 @functools.cache

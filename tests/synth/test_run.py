@@ -86,11 +86,18 @@ def test_three_modes_without_a_model_and_a_later_call_goes_on(tmp_path: Path, zy
 
 def test_each_reason_to_drop_is_counted(tmp_path: Path, zygotes: list[Zygote]) -> None:
     bodies = {
-        "torch.softmax(x, dim=-1).relu()": "", "x * 0": "degenerate", "torch.softmax(x, -1).relu()": "duplicate",
-        "torch.softmax(x * 2, -1).relu().abs()": "", "(x.abs() - 5).log()": "nonfinite",
-        "torch.rand_like(x)": "random", "open('x')": "static", "(x.gelu(": "static", "x[x > 0]": "capture",
-        "x.cumsum(0).tanh().amax(1)": "overlap", "x.sin().cumprod(1)": "",
-    }  # fmt: skip
+        "torch.softmax(x, dim=-1).relu()": "",
+        "x * 0": "degenerate",
+        "torch.softmax(x, -1).relu()": "duplicate",
+        "torch.softmax(x * 2, -1).relu().abs()": "",
+        "(x.abs() - 5).log()": "nonfinite",
+        "torch.rand_like(x)": "random",
+        "open('x')": "static",
+        "(x.gelu(": "static",
+        "x[x > 0]": "capture",
+        "x.cumsum(0).tanh().amax(1)": "overlap",
+        "x.sin().cumprod(1)": "",
+    }
     plan = Plan(count=3, writer=Scripted(*bodies), llm_share=1.0)
     found = made(tmp_path, plan, zygotes, overlaps=lambda one: "held" if "cumsum" in one.draft.source else "")
     assert [one.draft.name for one in found] == ["llm_0", "llm_3", "llm_10"]

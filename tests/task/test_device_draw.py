@@ -18,8 +18,12 @@ def _draw(make: str, family: str, *, restricted: bool = False, slot: int = 0, se
 
 
 def test_labels_masks_and_odd_numbers_stay():
-    for make in ("torch.randint(0, 9, (500,))", "torch.randint(0, 3, (500,)).float()", "torch.rand(500) > 0.5",
-                 "torch.full((500,), float('inf'))"):  # fmt: skip
+    for make in (
+        "torch.randint(0, 9, (500,))",
+        "torch.randint(0, 3, (500,)).float()",
+        "torch.rand(500) > 0.5",
+        "torch.full((500,), float('inf'))",
+    ):
         assert torch.equal(_draw(make, "normal"), _draw(make, "given"))
 
 

@@ -111,23 +111,44 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     for name in UNARY:
         for c, t in (("f", "float"), ("d", "double")):
             if name != "erfinv" or c == "f":
-                loops.append(f'extern "C" void {name}_{c}(const {t}* x, {t}* y, long n) {{ '
-                             f"for (long i = 0; i < n; ++i) y[i] = {name}(x[i]); }}\n")  # fmt: skip
+                loops.append(
+                    f'extern "C" void {name}_{c}(const {t}* x, {t}* y, long n) {{ '
+                    f"for (long i = 0; i < n; ++i) y[i] = {name}(x[i]); }}\n"
+                )
     for name in BINARY:
         for c, t in (("f", "float"), ("d", "double")):
-            loops.append(f'extern "C" void {name}_{c}(const {t}* x, const {t}* z, {t}* y, long n) {{ '
-                         f"for (long i = 0; i < n; ++i) y[i] = {name}(x[i], z[i]); }}\n")  # fmt: skip
-    loops.append('extern "C" void half_d(const double* x, unsigned short* y, long n) {'
-                 "for (long i = 0; i < n; ++i) y[i] = __half_as_ushort(__double2half(x[i])); }\n"
-                 'extern "C" void half_rz(const float* x, unsigned short* y, long n) {'
-                 "for (long i = 0; i < n; ++i) y[i] = __half_as_ushort(__float2half_rz(x[i])); }\n"
-                 'extern "C" void bf16(const float* x, unsigned short* y, long n) {'
-                 "for (long i = 0; i < n; ++i) y[i] = __bfloat16_as_ushort(__float2bfloat16(x[i])); }\n")  # fmt: skip
+            loops.append(
+                f'extern "C" void {name}_{c}(const {t}* x, const {t}* z, {t}* y, long n) {{ '
+                f"for (long i = 0; i < n; ++i) y[i] = {name}(x[i], z[i]); }}\n"
+            )
+    loops.append(
+        'extern "C" void half_d(const double* x, unsigned short* y, long n) {'
+        "for (long i = 0; i < n; ++i) y[i] = __half_as_ushort(__double2half(x[i])); }\n"
+        'extern "C" void half_rz(const float* x, unsigned short* y, long n) {'
+        "for (long i = 0; i < n; ++i) y[i] = __half_as_ushort(__float2half_rz(x[i])); }\n"
+        'extern "C" void bf16(const float* x, unsigned short* y, long n) {'
+        "for (long i = 0; i < n; ++i) y[i] = __bfloat16_as_ushort(__float2bfloat16(x[i])); }\n"
+    )
     (folder / "m.cc").write_text("".join(loops))
     march = ["-march=x86-64-v3"] if platform.machine() == "x86_64" else []
     flags = ["-O2", "-std=c++17", "-nostdinc", "-nostdinc++", "-fno-math-errno", "-ffp-contract=fast-honor-pragmas"]
-    program = [clang.find().program, "clang", "-target", f"{platform.machine()}-linux-gnu", "-x", "c++", *march, *flags,
-               "-fPIC", "-I", str(clang.INCLUDE), "-c", "m.cc", "-o", "m.o"]  # fmt: skip
+    program = [
+        clang.find().program,
+        "clang",
+        "-target",
+        f"{platform.machine()}-linux-gnu",
+        "-x",
+        "c++",
+        *march,
+        *flags,
+        "-fPIC",
+        "-I",
+        str(clang.INCLUDE),
+        "-c",
+        "m.cc",
+        "-o",
+        "m.o",
+    ]
     subprocess.run(program, cwd=folder, check=True)
     link = [clang.find().program, "ld.lld", "-shared", "--no-undefined", "m.o", "-o", "m.so"]
     subprocess.run(link, cwd=folder, check=True)
@@ -221,13 +242,38 @@ SPECIAL = [
     1e30,
 ]
 NUMPY = {
-    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
-    "atan2": "arctan2", "pow": "power",
-}  # fmt: skip
+    "asin": "arcsin",
+    "acos": "arccos",
+    "atan": "arctan",
+    "asinh": "arcsinh",
+    "acosh": "arccosh",
+    "atanh": "arctanh",
+    "atan2": "arctan2",
+    "pow": "power",
+}
 WITH_NUMPY = [
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "sin", "cos", "tan", "asin", "acos",
-    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
-]  # fmt: skip
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sqrt",
+    "cbrt",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

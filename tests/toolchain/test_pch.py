@@ -17,14 +17,17 @@ KERNEL = 'extern "C" __global__ void k(float* x) { x[threadIdx.x] = tanhf(x[thre
     ("source", "headers"),
     [
         ("#include <hip/hip_runtime.h>\nint x;", ("hip/hip_runtime.h",)),
-        ("// why\n/* a\n b */ #include <hip/hip_fp16.h> \n\n#include <hip/hip_bf16.h>\n#define A 1\n"
-         "#include <hip/hip_runtime.h>\n", ("hip/hip_fp16.h", "hip/hip_bf16.h")),
+        (
+            "// why\n/* a\n b */ #include <hip/hip_fp16.h> \n\n#include <hip/hip_bf16.h>\n#define A 1\n"
+            "#include <hip/hip_runtime.h>\n",
+            ("hip/hip_fp16.h", "hip/hip_bf16.h"),
+        ),
         ("#define HALF float\n#include <hip/hip_runtime.h>\n", ()),
         ("#include <cmath>\n#include <hip/hip_runtime.h>\n", ()),
         ('#include "hip/hip_runtime.h"\n', ()),
         ("", ()),
     ],
-)  # fmt: skip
+)
 def test_only_headers_at_the_very_start_count(source: str, headers: tuple[str, ...]) -> None:
     assert pch.leading(source) == headers
 

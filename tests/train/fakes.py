@@ -61,9 +61,13 @@ class WordJudge:
             return Evaluation(**known, status="wrong_value", fault="candidate", targets={"cuda": target})
         speedup = 2.0 if word == "fast" else 0.8
         versus = Versus(
-            baseline="eager", speedup=speedup, interval=(speedup - 0.05, speedup + 0.05), samples_ms=(1.0,),
-            baseline_ms=(speedup,), pairs=1,
-        )  # fmt: skip
+            baseline="eager",
+            speedup=speedup,
+            interval=(speedup - 0.05, speedup + 0.05),
+            samples_ms=(1.0,),
+            baseline_ms=(speedup,),
+            pairs=1,
+        )
         timing = Timing(device="none", architecture="none", median_ms=1.0, versus={"eager": versus}, floor_ms=0.25)
         target = TargetResult(target="cuda", build=build, verdict=Verdict(status="pass"), timing=timing)
         return Evaluation(**known, status="pass", targets={"cuda": target}, coverage=1.0)

@@ -35,9 +35,19 @@ def model() -> tuple[Any, Any]:
 
 
 SETTINGS = sft.Settings(
-    max_steps=8, learning_rate=3e-3, batch=2, accumulate=1, max_length=96, warmup=0.0, evaluate_every=4, save_every=3,
-    log_every=1, checkpoint_activations=False, seed=5, lora_dropout=0.0,
-)  # fmt: skip
+    max_steps=8,
+    learning_rate=3e-3,
+    batch=2,
+    accumulate=1,
+    max_length=96,
+    warmup=0.0,
+    evaluate_every=4,
+    save_every=3,
+    log_every=1,
+    checkpoint_activations=False,
+    seed=5,
+    lora_dropout=0.0,
+)
 
 
 def run(folder: Path, *, resume: bool = False, kill_at: int = 0) -> sft.Result:

@@ -52,8 +52,9 @@ def test_what_is_under_way_is_busy_already(clock: Clock) -> None:
         assert told.figures()["stages"]["open"]["busy_s"] == 1.0
     clock.now = 4.0
     assert told.figures() == {
-        "wall_s": 2.0, "stages": {"open": {"count": 1, "sum_s": 3.0, "busy_s": 1.0, "busy_share": 0.5}}
-    }  # fmt: skip
+        "wall_s": 2.0,
+        "stages": {"open": {"count": 1, "sum_s": 3.0, "busy_s": 1.0, "busy_share": 0.5}},
+    }
 
 
 def test_an_error_ends_a_stage_too(clock: Clock) -> None:

@@ -101,9 +101,16 @@ def test_a_grpo_step_of_trl_leaves_the_unscorable_out(
     model, tokenizer = tiny.tiny("qwen2", [fakes.SOURCE])
     before = {name: one.detach().clone() for name, one in model.named_parameters()}
     settings = grpo.Settings(
-        steps=1, batch=4, accumulate=1, samples=4, max_new_tokens=6, learning_rate=1e-2, warmup=0.0, save_every=1,
+        steps=1,
+        batch=4,
+        accumulate=1,
+        samples=4,
+        max_new_tokens=6,
+        learning_rate=1e-2,
+        warmup=0.0,
+        save_every=1,
         checkpoint_activations=False,
-    )  # fmt: skip
+    )
     environment = Scripted(words)
     with Log(tmp_path, ()) as log:
         done = grpo.train_grpo(model, tokenizer, [ROW_SUM], environment, settings, tmp_path, log)

@@ -158,8 +158,15 @@ def tasks(tmp_path: Path) -> Path:
     return folder
 
 
-SMALL_RL = ("rl.prompts=1", "rl.samples=2", "rl.max_new_tokens=6", "rl.turns=1", "policy.lora_rank=0",
-            "rl.checkpoint_every=1", "judge.targets=['cpu','gfx942']")  # fmt: skip
+SMALL_RL = (
+    "rl.prompts=1",
+    "rl.samples=2",
+    "rl.max_new_tokens=6",
+    "rl.turns=1",
+    "policy.lora_rank=0",
+    "rl.checkpoint_every=1",
+    "judge.targets=['cpu','gfx942']",
+)
 
 
 def settings(*changes: str) -> list[str]:
@@ -172,8 +179,14 @@ def test_sft_then_rl_then_the_report(
 ) -> None:
     """LoRA by TRL on the sample's rows, then our own loop from what it left, with the real judge; and resumed."""
     out = tmp_path / "run"
-    changes = settings("sft.max_steps=2", "sft.accumulate=1", "sft.log_every=1", "data.rows=3", "data.held_rows=1",
-                       "sft.evaluate_every=2")  # fmt: skip
+    changes = settings(
+        "sft.max_steps=2",
+        "sft.accumulate=1",
+        "sft.log_every=1",
+        "data.rows=3",
+        "data.held_rows=1",
+        "sft.evaluate_every=2",
+    )
     argv = stage(LORA, out / "sft", "--model", small_model, *changes)
     code, sft, err = told(capsys, *argv)
     assert code == 0, err
@@ -241,18 +254,35 @@ def test_two_processes_of_accelerate(
 
     from hipwright.train import launch
 
-    changes = [f"launch.sharding={sharding}", "sft.max_steps=2", "sft.accumulate=1", "sft.evaluate_every=0",
-               "data.rows=4", "data.held_rows=1", "sft.log_every=1", "grpo.steps=1", "grpo.batch=2",
-               "grpo.accumulate=1", "grpo.samples=2", "grpo.max_new_tokens=5", "grpo.vllm=",
-               "judge.targets=['cpu','gfx942']"]  # fmt: skip
+    changes = [
+        f"launch.sharding={sharding}",
+        "sft.max_steps=2",
+        "sft.accumulate=1",
+        "sft.evaluate_every=0",
+        "data.rows=4",
+        "data.held_rows=1",
+        "sft.log_every=1",
+        "grpo.steps=1",
+        "grpo.batch=2",
+        "grpo.accumulate=1",
+        "grpo.samples=2",
+        "grpo.max_new_tokens=5",
+        "grpo.vllm=",
+        "judge.targets=['cpu','gfx942']",
+    ]
     rows = SAMPLE if which == "sft" else tasks
     changes += ["sft.save_every=1"]
 
     def once(*, resume: bool) -> work.Work:
         wanted = work.Work(
-            stage=which, recipe=recipe.load(FSDP, changes), data=str(rows), out=str(tmp_path / "run"),
-            model=str(small_model), trackers=(), resume=resume,
-        )  # fmt: skip
+            stage=which,
+            recipe=recipe.load(FSDP, changes),
+            data=str(rows),
+            out=str(tmp_path / "run"),
+            model=str(small_model),
+            trackers=(),
+            resume=resume,
+        )
         command = launch.plan(wanted)
         assert command is not None
         launch._prepare(wanted, command)
@@ -286,8 +316,23 @@ def test_serve_answers_and_ends_in_good_order(tmp_path: Path, tasks: Path) -> No
     """The real command with the real judge on a real port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    argv = [sys.executable, "-m", "hipwright", "train", "serve", "--data", tasks, "--port", port, "--target", "cpu",
-            "--target", "gfx942", "--reward", "milestones"]  # fmt: skip
+    argv = [
+        sys.executable,
+        "-m",
+        "hipwright",
+        "train",
+        "serve",
+        "--data",
+        tasks,
+        "--port",
+        port,
+        "--target",
+        "cpu",
+        "--target",
+        "gfx942",
+        "--reward",
+        "milestones",
+    ]
     with (tmp_path / "stderr").open("w") as stream:
         server = subprocess.Popen([str(one) for one in argv], stderr=stream)
     try:

@@ -65,13 +65,21 @@ def timed(low: float, high: float, base: float = 0.04, **more: Any) -> Evaluatio
     """A right program, on a GPU."""
     speedup = (low * high) ** 0.5
     versus = Versus(
-        baseline="eager", speedup=speedup, interval=(low, high), samples_ms=(base / speedup,),
-        baseline_ms=(base, base, 9.0), pairs=3,
-    )  # fmt: skip
+        baseline="eager",
+        speedup=speedup,
+        interval=(low, high),
+        samples_ms=(base / speedup,),
+        baseline_ms=(base, base, 9.0),
+        pairs=3,
+    )
     timing = Timing(
-        device="NVIDIA H200", architecture="sm_90", median_ms=base / speedup, versus={"eager": versus}, floor_ms=0.01,
+        device="NVIDIA H200",
+        architecture="sm_90",
+        median_ms=base / speedup,
+        versus={"eager": versus},
+        floor_ms=0.01,
         roofline_fraction=0.5,
-    )  # fmt: skip
+    )
     result = TargetResult(target="cuda", build=Build(target="cuda", ok=True), timing=timing)
     return evaluation(targets={"cuda": result}, coverage=1.0, features={"compute_level": 0.25}, **more)
 
@@ -172,8 +180,13 @@ def plain(said: str, task: Problem) -> Program | Unusable:
     return Program(text=said) if said else Unusable(kind="no_code", message="nothing", repair="write one")
 
 
-VERDICTS = {"fast": timed(2.0, 2.5), "slow": timed(0.5, 0.6), "wrong": rejected("wrong_value"),
-            "hack": rejected("hack"), "lost": rejected("unscorable", fault="device")}  # fmt: skip
+VERDICTS = {
+    "fast": timed(2.0, 2.5),
+    "slow": timed(0.5, 0.6),
+    "wrong": rejected("wrong_value"),
+    "hack": rejected("hack"),
+    "lost": rejected("unscorable", fault="device"),
+}
 
 
 @given(st.lists(st.sampled_from([*VERDICTS, ""]), min_size=1, max_size=12))
@@ -252,10 +265,15 @@ def test_rewards_of_real_programs_are_in_the_right_order(real: Environment) -> N
     """own kernel > library and a copy > wrong = no program = not compiled > hack."""
     host = Environment(real.judge, real.reward, modelnew)
     said = [
-        completion("softmax_online"), completion("softmax_block"), completion("library_then_copy", "hostile"),
-        completion("uninitialised", "broken"), uncompilable("softmax_online"), "sorry", "",
+        completion("softmax_online"),
+        completion("softmax_block"),
+        completion("library_then_copy", "hostile"),
+        completion("uninitialised", "broken"),
+        uncompilable("softmax_online"),
+        "sorry",
+        "",
         text("exit_zero", "hostile", "modelnew"),
-    ]  # fmt: skip
+    ]
     found = host.score_group(problem("softmax"), said[:3])
     own, block, lazy = found
     assert own.outcome.correct and block.outcome.correct and lazy.outcome.correct
@@ -264,8 +282,12 @@ def test_rewards_of_real_programs_are_in_the_right_order(real: Environment) -> N
     assert own.reward >= lazy.reward > 0
     rest = host.score_group(problem("softmax"), said[3:])
     assert [one.outcome.status for one in rest] == [
-        "wrong_value", "compile_error", "parse_error", "parse_error", "hack"
-    ]  # fmt: skip
+        "wrong_value",
+        "compile_error",
+        "parse_error",
+        "parse_error",
+        "hack",
+    ]
     assert [one.outcome.compiled for one in rest[:4]] == [True, False, False, False]
     assert [one.reward for one in rest] == [0.0, 0.0, 0.0, 0.0, -0.5]
 

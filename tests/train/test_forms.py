@@ -52,9 +52,14 @@ def test_the_prompt_asks_as_the_data_set_does(tokenizer: Any) -> None:
     form = ChatForm(tokenizer)
     system, user = form.messages(PROBLEM)
     pair = Pair(
-        task="t", task_name="t", task_source=PROBLEM.source, program=Program(text=""), kind="engine", correct=True,
+        task="t",
+        task_name="t",
+        task_source=PROBLEM.source,
+        program=Program(text=""),
+        kind="engine",
+        correct=True,
         status="pass",
-    )  # fmt: skip
+    )
     assert user["content"] == user_prompt(pair)
     assert "gfx942" in system["content"] and "64 lanes" in system["content"]
     text = tokenizer.decode(form.encode(PROBLEM))

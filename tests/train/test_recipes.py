@@ -24,9 +24,11 @@ def job(name: str, stage: recipe.Stage, out: Path, *changes: str, **more: Any) -
 
 def test_every_recipe_reads_and_is_whole() -> None:
     assert recipe.names() == [
-        "qwen2.5-coder-14b-8gpu", "qwen2.5-coder-14b-8gpu-deepspeed", "qwen2.5-coder-14b-verl",
+        "qwen2.5-coder-14b-8gpu",
+        "qwen2.5-coder-14b-8gpu-deepspeed",
+        "qwen2.5-coder-14b-verl",
         "qwen2.5-coder-7b-lora-1gpu",
-    ]  # fmt: skip
+    ]
     for name in recipe.names():
         chosen = recipe.load(name)
         assert chosen.name == name and chosen.about
@@ -89,10 +91,13 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
     ("name", "kind", "needs"),
     [
         ("qwen2.5-coder-14b-8gpu", "FSDP", {"sft": ("accelerate",), "rl": ("accelerate", "vllm")}),
-        ("qwen2.5-coder-14b-8gpu-deepspeed", "DEEPSPEED",
-         {"sft": ("accelerate", "deepspeed"), "rl": ("accelerate", "deepspeed", "vllm")}),
+        (
+            "qwen2.5-coder-14b-8gpu-deepspeed",
+            "DEEPSPEED",
+            {"sft": ("accelerate", "deepspeed"), "rl": ("accelerate", "deepspeed", "vllm")},
+        ),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("stage", ["sft", "rl"])
 def test_accelerate_is_told_how(
     tmp_path: Path, name: str, kind: str, needs: dict[str, tuple[str, ...]], stage: recipe.Stage

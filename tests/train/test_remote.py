@@ -138,8 +138,14 @@ def test_bad_requests_are_refused(served: tuple[str, Here]) -> None:
     url, here = served
     here.asked = 0
     good: dict[str, Any] = {"problem": TASK.to_dict(), "program": Program(text="x").to_dict()}
-    bad = [b"", b"[1]", b"{", b"[" * 100_000, json.dumps({**good, "program": {"text": 3}}).encode(),
-           json.dumps({"problem": good["problem"]}).encode()]  # fmt: skip
+    bad = [
+        b"",
+        b"[1]",
+        b"{",
+        b"[" * 100_000,
+        json.dumps({**good, "program": {"text": 3}}).encode(),
+        json.dumps({"problem": good["problem"]}).encode(),
+    ]
     assert [post(url, data) for data in bad] == [400] * len(bad)
     assert post(url, b" " * (MOST_BYTES + 1)) == 413
     assert here.asked == 0 and post(url, json.dumps(good).encode()) == 200

@@ -26,8 +26,18 @@ figures = st.one_of(st.none(), ratios, odd)
 def passed(low: float = 1.0, high: float | None = None, **more: object) -> Outcome:
     """A right program that was timed."""
     high = low if high is None else high
-    given = {"status": "pass", "compiled": True, "correct": True, "clock": "device", "coverage": 1.0, "base_ms": 1.0,
-             "floor_ms": 0.25, "speedup": math.sqrt(low * high), "low": low, "high": high}  # fmt: skip
+    given = {
+        "status": "pass",
+        "compiled": True,
+        "correct": True,
+        "clock": "device",
+        "coverage": 1.0,
+        "base_ms": 1.0,
+        "floor_ms": 0.25,
+        "speedup": math.sqrt(low * high),
+        "low": low,
+        "high": high,
+    }
     return Outcome(**{**given, **more})  # type: ignore[arg-type]
 
 
@@ -49,10 +59,17 @@ def outcomes(draw: st.DrawFn) -> Outcome:
         low, high = sorted((draw(ratios), draw(ratios)))
         return passed(low, high, coverage=draw(st.floats(0, 1)), floor_ms=draw(figures))
     return replace(
-        passed(), speedup=draw(figures), low=draw(figures), high=draw(figures), base_ms=draw(figures),
-        floor_ms=draw(figures), coverage=draw(st.one_of(ratios, odd)), compiled=draw(st.booleans()),
-        clock=draw(st.sampled_from(["device", "estimate", ""])), metrics={"own": draw(st.one_of(ratios, odd))},
-    )  # fmt: skip
+        passed(),
+        speedup=draw(figures),
+        low=draw(figures),
+        high=draw(figures),
+        base_ms=draw(figures),
+        floor_ms=draw(figures),
+        coverage=draw(st.one_of(ratios, odd)),
+        compiled=draw(st.booleans()),
+        clock=draw(st.sampled_from(["device", "estimate", ""])),
+        metrics={"own": draw(st.one_of(ratios, odd))},
+    )
 
 
 groups = st.lists(outcomes(), min_size=1, max_size=8)

@@ -58,9 +58,15 @@ def test_the_loss_is_of_the_completions_and_no_row_sees_another(tmp_path: Path, 
     lengths = [len(one.ids) for one in sft.encode(rows, small.model()[1])]
     room = sum(lengths) if packing else max(lengths)
     result, _ = train(
-        tmp_path, data.Lessons({"train": rows}), packing=packing, batch=1 if packing else 4, max_length=room,
-        max_steps=1, evaluate_every=0, save_every=0,
-    )  # fmt: skip
+        tmp_path,
+        data.Lessons({"train": rows}),
+        packing=packing,
+        batch=1 if packing else 4,
+        max_length=room,
+        max_steps=1,
+        evaluate_every=0,
+        save_every=0,
+    )
     assert metrics(tmp_path, "sft")[1]["loss"] == pytest.approx(completion_loss(rows), abs=2e-5)
     assert result.steps == 1 and result.too_long == 0
 

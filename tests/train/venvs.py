@@ -17,24 +17,73 @@ from pathlib import Path
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "hipwright-tests"
 REPO = Path(__file__).parents[2]
 
-AIOHTTP = ["aiohttp==3.14.5", "aiohappyeyeballs==2.7.1", "aiosignal==1.4.0", "frozenlist==1.8.0", "multidict==7.2.1",
-           "propcache==0.5.4", "yarl==1.25.1"]  # fmt: skip
+AIOHTTP = [
+    "aiohttp==3.14.5",
+    "aiohappyeyeballs==2.7.1",
+    "aiosignal==1.4.0",
+    "frozenlist==1.8.0",
+    "multidict==7.2.1",
+    "propcache==0.5.4",
+    "yarl==1.25.1",
+]
 
 VERIFIERS = [
-    "verifiers==0.4.0", "openai==2.54.0", "mcp==2.0.0", "mcp-types==2.0.0", "prime-pydantic-config==0.4.3",
-    "prime-runs==0.1.4", "prime-sandboxes==0.5.1", "prime-tunnel==0.1.15", "prime-traces==0.0.10", "renderers==0.1.12",
-    "openai-harmony==0.0.8", "loguru==0.7.3", "msgpack==1.2.4", "pyzmq==27.3.0", "tenacity==9.2.1", "tomli-w==1.2.0",
-    "tomli==2.5.0", "httpx==0.28.1", "httpcore==1.0.9", "distro==1.9.0", "connectrpc==0.11.1", "pyqwest==0.12.0",
-    "protobuf-py==0.1.1", "protobuf-py-ext==0.1.1", "aiofiles==25.1.0", "gepa==0.1.4", "math-verify==0.9.0",
-    "latex2sympy2-extended==1.11.0", "antlr4-python3-runtime==4.13.2", *AIOHTTP,
-]  # fmt: skip
+    "verifiers==0.4.0",
+    "openai==2.54.0",
+    "mcp==2.0.0",
+    "mcp-types==2.0.0",
+    "prime-pydantic-config==0.4.3",
+    "prime-runs==0.1.4",
+    "prime-sandboxes==0.5.1",
+    "prime-tunnel==0.1.15",
+    "prime-traces==0.0.10",
+    "renderers==0.1.12",
+    "openai-harmony==0.0.8",
+    "loguru==0.7.3",
+    "msgpack==1.2.4",
+    "pyzmq==27.3.0",
+    "tenacity==9.2.1",
+    "tomli-w==1.2.0",
+    "tomli==2.5.0",
+    "httpx==0.28.1",
+    "httpcore==1.0.9",
+    "distro==1.9.0",
+    "connectrpc==0.11.1",
+    "pyqwest==0.12.0",
+    "protobuf-py==0.1.1",
+    "protobuf-py-ext==0.1.1",
+    "aiofiles==25.1.0",
+    "gepa==0.1.4",
+    "math-verify==0.9.0",
+    "latex2sympy2-extended==1.11.0",
+    "antlr4-python3-runtime==4.13.2",
+    *AIOHTTP,
+]
 VERL = [
-    "verl==0.9.1", "transformers==5.9.0", "tokenizers==0.22.2", "huggingface_hub==1.33.0", "httpx==0.28.1",
-    "httpcore==1.0.9", "fastapi==0.165.0", "hydra-core==1.3.8", "omegaconf==2.3.0", "antlr4-python3-runtime==4.9.3",
-    "tensordict==0.10.0", "ray==2.60.0", "codetiming==1.4.0", "torchdata==0.11.0", "pylatexenc==2.10", "msgpack==1.2.4",
-    "cachetools==8.0.1", "pyvers==0.2.3", "cloudpickle==3.1.2", "orjson==3.13.0",
-    "TransferQueue==0.1.11", "pyzmq==27.3.0", *AIOHTTP,
-]  # fmt: skip
+    "verl==0.9.1",
+    "transformers==5.9.0",
+    "tokenizers==0.22.2",
+    "huggingface_hub==1.33.0",
+    "httpx==0.28.1",
+    "httpcore==1.0.9",
+    "fastapi==0.165.0",
+    "hydra-core==1.3.8",
+    "omegaconf==2.3.0",
+    "antlr4-python3-runtime==4.9.3",
+    "tensordict==0.10.0",
+    "ray==2.60.0",
+    "codetiming==1.4.0",
+    "torchdata==0.11.0",
+    "pylatexenc==2.10",
+    "msgpack==1.2.4",
+    "cachetools==8.0.1",
+    "pyvers==0.2.3",
+    "cloudpickle==3.1.2",
+    "orjson==3.13.0",
+    "TransferQueue==0.1.11",
+    "pyzmq==27.3.0",
+    *AIOHTTP,
+]
 OPENENV = ["openenv==0.10.0"]
 
 
@@ -60,6 +109,10 @@ def run(interpreter: Path, script: Path, *args: object, timeout: float = 300) ->
     """A script of ours there; hipwright and the tests come from this checkout."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPO / "src"), str(REPO)]), "HF_HUB_OFFLINE": "1"}
     return subprocess.run(
-        [str(interpreter), str(script), *map(str, args)], cwd=REPO, env=environment, capture_output=True, text=True,
+        [str(interpreter), str(script), *map(str, args)],
+        cwd=REPO,
+        env=environment,
+        capture_output=True,
+        text=True,
         timeout=timeout,
-    )  # fmt: skip
+    )

@@ -71,8 +71,12 @@ def test_only_right_results_are_known_and_their_bytes_are_kept(monkeypatch: pyte
     monkeypatch.setattr(compare, "_compared", lambda got, rule: (made.append(1), compared(got, rule))[1])
     right, wrong = HostTensor.of(np.full(4, 0.05, np.float32)), HostTensor.of(np.ones(4, np.float32))
     assert [compare.compare_leaf(one, rule).ok for one in (right, wrong, right, wrong, right)] == [
-        True, False, True, False, True,
-    ]  # fmt: skip
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
     assert len(made) == 3
     right.storage[:] = 0xFF  # the memory of a reply is used again
     assert not compare.compare_leaf(right, rule).ok

@@ -99,8 +99,9 @@ def test_the_budget_knows_how_inputs_condition_the_result(tasks: Any) -> None:
 
 
 def test_positive_domains_are_kept(oracle: Any) -> None:
-    made = oracle("return F.binary_cross_entropy(args[0], args[1], reduction='none')",
-                  "[torch.rand(16, 33), torch.rand(16, 33)]")  # fmt: skip
+    made = oracle(
+        "return F.binary_cross_entropy(args[0], args[1], reduction='none')", "[torch.rand(16, 33), torch.rand(16, 33)]"
+    )
     found = outcomes(made)
     assert [f for f in ("normal", "outliers", "uniform", "mantissa") if found[f]] == []
     values = tensor_leaves(made.case(main(made), "normal").inputs)[0].to_f64()

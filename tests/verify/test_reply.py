@@ -21,9 +21,19 @@ from hipwright.verify.tolerance import kernelbench_rule
 X = HostTensor.of(np.arange(6, dtype=np.float32).reshape(2, 3))
 CASE = Case("2x3", "given", 1, [X], {}, Expected({"outputs": kernelbench_rule("output", X), "buffers": {}}))
 STAT = {
-    "kernel": "k", "grid": [1, 1, 1], "block": [64, 1, 1], "argument_bytes": 8, "read_bytes": 4, "write_bytes": 4,
-    "lds_bytes_moved": 0, "barriers": 0, "wave_ops": 0, "atomics": 0, "float_atomics": 0, "seconds": 0.1,
-}  # fmt: skip
+    "kernel": "k",
+    "grid": [1, 1, 1],
+    "block": [64, 1, 1],
+    "argument_bytes": 8,
+    "read_bytes": 4,
+    "write_bytes": 4,
+    "lds_bytes_moved": 0,
+    "barriers": 0,
+    "wave_ops": 0,
+    "atomics": 0,
+    "float_atomics": 0,
+    "seconds": 0.1,
+}
 INFO = {"stats": [STAT], "aliases": [], "inputs_changed": [], "params_changed": []}
 TREE = {"outputs": X, "buffers": {}}
 

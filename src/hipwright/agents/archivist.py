@@ -150,9 +150,15 @@ def _betters(history: _History, trial: Trial, e: Evaluation) -> Iterator[Pair]:
 
 
 def _pair(
-    history: _History, trial: Trial, e: Evaluation, kind: Kind, *, evidence: str = "", before: Program | None = None,
+    history: _History,
+    trial: Trial,
+    e: Evaluation,
+    kind: Kind,
+    *,
+    evidence: str = "",
+    before: Program | None = None,
     made: dict[str, Any] | None = None,
-) -> Pair:  # fmt: skip
+) -> Pair:
     provenance = {"made": {"by": "a search", **(made or {})}, "verified": verified(e), **history.provenance(trial)}
     return Pair(
         task=history.run.task,

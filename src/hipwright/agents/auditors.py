@@ -112,13 +112,20 @@ def llm_variants(
     for number in range(-(-count // A_CALL)):
         case = cases[number % len(cases)]
         prompt = render(
-            "auditor", count=A_CALL, task=fence(case.task_path.read_text(encoding="utf-8"), "python"),
+            "auditor",
+            count=A_CALL,
+            task=fence(case.task_path.read_text(encoding="utf-8"), "python"),
             program=fence(case.text, "python"),
-        )  # fmt: skip
+        )
         requests.append(
-            Request(role=ROLE, number=number, model=lineup.choose(ROLE, rng), max_tokens=ANSWER_TOKENS,
-                    messages=(Message(role="user", text=prompt),))
-        )  # fmt: skip
+            Request(
+                role=ROLE,
+                number=number,
+                model=lineup.choose(ROLE, rng),
+                max_tokens=ANSWER_TOKENS,
+                messages=(Message(role="user", text=prompt),),
+            )
+        )
         asked.append(case)
     found: list[Variant] = []
     failed: list[HipwrightError] = []

@@ -24,17 +24,31 @@ MOST = 5
 _KINDS: tuple[tuple[str, str, str], ...] = (
     # kind, what its status and message look like, guidance
     ("form", r"^parse_error", "Stay within the program form: only what the form's rules name exists in a plan."),
-    ("types", r"^compile_error.*(undeclared|unknown type|no matching|no member)", "Use plain HIP that exists on AMD: "
-     "declare before use, and call no CUDA-only function."),
+    (
+        "types",
+        r"^compile_error.*(undeclared|unknown type|no matching|no member)",
+        "Use plain HIP that exists on AMD: declare before use, and call no CUDA-only function.",
+    ),
     ("compile", r"^compile_error", "Keep kernels simple enough to be sure that they compile."),
-    ("race", r"data race|^nondeterministic", "Put a __syncthreads() between a write of shared memory and another "
-     "thread's read of it, also between two rounds of a loop."),
-    ("barrier", r"barrier divergence", "Every thread of a block must reach the same __syncthreads(): guard the work, "
-     "never the barrier, and do not return early before one."),
+    (
+        "race",
+        r"data race|^nondeterministic",
+        "Put a __syncthreads() between a write of shared memory and another "
+        "thread's read of it, also between two rounds of a loop.",
+    ),
+    (
+        "barrier",
+        r"barrier divergence",
+        "Every thread of a block must reach the same __syncthreads(): guard the work, "
+        "never the barrier, and do not return early before one.",
+    ),
     ("lds", r"LDS bytes", "Static and dynamic LDS together stay below the limit of the target."),
     ("bounds", r"^out_of_bounds", "Guard every load and store by the tensor's true size; shapes differ between calls."),
-    ("unwritten", r"uninitialised", "Every element of an output must be written, the tail too: torch.empty holds "
-     "garbage."),
+    (
+        "unwritten",
+        r"uninitialised",
+        "Every element of an output must be written, the tail too: torch.empty holds garbage.",
+    ),
     ("overflow", r"NaN and Inf must stand", "Take the maximum out before exp; accumulate in float."),
     ("layout", r"not contiguous|strided", "Inputs may be strided: call .contiguous() in the plan, or use strides."),
     ("spec", r"^bad_output_spec", "Give exactly the reference's output structure, dtype and shape."),
@@ -42,11 +56,17 @@ _KINDS: tuple[tuple[str, str, str], ...] = (
     ("hang", r"^timeout", "Every loop needs a step that is not 0 and a bound that is met."),
     ("launch", r"^launch_error", "Check the grid, the block (at most 1024 threads) and each argument's dtype."),
     ("inputs", r"^input_mutated", "Never write to inputs or parameters."),
-    ("value", r"^wrong_value", "Re-derive the formula from the reference: axis, eps, bias, broadcasting, accumulation "
-     "in float."),
-    ("refused", r"^(hack|untrusted|impossible)", "Do the reference's work in kernels; results from elsewhere are "
-     "refused."),
-)  # fmt: skip
+    (
+        "value",
+        r"^wrong_value",
+        "Re-derive the formula from the reference: axis, eps, bias, broadcasting, accumulation in float.",
+    ),
+    (
+        "refused",
+        r"^(hack|untrusted|impossible)",
+        "Do the reference's work in kernels; results from elsewhere are refused.",
+    ),
+)
 
 
 class Lesson(Record, frozen=True, kw_only=True):

@@ -72,11 +72,15 @@ def draw(
     prompts = {want.task.key: tuple(prompt(want.task)) for want in wants}
     requests = [
         Request(
-            role=ROLE, number=want.number, model=want.model, messages=prompts[want.task.key], max_tokens=max_tokens,
+            role=ROLE,
+            number=want.number,
+            model=want.model,
+            messages=prompts[want.task.key],
+            max_tokens=max_tokens,
             temperature=temperature,
         )
         for want in wants
-    ]  # fmt: skip
+    ]
     answers = client.ask_all(requests)
     lost = _by_key(log.lost())
     return [

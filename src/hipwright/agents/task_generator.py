@@ -27,11 +27,25 @@ TRIES = 5
 ANSWER_TOKENS = 4096
 
 OPERATORS = (
-    "a matrix product", "a batched matrix product", "a 2-d convolution", "a depthwise convolution", "a pooling",
-    "an embedding lookup", "a layer norm", "a batch norm in eval mode", "a softmax", "a cumulative sum", "a gather",
-    "a top-k selection", "a gated activation", "a broadcasted bias", "a residual", "a loss averaged over all elements",
-    "a transpose", "a masked fill",
-)  # fmt: skip
+    "a matrix product",
+    "a batched matrix product",
+    "a 2-d convolution",
+    "a depthwise convolution",
+    "a pooling",
+    "an embedding lookup",
+    "a layer norm",
+    "a batch norm in eval mode",
+    "a softmax",
+    "a cumulative sum",
+    "a gather",
+    "a top-k selection",
+    "a gated activation",
+    "a broadcasted bias",
+    "a residual",
+    "a loss averaged over all elements",
+    "a transpose",
+    "a masked fill",
+)
 """What a composition is drawn from."""
 
 CONSTRAINTS = (
@@ -153,9 +167,13 @@ class TaskGenerator:
         dropped: list[Dropped] = []
         for attempt in range(TRIES):
             request = Request(
-                role=self.name, number=number, index=attempt, model=model, messages=tuple(messages),
+                role=self.name,
+                number=number,
+                index=attempt,
+                model=model,
+                messages=tuple(messages),
                 max_tokens=ANSWER_TOKENS,
-            )  # fmt: skip
+            )
             text = self.client.ask(request).text
             try:
                 task, described = self._checked(f"llm_{number}", code_of(text))

@@ -18,13 +18,30 @@ from hipwright.records import Event, Record
 STRIPPED = frozenset(
     {
         # clocks
-        "clock", "seconds", "wall_s", "cpu_s", "own_time", "timing", "samples_ms", "baseline_ms",
+        "clock",
+        "seconds",
+        "wall_s",
+        "cpu_s",
+        "own_time",
+        "timing",
+        "samples_ms",
+        "baseline_ms",
         # what the caches already held, and what broke and was tried again
-        "cached", "attempts",
+        "cached",
+        "attempts",
         # the machine and its files
-        "environment", "log", "blob", "isa_blob", "provenance", "pid", "host", "path", "traceback", "stderr",
+        "environment",
+        "log",
+        "blob",
+        "isa_blob",
+        "provenance",
+        "pid",
+        "host",
+        "path",
+        "traceback",
+        "stderr",
     }
-)  # fmt: skip
+)
 
 MASKS = (
     (re.compile(r"(?<![\w./>])/(?:[\w.+@~-]+/)+[\w.+@~-]*"), "<path>"),  # two or more components: not a division sign

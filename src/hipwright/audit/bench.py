@@ -74,9 +74,15 @@ class Bench:
             handle = stack.enter_context(open_task(task, self.host))
             gpus = {kind: stack.enter_context(GpuTask(gpu, handle)) for kind, gpu in self.gpus.items()}
             evaluator = Evaluator(
-                handle, Oracle(handle, seed=self.seed), self.candidates, self.cache, (self.target,),
-                unsafe=self.unsafe, limits=LIMITS, gpus=gpus,
-            )  # fmt: skip
+                handle,
+                Oracle(handle, seed=self.seed),
+                self.candidates,
+                self.cache,
+                (self.target,),
+                unsafe=self.unsafe,
+                limits=LIMITS,
+                gpus=gpus,
+            )
             return _Opened(handle, evaluator, stack.pop_all())
 
     def close(self, task: Path | None = None) -> None:
@@ -139,6 +145,9 @@ class TargetVerifier:
         except HipwrightError as error:
             verdict = error.verdict()
             return Found(
-                status=verdict.status, fault=verdict.fault, stage=verdict.stage, message=verdict.message,
+                status=verdict.status,
+                fault=verdict.fault,
+                stage=verdict.stage,
+                message=verdict.message,
                 seconds=time.perf_counter() - start,
-            )  # fmt: skip
+            )

@@ -14,13 +14,41 @@ from dataclasses import dataclass
 from hipwright.program import Parsed
 from hipwright.program.signature import blank
 
-_SWAPS = {"+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "+=": "-=", "-=": "+=", "*=": "+=", "/=": "*=", "&&": "||",
-          "||": "&&", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", ">>=": "<<=",
-          "<<=": ">>="}  # fmt: skip
+_SWAPS = {
+    "+": "-",
+    "-": "+",
+    "*": "+",
+    "/": "*",
+    "%": "/",
+    "+=": "-=",
+    "-=": "+=",
+    "*=": "+=",
+    "/=": "*=",
+    "&&": "||",
+    "||": "&&",
+    "<": "<=",
+    "<=": "<",
+    ">": ">=",
+    ">=": ">",
+    "==": "!=",
+    "!=": "==",
+    ">>=": "<<=",
+    "<<=": ">>=",
+}
 _OPERATOR = re.compile(r"(?<= )(?:" + "|".join(sorted(map(re.escape, _SWAPS), key=len, reverse=True)) + r")(?= )")
 _BOUND = re.compile(r"(?<= )(?:<|<=) (?P<bound>[A-Za-z_]\w*(?:\.[xyz])?|\d+)(?=[;)\s&|?])")
-_NAMES = {"fmaxf": "fminf", "fminf": "fmaxf", "max": "min", "min": "max", "__shfl_xor": "__shfl_up", "__shfl_down":
-          "__shfl_up", "__shfl_up": "__shfl_down", "rsqrtf": "sqrtf", "sqrtf": "rsqrtf", "fabsf": ""}  # fmt: skip
+_NAMES = {
+    "fmaxf": "fminf",
+    "fminf": "fmaxf",
+    "max": "min",
+    "min": "max",
+    "__shfl_xor": "__shfl_up",
+    "__shfl_down": "__shfl_up",
+    "__shfl_up": "__shfl_down",
+    "rsqrtf": "sqrtf",
+    "sqrtf": "rsqrtf",
+    "fabsf": "",
+}
 _CALLED = re.compile(r"\b(?:" + "|".join(_NAMES) + r")(?=\()")
 _SHUFFLE = re.compile(r"\b__shfl\w*\([^,()]+, (?P<distance>\w+)\)")
 _BARRIER = re.compile(r"\b__syncthreads\(\);")

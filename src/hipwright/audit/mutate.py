@@ -85,11 +85,14 @@ class Report:
         for e in self.examined:
             kinds.setdefault(e.mutant.operator, Counter())[e.fate] += 1
         return {
-            "seed": self.seed, "total": self.total, "counts": dict(self.counts),
-            "killed_share": round(self.killed_share, 4), "good": self.good,
+            "seed": self.seed,
+            "total": self.total,
+            "counts": dict(self.counts),
+            "killed_share": round(self.killed_share, 4),
+            "good": self.good,
             "operators": {kind: dict(fates) for kind, fates in sorted(kinds.items())},
             "mutants": [{"mutant": e.mutant.said(), "fate": e.fate, "why": e.why[:300]} for e in self.examined],
-        }  # fmt: skip
+        }
 
 
 def run_mutants(

@@ -93,11 +93,17 @@ class Matrix:
             "rejected": self.rejected,
             "seconds": round(sum(j.found.seconds for j in self.judged), 2),
             "cases": [
-                {"case": j.case.id, "task": j.case.task, "row": j.case.row, "outcome": j.outcome, "why": j.why,
-                 "found": summary(j.found)}
+                {
+                    "case": j.case.id,
+                    "task": j.case.task,
+                    "row": j.case.row,
+                    "outcome": j.outcome,
+                    "why": j.why,
+                    "found": summary(j.found),
+                }
                 for j in self.judged
             ],
-        }  # fmt: skip
+        }
 
 
 def matrix(results: Iterable[Judged]) -> dict[str, Matrix]:

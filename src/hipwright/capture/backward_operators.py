@@ -78,9 +78,17 @@ def _summed(value: Any, dims: list[int]) -> Any:
 
 
 def _batch_norm(
-    grad: Any, x: Any, weight: Any, running_mean: Any, running_var: Any, mean: Any, invstd: Any, train: bool,
-    eps: float, mask: list[bool],
-) -> tuple[Any, Any, Any]:  # fmt: skip
+    grad: Any,
+    x: Any,
+    weight: Any,
+    running_mean: Any,
+    running_var: Any,
+    mean: Any,
+    invstd: Any,
+    train: bool,
+    eps: float,
+    mask: list[bool],
+) -> tuple[Any, Any, Any]:
     dims = [0, *range(2, x.ndim)]
     shape = [1, -1, *[1] * (x.ndim - 2)]
     if not train:

@@ -99,5 +99,12 @@ def plain(name: str) -> str:
 
 def several(node: Node) -> bool:
     """Is the result a tuple, of one tensor too?"""
-    return short(node.op) in ("split", "chunk", "unbind", "split_with_sizes", "unsafe_split", "tensor_split",
-                              "broadcast_tensors")  # fmt: skip
+    return short(node.op) in (
+        "split",
+        "chunk",
+        "unbind",
+        "split_with_sizes",
+        "unsafe_split",
+        "tensor_split",
+        "broadcast_tensors",
+    )

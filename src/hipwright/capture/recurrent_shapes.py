@@ -39,9 +39,16 @@ def _put(op: Any, kernels: dict[Any, Any], decomposition: Any) -> None:
 
 
 def _one(
-    x: torch.Tensor, state: torch.Tensor, params: Sequence[torch.Tensor], has_biases: bool, num_layers: int,
-    dropout: float, train: bool, bidirectional: bool, batch_first: bool,
-) -> tuple[torch.Tensor, ...]:  # fmt: skip
+    x: torch.Tensor,
+    state: torch.Tensor,
+    params: Sequence[torch.Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[torch.Tensor, ...]:
     """(y, the final states): y [steps, batch, directions * hidden], or with the first two the other way round."""
     steps, batch = (x.shape[1], x.shape[0]) if batch_first else (x.shape[0], x.shape[1])
     width = state.shape[-1] * (2 if bidirectional else 1)
@@ -55,5 +62,8 @@ def _two(x: torch.Tensor, states: Sequence[torch.Tensor], *rest: Any) -> tuple[t
 
 
 _SHAPES: dict[str, Callable[..., tuple[torch.Tensor, ...]]] = {
-    "lstm": _two, "gru": _one, "rnn_tanh": _one, "rnn_relu": _one,
-}  # fmt: skip
+    "lstm": _two,
+    "gru": _one,
+    "rnn_tanh": _one,
+    "rnn_relu": _one,
+}

@@ -84,9 +84,17 @@ def audit(
 
 
 def _corpus(
-    face: Face, target: str, gate: str, lane: str | None, only: list[str], seed: int | None, workers: int,
-    timed: bool, out: Path | None, unsafe: bool,
-) -> int:  # fmt: skip
+    face: Face,
+    target: str,
+    gate: str,
+    lane: str | None,
+    only: list[str],
+    seed: int | None,
+    workers: int,
+    timed: bool,
+    out: Path | None,
+    unsafe: bool,
+) -> int:
     from hipwright.agents.auditors import corpus_confusions
     from hipwright.audit.bench import TargetVerifier, open_bench
     from hipwright.audit.cases import select
@@ -101,8 +109,13 @@ def _corpus(
         face.say(f"{len(chosen)} candidates through the {one} gate on {target}")
         with open_bench(target, seed=seed, unsafe=unsafe) as bench:
             verifier = TargetVerifier(bench, one, timed)  # type: ignore[arg-type]
-            results += run(verifier, chosen, workers=workers, listener=_teller(face),
-                           done=lambda case, b=bench: b.close(case.task_path))  # type: ignore[misc]  # fmt: skip
+            results += run(
+                verifier,
+                chosen,
+                workers=workers,
+                listener=_teller(face),
+                done=lambda case, b=bench: b.close(case.task_path),
+            )  # type: ignore[misc]
     found = matrix(results)
     confusions, screener = corpus_confusions(results), audit_tables.screener()
     told = {"verifiers": [m.to_dict() for m in found.values()], "confusion": [one.figures() for one in confusions]}

@@ -20,14 +20,33 @@ NO_PREDICTIONS = "the archive holds no predictions of the screener: `hipwright o
 
 def show_confusions(console: Console, found: Sequence[Confusion]) -> None:
     """A line for each verifier and lane: what must pass, what must not, and the shares it may be wrong about."""
-    heads = ("verifier", "lane", "right: accepted", "refused", "wrong: accepted", "refused", "no verdict", "unseen",
-             "false accepts", "false rejects")  # fmt: skip
+    heads = (
+        "verifier",
+        "lane",
+        "right: accepted",
+        "refused",
+        "wrong: accepted",
+        "refused",
+        "no verdict",
+        "unseen",
+        "false accepts",
+        "false rejects",
+    )
     rows = [
-        (one.verifier, one.lane, str(one.right_accepted), str(one.right_refused), str(one.wrong_accepted),
-         str(one.wrong_refused), str(one.no_verdict), str(one.unseen), _span(one.false_accepts),
-         _span(one.false_rejects))
+        (
+            one.verifier,
+            one.lane,
+            str(one.right_accepted),
+            str(one.right_refused),
+            str(one.wrong_accepted),
+            str(one.wrong_refused),
+            str(one.no_verdict),
+            str(one.unseen),
+            _span(one.false_accepts),
+            _span(one.false_rejects),
+        )
         for one in found
-    ]  # fmt: skip
+    ]
     console.print("confusion matrices (the last two: 95 % intervals of the share it is wrong about):")
     console.print(plain_table(heads, rows, right=heads[2:]))
 
@@ -62,16 +81,29 @@ def show_screener(console: Console, found: Mapping[str, Any]) -> None:
     heads = ("mind", "event", "runs", "predictions", "Brier", "of the base rate", "AUC")
     every = [(mind, one["runs"], event) for mind, one in found.items() for event in one["events"].values()]
     rows = [
-        (mind, event["event"], str(runs), str(event["predictions"]), f"{event['brier']:.3f}",
-         f"{event['base_brier']:.3f}", "-" if event["auc"] is None else f"{event['auc']:.2f}")
+        (
+            mind,
+            event["event"],
+            str(runs),
+            str(event["predictions"]),
+            f"{event['brier']:.3f}",
+            f"{event['base_brier']:.3f}",
+            "-" if event["auc"] is None else f"{event['auc']:.2f}",
+        )
         for mind, runs, event in every
-    ]  # fmt: skip
+    ]
     console.print(plain_table(heads, rows, right=heads[2:]))
     kept = ("mind", "event", "said", "came true", "95 % interval", "predictions")
     bins = [
-        (mind, event["event"], f"{100 * b['predicted']:.0f} %", f"{100 * b['observed']:.0f} %",
-         f"{100 * b['interval'][0]:.0f}-{100 * b['interval'][1]:.0f} %", str(b["n"]))
+        (
+            mind,
+            event["event"],
+            f"{100 * b['predicted']:.0f} %",
+            f"{100 * b['observed']:.0f} %",
+            f"{100 * b['interval'][0]:.0f}-{100 * b['interval'][1]:.0f} %",
+            str(b["n"]),
+        )
         for mind, _, event in every
         for b in event["bins"]
-    ]  # fmt: skip
+    ]
     console.print(plain_table(kept, bins, right=kept[2:]))

@@ -27,16 +27,29 @@ def models(
     from hipwright.cli import bench_llm
 
     found = bench_llm.models(
-        specs, samples=1, agent="single-shot", form="program", max_usd=max_usd, max_tokens=max_tokens, prices=prices,
-        temperature=None, replay=None,
-    )  # fmt: skip
+        specs,
+        samples=1,
+        agent="single-shot",
+        form="program",
+        max_usd=max_usd,
+        max_tokens=max_tokens,
+        prices=prices,
+        temperature=None,
+        replay=None,
+    )
     return found, out
 
 
 def run(
-    face: Face, count: int, seed: int, only: Sequence[str], gates: Sequence[str], workers: int, unsafe: bool,
+    face: Face,
+    count: int,
+    seed: int,
+    only: Sequence[str],
+    gates: Sequence[str],
+    workers: int,
+    unsafe: bool,
     asked: tuple[Models, Path | None] | None,
-) -> tuple[dict[str, Any], bool]:  # fmt: skip
+) -> tuple[dict[str, Any], bool]:
     """Make, label and score the variants; print. -> (the result, whether a verifier was wrong about one)."""
     from hipwright.agents.auditors import Auditor, variant_confusions
     from hipwright.audit.bench import open_bench
@@ -92,5 +105,6 @@ def _tell(face: Face, one: Scored) -> None:
     wrong = {"wrong": "accepted", "equivalent": "refused"}.get(one.truth)
     for verifier, said in one.said.items():
         if said == wrong:
-            face.say(f"{verifier} {said} a variant of {one.variant.of} that is {one.truth} ({one.why}): "
-                     f"{one.variant.claim}")  # fmt: skip
+            face.say(
+                f"{verifier} {said} a variant of {one.variant.of} that is {one.truth} ({one.why}): {one.variant.claim}"
+            )

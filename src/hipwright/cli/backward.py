@@ -67,8 +67,16 @@ def _verified(face: Face, machine: Machine, out: Path, tangents: list[str], how:
         evaluation = bench.evaluator.evaluate(whole, thorough=True)
         notes = not_measured(chosen, evaluation)
         if face.json_mode:
-            face.result(result_object(evaluation, chosen, program=str(out / "program.py"), not_measured=notes,
-                                      evaluations=1, seconds=evaluation.seconds))  # fmt: skip
+            face.result(
+                result_object(
+                    evaluation,
+                    chosen,
+                    program=str(out / "program.py"),
+                    not_measured=notes,
+                    evaluations=1,
+                    seconds=evaluation.seconds,
+                )
+            )
         else:
             print_evaluation(face.tables(), "program.py", evaluation, notes)
         return exit_code(evaluation)

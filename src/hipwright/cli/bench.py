@@ -121,9 +121,17 @@ def bench(
 
 
 def _models(
-    candidates: Path | None, llm: list[str] | None, samples: int, agent: Agent, form: Form, max_usd: float | None,
-    max_tokens: int | None, price: list[str] | None, temperature: float | None, replay: Path | None,
-) -> Models | None:  # fmt: skip
+    candidates: Path | None,
+    llm: list[str] | None,
+    samples: int,
+    agent: Agent,
+    form: Form,
+    max_usd: float | None,
+    max_tokens: int | None,
+    price: list[str] | None,
+    temperature: float | None,
+    replay: Path | None,
+) -> Models | None:
     """What is to be measured; None without --llm. BadInput for options that make no sense together."""
     if not llm:
         if any((max_usd, max_tokens, price, temperature, replay, samples > 1)):
@@ -134,6 +142,13 @@ def _models(
     from hipwright.cli import bench_llm
 
     return bench_llm.models(
-        llm, samples=samples, agent=agent.value, form=form.value, max_usd=max_usd, max_tokens=max_tokens,
-        prices=price or (), temperature=temperature, replay=replay,
-    )  # fmt: skip
+        llm,
+        samples=samples,
+        agent=agent.value,
+        form=form.value,
+        max_usd=max_usd,
+        max_tokens=max_tokens,
+        prices=price or (),
+        temperature=temperature,
+        replay=replay,
+    )

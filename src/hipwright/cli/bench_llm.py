@@ -64,9 +64,17 @@ class Models:
 
 
 def models(
-    specs: Sequence[str], *, samples: int, agent: Agent, form: Form, max_usd: float | None, max_tokens: int | None,
-    prices: Sequence[str], temperature: float | None, replay: Path | None,
-) -> Models:  # fmt: skip
+    specs: Sequence[str],
+    *,
+    samples: int,
+    agent: Agent,
+    form: Form,
+    max_usd: float | None,
+    max_tokens: int | None,
+    prices: Sequence[str],
+    temperature: float | None,
+    replay: Path | None,
+) -> Models:
     """What the options say. Raises BadInput."""
     from hipwright.agents.base import ROLES
     from hipwright.llm.cost.budget import Limits
@@ -111,9 +119,15 @@ def open_line(wanted: Models, out: Path | None, listener: Callable[[str, dict[st
 
 
 def draw(
-    wanted: Models, line: Line, host: Zygote, archive: Archive, entries: Sequence[Entry], *,
-    targets: Sequence[str], workers: int,
-) -> Iterator[tuple[Entry, BenchRow | None]]:  # fmt: skip
+    wanted: Models,
+    line: Line,
+    host: Zygote,
+    archive: Archive,
+    entries: Sequence[Entry],
+    *,
+    targets: Sequence[str],
+    workers: int,
+) -> Iterator[tuple[Entry, BenchRow | None]]:
     """Each entry with its program, or with the row that it already is: no program in the answer, or no answer."""
     from hipwright.agents.sampler import Want
     from hipwright.agents.sampler import draw as ask
@@ -130,9 +144,14 @@ def draw(
             asking.append(entry)
     with ThreadPoolExecutor(max_workers=1) as pool:
         asked = pool.submit(
-            ask, line.client, line.log, wants, _prompt(wanted, targets, archive), form=wanted.form,
+            ask,
+            line.client,
+            line.log,
+            wants,
+            _prompt(wanted, targets, archive),
+            form=wanted.form,
             temperature=wanted.temperature,
-        )  # fmt: skip
+        )
         try:
             drawn = asked.result()
         except BaseException:  # an interrupt: the calls under way end at once, and are lost

@@ -20,10 +20,14 @@ def settings(bench: Bench) -> dict[str, Any]:
     models = bench.wanted.models
     assert models is not None
     return {
-        "specs": models.lineup.specs(), "agent": models.agent, "form": models.form, "temperature": models.temperature,
-        "max_usd": models.limits.usd, "max_tokens": models.limits.tokens,
+        "specs": models.lineup.specs(),
+        "agent": models.agent,
+        "form": models.form,
+        "temperature": models.temperature,
+        "max_usd": models.limits.usd,
+        "max_tokens": models.limits.tokens,
         "replay": str(models.replay) if models.replay else None,
-    }  # fmt: skip
+    }
 
 
 def option_words(models: Models, budget: int) -> list[str]:

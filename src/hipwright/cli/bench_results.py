@@ -133,15 +133,23 @@ def _print(console: Console, bench: Bench, found: Mapping[str, Any], notes: Sequ
     source = "the engine's own programs" if bench.wanted.candidates is None else "candidates"
     source = f"samples of {_source(bench)}" if bench.wanted.models else source
     spent = seconds(sum(row.seconds for row in rows))
-    console.print(f"{bench.wanted.suite.name}: {len(rows)} of {len(bench.entries)} rows, {source}, {bench.wanted.mode} "
-                  f"rule, {spent} of evaluation", style="bold")  # fmt: skip
+    console.print(
+        f"{bench.wanted.suite.name}: {len(rows)} of {len(bench.entries)} rows, {source}, {bench.wanted.mode} "
+        f"rule, {spent} of evaluation",
+        style="bold",
+    )
     lines = [("compiled", found["compiled"]), ("correct", found["correct"])]
     if "strict_correct" in found:
         lines.append(("correct by the strict rule", found["strict_correct"]))
     for baseline, levels in (found["fast_p"] or {}).items():
         lines += [(f"fast_{p} against {baseline}", share) for p, share in levels.items()]
-    console.print(plain_table(("", "rows", "share", "95 % interval"), [_share_cells(*line) for line in lines],
-                              right=("rows", "share", "95 % interval")))  # fmt: skip
+    console.print(
+        plain_table(
+            ("", "rows", "share", "95 % interval"),
+            [_share_cells(*line) for line in lines],
+            right=("rows", "share", "95 % interval"),
+        )
+    )
     for baseline, means in (found["geometric_mean"] or {}).items():
         console.print(f"geometric mean against {baseline}: {_mean_words(means)}")
     if found["coverage"]["rows"]:

@@ -89,10 +89,14 @@ class Searcher:
                 stages.append(str(data.get("text")))
 
         found = search.run(
-            self.archive, run, handle.task, evaluator=bench.evaluator,
-            source=source(search.EngineSource(space(graph), partial(write, graph))), listener=listen,
+            self.archive,
+            run,
+            handle.task,
+            evaluator=bench.evaluator,
+            source=source(search.EngineSource(space(graph), partial(write, graph))),
+            listener=listen,
             stop_requested=self.stop,
-        )  # fmt: skip
+        )
         if found.reason == "provider":
             raise ProviderError(f"the search was {stages[-1]}", retryable=True, hint="--resume asks again")
         if found.interrupted:

@@ -76,8 +76,15 @@ class Entry:
         """The row's own names."""
         lane = self.program.lane if self.program else ""
         program = self.program.key if self.program else ""
-        return {"key": self.key, "task": self.task.name, "level": self.task.level, "candidate": self.candidate,
-                "sample": self.sample, "lane": lane, "program": program}  # fmt: skip
+        return {
+            "key": self.key,
+            "task": self.task.name,
+            "level": self.task.level,
+            "candidate": self.candidate,
+            "sample": self.sample,
+            "lane": lane,
+            "program": program,
+        }
 
 
 @dataclass
@@ -233,9 +240,14 @@ def _drawn(
     progress.say(f"asking for {len(todo)} samples")
     left = []
     told = bench_llm.draw(
-        bench.wanted.models, line, lanes[0].host, lanes[0].archive, todo, targets=bench.wanted.targets,
+        bench.wanted.models,
+        line,
+        lanes[0].host,
+        lanes[0].archive,
+        todo,
+        targets=bench.wanted.targets,
         workers=len(lanes),
-    )  # fmt: skip
+    )
     for entry, row in told:
         if row is None:
             bench_llm.keep_program(bench.wanted.out, entry)

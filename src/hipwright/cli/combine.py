@@ -25,8 +25,9 @@ def combine_programs(
     task: TaskFile,
     programs: Annotated[
         list[str],
-        typer.Argument(help="Programs, the first whose guards hold runs; `library` writes library calls alone.",
-                       metavar="PROGRAM"),
+        typer.Argument(
+            help="Programs, the first whose guards hold runs; `library` writes library calls alone.", metavar="PROGRAM"
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The file for the combined program.", metavar="FILE")],
     when: Annotated[
@@ -37,7 +38,7 @@ def combine_programs(
     seed: Annotated[int | None, typer.Option(help="Seed of the verification inputs; secret without it.")] = None,
     unsafe: Unsafe = False,
     json_mode: Json = False,
-) -> int:  # fmt: skip
+) -> int:
     """Combine programs of TASK, and verify the whole. Exit 1 if it is wrong, or a program of it is never reached."""
     face = Face(json_mode=json_mode)
     chosen = targets.choose(target)
@@ -107,6 +108,8 @@ def _judge(face: Face, bench: Workbench, made: Program, how: tuple[Any, ...]) ->
         face.tables().print(plain_table(("workload", "goes to"), rows))
         print_evaluation(face.tables(), out.name, evaluation, notes)
     if missed:
-        face.say(f"never reached by the task's workloads, so not verified: {', '.join(missed)} (get_input_groups "
-                 "gives a task further shapes)")  # fmt: skip
+        face.say(
+            f"never reached by the task's workloads, so not verified: {', '.join(missed)} (get_input_groups "
+            "gives a task further shapes)"
+        )
     return exit_code(evaluation) or (1 if missed else 0)

@@ -173,9 +173,14 @@ class Bar:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
             self._bar = Progress(
-                BarColumn(), MofNCompleteColumn(), TextColumn(self.what), TimeRemainingColumn(),
-                TextColumn("{task.description}"), console=console(sys.stderr), transient=True,
-            )  # fmt: skip
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn(self.what),
+                TimeRemainingColumn(),
+                TextColumn("{task.description}"),
+                console=console(sys.stderr),
+                transient=True,
+            )
             self._id = self._bar.add_task("", total=self.total, completed=self.done)
             self._bar.start()
         return self

@@ -78,9 +78,13 @@ def _lent(chosen: tuple[str, ...], unsafe: bool) -> Lent:
         return read_counters(task, settled(program), target=gpu, unsafe=unsafe, listener=listener)
 
     return Lent(
-        machine=machine, result=result_object, not_measured=not_measured, error=_error, plain=finite,
+        machine=machine,
+        result=result_object,
+        not_measured=not_measured,
+        error=_error,
+        plain=finite,
         counters=counters if gpu else None,
-    )  # fmt: skip
+    )
 
 
 def _error(error: HipwrightError) -> dict[str, Any]:

@@ -20,10 +20,15 @@ if TYPE_CHECKING:
 
 INPUT_SEED = 0
 COLUMNS = {
-    "duration_us": "µs", "dram_throughput_pct": "DRAM %", "l2_hit_pct": "L2 hit %", "valu_pct": "VALU %",
-    "matrix_pct": "matrix %", "occupancy_pct": "occupancy %", "load_efficiency_pct": "loads used %",
+    "duration_us": "µs",
+    "dram_throughput_pct": "DRAM %",
+    "l2_hit_pct": "L2 hit %",
+    "valu_pct": "VALU %",
+    "matrix_pct": "matrix %",
+    "occupancy_pct": "occupancy %",
+    "load_efficiency_pct": "loads used %",
     "registers": "registers",
-}  # fmt: skip
+}
 """The figures of the table; --json has all of them."""
 
 

@@ -74,12 +74,19 @@ def synth(
     from hipwright.sandbox import SANDBOX_HINT, available
 
     wanted = _Wanted(
-        out=out, count=count, modes=_modes(mode, parents, constraint), parents=tuple(parents or ()),
-        constraint=constraint or "", seed=seed, against=tuple(against or ()), resume=resume,
-        workers=workers or os.cpu_count() or 1, unsafe=unsafe,
+        out=out,
+        count=count,
+        modes=_modes(mode, parents, constraint),
+        parents=tuple(parents or ()),
+        constraint=constraint or "",
+        seed=seed,
+        against=tuple(against or ()),
+        resume=resume,
+        workers=workers or os.cpu_count() or 1,
+        unsafe=unsafe,
         models=_models(llm, llm_share, max_usd, max_tokens, price),
         share=SHARE if llm_share is None else llm_share,
-    )  # fmt: skip
+    )
     works, why = available()
     if not (works or unsafe):
         raise SandboxMissing(f"no sandbox: {why}", hint=SANDBOX_HINT)
@@ -135,9 +142,16 @@ def _models(
     from hipwright.cli import bench_llm
 
     return bench_llm.models(
-        llm, samples=1, agent="single-shot", form="program", max_usd=max_usd, max_tokens=max_tokens,
-        prices=price or (), temperature=None, replay=None,
-    )  # fmt: skip
+        llm,
+        samples=1,
+        agent="single-shot",
+        form="program",
+        max_usd=max_usd,
+        max_tokens=max_tokens,
+        prices=price or (),
+        temperature=None,
+        replay=None,
+    )
 
 
 def _parents(wanted: _Wanted) -> dict[str, str]:
@@ -172,9 +186,19 @@ def _examples() -> tuple[Path, ...]:
 def composed(face: Face, out: Path, count: int, seed: int, *, workers: int, resume: bool, unsafe: bool) -> bool:
     """Tasks by composition into a folder, for `dataset build --count`; False when interrupted."""
     wanted = _Wanted(
-        out=out, count=count, modes=("composition",), parents=(), constraint="", seed=seed, against=(), resume=resume,
-        workers=workers, unsafe=unsafe, models=None, share=SHARE,
-    )  # fmt: skip
+        out=out,
+        count=count,
+        modes=("composition",),
+        parents=(),
+        constraint="",
+        seed=seed,
+        against=(),
+        resume=resume,
+        workers=workers,
+        unsafe=unsafe,
+        models=None,
+        share=SHARE,
+    )
     made = _made(face, wanted)
     if made is not None and len(made.store.made) < count:
         face.say(f"only {len(made.store.made)} of {count} tasks: too many drafts in a row came to nothing")
@@ -201,9 +225,13 @@ def _made(face: Face, wanted: _Wanted) -> _Made | None:
     from hipwright.synth.store import Store
 
     plan = Plan(
-        count=wanted.count, modes=wanted.modes, seed=wanted.seed, parents=_parents(wanted),
-        constraint=wanted.constraint, llm_share=wanted.share,
-    )  # fmt: skip
+        count=wanted.count,
+        modes=wanted.modes,
+        seed=wanted.seed,
+        parents=_parents(wanted),
+        constraint=wanted.constraint,
+        llm_share=wanted.share,
+    )
     if wanted.constraint and wanted.models is None:
         plan.wanted()  # words that nobody can read are said before anything is made
     start = time.monotonic()
@@ -292,10 +320,14 @@ def _hand_over(face: Face, wanted: _Wanted, run: _Made) -> int:
 
     made, counts, new, seconds = run.store.made, run.store.counts, run.new, run.seconds
     told = {
-        "status": "pass" if len(made) >= wanted.count else "short", "out": str(wanted.out), **counts, "new": new,
-        "seconds": round(seconds, 1), "tasks_per_minute": round(60 * new / seconds, 1) if seconds else 0.0,
+        "status": "pass" if len(made) >= wanted.count else "short",
+        "out": str(wanted.out),
+        **counts,
+        "new": new,
+        "seconds": round(seconds, 1),
+        "tasks_per_minute": round(60 * new / seconds, 1) if seconds else 0.0,
         **summary(made),
-    }  # fmt: skip
+    }
     if face.json_mode:
         face.result(told)
     else:

@@ -20,9 +20,7 @@ app = typer.Typer(
 RecipeName = Annotated[
     str, typer.Option("--recipe", help="A recipe by name, or a .toml file (docs/recipes.md).", metavar="NAME")
 ]
-Data = Annotated[
-    Path, typer.Option(help="A data set, its export, or for rl any folder of tasks too.", metavar="DIR")
-]  # fmt: skip
+Data = Annotated[Path, typer.Option(help="A data set, its export, or for rl any folder of tasks too.", metavar="DIR")]
 Out = Annotated[Path, typer.Option(help="Folder of the training.", metavar="DIR")]
 Model = Annotated[
     str, typer.Option(help="Another model than the recipe's: a folder, or a name on the Hub.", metavar="MODEL")

@@ -65,10 +65,17 @@ def run_stage(face: Face, wanted: Wanted, rank: int, address: str) -> int:
         )
         prepare(out)
         work = Work(
-            stage=wanted.stage, recipe=chosen, data=str(wanted.data), out=str(out), model=wanted.model,
-            trackers=tuple(wanted.trackers) if wanted.trackers is not None else None, resume=wanted.resume,
-            allow_device_change=wanted.allow_device_change, unsafe=wanted.unsafe, dry=wanted.dry,
-        )  # fmt: skip
+            stage=wanted.stage,
+            recipe=chosen,
+            data=str(wanted.data),
+            out=str(out),
+            model=wanted.model,
+            trackers=tuple(wanted.trackers) if wanted.trackers is not None else None,
+            resume=wanted.resume,
+            allow_device_change=wanted.allow_device_change,
+            unsafe=wanted.unsafe,
+            dry=wanted.dry,
+        )
         if not wanted.dry:
             facts = {"recipe": chosen.name, "model": wanted.model or chosen.model.name, "data": str(wanted.data)}
             stack.enter_context(_noted(out, facts))
@@ -218,9 +225,18 @@ def run_report(face: Face, folder: Path) -> int:
 
 
 def run_serve(
-    face: Face, data: Path, host: str, port: int, targets: Sequence[str], reward: str, *, turns: int, split: str,
-    gpus: Sequence[int], unsafe: bool,
-) -> int:  # fmt: skip
+    face: Face,
+    data: Path,
+    host: str,
+    port: int,
+    targets: Sequence[str],
+    reward: str,
+    *,
+    turns: int,
+    split: str,
+    gpus: Sequence[int],
+    unsafe: bool,
+) -> int:
     """The environment over HTTP, until it is interrupted."""
     from hipwright.cli.targets import choose
     from hipwright.train.adapters import openenv

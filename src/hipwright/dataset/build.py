@@ -61,17 +61,23 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
         return {
-            "tasks": self.tasks, "statuses": dict(self.statuses), "coverage_half": self.covered,
-            "counts": dict(sorted(self.counts.items())), "pairs": sum(len(o.pairs) for o in self.outcomes.values()),
+            "tasks": self.tasks,
+            "statuses": dict(self.statuses),
+            "coverage_half": self.covered,
+            "counts": dict(sorted(self.counts.items())),
+            "pairs": sum(len(o.pairs) for o in self.outcomes.values()),
             "now": {
-                "tasks": self.made, "pairs": self.pairs, "verified_pairs": self.verified,
-                "evaluations": self.evaluations, "seconds": round(self.seconds, 1),
+                "tasks": self.made,
+                "pairs": self.pairs,
+                "verified_pairs": self.verified,
+                "evaluations": self.evaluations,
+                "seconds": round(self.seconds, 1),
                 "pairs_an_hour": round(self.an_hour(self.pairs)),
                 "verified_pairs_an_hour": round(self.an_hour(self.verified)),
                 "evaluations_an_hour": round(self.an_hour(self.evaluations)),
             },
             "failed": [{"task": o.name, "status": o.status, "why": o.why} for o in self.failures()],
-        }  # fmt: skip
+        }
 
 
 def build(

@@ -62,9 +62,12 @@ class Report:
         """Plain JSON types."""
         looked = [one for one in self.checked if not one.void]
         return {
-            "rows": self.rows, "checked": len(looked), "correct": sum(one.correct for one in looked),
-            "wrong": [one.to_dict() for one in self.wrong], "void": [one.to_dict() for one in self.void],
-        }  # fmt: skip
+            "rows": self.rows,
+            "checked": len(looked),
+            "correct": sum(one.correct for one in looked),
+            "wrong": [one.to_dict() for one in self.wrong],
+            "void": [one.to_dict() for one in self.void],
+        }
 
 
 Group = tuple[Pair, ...]  # rows of one task

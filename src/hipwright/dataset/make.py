@@ -266,9 +266,15 @@ class _Maker:
     # ---------------------------------------------------------------- rows
 
     def _add(
-        self, program: Program, evaluation: Evaluation, kind: Kind, made: dict[str, Any], *,
-        before: Program | None = None, evidence: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        program: Program,
+        evaluation: Evaluation,
+        kind: Kind,
+        made: dict[str, Any],
+        *,
+        before: Program | None = None,
+        evidence: str = "",
+    ) -> None:
         self._keep(
             Pair(
                 task=self.task,

@@ -31,9 +31,19 @@ NULL_REACH = 1 << 32  # an address below this, where nothing of ours lies, comes
 MAX_GRID = (2**31 - 1, 65535, 65535)
 
 _PACK = {
-    "bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
-    "uint64": "Q", "float16": "e", "float32": "f", "float64": "d",
-}  # fmt: skip
+    "bool": "?",
+    "int8": "b",
+    "uint8": "B",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "uint64": "Q",
+    "float16": "e",
+    "float32": "f",
+    "float64": "d",
+}
 
 
 class Param(Protocol):
@@ -251,11 +261,20 @@ class CpuLauncher:
     ) -> abi.Launch:
         entry = ctypes.cast(getattr(self._library, f"hw_entry_{kernel}"), ctypes.c_void_p).value
         return abi.Launch(
-            entry=entry, args=ctypes.addressof(slots), grid=grid, block=block, wave=self._meta["wave"],
-            order=abi.ORDERS[self._order], lds_dynamic=lds_bytes, lds_static=known["lds"], loops=self._meta["loops"],
-            checked=self.checked, seed=self._seed, poison=pattern(self._poison) * 0x0001000100010001,
+            entry=entry,
+            args=ctypes.addressof(slots),
+            grid=grid,
+            block=block,
+            wave=self._meta["wave"],
+            order=abi.ORDERS[self._order],
+            lds_dynamic=lds_bytes,
+            lds_static=known["lds"],
+            loops=self._meta["loops"],
+            checked=self.checked,
+            seed=self._seed,
+            poison=pattern(self._poison) * 0x0001000100010001,
             limit_us=int(self._limit_s * 1e6),
-        )  # fmt: skip
+        )
 
     def _regions(self, buffers: list[_Buffer]) -> ctypes.Array[abi.Region]:
         distinct = _distinct(buffers)
@@ -273,9 +292,14 @@ class CpuLauncher:
                 where = _element(buffer, buffer.region.start + stray)
                 name = params[buffer.index].name
                 raise self._error(
-                    "out_of_bounds", f"a write outside {name}, near element {where}", kernel,
-                    argument=name, argument_index=buffer.index, element=where, kind="write",
-                )  # fmt: skip
+                    "out_of_bounds",
+                    f"a write outside {name}, near element {where}",
+                    kernel,
+                    argument=name,
+                    argument_index=buffer.index,
+                    element=where,
+                    kind="write",
+                )
 
     def _failure(
         self,
@@ -309,9 +333,11 @@ class CpuLauncher:
         same = [b for b in buffers if b.region.start == region.start]
         buffer = same[0]
         return {
-            "argument": params[buffer.index].name, "argument_index": buffer.index,
-            "element": _element(buffer, launch.address), "elements": list(buffer.tensor.shape),
-        }  # fmt: skip
+            "argument": params[buffer.index].name,
+            "argument_index": buffer.index,
+            "element": _element(buffer, launch.address),
+            "elements": list(buffer.tensor.shape),
+        }
 
     def _error(self, status: Status, message: str, kernel: str, **evidence: Any) -> CandidateError:
         return CandidateError(

@@ -11,9 +11,15 @@ ORDERS = {"forward": 0, "reverse": 1, "shuffle": 2}
 STATUS: dict[int, Status] = {1: "out_of_bounds", 2: "launch_error", 3: "timeout", 4: "nondeterministic"}
 KINDS = {0: "read", 1: "write", 2: "atomic read", 3: "atomic write"}
 COUNTS = (
-    "read_bytes", "write_bytes", "lds_bytes_moved", "barriers", "wave_ops", "atomics", "float_atomics",
+    "read_bytes",
+    "write_bytes",
+    "lds_bytes_moved",
+    "barriers",
+    "wave_ops",
+    "atomics",
+    "float_atomics",
     "regions_without_race_check",
-)  # fmt: skip
+)
 LDS, STACK, MODULE = -2, -3, -4  # special values of Launch.region
 
 
@@ -39,13 +45,27 @@ class Launch(ctypes.Structure):
     """One launch and its outcome."""
 
     _fields_ = (
-        ("entry", c_void_p), ("args", c_void_p),
-        ("grid", c_uint32 * 3), ("block", c_uint32 * 3),
-        ("wave", c_uint32), ("order", c_uint32), ("lds_dynamic", c_uint32), ("lds_static", c_uint32),
-        ("loops", c_uint32), ("checked", c_uint32),
-        ("seed", c_uint64), ("poison", c_uint64), ("limit_us", c_uint64),
-        ("regions", c_void_p), ("region_count", c_uint32), ("status", c_uint32),
-        ("at", Party), ("other", Party),
-        ("address", c_uint64), ("bytes", c_uint32), ("region", c_int32),
-        ("counts", c_uint64 * len(COUNTS)), ("message", c_char * 192),
-    )  # fmt: skip
+        ("entry", c_void_p),
+        ("args", c_void_p),
+        ("grid", c_uint32 * 3),
+        ("block", c_uint32 * 3),
+        ("wave", c_uint32),
+        ("order", c_uint32),
+        ("lds_dynamic", c_uint32),
+        ("lds_static", c_uint32),
+        ("loops", c_uint32),
+        ("checked", c_uint32),
+        ("seed", c_uint64),
+        ("poison", c_uint64),
+        ("limit_us", c_uint64),
+        ("regions", c_void_p),
+        ("region_count", c_uint32),
+        ("status", c_uint32),
+        ("at", Party),
+        ("other", Party),
+        ("address", c_uint64),
+        ("bytes", c_uint32),
+        ("region", c_int32),
+        ("counts", c_uint64 * len(COUNTS)),
+        ("message", c_char * 192),
+    )

@@ -16,15 +16,28 @@ LIBRARY = "libcuda.so.1"
 RENAMED = "hw_"  # prefix of kernels that share a name with a CUDA function (toolchain/nvidia/nvrtc.py)
 _NOT_READY, _INVALID_CONTEXT, _NOT_FOUND = 600, 201, 500
 # CUresult values that an image or a launch of the candidate's causes by itself; the context stays whole
-_IMAGE = {200: "invalid image", 209: "no code for this GPU", 218: "invalid PTX", 300: "invalid source",
-          500: "not found", 222: "PTX of a newer CUDA", 2: "out of memory", 1: "invalid value"}  # fmt: skip
+_IMAGE = {
+    200: "invalid image",
+    209: "no code for this GPU",
+    218: "invalid PTX",
+    300: "invalid source",
+    500: "not found",
+    222: "PTX of a newer CUDA",
+    2: "out of memory",
+    1: "invalid value",
+}
 _LAUNCH = {1: "invalid value", 701: "too many resources for this block", 700: "", 719: ""}
 # CUresult values that end the context: every later call fails (Driver API, CUresult)
 _STICKY = (700, 702, 710, 714, 715, 716, 717, 718, 719, 721)
 # CUdevice_attribute
 _DEVICE = {
-    "max_threads": 1, "max_grid_x": 5, "max_grid_y": 6, "max_grid_z": 7, "lds_per_block": 97, "wave": 10,
-}  # fmt: skip
+    "max_threads": 1,
+    "max_grid_x": 5,
+    "max_grid_y": 6,
+    "max_grid_z": 7,
+    "lds_per_block": 97,
+    "wave": 10,
+}
 # CUfunction_attribute
 _FUNCTION = {"max_threads": 0, "static_lds": 1, "local_bytes": 3, "registers": 4}
 _MAX_DYNAMIC_LDS = 8

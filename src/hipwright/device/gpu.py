@@ -150,8 +150,10 @@ class GpuLauncher:
 
     def attributes(self) -> dict[str, dict[str, int]]:
         """The driver's figures for each kernel: registers, static_lds, local_bytes, max_threads."""
-        return {name: self._driver.attributes((self._kernels.get(name) or self._resolve(name)).function)
-                for name in self._signatures}  # fmt: skip
+        return {
+            name: self._driver.attributes((self._kernels.get(name) or self._resolve(name)).function)
+            for name in self._signatures
+        }
 
     # ------------------------------------------------------------ after
 
@@ -280,17 +282,22 @@ class GpuLauncher:
         kernel, name, address, itemsize = self._seen[stray.start]
         element = (stray.start + stray.offset - address) // itemsize
         return CandidateError(
-            f"kernel {kernel}: a write outside {name}, near element {element}", status="out_of_bounds", stage="launch",
+            f"kernel {kernel}: a write outside {name}, near element {element}",
+            status="out_of_bounds",
+            stage="launch",
             evidence={"kernel": kernel, "argument": name, "element": element, "kind": "write"},
-        )  # fmt: skip
+        )
 
     def _broke(self, said: str) -> CandidateError:
         self.broken = True
         kernels = list(dict.fromkeys(entry["kernel"] for entry in self._stats))[-8:]
         return CandidateError(
-            f"the device reports {said}; kernels launched: {', '.join(kernels) or 'none'}", status=fault_status(said),
-            stage="launch", hint="compile for the cpu target: it names the access", evidence={"kernels": kernels},
-        )  # fmt: skip
+            f"the device reports {said}; kernels launched: {', '.join(kernels) or 'none'}",
+            status=fault_status(said),
+            stage="launch",
+            hint="compile for the cpu target: it names the access",
+            evidence={"kernels": kernels},
+        )
 
 
 DEVICE_FAULT = re.compile(

@@ -20,21 +20,46 @@ from hipwright.toolchain.amd import rocm_paths
 
 SUCCESS = 0
 NAMES = {
-    1: "hipErrorInvalidValue", 2: "hipErrorOutOfMemory", 3: "hipErrorNotInitialized", 4: "hipErrorDeinitialized",
-    9: "hipErrorInvalidConfiguration", 17: "hipErrorInvalidDevicePointer", 35: "hipErrorInsufficientDriver",
-    52: "hipErrorMissingConfiguration", 53: "hipErrorPriorLaunchFailure", 98: "hipErrorInvalidDeviceFunction",
-    100: "hipErrorNoDevice", 101: "hipErrorInvalidDevice", 200: "hipErrorInvalidImage",
-    201: "hipErrorInvalidContext", 209: "hipErrorNoBinaryForGpu", 214: "hipErrorECCNotCorrectable",
-    218: "hipErrorInvalidKernelFile", 300: "hipErrorInvalidSource", 301: "hipErrorFileNotFound",
-    302: "hipErrorSharedObjectSymbolNotFound", 303: "hipErrorSharedObjectInitFailed",
-    304: "hipErrorOperatingSystem", 400: "hipErrorInvalidHandle", 401: "hipErrorIllegalState",
-    500: "hipErrorNotFound", 600: "hipErrorNotReady", 700: "hipErrorIllegalAddress",
-    701: "hipErrorLaunchOutOfResources", 702: "hipErrorLaunchTimeOut", 709: "hipErrorContextIsDestroyed",
-    710: "hipErrorAssert", 719: "hipErrorLaunchFailure", 720: "hipErrorCooperativeLaunchTooLarge",
-    801: "hipErrorNotSupported", 900: "hipErrorStreamCaptureUnsupported",
-    901: "hipErrorStreamCaptureInvalidated", 999: "hipErrorUnknown", 1052: "hipErrorRuntimeMemory",
+    1: "hipErrorInvalidValue",
+    2: "hipErrorOutOfMemory",
+    3: "hipErrorNotInitialized",
+    4: "hipErrorDeinitialized",
+    9: "hipErrorInvalidConfiguration",
+    17: "hipErrorInvalidDevicePointer",
+    35: "hipErrorInsufficientDriver",
+    52: "hipErrorMissingConfiguration",
+    53: "hipErrorPriorLaunchFailure",
+    98: "hipErrorInvalidDeviceFunction",
+    100: "hipErrorNoDevice",
+    101: "hipErrorInvalidDevice",
+    200: "hipErrorInvalidImage",
+    201: "hipErrorInvalidContext",
+    209: "hipErrorNoBinaryForGpu",
+    214: "hipErrorECCNotCorrectable",
+    218: "hipErrorInvalidKernelFile",
+    300: "hipErrorInvalidSource",
+    301: "hipErrorFileNotFound",
+    302: "hipErrorSharedObjectSymbolNotFound",
+    303: "hipErrorSharedObjectInitFailed",
+    304: "hipErrorOperatingSystem",
+    400: "hipErrorInvalidHandle",
+    401: "hipErrorIllegalState",
+    500: "hipErrorNotFound",
+    600: "hipErrorNotReady",
+    700: "hipErrorIllegalAddress",
+    701: "hipErrorLaunchOutOfResources",
+    702: "hipErrorLaunchTimeOut",
+    709: "hipErrorContextIsDestroyed",
+    710: "hipErrorAssert",
+    719: "hipErrorLaunchFailure",
+    720: "hipErrorCooperativeLaunchTooLarge",
+    801: "hipErrorNotSupported",
+    900: "hipErrorStreamCaptureUnsupported",
+    901: "hipErrorStreamCaptureInvalidated",
+    999: "hipErrorUnknown",
+    1052: "hipErrorRuntimeMemory",
     1053: "hipErrorRuntimeOther",
-}  # fmt: skip
+}
 """hipError_t, for a library that cannot name its own errors."""
 
 STICKY = frozenset({53, 214, 700, 702, 709, 710, 719, 999, 1052, 1053})
@@ -52,8 +77,12 @@ _CANDIDATE: dict[int, tuple[Status, str]] = {
     719: ("launch_error", "a kernel raised a hardware exception"),
     720: ("launch_error", "a cooperative launch has more blocks than fit on the device"),
 }
-_IMAGE = {200: "the code object is not readable", 209: "the code object is for another GPU",
-          218: "the code object is damaged", 300: "the code object is not device code"}  # fmt: skip
+_IMAGE = {
+    200: "the code object is not readable",
+    209: "the code object is for another GPU",
+    218: "the code object is damaged",
+    300: "the code object is not device code",
+}
 
 _HINTS = {
     2: "free memory on the device, or use a smaller task",
@@ -64,9 +93,14 @@ _HINTS = {
 FUNCTION_ATTRIBUTES = {"max_threads": 0, "static_lds": 1, "local_bytes": 3, "registers": 4}
 """hipFunction_attribute."""
 DEVICE_ATTRIBUTES = {
-    "max_grid_x": 29, "max_grid_y": 30, "max_grid_z": 31, "max_threads": 56, "units": 63, "lds_per_block": 74,
+    "max_grid_x": 29,
+    "max_grid_y": 30,
+    "max_grid_z": 31,
+    "max_threads": 56,
+    "units": 63,
+    "lds_per_block": 74,
     "wave": 87,
-}  # fmt: skip
+}
 """hipDeviceAttribute_t."""
 
 MEMCPY_HOST_TO_DEVICE, MEMCPY_DEVICE_TO_HOST = 1, 2

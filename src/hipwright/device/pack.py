@@ -17,9 +17,20 @@ from hipwright.errors import CandidateError
 Argument = Any  # torch.Tensor | int | float | bool | None
 
 _FORMATS = {
-    "bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
-    "uint64": "Q", "float16": "e", "bfloat16": "H", "float32": "f", "float64": "d",
-}  # fmt: skip
+    "bool": "?",
+    "int8": "b",
+    "uint8": "B",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "uint64": "Q",
+    "float16": "e",
+    "bfloat16": "H",
+    "float32": "f",
+    "float64": "d",
+}
 _POINTER = "P"
 FLOAT32_MOST = 3.4028235677973366e38  # what rounds to more than this is no float32
 
@@ -94,9 +105,11 @@ class Layout:
 
     def _refuse(self, message: str, **evidence: Any) -> CandidateError:
         return CandidateError(
-            f"kernel {self._name}: {message}", status="launch_error", stage="launch",
+            f"kernel {self._name}: {message}",
+            status="launch_error",
+            stage="launch",
             evidence={"kernel": self._name, **evidence},
-        )  # fmt: skip
+        )
 
 
 def pack(signature: Signature, args: Sequence[Argument]) -> Layout:

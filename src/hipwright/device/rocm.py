@@ -101,9 +101,14 @@ class RocmDriver:
         return self._limits
 
     def launch(
-        self, function: int, grid: Sequence[int], block: Sequence[int], lds_bytes: int, stream: int,
+        self,
+        function: int,
+        grid: Sequence[int],
+        block: Sequence[int],
+        lds_bytes: int,
+        stream: int,
         params: ctypes.Array[ctypes.c_void_p],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Queue a launch of grid blocks of block threads on a stream. The arguments are copied before it returns."""
         for axis, blocks, threads in zip("xyz", grid, block, strict=True):
             if blocks * threads >= WORK_ITEMS_LIMIT:
@@ -144,8 +149,9 @@ class RocmDriver:
         """The same error, saying what the code object is for and what the device is."""
         return ToolchainError(
             f"{error.message}; it is built for {made_for(code)}, the device is {self.features}",
-            hint=error.hint, evidence=error.evidence,
-        )  # fmt: skip
+            hint=error.hint,
+            evidence=error.evidence,
+        )
 
 
 def made_for(code: bytes) -> str:

@@ -18,8 +18,10 @@ from hipwright.records import Record
 
 NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 NVML = "libnvidia-ml.so.1"
-VISIBLE = {"cuda": ("CUDA_VISIBLE_DEVICES",), "rocm": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
-                                                         "CUDA_VISIBLE_DEVICES")}  # fmt: skip
+VISIBLE = {
+    "cuda": ("CUDA_VISIBLE_DEVICES",),
+    "rocm": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+}
 
 
 class Gpu(Record, frozen=True, kw_only=True):

@@ -116,8 +116,10 @@ def inlined(given: Program, tangents: Sequence[str]) -> Program:
     body = [renamed.visit(node) for node in backward.body[:-1]]
     lines = [*forward.body[:-1], _assign(own["saved"], saved), _assign("out_", outputs)]
     lines += [_assign(own["grads"], _nested(outputs, list(tangents))), *body]
-    result = ast.Dict([ast.Constant(OUT), *gradients.keys],
-                      [ast.Name("out_", ast.Load()), *(renamed.visit(v) for v in gradients.values)])  # fmt: skip
+    result = ast.Dict(
+        [ast.Constant(OUT), *gradients.keys],
+        [ast.Name("out_", ast.Load()), *(renamed.visit(v) for v in gradients.values)],
+    )
     forward.body = [*lines, ast.Return(result)]
     forward.args.args += [ast.arg(name) for name in tangents]
     functions = [part.functions[name] for name in ("prepare",) if name in part.functions]

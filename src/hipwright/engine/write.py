@@ -201,8 +201,9 @@ class _Builder:
             return
         if not items:
             return
-        need = Need({i.name: (i.target or i.name, i.dtype) for i in items}, self._dtypes(lowered),
-                    self._numels(lowered))  # fmt: skip
+        need = Need(
+            {i.name: (i.target or i.name, i.dtype) for i in items}, self._dtypes(lowered), self._numels(lowered)
+        )
         options = Options(self.decisions.choose, self.decisions.own_knob)
         body = CallBody(c, group, self.names.kernel(lowered, group), need, options)
         offer = body.placed.offer

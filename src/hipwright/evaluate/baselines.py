@@ -63,9 +63,14 @@ class Kept:
     def _side(self) -> ReferenceSide:
         if self._graph not in self._open:
             opened = self.reference.side(
-                self.name, self.workload, state=self.state, seed=self.seed, slots=self.slots, graph=self._graph,
+                self.name,
+                self.workload,
+                state=self.state,
+                seed=self.seed,
+                slots=self.slots,
+                graph=self._graph,
                 moved=self.moved,
-            )  # fmt: skip
+            )
             self._open[self._graph] = opened, None
         return self._open[self._graph][0]
 

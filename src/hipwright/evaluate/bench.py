@@ -130,9 +130,13 @@ def failed_row(error: Exception, **names: Any) -> BenchRow:
     """The row of a candidate that an error ended: a task that does not load, a machine that failed."""
     known = error if isinstance(error, HipwrightError) else InfrastructureError(f"{type(error).__name__}: {error}")
     return BenchRow(
-        status=known.status, fault=known.fault, stage=known.stage, message=known.message[:500],
-        not_timed="nothing was evaluated", **names,
-    )  # fmt: skip
+        status=known.status,
+        fault=known.fault,
+        stage=known.stage,
+        message=known.message[:500],
+        not_timed="nothing was evaluated",
+        **names,
+    )
 
 
 def missing_row(**names: Any) -> BenchRow:
@@ -145,9 +149,13 @@ def missing_row(**names: Any) -> BenchRow:
 def malformed_row(message: str, **names: Any) -> BenchRow:
     """The row of a model's answer that holds no program: judged, and not compiled."""
     return BenchRow(
-        status="malformed", fault="candidate", stage="parse", message=message[:500],
-        not_timed="the answer holds no program", **names,
-    )  # fmt: skip
+        status="malformed",
+        fault="candidate",
+        stage="parse",
+        message=message[:500],
+        not_timed="the answer holds no program",
+        **names,
+    )
 
 
 def compiled(evaluation: Evaluation) -> bool:
@@ -165,9 +173,13 @@ def _timed(timing: Timing) -> dict[str, Any]:
         roof = base / timing.floor_ms if base and timing.floor_ms else None
         speedups[name] = Speedup(speedup=versus.speedup, interval=versus.interval, baseline_ms=base, at_roofline=roof)
     return {
-        "device": timing.device, "median_ms": timing.median_ms, "floor_ms": timing.floor_ms, "speedups": speedups,
-        "roofline_fraction": timing.roofline_fraction, "bound": timing.bound,
-    }  # fmt: skip
+        "device": timing.device,
+        "median_ms": timing.median_ms,
+        "floor_ms": timing.floor_ms,
+        "speedups": speedups,
+        "roofline_fraction": timing.roofline_fraction,
+        "bound": timing.bound,
+    }
 
 
 def _word(evaluation: Evaluation, name: str) -> str:
@@ -233,9 +245,27 @@ class RowStore:
 
 
 CSV_COLUMNS = (
-    "task", "level", "candidate", "sample", "status", "fault", "compiled", "correct", "strict", "coverage", "own_time",
-    "timed_on", "device", "median_ms", "floor_ms", "roofline_fraction", "evaluations", "attempts", "seconds", "message",
-)  # fmt: skip
+    "task",
+    "level",
+    "candidate",
+    "sample",
+    "status",
+    "fault",
+    "compiled",
+    "correct",
+    "strict",
+    "coverage",
+    "own_time",
+    "timed_on",
+    "device",
+    "median_ms",
+    "floor_ms",
+    "roofline_fraction",
+    "evaluations",
+    "attempts",
+    "seconds",
+    "message",
+)
 ASKED_COLUMNS = ("model", "agent", "answer", "calls", "input_tokens", "output_tokens", "cost_usd", "priced")
 
 

@@ -145,9 +145,14 @@ class ModelNewLane:
             zygote = Zygote(PRELOAD, unsafe=self._evaluator.unsafe, name="ModelNew discovery")
             stack.enter_context(zygote)  # starts only where the file must run to tell what it builds
             return build.prepare(
-                program.text, target=target, arch=arch, cache=self._evaluator.cache, zygote=zygote,
-                init_inputs=self._handle.init_inputs(SEED), unsafe=self._evaluator.unsafe,
-            )  # fmt: skip
+                program.text,
+                target=target,
+                arch=arch,
+                cache=self._evaluator.cache,
+                zygote=zygote,
+                init_inputs=self._handle.init_inputs(SEED),
+                unsafe=self._evaluator.unsafe,
+            )
 
     def _arguments(self, prepared: build.Prepared, program: Program) -> dict[str, Any]:
         return {**build.arguments(prepared, program.text, SEED), "init_inputs": self._handle.init_inputs(SEED)}

@@ -163,11 +163,18 @@ class Evaluator:
                 (
                     "cpu",
                     lambda: verify_cpu(
-                        parsed, program, found.cpu, oracle, self.candidates,
-                        waves=self.waves, limits=self.limits, cache=self.cache, gate=gate,
+                        parsed,
+                        program,
+                        found.cpu,
+                        oracle,
+                        self.candidates,
+                        waves=self.waves,
+                        limits=self.limits,
+                        cache=self.cache,
+                        gate=gate,
                     ),
                 )
-            )  # fmt: skip
+            )
         for name, gpu in self.gpus.items():
             todo.append((name, lambda n=name, g=gpu: g.verify(parsed, program, found.gpu[n], oracle, gate=gate)))  # type: ignore[misc]
         return todo

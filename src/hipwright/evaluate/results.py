@@ -88,9 +88,13 @@ class Findings:
         if verdict is None:
             why.setdefault("verdict", NOT_PASSED)
         return TargetResult(
-            target=name, build=build, verdict=verdict, estimate=self.estimates.get(name),
-            timing=self.timings.get(name), why_none=why,
-        )  # fmt: skip
+            target=name,
+            build=build,
+            verdict=verdict,
+            estimate=self.estimates.get(name),
+            timing=self.timings.get(name),
+            why_none=why,
+        )
 
     def score(self) -> dict[str, Any]:
         """score and score_kind: measured microseconds where a GPU timed it, else the geometric mean of estimates."""

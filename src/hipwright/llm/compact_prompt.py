@@ -12,8 +12,19 @@ import textwrap
 
 from hipwright import syntax
 
-DTYPES = {"float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
-          "bool": "b8", "half": "f16", "long": "i64", "float": "f32", "double": "f64"}  # fmt: skip
+DTYPES = {
+    "float16": "f16",
+    "float32": "f32",
+    "float64": "f64",
+    "bfloat16": "bf16",
+    "int64": "i64",
+    "int32": "i32",
+    "bool": "b8",
+    "half": "f16",
+    "long": "i64",
+    "float": "f32",
+    "double": "f64",
+}
 MAKERS = {"rand", "randn", "zeros", "ones", "empty", "full"}
 LONGEST = 4000  # characters of a text that could not be read
 

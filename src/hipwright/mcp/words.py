@@ -99,9 +99,17 @@ def explained(judged: Judged, targets: Sequence[str]) -> dict[str, Any]:
     text += [f"- {hazard['severity']}, line {hazard['line']}: {hazard['message']}" for hazard in hazards]
     text += [f"fix: {one}" for one in fix]
     return {
-        "text": "\n".join(text), "status": e.status, "fault": e.fault, "stage": stage, "target": target, "line": line,
-        "source": _source(judged.program.text, line), "evidence": told, "hazards": hazards, "fix": fix,
-    }  # fmt: skip
+        "text": "\n".join(text),
+        "status": e.status,
+        "fault": e.fault,
+        "stage": stage,
+        "target": target,
+        "line": line,
+        "source": _source(judged.program.text, line),
+        "evidence": told,
+        "hazards": hazards,
+        "fix": fix,
+    }
 
 
 def _fix(e: Evaluation, hazards: Sequence[dict[str, Any]], line: int) -> list[str]:
@@ -153,9 +161,11 @@ def build_report(judged: Judged) -> tuple[str, dict[str, Any]]:
         if name != "cpu"
     }
     data = {
-        "evaluation": judged.name, "status": e.status, "targets": targets,
+        "evaluation": judged.name,
+        "status": e.status,
+        "targets": targets,
         "bottleneck": found.to_dict() if found else None,
-    }  # fmt: skip
+    }
     return "\n".join(lines) or "no target was built for", data
 
 
@@ -209,10 +219,16 @@ def shown_kernel(archive: Archive, known: Known) -> dict[str, Any]:
     """A kernel of the archive as JSON: its text, its knobs, and what is known of it."""
     program = archive.program(known.program)
     return {
-        "task_name": known.task_name, "program_key": known.program, "lane": program.lane, "program": program.text,
-        "knobs": program.knobs, "microseconds": known.microseconds, "score_kind": known.score_kind,
-        "speedup_over_the_runs_first": known.score, "similarity": round(known.similarity, 4),
-    }  # fmt: skip
+        "task_name": known.task_name,
+        "program_key": known.program,
+        "lane": program.lane,
+        "program": program.text,
+        "knobs": program.knobs,
+        "microseconds": known.microseconds,
+        "score_kind": known.score_kind,
+        "speedup_over_the_runs_first": known.score,
+        "similarity": round(known.similarity, 4),
+    }
 
 
 def kernel_text(kernel: dict[str, Any]) -> str:

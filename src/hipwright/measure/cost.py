@@ -17,9 +17,17 @@ VECTOR_RATE = 5e13  # operations/s
 LAUNCH = 1e-6  # s
 
 ITEM_BYTES = {
-    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
-    "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
-}  # fmt: skip
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
 
 # Operators that move and compute nothing: views, and allocations whose contents are undefined.
 _FREE_NAMES = (

@@ -34,15 +34,34 @@ efficient sorting algorithms for manycore GPUs")."""
 # issue cycles of one wave64 instruction on its SIMD, by class (CDNA3 ISA guide: 16 lanes a cycle, quarter-rate
 # transcendentals); LDS and vector memory share one pipe for the CU's SIMDs
 ISSUE_CYCLES = {
-    "valu": 4, "salu": 1, "trans": 16, "mfma": 32, "lds": 8, "vmem_load": 16, "vmem_store": 16, "smem": 1,
-    "branch": 4, "barrier": 32, "wave": 8, "other": 1,
-}  # fmt: skip
+    "valu": 4,
+    "salu": 1,
+    "trans": 16,
+    "mfma": 32,
+    "lds": 8,
+    "vmem_load": 16,
+    "vmem_store": 16,
+    "smem": 1,
+    "branch": 4,
+    "barrier": 32,
+    "wave": 8,
+    "other": 1,
+}
 # the same of one warp on its partition of an SM (CUDA C++ Programming Guide, "Arithmetic Instructions": results a cycle
 # and SM over 4 partitions); what PTX calls a move costs nothing
 WARP_ISSUE_CYCLES = {
-    "valu": 1, "trans": 8, "mfma": 16, "lds": 4, "vmem_load": 4, "vmem_store": 4, "smem": 2, "branch": 2, "barrier": 16,
-    "wave": 4, "other": 0,
-}  # fmt: skip
+    "valu": 1,
+    "trans": 8,
+    "mfma": 16,
+    "lds": 4,
+    "vmem_load": 4,
+    "vmem_store": 4,
+    "smem": 2,
+    "branch": 2,
+    "barrier": 16,
+    "wave": 4,
+    "other": 0,
+}
 OUTSTANDING_LOADS = 4  # loads a wave keeps in flight before it waits
 
 Bound = Literal["memory", "compute", "latency", "launch"]

@@ -20,9 +20,16 @@ import numpy as np
 from hipwright.records import Estimate, Record
 
 FEATURES = (
-    "log estimate", "log memory", "log issue", "log bytes a kernel", "log rereads", "log efficiency", "log resident",
-    "kernels", "library share",
-)  # fmt: skip
+    "log estimate",
+    "log memory",
+    "log issue",
+    "log bytes a kernel",
+    "log rereads",
+    "log efficiency",
+    "log resident",
+    "kernels",
+    "library share",
+)
 FITTED = "fitted"
 """The kind of the row that a refined estimate has beside its own."""
 RIDGE = 1.0  # in units of one sample: few samples move little
@@ -97,9 +104,13 @@ def refined(estimate: Estimate, model: CostModel) -> Estimate:
     raw = estimate.microseconds
     told = round(model.microseconds(features_from(raw, estimate.detail), raw), 4)
     row = {
-        "kind": FITTED, "name": f"fitted to {model.samples} programs on {model.device}", "seconds": 0.0, "bytes": 0.0,
-        "estimated_us": raw, "bound": estimate.bound,
-    }  # fmt: skip
+        "kind": FITTED,
+        "name": f"fitted to {model.samples} programs on {model.device}",
+        "seconds": 0.0,
+        "bytes": 0.0,
+        "estimated_us": raw,
+        "bound": estimate.bound,
+    }
     share = min(1.0, estimate.roofline_fraction * raw / told) if told else 0.0
     return msgspec.structs.replace(
         estimate, microseconds=told, roofline_fraction=round(share, 4), detail=(*estimate.detail, row)
@@ -144,9 +155,13 @@ def fit(samples: Sequence[Sample], device: str) -> CostModel:
     left = standard.T @ standard + RIDGE * np.eye(rows.shape[1])
     weights = np.linalg.solve(left, standard.T @ (wanted - bias))
     return CostModel(
-        device=device, samples=len(samples), bias=bias, weights=tuple(map(float, weights)),
-        mean=tuple(map(float, mean)), scale=tuple(map(float, scale)),
-    )  # fmt: skip
+        device=device,
+        samples=len(samples),
+        bias=bias,
+        weights=tuple(map(float, weights)),
+        mean=tuple(map(float, mean)),
+        scale=tuple(map(float, scale)),
+    )
 
 
 def cross_validated(samples: Sequence[Sample], device: str, *, seed: int = 0) -> list[float]:
@@ -178,9 +193,12 @@ def quality(samples: Sequence[Sample], told: Sequence[float]) -> Quality:
     ]
     missed = np.abs(np.log(np.array(told) / np.array(measured))) if samples else np.zeros(1)
     return Quality(
-        overall=spearman(told, measured), within=float(np.mean(inner)) if inner else 0.0,
-        ratio=float(np.exp(np.median(missed))), tasks=len(groups), samples=len(samples),
-    )  # fmt: skip
+        overall=spearman(told, measured),
+        within=float(np.mean(inner)) if inner else 0.0,
+        ratio=float(np.exp(np.median(missed))),
+        tasks=len(groups),
+        samples=len(samples),
+    )
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> float:

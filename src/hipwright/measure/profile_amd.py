@@ -22,14 +22,21 @@ from hipwright.toolchain.amd import isa
 from hipwright.toolchain.targets import TARGETS, Target
 
 _COMMON: tuple[tuple[str, ...], ...] = (
-    ("SQ_WAVES", "SQ_INSTS", "SQ_BUSY_CU_CYCLES", "SQ_WAVE_CYCLES", "SQ_WAIT_ANY", "SQ_WAIT_INST_ANY",
-     "SQ_ACTIVE_INST_ANY"),
+    (
+        "SQ_WAVES",
+        "SQ_INSTS",
+        "SQ_BUSY_CU_CYCLES",
+        "SQ_WAVE_CYCLES",
+        "SQ_WAIT_ANY",
+        "SQ_WAIT_INST_ANY",
+        "SQ_ACTIVE_INST_ANY",
+    ),
     ("SQ_LDS_BANK_CONFLICT", "SQ_LDS_IDX_ACTIVE"),
     ("VALUBusy",),
     ("VALUUtilization",),
     ("OccupancyPercent",),
     ("MeanOccupancyPerCU",),
-)  # fmt: skip
+)
 _CDNA: tuple[tuple[str, ...], ...] = (
     ("MfmaUtil",),
     ("TCC_HIT_sum", "TCC_MISS_sum"),
@@ -55,9 +62,19 @@ def groups(arch: str) -> list[tuple[str, ...]]:
 def command(program: Sequence[str], group: Sequence[str], folder: str, *, tool: str) -> list[str]:
     """The command line that counts one group while `program` runs."""
     return [
-        tool, "--pmc", *group, "--kernel-trace", "--output-format", "csv", "-d", f"{folder}/counters", "-o", "out",
-        "--", *program,
-    ]  # fmt: skip
+        tool,
+        "--pmc",
+        *group,
+        "--kernel-trace",
+        "--output-format",
+        "csv",
+        "-d",
+        f"{folder}/counters",
+        "-o",
+        "out",
+        "--",
+        *program,
+    ]
 
 
 # ---------------------------------------------------------------- reading
@@ -184,9 +201,17 @@ def _profile(
     if target is not None and moved is not None and took:
         figures["dram_throughput_pct"] = 100.0 * moved / (took * 1e-6) / target.bandwidth
     return Profile(
-        kernel=str(launch["kernel"]), target="rocm", number=number, device=device, architecture=arch,
-        units=target.cus if target else None, grid=grid, block=block, stalls=_stalls(counters), **figures,
-    )  # fmt: skip
+        kernel=str(launch["kernel"]),
+        target="rocm",
+        number=number,
+        device=device,
+        architecture=arch,
+        units=target.cus if target else None,
+        grid=grid,
+        block=block,
+        stalls=_stalls(counters),
+        **figures,
+    )
 
 
 def _duration_us(run: Dispatch) -> float | None:

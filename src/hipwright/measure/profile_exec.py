@@ -96,9 +96,14 @@ def _run(
 ) -> int:
     try:
         process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
             start_new_session=True,
-        )  # fmt: skip
+        )
     except OSError as error:
         raise InfrastructureError(f"cannot start {command[0]}: {error}") from error
     try:

@@ -42,11 +42,15 @@ PLAIN = {
 }
 """Figures that are one metric each."""
 LARGEST = {
-    "valu_pct": ("sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active",
-                 "sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active"),
-    "cache_throughput_pct": ("l1tex__throughput.avg.pct_of_peak_sustained_active",
-                             "lts__throughput.avg.pct_of_peak_sustained_elapsed"),
-}  # fmt: skip
+    "valu_pct": (
+        "sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active",
+        "sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active",
+    ),
+    "cache_throughput_pct": (
+        "l1tex__throughput.avg.pct_of_peak_sustained_active",
+        "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+    ),
+}
 """Figures that are the largest of several metrics."""
 SUMS = {"lds_bytes": ("launch__shared_mem_per_block_static", "launch__shared_mem_per_block_dynamic")}
 _LANES = "smsp__thread_inst_executed_per_inst_executed.ratio"
@@ -54,19 +58,36 @@ _LDS_WORK = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 _UNITS, _NAME = "device__attribute_multiprocessor_count", "device__attribute_display_name"
 _STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 STALL_CAUSES = {
-    "long_scoreboard": "memory", "lg_throttle": "memory", "tex_throttle": "memory", "drain": "memory",
-    "membar": "memory", "short_scoreboard": "lds", "mio_throttle": "lds", "barrier": "barrier", "wait": "dependency",
-    "math_pipe_throttle": "pipe", "gmma": "pipe", "not_selected": "issue", "dispatch_stall": "issue",
-    "no_instruction": "instruction", "imc_miss": "instruction", "branch_resolving": "branch", "sleeping": "other",
+    "long_scoreboard": "memory",
+    "lg_throttle": "memory",
+    "tex_throttle": "memory",
+    "drain": "memory",
+    "membar": "memory",
+    "short_scoreboard": "lds",
+    "mio_throttle": "lds",
+    "barrier": "barrier",
+    "wait": "dependency",
+    "math_pipe_throttle": "pipe",
+    "gmma": "pipe",
+    "not_selected": "issue",
+    "dispatch_stall": "issue",
+    "no_instruction": "instruction",
+    "imc_miss": "instruction",
+    "branch_resolving": "branch",
+    "sleeping": "other",
     "misc": "other",
-}  # fmt: skip
+}
 """Nsight Compute's stall reasons, by the cause that a Profile tells."""
 
 METRICS: tuple[str, ...] = (
     *PLAIN.values(),
     *(name for group in (*LARGEST.values(), *SUMS.values()) for name in group),
-    _LANES, _LDS_WORK, _UNITS, _NAME, *(_STALL.format(reason) for reason in STALL_CAUSES),
-)  # fmt: skip
+    _LANES,
+    _LDS_WORK,
+    _UNITS,
+    _NAME,
+    *(_STALL.format(reason) for reason in STALL_CAUSES),
+)
 _FACTORS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _TIMES_US = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3, "s": 1e6, "second": 1e6}
 _COLUMNS = ("Kernel Name", "Block Size", "Grid Size")
@@ -82,9 +103,23 @@ class CountersDenied(DeviceError):
 def command(program: Sequence[str], *, ncu: str) -> list[str]:
     """The command line that profiles what `program` launches between cudaProfilerStart and Stop."""
     return [
-        ncu, "--csv", "--page", "raw", "--print-units", "base", "--print-fp", "--profile-from-start", "off",
-        "--clock-control", "none", "--kernel-name-base", "function", "--metrics", ",".join(METRICS), *program,
-    ]  # fmt: skip
+        ncu,
+        "--csv",
+        "--page",
+        "raw",
+        "--print-units",
+        "base",
+        "--print-fp",
+        "--profile-from-start",
+        "off",
+        "--clock-control",
+        "none",
+        "--kernel-name-base",
+        "function",
+        "--metrics",
+        ",".join(METRICS),
+        *program,
+    ]
 
 
 def parse(text: str) -> list[Profile]:

@@ -34,10 +34,18 @@ MOST_SLOTS = 64
 
 _PARTS = frozenset(
     {
-        "embedding", "embedding_bag", "gather", "index", "index_select", "masked_select", "take", "take_along_dim",
-        "tril", "triu",
+        "embedding",
+        "embedding_bag",
+        "gather",
+        "index",
+        "index_select",
+        "masked_select",
+        "take",
+        "take_along_dim",
+        "tril",
+        "triu",
     }
-)  # fmt: skip
+)
 """Operators that need only some elements of what they are given."""
 
 

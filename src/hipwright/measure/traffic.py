@@ -19,12 +19,37 @@ MEMORY_BOUND = 10.0
 _PICKS = frozenset({"embedding", "embedding_bag", "gather", "index", "index_select", "take", "take_along_dim"})
 _MOVES = frozenset(
     {
-        "_to_copy", "to", "clone", "contiguous", "copy", "cat", "stack", "concat", "flip", "roll", "repeat", "pad",
-        "constant_pad_nd", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "zeros", "zeros_like", "ones",
-        "ones_like", "full", "full_like", "new_zeros", "new_full", "arange", "fill", "scatter", "scalar_tensor",
+        "_to_copy",
+        "to",
+        "clone",
+        "contiguous",
+        "copy",
+        "cat",
+        "stack",
+        "concat",
+        "flip",
+        "roll",
+        "repeat",
+        "pad",
+        "constant_pad_nd",
+        "pixel_shuffle",
+        "pixel_unshuffle",
+        "channel_shuffle",
+        "zeros",
+        "zeros_like",
+        "ones",
+        "ones_like",
+        "full",
+        "full_like",
+        "new_zeros",
+        "new_full",
+        "arange",
+        "fill",
+        "scatter",
+        "scalar_tensor",
     }
     | _PICKS
-)  # fmt: skip
+)
 """Operators that move elements and compute nothing."""
 
 

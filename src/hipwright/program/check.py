@@ -24,7 +24,7 @@ _STATEMENT_HELP = {
     "ClassDef": "classes are not allowed in a plan",
     "With": "with is not allowed; a plan has no modes, streams or files",
     "Try": "try is not allowed; a plan has no fallback, so a failure is seen",
-    "Raise": "raise is not allowed; use assert <condition>, \"why\" for shapes that the program does not claim",
+    "Raise": 'raise is not allowed; use assert <condition>, "why" for shapes that the program does not claim',
     "Import": "imports belong to the top of the file",
     "ImportFrom": "imports belong to the top of the file",
     "Global": "global is not allowed; a plan keeps no state between calls",
@@ -32,8 +32,10 @@ _STATEMENT_HELP = {
     "Delete": "del is not allowed; memory is freed when a name is no longer used",
     "Match": "match is not allowed; use if",
     "AnnAssign": "give the name a value, e.g. n: int = 4",
-    "AsyncFor": "async is not allowed", "AsyncWith": "async is not allowed", "AsyncFunctionDef": "async is not allowed",
-}  # fmt: skip
+    "AsyncFor": "async is not allowed",
+    "AsyncWith": "async is not allowed",
+    "AsyncFunctionDef": "async is not allowed",
+}
 
 
 def check_functions(parsed: Parsed) -> Parsed:

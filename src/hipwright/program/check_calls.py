@@ -19,8 +19,22 @@ from hipwright.program.language import (
 from hipwright.program.nodes import in_place, is_str, problem
 from hipwright.program.parsed import Parsed
 
-_TENSOR_CALLS = frozenset((*EMPTIES, *FACTORIES, "zeros_like", "ones_like", "full_like", "cat", "stack", "matmul", "mm",
-                           "bmm", "addmm", "einsum")) - {"new_empty", "new_empty_strided"}  # fmt: skip
+_TENSOR_CALLS = frozenset(
+    (
+        *EMPTIES,
+        *FACTORIES,
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "cat",
+        "stack",
+        "matmul",
+        "mm",
+        "bmm",
+        "addmm",
+        "einsum",
+    )
+) - {"new_empty", "new_empty_strided"}
 _TENSOR_METHODS = frozenset(
     (
         *CAST_METHODS,
@@ -101,8 +115,12 @@ class Calls:
             raise problem(node, f"{name} is not a function of the plan language{other}")
         kinds_of = self.arguments(node, kinds)
         if "tensor" in kinds_of and name not in ("len", "tuple", "zip", "enumerate", "reversed"):
-            instead = {"min": "use torch.minimum", "max": "use torch.maximum", "abs": "use torch.abs",
-                       "sum": "use torch.sum"}.get(name, "a tensor cannot be read on the host")  # fmt: skip
+            instead = {
+                "min": "use torch.minimum",
+                "max": "use torch.maximum",
+                "abs": "use torch.abs",
+                "sum": "use torch.sum",
+            }.get(name, "a tensor cannot be read on the host")
             raise problem(node, f"{name} works on host numbers, not tensors; {instead}")
         return "seq" if name in ("range", "tuple", "enumerate", "zip", "reversed") else "num"
 

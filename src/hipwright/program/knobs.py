@@ -82,8 +82,10 @@ def _evaluate(node: ast.expr, names: Mapping[str, int | bool]) -> int | bool:
         return _evaluate(node.body if _evaluate(node.test, names) else node.orelse, names)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         return _bounded(_call(node, node.func.id, [_evaluate(a, names) for a in node.args]), node)
-    raise ProgramError("only integers, names above, + - * // % ** << >> & | ^, comparisons, min, max and cdiv are "
-                       "allowed here", node.lineno)  # fmt: skip
+    raise ProgramError(
+        "only integers, names above, + - * // % ** << >> & | ^, comparisons, min, max and cdiv are allowed here",
+        node.lineno,
+    )
 
 
 def _boolean(node: ast.BoolOp, names: Mapping[str, int | bool]) -> int | bool:

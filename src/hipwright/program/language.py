@@ -31,39 +31,128 @@ IMPORTS = ("import torch", "import torch.nn as nn", "import torch.nn.functional 
 """Allowed at the top of a program, and without effect: the names exist anyway."""
 
 HOST_FUNCTIONS = (
-    "min", "max", "cdiv", "next_pow2", "len", "range", "int", "float", "bool", "abs", "round", "sum", "tuple",
-    "enumerate", "zip", "reversed",
-)  # fmt: skip
+    "min",
+    "max",
+    "cdiv",
+    "next_pow2",
+    "len",
+    "range",
+    "int",
+    "float",
+    "bool",
+    "abs",
+    "round",
+    "sum",
+    "tuple",
+    "enumerate",
+    "zip",
+    "reversed",
+)
 RESERVED = frozenset((*ROOTS, *HOST_FUNCTIONS, "self", "HIP", "knob"))
 FUNCTIONS = ("forward", "prepare", "backward")
 
 TORCH_DTYPES = (
-    "float64", "double", "float32", "float", "float16", "half", "bfloat16", "int64", "long", "int32", "int", "int16",
-    "short", "int8", "uint8", "bool",
-)  # fmt: skip
-TORCH_VALUES = (*TORCH_DTYPES, "contiguous_format", "channels_last", "channels_last_3d", "preserve_format",
-                "strided", "pi", "e", "inf", "nan")  # fmt: skip
+    "float64",
+    "double",
+    "float32",
+    "float",
+    "float16",
+    "half",
+    "bfloat16",
+    "int64",
+    "long",
+    "int32",
+    "int",
+    "int16",
+    "short",
+    "int8",
+    "uint8",
+    "bool",
+)
+TORCH_VALUES = (
+    *TORCH_DTYPES,
+    "contiguous_format",
+    "channels_last",
+    "channels_last_3d",
+    "preserve_format",
+    "strided",
+    "pi",
+    "e",
+    "inf",
+    "nan",
+)
 """`torch.NAME` used as a value."""
 
 MATH_VALUES = ("pi", "e", "inf", "nan", "tau")
 MATH_FUNCTIONS = (
-    "sqrt", "exp", "log", "log2", "log10", "ceil", "floor", "pow", "sin", "cos", "tan", "tanh", "prod", "gcd", "isqrt",
-    "erf", "trunc", "fabs", "log1p", "expm1", "isinf", "isnan",
-)  # fmt: skip
+    "sqrt",
+    "exp",
+    "log",
+    "log2",
+    "log10",
+    "ceil",
+    "floor",
+    "pow",
+    "sin",
+    "cos",
+    "tan",
+    "tanh",
+    "prod",
+    "gcd",
+    "isqrt",
+    "erf",
+    "trunc",
+    "fabs",
+    "log1p",
+    "expm1",
+    "isinf",
+    "isnan",
+)
 
 VALUE_ATTRIBUTES = ("shape", "dtype", "device", "ndim", "T", "mT", "H", "mH", "real", "imag", "values", "indices")
 """Attributes readable on any value; the last two are fields of results such as torch.max(x, dim=1)."""
 FINFO_FIELDS = ("min", "max", "eps", "tiny", "smallest_normal", "bits")
 
-METADATA_METHODS = ("size", "stride", "numel", "nelement", "dim", "ndimension", "is_contiguous", "element_size",
-                    "storage_offset", "is_floating_point")  # fmt: skip
+METADATA_METHODS = (
+    "size",
+    "stride",
+    "numel",
+    "nelement",
+    "dim",
+    "ndimension",
+    "is_contiguous",
+    "element_size",
+    "storage_offset",
+    "is_floating_point",
+)
 CAST_METHODS = ("float", "double", "half", "bfloat16", "long", "int", "short", "bool", "char", "byte")
 
 EMPTIES = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 """Allocations; the launcher makes them, so that the verifier can poison and fence them."""
-FACTORIES = ("zeros", "ones", "full", "arange", "linspace", "logspace", "eye", "tril_indices", "triu_indices",
-             "scalar_tensor", "tensor", "empty", "empty_strided", "hann_window", "hamming_window", "bartlett_window",
-             "blackman_window", "kaiser_window", "rand", "randn", "randint", "randperm")  # fmt: skip
+FACTORIES = (
+    "zeros",
+    "ones",
+    "full",
+    "arange",
+    "linspace",
+    "logspace",
+    "eye",
+    "tril_indices",
+    "triu_indices",
+    "scalar_tensor",
+    "tensor",
+    "empty",
+    "empty_strided",
+    "hann_window",
+    "hamming_window",
+    "bartlett_window",
+    "blackman_window",
+    "kaiser_window",
+    "rand",
+    "randn",
+    "randint",
+    "randperm",
+)
 """Calls that make a tensor out of host numbers only: they get the plan's device unless the plan names one."""
 
 REFUSED: dict[str, str] = {
@@ -114,10 +203,23 @@ def next_pow2(n: int) -> int:
 
 
 HOST: dict[str, Callable[..., object]] = {
-    "min": min, "max": max, "cdiv": cdiv, "next_pow2": next_pow2, "len": len, "range": range, "int": int,
-    "float": float, "bool": bool, "abs": abs, "round": round, "sum": sum, "tuple": tuple, "enumerate": enumerate,
-    "zip": zip, "reversed": reversed,
-}  # fmt: skip
+    "min": min,
+    "max": max,
+    "cdiv": cdiv,
+    "next_pow2": next_pow2,
+    "len": len,
+    "range": range,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "abs": abs,
+    "round": round,
+    "sum": sum,
+    "tuple": tuple,
+    "enumerate": enumerate,
+    "zip": zip,
+    "reversed": reversed,
+}
 MATH: dict[str, Callable[..., object]] = {name: getattr(math, name) for name in MATH_FUNCTIONS}
 
 

@@ -85,8 +85,11 @@ def _called(call: ast.Call) -> str:
 
 def _function(node: ast.FunctionDef, functions: dict[str, ast.FunctionDef]) -> None:
     if node.name not in FUNCTIONS:
-        raise ProgramError(f"only forward, prepare and backward may be defined, not {node.name}; "
-                           "write its steps where they are used, or in HIP", node.lineno)  # fmt: skip
+        raise ProgramError(
+            f"only forward, prepare and backward may be defined, not {node.name}; "
+            "write its steps where they are used, or in HIP",
+            node.lineno,
+        )
     if node.name in functions:
         raise ProgramError(f"{node.name} is defined twice", node.lineno)
     functions[node.name] = node
@@ -99,8 +102,10 @@ def _hip(text: str, node: ast.Assign) -> tuple[str, int]:
     segment = _segment(text, value)
     # a plain literal keeps its lines, so that a compiler's line number can be mapped back to this file
     if not any(segment == p + q + value.value + q for p in ("r", "R", "") for q in ("'''", '"""')):
-        raise ProgramError("write HIP as one raw triple-quoted literal, HIP = r'''...''', so that lines keep their "
-                           "numbers", value.lineno)  # fmt: skip
+        raise ProgramError(
+            "write HIP as one raw triple-quoted literal, HIP = r'''...''', so that lines keep their numbers",
+            value.lineno,
+        )
     return value.value, value.lineno
 
 
@@ -114,9 +119,19 @@ def _segment(text: str, node: ast.expr) -> str:
 
 
 def _unexpected(node: ast.stmt) -> str:
-    what = {"ClassDef": "a class", "AsyncFunctionDef": "an async function", "Expr": "an expression",
-            "Assign": "this assignment", "If": "an if", "For": "a loop", "While": "a loop", "With": "a with block",
-            "Try": "a try block", "AugAssign": "this assignment", "AnnAssign": "an annotation"}  # fmt: skip
+    what = {
+        "ClassDef": "a class",
+        "AsyncFunctionDef": "an async function",
+        "Expr": "an expression",
+        "Assign": "this assignment",
+        "If": "an if",
+        "For": "a loop",
+        "While": "a loop",
+        "With": "a with block",
+        "Try": "a try block",
+        "AugAssign": "this assignment",
+        "AnnAssign": "an annotation",
+    }
     return (
         f"{what.get(type(node).__name__, type(node).__name__)} is not allowed at the top level; a program holds HIP, "
         "knobs, integer constants, and the functions forward, prepare and backward"

@@ -16,26 +16,71 @@ from hipwright.records import Record
 
 SCALARS: dict[str, str] = {
     "bool": "bool",
-    "char": "int8", "signed char": "int8", "int8_t": "int8", "unsigned char": "uint8", "uint8_t": "uint8",
-    "short": "int16", "int16_t": "int16", "unsigned short": "uint16", "uint16_t": "uint16",
-    "int": "int32", "int32_t": "int32", "unsigned int": "uint32", "uint32_t": "uint32",
-    "long": "int64", "long long": "int64", "int64_t": "int64", "ptrdiff_t": "int64",
-    "unsigned long": "uint64", "unsigned long long": "uint64", "uint64_t": "uint64", "size_t": "uint64",
-    "float": "float32", "double": "float64",
-    "half": "float16", "__half": "float16", "_Float16": "float16",
-    "hip_bfloat16": "bfloat16", "__hip_bfloat16": "bfloat16", "bfloat16": "bfloat16", "__bf16": "bfloat16",
+    "char": "int8",
+    "signed char": "int8",
+    "int8_t": "int8",
+    "unsigned char": "uint8",
+    "uint8_t": "uint8",
+    "short": "int16",
+    "int16_t": "int16",
+    "unsigned short": "uint16",
+    "uint16_t": "uint16",
+    "int": "int32",
+    "int32_t": "int32",
+    "unsigned int": "uint32",
+    "uint32_t": "uint32",
+    "long": "int64",
+    "long long": "int64",
+    "int64_t": "int64",
+    "ptrdiff_t": "int64",
+    "unsigned long": "uint64",
+    "unsigned long long": "uint64",
+    "uint64_t": "uint64",
+    "size_t": "uint64",
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "__half": "float16",
+    "_Float16": "float16",
+    "hip_bfloat16": "bfloat16",
+    "__hip_bfloat16": "bfloat16",
+    "bfloat16": "bfloat16",
+    "__bf16": "bfloat16",
     "__nv_bfloat16": "bfloat16",
-}  # fmt: skip
+}
 """Canonical spelling of a scalar type -> its kind: a torch dtype name, or uint16/uint32/uint64."""
 
-_VECTORS = {"float": "float32", "double": "float64", "int": "int32", "uint": "uint32", "short": "int16",
-            "ushort": "uint16", "char": "int8", "uchar": "uint8", "long": "int64", "longlong": "int64"}  # fmt: skip
+_VECTORS = {
+    "float": "float32",
+    "double": "float64",
+    "int": "int32",
+    "uint": "uint32",
+    "short": "int16",
+    "ushort": "uint16",
+    "char": "int8",
+    "uchar": "uint8",
+    "long": "int64",
+    "longlong": "int64",
+}
 VECTORS: dict[str, tuple[str, int]] = {f"{base}{n}": (kind, n) for base, kind in _VECTORS.items() for n in (2, 3, 4)}
 VECTORS |= {"half2": ("float16", 2), "__half2": ("float16", 2), "__hip_bfloat162": ("bfloat16", 2)}
 """Vector element types, for pointers only: name -> (kind of an element, lanes)."""
 
-SIZES = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
-         "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}  # fmt: skip
+SIZES = {
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float16": 2,
+    "bfloat16": 2,
+    "float32": 4,
+    "float64": 8,
+}
 
 _QUALIFIERS = re.compile(r"\b(?:volatile|__restrict__|__restrict|restrict|register|struct)\b")
 _INT_WORDS = {"unsigned", "signed", "long", "short", "int", "char"}
@@ -290,8 +335,11 @@ def _param(kernel: str, index: int, text: str, aliases: dict[str, str | None], l
     const = "const" in words
     ctype = canonical(" ".join(w for w in words if w != "const"), aliases)
     if ctype is None or (ctype == "void" and not stars):
-        raise ProgramError(f"{where}: type not known; use bool, an integer type, float, double, half, hip_bfloat16, "
-                           "or a pointer to one", line)  # fmt: skip
+        raise ProgramError(
+            f"{where}: type not known; use bool, an integer type, float, double, half, hip_bfloat16, "
+            "or a pointer to one",
+            line,
+        )
     if ctype in VECTORS and not stars:
         raise ProgramError(f"{where}: a vector type is passed as a pointer only; pass its numbers one by one", line)
     return Param(name=match["name"], ctype=ctype, pointer=bool(stars), const=const)

@@ -20,10 +20,29 @@ _PROBES = re.compile(
 )
 # What a source must hold for one of the patterns to find anything: few programs do, and looking for words is cheap
 _PROBE_STEMS = (
-    "__x86_64", "__amd64", "__i386__", "__aarch64__", "__arm__", "__SSE", "__AVX", "__FMA__", "__F16C__", "__linux",
-    "__unix__", "_WIN32", "__APPLE__", "C_RTC__", "HW_", "__hw_", "__has_", "__FILE", "__BASE_FILE__", "__DATE__",
-    "__TIME", "__INCLUDE_LEVEL__",
-)  # fmt: skip
+    "__x86_64",
+    "__amd64",
+    "__i386__",
+    "__aarch64__",
+    "__arm__",
+    "__SSE",
+    "__AVX",
+    "__FMA__",
+    "__F16C__",
+    "__linux",
+    "__unix__",
+    "_WIN32",
+    "__APPLE__",
+    "C_RTC__",
+    "HW_",
+    "__hw_",
+    "__has_",
+    "__FILE",
+    "__BASE_FILE__",
+    "__DATE__",
+    "__TIME",
+    "__INCLUDE_LEVEL__",
+)
 _ATTRIBUTE_STEMS = ("__attribute__", "[[")
 _HOST_STEMS = ("structor", "init_priority", "ifunc", "weakref", ".incbin", ".include")
 _STEMS = (_PROBE_STEMS, _ATTRIBUTE_STEMS, _HOST_STEMS)

@@ -131,9 +131,14 @@ def _means(figures: Mapping[str, Any]) -> list[dict[str, str]]:
             if (mean := means[key]) is not None:
                 low, high = mean["interval"]
                 found.append(
-                    {"baseline": name, "over": f"{mean['rows']} {what}", "value": f"{mean['value']:.3f}×",
-                     "interval": f"{low:.3f} to {high:.3f}", "capped": str(mean["capped"])}
-                )  # fmt: skip
+                    {
+                        "baseline": name,
+                        "over": f"{mean['rows']} {what}",
+                        "value": f"{mean['value']:.3f}×",
+                        "interval": f"{low:.3f} to {high:.3f}",
+                        "capped": str(mean["capped"]),
+                    }
+                )
     return found
 
 

@@ -217,11 +217,15 @@ def _samples(training: Training) -> dict[str, Any]:
     return {
         "name": training.name,
         "answers": [
-            (f"step {one['step']}, {one.get('problem', '')}", _answer(one["completion"]), _outcome(one.get("outcome")),
-             one.get("reward"))
+            (
+                f"step {one['step']}, {one.get('problem', '')}",
+                _answer(one["completion"]),
+                _outcome(one.get("outcome")),
+                one.get("reward"),
+            )
             for one in shown
         ],
-    }  # fmt: skip
+    }
 
 
 def _answer(text: Any) -> Markup:

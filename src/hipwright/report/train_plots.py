@@ -87,8 +87,12 @@ class Axis:
         low, high = min(known), max(known)
         self._log = log and low > 0
         if self._log:
-            self.ticks = [base * 10.0**power for power in range(floor(log10(low)), ceil(log10(high)) + 1)
-                          for base in (1, 2, 5) if 0.8 * low <= base * 10.0**power <= 1.25 * high]  # fmt: skip
+            self.ticks = [
+                base * 10.0**power
+                for power in range(floor(log10(low)), ceil(log10(high)) + 1)
+                for base in (1, 2, 5)
+                if 0.8 * low <= base * 10.0**power <= 1.25 * high
+            ]
             self._low, self._high = (log10(one) for one in (0.9 * low, 1.1 * high))
         else:
             self.ticks = nice(low, high)

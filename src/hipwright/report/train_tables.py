@@ -70,12 +70,16 @@ def figures(folder: Path) -> dict[str, Any]:
     data = read(folder)
     trainings = [
         {
-            "name": one.name, "arm": one.arm, "seed": one.seed, "steps": one.steps, "minutes": one.minutes,
+            "name": one.name,
+            "arm": one.arm,
+            "seed": one.seed,
+            "steps": one.steps,
+            "minutes": one.minutes,
             "last": {stage: {name: curve[-1][1] for name, curve in all_.items()} for stage, all_ in one.curves.items()},
             "rates": rates(one) if "rl" in one.curves else None,
             "seconds": seconds_of(one),
         }
         for one in data.trainings
-    ]  # fmt: skip
+    ]
     kept = {name: data.evaluation.get(name) or [] for name in ("arms", "comparisons", "regret")}
     return {"device": data.device, "clock": data.clock, "trainings": trainings, **kept}

@@ -11,6 +11,20 @@ from hipwright.sandbox.tool import ToolResult, run_tool
 from hipwright.sandbox.zygote import Zygote
 
 __all__ = [
-    "SANDBOX_HINT", "GpuAccess", "Limits", "OneShotPool", "RemoteFailure", "Session", "ToolResult", "WorkerDied",
-    "WorkerFlood", "WorkerTimeout", "Zygote", "available", "crash_page", "gpu_count", "lockdown", "run_tool",
-]  # fmt: skip
+    "SANDBOX_HINT",
+    "GpuAccess",
+    "Limits",
+    "OneShotPool",
+    "RemoteFailure",
+    "Session",
+    "ToolResult",
+    "WorkerDied",
+    "WorkerFlood",
+    "WorkerTimeout",
+    "Zygote",
+    "available",
+    "crash_page",
+    "gpu_count",
+    "lockdown",
+    "run_tool",
+]

@@ -68,8 +68,21 @@ def command(
 
 def _isolation() -> list[str]:
     # uid 65534 inside and no capabilities, whoever starts it: root inside the namespace would own what it can reach
-    return ["--unshare-all", "--unshare-user", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL",
-            "--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"]  # fmt: skip
+    return [
+        "--unshare-all",
+        "--unshare-user",
+        "--uid",
+        "65534",
+        "--gid",
+        "65534",
+        "--cap-drop",
+        "ALL",
+        "--die-with-parent",
+        "--new-session",
+        "--clearenv",
+        "--hostname",
+        "sandbox",
+    ]
 
 
 def _system_mounts(devices: Sequence[str] = (), tmp_mb: int = 0) -> list[str]:

@@ -37,9 +37,15 @@ class Keeper(threading.Thread):
         command, control_fd, env = self._arguments
         try:
             self._process = subprocess.Popen(
-                command, env=env, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
-                pass_fds=(control_fd,), start_new_session=True, cwd="/",
-            )  # fmt: skip
+                command,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                pass_fds=(control_fd,),
+                start_new_session=True,
+                cwd="/",
+            )
         except OSError as error:
             self._problem = error
         finally:

@@ -34,8 +34,14 @@ _BOOT = (
 )
 _PACKAGES = ("site-packages", "dist-packages")
 # USER: without an /etc/passwd torch asks the environment who it is, already when it makes a meta tensor
-_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp", "USER": "sandbox", "LANG": "C.UTF-8",
-                "PYTHONHASHSEED": "0"}  # fmt: skip
+_ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/tmp",
+    "TMPDIR": "/tmp",
+    "USER": "sandbox",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+}
 _FILES, _GPU_FILES = 256, 1024  # open files of a session; a GPU runtime holds a hundred by itself
 _TASKS = 1000  # threads of a zygote and all its sessions; a CUDA process has about thirty
 _TASKS_ROOM = 24  # the kernel's limit lies above ours, so that a flood is seen as one
@@ -145,8 +151,12 @@ class Zygote:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         stderr = protocol.memory_file("stderr", STDERR_BYTES)
         crash = protocol.memory_file("crash", CRASH_PAGE_BYTES)
-        bounds = {"memory_mb": limits.memory_mb, "cpu_s": limits.cpu_s, "contained": not self.unsafe,
-                  "files": _GPU_FILES if self.gpu else _FILES}  # fmt: skip
+        bounds = {
+            "memory_mb": limits.memory_mb,
+            "cpu_s": limits.cpu_s,
+            "contained": not self.unsafe,
+            "files": _GPU_FILES if self.gpu else _FILES,
+        }
         try:
             with self._lock:
                 said, fds = self._ask({"op": "spawn", "limits": bounds}, [theirs.fileno(), stderr, crash])

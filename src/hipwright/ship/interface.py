@@ -76,8 +76,11 @@ def interface(parsed: Parsed, knobs: Mapping[str, int], tree: Tree, inputs: Sequ
         if any(not isinstance(leaf, torch.Tensor) for leaf in outs):
             raise BadInput("an output is not a tensor, and an operator returns tensors only")
         found.nest = nested(outputs, (f"out{i}" for i in range(len(outs))))
-        found.written = [p for p in table.buffers if state[p]._version != versions[p]
-                         or state[p].untyped_storage()._cdata in recorder.written]  # fmt: skip
+        found.written = [
+            p
+            for p in table.buffers
+            if state[p]._version != versions[p] or state[p].untyped_storage()._cdata in recorder.written
+        ]
         if parsed.has_backward:
             _backward(found, plan, leaves, state, (outputs, outs), saved)
     return found
@@ -141,8 +144,10 @@ def _gradients(result: Any, inputs: Sequence[str]) -> Iterator[tuple[str, str, A
         return
     listed = list(result) if isinstance(result, (tuple, list)) else [result]
     if len(listed) != len(inputs):
-        raise ProgramError(f"backward returns {len(listed)} gradients for {len(inputs)} tensor inputs; a dict by name "
-                           'says which: {"x": gx, "self.weight": gw}')  # fmt: skip
+        raise ProgramError(
+            f"backward returns {len(listed)} gradients for {len(inputs)} tensor inputs; a dict by name "
+            'says which: {"x": gx, "self.weight": gw}'
+        )
     single = not isinstance(result, (tuple, list))
     for place, (path, leaf) in enumerate(zip(inputs, listed, strict=True)):
         yield path, "grads" if single else f"grads[{place}]", leaf

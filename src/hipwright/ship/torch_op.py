@@ -28,8 +28,21 @@ from hipwright.toolchain import clang
 
 RUNTIME = Path(__file__).parent / "runtime"
 _COPIED = ("build.py", "gpu.py", "op.py")
-_STRUCT = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
-           "int64": "q", "uint64": "Q", "float16": "e", "bfloat16": "H", "float32": "f", "float64": "d"}  # fmt: skip
+_STRUCT = {
+    "bool": "?",
+    "int8": "b",
+    "uint8": "B",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "uint64": "Q",
+    "float16": "e",
+    "bfloat16": "H",
+    "float32": "f",
+    "float64": "d",
+}
 _SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
 _MODES = re.compile(r"training|dropout|batch_?norm|instance_?norm|\.eval\(|lstm|gru", re.IGNORECASE)
 
@@ -143,8 +156,10 @@ def _spec(subject: Subject, found: Interface, plain: Plain) -> str:
         "NAME": subject.name,
         "SCHEMA": _schema(found, plain),
         "BACKWARD_SCHEMA": _backward_schema(found, plain),
-        "STATE": tuple((first + i, path, tuple(state[path].shape), str(state[path].dtype).removeprefix("torch."))
-                       for i, path in enumerate(plain.state)),
+        "STATE": tuple(
+            (first + i, path, tuple(state[path].shape), str(state[path].dtype).removeprefix("torch."))
+            for i, path in enumerate(plain.state)
+        ),
         "WRITTEN": tuple(paths.index(f"self.{path}") for path in found.written),
         "OUTPUTS": len(found.outputs),
         "SAVED": found.saved and tuple((k, paths.index(p) if k == "argument" else p) for k, p in found.saved),
@@ -153,7 +168,7 @@ def _spec(subject: Subject, found: Interface, plain: Plain) -> str:
         "SIGNATURES": {name: tuple(map(_param, parsed.signatures[name].params)) for name in parsed.launched},
         "TRAINING": bool(subject.state.get("training", True)) if _MODES.search(subject.source) else None,
         "ATTRIBUTES": _attributes(subject.state),
-    }  # fmt: skip
+    }
     lines = [f"{name} = {pprint.pformat(value, width=110, sort_dicts=False)}" for name, value in values.items()]
     return texts.SPEC_HEAD + "\n".join(lines) + "\n"
 

@@ -31,10 +31,37 @@ MAX_TEXT = 20_000  # characters
 MAX_ELEMENTS = 1 << 24  # of one workload's inputs, and of its outputs
 LIMITS = Limits(wall_s=30.0, memory_mb=8192)  # of one call to the host
 IMPORTS = ("torch", "torch.nn", "torch.nn.functional", "math")
-_BUILTINS = ("exec", "eval", "compile", "open", "__import__", "globals", "vars", "breakpoint", "input", "setattr",
-             "delattr")  # fmt: skip
-_OF_TORCH = ("load", "save", "hub", "ops", "jit", "compile", "cuda", "multiprocessing", "distributed", "utils",
-             "backends", "library", "serialization", "package", "onnx", "classes")  # fmt: skip
+_BUILTINS = (
+    "exec",
+    "eval",
+    "compile",
+    "open",
+    "__import__",
+    "globals",
+    "vars",
+    "breakpoint",
+    "input",
+    "setattr",
+    "delattr",
+)
+_OF_TORCH = (
+    "load",
+    "save",
+    "hub",
+    "ops",
+    "jit",
+    "compile",
+    "cuda",
+    "multiprocessing",
+    "distributed",
+    "utils",
+    "backends",
+    "library",
+    "serialization",
+    "package",
+    "onnx",
+    "classes",
+)
 
 
 class Refused(Exception):

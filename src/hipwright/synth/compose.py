@@ -35,10 +35,21 @@ OUTPUTS = {1: 70, 2: 22, 3: 8}
 INPUTS = {"normal": 76, "unit": 14, "positive": 10}
 RANKS = {2: 40, 3: 32, 4: 28}
 FAMILIES = {
-    "pointwise": 5.0, "reductions": 3.0, "normalisations": 2.0, "softmax": 1.2, "scans": 0.7, "pooling": 1.5,
-    "layout": 2.5, "indexing": 1.3, "losses": 1.2, "gates": 0.5, "distances": 0.5, "resizing": 0.8, "selection": 0.8,
+    "pointwise": 5.0,
+    "reductions": 3.0,
+    "normalisations": 2.0,
+    "softmax": 1.2,
+    "scans": 0.7,
+    "pooling": 1.5,
+    "layout": 2.5,
+    "indexing": 1.3,
+    "losses": 1.2,
+    "gates": 0.5,
+    "distances": 0.5,
+    "resizing": 0.8,
+    "selection": 0.8,
     "attention": 0.5,
-}  # fmt: skip
+}
 NAMES: dict[int, list[tuple[str, ...]]] = {
     2: [("rows", "features"), ("batch", "width"), ("tokens", "hidden")],
     3: [("batch", "steps", "width"), ("batch", "channels", "length"), ("heads", "queries", "keys")],
@@ -221,12 +232,16 @@ def _pick(sketch: Sketch, x: Value, later: Sequence[str], *, last: bool) -> Oper
     before = sketch.used[-1] if sketch.used else ""
     after_view = bool(before) and BY_NAME[before].view
     found = [
-        one for one in LIBRARY
-        if one.family == family and not one.library and _takes(one, x) and one.name not in (*sketch.used[-2:], *later)
+        one
+        for one in LIBRARY
+        if one.family == family
+        and not one.library
+        and _takes(one, x)
+        and one.name not in (*sketch.used[-2:], *later)
         and (last or not (one.ends or one.family == "losses"))
         and not (one.name in ACTIVATIONS and before in ACTIVATIONS)
         and not (one.view and (after_view or last))
-    ]  # fmt: skip
+    ]
     return sketch.rng.choice(found) if found else None
 
 

@@ -22,14 +22,28 @@ _FEW = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven":
 _MOST_OUTPUTS, _MOST_FUSED, _MOST_NDIM = 4, 8, 5
 _MOST_ELEMENTS = 1 << 24
 _DTYPES = {
-    "bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16", "half": "float16",
-    "fp32": "float32", "float32": "float32",
-}  # fmt: skip
+    "bf16": "bfloat16",
+    "bfloat16": "bfloat16",
+    "fp16": "float16",
+    "float16": "float16",
+    "half": "float16",
+    "fp32": "float32",
+    "float32": "float32",
+}
 _AXES: dict[str, Axis] = {
-    "last": "last", "inner": "last", "innermost": "last", "contiguous": "last", "middle": "middle",
-    "first": "first", "leading": "first", "outer": "first", "several": "several", "multiple": "several",
-    "two": "several", "all": "several",
-}  # fmt: skip
+    "last": "last",
+    "inner": "last",
+    "innermost": "last",
+    "contiguous": "last",
+    "middle": "middle",
+    "first": "first",
+    "leading": "first",
+    "outer": "first",
+    "several": "several",
+    "multiple": "several",
+    "two": "several",
+    "all": "several",
+}
 _FILLER_WORDS = (
     "a an the with and of over on in to that which has have must be is are task tasks kernel input inputs tensor "
     "tensors using use uses containing contains some its from for"
@@ -80,9 +94,15 @@ def read_wanted(text: str) -> tuple[Wanted, tuple[str, ...]]:
 def _phrases(text: str) -> str:
     """The pairs spelled as phrases, so that there is one grammar."""
     spelled = {
-        "bound": "{}-bound", "outputs": "{} outputs", "dtype": "{}", "axis": "reduction over {} axis", "ndim": "{}-d",
-        "reduction_axis": "reduction over {} axis", "fused": "{} fused operators", "elements": "{} elements",
-    }  # fmt: skip
+        "bound": "{}-bound",
+        "outputs": "{} outputs",
+        "dtype": "{}",
+        "axis": "reduction over {} axis",
+        "ndim": "{}-d",
+        "reduction_axis": "reduction over {} axis",
+        "fused": "{} fused operators",
+        "elements": "{} elements",
+    }
 
     def phrase(match: re.Match[str]) -> str:
         key, value = match[1], match[2].strip()
@@ -110,8 +130,15 @@ def _ndim(match: re.Match[str]) -> dict[str, object] | None:
 def _least_most(how: str, low: int, high: int | None, most: int) -> tuple[int, int]:
     if high is not None:
         return low, high
-    return {"at least": (low, most), "over": (low, most), "more than": (low + 1, most), "at most": (0, low),
-            "up to": (0, low), "under": (0, low), "about": (low // 2, low * 2)}.get(how, (low, low))  # fmt: skip
+    return {
+        "at least": (low, most),
+        "over": (low, most),
+        "more than": (low + 1, most),
+        "at most": (0, low),
+        "up to": (0, low),
+        "under": (0, low),
+        "about": (low // 2, low * 2),
+    }.get(how, (low, low))
 
 
 def _fused(match: re.Match[str]) -> dict[str, object] | None:
@@ -133,16 +160,20 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str]], dict[str, object] | None]], .
     (r"\b(memory|compute)[- ]bound\b", lambda m: {"bound": m[1]}),
     (r"\bbandwidth[- ]bound\b", lambda m: {"bound": "memory"}),
     (rf"\b{_NUMBER} outputs?\b", _outputs),
-    (rf"\breduc\w+ (?:over|along|across|on) (?:an? |the )?({'|'.join(_AXES)}) {_DIM}\b",
-     lambda m: {"reduction_axis": _AXES[m[1]]}),
+    (
+        rf"\breduc\w+ (?:over|along|across|on) (?:an? |the )?({'|'.join(_AXES)}) {_DIM}\b",
+        lambda m: {"reduction_axis": _AXES[m[1]]},
+    ),
     (rf"\b({'|'.join(_AXES)})[- ]{_DIM} reductions?\b", lambda m: {"reduction_axis": _AXES[m[1]]}),
-    (rf"\b{_HOW}{_NUMBER}(?:\s*(?:-|to|and)\s*{_NUMBER})?( or more)? (?:fused )?(?:operators?|operations|ops)\b",
-     _fused),
+    (
+        rf"\b{_HOW}{_NUMBER}(?:\s*(?:-|to|and)\s*{_NUMBER})?( or more)? (?:fused )?(?:operators?|operations|ops)\b",
+        _fused,
+    ),
     (rf"\b{_HOW}{_COUNT}(?:\s*(?:-|to|and)\s*{_COUNT})? elements\b", _elements),
     (rf"\b{_NUMBER}[- ]?(?:d|dimensional)\b", _ndim),
     (rf"\brank {_NUMBER}\b", _ndim),
     (rf"\b({'|'.join(_DTYPES)})\b", lambda m: {"dtype": _DTYPES[m[1]]}),
-)  # fmt: skip
+)
 
 
 def _operators(left: str) -> tuple[tuple[str, ...], str]:

@@ -145,12 +145,13 @@ def summary(made: Sequence[Made]) -> dict[str, Any]:
     names = {base_name(name) for one in made for name in one.operators}
     deep = sum(one.fused >= 3 for one in made)
     return {
-        "operators": len(names), "families": sorted({name for one in made for name in one.families}),
+        "operators": len(names),
+        "families": sorted({name for one in made for name in one.families}),
         "fused_3_or_more": round(deep / len(made), 4) if made else 0.0,
         "difficulty": dict(Counter(one.difficulty for one in made)),
         "dtypes": dict(Counter(one.dtype for one in made)),
         "modes": dict(Counter(one.draft.mode for one in made)),
-    }  # fmt: skip
+    }
 
 
 # ---------------------------------------------------------------- the roofline

@@ -5,10 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-COMMUTATIVE = frozenset({
-    "add", "mul", "maximum", "minimum", "eq", "ne", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and",
-    "logical_or", "logical_xor",
-})  # fmt: skip
+COMMUTATIVE = frozenset(
+    {
+        "add",
+        "mul",
+        "maximum",
+        "minimum",
+        "eq",
+        "ne",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+    }
+)
 LAYOUT = frozenset({"reshape", "permute", "expand", "cast"})
 """Operators that move or convert elements and compute nothing."""
 

@@ -18,30 +18,96 @@ from hipwright.synth.graph_rules import RULES
 
 _BROADCASTING = COMMUTATIVE | {"sub", "div", "pow", "where", "lt", "le", "gt", "ge", "remainder", "atan2", "fmod"}
 _SAME = frozenset({"clone", "contiguous", "alias", "detach", "lift_fresh", "lift_fresh_copy", "positive", "identity"})
-_RESHAPES = frozenset({
-    "view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze", "view_as", "reshape_as",
-})  # fmt: skip
+_RESHAPES = frozenset(
+    {
+        "view",
+        "reshape",
+        "_unsafe_view",
+        "flatten",
+        "unflatten",
+        "unsqueeze",
+        "squeeze",
+        "view_as",
+        "reshape_as",
+    }
+)
 _OTHER_NAMES = {
-    "mm": "matmul", "bmm": "matmul", "mv": "matmul", "dot": "matmul", "__and__": "bitwise_and",
-    "__or__": "bitwise_or", "__xor__": "bitwise_xor", "_softmax": "softmax", "_log_softmax": "log_softmax",
-    "expand_as": "expand", "broadcast_to": "expand", "true_divide": "div", "nll_loss_nd": "nll_loss",
-}  # fmt: skip
+    "mm": "matmul",
+    "bmm": "matmul",
+    "mv": "matmul",
+    "dot": "matmul",
+    "__and__": "bitwise_and",
+    "__or__": "bitwise_or",
+    "__xor__": "bitwise_xor",
+    "_softmax": "softmax",
+    "_log_softmax": "log_softmax",
+    "expand_as": "expand",
+    "broadcast_to": "expand",
+    "true_divide": "div",
+    "nll_loss_nd": "nll_loss",
+}
 _REDUCTIONS = {
-    "sum": 1, "mean": 1, "amax": 1, "amin": 1, "prod": 1, "var": 1, "std": 1, "logsumexp": 1, "all": 1, "any": 1,
-    "argmax": 1, "argmin": 1, "linalg_vector_norm": 2,
-}  # fmt: skip
+    "sum": 1,
+    "mean": 1,
+    "amax": 1,
+    "amin": 1,
+    "prod": 1,
+    "var": 1,
+    "std": 1,
+    "logsumexp": 1,
+    "all": 1,
+    "any": 1,
+    "argmax": 1,
+    "argmin": 1,
+    "linalg_vector_norm": 2,
+}
 _AXES: dict[str, tuple[int, ...]] = {
-    "softmax": (1,), "log_softmax": (1,), "cumsum": (1,), "cumprod": (1,), "cummax": (1,), "cummin": (1,),
-    "logcumsumexp": (1,), "gather": (1,), "index_select": (1,), "select": (1,), "slice": (1,), "split": (2,),
-    "split_with_sizes": (2,), "chunk": (2,), "unbind": (1,), "cat": (1,), "stack": (1,), "flip": (1,), "roll": (2,),
-    "sort": (1,), "topk": (2,), "kthvalue": (2,), "cosine_similarity": (2,), "glu": (1,), "scatter": (1,),
-    "scatter_add": (1,), "index_add": (1,), "diff": (2,), "max": (1,), "min": (1,), "var_mean": (1,),
-    "std_mean": (1,), "median": (1,), "take_along_dim": (2,), "repeat_interleave": (2,),
-}  # fmt: skip
+    "softmax": (1,),
+    "log_softmax": (1,),
+    "cumsum": (1,),
+    "cumprod": (1,),
+    "cummax": (1,),
+    "cummin": (1,),
+    "logcumsumexp": (1,),
+    "gather": (1,),
+    "index_select": (1,),
+    "select": (1,),
+    "slice": (1,),
+    "split": (2,),
+    "split_with_sizes": (2,),
+    "chunk": (2,),
+    "unbind": (1,),
+    "cat": (1,),
+    "stack": (1,),
+    "flip": (1,),
+    "roll": (2,),
+    "sort": (1,),
+    "topk": (2,),
+    "kthvalue": (2,),
+    "cosine_similarity": (2,),
+    "glu": (1,),
+    "scatter": (1,),
+    "scatter_add": (1,),
+    "index_add": (1,),
+    "diff": (2,),
+    "max": (1,),
+    "min": (1,),
+    "var_mean": (1,),
+    "std_mean": (1,),
+    "median": (1,),
+    "take_along_dim": (2,),
+    "repeat_interleave": (2,),
+}
 _ITEMS = {
-    ("max", 0): "amax", ("max", 1): "argmax", ("min", 0): "amin", ("min", 1): "argmin", ("var_mean", 0): "var",
-    ("var_mean", 1): "mean", ("std_mean", 0): "std", ("std_mean", 1): "mean",
-}  # fmt: skip
+    ("max", 0): "amax",
+    ("max", 1): "argmax",
+    ("min", 0): "amin",
+    ("min", 1): "argmin",
+    ("var_mean", 0): "var",
+    ("var_mean", 1): "mean",
+    ("std_mean", 0): "std",
+    ("std_mean", 1): "mean",
+}
 _SPLITS = frozenset({"split", "split_with_sizes", "chunk", "unbind", "unsafe_split", "unsafe_chunk"})
 _WIDEST = 16  # terms of one flattened sum or product
 
@@ -290,9 +356,13 @@ def _order(op: str, args: tuple[Argument, ...], rank: int) -> tuple[int, ...]:
 
 
 _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod, ast.Pow: operator.pow,
-}  # fmt: skip
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
 
 
 def _evaluate(text: str, hints: Mapping[str, int]) -> int:

@@ -6,9 +6,15 @@ from hipwright.synth.operators import indexing, layout, losses, norms, pointwise
 from hipwright.synth.operators.base import Operator
 
 LIBRARY: tuple[Operator, ...] = (
-    *pointwise.OPERATORS, *reductions.OPERATORS, *norms.OPERATORS, *windows.OPERATORS, *products.OPERATORS,
-    *indexing.OPERATORS, *layout.OPERATORS, *losses.OPERATORS,
-)  # fmt: skip
+    *pointwise.OPERATORS,
+    *reductions.OPERATORS,
+    *norms.OPERATORS,
+    *windows.OPERATORS,
+    *products.OPERATORS,
+    *indexing.OPERATORS,
+    *layout.OPERATORS,
+    *losses.OPERATORS,
+)
 
 BY_NAME: dict[str, Operator] = {one.name: one for one in LIBRARY}
 

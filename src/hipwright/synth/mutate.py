@@ -69,8 +69,12 @@ def mutations(source: str, rng: random.Random) -> list[Mutated]:
     except (SyntaxError, ValueError, RecursionError):
         return []
     makers: dict[Kind, Callable[[ast.Module, random.Random], Iterator[Change]]] = {
-        "shape": _shapes, "batch": _batches, "dtype": _dtypes, "swap": _swaps, "append": _appends,
-    }  # fmt: skip
+        "shape": _shapes,
+        "batch": _batches,
+        "dtype": _dtypes,
+        "swap": _swaps,
+        "append": _appends,
+    }
     found = []
     for kind in KINDS:
         for detail, apply in makers[kind](tree, rng):

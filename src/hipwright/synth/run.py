@@ -67,8 +67,13 @@ class Plan:
         """What decides the tasks, for the manifest; the count may change from one call to the next."""
         parents = content_key("parents", *(text for pair in sorted(self.parents.items()) for text in pair))
         share = self.llm_share if self.writer is not None else 0.0
-        return {"seed": self.seed, "modes": list(self.modes), "parents": parents if self.parents else "",
-                "constraint": self.constraint, "llm_share": share}  # fmt: skip
+        return {
+            "seed": self.seed,
+            "modes": list(self.modes),
+            "parents": parents if self.parents else "",
+            "constraint": self.constraint,
+            "llm_share": share,
+        }
 
     def wanted(self) -> tuple[constrain.Wanted, tuple[str, ...]]:
         """The constraint as read. BadInput where words are left over and no model is there to read them."""
@@ -158,9 +163,16 @@ def _tell(
 ) -> None:
     last = dropped or (seen.tries[-1] if seen.made is None else None)
     name = last.draft.name if last else seen.made.draft.name if seen.made else ""
-    data = {"done": len(store.made), "count": plan.count, "dropped": sum(store.dropped.values()), "task": name,
-            "stage": last.stage if last else "", "why": last.why if last else "", "made": pace[0],
-            "seconds": pace[1]}  # fmt: skip
+    data = {
+        "done": len(store.made),
+        "count": plan.count,
+        "dropped": sum(store.dropped.values()),
+        "task": name,
+        "stage": last.stage if last else "",
+        "why": last.why if last else "",
+        "made": pace[0],
+        "seconds": pace[1],
+    }
     listener("synth", data)
 
 
@@ -232,9 +244,13 @@ class _Drafter:
                 change = rng.choice([one for one in changes if one.kind == kind])
                 text, details = change.source, [*details, change.detail]
         draft = Draft(
-            name=f"{name}_{kind}_{content_key(text)[:4]}", source=text, mode="mutation", seed=self.plan.seed,
-            parents=(same_task(source),), detail=f"{name}: {'; '.join(details)}",
-        )  # fmt: skip
+            name=f"{name}_{kind}_{content_key(text)[:4]}",
+            source=text,
+            mode="mutation",
+            seed=self.plan.seed,
+            parents=(same_task(source),),
+            detail=f"{name}: {'; '.join(details)}",
+        )
         return (draft, ()) if details else (None, (Dropped(draft=draft, stage="mutation", why="nothing to change"),))
 
     def _parent(self, index: int, rng: random.Random) -> tuple[str, str]:

@@ -34,9 +34,15 @@ class Sketch:
     def copy(self) -> Sketch:
         """To come back to when an operator turns out unfit; the generator is shared."""
         return replace(
-            self, inputs=dict(self.inputs), setup=list(self.setup), lines=list(self.lines), values=list(self.values),
-            named=list(self.named), taken=set(self.taken), used=list(self.used),
-        )  # fmt: skip
+            self,
+            inputs=dict(self.inputs),
+            setup=list(self.setup),
+            lines=list(self.lines),
+            values=list(self.values),
+            named=list(self.named),
+            taken=set(self.taken),
+            used=list(self.used),
+        )
 
     # ------------------------------------------------------------ names and sizes
 
@@ -123,9 +129,16 @@ class Sketch:
     # ------------------------------------------------------------ statements
 
     def let(
-        self, hint: str, text: str, shape: Sequence[int], known: Range, *, dtype: str = "", level: bool = False,
-        keep: bool = True
-    ) -> Value:  # fmt: skip
+        self,
+        hint: str,
+        text: str,
+        shape: Sequence[int],
+        known: Range,
+        *,
+        dtype: str = "",
+        level: bool = False,
+        keep: bool = True,
+    ) -> Value:
         """A statement `hint = text`. Raises Unfit for what is too large, overflows or says nothing."""
         value = Value(self.fresh(hint), tuple(shape), dtype or self.dtype, known, level)
         need(0 < value.elements <= MOST_ELEMENTS, "too large, or empty")

@@ -17,10 +17,28 @@ SMALLEST = {"float32": 1e-5, "bfloat16": 1e-4, "float16": 1e-3}  # deviation: be
 RELATIVE = {"float32": 2e-3, "bfloat16": 0.08, "float16": 0.02}  # deviation over mean: below it a constant would pass
 
 # nodes and weights of Gauss and Hermite's quadrature of degree 9, for a standard normal
-_NODES = (-4.512745863, -3.205429003, -2.076847979, -1.023255664, 0.0, 1.023255664, 2.076847979, 3.205429003,
-          4.512745863)  # fmt: skip
-_WEIGHTS = (2.234584e-5, 2.789141e-3, 4.991641e-2, 0.2440975, 0.4063492, 0.2440975, 4.991641e-2, 2.789141e-3,
-            2.234584e-5)  # fmt: skip
+_NODES = (
+    -4.512745863,
+    -3.205429003,
+    -2.076847979,
+    -1.023255664,
+    0.0,
+    1.023255664,
+    2.076847979,
+    3.205429003,
+    4.512745863,
+)
+_WEIGHTS = (
+    2.234584e-5,
+    2.789141e-3,
+    4.991641e-2,
+    0.2440975,
+    0.4063492,
+    0.2440975,
+    4.991641e-2,
+    2.789141e-3,
+    2.234584e-5,
+)
 _STEPS = 64
 
 
@@ -69,8 +87,9 @@ class Range:
         flat = 0.01 * (high - low)
         ends = [end for end, bunched in ((grid[0], self.floor), (grid[-1], self.ceiling)) if bunched]
         ends += [near for near, far in ((grid[0], grid[8]), (grid[-1], grid[-9])) if abs(near - far) < flat]
-        return Range(low, high, mean, sqrt(square), any(end - low < flat for end in ends),
-                     any(high - end < flat for end in ends))  # fmt: skip
+        return Range(
+            low, high, mean, sqrt(square), any(end - low < flat for end in ends), any(high - end < flat for end in ends)
+        )
 
     def times(self, factor: float, shift: float = 0.0) -> Range:
         """Of factor * x + shift."""
@@ -79,8 +98,9 @@ class Range:
         return Range(ends[0], ends[1], self.mean * factor + shift, self.std * abs(factor), *bunched)
 
     def __add__(self, other: Range) -> Range:
-        return Range(self.low + other.low, self.high + other.high, self.mean + other.mean,
-                     sqrt(self.std**2 + other.std**2))  # fmt: skip
+        return Range(
+            self.low + other.low, self.high + other.high, self.mean + other.mean, sqrt(self.std**2 + other.std**2)
+        )
 
     def __mul__(self, other: Range) -> Range:
         ends = [a * b for a in (self.low, self.high) for b in (other.low, other.high)]
@@ -92,9 +112,14 @@ class Range:
         mean = (self.mean + other.mean) / 2
         square = (self.rms**2 + other.rms**2) / 2
         low, high = min(self.low, other.low), max(self.high, other.high)
-        return Range(low, high, mean, sqrt(max(0.0, square - mean**2)), (self.floor and self.low == low) or
-                     (other.floor and other.low == low), (self.ceiling and self.high == high) or
-                     (other.ceiling and other.high == high))  # fmt: skip
+        return Range(
+            low,
+            high,
+            mean,
+            sqrt(max(0.0, square - mean**2)),
+            (self.floor and self.low == low) or (other.floor and other.low == low),
+            (self.ceiling and self.high == high) or (other.ceiling and other.high == high),
+        )
 
     def inside(self, low: float, high: float) -> Range:
         """The same, cut to bounds that are known better."""

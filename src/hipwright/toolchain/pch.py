@@ -72,7 +72,11 @@ def _compile(headers: Sequence[str], front: Sequence[str], unsafe: bool) -> byte
     emit = [word for part in ("-emit-pch", "-o", "out.pch", "-fno-pch-timestamp") for word in ("-Xclang", part)]
     result = run_tool(
         [found.program, "clang", *front, "-I", str(clang.INCLUDE), "-fsyntax-only", *emit, SOURCE],
-        files={SOURCE: _text(headers)}, outputs=["out.pch"], ro=[Path(found.folder), clang.INCLUDE],
-        env={"ZIG_GLOBAL_CACHE_DIR": "zig-cache", "ZIG_LOCAL_CACHE_DIR": "zig-cache"}, limits=Limits(), unsafe=unsafe,
-    )  # fmt: skip
+        files={SOURCE: _text(headers)},
+        outputs=["out.pch"],
+        ro=[Path(found.folder), clang.INCLUDE],
+        env={"ZIG_GLOBAL_CACHE_DIR": "zig-cache", "ZIG_LOCAL_CACHE_DIR": "zig-cache"},
+        limits=Limits(),
+        unsafe=unsafe,
+    )
     return result.files.get("out.pch", b"") if result.returncode == 0 else b""

@@ -123,9 +123,12 @@ def outcome(evaluation: Evaluation, program: Program, history: Sequence[Turn] = 
 def no_program(found: Unusable) -> Outcome:
     """The outcome of a completion that holds no program."""
     return Outcome(
-        status="parse_error", fault="candidate", stage="parse", message=clean(found.message, 500),
+        status="parse_error",
+        fault="candidate",
+        stage="parse",
+        message=clean(found.message, 500),
         evidence=unusable_words(found),
-    )  # fmt: skip
+    )
 
 
 def _measured(evaluation: Evaluation) -> dict[str, object]:
@@ -136,11 +139,16 @@ def _measured(evaluation: Evaluation) -> dict[str, object]:
         return {}
     versus = min(known, key=lambda one: one.speedup)
     return {
-        "clock": "device", "device": timing.device, "baseline": versus.baseline, "speedup": versus.speedup,
-        "low": versus.interval[0], "high": versus.interval[1],
+        "clock": "device",
+        "device": timing.device,
+        "baseline": versus.baseline,
+        "speedup": versus.speedup,
+        "low": versus.interval[0],
+        "high": versus.interval[1],
         "base_ms": median(versus.baseline_ms) if versus.baseline_ms else None,
-        "time_ms": timing.median_ms, "floor_ms": timing.floor_ms,
-    }  # fmt: skip
+        "time_ms": timing.median_ms,
+        "floor_ms": timing.floor_ms,
+    }
 
 
 def _estimated(evaluation: Evaluation) -> dict[str, object]:
@@ -150,9 +158,15 @@ def _estimated(evaluation: Evaluation) -> dict[str, object]:
         return {}
     speedup = base / evaluation.score
     return {
-        "clock": "estimate", "baseline": "library", "speedup": speedup, "low": speedup, "high": speedup,
-        "base_ms": base / 1e3, "time_ms": evaluation.score / 1e3, "floor_ms": floor / 1e3 if floor else None,
-    }  # fmt: skip
+        "clock": "estimate",
+        "baseline": "library",
+        "speedup": speedup,
+        "low": speedup,
+        "high": speedup,
+        "base_ms": base / 1e3,
+        "time_ms": evaluation.score / 1e3,
+        "floor_ms": floor / 1e3 if floor else None,
+    }
 
 
 def _timing(evaluation: Evaluation) -> Timing | None:

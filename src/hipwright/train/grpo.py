@@ -70,9 +70,17 @@ class Result:
 
 
 def train_grpo(
-    model: Any, tokenizer: Any, problems: Sequence[Problem], environment: Environment, settings: Settings,
-    folder: Path, log: Metrics | None, *, resume: bool = False, allow_device_change: bool = False,
-) -> Result:  # fmt: skip
+    model: Any,
+    tokenizer: Any,
+    problems: Sequence[Problem],
+    environment: Environment,
+    settings: Settings,
+    folder: Path,
+    log: Metrics | None,
+    *,
+    resume: bool = False,
+    allow_device_change: bool = False,
+) -> Result:
     """Train a loaded model on the problems' rewards. log: None in all processes but the main one.
 
     BadInput as for `train_sft`, and where vLLM is asked for but not installed.
@@ -144,7 +152,10 @@ def _arguments(settings: Settings, folder: Path) -> Any:
         use_vllm=bool(settings.vllm),
         **engine,
         **hf.common(
-            folder, seed=settings.seed, checkpoint_activations=settings.checkpoint_activations,
-            save_every=settings.save_every, log_every=settings.log_every,
+            folder,
+            seed=settings.seed,
+            checkpoint_activations=settings.checkpoint_activations,
+            save_every=settings.save_every,
+            log_every=settings.log_every,
         ),
-    )  # fmt: skip
+    )

@@ -45,9 +45,12 @@ class Lora:
         from peft import LoraConfig
 
         return LoraConfig(
-            r=self.rank, lora_alpha=self.alpha, lora_dropout=self.dropout, target_modules="all-linear",
+            r=self.rank,
+            lora_alpha=self.alpha,
+            lora_dropout=self.dropout,
+            target_modules="all-linear",
             task_type="CAUSAL_LM",
-        )  # fmt: skip
+        )
 
 
 def load_model(name: str, *, dtype: str, attention: str) -> tuple[Any, Any]:
@@ -102,9 +105,7 @@ def quiet() -> None:
     transformers.utils.logging.set_verbosity_error()
 
 
-def common(
-    folder: Path, *, seed: int, checkpoint_activations: bool, save_every: int, log_every: int
-) -> dict[str, Any]:  # fmt: skip
+def common(folder: Path, *, seed: int, checkpoint_activations: bool, save_every: int, log_every: int) -> dict[str, Any]:
     """Arguments that every trainer of TRL is given alike."""
     import torch
 

@@ -150,9 +150,15 @@ def _accelerate(work: Work, place: Place) -> Command:
         WORK: json.dumps(msgspec.to_builtins(kept), indent=1),
     }
     argv = (
-        sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(folder / ACCELERATE),
-        "-m", "hipwright.train.work", str(folder / WORK),
-    )  # fmt: skip
+        sys.executable,
+        "-m",
+        "accelerate.commands.launch",
+        "--config_file",
+        str(folder / ACCELERATE),
+        "-m",
+        "hipwright.train.work",
+        str(folder / WORK),
+    )
     return Command(argv, files=files, needs=tuple(needs))
 
 

@@ -78,9 +78,17 @@ class Result:
 
 
 def train_sft(
-    model: Any, tokenizer: Any, lessons: Lessons, settings: Settings, folder: Path, log: Metrics | None,
-    *, resume: bool = False, allow_device_change: bool = False, watch: Watch | None = None,
-) -> Result:  # fmt: skip
+    model: Any,
+    tokenizer: Any,
+    lessons: Lessons,
+    settings: Settings,
+    folder: Path,
+    log: Metrics | None,
+    *,
+    resume: bool = False,
+    allow_device_change: bool = False,
+    watch: Watch | None = None,
+) -> Result:
     """Train a loaded model on the rows; checkpoints and the result in `folder`.
 
     log: None in all processes but the main one. BadInput where the folder holds a training and resume is False, where
@@ -161,9 +169,7 @@ def _last(history: list[dict[str, Any]], name: str) -> float | None:
     return next((float(one[name]) for one in reversed(history) if name in one), None)
 
 
-def _trainer(
-    model: Any, tokenizer: Any, rows: dict[str, list[Tokens]], settings: Settings, folder: Path
-) -> Any:  # fmt: skip
+def _trainer(model: Any, tokenizer: Any, rows: dict[str, list[Tokens]], settings: Settings, folder: Path) -> Any:
     from trl import SFTTrainer
 
     held = {name: _dataset(found) for name, found in rows.items() if name != TRAIN}
@@ -199,10 +205,13 @@ def _arguments(settings: Settings, folder: Path, *, held: bool) -> Any:
         eval_strategy="steps" if evaluate else "no",
         eval_steps=evaluate or None,
         **hf.common(
-            folder, seed=settings.seed, checkpoint_activations=settings.checkpoint_activations,
-            save_every=settings.save_every, log_every=settings.log_every,
+            folder,
+            seed=settings.seed,
+            checkpoint_activations=settings.checkpoint_activations,
+            save_every=settings.save_every,
+            log_every=settings.log_every,
         ),
-    )  # fmt: skip
+    )
 
 
 def _dataset(rows: list[Tokens]) -> Any:

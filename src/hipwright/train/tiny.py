@@ -13,9 +13,13 @@ from hipwright.errors import BadInput
 
 VOCABULARY = 2048
 SHAPE = {
-    "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "max_position_embeddings": 32768,
-}  # fmt: skip
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 32768,
+}
 OPEN, CLOSE, PAD = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
 TEMPLATE = (
     "{% for message in messages %}"
@@ -55,8 +59,10 @@ def tokenizer(texts: Iterable[str]) -> Any:
     bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bare.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY, special_tokens=[PAD, OPEN, CLOSE], show_progress=False,
+        vocab_size=VOCABULARY,
+        special_tokens=[PAD, OPEN, CLOSE],
+        show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-    )  # fmt: skip
+    )
     bare.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=bare, eos_token=CLOSE, pad_token=PAD, chat_template=TEMPLATE)

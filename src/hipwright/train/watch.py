@@ -25,9 +25,15 @@ class Sampling:
     """
 
     def __init__(
-        self, problems: Sequence[Problem], environment: Environment | None, tokenizer: Any, log: Any, *, every: int,
+        self,
+        problems: Sequence[Problem],
+        environment: Environment | None,
+        tokenizer: Any,
+        log: Any,
+        *,
+        every: int,
         new_tokens: int = NEW_TOKENS,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._problems = list(problems)[:COUNT]
         self._environment, self._log = environment, log
         self._tokenizer, self._form = tokenizer, ChatForm(tokenizer)
@@ -72,7 +78,11 @@ class Sampling:
         prompt = self._form.encode(problem)
         ids = torch.tensor([prompt], device=device)
         made = model.generate(
-            input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=self._new_tokens,
-            eos_token_id=self._tokenizer.eos_token_id, pad_token_id=self._tokenizer.pad_token_id,
-        )  # fmt: skip
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=self._new_tokens,
+            eos_token_id=self._tokenizer.eos_token_id,
+            pad_token_id=self._tokenizer.pad_token_id,
+        )
         return self._form.decode(made[0, len(prompt) :].tolist())

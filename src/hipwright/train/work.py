@@ -74,17 +74,22 @@ def shrunk(work: Work) -> Work:
     small = changed(
         recipe,
         data=replace(recipe.data, problems=2),
-        sft=replace(
-            recipe.sft, max_steps=1, accumulate=1, evaluate_every=1, warmup=0.0, **fast
-        ),
+        sft=replace(recipe.sft, max_steps=1, accumulate=1, evaluate_every=1, warmup=0.0, **fast),
         grpo=replace(
             recipe.grpo, steps=1, batch=2, accumulate=1, samples=2, max_new_tokens=8, vllm="", warmup=0.0, **fast
         ),
         rl=replace(
-            recipe.rl, steps=1, prompts=1, samples=2, max_new_tokens=8, max_prompt_tokens=32_000, overlap=False,
-            checkpoint_every=1, sample_every=1,
+            recipe.rl,
+            steps=1,
+            prompts=1,
+            samples=2,
+            max_new_tokens=8,
+            max_prompt_tokens=32_000,
+            overlap=False,
+            checkpoint_every=1,
+            sample_every=1,
         ),
-    )  # fmt: skip
+    )
     return msgspec.structs.replace(work, recipe=small, trackers=())
 
 
@@ -104,9 +109,16 @@ def _sft(work: Work, say: Say) -> dict[str, Any]:
         log = _log(stack, work, hf.resume_point(folder, known, allow_device_change=work.allow_device_change), say)
         watch = _watch(stack, work, tokenizer, log)
         done = sft.train_sft(
-            model, tokenizer, lessons, recipe.sft, folder, log, resume=work.resume,
-            allow_device_change=work.allow_device_change, watch=watch,
-        )  # fmt: skip
+            model,
+            tokenizer,
+            lessons,
+            recipe.sft,
+            folder,
+            log,
+            resume=work.resume,
+            allow_device_change=work.allow_device_change,
+            watch=watch,
+        )
     figures = {"loss": done.loss, "eval_loss": done.eval_loss, "too_long": done.too_long}
     return {"model": str(done.folder), "steps": done.steps, "rows": len(lessons.train), **figures}
 
@@ -134,9 +146,16 @@ def _rl_trl(
     known = grpo.known(problems, work.recipe.grpo)
     point = hf.resume_point(work.folder, known, allow_device_change=work.allow_device_change)
     done = grpo.train_grpo(
-        model, tokenizer, problems, judging, work.recipe.grpo, work.folder, _log(stack, work, point, say),
-        resume=work.resume, allow_device_change=work.allow_device_change,
-    )  # fmt: skip
+        model,
+        tokenizer,
+        problems,
+        judging,
+        work.recipe.grpo,
+        work.folder,
+        _log(stack, work, point, say),
+        resume=work.resume,
+        allow_device_change=work.allow_device_change,
+    )
     return {"model": str(done.folder), "steps": done.steps, "reward": done.reward}
 
 
@@ -154,9 +173,15 @@ def _rl_here(
         hf.refuse(work.folder)
     log = Telling(stack.enter_context(Log(work.folder, work.trackers, resume_step=-1 if step is None else step)), say)
     done = train_rl(
-        policy, problems, judging, ChatForm(tokenizer), work.recipe.rl, work.folder, log,
+        policy,
+        problems,
+        judging,
+        ChatForm(tokenizer),
+        work.recipe.rl,
+        work.folder,
+        log,
         allow_device_change=work.allow_device_change,
-    )  # fmt: skip
+    )
     policy.save(work.folder / hf.FINAL)
     tokenizer.save_pretrained(work.folder / hf.FINAL)
     return {"model": str(work.folder / hf.FINAL), "steps": done.step, "finished": done.finished, **done.metrics}

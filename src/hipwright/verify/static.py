@@ -22,9 +22,26 @@ KNOWN_HEADERS = re.compile(
     r"hip/\w+(\.h)?|hip\w*\.h|c?stdint(\.h)?|c?math(\.h)?|c?float(\.h)?|c?limits(\.h)?|c?stddef(\.h)?|c?assert(\.h)?|"
     r"type_traits|utility|algorithm|c?stdio(\.h)?|rocwmma/\S+"
 )
-ELEMENT_BYTES = {"char": 1, "bool": 1, "half": 2, "__half": 2, "_Float16": 2, "__hip_bfloat16": 2, "hip_bfloat16": 2,
-                 "short": 2, "float": 4, "int": 4, "unsigned": 4, "float2": 8, "double": 8, "long": 8, "float4": 16,
-                 "int4": 16, "half2": 4, "__half2": 4}  # fmt: skip
+ELEMENT_BYTES = {
+    "char": 1,
+    "bool": 1,
+    "half": 2,
+    "__half": 2,
+    "_Float16": 2,
+    "__hip_bfloat16": 2,
+    "hip_bfloat16": 2,
+    "short": 2,
+    "float": 4,
+    "int": 4,
+    "unsigned": 4,
+    "float2": 8,
+    "double": 8,
+    "long": 8,
+    "float4": 16,
+    "int4": 16,
+    "half2": 4,
+    "__half2": 4,
+}
 
 
 class Warning(Record, frozen=True, kw_only=True):

@@ -40,8 +40,12 @@ def test_values(which: int, dtype: torch.dtype, wave: int) -> None:
     model, x = Op(function), draw(*shape, dtype=dtype)
     keys = [k for k in space(captured(model, [x])) if k.startswith("call:") and k.count(":") == 1]
     text = check(
-        model, [x], choices=dict.fromkeys(keys, "planes"), wave=wave, other=[draw(*other, dtype=dtype)],
-    )  # fmt: skip
+        model,
+        [x],
+        choices=dict.fromkeys(keys, "planes"),
+        wave=wave,
+        other=[draw(*other, dtype=dtype)],
+    )
     assert "staged[" in text and kernels_in(text) == 1
 
 

@@ -57,7 +57,7 @@ PLAIN = [
     (nn.Conv1d(3, 4, 5), (67, 3, 5)),
     (nn.Conv3d(3, 8, (3, 5, 2), padding=(1, 2, 0), stride=(2, 1, 1)), (2, 3, 5, 6, 8)),
     (nn.Conv3d(4, 6, 3, padding=1, dilation=(1, 2, 1), groups=2), (1, 4, 4, 7, 8)),
-]  # fmt: skip
+]
 TRANSPOSED = [
     (nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1), (2, 4, 7, 8)),
     (nn.ConvTranspose2d(4, 36, 4, stride=2, padding=1, groups=2), (2, 4, 5, 6)),
@@ -67,7 +67,7 @@ TRANSPOSED = [
     (nn.ConvTranspose2d(3, 4, 3, padding=1), (1, 3, 6, 7)),
     (nn.ConvTranspose1d(3, 4, 7, stride=2, padding=3, output_padding=1), (2, 3, 19)),
     (nn.ConvTranspose3d(2, 4, (3, 5, 3), stride=(2, 1, 2), padding=(1, 2, 1)), (1, 2, 3, 5, 6)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("layer", "shape"), [*PLAIN, *TRANSPOSED])

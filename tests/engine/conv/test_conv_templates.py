@@ -59,7 +59,7 @@ PLAIN = [
     (nn.Conv1d(2, 8, 9, stride=4, padding=1), (3, 2, 64), "8x1x2"),
     (nn.Conv3d(2, 4, (3, 5, 2), padding=(1, 2, 0), stride=(2, 1, 1)), (2, 2, 5, 6, 8), "4x2x2"),
     (nn.Conv3d(4, 4, 3, padding=1, groups=4), (1, 4, 4, 7, 8), "1x2x4"),
-]  # fmt: skip
+]
 TRANSPOSED = [
     (nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1), (2, 4, 7, 8), "2x2x4"),
     (nn.ConvTranspose2d(4, 4, 4, stride=2, padding=1, groups=4), (2, 4, 5, 6), "1x2x2"),
@@ -68,7 +68,7 @@ TRANSPOSED = [
     (nn.ConvTranspose1d(3, 4, 7, stride=2, padding=3, output_padding=1), (2, 3, 19), "4x1x4"),
     (nn.ConvTranspose3d(2, 4, (3, 5, 3), stride=(2, 1, 2), padding=(1, 2, 1)), (1, 2, 3, 5, 6), "4x2x4"),
     (nn.ConvTranspose2d(3, 4, 3), (1, 3, 6, 7), "4x2x2"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("layer", "shape", "tile"), [*PLAIN, *TRANSPOSED])
@@ -119,8 +119,9 @@ def test_residual_fuses_and_other_shapes_hold() -> None:
 @pytest.mark.parametrize("wave", [32, 64])
 def test_whole_planes(wave: int) -> None:
     model = Then(nn.Conv2d(3, 4, 3, padding=1))
-    text = verify(model, draw(2, 3, 32, 40), "4x1x1", wave=wave,
-                  choices={"call:conv2d:grid": "plane", "STENCIL_BLOCK": 64})  # fmt: skip
+    text = verify(
+        model, draw(2, 3, 32, 40), "4x1x1", wave=wave, choices={"call:conv2d:grid": "plane", "STENCIL_BLOCK": 64}
+    )
     assert "the same for the whole block" in text
 
 
@@ -157,7 +158,7 @@ BIG = [
     (nn.ConvTranspose2d(16, 16, 5, stride=2, padding=2, output_padding=1), (16, 16, 56, 56), torch.bfloat16),
     (nn.ConvTranspose3d(4, 8, (3, 5, 7), stride=2, padding=1), (4, 4, 16, 16, 16), torch.float32),
     (nn.Conv1d(64, 64, 31, padding=15, groups=64), (16, 64, 4096), torch.float32),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("layer", "shape", "dtype"), BIG)

@@ -57,7 +57,7 @@ CASES: list[tuple[Callable[..., Any], tuple[int, ...], str]] = [
     (lambda x: F.avg_pool3d(x, 2, 2, count_include_pad=False), (1, 2, 4, 6, 8), "1x1x2"),
     (lambda x: F.avg_pool2d(x, 33, 1, 16), (1, 1, 40, 33), "1x1x2"),
     (lambda x: F.avg_pool2d(x.square(), 2), (1, 2, 6, 8), "1x2x4"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("function", "shape", "tile"), CASES)
@@ -97,7 +97,7 @@ BIG = [
     (lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), (16, 64, 112, 112), torch.float32),
     (lambda x: F.avg_pool3d(x, 3, 1, 1), (4, 32, 16, 56, 56), torch.float32),
     (lambda x: F.avg_pool1d(x, 8), (16, 64, 65536), torch.bfloat16),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("function", "shape", "dtype"), BIG)

@@ -51,8 +51,12 @@ def test_no_joining_past_a_library_call() -> None:
         order = torch.sort(p, dim=-1, stable=True).values.cumsum(0).sort(0).values
         return torch.softmax(order, -1) + (p * order).sum(-1, keepdim=True)
 
-    check(Op(function), [draw(6, 5000), draw(6, 5000)], choices={"call:sort": "library", "call:sort_1": "library"},
-          library=("aten.sort.default", "aten.sort.stable"))  # fmt: skip
+    check(
+        Op(function),
+        [draw(6, 5000), draw(6, 5000)],
+        choices={"call:sort": "library", "call:sort_1": "library"},
+        library=("aten.sort.default", "aten.sort.stable"),
+    )
 
 
 def norm_gradients(grad: torch.Tensor, x: torch.Tensor, mean: torch.Tensor, rstd: torch.Tensor) -> Any:

@@ -128,15 +128,17 @@ PRODUCTS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "broadcast": (torch.matmul, [(2, 1, 9, 12), (4, 12, 10)]),
     "one matrix": (torch.matmul, [(2, 3, 9, 12), (12, 10)]),
     "one matrix before": (torch.matmul, [(9, 12), (4, 12, 10)]),
-    "heads": (lambda x, y: x.view(2, 9, 4, 8).transpose(1, 2) @ y.view(2, 7, 4, 8).permute(0, 2, 3, 1),
-              [(2, 9, 32), (2, 7, 32)]),
+    "heads": (
+        lambda x, y: x.view(2, 9, 4, 8).transpose(1, 2) @ y.view(2, 7, 4, 8).permute(0, 2, 3, 1),
+        [(2, 9, 32), (2, 7, 32)],
+    ),
     "addmm": (lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=2).relu(), [(10,), (9, 12), (12, 10)]),
     "baddbmm": (lambda c, a, b: torch.baddbmm(c, a, b, beta=0, alpha=0.25), [(3, 9, 10), (3, 9, 12), (3, 12, 10)]),
     "einsum": (lambda a, b: torch.einsum("bqhd,bkhd->bhqk", a, b), [(2, 9, 3, 8), (2, 7, 3, 8)]),
     "einsum that turns": (lambda a, b: torch.einsum("bik,bjk->jbi", a, b).relu(), [(2, 9, 8), (2, 7, 8)]),
     "experts": (lambda x, w: torch.einsum("ged,gdf->gef", x, w).relu(), [(4, 11, 24), (4, 24, 18)]),
     "view": (lambda a, b: (a.reshape(6, 10, 4).flatten(1) @ b)[:, 1:], [(30, 8), (40, 10)]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PRODUCTS)

@@ -39,8 +39,13 @@ def test_values_for_other_sizes_too(layer: nn.Module) -> None:
     torch.manual_seed(0)
     kind = "conv_transpose2d" if isinstance(layer, nn.ConvTranspose2d) else "conv2d"
     images = [torch.randn(2, 32, *size, dtype=layer.weight.dtype) for size in ((9, 7), (6, 11))]
-    text = check(Then(layer), images[:1], choices=turned(kind), library=[f"aten.{kind}.default", f"aten.{kind}.input"],
-                 other=images[1:])  # fmt: skip
+    text = check(
+        Then(layer),
+        images[:1],
+        choices=turned(kind),
+        library=[f"aten.{kind}.default", f"aten.{kind}.input"],
+        other=images[1:],
+    )
     assert f"{kind}.permute(0, 2, 3, 1).contiguous()" in text
 
 
@@ -67,8 +72,12 @@ def test_a_part_of_an_image_is_no_image() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.relu(self.second(self.first(x)[:1]))
 
-    check(Halves(), [torch.randn(2, 32, 6, 5, dtype=HALF)], choices=turned("conv2d", "conv2d_1"),
-          library=["aten.conv2d.default"])  # fmt: skip
+    check(
+        Halves(),
+        [torch.randn(2, 32, 6, 5, dtype=HALF)],
+        choices=turned("conv2d", "conv2d_1"),
+        library=["aten.conv2d.default"],
+    )
 
 
 DEFAULTS = [

@@ -48,8 +48,14 @@ def corner(y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("call", "wave"), [("stencil", 32), ("stencil", 64), ("implicit", 64), ("library", 64)])
 def test_a_causal_convolution_makes_what_is_read(call: str, wave: int) -> None:
     library = ("aten.conv1d.default",) if call == "library" else ()
-    check(depthwise(causal), [draw(2, 6, 41)], choices={"call:conv1d": call}, wave=wave, other=[draw(1, 6, 1)],
-          library=library)  # fmt: skip
+    check(
+        depthwise(causal),
+        [draw(2, 6, 41)],
+        choices={"call:conv1d": call},
+        wave=wave,
+        other=[draw(1, 6, 1)],
+        library=library,
+    )
 
 
 def test_it_is_one_kernel() -> None:

@@ -28,8 +28,9 @@ def test_a_sum_is_taken_behind_the_product(name: str) -> None:
     stays = not lead and len(shape) == 1
     kind = "bmm" if lead else "addmm" if stays else "mm"
     model, own = Op(lambda c, a, b: torch.relu(function(c, a, b))), function.__name__
-    text = check(model, [torch.randn(shape), *operands], choices={f"call:{own}": "library"},
-                 library=[f"aten.{own}.default"])  # fmt: skip
+    text = check(
+        model, [torch.randn(shape), *operands], choices={f"call:{own}": "library"}, library=[f"aten.{own}.default"]
+    )
     assert f"torch.{kind}(" in text
 
 
@@ -43,6 +44,10 @@ def test_scaled_sums_and_sums_that_are_the_result_stay() -> None:
 def test_the_bias_of_a_transposed_convolution() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.ConvTranspose3d(4, 6, 3, stride=2), nn.ReLU())
-    text = check(model, [torch.randn(2, 4, 3, 4, 5)], choices={"call:conv_transpose3d": "library"},
-                 library=["aten.conv_transpose3d.input"])  # fmt: skip
+    text = check(
+        model,
+        [torch.randn(2, 4, 3, 4, 5)],
+        choices={"call:conv_transpose3d": "library"},
+        library=["aten.conv_transpose3d.input"],
+    )
     assert "weight, None, [2, 2, 2])" in text

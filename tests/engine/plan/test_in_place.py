@@ -36,8 +36,12 @@ def test_a_bias_of_every_row_and_wide_accesses() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 640), nn.GELU())
     for mapping in ("rows", "vector", "scalar"):
-        text = check(model, [torch.randn(300, 64)], choices=LIBRARY | {"map:gelu_linear_bias": mapping},
-                     library=["aten.linear.default"])  # fmt: skip
+        text = check(
+            model,
+            [torch.randn(300, 64)],
+            choices=LIBRARY | {"map:gelu_linear_bias": mapping},
+            library=["aten.linear.default"],
+        )
         assert "return linear" in text
 
 
@@ -127,8 +131,13 @@ def test_a_chain_of_layers_holds_one_tensor_each() -> None:
             return x
 
     choices = LIBRARY | {f"call:conv2d_{k}": "library" for k in (1, 2)}
-    text = check(Block(), [torch.randn(2, 4, 5, 6)], choices=choices, library=["aten.conv2d.default"],
-                 other=[torch.randn(3, 4, 7, 4)])  # fmt: skip
+    text = check(
+        Block(),
+        [torch.randn(2, 4, 5, 6)],
+        choices=choices,
+        library=["aten.conv2d.default"],
+        other=[torch.randn(3, 4, 7, 4)],
+    )
     assert "torch.empty" not in text
 
 

@@ -112,10 +112,15 @@ def test_amd_has_no_such_hint() -> None:
 
 @pytest.mark.parametrize(
     ("name", "shape", "usual"),
-    [("pointwise", (8192, 4064), "no"), ("columns", LARGE, "loads"), ("columns", (4096, 4096), "no"),
-     ("odd rows", (8192, 5001), "no"), ("with columns", LARGE, "keep")],
+    [
+        ("pointwise", (8192, 4064), "no"),
+        ("columns", LARGE, "loads"),
+        ("columns", (4096, 4096), "no"),
+        ("odd rows", (8192, 5001), "no"),
+        ("with columns", LARGE, "keep"),
+    ],
     ids=["fits in part", "reads alone", "reads alone, and it fits in part", "rows off the borders of packs", "both"],
-)  # fmt: skip
+)
 def test_nothing_is_kept_where_it_would_not_pay(name: str, shape: tuple[int, int], usual: str) -> None:
     """What writes next to nothing reads past the caches instead."""
     choice = space(captured({**MODELS, **OTHERS}[name], [torch.empty(shape, dtype=DTYPES.get(name, torch.float32))]))[

@@ -96,8 +96,10 @@ def edges(image: torch.Tensor) -> Any:
 @pytest.mark.matrix(keep=4)
 def test_half_types_slide_by_fours(side: int, dtype: torch.dtype, wave: int) -> None:
     """Rows of outputs that are a multiple of four, of two, odd ones; fewer rows than a thread computes."""
-    x, *others = (torch.randn(s, generator=torch.Generator().manual_seed(4)).to(dtype)
-                  for s in ((2, 11, 38), (1, 6, 40), (3, 9, 37), (2, 3, 18)))  # fmt: skip
+    x, *others = (
+        torch.randn(s, generator=torch.Generator().manual_seed(4)).to(dtype)
+        for s in ((2, 11, 38), (1, 6, 40), (3, 9, 37), (2, 3, 18))
+    )
     x[0, 3], x[1, 4, 5], x[1, 8, 9] = 0.0, float("nan"), float("inf")
     (name,) = [k for k in space(captured(Op(edges), [x])) if k.startswith("map:")]
     kernel = name.removeprefix("map:")

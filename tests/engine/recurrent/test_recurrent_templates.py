@@ -122,8 +122,12 @@ def test_unused_outputs_are_not_stored() -> None:
 def test_a_cell_is_two_products_and_one_kernel(cell: torch.nn.Module, count: int) -> None:
     shapes = [(4, 5), *[(4, 12)] * (count - 1)]
     name = {3: "lstm_cell", 2: "gru_cell" if isinstance(cell, torch.nn.GRUCell) else "rnn_tanh_cell"}[count]
-    text = verify(Cell(cell), [draw(*s) for s in shapes], other=[draw(3, *s[1:]) for s in shapes],
-                  choices={f"call:{name}_linear_{k}": "library" for k in (0, 1)})  # fmt: skip
+    text = verify(
+        Cell(cell),
+        [draw(*s) for s in shapes],
+        other=[draw(3, *s[1:]) for s in shapes],
+        choices={f"call:{name}_linear_{k}": "library" for k in (0, 1)},
+    )
     assert (text.count("F.linear("), kernels_in(text)) == (2, 1)
 
 

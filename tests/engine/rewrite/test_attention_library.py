@@ -50,9 +50,18 @@ def test_values_and_form(function: Callable[..., Tensor]) -> None:
         [draw(2, 4, n, 16) if heads_first else draw(2, n, 4, 16) for n in (rows, keys, keys)]
         for rows, keys in ((5, 9), (9, 6))
     )
-    text = check(Op(function), first, other=then, choices={KEY: "library", "call:softmax_attention": "library",
-                 "call:matmul_1": "library", "call:einsum_1": "library"},
-                 library=["aten.scaled_dot_product_attention.default"])  # fmt: skip
+    text = check(
+        Op(function),
+        first,
+        other=then,
+        choices={
+            KEY: "library",
+            "call:softmax_attention": "library",
+            "call:matmul_1": "library",
+            "call:einsum_1": "library",
+        },
+        library=["aten.scaled_dot_product_attention.default"],
+    )
     assert text.count("F.scaled_dot_product_attention(") == 1 and "matmul(" not in text
     assert ("enable_gqa=True" in text) == (function is shared)
 

@@ -426,9 +426,23 @@ def doubles(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(
     "form",
-    [probabilities_too, scores_too, scores_read_twice, along_queries, over_all, weighted, normalised, turned_scores,
-     probabilities_on_the_right, dropped, more_values, summed_heads, large_heads, doubles],
-)  # fmt: skip
+    [
+        probabilities_too,
+        scores_too,
+        scores_read_twice,
+        along_queries,
+        over_all,
+        weighted,
+        normalised,
+        turned_scores,
+        probabilities_on_the_right,
+        dropped,
+        more_values,
+        summed_heads,
+        large_heads,
+        doubles,
+    ],
+)
 def test_near_misses_stay_separate(form: Callable[..., Any]) -> None:
     graph = captured(Written(form), qkv(2, 3, 16, 16, 16, 16))
     assert not [name for name in space(graph) if name.startswith("attention:")]

@@ -81,15 +81,18 @@ TASKS: dict[str, tuple[nn.Module, list[torch.Tensor], list[tuple[int, ...]]]] = 
     "total": (Call(lambda x: x.mean()), [draw((1 << 18) + 5)], [(1 << 26,)]),
     "bias": (Call(lambda x, b: F.gelu(x + b)), [draw(1200, 130), draw(130)], [(8192, 8192), (8192,)]),
     "bias of channels": (
-        Call(lambda x, b: torch.relu(x * b[:, None, None])), [draw(9, 11, 40, 41), draw(11)],
-        [(32, 11, 256, 256), (11,)]
+        Call(lambda x, b: torch.relu(x * b[:, None, None])),
+        [draw(9, 11, 40, 41), draw(11)],
+        [(32, 11, 256, 256), (11,)],
     ),
     "pointwise in half": (Call(lambda x, y: x + 2 * y), [draw(400, 1001, dtype=HALF)] * 2, [(8192, 8192)] * 2),
     "transpose": (Call(lambda x: x.transpose(1, 2) + 1), [draw(3, 190, 270)], [(16, 2048, 2048)]),
     "channels last in half": (
-        Call(lambda x: x.permute(0, 2, 3, 1).contiguous()), [draw(2, 66, 30, 50, dtype=HALF)], [(16, 64, 256, 256)]
+        Call(lambda x: x.permute(0, 2, 3, 1).contiguous()),
+        [draw(2, 66, 30, 50, dtype=HALF)],
+        [(16, 64, 256, 256)],
     ),
-}  # fmt: skip
+}
 
 
 def large(name: str) -> tuple[nn.Module, list[torch.Tensor]]:

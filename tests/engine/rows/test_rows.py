@@ -119,9 +119,22 @@ class Empties(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> Any:
         return (
-            x.sum(), x.mean(), x.sum(1), x.mean(1), x.sum(0), x.mean(0), x.prod(1), x * 2, x.softmax(-1), x.cumsum(0),
-            x.var(1), (x > 0).any(1), (x > 0).all(0), x.norm(dim=1), x.t() + 1,
-        )  # fmt: skip
+            x.sum(),
+            x.mean(),
+            x.sum(1),
+            x.mean(1),
+            x.sum(0),
+            x.mean(0),
+            x.prod(1),
+            x * 2,
+            x.softmax(-1),
+            x.cumsum(0),
+            x.var(1),
+            (x > 0).any(1),
+            (x > 0).all(0),
+            x.norm(dim=1),
+            x.t() + 1,
+        )
 
 
 @pytest.mark.filterwarnings("ignore:var..")

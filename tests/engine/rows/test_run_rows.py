@@ -20,12 +20,15 @@ def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 STATISTICS: list[Callable[[torch.Tensor], Any]] = [
-    lambda x: torch.var_mean(x, (0, 2, 3)), torch.var_mean,
+    lambda x: torch.var_mean(x, (0, 2, 3)),
+    torch.var_mean,
     lambda x: torch.std_mean(x, (0, 2), correction=1, keepdim=True),
-    lambda x: torch.var_mean(x, (1, 3), correction=0), lambda x: torch.var_mean(x, 1, unbiased=False),
-    lambda x: torch.std_mean(x, keepdim=True, correction=2), lambda x: (x.mean((0, 2)), x.amax((1, 3))),
+    lambda x: torch.var_mean(x, (1, 3), correction=0),
+    lambda x: torch.var_mean(x, 1, unbiased=False),
+    lambda x: torch.std_mean(x, keepdim=True, correction=2),
+    lambda x: (x.mean((0, 2)), x.amax((1, 3))),
     lambda x: (x - x.mean((0, 2, 3), keepdim=True)) * torch.rsqrt(x.var((0, 2, 3), keepdim=True) + 1e-5),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("wave", [32, 64])
@@ -46,8 +49,12 @@ def test_one_kernel_and_nothing_left_to_the_library() -> None:
 @pytest.mark.parametrize(("shape", "other"), [((33, 3, 7, 7), (2, 3, 1, 9)), ((40, 3, 6, 6), (9, 3, 5, 5))])
 @pytest.mark.parametrize("wave", [32, 64])
 def test_batch_norm_of_short_runs(shape: tuple[int, ...], other: tuple[int, ...], wave: int) -> None:
-    text = check(Op(lambda x, w, b: F.relu(F.batch_norm(x, None, None, w, b, training=True))),
-                 [draw(*shape) + 9, draw(3), draw(3)], wave=wave, other=[draw(*other), draw(3), draw(3)])  # fmt: skip
+    text = check(
+        Op(lambda x, w, b: F.relu(F.batch_norm(x, None, None, w, b, training=True))),
+        [draw(*shape) + 9, draw(3), draw(3)],
+        wave=wave,
+        other=[draw(*other), draw(3), draw(3)],
+    )
     assert "load_runs<" in text and "store_runs<" in text and kernels_in(text) == 1
 
 

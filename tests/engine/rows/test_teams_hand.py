@@ -64,9 +64,14 @@ def programmed(function: Callable[..., Any], dtype: torch.dtype, **choices: Any)
 @pytest.mark.parametrize("wave", [32, 64])
 @pytest.mark.parametrize(
     ("function", "dtype"),
-    [(softmax, torch.float32), (softmax, torch.float16), (standard, torch.float32), (standard, torch.bfloat16),
-     (scaled, torch.float32)],
-)  # fmt: skip
+    [
+        (softmax, torch.float32),
+        (softmax, torch.float16),
+        (standard, torch.float32),
+        (standard, torch.bfloat16),
+        (scaled, torch.float32),
+    ],
+)
 @pytest.mark.matrix(keep=10)
 def test_values(function: Callable[..., Any], dtype: torch.dtype, wave: int, stash: bool) -> None:
     model, written = Op(function), programmed(function, dtype, stash=stash)
@@ -124,8 +129,9 @@ def test_several_axes_and_weights() -> None:
     compare(got, expected, native)
 
 
-@pytest.mark.parametrize(("function", "dtype"), [(largest_first, torch.float32), (whole, torch.int64),
-                                                 (softmax, torch.float64)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "dtype"), [(largest_first, torch.float32), (whole, torch.int64), (softmax, torch.float64)]
+)
 def test_other_states_are_counted_in(function: Callable[..., Any], dtype: torch.dtype) -> None:
     """Positions, integers and doubles do not fit the words: arrivals are counted between fences."""
     model, written = Op(function), programmed(function, dtype)

@@ -73,11 +73,14 @@ def test_extremes_are_the_same_in_every_order() -> None:
 
 
 SET: list[Callable[..., Any]] = [
-    lambda x, i, s: torch.relu(x.scatter(0, i, s) * 2), lambda x, i, s: x.scatter(1, i[:, :3] % 3, s),
-    lambda x, i, s: x.scatter(0, i, 3.0), lambda x, i, s: (x * 2).index_copy(0, i[:6, 0], s[:6]) + 1,
-    lambda x, i, s: x.index_put((i[:, 0],), s), lambda x, i, s: x.index_put((i[:, 0],), s[0]),
+    lambda x, i, s: torch.relu(x.scatter(0, i, s) * 2),
+    lambda x, i, s: x.scatter(1, i[:, :3] % 3, s),
+    lambda x, i, s: x.scatter(0, i, 3.0),
+    lambda x, i, s: (x * 2).index_copy(0, i[:6, 0], s[:6]) + 1,
+    lambda x, i, s: x.index_put((i[:, 0],), s),
+    lambda x, i, s: x.index_put((i[:, 0],), s[0]),
     lambda x, i, s: x.index_put((i[:, 0] - 7,), s[3:4], accumulate=True),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])

@@ -35,8 +35,10 @@ def test_embedding_bag(mode: str, columns: int) -> None:
 
 
 def test_embedding_bag_options() -> None:
-    check(Op(lambda i, o, w, s: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=s, include_last_offset=True)),
-          [whole(11, 20), OFFSETS, draw(11, 8, dtype=torch.float16), draw(20, dtype=torch.float16)])  # fmt: skip
+    check(
+        Op(lambda i, o, w, s: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=s, include_last_offset=True)),
+        [whole(11, 20), OFFSETS, draw(11, 8, dtype=torch.float16), draw(20, dtype=torch.float16)],
+    )
     check(Op(lambda i, o, w: F.embedding_bag(i, w, o, mode="mean", padding_idx=3)), [whole(5, 20), OFFSETS, draw(5, 4)])
 
 
@@ -50,11 +52,12 @@ def test_wide_rows(columns: int) -> None:
 
 
 SUMS: list[Callable[..., Any]] = [
-    lambda x, i, s: x.index_add(0, i, s), lambda x, i, s: x.index_add(0, i, s, alpha=2),
+    lambda x, i, s: x.index_add(0, i, s),
+    lambda x, i, s: x.index_add(0, i, s, alpha=2),
     lambda x, i, s: x.index_put((i,), s, accumulate=True),
     lambda x, i, s: x.t().index_add(1, i, s.t() * 2),
     lambda x, i, s: (x * 2).scatter_add(0, i[:, None].expand(-1, 3), s),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.float64])

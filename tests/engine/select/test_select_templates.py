@@ -21,8 +21,14 @@ def draw(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64).to(dtype)
 
 
-def selected(function: Callable[..., Any], x: torch.Tensor, name: str, other: torch.Tensor | None = None,
-             wave: int = 64, **choices: Any) -> str:  # fmt: skip
+def selected(
+    function: Callable[..., Any],
+    x: torch.Tensor,
+    name: str,
+    other: torch.Tensor | None = None,
+    wave: int = 64,
+    **choices: Any,
+) -> str:
     """Values equal PyTorch's; indices point to equal values and do not repeat. Returns the text."""
     model = Op(function)
     program = write(captured(model, [x]), choices)
@@ -72,8 +78,9 @@ def test_topk_of_sorted_rows_overflows_its_buffer() -> None:
 
 def test_topk_in_parts() -> None:
     x = draw(2, 6000)
-    text = selected(lambda x: x.topk(20), x, "the best 20 of a row's part", other=draw(3, 1101),
-                    **{"call:topk:parts": 2})  # fmt: skip
+    text = selected(
+        lambda x: x.topk(20), x, "the best 20 of a row's part", other=draw(3, 1101), **{"call:topk:parts": 2}
+    )
     assert kernels_in(text) == 2
 
 

@@ -40,10 +40,9 @@ def corpus_folder(graphs: dict[Composition, Graph], tmp_path_factory: pytest.Tem
     """A corpus of three tasks with six programs each, as `build` would leave it."""
     rng = random.Random(6)
     lines = tuple(
-        Line(operators=one.operators, dtype=one.dtype, shape=SHAPE,
-             programs=tuple(schedules(graph, rng, 6, Counter())))
+        Line(operators=one.operators, dtype=one.dtype, shape=SHAPE, programs=tuple(schedules(graph, rng, 6, Counter())))
         for one, graph in graphs.items()
-    )  # fmt: skip
+    )
     settings = Settings(scale="cpu", tasks=3, shapes=1, programs=6).to_dict()
     folder = tmp_path_factory.mktemp("corpus")
     save(Corpus(lines, {"settings": settings, "engine": "", "counts": {}}), folder)

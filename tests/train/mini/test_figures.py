@@ -13,10 +13,32 @@ from hipwright.train.records import Outcome
 from hipwright.train.rewards import reward
 
 PROBLEMS = [problem for split in ("shapes", "deeper") for problem in Grammar(0).problems(split, 12, 12)]  # type: ignore[arg-type]
-FAST = Outcome(status="pass", compiled=True, correct=True, clock="device", speedup=1.5, low=1.3, high=1.7, base_ms=0.3,
-               time_ms=0.2, floor_ms=0.1, coverage=1.0)  # fmt: skip
-SLOW = Outcome(status="pass", compiled=True, correct=True, clock="device", speedup=0.5, low=0.4, high=0.6, base_ms=0.3,
-               time_ms=0.6, floor_ms=0.1, coverage=1.0)  # fmt: skip
+FAST = Outcome(
+    status="pass",
+    compiled=True,
+    correct=True,
+    clock="device",
+    speedup=1.5,
+    low=1.3,
+    high=1.7,
+    base_ms=0.3,
+    time_ms=0.2,
+    floor_ms=0.1,
+    coverage=1.0,
+)
+SLOW = Outcome(
+    status="pass",
+    compiled=True,
+    correct=True,
+    clock="device",
+    speedup=0.5,
+    low=0.4,
+    high=0.6,
+    base_ms=0.3,
+    time_ms=0.6,
+    floor_ms=0.1,
+    coverage=1.0,
+)
 WRONG = Outcome(status="wrong_value", fault="candidate", compiled=True)
 HACK = Outcome(status="hack", fault="candidate", compiled=True, hack=True)
 BROKEN = Outcome(status="parse_error", fault="candidate")

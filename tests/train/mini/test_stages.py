@@ -40,9 +40,16 @@ class MadeUp:
         done: Future[Evaluation] = Future()
         features = {REFERENCE_US: 20.0, FLOOR_US: 5.0}
         done.set_result(
-            Evaluation(task=problem.name, program=program.key, status="pass", score=10.0 + len(program.text) % 7,
-                       score_kind="estimate", features=features, coverage=1.0)
-        )  # fmt: skip
+            Evaluation(
+                task=problem.name,
+                program=program.key,
+                status="pass",
+                score=10.0 + len(program.text) % 7,
+                score_kind="estimate",
+                features=features,
+                coverage=1.0,
+            )
+        )
         return done
 
     def prefetch(self, problems: Iterable[Problem]) -> None:
@@ -59,11 +66,14 @@ def small(corpus_folder: Path) -> Settings:
     """The CPU preset on the corpus that is there, with still fewer steps."""
     kept = corpus.load(corpus_folder).manifest["settings"]
     return replace(
-        CPU, corpus=corpus.Settings(**kept), corpus_folder=str(corpus_folder), rl_tasks=3,
+        CPU,
+        corpus=corpus.Settings(**kept),
+        corpus_folder=str(corpus_folder),
+        rl_tasks=3,
         sft=replace(CPU.sft, steps=40, checkpoint_every=10),
         continued=replace(CPU.continued, steps=4, checkpoint_every=2),
         evaluation=replace(CPU.evaluation, tasks=1, regret=0, samples=2),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.slow

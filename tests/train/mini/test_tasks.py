@@ -21,7 +21,7 @@ from hipwright.train.mini.tasks import (
     Grammar,
     Scale,
     Split,
-)  # fmt: skip
+)
 
 SEEDS = st.integers(0, 1000)
 TASKS = 60

@@ -34,5 +34,14 @@ with GenericEnvClient(base_url=url).sync() as client:
         rewards.append(result.reward)
         dones.append(result.done)
     state = client.state()
-print(json.dumps({"http": step.reward, "problem": first.observation["problem"], "rewards": rewards, "dones": dones,
-                  "state": state if isinstance(state, dict) else state.model_dump()}))  # fmt: skip
+print(
+    json.dumps(
+        {
+            "http": step.reward,
+            "problem": first.observation["problem"],
+            "rewards": rewards,
+            "dones": dones,
+            "state": state if isinstance(state, dict) else state.model_dump(),
+        }
+    )
+)

@@ -38,9 +38,10 @@ def sample(word: str) -> DataProto:
     ids = torch.tensor([[ord(one) for one in fakes.answer(word)]])
     prompt = torch.ones((1, 3), dtype=torch.long)
     row = {
-        "data_source": "hipwright", "reward_model": {"style": "rule", "ground_truth": fakes.SOURCE},
+        "data_source": "hipwright",
+        "reward_model": {"style": "rule", "ground_truth": fakes.SOURCE},
         "extra_info": {"task_name": "row_sum", "split": "train", "index": 0},
-    }  # fmt: skip
+    }
     tensors = {
         "prompts": prompt,
         "responses": ids,
@@ -64,9 +65,11 @@ scores, errors = asyncio.run(rewards(config))
 left = list(scores)
 print("; ".join(errors), file=sys.stderr)
 advantage, _ = compute_grpo_outcome_advantage(
-    torch.tensor([[scores[word]] for word in left]), torch.ones((len(left), 1)), np.array(["one prompt"] * len(left)),
+    torch.tensor([[scores[word]] for word in left]),
+    torch.ones((len(left), 1)),
+    np.array(["one prompt"] * len(left)),
     norm_adv_by_std_in_grpo=config.algorithm.norm_adv_by_std_in_grpo,
-)  # fmt: skip
+)
 told = {
     "version": verl.__version__,
     "scores": scores,

@@ -19,9 +19,14 @@ from tests.train.rl.tools import END, Notes, ToyEnvironment, ToyForm, tiny_model
 
 WINDOW = 3
 SETTINGS = RLSettings(  # after four steps this learning rate undoes for a while what was learnt
-    steps=7, prompts=4, samples=8, max_new_tokens=4, checkpoint_every=2, keep=WINDOW,
+    steps=7,
+    prompts=4,
+    samples=8,
+    max_new_tokens=4,
+    checkpoint_every=2,
+    keep=WINDOW,
     optim=OptimSettings(learning_rate=0.05),
-)  # fmt: skip
+)
 
 
 class Following(Notes):

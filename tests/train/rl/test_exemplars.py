@@ -15,9 +15,15 @@ CONV = Problem(name="conv", source="def forward(self, x): return torch.nn.functi
 
 def timed(reward: float, speedup: float) -> Scored:
     outcome = Outcome(
-        status="pass", compiled=True, correct=True, clock="device", baseline="eager",
-        speedup=speedup, low=speedup - 0.05, high=speedup + 0.05,
-    )  # fmt: skip
+        status="pass",
+        compiled=True,
+        correct=True,
+        clock="device",
+        baseline="eager",
+        speedup=speedup,
+        low=speedup - 0.05,
+        high=speedup + 0.05,
+    )
     return Scored(outcome=outcome, reward=reward)
 
 

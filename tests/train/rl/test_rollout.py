@@ -57,8 +57,13 @@ def test_what_was_refused_is_asked_again_with_what_was_found() -> None:
     assert policy.asked[2] == [[22, 3, 8, 4, 11, 4]]
     assert len(set(policy.seeds)) == 3
     assert [[one.scored.reward for one in talk.answers] for talk in batch.talks] == [
-        [0, 0, 0], [1], [None], [1], [1], [0, 1]
-    ]  # fmt: skip
+        [0, 0, 0],
+        [1],
+        [None],
+        [1],
+        [1],
+        [0, 1],
+    ]
     shape = [(slot, turn, len(answers)) for slot, turn, answers in batch.groups()]
     assert shape == [(0, 0, 3), (0, 1, 1), (0, 2, 1), (1, 0, 3), (1, 1, 1)]
 

@@ -37,9 +37,15 @@ class WordForm:
 def test_fast_answers_win(tmp_path: Path) -> None:
     problems = [Problem(name=f"sum {i}", source=SOURCE, facts={"number": i}) for i in range(4)]
     settings = RLSettings(
-        steps=30, prompts=4, samples=12, turns=2, max_new_tokens=1, exemplars=0.5, lessons=2,
+        steps=30,
+        prompts=4,
+        samples=12,
+        turns=2,
+        max_new_tokens=1,
+        exemplars=0.5,
+        lessons=2,
         optim=OptimSettings(learning_rate=3e-3, warmup=2),
-    )  # fmt: skip
+    )
     notes = Notes()
     policy = HFPolicy(tiny_model(), end=[END], device="cpu")
     train_rl(policy, problems, environment(), WordForm(), settings, tmp_path, notes)

@@ -192,9 +192,12 @@ SELECTIONS = {
 
 
 @given(
-    st.integers(0, 2**32), st.sampled_from([0, 1, 2]), st.booleans(), st.sampled_from(sorted(SELECTIONS)),
+    st.integers(0, 2**32),
+    st.sampled_from([0, 1, 2]),
+    st.booleans(),
+    st.sampled_from(sorted(SELECTIONS)),
     st.integers(1, 40),
-)  # fmt: skip
+)
 def test_ties_of_an_index_are_right_and_others_are_not(seed, dim, keepdim, select, chunk):
     rng = np.random.default_rng(seed)
     source = torch.from_numpy(rng.integers(0, 4, (3, 5, 6)).astype(np.float32))

@@ -57,9 +57,15 @@ def test_an_honest_file_passes(gate: Any, tasks: Any, workers: Zygote, cache: Bu
 
 @pytest.mark.parametrize(
     ("text", "status"),
-    [(BY_VERSION, "wrong_value"), (LAZY, "bad_output_spec"), (RAISES, "launch_error"), (WRITES, "input_mutated"),
-     ("def nothing(): pass\n", "parse_error"), (HEAD, "launch_error")],
-)  # fmt: skip
+    [
+        (BY_VERSION, "wrong_value"),
+        (LAZY, "bad_output_spec"),
+        (RAISES, "launch_error"),
+        (WRITES, "input_mutated"),
+        ("def nothing(): pass\n", "parse_error"),
+        (HEAD, "launch_error"),
+    ],
+)
 def test_wrong_files_are_refused(text: str, status: str, tasks: Any, workers: Zygote, cache: BuildCache) -> None:
     verdict = verdict_of(text, tasks, workers, cache)
     assert (verdict.status, verdict.fault) == (status, "candidate"), verdict.message

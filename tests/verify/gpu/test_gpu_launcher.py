@@ -72,8 +72,14 @@ class Driver:
         pass
 
     def limits(self) -> dict[str, int]:
-        return {"max_threads": 1024, "max_grid_x": 2**31 - 1, "max_grid_y": 65535, "max_grid_z": 65535,
-                "lds_per_block": 65536, "wave": 32}  # fmt: skip
+        return {
+            "max_threads": 1024,
+            "max_grid_x": 2**31 - 1,
+            "max_grid_y": 65535,
+            "max_grid_z": 65535,
+            "lds_per_block": 65536,
+            "wave": 32,
+        }
 
     def launch(self, function: int, grid: Any, block: Any, lds_bytes: int, stream: int, params: Any) -> None:
         if self.error:

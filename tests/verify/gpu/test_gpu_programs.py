@@ -31,20 +31,33 @@ from tests.load import Watch
 ROOT = Path(__file__).parents[2] / "programs"
 UNSEEN = ("race_across_blocks",)
 HONEST = {
-    "row_sum_wave": "row_sum", "linear_packed": "linear", "batch_norm_columns": "batch_norm", "row_max_wave": "row_max",
-    "mean_square_atomic": "mean_square", "copy_and_sum": "copy_and_sum", "half_residual_half2": "half_residual",
-}  # fmt: skip
+    "row_sum_wave": "row_sum",
+    "linear_packed": "linear",
+    "batch_norm_columns": "batch_norm",
+    "row_max_wave": "row_max",
+    "mean_square_atomic": "mean_square",
+    "copy_and_sum": "copy_and_sum",
+    "half_residual_half2": "half_residual",
+}
 WRONG = {
-    "tail_write": ("scale_bias", "out_of_bounds"), "uninitialised": ("softmax", "wrong_value"),
-    "lds_limit": ("row_sum", "launch_error"), "returns_input": ("copy_and_sum", "bad_output_spec"),
-    "writes_input": ("row_sum", "input_mutated"), "skips_parameters": ("scale_bias", "wrong_value"),
-    "one_pass_variance": ("layer_norm", "wrong_value"), "softmax_overflow": ("softmax", "wrong_value"),
-    "odd_tail": ("log_signed", "wrong_value"), "first_result": ("linear", "wrong_value"),
-    "dtype": ("half_residual", "bad_output_spec"), "expanded_output": ("row_mean_wide", "bad_output_spec"),
-    "stale_statistics": ("batch_norm", "wrong_value"), "assumes_contiguous": ("row_sum", "wrong_value"),
-    "lds_index": ("row_sum", "out_of_bounds"), "missing_barrier": ("row_sum", "wrong_value"),
+    "tail_write": ("scale_bias", "out_of_bounds"),
+    "uninitialised": ("softmax", "wrong_value"),
+    "lds_limit": ("row_sum", "launch_error"),
+    "returns_input": ("copy_and_sum", "bad_output_spec"),
+    "writes_input": ("row_sum", "input_mutated"),
+    "skips_parameters": ("scale_bias", "wrong_value"),
+    "one_pass_variance": ("layer_norm", "wrong_value"),
+    "softmax_overflow": ("softmax", "wrong_value"),
+    "odd_tail": ("log_signed", "wrong_value"),
+    "first_result": ("linear", "wrong_value"),
+    "dtype": ("half_residual", "bad_output_spec"),
+    "expanded_output": ("row_mean_wide", "bad_output_spec"),
+    "stale_statistics": ("batch_norm", "wrong_value"),
+    "assumes_contiguous": ("row_sum", "wrong_value"),
+    "lds_index": ("row_sum", "out_of_bounds"),
+    "missing_barrier": ("row_sum", "wrong_value"),
     "tail_read": ("row_sum", "wrong_value"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -120,10 +133,12 @@ def test_a_warm_process_serves_one_program_after_another(tasks: Any, workers: Zy
     with GpuCandidates(workers, "cpu", "cpu", cache, fresh=False) as worker:
         sessions = set()
         for kind, name, task in (
-            ("honest", "row_sum_wave", "row_sum"), ("wrong", "writes_input", "row_sum"),
-            ("honest", "linear_packed", "linear"), ("wrong", "wave32", "row_sum"),
+            ("honest", "row_sum_wave", "row_sum"),
+            ("wrong", "writes_input", "row_sum"),
+            ("honest", "linear_packed", "linear"),
+            ("wrong", "wave32", "row_sum"),
             ("honest", "row_sum_tree", "row_sum"),
-        ):  # fmt: skip
+        ):
             assert verdict_of(text_of(kind, name), tasks.oracle(task), worker).passed is (kind == "honest")
             sessions.add(worker.session)
         assert len(sessions) == 1 and worker.recycled == 0
@@ -190,10 +205,11 @@ def test_a_program_for_its_own_large_shape_alone_is_judged_on_the_device(
         elsewhere = verdict_of(text.replace("== 33", "== 34"), tight, worker, reference=reference)
         assert elsewhere.status == "launch_error" and "an assert refuses it" in elsewhere.message
         for status, old, new in (
-            ("pass", "", ""), ("wrong_value", "y[wave] = acc", "y[wave] = wave == 32 ? 0.0f : acc"),
+            ("pass", "", ""),
+            ("wrong_value", "y[wave] = acc", "y[wave] = wave == 32 ? 0.0f : acc"),
             ("launch_error", "== 33", "== 34"),
             ("input_mutated", "y[wave] = acc", "y[wave] = const_cast<float*>(x)[wave] = acc"),
-        ):  # fmt: skip
+        ):
             assert old in text
             verdict = verdict_when_timed(text.replace(old, new, 1), tight, reference, worker)
             assert (verdict.status, verdict.workload if old else "given") == (status, "given"), verdict.message
@@ -265,9 +281,11 @@ def test_one_who_writes_to_resident_inputs_is_caught_and_they_are_filled_anew(
     sent: list[int] = []
     with GpuCandidates(workers, "cpu", "cpu", cache, fresh=False) as worker:
         for kind, text in (
-            ("honest", "row_sum_wave"), ("wrong", "writes_input"),
-            ("honest", "row_sum_tree"), ("honest", "row_sum_wave"),
-        ):  # fmt: skip
+            ("honest", "row_sum_wave"),
+            ("wrong", "writes_input"),
+            ("honest", "row_sum_tree"),
+            ("honest", "row_sum_wave"),
+        ):
             _, program, build = built(text_of(kind, text), cache)
             with worker.load(program, build, oracle.state) as loaded:
                 loaded.place("own", Counted(source, sent), 2)

@@ -70,15 +70,26 @@ class Kernel:
 def made(kernel: Kernel, staging: Staging | None) -> Loaded:
     driver = FakeDriver(sizes={"add": (8, 8, 8, 8, 4)}, bodies={"add": kernel})
     parsed = parse(TEXT)
-    table = {"params": {"w": torch.tensor([2.0, 5.0])}, "buffers": {"b": torch.zeros(1)}, "attrs": {}, "modules": {},
-             "training": False}  # fmt: skip
+    table = {
+        "params": {"w": torch.tensor([2.0, 5.0])},
+        "buffers": {"b": torch.zeros(1)},
+        "attrs": {},
+        "modules": {},
+        "training": False,
+    }
     launchers: list[Any] = []
 
     def subject(setting: Setting, state: Tree) -> ProgramSubject:
         launchers.append(
-            GpuLauncher(driver, b"code", parsed.signatures, device="cpu", poison=setting.poison,
-                        shares=launchers[0] if launchers else None)
-        )  # fmt: skip
+            GpuLauncher(
+                driver,
+                b"code",
+                parsed.signatures,
+                device="cpu",
+                poison=setting.poison,
+                shares=launchers[0] if launchers else None,
+            )
+        )
         inner = launchers[-1].sync
         launchers[-1].sync = lambda: (kernel.log.append("wait"), inner())[1]
         return ProgramSubject(parsed, {}, state, launchers[-1], "cpu")
@@ -123,8 +134,14 @@ def _plain(tree: Any) -> Any:
 
 
 ODD: list[dict[int, str]] = [
-    {}, {6: "beside"}, {5: "input"}, {7: "parameter"}, {5: "parameter", 7: "beside"}, {4: "beside"}, {7: "beside"},
-]  # fmt: skip
+    {},
+    {6: "beside"},
+    {5: "input"},
+    {7: "parameter"},
+    {5: "parameter", 7: "beside"},
+    {4: "beside"},
+    {7: "beside"},
+]
 
 
 @pytest.mark.parametrize("sizes", [(4, 5, 6, 7), (4, 100, 6, 101), (100, 5, 6), (4,)])

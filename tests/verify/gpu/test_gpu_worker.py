@@ -158,10 +158,15 @@ def test_junk_is_refused(info: Any, tree: Any) -> None:
 
 @pytest.mark.parametrize(
     "entry",
-    [{"verdict": {"status": "pass"}}, {"verdict": {"status": "unscorable", "fault": "task"}},
-     {"verdict": {"status": 3}},
-     {**INFO, "stats": [{"kernel": "\ud800"}]}, {"guard": 3, "line": 1}, {**INFO, "inputs_changed": None}],
-)  # fmt: skip
+    [
+        {"verdict": {"status": "pass"}},
+        {"verdict": {"status": "unscorable", "fault": "task"}},
+        {"verdict": {"status": 3}},
+        {**INFO, "stats": [{"kernel": "\ud800"}]},
+        {"guard": 3, "line": 1},
+        {**INFO, "inputs_changed": None},
+    ],
+)
 def test_a_worker_cannot_acquit_itself(entry: Any) -> None:
     with pytest.raises(Rejected) as caught:
         answer(({"runs": [entry]}, [TREE]))
@@ -307,13 +312,21 @@ KERNEL = 'extern "C" __global__ void k(float* y, int* n, const float* x, unsigne
 @pytest.mark.parametrize(
     ("body", "floats"),
     [
-        ("atomicAdd(y + 3, x[0]);", True), ("atomicAdd(&y[0], 1.0f);", True), ("unsafeAtomicAdd(d, 1.0);", True),
-        ("atomicAdd(n, 1);", False), ("atomicAdd(&u[threadIdx.x], 1u);", False), ("// atomicAdd(y, 1.f)\n", False),
-        ("__shared__ float s[4]; atomicAdd(&s[1], 1.f);", True), ("__shared__ int c; atomicAdd(&c, 1);", False),
-        ("atomicMax(n, 3);", False), ("atomicCAS(u, 1u, 2u);", False), ("somewhere->atomicAdd (q, 1);", True),
-        ("atomicCAS(u, __float_as_uint(x[0]), 2u);", True), ("atomicAdd((float*)n, 1.0f);", True),
+        ("atomicAdd(y + 3, x[0]);", True),
+        ("atomicAdd(&y[0], 1.0f);", True),
+        ("unsafeAtomicAdd(d, 1.0);", True),
+        ("atomicAdd(n, 1);", False),
+        ("atomicAdd(&u[threadIdx.x], 1u);", False),
+        ("// atomicAdd(y, 1.f)\n", False),
+        ("__shared__ float s[4]; atomicAdd(&s[1], 1.f);", True),
+        ("__shared__ int c; atomicAdd(&c, 1);", False),
+        ("atomicMax(n, 3);", False),
+        ("atomicCAS(u, 1u, 2u);", False),
+        ("somewhere->atomicAdd (q, 1);", True),
+        ("atomicCAS(u, __float_as_uint(x[0]), 2u);", True),
+        ("atomicAdd((float*)n, 1.0f);", True),
     ],
-)  # fmt: skip
+)
 def test_what_a_text_says_of_float_atomics(body: str, floats: bool) -> None:
     assert adds_floats(KERNEL.format(body)) is floats
 

@@ -56,8 +56,13 @@ def test_the_next_program_finds_nothing_of_the_last_ones_answers() -> None:
 def test_outputs_keep_strides_gaps_and_types_through_staging() -> None:
     """A nesting is told as it was, and each tensor's own elements only."""
     x = torch.arange(24, dtype=torch.float16).view(4, 6)
-    value = {"a": x[:, 1:4], "b": [x.t(), x[0].expand(3, 6)], "c": torch.tensor([True, False]), "d": torch.empty(0, 2),
-             "e": torch.tensor(3, dtype=torch.int64)}  # fmt: skip
+    value = {
+        "a": x[:, 1:4],
+        "b": [x.t(), x[0].expand(3, 6)],
+        "c": torch.tensor([True, False]),
+        "d": torch.empty(0, 2),
+        "e": torch.tensor(3, dtype=torch.int64),
+    }
     made = Staging("cpu")
     for _ in range(2):
         made.begin()

@@ -271,9 +271,14 @@ class LlmScreener:
             targets=", ".join(tools.targets),
         )
         return Request(
-            role=self.name, number=number, index=0, model=model, messages=(Message(role="user", text=text),),
-            max_tokens=_ANSWER_TOKENS, temperature=0.0,
-        )  # fmt: skip
+            role=self.name,
+            number=number,
+            index=0,
+            model=model,
+            messages=(Message(role="user", text=text),),
+            max_tokens=_ANSWER_TOKENS,
+            temperature=0.0,
+        )
 
 
 def read_prediction(text: str) -> Prediction | None:

@@ -185,8 +185,10 @@ def _honest(figures: Mapping[str, Any]) -> str:
     for name, count in timed.items():
         lines.append(f"- Measured: {_plural(count, 'row')} on {name}.")
     if figures["estimate_us"]:
-        lines.append("- `estimate_us` and what is derived from it are static estimates by a model, not times; "
-                     "their rank correlation with time on an AMD GPU is not known.")  # fmt: skip
+        lines.append(
+            "- `estimate_us` and what is derived from it are static estimates by a model, not times; "
+            "their rank correlation with time on an AMD GPU is not known."
+        )
     coverage = figures["coverage"]["quantiles"]
     if coverage["count"]:
         lines.append(

@@ -86,9 +86,14 @@ def prompt(pair: Pair, options: Options) -> list[dict[str, str]]:
 def fresh_prompt(pair: Pair, options: Options) -> list[dict[str, str]]:
     """The messages that ask for a pair's task from nothing, whatever the pair itself begins with."""
     bare = Pair(
-        task=pair.task, task_name=pair.task_name, task_source=pair.task_source, program=pair.program, kind="engine",
-        correct=pair.correct, status=pair.status,
-    )  # fmt: skip
+        task=pair.task,
+        task_name=pair.task_name,
+        task_source=pair.task_source,
+        program=pair.program,
+        kind="engine",
+        correct=pair.correct,
+        status=pair.status,
+    )
     return prompt(bare, options)
 
 

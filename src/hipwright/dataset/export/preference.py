@@ -109,9 +109,15 @@ def _mended(pairs: Sequence[Pair], known: Iterable[str]) -> Iterator[tuple[Pair,
             if text not in seen:
                 seen.add(text)
                 wrong = Pair(
-                    task=pair.task, task_name=pair.task_name, task_source=pair.task_source, program=pair.before,
-                    kind="negative", correct=False, status="failed", evidence=pair.evidence,
-                )  # fmt: skip
+                    task=pair.task,
+                    task_name=pair.task_name,
+                    task_source=pair.task_source,
+                    program=pair.before,
+                    kind="negative",
+                    correct=False,
+                    status="failed",
+                    evidence=pair.evidence,
+                )
                 yield pair, wrong, "correct over wrong", pair.evidence or "it failed in the verifier"
 
 

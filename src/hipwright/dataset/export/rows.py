@@ -43,9 +43,22 @@ COLUMNS: Columns = {
     "licence": "string",
 }
 _AS_THEY_ARE = (
-    "task", "task_name", "task_source", "kind", "correct", "status", "evidence", "coverage", "operators", "families",
-    "dtype", "composition", "difficulty", "split", "licence",
-)  # fmt: skip
+    "task",
+    "task_name",
+    "task_source",
+    "kind",
+    "correct",
+    "status",
+    "evidence",
+    "coverage",
+    "operators",
+    "families",
+    "dtype",
+    "composition",
+    "difficulty",
+    "split",
+    "licence",
+)
 
 
 def flat(pair: Pair) -> dict[str, Any]:

@@ -171,19 +171,54 @@ INDEX: dict[str, str] = {
 }
 
 LIBRARY = {
-    "tanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin",
-    "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "erfc", "floor", "ceil", "trunc", "rint", "fmax",
-    "fmin", "atan2", "hypot", "copysign", "pow", "lgamma",
-}  # fmt: skip
+    "tanh",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "erfc",
+    "floor",
+    "ceil",
+    "trunc",
+    "rint",
+    "fmax",
+    "fmin",
+    "atan2",
+    "hypot",
+    "copysign",
+    "pow",
+    "lgamma",
+}
 """Called as in the math library: expf on float, exp on double."""
 
 _MATH = re.compile(r"\b(" + "|".join(sorted([*LIBRARY, "fmod", "fabs"], key=len, reverse=True)) + r")f\(")
 
 REDUCTION = {
-    "Sum": "return a + b;", "Product": "return a * b;", "Max": "return nan_max(a, b);",
+    "Sum": "return a + b;",
+    "Product": "return a * b;",
+    "Max": "return nan_max(a, b);",
     "Largest": "return fmax(a, b);",
-    "Min": "return nan_min(a, b);", "Any": "return a || b;", "All": "return a && b;",
-}  # fmt: skip
+    "Min": "return nan_min(a, b);",
+    "Any": "return a || b;",
+    "All": "return a && b;",
+}
 
 SHUFFLE = """template <typename T>
 __device__ T shuffle_xor(T v, int distance) {
@@ -224,32 +259,169 @@ __device__ __forceinline__ double apart(double a, double b) {
 }
 """
 STRUCTURES = {
-    "quotient": QUOTIENT, "apart": APART, "Best": BEST, "Tile": TILE, "shuffle_xor": SHUFFLE,
-    "shuffle_best": SHUFFLE_BEST, "lane_reduce": LANE_REDUCE,
-    **row_helpers.STRUCTURES, **BEST_TEXTS,
-}  # fmt: skip
+    "quotient": QUOTIENT,
+    "apart": APART,
+    "Best": BEST,
+    "Tile": TILE,
+    "shuffle_xor": SHUFFLE,
+    "shuffle_best": SHUFFLE_BEST,
+    "lane_reduce": LANE_REDUCE,
+    **row_helpers.STRUCTURES,
+    **BEST_TEXTS,
+}
 
 FIRST = ("quotient", "apart", "Best", "Tile")
 
 RESERVED = (
-    set(GENERIC) | set(PAIRS) | set(FLOAT) | set(INTEGER) | set(INDEX) | LIBRARY | set(STRUCTURES)
+    set(GENERIC)
+    | set(PAIRS)
+    | set(FLOAT)
+    | set(INTEGER)
+    | set(INDEX)
+    | LIBRARY
+    | set(STRUCTURES)
     | {f"{name}f" for name in LIBRARY}
     | {
-        "int", "long", "float", "double", "bool", "char", "short", "unsigned", "signed", "const", "void", "if",
-        "else", "for", "while", "return", "struct", "template", "typename", "auto", "static", "inline", "class",
-        "public", "private", "new", "delete", "this", "true", "false", "switch", "case", "default", "break",
-        "continue", "do", "goto", "sizeof", "namespace", "using", "operator", "union", "enum", "volatile",
-        "register", "extern", "abs", "min", "max", "div", "half", "row", "lane", "live", "base", "first", "i", "r",
-        "k", "j0", "j1", "j2", "j3", "i0", "i1", "i2", "i3", "n", "index", "round", "signal", "exp2", "gamma", "y0",
-        "y1", "yn", "jn", "time", "log", "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "NAN",
-        "INFINITY", "stack", "pack", "carry", "fabs", "fmod", "logb", "remove", "rename", "xor", "and", "or", "not",
-        "bitand", "bitor", "compl",
+        "int",
+        "long",
+        "float",
+        "double",
+        "bool",
+        "char",
+        "short",
+        "unsigned",
+        "signed",
+        "const",
+        "void",
+        "if",
+        "else",
+        "for",
+        "while",
+        "return",
+        "struct",
+        "template",
+        "typename",
+        "auto",
+        "static",
+        "inline",
+        "class",
+        "public",
+        "private",
+        "new",
+        "delete",
+        "this",
+        "true",
+        "false",
+        "switch",
+        "case",
+        "default",
+        "break",
+        "continue",
+        "do",
+        "goto",
+        "sizeof",
+        "namespace",
+        "using",
+        "operator",
+        "union",
+        "enum",
+        "volatile",
+        "register",
+        "extern",
+        "abs",
+        "min",
+        "max",
+        "div",
+        "half",
+        "row",
+        "lane",
+        "live",
+        "base",
+        "first",
+        "i",
+        "r",
+        "k",
+        "j0",
+        "j1",
+        "j2",
+        "j3",
+        "i0",
+        "i1",
+        "i2",
+        "i3",
+        "n",
+        "index",
+        "round",
+        "signal",
+        "exp2",
+        "gamma",
+        "y0",
+        "y1",
+        "yn",
+        "jn",
+        "time",
+        "log",
+        "threadIdx",
+        "blockIdx",
+        "blockDim",
+        "gridDim",
+        "warpSize",
+        "NAN",
+        "INFINITY",
+        "stack",
+        "pack",
+        "carry",
+        "fabs",
+        "fmod",
+        "logb",
+        "remove",
+        "rename",
+        "xor",
+        "and",
+        "or",
+        "not",
+        "bitand",
+        "bitor",
+        "compl",
         # what row, scan and transpose kernels call their own
-        "across", "arrived", "before", "border", "bound", "chunks", "col", "column", "count", "flip", "head", "items",
-        "line", "part", "reach", "rest", "segment", "start", "step", "team", "ta", "tb", "ta0", "tb0", "tx", "ty",
-        "ticket", "tile", "tiles", "tiles_a", "tiles_b", "total", "v", "value", "width", "kept",
+        "across",
+        "arrived",
+        "before",
+        "border",
+        "bound",
+        "chunks",
+        "col",
+        "column",
+        "count",
+        "flip",
+        "head",
+        "items",
+        "line",
+        "part",
+        "reach",
+        "rest",
+        "segment",
+        "start",
+        "step",
+        "team",
+        "ta",
+        "tb",
+        "ta0",
+        "tb0",
+        "tx",
+        "ty",
+        "ticket",
+        "tile",
+        "tiles",
+        "tiles_a",
+        "tiles_b",
+        "total",
+        "v",
+        "value",
+        "width",
+        "kept",
     }
-)  # fmt: skip
+)
 
 
 def prelude(used: Iterable[tuple[str, str]]) -> str:
@@ -305,8 +477,10 @@ def _operators(wanted: set[tuple[str, str]]) -> list[str]:
     out = []
     for name, body in REDUCTION.items():
         if (name, "") in wanted:
-            out.append(f"struct {name} {{\n    template <typename T>\n    __device__ T operator()(T a, T b) const {{\n"
-                       f"        {body}\n    }}\n}};\n")  # fmt: skip
+            out.append(
+                f"struct {name} {{\n    template <typename T>\n    __device__ T operator()(T a, T b) const {{\n"
+                f"        {body}\n    }}\n}};\n"
+            )
     for name, (beats, keeps, comment) in BEST_OPS.items():
         if (name, "") in wanted:
             text = BEST_OP.replace("COMMENT", comment).replace("NAME", name)

@@ -208,6 +208,11 @@ __device__ void store_packs_back(T* __restrict__ p, I base, I step, I n, const T
 """
 
 RUNS = {
-    "load_runs": LOAD_RUNS, "store_runs": STORE_RUNS, "load_column_runs": LOAD_COLUMN_RUNS,
-    "store_column_runs": STORE_COLUMN_RUNS, "load_rows": LOAD_ROWS, "load_back": LOAD_BACK, "store_back": STORE_BACK,
-}  # fmt: skip
+    "load_runs": LOAD_RUNS,
+    "store_runs": STORE_RUNS,
+    "load_column_runs": LOAD_COLUMN_RUNS,
+    "store_column_runs": STORE_COLUMN_RUNS,
+    "load_rows": LOAD_ROWS,
+    "load_back": LOAD_BACK,
+    "store_back": STORE_BACK,
+}

@@ -173,9 +173,12 @@ __device__ Exponentials<T> with_tile(Exponentials<T> state, const T (&v)[SIZE], 
 """
 EXPONENTIALS = EXPONENTIALS_STATE + EXP_IN_SUM + EXPONENTIALS_TILE
 EXPONENTIALS_APART = _of_products(
-    EXPONENTIALS_TILE, "maximum", "seen[k] - shift", exponentials_of="exponentials_of_products",
+    EXPONENTIALS_TILE,
+    "maximum",
+    "seen[k] - shift",
+    exponentials_of="exponentials_of_products",
     with_tile="exponentials_with",
-)  # fmt: skip
+)
 
 EXPONENTIALS_BLOCK = """\
 // The same of `lanes` neighbouring lanes: their maximum first, so that each rescales once, where step by step

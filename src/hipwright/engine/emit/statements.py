@@ -13,8 +13,25 @@ from hipwright.engine.ir.index import Atom, Ind, Ix
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.rounding import Rounding
 
-PRECEDENCE = {"*": 12, "/": 12, "%": 12, "+": 11, "-": 11, ">>": 10, "<": 9, ">": 9, "<=": 9, ">=": 9, "==": 8, "!=": 8,
-              "&": 7, "^": 6, "|": 5, "&&": 4, "||": 3}  # fmt: skip
+PRECEDENCE = {
+    "*": 12,
+    "/": 12,
+    "%": 12,
+    "+": 11,
+    "-": 11,
+    ">>": 10,
+    "<": 9,
+    ">": 9,
+    "<=": 9,
+    ">=": 9,
+    "==": 8,
+    "!=": 8,
+    "&": 7,
+    "^": 6,
+    "|": 5,
+    "&&": 4,
+    "||": 3,
+}
 TERNARY, UNARY, ATOM = 2, 14, 16
 LONG_TEXT = 88
 COMPARISONS = ("<", ">", "<=", ">=", "==", "!=")
@@ -296,8 +313,16 @@ class Emitter:
         name = self.fresh(e.label or attr.kind)
         body = e.args[0]
         best = attr.kind.startswith("arg")
-        start = {"sum": 0, "prod": 1, "max": -math.inf, "min": math.inf, "any": 0, "all": 1,
-                 "argmax": -math.inf, "argmin": math.inf}[attr.kind]  # fmt: skip
+        start = {
+            "sum": 0,
+            "prod": 1,
+            "max": -math.inf,
+            "min": math.inf,
+            "any": 0,
+            "all": 1,
+            "argmax": -math.inf,
+            "argmin": math.inf,
+        }[attr.kind]
         bounds = [(self.position(a), self.position(b)) for a, b in attr.bounds]
         if best:
             top = self.fresh("best")

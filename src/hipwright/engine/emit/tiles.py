@@ -85,9 +85,10 @@ __device__ void write_pack(TYPE* p, const float* v) {
 
 WRITE_HALF = WRITE_HALVES.replace("TYPE", "__half").replace("PAIR", "__half2").replace("CONVERT", "__float22half2_rn")
 WRITE_BFLOAT16 = (
-    WRITE_HALVES.replace("TYPE", "__hip_bfloat16").replace("PAIR", "__hip_bfloat162")
+    WRITE_HALVES.replace("TYPE", "__hip_bfloat16")
+    .replace("PAIR", "__hip_bfloat162")
     .replace("CONVERT", "__float22bfloat162_rn")
-)  # fmt: skip
+)
 
 STAY_PACKED = """// Values that stay in registers as memory has them, two a register: the compiler is to convert them
 // again for the next pass, not to keep a float of each from here on. Of a word all bytes stay where they are.

@@ -13,13 +13,29 @@ from typing import Any
 from hipwright.engine.ir.index import Atom, Ind, Ix, Var, ix, replace
 
 COMPUTE = {
-    "float16": "float", "bfloat16": "float", "float32": "float", "float64": "double", "int8": "int", "int16": "int",
-    "uint8": "int", "int32": "int", "int64": "long", "bool": "bool",
-}  # fmt: skip
+    "float16": "float",
+    "bfloat16": "float",
+    "float32": "float",
+    "float64": "double",
+    "int8": "int",
+    "int16": "int",
+    "uint8": "int",
+    "int32": "int",
+    "int64": "long",
+    "bool": "bool",
+}
 STORAGE = {
-    "float16": "__half", "bfloat16": "__hip_bfloat16", "float32": "float", "float64": "double", "int8": "signed char",
-    "int16": "short", "uint8": "unsigned char", "int32": "int", "int64": "long", "bool": "bool",
-}  # fmt: skip
+    "float16": "__half",
+    "bfloat16": "__hip_bfloat16",
+    "float32": "float",
+    "float64": "double",
+    "int8": "signed char",
+    "int16": "short",
+    "uint8": "unsigned char",
+    "int32": "int",
+    "int64": "long",
+    "bool": "bool",
+}
 FLOATING = ("float16", "bfloat16", "float32", "float64")
 SMALL_INTS = ("int8", "int16", "uint8")
 

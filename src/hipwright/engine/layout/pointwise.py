@@ -24,8 +24,18 @@ from hipwright.engine.templates.pointwise.transpose import turned
 from hipwright.engine.templates.rows.scope import Layout
 from hipwright.engine.templates.scan.rows import ScanLayout
 
-SIZES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1,
-         "uint8": 1, "bool": 1}  # fmt: skip
+SIZES = {
+    "float64": 8,
+    "int64": 8,
+    "float32": 4,
+    "int32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
 SHORT_ROW, FEW_COLUMNS = 1024, 16
 SMALL, BIG = 1 << 17, 1 << 22
 RESIDENT = 1 << 18
@@ -104,8 +114,14 @@ class PointwisePlanner(Planner):
         wide = broadcasts(self.body) and last >= FEW_COLUMNS
         turn = self._turned()
         short, rows = interleaves(group), slides(group) if last >= FEW_COLUMNS and not turn else 0
-        options = ("scalar", "vector", *(("rows",) if wide else ()), *(("transpose",) if turn else ()),
-                   *(("inner",) if short else ()), *(("sliding",) if rows else ()))  # fmt: skip
+        options = (
+            "scalar",
+            "vector",
+            *(("rows",) if wide else ()),
+            *(("transpose",) if turn else ()),
+            *(("inner",) if short else ()),
+            *(("sliding",) if rows else ()),
+        )
         alone = total < SMALL or any(e.op == "loop" for e in walk([m.value for m in self.group.members]))
         if self.by_parts:
             return "rows", self._pointwise_rows(last, total), ("", "", "")
@@ -206,8 +222,12 @@ class ScanPlanner(Planner):
                 return self._column_tiles(across)
             vec = self.vector([across]) if self.rows >= 1 << 17 else 1
             threads = 256 if self.rows // vec >= 1 << 16 else 64
-            return ScanLayout("columns", self.knob("SCAN_BLOCK", threads), self.knob("SCAN_VEC", vec),
-                              self.knob("SCAN_ITEMS", 8 if vec == 1 else 4))  # fmt: skip
+            return ScanLayout(
+                "columns",
+                self.knob("SCAN_BLOCK", threads),
+                self.knob("SCAN_VEC", vec),
+                self.knob("SCAN_ITEMS", 8 if vec == 1 else 4),
+            )
         vec = self.vector([self.length])
         packs = -(-self.length // vec)
         items = min(option(-(-packs // 256)), 16 // vec if vec > 1 else 8)
@@ -216,16 +236,24 @@ class ScanPlanner(Planner):
         chunks = self.length >= 4096 and self.choose(
             f"map:{self.body.name}", ("rows", "chunks"), "chunks" if few else "rows"
         )
-        return ScanLayout(str(chunks or "rows"), self.knob("SCAN_BLOCK", threads), self.knob("SCAN_VEC", vec),
-                          self.knob("SCAN_ITEMS", items))  # fmt: skip
+        return ScanLayout(
+            str(chunks or "rows"),
+            self.knob("SCAN_BLOCK", threads),
+            self.knob("SCAN_VEC", vec),
+            self.knob("SCAN_ITEMS", items),
+        )
 
     def _column_tiles(self, across: int) -> ScanLayout:
         """Half a kilobyte of columns side by side, 32 values a thread."""
         vec = self.vector([across])
         share = min(max(power(-(-across // vec)), 8), 32)
-        return ScanLayout("tiles", self.knob("SCAN_BLOCK", 256), self.knob("SCAN_VEC", vec, self.widest()),
-                          self.knob("SCAN_ITEMS", min(32 // vec, 8), max(32 // self.widest(), 1)),
-                          self.knob("COLUMNS", share))  # fmt: skip
+        return ScanLayout(
+            "tiles",
+            self.knob("SCAN_BLOCK", 256),
+            self.knob("SCAN_VEC", vec, self.widest()),
+            self.knob("SCAN_ITEMS", min(32 // vec, 8), max(32 // self.widest(), 1)),
+            self.knob("COLUMNS", share),
+        )
 
 
 def power(value: int) -> int:

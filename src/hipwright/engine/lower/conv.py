@@ -94,9 +94,10 @@ def read_convolution(kind: str, args: Sequence[Any], out: Sequence[Ix]) -> Convo
         stride, padding, dilation, groups = listed[3:7]
     kernel, rate = [as_int(s) for s in weight.shape[2:]], spread(dilation, n, 1)
     pads = _padding(padding, kernel, rate)
-    axes = [Axis(size, o, k, s, p, d, transposed)
-            for size, o, k, s, p, d in zip(x.shape[-n:], out[-n:], kernel, spread(stride, n, 1), pads, rate,
-                                           strict=True)]  # fmt: skip
+    axes = [
+        Axis(size, o, k, s, p, d, transposed)
+        for size, o, k, s, p, d in zip(x.shape[-n:], out[-n:], kernel, spread(stride, n, 1), pads, rate, strict=True)
+    ]
     count = as_int(groups) if groups is not None else 1
     rows, columns = as_int(weight.shape[0]), as_int(weight.shape[1])
     channels, outputs = (rows // count, columns) if transposed else (columns, rows // count)
@@ -109,8 +110,9 @@ def add_bias(c: Context, bias: Tensor, n: int) -> Callable[[Tensor], Tensor]:
     def finish(value: Tensor) -> Tensor:
         shape = value.shape
         channel = value.rank - n - 1
-        spread_bias = c.tensor(bias.dtype, [s if k == channel else ONE for k, s in enumerate(shape)],
-                               lambda i: bias.at([i[channel]]))  # fmt: skip
+        spread_bias = c.tensor(
+            bias.dtype, [s if k == channel else ONE for k, s in enumerate(shape)], lambda i: bias.at([i[channel]])
+        )
         return c.map(lambda a, b: c.arena.binary("+", a, b), value, spread_bias, dtype=value.dtype, shape=shape)
 
     return finish

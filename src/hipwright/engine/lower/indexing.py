@@ -28,8 +28,11 @@ def position(c: Context, index: Tensor, at: Index, size: Ix, *, wrap: bool = Tru
 @op("embedding")
 def embedding(c: Context, meta: Meta, weight: Tensor, index: Tensor, *rest: Any) -> Tensor:
     """Rows of a table."""
-    return c.tensor(weight.dtype, c.shape(meta), lambda i: weight.at(
-        [position(c, index, i[:-1], weight.shape[0], wrap=False), i[-1]]))  # fmt: skip
+    return c.tensor(
+        weight.dtype,
+        c.shape(meta),
+        lambda i: weight.at([position(c, index, i[:-1], weight.shape[0], wrap=False), i[-1]]),
+    )
 
 
 @op("index_select")

@@ -54,9 +54,14 @@ def binary_cross_entropy(
 
 @op("binary_cross_entropy_with_logits")
 def binary_cross_entropy_with_logits(
-    c: Context, meta: Meta, x: Tensor, y: Tensor, weight: Tensor | None = None, positive: Tensor | None = None,
-    reduction: int = MEAN
-) -> Tensor:  # fmt: skip
+    c: Context,
+    meta: Meta,
+    x: Tensor,
+    y: Tensor,
+    weight: Tensor | None = None,
+    positive: Tensor | None = None,
+    reduction: int = MEAN,
+) -> Tensor:
     """The same on logits, in the form that does not overflow."""
     m = Math(c, meta.dtype)
     if positive is None:
@@ -101,9 +106,17 @@ def margin_ranking_loss(
 
 @op("triplet_margin_loss")
 def triplet_margin_loss(
-    c: Context, meta: Meta, a: Tensor, p: Tensor, n: Tensor, margin: float = 1.0, power: float = 2.0,
-    eps: float = 1e-6, swap: bool = False, reduction: int = MEAN
-) -> Tensor:  # fmt: skip
+    c: Context,
+    meta: Meta,
+    a: Tensor,
+    p: Tensor,
+    n: Tensor,
+    margin: float = 1.0,
+    power: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: int = MEAN,
+) -> Tensor:
     """max(0, |a - p| - |a - n| + margin) (Schroff et al. 2015)."""
     m = Math(c, meta.dtype)
 
@@ -138,9 +151,14 @@ def cosine_embedding_loss(
 
 @op("nll_loss_nd", "nll_loss", "nll_loss2d")
 def nll_loss(
-    c: Context, meta: Meta, x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN,
-    ignore: int = -100
-) -> Tensor:  # fmt: skip
+    c: Context,
+    meta: Meta,
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: int = MEAN,
+    ignore: int = -100,
+) -> Tensor:
     """-x[target], weighted per class."""
     return _picked(c, meta, x, target, weight, reduction, ignore)
 
@@ -182,9 +200,15 @@ def _picked(
 
 @op("cross_entropy_loss")
 def cross_entropy(
-    c: Context, meta: Meta, x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = MEAN,
-    ignore: int = -100, smoothing: float = 0.0
-) -> Tensor:  # fmt: skip
+    c: Context,
+    meta: Meta,
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: int = MEAN,
+    ignore: int = -100,
+    smoothing: float = 0.0,
+) -> Tensor:
     """nll(log_softmax(x)); also with class probabilities."""
     m = Math(c, meta.dtype)
     axis = 0 if x.rank == 1 else 1
@@ -211,16 +235,28 @@ def cross_entropy(
     rows = c.tensor(m.dtype, smooth.shape, row)
     if reduction == NONE:
         return c.cast(rows, meta.dtype)
-    count = c.map(lambda t: c.arena.cast(c.arena.binary("!=", t, c.arena.const(int(ignore), "long"), "bool"), m.ctype),
-                  target, dtype=m.dtype, shape=target.shape, ctype="long")  # fmt: skip
+    count = c.map(
+        lambda t: c.arena.cast(c.arena.binary("!=", t, c.arena.const(int(ignore), "long"), "bool"), m.ctype),
+        target,
+        dtype=m.dtype,
+        shape=target.shape,
+        ctype="long",
+    )
     counted = m.sum(count, list(range(count.rank)), "count") if count.rank else count
     return total(c, meta, c.realise(rows, f"{c.origin}_rows") if rows.rank else rows, reduction, counted)
 
 
 def _probabilities(
-    c: Context, meta: Meta, m: Math, logp: Tensor, target: Tensor, weight: Tensor | None, reduction: int,
-    smoothing: float, axis: int
-) -> Tensor:  # fmt: skip
+    c: Context,
+    meta: Meta,
+    m: Math,
+    logp: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    smoothing: float,
+    axis: int,
+) -> Tensor:
     if weight is not None:
         raise NotLowered("class weights with class probabilities")
     wanted = m.of(target)

@@ -32,9 +32,15 @@ def normalise(c: Context, m: Math, x: Tensor, dims: Sequence[int], eps: float) -
 
 @op("layer_norm")
 def layer_norm(
-    c: Context, meta: Meta, x: Tensor, shape: Sequence[Any], weight: Any = None, bias: Any = None, eps: float = 1e-5,
-    *rest: Any
-) -> Tensor:  # fmt: skip
+    c: Context,
+    meta: Meta,
+    x: Tensor,
+    shape: Sequence[Any],
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    *rest: Any,
+) -> Tensor:
     """Ba, Kiros & Hinton 2016."""
     m = Math(c, meta.dtype)
     y = normalise(c, m, m.of(x), range(x.rank - len(shape), x.rank), eps)
@@ -73,9 +79,18 @@ def group_norm(
 
 @op("instance_norm")
 def instance_norm(
-    c: Context, meta: Meta, x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, use_input: bool, momentum: float,
-    eps: float, *rest: Any
-) -> Tensor:  # fmt: skip
+    c: Context,
+    meta: Meta,
+    x: Tensor,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    use_input: bool,
+    momentum: float,
+    eps: float,
+    *rest: Any,
+) -> Tensor:
     """Ulyanov et al. 2016."""
     if not use_input:
         return _given_statistics(c, meta, x, weight, bias, mean, var, eps)
@@ -100,9 +115,16 @@ def _given_statistics(
 
 @op("_native_batch_norm_legit_no_training")
 def batch_norm_eval(
-    c: Context, metas: Sequence[Meta], x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, momentum: float,
-    eps: float
-) -> tuple[Any, ...]:  # fmt: skip
+    c: Context,
+    metas: Sequence[Meta],
+    x: Tensor,
+    weight: Any,
+    bias: Any,
+    mean: Tensor,
+    var: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
     """Ioffe & Szegedy 2015 with the running statistics."""
     return _given_statistics(c, metas[0], x, weight, bias, mean, var, eps), None, None
 

@@ -11,15 +11,52 @@ from hipwright.engine.lower.core import TABLE, Context, Index, NotLowered, Tenso
 
 # operators that are one device function of one operand: ATen name -> function (helpers.py or the math library)
 UNARY = {
-    "relu": "relu", "sigmoid": "sigmoid", "silu": "silu", "tanh": "tanh", "exp": "exp", "exp2": "exp2",
-    "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p", "sqrt": "sqrt",
-    "rsqrt": "rsqrt", "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan",
-    "sinh": "sinh", "cosh": "cosh", "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "erf": "erf",
-    "erfc": "erfc", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint", "mish": "mish",
-    "hardswish": "hardswish", "hardsigmoid": "hardsigmoid", "softsign": "softsign", "log_sigmoid": "logsigmoid",
-    "relu6": "relu6", "selu": "selu", "sign": "sign", "sgn": "sign", "abs": "absolute", "square": "square",
-    "frac": "frac", "reciprocal": "reciprocal", "lgamma": "lgamma", "tanhshrink": "tanhshrink",
-}  # fmt: skip
+    "relu": "relu",
+    "sigmoid": "sigmoid",
+    "silu": "silu",
+    "tanh": "tanh",
+    "exp": "exp",
+    "exp2": "exp2",
+    "expm1": "expm1",
+    "log": "log",
+    "log2": "log2",
+    "log10": "log10",
+    "log1p": "log1p",
+    "sqrt": "sqrt",
+    "rsqrt": "rsqrt",
+    "sin": "sin",
+    "cos": "cos",
+    "tan": "tan",
+    "asin": "asin",
+    "acos": "acos",
+    "atan": "atan",
+    "sinh": "sinh",
+    "cosh": "cosh",
+    "asinh": "asinh",
+    "acosh": "acosh",
+    "atanh": "atanh",
+    "erf": "erf",
+    "erfc": "erfc",
+    "floor": "floor",
+    "ceil": "ceil",
+    "trunc": "trunc",
+    "round": "rint",
+    "mish": "mish",
+    "hardswish": "hardswish",
+    "hardsigmoid": "hardsigmoid",
+    "softsign": "softsign",
+    "log_sigmoid": "logsigmoid",
+    "relu6": "relu6",
+    "selu": "selu",
+    "sign": "sign",
+    "sgn": "sign",
+    "abs": "absolute",
+    "square": "square",
+    "frac": "frac",
+    "reciprocal": "reciprocal",
+    "lgamma": "lgamma",
+    "tanhshrink": "tanhshrink",
+}
 ON_INTEGERS = {"relu", "sign", "absolute", "square", "floor", "ceil", "trunc", "rint", "relu6"}
 
 
@@ -40,12 +77,24 @@ for _name, _function in UNARY.items():
     TABLE[f"aten.{_name}.default"] = _unary(_function)
 
 BINARY = {
-    "maximum": "nan_max", "minimum": "nan_min", "fmax": "fmax", "fmin": "fmin", "atan2": "atan2", "hypot": "hypot",
-    "remainder.Tensor": "floor_mod", "remainder.Scalar": "floor_mod", "fmod.Tensor": "truncated_mod",
-    "fmod.Scalar": "truncated_mod", "clamp_min": "nan_max", "clamp_min.Tensor": "nan_max", "clamp_max": "nan_min",
-    "clamp_max.Tensor": "nan_min", "floor_divide": "floor_div", "floor_divide.Scalar": "floor_div",
+    "maximum": "nan_max",
+    "minimum": "nan_min",
+    "fmax": "fmax",
+    "fmin": "fmin",
+    "atan2": "atan2",
+    "hypot": "hypot",
+    "remainder.Tensor": "floor_mod",
+    "remainder.Scalar": "floor_mod",
+    "fmod.Tensor": "truncated_mod",
+    "fmod.Scalar": "truncated_mod",
+    "clamp_min": "nan_max",
+    "clamp_min.Tensor": "nan_max",
+    "clamp_max": "nan_min",
+    "clamp_max.Tensor": "nan_min",
+    "floor_divide": "floor_div",
+    "floor_divide.Scalar": "floor_div",
     "copysign.Tensor": "copysign",
-}  # fmt: skip
+}
 
 
 def _binary(function: str) -> Callable[..., Tensor]:
@@ -65,8 +114,14 @@ COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": "
 
 def _comparison(token: str) -> Callable[..., Tensor]:
     def handler(c: Context, meta: Meta, a: Any, b: Any) -> Tensor:
-        return c.map(lambda x, y: c.arena.binary(token, x, y, "bool"), a, b, dtype="bool", shape=c.shape(meta),
-                     ctype=c.joint(a, b))  # fmt: skip
+        return c.map(
+            lambda x, y: c.arena.binary(token, x, y, "bool"),
+            a,
+            b,
+            dtype="bool",
+            shape=c.shape(meta),
+            ctype=c.joint(a, b),
+        )
 
     return handler
 
@@ -79,8 +134,9 @@ LOGICAL = {"logical_and": "&&", "logical_or": "||", "logical_xor": "!="}
 
 def _logical(token: str) -> Callable[..., Tensor]:
     def handler(c: Context, meta: Meta, a: Tensor, b: Tensor) -> Tensor:
-        return c.map(lambda x, y: c.arena.binary(token, x, y, "bool"), a, b, dtype="bool", shape=c.shape(meta),
-                     ctype="bool")  # fmt: skip
+        return c.map(
+            lambda x, y: c.arena.binary(token, x, y, "bool"), a, b, dtype="bool", shape=c.shape(meta), ctype="bool"
+        )
 
     return handler
 
@@ -115,8 +171,13 @@ def _shift(function: str) -> Callable[..., Tensor]:
 
 
 for _name in ("left", "right"):
-    op(f"bitwise_{_name}_shift.Tensor", f"bitwise_{_name}_shift.Tensor_Scalar", f"bitwise_{_name}_shift.Scalar_Tensor",
-       f"__{_name[0]}shift__.Tensor", f"__{_name[0]}shift__.Scalar")(_shift(f"shift_{_name}"))  # fmt: skip
+    op(
+        f"bitwise_{_name}_shift.Tensor",
+        f"bitwise_{_name}_shift.Tensor_Scalar",
+        f"bitwise_{_name}_shift.Scalar_Tensor",
+        f"__{_name[0]}shift__.Tensor",
+        f"__{_name[0]}shift__.Scalar",
+    )(_shift(f"shift_{_name}"))
 
 
 @op("logical_not")
@@ -151,8 +212,13 @@ def isinf(c: Context, meta: Meta, a: Tensor) -> Tensor:
         return c.tensor("bool", a.shape, lambda i: c.arena.const(False, "bool"))
     kind = COMPUTE[a.dtype]
     infinity = c.arena.const(float("inf"), kind)
-    return c.map(lambda x: c.arena.binary("==", c.arena.call("absolute", x), infinity, "bool"), a, dtype="bool",
-                 shape=a.shape, ctype=kind)  # fmt: skip
+    return c.map(
+        lambda x: c.arena.binary("==", c.arena.call("absolute", x), infinity, "bool"),
+        a,
+        dtype="bool",
+        shape=a.shape,
+        ctype=kind,
+    )
 
 
 @op("add.Tensor", "add.Scalar")
@@ -256,8 +322,9 @@ def clamp(c: Context, meta: Meta, x: Tensor, low: Any = None, high: Any = None, 
     out = x
     for bound, function in ((low, "nan_max"), (high, "nan_min")):
         if bound is not None:
-            out = c.map(lambda a, b, f=function: c.arena.call(f, a, b), out, bound, dtype=meta.dtype,
-                        shape=c.shape(meta))  # fmt: skip
+            out = c.map(
+                lambda a, b, f=function: c.arena.call(f, a, b), out, bound, dtype=meta.dtype, shape=c.shape(meta)
+            )
     return out
 
 
@@ -294,8 +361,14 @@ def masked_fill(c: Context, meta: Meta, x: Tensor, mask: Tensor, value: Any) -> 
 @op("lerp.Scalar", "lerp.Tensor")
 def lerp(c: Context, meta: Meta, a: Tensor, b: Tensor, weight: Any) -> Tensor:
     """a + weight * (b - a)."""
-    return c.map(lambda x, y, w: c.arena.binary("+", x, c.arena.binary("*", w, c.arena.binary("-", y, x))), a, b,
-                 weight, dtype=meta.dtype, shape=c.shape(meta))  # fmt: skip
+    return c.map(
+        lambda x, y, w: c.arena.binary("+", x, c.arena.binary("*", w, c.arena.binary("-", y, x))),
+        a,
+        b,
+        weight,
+        dtype=meta.dtype,
+        shape=c.shape(meta),
+    )
 
 
 @op("addcmul")
@@ -360,11 +433,22 @@ def _constant(position: int | None, number: float = 0.0) -> Callable[..., Tensor
 
 
 for _name, _position, _number in (
-    ("fill.Scalar", 1, 0), ("fill.Tensor", 1, 0), ("full_like", 1, 0), ("zeros_like", None, 0), ("ones_like", None, 1),
-    ("new_zeros", None, 0), ("new_ones", None, 1), ("new_full", 2, 0), ("full", 1, 0), ("zeros", None, 0),
-    ("ones", None, 1), ("scalar_tensor", 0, 0), ("empty.memory_format", None, 0), ("empty_like", None, 0),
+    ("fill.Scalar", 1, 0),
+    ("fill.Tensor", 1, 0),
+    ("full_like", 1, 0),
+    ("zeros_like", None, 0),
+    ("ones_like", None, 1),
+    ("new_zeros", None, 0),
+    ("new_ones", None, 1),
+    ("new_full", 2, 0),
+    ("full", 1, 0),
+    ("zeros", None, 0),
+    ("ones", None, 1),
+    ("scalar_tensor", 0, 0),
+    ("empty.memory_format", None, 0),
+    ("empty_like", None, 0),
     ("new_empty", None, 0),
-):  # fmt: skip
+):
     op(_name)(_constant(_position, _number))
 
 

@@ -27,9 +27,17 @@ def native_layer_norm(
 
 @op("native_group_norm")
 def native_group_norm(
-    c: Context, metas: Sequence[Meta], x: Tensor, weight: Any, bias: Any, n: Any, channels: Any, hw: Any, groups: int,
+    c: Context,
+    metas: Sequence[Meta],
+    x: Tensor,
+    weight: Any,
+    bias: Any,
+    n: Any,
+    channels: Any,
+    hw: Any,
+    groups: int,
     eps: float,
-) -> tuple[Tensor, ...]:  # fmt: skip
+) -> tuple[Tensor, ...]:
     """Wu & He 2018; (y, mean, 1 / standard deviation), the last two of shape (n, groups)."""
     m, per = Math(c, metas[0].dtype), x.shape[1] // ix(groups)
     grouped = [x.shape[0], ix(groups), per, *x.shape[2:]]

@@ -87,8 +87,12 @@ def repeat(c: Context, meta: Meta, x: Tensor, times: Any) -> Tensor:
     """The tensor laid out several times along each dimension."""
     shape = c.shape(meta)
     extra = len(shape) - x.rank
-    return remap(c, x, shape, lambda i: [k % s if s != n else k for k, s, n in
-                                         zip(i[extra:], x.shape, shape[extra:], strict=True)])  # fmt: skip
+    return remap(
+        c,
+        x,
+        shape,
+        lambda i: [k % s if s != n else k for k, s, n in zip(i[extra:], x.shape, shape[extra:], strict=True)],
+    )
 
 
 @op("repeat_interleave.self_int")

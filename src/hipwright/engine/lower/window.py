@@ -24,9 +24,15 @@ def _spread(value: Any, n: int, default: int | None = None) -> list[int]:
 
 
 def _windows(
-    c: Context, x: Tensor, n: int, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], ceil: bool
-) -> Callable[[Index], tuple[list[Var], list[Ix], list[E | None]]]:  # fmt: skip
+    c: Context,
+    x: Tensor,
+    n: int,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil: bool,
+) -> Callable[[Index], tuple[list[Var], list[Ix], list[E | None]]]:
     """For an output index: the window's variables, the input index they reach, and the bounds tests needed."""
     variables = [c.arena.var("k", ix(k)) for k in kernel]
 
@@ -45,12 +51,19 @@ def _windows(
 
 def _max_pool(n: int, indices: bool) -> Callable[..., Any]:
     def handler(
-        c: Context, meta: Any, x: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-        ceil: bool = False
-    ) -> Any:  # fmt: skip
+        c: Context,
+        meta: Any,
+        x: Tensor,
+        kernel: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil: bool = False,
+    ) -> Any:
         k = _spread(kernel, n)
-        windows = _windows(c, x, n, k, _spread(stride, n) if stride else k, _spread(padding, n), _spread(dilation, n),
-                           ceil)  # fmt: skip
+        windows = _windows(
+            c, x, n, k, _spread(stride, n) if stride else k, _spread(padding, n), _spread(dilation, n), ceil
+        )
         metas = meta if indices else (meta,)
         shape, kind = c.shape(metas[0]), COMPUTE[x.dtype]
         if kind not in ("float", "double"):
@@ -62,8 +75,9 @@ def _max_pool(n: int, indices: bool) -> Callable[..., Any]:
             best = c.arena.loop(what, variables, [(ix(0), ix(size)) for size in k], element)
             if what == "max":
                 return best
-            return _flat_position(c, x, n, best, k, _spread(stride, n) if stride else k, _spread(padding, n),
-                                  _spread(dilation, n), i)  # fmt: skip
+            return _flat_position(
+                c, x, n, best, k, _spread(stride, n) if stride else k, _spread(padding, n), _spread(dilation, n), i
+            )
 
         values = c.tensor(x.dtype, shape, lambda i: at(i, "max"))
         if not indices:
@@ -74,9 +88,16 @@ def _max_pool(n: int, indices: bool) -> Callable[..., Any]:
 
 
 def _flat_position(
-    c: Context, x: Tensor, n: int, best: E, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], i: Index
-) -> E:  # fmt: skip
+    c: Context,
+    x: Tensor,
+    n: int,
+    best: E,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    i: Index,
+) -> E:
     """The winner's position in the input plane, from its position in the window."""
     where = ix(Ind(best))
     index = []
@@ -90,9 +111,16 @@ def _flat_position(
 
 def _avg_pool(n: int) -> Callable[..., Tensor]:
     def handler(
-        c: Context, meta: Meta, x: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, ceil: bool = False,
-        include_pad: bool = True, divisor: Any = None
-    ) -> Tensor:  # fmt: skip
+        c: Context,
+        meta: Meta,
+        x: Tensor,
+        kernel: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil: bool = False,
+        include_pad: bool = True,
+        divisor: Any = None,
+    ) -> Tensor:
         k, p = _spread(kernel, n), _spread(padding, n)
         s = _spread(stride, n) if stride else k
         if ceil and include_pad and divisor is None:
@@ -106,8 +134,9 @@ def _avg_pool(n: int) -> Callable[..., Tensor]:
             total = c.arena.loop("sum", variables, [(ix(0), ix(size)) for size in k], element)
             count = product([ix(size) for size in k]) if divisor is None else ix(as_int(divisor))
             if not include_pad and divisor is None and any(p):
-                count = product([_overlap(i[x.rank - n + j] * s[j] - p[j], k[j], x.shape[x.rank - n + j])
-                                 for j in range(n)])  # fmt: skip
+                count = product(
+                    [_overlap(i[x.rank - n + j] * s[j] - p[j], k[j], x.shape[x.rank - n + j]) for j in range(n)]
+                )
             return c.arena.binary("/", total, c.arena.cast(c.arena.index(count), kind))
 
         return c.tensor(meta.dtype, c.shape(meta), at)
@@ -160,9 +189,14 @@ for _n in (1, 2, 3):
 
 @op("im2col")
 def im2col(
-    c: Context, meta: Meta, x: Tensor, kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[int],
-    stride: Sequence[int]
-) -> Tensor:  # fmt: skip
+    c: Context,
+    meta: Meta,
+    x: Tensor,
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Tensor:
     """Sliding windows as columns (torch.nn.functional.unfold)."""
     if x.rank != 4:
         raise NotLowered("no batch dimension")
@@ -176,8 +210,12 @@ def im2col(
         column = modulo(i[2], columns) * stride[1] + modulo(inner, ix(kernel[1])) * dilation[1] - padding[1]
         tests = []
         if any(padding):
-            tests = [c.arena.compare(row, ">=", ix(0)), c.arena.compare(row, "<", height),
-                     c.arena.compare(column, ">=", ix(0)), c.arena.compare(column, "<", width)]  # fmt: skip
+            tests = [
+                c.arena.compare(row, ">=", ix(0)),
+                c.arena.compare(row, "<", height),
+                c.arena.compare(column, ">=", ix(0)),
+                c.arena.compare(column, "<", width),
+            ]
         element = x.at([i[0], divide(i[1], area), row, column])
         return c.arena.guard(c.arena.both(*tests), element, c.arena.const(0, COMPUTE[x.dtype]))
 
@@ -244,8 +282,9 @@ def _linear(n: int) -> Callable[..., Tensor]:
             for j in range(n):
                 d = x.rank - n + j
                 ratio = _ratio(c, x.shape[d], shape[d], given[j], corners)
-                where = c.arena.call("corner_position" if corners else "centre_position", c.arena.index(i[d]), ratio,
-                                     ctype="float")  # fmt: skip
+                where = c.arena.call(
+                    "corner_position" if corners else "centre_position", c.arena.index(i[d]), ratio, ctype="float"
+                )
                 low = ix(Ind(c.arena.cast(where, "long")))
                 high = ix(Fn("min", low + 1, x.shape[d] - 1))
                 weight = c.arena.binary("-", where, c.arena.cast(c.arena.index(low), "float"))

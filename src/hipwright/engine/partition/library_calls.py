@@ -20,8 +20,15 @@ from hipwright.engine.templates import registry as calls
 if TYPE_CHECKING:
     from hipwright.engine.partition.lowering import Lowering
 
-BIASED = {"linear": 2, "conv1d": 2, "conv2d": 2, "conv3d": 2, "conv_transpose1d": 2, "conv_transpose2d": 2,
-          "conv_transpose3d": 2}  # fmt: skip
+BIASED = {
+    "linear": 2,
+    "conv1d": 2,
+    "conv2d": 2,
+    "conv3d": 2,
+    "conv_transpose1d": 2,
+    "conv_transpose2d": 2,
+    "conv_transpose3d": 2,
+}
 SUMMED = {"aten.baddbmm.default": "aten.bmm.default", "aten.addmm.default": "aten.mm.default"}
 """Products that are added to a tensor, which the library would copy to the result first, and the products alone."""
 
@@ -114,8 +121,9 @@ class LibraryCalls:
         if node.op in SUMMED:
             return self._plus(node, value, bias)
         channel = value.rank - 1 if short(node.op) == "linear" else value.rank - int(short(node.op)[-2]) - 1
-        shaped = views.remap(self.c, bias, [s if k == channel else ONE for k, s in enumerate(value.shape)],
-                             lambda i: [i[channel]])  # fmt: skip
+        shaped = views.remap(
+            self.c, bias, [s if k == channel else ONE for k, s in enumerate(value.shape)], lambda i: [i[channel]]
+        )
         return self._plus(node, value, shaped)
 
     def _plus(self, node: Node, value: Tensor, bias: Tensor) -> Tensor:

@@ -154,9 +154,15 @@ class Lowering:
 
     def _template(self, node: Node, kind: str) -> str:
         """Let a call template write the node: "" when one does, else why not."""
-        call = calls.KernelCall(cropped(self.graph, node, kind), kind, self.c, self.resolve(list(node.args)),
-                                {k: self.resolve(v) for k, v in node.kwargs.items()}, self.choices,
-                                followed(self.graph, node.name))  # fmt: skip
+        call = calls.KernelCall(
+            cropped(self.graph, node, kind),
+            kind,
+            self.c,
+            self.resolve(list(node.args)),
+            {k: self.resolve(v) for k, v in node.kwargs.items()},
+            self.choices,
+            followed(self.graph, node.name),
+        )
         offers, why = calls.offers(call)
         if not offers:
             return why or "no template writes this form of it"
@@ -190,8 +196,9 @@ class Lowering:
         if short(node.op).startswith(WINDOWED):
             self._realise_arguments(node)
         try:
-            return handler(self.c, meta, *self.resolve(list(node.args)),
-                           **{k: self.resolve(v) for k, v in node.kwargs.items()})  # fmt: skip
+            return handler(
+                self.c, meta, *self.resolve(list(node.args)), **{k: self.resolve(v) for k, v in node.kwargs.items()}
+            )
         except (TypeError, KeyError, IndexError, AttributeError, StopIteration) as problem:
             raise NotLowered(f"arguments not foreseen ({type(problem).__name__}: {problem})") from problem
 
@@ -279,8 +286,15 @@ class Lowering:
             target = self.out.tensors.get(buffer)
             if target is None:
                 raise ValueError(f"{mutation.access} is written but never read")
-            item = Item(self.c.unique(f"new_{buffer.removeprefix('b_')}"), "pw", target.meta.dtype, value.shape,
-                        self.c.cast(value, target.meta.dtype).at, node=mutation.node, target=buffer)  # fmt: skip
+            item = Item(
+                self.c.unique(f"new_{buffer.removeprefix('b_')}"),
+                "pw",
+                target.meta.dtype,
+                value.shape,
+                self.c.cast(value, target.meta.dtype).at,
+                node=mutation.node,
+                target=buffer,
+            )
             self.c.items.append(item)
 
     def _output(self, name: str, returned: set[str]) -> str:

@@ -18,8 +18,22 @@ from hipwright.engine.lower.core import Call, Context
 from hipwright.engine.partition.lowering import Lowered
 from hipwright.engine.plan.writer import Step
 
-OWN_MEMORY = {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "conv1d", "conv2d", "conv3d", "convolution",
-              "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "scaled_dot_product_attention"}  # fmt: skip
+OWN_MEMORY = {
+    "mm",
+    "bmm",
+    "addmm",
+    "baddbmm",
+    "matmul",
+    "linear",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "convolution",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "scaled_dot_product_attention",
+}
 """Library operators whose result is never a view of what they are given."""
 
 

@@ -20,14 +20,63 @@ from hipwright.engine.partition.lowering import Lowered
 from hipwright.engine.plan.exact import with_exact
 from hipwright.engine.templates.base import INT_LIMIT, Kernel
 
-FUNCTIONAL = {"linear", "conv1d", "conv2d", "conv3d", "scaled_dot_product_attention", "conv_transpose1d",
-              "conv_transpose2d", "conv_transpose3d", "bilinear"}  # fmt: skip
+FUNCTIONAL = {
+    "linear",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "scaled_dot_product_attention",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "bilinear",
+}
 TORCH = {"mm", "bmm", "addmm", "baddbmm", "matmul", "einsum", "dot", "mv", "lstm", "gru", "rnn_tanh", "rnn_relu"}
 FLAT_RESULT = {"mm", "bmm", "addmm", "baddbmm", "dot", "mv"}
-PYTHON_NAMES = {"lambda", "in", "is", "not", "and", "or", "if", "else", "for", "def", "pass", "None", "True", "False",
-                "self", "torch", "F", "nn", "math", "min", "max", "len", "range", "int", "float", "bool", "abs", "sum",
-                "round", "tuple", "cdiv", "zip", "enumerate", "reversed", "next_pow2", "from", "import", "return",
-                "with", "as", "knob", "HIP"}  # fmt: skip
+PYTHON_NAMES = {
+    "lambda",
+    "in",
+    "is",
+    "not",
+    "and",
+    "or",
+    "if",
+    "else",
+    "for",
+    "def",
+    "pass",
+    "None",
+    "True",
+    "False",
+    "self",
+    "torch",
+    "F",
+    "nn",
+    "math",
+    "min",
+    "max",
+    "len",
+    "range",
+    "int",
+    "float",
+    "bool",
+    "abs",
+    "sum",
+    "round",
+    "tuple",
+    "cdiv",
+    "zip",
+    "enumerate",
+    "reversed",
+    "next_pow2",
+    "from",
+    "import",
+    "return",
+    "with",
+    "as",
+    "knob",
+    "HIP",
+}
 
 
 @dataclass(eq=False)

@@ -123,8 +123,13 @@ def _called(found: Match, finder: Finder, scale: float) -> dict[str, list[Node]]
     writer.base = f"{found.softmax.name}_attention"
     grouped = operands[1][1][-3] != operands[0][1][-3]
     kwargs = {"scale": scale} | ({"enable_gqa": True} if grouped else {})
-    result = writer.op("aten.scaled_dot_product_attention.default", [ref for ref, _ in operands], out.dtype, shape,
-                       "" if turned else found.last.name)  # fmt: skip
+    result = writer.op(
+        "aten.scaled_dot_product_attention.default",
+        [ref for ref, _ in operands],
+        out.dtype,
+        shape,
+        "" if turned else found.last.name,
+    )
     writer.made[-1] = msgspec.structs.replace(writer.made[-1], kwargs=kwargs)
     if turned:
         writer.op("aten.permute.default", [result, found.order], out.dtype, out.shape, found.last.name)

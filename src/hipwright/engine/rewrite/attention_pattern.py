@@ -12,8 +12,27 @@ from hipwright.engine.rewrite.contractions import KeyProduct, Operand, key_produ
 from hipwright.engine.rewrite.pinned_sizes import hint, metas
 from hipwright.engine.templates.attention.form import FLOATS, LARGEST_HEAD, by_default
 
-POINTWISE = {"add", "sub", "rsub", "mul", "div", "true_divide", "neg", "where", "masked_fill", "clamp", "clamp_min",
-             "clamp_max", "clip", "maximum", "minimum", "tanh", "sigmoid", "relu", "leaky_relu"}  # fmt: skip
+POINTWISE = {
+    "add",
+    "sub",
+    "rsub",
+    "mul",
+    "div",
+    "true_divide",
+    "neg",
+    "where",
+    "masked_fill",
+    "clamp",
+    "clamp_min",
+    "clamp_max",
+    "clip",
+    "maximum",
+    "minimum",
+    "tanh",
+    "sigmoid",
+    "relu",
+    "leaky_relu",
+}
 """What a score may be computed by; all of it is lowered without conditions (lower/pointwise.py)."""
 SAME = {"_to_copy", "to", "type_as", "clone", "alias", "detach", "contiguous", "dropout", "expand"}
 REGROUPED = {"view", "reshape", "_unsafe_view", "unsqueeze", "squeeze"}

@@ -82,9 +82,15 @@ def substituted(graph: Graph, values: Mapping[str, Size]) -> Graph:
             return new if isinstance(new, int) else {"size": new}
         return [argument(v) for v in value] if isinstance(value, (list, tuple)) else value
 
-    nodes = tuple(msgspec.structs.replace(n, args=tuple(argument(a) for a in n.args),
-                                          kwargs={k: argument(v) for k, v in n.kwargs.items()},
-                                          outs=tuple(meta(m) for m in n.outs)) for n in graph.nodes)  # fmt: skip
+    nodes = tuple(
+        msgspec.structs.replace(
+            n,
+            args=tuple(argument(a) for a in n.args),
+            kwargs={k: argument(v) for k, v in n.kwargs.items()},
+            outs=tuple(meta(m) for m in n.outs),
+        )
+        for n in graph.nodes
+    )
     inputs = tuple(msgspec.structs.replace(i, meta=meta(i.meta)) for i in graph.inputs)
     guards = [_substituted(g, values) for g in graph.guards]
     accesses = {s.name: s.access for s in graph.symbols}

@@ -116,9 +116,13 @@ def _layers(node: Node, kind: str, known: Mapping[str, Meta | None], users: Mapp
         for direction in range(directions):
             own = weights[(layer * directions + direction) * step :][:step]
             shape = (*meta.shape[:2], GATES[kind] * hidden)
-            product = Node(name=f"{node.name}_gates_{layer}_{direction}", op="aten.linear.default",
-                           args=(given, own[0], own[2] if biased else None), outs=(row_major(meta.dtype, shape),),
-                           module=node.module)  # fmt: skip
+            product = Node(
+                name=f"{node.name}_gates_{layer}_{direction}",
+                op="aten.linear.default",
+                args=(given, own[0], own[2] if biased else None),
+                outs=(row_major(meta.dtype, shape),),
+                module=node.module,
+            )
             made.append(product)
             gates.append({"node": product.name})
             recurrent.append((own[1], own[3] if biased else None))
@@ -175,8 +179,9 @@ class _Cell:
         """One operator; width: its last dimension, in hidden units."""
         title = name or f"{self.node.name}_{short(op)}_{len(self.made)}"
         shape = (self.meta.shape[0], (width or 1) * self.hidden)
-        self.made.append(Node(name=title, op=op, args=args, outs=(row_major(self.meta.dtype, shape),),
-                              module=self.node.module))  # fmt: skip
+        self.made.append(
+            Node(name=title, op=op, args=args, outs=(row_major(self.meta.dtype, shape),), module=self.node.module)
+        )
         return {"node": title}
 
     def part(self, source: Any, gate: int) -> dict[str, str]:

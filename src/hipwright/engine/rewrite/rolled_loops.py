@@ -110,12 +110,23 @@ def _layer(graph: Graph, chain: Sequence[Node]) -> _Layer | None:
         return None
     state = row_major(cell.dtype, (1, *cell.shape))
     states = list(first.args[1]) if kind == "lstm" else [first.args[1]]
-    lifted = [Node(name=f"{first.name}_state_{k}", op="aten.unsqueeze.default", args=(s, 0), outs=(state,))
-              for k, s in enumerate(states)]  # fmt: skip
+    lifted = [
+        Node(name=f"{first.name}_state_{k}", op="aten.unsqueeze.default", args=(s, 0), outs=(state,))
+        for k, s in enumerate(states)
+    ]
     before: Any = [{"node": n.name} for n in lifted]
     y = row_major(cell.dtype, (*meta.shape[:2], cell.shape[-1]))
-    args = (given, before if kind == "lstm" else before[0], weights, len(weights) == 4, 1, 0.0, False, False,
-            run[0].dim == 1)  # fmt: skip
+    args = (
+        given,
+        before if kind == "lstm" else before[0],
+        weights,
+        len(weights) == 4,
+        1,
+        0.0,
+        False,
+        False,
+        run[0].dim == 1,
+    )
     outs = (y, state, *[state] * (kind == "lstm"))
     node = Node(name=f"{first.name}_layer", op=f"aten.{kind}.input", args=args, outs=outs, module=first.module)
     known = steps.known | {n.name: n.outs[0] for n in (*made, *lifted)}
@@ -179,8 +190,13 @@ def _stacked(graph: Graph) -> Graph:
             out = node.outs[0]
             if dim == run[0].dim == 0 and out is not None and len(meta.shape) > 1:
                 sizes = [s if isinstance(s, int) else {"size": s} for s in out.shape]
-                nodes[at] = Node(name=node.name, op="aten.view.default", args=({"node": run[0].root}, sizes),
-                                 outs=node.outs, module=node.module)  # fmt: skip
+                nodes[at] = Node(
+                    name=node.name,
+                    op="aten.view.default",
+                    args=({"node": run[0].root}, sizes),
+                    outs=node.outs,
+                    module=node.module,
+                )
             continue
         args = ({"node": run[0].root}, run[0].dim, dim)
         op = "aten.movedim.int" if dim != run[0].dim else "aten.alias.default"
@@ -188,8 +204,9 @@ def _stacked(graph: Graph) -> Graph:
             op = "aten.transpose.int"
         elif dim != run[0].dim:
             continue
-        nodes[at] = Node(name=node.name, op=op, args=args if dim != run[0].dim else args[:1], outs=node.outs,
-                         module=node.module)  # fmt: skip
+        nodes[at] = Node(
+            name=node.name, op=op, args=args if dim != run[0].dim else args[:1], outs=node.outs, module=node.module
+        )
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 

@@ -23,8 +23,11 @@ def specialise(graph: Graph) -> Graph:
         return [fixed(v) for v in value] if isinstance(value, (list, tuple)) else value
 
     def meta(m: Meta | None) -> Meta | None:
-        return None if m is None else Meta(dtype=m.dtype, shape=tuple(fixed(s) for s in m.shape),
-                                           stride=tuple(fixed(s) for s in m.stride))  # fmt: skip
+        return (
+            None
+            if m is None
+            else Meta(dtype=m.dtype, shape=tuple(fixed(s) for s in m.shape), stride=tuple(fixed(s) for s in m.stride))
+        )
 
     def argument(value: Any) -> Any:
         if isinstance(value, dict) and "size" in value:
@@ -36,9 +39,15 @@ def specialise(graph: Graph) -> Graph:
             return {"tuple": [returned(v) for v in value["tuple"]]}
         return argument(value)
 
-    nodes = tuple(msgspec.structs.replace(n, args=tuple(argument(a) for a in n.args),
-                                          kwargs={k: argument(v) for k, v in n.kwargs.items()},
-                                          outs=tuple(meta(m) for m in n.outs)) for n in graph.nodes)  # fmt: skip
+    nodes = tuple(
+        msgspec.structs.replace(
+            n,
+            args=tuple(argument(a) for a in n.args),
+            kwargs={k: argument(v) for k, v in n.kwargs.items()},
+            outs=tuple(meta(m) for m in n.outs),
+        )
+        for n in graph.nodes
+    )
     inputs = tuple(msgspec.structs.replace(i, meta=meta(i.meta)) for i in graph.inputs)
     guards = [g for g in graph.guards if not any(re.search(rf"\b{s}\b", g) for s in hints)]
     guards += [f"{s.access} == {s.hint}" for s in graph.symbols]
@@ -50,9 +59,14 @@ def specialise(graph: Graph) -> Graph:
                     guards.append(text)
     empty: tuple[Symbol, ...] = ()
     return msgspec.structs.replace(
-        graph, nodes=nodes, inputs=inputs, output=returned(graph.output), symbols=empty, guards=tuple(guards),
+        graph,
+        nodes=nodes,
+        inputs=inputs,
+        output=returned(graph.output),
+        symbols=empty,
+        guards=tuple(guards),
         dynamic=False,
-    )  # fmt: skip
+    )
 
 
 def _evaluated(text: str, hints: Mapping[str, int]) -> int:

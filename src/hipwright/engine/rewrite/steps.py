@@ -86,5 +86,6 @@ def selected(node: Node, source: str, meta: Meta, dim: int, number: int) -> Node
     """A node's value as one place of another."""
     kept = [k for k in range(len(meta.shape)) if k != dim]
     out = Meta(dtype=meta.dtype, shape=tuple(meta.shape[k] for k in kept), stride=tuple(meta.stride[k] for k in kept))
-    return Node(name=node.name, op="aten.select.int", args=({"node": source}, dim, number), outs=(out,),
-                module=node.module)  # fmt: skip
+    return Node(
+        name=node.name, op="aten.select.int", args=({"node": source}, dim, number), outs=(out,), module=node.module
+    )

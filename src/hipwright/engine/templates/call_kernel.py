@@ -45,8 +45,11 @@ class CallKernel:
         self.emit = Emitter(self._read, lambda row: self.rows[row], self.kind)
         self.emit.taken |= {*names, *self.c.hints}
         self.line, self.open, self.close, self.fresh = (
-            self.emit.line, self.emit.open, self.emit.close, self.emit.fresh,
-        )  # fmt: skip
+            self.emit.line,
+            self.emit.open,
+            self.emit.close,
+            self.emit.fresh,
+        )
 
     # ------------------------------------------------------------ names
 
@@ -325,8 +328,17 @@ class CallKernel:
             f"    {parameters}) {{\n" + "\n".join(self.emit.lines) + "\n}\n"
         )
         reads = [b for b in self.pointers if b not in self.written]
-        out = Kernel(self.name, text, grid, block, [*self.pointers, *symbols], self.emit.used, set(), reads,
-                     [b for b in self.pointers if b in self.written])  # fmt: skip
+        out = Kernel(
+            self.name,
+            text,
+            grid,
+            block,
+            [*self.pointers, *symbols],
+            self.emit.used,
+            set(),
+            reads,
+            [b for b in self.pointers if b in self.written],
+        )
         out.lds, out.device, out.aligned = lds, self.device, self.aligned
         return out
 

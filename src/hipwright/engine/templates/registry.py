@@ -283,5 +283,21 @@ def permuted(c: Context, tensor: Tensor, order: Sequence[int]) -> Tensor:
     return c.tensor(tensor.dtype, [tensor.shape[k] for k in order], at)
 
 
-__all__ = ["Index", "KernelCall", "NotLowered", "Offer", "Output", "Placed", "call_template", "computed", "kept",
-           "offers", "permuted", "place", "probe", "regroup", "templates", "unfinished"]  # fmt: skip
+__all__ = [
+    "Index",
+    "KernelCall",
+    "NotLowered",
+    "Offer",
+    "Output",
+    "Placed",
+    "call_template",
+    "computed",
+    "kept",
+    "offers",
+    "permuted",
+    "place",
+    "probe",
+    "regroup",
+    "templates",
+    "unfinished",
+]

@@ -10,9 +10,12 @@ from hipwright.llm.answers.blocks import Block
 from hipwright.llm.answers.repair import Refused, refuse
 
 _FINAL = re.compile(r"\b(?:final|corrected|fixed|revised|improved|complete|full|whole|optimi[sz]ed)\b", re.IGNORECASE)
-_DRAFT = re.compile(r"\b(?:draft|first (?:version|attempt|try)|initial|na[iï]ve|wrong|incorrect|buggy|broken"
-                    r"|original|sketch|"
-                    r"do not use|for reference|baseline|attempt 1)\b", re.IGNORECASE)  # fmt: skip
+_DRAFT = re.compile(
+    r"\b(?:draft|first (?:version|attempt|try)|initial|na[iï]ve|wrong|incorrect|buggy|broken"
+    r"|original|sketch|"
+    r"do not use|for reference|baseline|attempt 1)\b",
+    re.IGNORECASE,
+)
 _KERNEL = re.compile(r"\b__global__\b[^(){};]{0,300}?\b(\w+)[ \t\n]*\(")
 _BOUNDS = re.compile(r"__(?:launch_bounds|attribute)__[ \t]*\([^()]{0,200}(?:\([^()]{0,200}\)[^()]{0,200}){0,4}\)")
 _FORM = "HIP = r'''...''' with the kernels, then def forward(self, ...) that launches them"
@@ -76,8 +79,11 @@ def _one_program(programs: list[Block], useful: Sequence[Block]) -> Chosen:
         changed = own & set(kernel_names(block.text))
         if block.kind == "hip" and changed and block.text.strip() not in chosen.text:
             name = min(changed)
-            raise refuse("two_programs", f"after the program the kernel {name} is written again, differently",
-                         f"give one program that holds the version of {name} you mean")  # fmt: skip
+            raise refuse(
+                "two_programs",
+                f"after the program the kernel {name} is written again, differently",
+                f"give one program that holds the version of {name} you mean",
+            )
     ignored = [b for b in useful if b.kind in ("hip", "plan", "diff")]
     return Chosen(chosen.text, chosen.closed, _notes(chosen, *(["other blocks left out"] if ignored else [])))
 
@@ -93,8 +99,11 @@ def _only(given: Sequence[Block], what: str) -> Block:
         return replace(
             last, notes=(*last.notes, f"{len(given) - 1} earlier draft left out" + ("" if len(given) == 2 else "s"))
         )
-    raise refuse("two_programs", f"it holds {len(given)} different {what}s, and none is clearly the final one",
-                 "choose one and give only that")  # fmt: skip
+    raise refuse(
+        "two_programs",
+        f"it holds {len(given)} different {what}s, and none is clearly the final one",
+        "choose one and give only that",
+    )
 
 
 def _marks(block: Block, pattern: re.Pattern[str]) -> bool:
@@ -117,8 +126,11 @@ def _together(plan: Block, hips: list[Block]) -> Chosen:
     source = "\n".join(b.text.strip("\n") for b in hips)
     text = source if hips[0].is_python else literal(source)
     notes = [*(n for b in hips for n in b.notes), *plan.notes, "the HIP block and the plan put into one program"]
-    return Chosen(f"{text}\n\n\n{_without_placeholder(plan.text)}", plan.closed and all(b.closed for b in hips),
-                  tuple(dict.fromkeys(notes)))  # fmt: skip
+    return Chosen(
+        f"{text}\n\n\n{_without_placeholder(plan.text)}",
+        plan.closed and all(b.closed for b in hips),
+        tuple(dict.fromkeys(notes)),
+    )
 
 
 def literal(source: str) -> str:
@@ -133,6 +145,11 @@ def literal(source: str) -> str:
 
 def _without_placeholder(plan: str) -> str:
     """A plan whose own HIP has no kernel in it (`HIP = "..."  # see above`): that line goes."""
-    return re.sub(r"^HIP[ \t]*=[ \t]*[rR]?(?:'''[^']{0,200}'''"
-                  r"|\"\"\"[^\"]{0,200}\"\"\"|\"[^\"\n]{0,200}\"|'[^'\n]{0,200}')[^\n]*\n", "",
-                  plan, count=1, flags=re.MULTILINE)  # fmt: skip
+    return re.sub(
+        r"^HIP[ \t]*=[ \t]*[rR]?(?:'''[^']{0,200}'''"
+        r"|\"\"\"[^\"]{0,200}\"\"\"|\"[^\"\n]{0,200}\"|'[^'\n]{0,200}')[^\n]*\n",
+        "",
+        plan,
+        count=1,
+        flags=re.MULTILINE,
+    )

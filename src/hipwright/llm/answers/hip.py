@@ -12,18 +12,36 @@ from hipwright.llm.answers.text import straighten
 from hipwright.program.signature import blank
 
 _HEADERS = {
-    "cuda_runtime.h": "hip/hip_runtime.h", "cuda.h": "hip/hip_runtime.h", "cuda_runtime_api.h": "hip/hip_runtime.h",
-    "device_launch_parameters.h": "hip/hip_runtime.h", "cuda_fp16.h": "hip/hip_fp16.h", "cuda_bf16.h": "hip/hip_bf16.h",
-    "hip_runtime.h": "hip/hip_runtime.h", "hip/hip_runtime_api.h": "hip/hip_runtime.h", "hip_fp16.h": "hip/hip_fp16.h",
-}  # fmt: skip
+    "cuda_runtime.h": "hip/hip_runtime.h",
+    "cuda.h": "hip/hip_runtime.h",
+    "cuda_runtime_api.h": "hip/hip_runtime.h",
+    "device_launch_parameters.h": "hip/hip_runtime.h",
+    "cuda_fp16.h": "hip/hip_fp16.h",
+    "cuda_bf16.h": "hip/hip_bf16.h",
+    "hip_runtime.h": "hip/hip_runtime.h",
+    "hip/hip_runtime_api.h": "hip/hip_runtime.h",
+    "hip_fp16.h": "hip/hip_fp16.h",
+}
 _NAMES = {
-    "__nv_bfloat16": "__hip_bfloat16", "nv_bfloat16": "__hip_bfloat16", "__nv_bfloat162": "__hip_bfloat162",
-    "nv_bfloat162": "__hip_bfloat162", "CUDART_INF_F": "INFINITY", "CUDART_NAN_F": "NAN",
-    "hipThreadIdx_x": "threadIdx.x", "hipThreadIdx_y": "threadIdx.y", "hipThreadIdx_z": "threadIdx.z",
-    "hipBlockIdx_x": "blockIdx.x", "hipBlockIdx_y": "blockIdx.y", "hipBlockIdx_z": "blockIdx.z",
-    "hipBlockDim_x": "blockDim.x", "hipBlockDim_y": "blockDim.y", "hipBlockDim_z": "blockDim.z",
-    "hipGridDim_x": "gridDim.x", "hipGridDim_y": "gridDim.y", "hipGridDim_z": "gridDim.z",
-}  # fmt: skip
+    "__nv_bfloat16": "__hip_bfloat16",
+    "nv_bfloat16": "__hip_bfloat16",
+    "__nv_bfloat162": "__hip_bfloat162",
+    "nv_bfloat162": "__hip_bfloat162",
+    "CUDART_INF_F": "INFINITY",
+    "CUDART_NAN_F": "NAN",
+    "hipThreadIdx_x": "threadIdx.x",
+    "hipThreadIdx_y": "threadIdx.y",
+    "hipThreadIdx_z": "threadIdx.z",
+    "hipBlockIdx_x": "blockIdx.x",
+    "hipBlockIdx_y": "blockIdx.y",
+    "hipBlockIdx_z": "blockIdx.z",
+    "hipBlockDim_x": "blockDim.x",
+    "hipBlockDim_y": "blockDim.y",
+    "hipBlockDim_z": "blockDim.z",
+    "hipGridDim_x": "gridDim.x",
+    "hipGridDim_y": "gridDim.y",
+    "hipGridDim_z": "gridDim.z",
+}
 _NAME = re.compile(rf"\b(?:{'|'.join(map(re.escape, _NAMES))})\b")
 _INCLUDE = re.compile(r"^([ \t]*#[ \t]*include[ \t]*)[<\"]([\w/.]+)[>\"]", re.MULTILINE)
 _SYNCWARP = re.compile(r"\b__syncwarp[ \t]*\([ \t]*(?:0x[fF]{8}[uU]?|0x[fF]{16}[uUlL]*|~0[uUlL]*|-1|FULL_MASK)[ \t]*\)")
@@ -33,9 +51,12 @@ _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*\n?", re.MULTILINE)
 def mend_hip(source: str, launched: Iterable[str]) -> tuple[str, list[str]]:
     """(the source, what was mended). launched: the kernels that the plan launches."""
     notes = []
-    for step, note in ((_without_fences, "a fence inside the code"), (_straight, "smart quotes or odd spaces "
-                                                                                 "outside of strings"),
-                       (_headers, "headers of CUDA"), (_renamed, "names of CUDA")):  # fmt: skip
+    for step, note in (
+        (_without_fences, "a fence inside the code"),
+        (_straight, "smart quotes or odd spaces outside of strings"),
+        (_headers, "headers of CUDA"),
+        (_renamed, "names of CUDA"),
+    ):
         changed = step(source)
         if changed != source:
             notes.append(note)

@@ -23,10 +23,20 @@ from hipwright.program import Parsed, parse
 from hipwright.program.language import IMPORTS
 from hipwright.program.modelnew.extensions import Unknown, evaluate
 
-_NAMED = frozenset((
-    "torch", "torch.nn", "torch.nn.functional", "math", "typing", "__future__", "hipwright", "hipwright.program",
-    "numpy",     "torch.utils.cpp_extension",
-))  # fmt: skip
+_NAMED = frozenset(
+    (
+        "torch",
+        "torch.nn",
+        "torch.nn.functional",
+        "math",
+        "typing",
+        "__future__",
+        "hipwright",
+        "hipwright.program",
+        "numpy",
+        "torch.utils.cpp_extension",
+    )
+)
 _SAME = {"torch": "torch", "torch.nn": "nn", "torch.nn.functional": "F", "math": "math"}
 _quiet = threading.Lock()
 
@@ -148,9 +158,10 @@ def _span(node: ast.stmt) -> tuple[int, int]:
 
 def _imports(text: str, tree: ast.Module) -> str:
     gone: list[ast.stmt] = [
-        n for n in tree.body
+        n
+        for n in tree.body
         if isinstance(n, (ast.Import, ast.ImportFrom)) and ast.unparse(n) not in IMPORTS and _needless(n)
-    ]  # fmt: skip
+    ]
     return without(text, gone, tree)
 
 

@@ -52,8 +52,11 @@ def _read(text: str, finish: str, task_source: str, notes: list[str]) -> Read:
     plain, thought, endless = without_reasoning(plain)
     notes += ["reasoning left out"] if thought else []
     if endless and not plain.strip():
-        raise _cut() if finish == "length" else refuse(
-            "no_code", "it ends inside its own reasoning", "close the reasoning and write the program")  # fmt: skip
+        raise (
+            _cut()
+            if finish == "length"
+            else refuse("no_code", "it ends inside its own reasoning", "close the reasoning and write the program")
+        )
     chosen = _chosen(blocks(plain), plain, finish)
     notes += chosen.notes
     if len(chosen.text) > MAX_PROGRAM:
@@ -139,8 +142,11 @@ def _not_python(text: str, error: SyntaxError) -> Refused:
     last = len(text.rstrip().split("\n"))
     said = error.msg or ""
     endless = "unterminated triple-quoted" in said or "was never closed" in said or "unexpected EOF" in said
-    if endless or ("expected an indented block" in said and (error.lineno or 0) >= last) or \
-            ((error.lineno or 0) >= last and _hangs(text)):  # fmt: skip
+    if (
+        endless
+        or ("expected an indented block" in said and (error.lineno or 0) >= last)
+        or ((error.lineno or 0) >= last and _hangs(text))
+    ):
         return _cut()
     line = min(error.lineno or 1, last)
     return Refused("not_python", at_line(text, line, f"the text is not Python: {said}", "correct this line"))
@@ -164,10 +170,13 @@ def _only_hip(text: str) -> None:
     code = blank(text)
     if code.count("{") > code.count("}"):
         raise _cut()
-    raise refuse("hip_only", "it has kernels and no plan",
-                 "keep the kernels in HIP = r'''...''' and add def forward(self, ...) that makes the outputs "
-                 "with torch.empty and launches "
-                 "them: name[grid, block](arguments)")  # fmt: skip
+    raise refuse(
+        "hip_only",
+        "it has kernels and no plan",
+        "keep the kernels in HIP = r'''...''' and add def forward(self, ...) that makes the outputs "
+        "with torch.empty and launches "
+        "them: name[grid, block](arguments)",
+    )
 
 
 def _findings(text: str) -> Iterator[tuple[str, Problem]]:
@@ -199,9 +208,12 @@ def _elided(text: str) -> None:
 def _parsed(text: str) -> Program:
     """The program, as the real parser accepts it. Raises Refused with the parser's message."""
     if "__global__" not in text:
-        raise refuse("no_kernel", "it has a plan and no kernel",
-                     "add HIP = r'''...''' with kernels written extern \"C\" __global__ void name(...), and "
-                     "launch them in forward")  # fmt: skip
+        raise refuse(
+            "no_kernel",
+            "it has a plan and no kernel",
+            "add HIP = r'''...''' with kernels written extern \"C\" __global__ void name(...), and "
+            "launch them in forward",
+        )
     try:
         parsed = parsed_of(text)
     except ProgramError as error:
@@ -211,8 +223,11 @@ def _parsed(text: str) -> Program:
     if code.count("{") > code.count("}"):
         raise _cut()
     if not parsed.launched:
-        raise refuse("no_kernel", "the plan launches none of its kernels",
-                     "launch a kernel in forward: name[grid, block](arguments)")  # fmt: skip
+        raise refuse(
+            "no_kernel",
+            "the plan launches none of its kernels",
+            "launch a kernel in forward: name[grid, block](arguments)",
+        )
     return Program(text=text)
 
 
@@ -231,9 +246,11 @@ def _parser_says(text: str, line: int, message: str) -> Refused:
 
 
 def _cut() -> Refused:
-    return refuse("truncated", "it ends in the middle",
-                  "write a shorter whole program: fewer kernels, no variants, no comments and no text around "
-                  "it")  # fmt: skip
+    return refuse(
+        "truncated",
+        "it ends in the middle",
+        "write a shorter whole program: fewer kernels, no variants, no comments and no text around it",
+    )
 
 
 def _too_long(characters: int) -> Refused:

@@ -58,8 +58,14 @@ def _check_init(text: str, init: ast.FunctionDef) -> None:
     lines = text.split("\n")
     for number in range(init.lineno, (init.end_lineno or init.lineno) + 1):
         if _OWN.search(lines[number - 1].partition("#")[0]):
-            raise Refused("own_parameters", at_line(
-                text, number, "ModelNew makes a tensor of its own; the program would not see it",
-                "delete __init__ and read the reference's own parameters and buffers by their path, e.g. "
-                "self.conv.weight; "
-                "weights that are packed once belong into def prepare(self)"))  # fmt: skip
+            raise Refused(
+                "own_parameters",
+                at_line(
+                    text,
+                    number,
+                    "ModelNew makes a tensor of its own; the program would not see it",
+                    "delete __init__ and read the reference's own parameters and buffers by their path, e.g. "
+                    "self.conv.weight; "
+                    "weights that are packed once belong into def prepare(self)",
+                ),
+            )

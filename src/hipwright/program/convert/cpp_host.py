@@ -162,9 +162,12 @@ class Host(Statements):
                 return
             if node[0] == "if" and returns(node):
                 rest = nodes[index + 1 :]
-                self.fork(node, [*node[2], *rest] if not ends(node[2]) else node[2],
-                          [*node[3], *rest] if not ends(node[3]) else node[3],
-                          lambda part: self.branching(part, result, kinds))  # fmt: skip
+                self.fork(
+                    node,
+                    [*node[2], *rest] if not ends(node[2]) else node[2],
+                    [*node[3], *rest] if not ends(node[3]) else node[3],
+                    lambda part: self.branching(part, result, kinds),
+                )
                 return
             if returns(node):
                 raise Inconvertible("a return inside a loop")

@@ -12,18 +12,49 @@ from dataclasses import dataclass
 from hipwright.program.signature import SCALARS, canonical
 
 DTYPES = {
-    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Int": "int32", "Long": "int64",
-    "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "Float32": "float32", "Float64": "float64",
-    "Float16": "float16", "Int32": "int32", "Int64": "int64", "Int16": "int16", "Int8": "int8", "UInt8": "uint8",
-}  # fmt: skip
-CTYPES = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__hip_bfloat16", "int32": "int",
-          "int64": "int64_t", "int16": "short", "int8": "signed char", "uint8": "unsigned char",
-          "bool": "bool"}  # fmt: skip
+    "Float": "float32",
+    "Double": "float64",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+    "Int": "int32",
+    "Long": "int64",
+    "Short": "int16",
+    "Char": "int8",
+    "Byte": "uint8",
+    "Bool": "bool",
+    "Float32": "float32",
+    "Float64": "float64",
+    "Float16": "float16",
+    "Int32": "int32",
+    "Int64": "int64",
+    "Int16": "int16",
+    "Int8": "int8",
+    "UInt8": "uint8",
+}
+CTYPES = {
+    "float32": "float",
+    "float64": "double",
+    "float16": "__half",
+    "bfloat16": "__hip_bfloat16",
+    "int32": "int",
+    "int64": "int64_t",
+    "int16": "short",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "bool": "bool",
+}
 ALIASES: dict[str, str | None] = {
-    "at::Half": "__half", "c10::Half": "__half", "torch::Half": "__half", "at::BFloat16": "__hip_bfloat16",
-    "c10::BFloat16": "__hip_bfloat16", "torch::BFloat16": "__hip_bfloat16", "nv_bfloat16": "__hip_bfloat16",
-    "__nv_bfloat16": "__hip_bfloat16", "uint": "unsigned int", "nv_half": "__half",
-}  # fmt: skip
+    "at::Half": "__half",
+    "c10::Half": "__half",
+    "torch::Half": "__half",
+    "at::BFloat16": "__hip_bfloat16",
+    "c10::BFloat16": "__hip_bfloat16",
+    "torch::BFloat16": "__hip_bfloat16",
+    "nv_bfloat16": "__hip_bfloat16",
+    "__nv_bfloat16": "__hip_bfloat16",
+    "uint": "unsigned int",
+    "nv_half": "__half",
+}
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,18 @@ from hipwright.program.convert.cpp_text import Inconvertible
 from hipwright.program.convert.cpp_types import TYPE_WORDS, Types
 
 Node = tuple[Any, ...]
-_BINARY = (("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"),
-           ("*", "/", "%"))  # fmt: skip
+_BINARY = (
+    ("||",),
+    ("&&",),
+    ("|",),
+    ("^",),
+    ("&",),
+    ("==", "!="),
+    ("<", ">", "<=", ">="),
+    ("<<", ">>"),
+    ("+", "-"),
+    ("*", "/", "%"),
+)
 _ASSIGN = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "<<=")
 _CASTS = ("static_cast", "reinterpret_cast", "const_cast", "dynamic_cast")
 
@@ -339,6 +349,29 @@ class Parser(Types):
         return self.expression()
 
 
-_KNOWN = {"dim3", "size_t", "int64_t", "int32_t", "uint32_t", "uint64_t", "int8_t", "uint8_t", "int16_t", "scalar_t",
-          "half", "__half", "float4", "float2", "half2", "__half2", "std::size_t", "at::Half", "c10::Half",
-          "nv_bfloat16", "__nv_bfloat16", "at::BFloat16", "unsigned", "T"}  # fmt: skip
+_KNOWN = {
+    "dim3",
+    "size_t",
+    "int64_t",
+    "int32_t",
+    "uint32_t",
+    "uint64_t",
+    "int8_t",
+    "uint8_t",
+    "int16_t",
+    "scalar_t",
+    "half",
+    "__half",
+    "float4",
+    "float2",
+    "half2",
+    "__half2",
+    "std::size_t",
+    "at::Half",
+    "c10::Half",
+    "nv_bfloat16",
+    "__nv_bfloat16",
+    "at::BFloat16",
+    "unsigned",
+    "T",
+}

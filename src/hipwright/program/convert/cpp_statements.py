@@ -20,11 +20,22 @@ _GUARDS = re.compile(
 )
 _FLOATING = ("float64", "float32")
 _INTEGRAL = ("uint8", "int8", "int16", "int32", "int64")
-_DISPATCH = {"FLOATING_TYPES": _FLOATING, "ALL_TYPES": (*_INTEGRAL, *_FLOATING), "INTEGRAL_TYPES": _INTEGRAL,
-             "FLOATING_TYPES_AND_HALF": (*_FLOATING, "float16"),
-             "REDUCED_FLOATING_TYPES": ("float16", "bfloat16")}  # fmt: skip
-_CHECKS = ("C10_CUDA_CHECK", "AT_CUDA_CHECK", "C10_HIP_CHECK", "AT_HIP_CHECK", "C10_CUDA_KERNEL_LAUNCH_CHECK",
-           "C10_HIP_KERNEL_LAUNCH_CHECK", "CUDA_KERNEL_LAUNCH_CHECK")  # fmt: skip
+_DISPATCH = {
+    "FLOATING_TYPES": _FLOATING,
+    "ALL_TYPES": (*_INTEGRAL, *_FLOATING),
+    "INTEGRAL_TYPES": _INTEGRAL,
+    "FLOATING_TYPES_AND_HALF": (*_FLOATING, "float16"),
+    "REDUCED_FLOATING_TYPES": ("float16", "bfloat16"),
+}
+_CHECKS = (
+    "C10_CUDA_CHECK",
+    "AT_CUDA_CHECK",
+    "C10_HIP_CHECK",
+    "AT_HIP_CHECK",
+    "C10_CUDA_KERNEL_LAUNCH_CHECK",
+    "C10_HIP_KERNEL_LAUNCH_CHECK",
+    "CUDA_KERNEL_LAUNCH_CHECK",
+)
 Launched = Callable[[str, Sequence[str] | None, Sequence[Val], dict[str, str]], tuple[str, Sequence[str]]]
 """(kernel, template arguments, arguments, types in scope) -> (entry kernel, its parameters' kinds)."""
 

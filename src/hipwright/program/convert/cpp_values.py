@@ -21,9 +21,26 @@ OKAY = re.compile(
 )
 STREAMS = re.compile(r"(?:at|c10)::(?:cuda|hip)::getCurrent(?:CUDA|HIP)Stream(?:MasqueradingAsCUDA)?")
 _MAKERS = ("empty", "zeros", "ones", "full", "arange", "empty_like", "zeros_like", "ones_like", "full_like")
-_MATH = {"sqrt": "sqrt", "sqrtf": "sqrt", "exp": "exp", "expf": "exp", "log": "log", "logf": "log", "log2": "log2",
-         "log2f": "log2", "pow": "pow", "powf": "pow", "ceil": "ceil", "ceilf": "ceil", "floor": "floor",
-         "floorf": "floor", "tanh": "tanh", "sin": "sin", "cos": "cos", "log10": "log10"}  # fmt: skip
+_MATH = {
+    "sqrt": "sqrt",
+    "sqrtf": "sqrt",
+    "exp": "exp",
+    "expf": "exp",
+    "log": "log",
+    "logf": "log",
+    "log2": "log2",
+    "log2f": "log2",
+    "pow": "pow",
+    "powf": "pow",
+    "ceil": "ceil",
+    "ceilf": "ceil",
+    "floor": "floor",
+    "floorf": "floor",
+    "tanh": "tanh",
+    "sin": "sin",
+    "cos": "cos",
+    "log10": "log10",
+}
 
 
 class Values:
@@ -63,8 +80,18 @@ class Values:
         """A variable or a constant of torch."""
         if name in self.env:
             return self.env[name]
-        plain = {"nullptr": NONE, "NULL": NONE, "true": TRUE, "false": FALSE, "cudaSuccess": OK, "hipSuccess": OK,
-                 "c10::nullopt": NONE, "at::nullopt": NONE, "std::nullopt": NONE, "torch::nullopt": NONE}  # fmt: skip
+        plain = {
+            "nullptr": NONE,
+            "NULL": NONE,
+            "true": TRUE,
+            "false": FALSE,
+            "cudaSuccess": OK,
+            "hipSuccess": OK,
+            "c10::nullopt": NONE,
+            "at::nullopt": NONE,
+            "std::nullopt": NONE,
+            "torch::nullopt": NONE,
+        }
         if name in plain:
             return plain[name]
         match = re.fullmatch(r"(?:(?:torch|at|c10)::)?(?:k|ScalarType::|at::k)(\w+)", name)
@@ -260,13 +287,21 @@ class Values:
         if name == "options":
             return Val("options", "", dtype=f"{t}.dtype")
         given = [self.value(a) for a in args]
-        simple = {"sizes": ("shape", f"{t}.shape"), "strides": ("shape", f"{t}.stride()"), "dim": ("int", f"{t}.ndim"),
-                  "ndimension": ("int", f"{t}.ndim"), "scalar_type": ("dtype", f"{t}.dtype"),
-                  "type": ("dtype", f"{t}.dtype"),
-                  "dtype": ("dtype", f"{t}.dtype"), "numel": ("int", f"{t}.numel()"),
-                  "is_contiguous": ("bool", f"{t}.is_contiguous()"), "element_size": ("int", f"{t}.element_size()"),
-                  "itemsize": ("int", f"{t}.element_size()"), "storage_offset": ("int", f"{t}.storage_offset()"),
-                  "is_floating_point": ("bool", f"{t}.is_floating_point()")}  # fmt: skip
+        simple = {
+            "sizes": ("shape", f"{t}.shape"),
+            "strides": ("shape", f"{t}.stride()"),
+            "dim": ("int", f"{t}.ndim"),
+            "ndimension": ("int", f"{t}.ndim"),
+            "scalar_type": ("dtype", f"{t}.dtype"),
+            "type": ("dtype", f"{t}.dtype"),
+            "dtype": ("dtype", f"{t}.dtype"),
+            "numel": ("int", f"{t}.numel()"),
+            "is_contiguous": ("bool", f"{t}.is_contiguous()"),
+            "element_size": ("int", f"{t}.element_size()"),
+            "itemsize": ("int", f"{t}.element_size()"),
+            "storage_offset": ("int", f"{t}.storage_offset()"),
+            "is_floating_point": ("bool", f"{t}.is_floating_point()"),
+        }
         if name in simple:
             return Val(*simple[name])
         if name in ("size", "stride"):

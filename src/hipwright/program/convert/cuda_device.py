@@ -19,21 +19,57 @@ from hipwright.program.signature import parse_signatures
 _HOST_ONLY = re.compile(
     r"\b(?:torch|at|c10|py|pybind11)::|\bTensor\b|\bstd::(?:vector|string|map|cout)|\bcuda(?:Stream|Error)_t\b"
 )
-_KEPT_HEADERS = ("cmath", "math.h", "cfloat", "float.h", "limits", "climits", "limits.h", "cstdint", "stdint.h",
-                 "hip/hip_runtime.h", "hip/hip_fp16.h", "hip/hip_bf16.h", "hip/hip_bfloat16.h", "algorithm",
-                 "type_traits", "utility", "cstdio", "stdio.h", "cassert", "assert.h")  # fmt: skip
+_KEPT_HEADERS = (
+    "cmath",
+    "math.h",
+    "cfloat",
+    "float.h",
+    "limits",
+    "climits",
+    "limits.h",
+    "cstdint",
+    "stdint.h",
+    "hip/hip_runtime.h",
+    "hip/hip_fp16.h",
+    "hip/hip_bf16.h",
+    "hip/hip_bfloat16.h",
+    "algorithm",
+    "type_traits",
+    "utility",
+    "cstdio",
+    "stdio.h",
+    "cassert",
+    "assert.h",
+)
 _UNPORTABLE = {
-    r"\bcooperative_groups\b": "cooperative groups", r"\bcurand": "cuRAND", r"\bcub::": "CUB", r"\bthrust::": "Thrust",
-    r"\bwmma::": "WMMA", r"\basm\b": "inline assembly", r"\bcute::": "CuTe",
+    r"\bcooperative_groups\b": "cooperative groups",
+    r"\bcurand": "cuRAND",
+    r"\bcub::": "CUB",
+    r"\bthrust::": "Thrust",
+    r"\bwmma::": "WMMA",
+    r"\basm\b": "inline assembly",
+    r"\bcute::": "CuTe",
     r"PackedTensorAccessor": "tensor accessors",
-    r"\btexture<": "textures", r"__constant__": "constant memory that the host fills", r"\bmma_sync\b": "WMMA",
+    r"\btexture<": "textures",
+    r"__constant__": "constant memory that the host fills",
+    r"\bmma_sync\b": "WMMA",
     r"__pipeline_|cuda::pipeline|cuda::barrier|__nv_fp8|cuda_fp8": "CUDA-only features",
-}  # fmt: skip
-_NAMES = {"at::Half": "__half", "c10::Half": "__half", "at::BFloat16": "__hip_bfloat16",
-          "c10::BFloat16": "__hip_bfloat16",
-          "torch::Half": "__half", "torch::BFloat16": "__hip_bfloat16", "__nv_bfloat162": "__hip_bfloat162",
-          "nv_bfloat162": "__hip_bfloat162", "__nv_bfloat16": "__hip_bfloat16", "nv_bfloat16": "__hip_bfloat16",
-          "CUDART_INF_F": "INFINITY", "CUDART_NAN_F": "NAN", "C10_RESTRICT": "__restrict__"}  # fmt: skip
+}
+_NAMES = {
+    "at::Half": "__half",
+    "c10::Half": "__half",
+    "at::BFloat16": "__hip_bfloat16",
+    "c10::BFloat16": "__hip_bfloat16",
+    "torch::Half": "__half",
+    "torch::BFloat16": "__hip_bfloat16",
+    "__nv_bfloat162": "__hip_bfloat162",
+    "nv_bfloat162": "__hip_bfloat162",
+    "__nv_bfloat16": "__hip_bfloat16",
+    "nv_bfloat16": "__hip_bfloat16",
+    "CUDART_INF_F": "INFINITY",
+    "CUDART_NAN_F": "NAN",
+    "C10_RESTRICT": "__restrict__",
+}
 
 PREAMBLE = """// CUDA's lane groups have 32 lanes, whatever the wave
 #undef __activemask
@@ -109,8 +145,14 @@ class Device:
                 is_type = kind in ("typename", "class")
                 values[name] = of_type(given[index], types) if is_type else self.constant(given[index], types)
                 continue
-            deduced = next((a.ctype for p, a in zip(kernel_params, args, strict=False)
-                            if a.ctype and re.search(rf"\b{name}\b\s*(?:const\s*)?\*", p)), "")  # fmt: skip
+            deduced = next(
+                (
+                    a.ctype
+                    for p, a in zip(kernel_params, args, strict=False)
+                    if a.ctype and re.search(rf"\b{name}\b\s*(?:const\s*)?\*", p)
+                ),
+                "",
+            )
             if not (deduced or default):
                 raise Inconvertible(f"{item.name}: its template argument {name} is not known")
             values[name] = deduced or default

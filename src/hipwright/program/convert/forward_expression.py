@@ -19,21 +19,35 @@ _CONV = (
 _FUNCTIONAL = {
     "Linear": "F.linear({x}, self.{n}.weight, self.{n}.bias)",
     **{f"Conv{d}d": _CONV.format(name=f"conv{d}d") for d in (1, 2, 3)},
-    **{f"ConvTranspose{d}d": f"F.conv_transpose{d}d({{x}}, self.{{n}}.weight, self.{{n}}.bias, self.{{n}}.stride, "
-       "self.{n}.padding, self.{n}.output_padding, self.{n}.groups, self.{n}.dilation)" for d in (1, 2, 3)},
+    **{
+        f"ConvTranspose{d}d": f"F.conv_transpose{d}d({{x}}, self.{{n}}.weight, self.{{n}}.bias, self.{{n}}.stride, "
+        "self.{n}.padding, self.{n}.output_padding, self.{n}.groups, self.{n}.dilation)"
+        for d in (1, 2, 3)
+    },
     "LayerNorm": "F.layer_norm({x}, self.{n}.normalized_shape, self.{n}.weight, self.{n}.bias, self.{n}.eps)",
     "GroupNorm": "F.group_norm({x}, self.{n}.num_groups, self.{n}.weight, self.{n}.bias, self.{n}.eps)",
     "Embedding": "F.embedding({x}, self.{n}.weight)",
-    "ReLU": "F.relu({x})", "Sigmoid": "torch.sigmoid({x})", "Tanh": "torch.tanh({x})", "SiLU": "F.silu({x})",
-    "GELU": "F.gelu({x}, approximate=self.{n}.approximate)", "Softplus": "F.softplus({x})", "Identity": "{x}",
-    "Mish": "F.mish({x})", "Hardswish": "F.hardswish({x})", "Softmax": "torch.softmax({x}, self.{n}.dim)",
-    "LeakyReLU": "F.leaky_relu({x}, self.{n}.negative_slope)", "ELU": "F.elu({x}, self.{n}.alpha)",
-    **{f"MaxPool{d}d": f"F.max_pool{d}d({{x}}, self.{{n}}.kernel_size, self.{{n}}.stride, self.{{n}}.padding, "
-       "self.{n}.dilation, self.{n}.ceil_mode)" for d in (1, 2, 3)},
+    "ReLU": "F.relu({x})",
+    "Sigmoid": "torch.sigmoid({x})",
+    "Tanh": "torch.tanh({x})",
+    "SiLU": "F.silu({x})",
+    "GELU": "F.gelu({x}, approximate=self.{n}.approximate)",
+    "Softplus": "F.softplus({x})",
+    "Identity": "{x}",
+    "Mish": "F.mish({x})",
+    "Hardswish": "F.hardswish({x})",
+    "Softmax": "torch.softmax({x}, self.{n}.dim)",
+    "LeakyReLU": "F.leaky_relu({x}, self.{n}.negative_slope)",
+    "ELU": "F.elu({x}, self.{n}.alpha)",
+    **{
+        f"MaxPool{d}d": f"F.max_pool{d}d({{x}}, self.{{n}}.kernel_size, self.{{n}}.stride, self.{{n}}.padding, "
+        "self.{n}.dilation, self.{n}.ceil_mode)"
+        for d in (1, 2, 3)
+    },
     "AvgPool2d": "F.avg_pool2d({x}, self.{n}.kernel_size, self.{n}.stride, self.{n}.padding, self.{n}.ceil_mode)",
     "AdaptiveAvgPool2d": "F.adaptive_avg_pool2d({x}, self.{n}.output_size)",
     "Flatten": "torch.flatten({x}, self.{n}.start_dim, self.{n}.end_dim)",
-}  # fmt: skip
+}
 _DROPPED_METHODS = ("cuda", "detach", "requires_grad_", "clone_if_needed")
 
 

@@ -31,9 +31,14 @@ class Forward:
     """Converts one forward method, statement by statement."""
 
     def __init__(
-        self, tree: ast.Module, owner: ast.ClassDef, attributes: Attributes, extensions: Extensions, writer: Writer,
+        self,
+        tree: ast.Module,
+        owner: ast.ClassDef,
+        attributes: Attributes,
+        extensions: Extensions,
+        writer: Writer,
         constants: Mapping[str, Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.attributes = attributes
         self.extensions = extensions
         self.writer = writer

@@ -17,9 +17,22 @@ from hipwright.program.modelnew.check import dotted_path, imports
 from hipwright.program.modelnew.extensions import Unknown, constants, evaluate
 
 _WEIGHTED = (
-    "Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LayerNorm",
-    "GroupNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d", "Bilinear",
-)  # fmt: skip
+    "Linear",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "LayerNorm",
+    "GroupNorm",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "Bilinear",
+)
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -166,8 +179,12 @@ def parameters(owner: ast.ClassDef, names: dict[str, str]) -> list[str]:
         if kind == "Parameter":
             found.append(target)
         elif kind in _WEIGHTED and isinstance(value, ast.Call):
-            off = any(k.arg in ("bias", "affine", "elementwise_affine") and isinstance(k.value, ast.Constant)
-                      and not k.value.value for k in value.keywords)  # fmt: skip
+            off = any(
+                k.arg in ("bias", "affine", "elementwise_affine")
+                and isinstance(k.value, ast.Constant)
+                and not k.value.value
+                for k in value.keywords
+            )
             found.append(f"{target}.weight")
             if not off:
                 found.append(f"{target}.bias")

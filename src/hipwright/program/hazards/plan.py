@@ -35,8 +35,10 @@ def lds(source: Source, known: Sequence[Target]) -> Iterator[Found]:
                     "lds_limit",
                     f"{launch.kernel} needs {static + dynamic} bytes of LDS{said(chosen)}; a block has {limit} on "
                     f"{', '.join(t.name for t in over)}",
-                    at, not chosen, None if at and not dynamic else launch.line,
-                )  # fmt: skip
+                    at,
+                    not chosen,
+                    None if at and not dynamic else launch.line,
+                )
                 break
 
 

@@ -19,9 +19,16 @@ from hipwright.records import Record
 from hipwright.toolchain.targets import TARGETS, Target
 
 Name = Literal[
-    "wave_size", "sync_mask", "cuda_only", "lds_limit", "missing_tail_guard", "parameter_reinit", "barrier_in_branch",
-    "launch_bounds", "double_literals",
-]  # fmt: skip
+    "wave_size",
+    "sync_mask",
+    "cuda_only",
+    "lds_limit",
+    "missing_tail_guard",
+    "parameter_reinit",
+    "barrier_in_branch",
+    "launch_bounds",
+    "double_literals",
+]
 Severity = Literal["error", "warning"]
 
 

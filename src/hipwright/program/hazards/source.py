@@ -126,9 +126,11 @@ def _functions(code: str) -> Iterator[Function]:
 def _constants(code: str) -> dict[str, int]:
     """Integer constants of the source: #define NAME number-expression, constexpr int NAME = ..."""
     found: dict[str, int] = {}
-    patterns = (r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([\w+\-*/%() <>]+?)[ \t]*$",
-                r"\b(?:constexpr|const)\s+(?:static\s+)?(?:int|unsigned|long|size_t|uint32_t"
-                r"|auto)\s+(\w+)\s*=\s*([\w+\-*/%() <>]{1,80});")  # fmt: skip
+    patterns = (
+        r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([\w+\-*/%() <>]+?)[ \t]*$",
+        r"\b(?:constexpr|const)\s+(?:static\s+)?(?:int|unsigned|long|size_t|uint32_t"
+        r"|auto)\s+(\w+)\s*=\s*([\w+\-*/%() <>]{1,80});",
+    )
     for pattern in patterns:
         for name, text in re.findall(pattern, code, flags=re.MULTILINE):
             try:

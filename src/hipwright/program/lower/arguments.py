@@ -30,11 +30,20 @@ class Launcher(Protocol):
 
 # a pointer's element kind -> the torch dtypes that it may point to
 POINTS_TO: dict[str, tuple[Any, ...]] = {
-    "float64": (torch.float64,), "float32": (torch.float32,), "float16": (torch.float16,),
-    "bfloat16": (torch.bfloat16,), "int64": (torch.int64,), "int32": (torch.int32,), "int16": (torch.int16,),
-    "int8": (torch.int8,), "uint8": (torch.uint8, torch.bool), "bool": (torch.bool,),
-    "uint16": (torch.int16,), "uint32": (torch.int32,), "uint64": (torch.int64,),
-}  # fmt: skip
+    "float64": (torch.float64,),
+    "float32": (torch.float32,),
+    "float16": (torch.float16,),
+    "bfloat16": (torch.bfloat16,),
+    "int64": (torch.int64,),
+    "int32": (torch.int32,),
+    "int16": (torch.int16,),
+    "int8": (torch.int8,),
+    "uint8": (torch.uint8, torch.bool),
+    "bool": (torch.bool,),
+    "uint16": (torch.int16,),
+    "uint32": (torch.int32,),
+    "uint64": (torch.int64,),
+}
 _CHAR = (torch.int8, torch.uint8, torch.bool)  # plain char* is C's way to say bytes
 
 
@@ -99,8 +108,10 @@ def _pointer(kernel: str, param: Param) -> Callable[[Argument], Argument]:
             wanted = " or ".join(str(d).removeprefix("torch.") for d in dtypes)
             raise refuse(f"{kernel}: {param.name} is {param.ctype}*, so it takes a {wanted} tensor, not {_said(value)}")
         if check_align and value.data_ptr() % align:
-            raise refuse(f"{kernel}: {param.name} is {param.ctype}*, but the tensor does not start at a multiple of "
-                         f"{align} bytes; guard it with an assert or read narrower")  # fmt: skip
+            raise refuse(
+                f"{kernel}: {param.name} is {param.ctype}*, but the tensor does not start at a multiple of "
+                f"{align} bytes; guard it with an assert or read narrower"
+            )
         return value
 
     return cast

@@ -70,9 +70,12 @@ class _Lowerer(Values):
         self.sure = certain_names(node, self.shared.values.keys())
         body = self.block(node.body)
         args = ast.arguments(
-            posonlyargs=[], args=[ast.arg(arg=a.arg) for a in node.args.args[1:]], kwonlyargs=[], kw_defaults=[],
+            posonlyargs=[],
+            args=[ast.arg(arg=a.arg) for a in node.args.args[1:]],
+            kwonlyargs=[],
+            kw_defaults=[],
             defaults=[self.emit(self.value(d), d) for d in node.args.defaults],
-        )  # fmt: skip
+        )
         rebuilt = ast.FunctionDef(name="plan", args=args, body=body or [ast.Pass()], decorator_list=[])
         module = ast.Module(body=[ast.copy_location(rebuilt, node)], type_ignores=[])
         # only nodes built in this class are in `module`; C code in torch imports through the frame's builtins, and no

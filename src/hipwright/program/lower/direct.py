@@ -54,10 +54,17 @@ def direct(
         checks += test
         values.append(value)
     scope: dict[str, Any] = {
-        "launcher": launcher, "geometries": launcher.geometries(signature.name), "start": launcher.start, "slow": slow,
-        "pack": layout.struct.pack_into, "block_of": layout.block, "params": layout.pointers, "Error": struct.error,
-        "INDEX": launcher.index, "MOST": FLOAT32_MOST,
-    }  # fmt: skip
+        "launcher": launcher,
+        "geometries": launcher.geometries(signature.name),
+        "start": launcher.start,
+        "slow": slow,
+        "pack": layout.struct.pack_into,
+        "block_of": layout.block,
+        "params": layout.pointers,
+        "Error": struct.error,
+        "INDEX": launcher.index,
+        "MOST": FLOAT32_MOST,
+    }
     scope |= {f"{name}_type": allowed[0] for name, allowed in zip(names, dtypes, strict=True) if allowed}
     text = _TEXT.format(
         args=", ".join(["grid", "block", "lds_bytes", *names]),

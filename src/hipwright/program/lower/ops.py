@@ -35,13 +35,33 @@ from hipwright.program.parsed import Parsed
 Op = Callable[..., Any]
 
 # helpers, takers of callables, and composites that would let a plan hide a random draw are not operators
-_NOT_PURE = frozenset({"boolean_dispatch", "handle_torch_function", "has_torch_function_unary", "assert_int_or_pair",
-                       "has_torch_function_variadic", "triplet_margin_with_distance_loss"})  # fmt: skip
+_NOT_PURE = frozenset(
+    {
+        "boolean_dispatch",
+        "handle_torch_function",
+        "has_torch_function_unary",
+        "assert_int_or_pair",
+        "has_torch_function_variadic",
+        "triplet_margin_with_distance_loss",
+    }
+)
 _COMPOSITE_TORCH = ("tensor", "unique", "unravel_index", "finfo", "iinfo", "lu")
-_PRIVATE = frozenset({"_softmax", "_log_softmax", "_to_copy", "_scaled_mm", "_int_mm", "_weight_norm_interface",
-                      "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
-                      "_native_batch_norm_legit_no_training", "_native_batch_norm_legit_functional",
-                      "_weight_int8pack_mm", "_grouped_mm"})  # fmt: skip
+_PRIVATE = frozenset(
+    {
+        "_softmax",
+        "_log_softmax",
+        "_to_copy",
+        "_scaled_mm",
+        "_int_mm",
+        "_weight_norm_interface",
+        "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_efficient_attention",
+        "_native_batch_norm_legit_no_training",
+        "_native_batch_norm_legit_functional",
+        "_weight_int8pack_mm",
+        "_grouped_mm",
+    }
+)
 _NO_TENSOR_RETURNED = frozenset({"is_complex", "is_floating_point", "result_type", "can_cast", "promote_types"})
 _SWITCHES = {"p": 0.0, "dropout_p": 0.0, "dropout": 0.0, "training": False, "train": False}
 """Arguments whose value switches the randomness of an operator off."""
@@ -166,8 +186,9 @@ def _aten(rest: tuple[str, ...], allow_random: bool) -> Op:
     else:
         good = all(_functional_schema(s) or _has_out(s) for s in _schemas(packet))
     if not good:
-        raise Refused(f"{_spelled('aten', rest)} is not functional (it writes, or returns no tensor); "
-                      "use the functional form")  # fmt: skip
+        raise Refused(
+            f"{_spelled('aten', rest)} is not functional (it writes, or returns no tensor); use the functional form"
+        )
     return _restricted(_spelled("aten", rest), overload, packet, allow_random)
 
 
@@ -201,8 +222,26 @@ def _tensor_method(name: str) -> Op:
 
 
 def _buffer_method(name: str, found: Op) -> Op:
-    allowed = ("copy_", "add_", "sub_", "mul_", "div_", "zero_", "fill_", "lerp_", "clamp_", "addcmul_", "addcdiv_",
-               "index_copy_", "index_add_", "scatter_", "masked_fill_", "sqrt_", "neg_", "logical_not_")  # fmt: skip
+    allowed = (
+        "copy_",
+        "add_",
+        "sub_",
+        "mul_",
+        "div_",
+        "zero_",
+        "fill_",
+        "lerp_",
+        "clamp_",
+        "addcmul_",
+        "addcdiv_",
+        "index_copy_",
+        "index_add_",
+        "scatter_",
+        "masked_fill_",
+        "sqrt_",
+        "neg_",
+        "logical_not_",
+    )
     if name not in allowed:
         raise Refused(f".{name}() is not among the ways to update a buffer: {', '.join(allowed)}")
     return found
@@ -259,8 +298,11 @@ def _no_draw(spelled: str, call: Op, names: tuple[str, ...]) -> Op:
         given = [(kwargs[n] if n in kwargs else args[i], off) for i, n, off in switches if n in kwargs or i < len(args)]
         if any(value == off for value, off in given) or (quiet_by_default and not given):
             return call(*args, **kwargs)
-        raise CandidateError(f"{spelled} would draw random numbers, and this task draws none; switch it off by "
-                             f"{' or '.join(f'{n}={off}' for _, n, off in switches)}", stage="launch")  # fmt: skip
+        raise CandidateError(
+            f"{spelled} would draw random numbers, and this task draws none; switch it off by "
+            f"{' or '.join(f'{n}={off}' for _, n, off in switches)}",
+            stage="launch",
+        )
 
     return checked
 

@@ -61,15 +61,21 @@ def check_target(text: str, target: str) -> str:
     """The file's kind; raises InfrastructureError (fault "service") where the target cannot run such a file."""
     kind = kind_of(text)
     if target == "cpu" and kind == "triton":
-        raise InfrastructureError("Triton kernels run on GPUs only, so nothing was learnt of this one here",
-                                  hint="evaluate it with --target cuda or rocm on a machine with a GPU")  # fmt: skip
+        raise InfrastructureError(
+            "Triton kernels run on GPUs only, so nothing was learnt of this one here",
+            hint="evaluate it with --target cuda or rocm on a machine with a GPU",
+        )
     if target == "cpu" and kind == "extension" and any(e.cuda for e in _static(text)):
-        raise InfrastructureError("CUDA and HIP extensions run on GPUs only; on the cpu target this one would have to "
-                                  "be converted to a program, and it cannot be",
-                                  hint="evaluate it on a machine with a GPU")  # fmt: skip
+        raise InfrastructureError(
+            "CUDA and HIP extensions run on GPUs only; on the cpu target this one would have to "
+            "be converted to a program, and it cannot be",
+            hint="evaluate it on a machine with a GPU",
+        )
     if target == "rocm" and kind == "extension":
-        raise InfrastructureError("extensions are built with nvcc here; on ROCm they run converted to a program only",
-                                  hint="hipwright tries the conversion first and says why it failed")  # fmt: skip
+        raise InfrastructureError(
+            "extensions are built with nvcc here; on ROCm they run converted to a program only",
+            hint="hipwright tries the conversion first and says why it failed",
+        )
     return kind
 
 
@@ -138,8 +144,14 @@ def _build(e: Extension, arch: str, cache: BuildCache, ways: tuple[str, ...], un
         made = _WAYS[way](e, arch, cache, unsafe)
         spent += made.seconds
         if made.ok:
-            item = {"key": key(e), "how": way, "seconds": round(made.seconds, 3), "cached": made.cached,
-                    "so": str(cache.path(made.blob)), "module": MODULE}  # fmt: skip
+            item = {
+                "key": key(e),
+                "how": way,
+                "seconds": round(made.seconds, 3),
+                "cached": made.cached,
+                "so": str(cache.path(made.blob)),
+                "module": MODULE,
+            }
             return item | ({"note": f"lean: {_first_error(logs['lean'])}"} if "lean" in logs else {})
         logs[way] = made.log
     said = "\n".join(f"[{way}]\n{log}" for way, log in logs.items())
@@ -148,8 +160,16 @@ def _build(e: Extension, arch: str, cache: BuildCache, ways: tuple[str, ...], un
 
 def _lean(e: Extension, arch: str, cache: BuildCache, unsafe: bool) -> Build:
     units = torchlite.lean_units(e.cpp, e.cuda, e.functions)
-    return nvcc.build(units, nvcc.lean_headers(), arch=arch, cflags=e.cflags, cuda_cflags=e.cuda_cflags,
-                      ldflags=e.ldflags, cache=cache, unsafe=unsafe)  # fmt: skip
+    return nvcc.build(
+        units,
+        nvcc.lean_headers(),
+        arch=arch,
+        cflags=e.cflags,
+        cuda_cflags=e.cuda_cflags,
+        ldflags=e.ldflags,
+        cache=cache,
+        unsafe=unsafe,
+    )
 
 
 def _real(e: Extension, arch: str, cache: BuildCache, unsafe: bool) -> Build:
@@ -157,8 +177,16 @@ def _real(e: Extension, arch: str, cache: BuildCache, unsafe: bool) -> Build:
     if spec is None or spec.origin is None:
         return Build(target="cuda", ok=False, log="torch is not installed, so its headers are not there")
     units = torchlite.real_units(e.cpp, e.cuda, e.functions, bare=e.bare)
-    return nvcc.build(units, nvcc.torch_headers(Path(spec.origin).parent, MODULE), arch=arch, cflags=e.cflags,
-                      cuda_cflags=e.cuda_cflags, ldflags=e.ldflags, cache=cache, unsafe=unsafe)  # fmt: skip
+    return nvcc.build(
+        units,
+        nvcc.torch_headers(Path(spec.origin).parent, MODULE),
+        arch=arch,
+        cflags=e.cflags,
+        cuda_cflags=e.cuda_cflags,
+        ldflags=e.ldflags,
+        cache=cache,
+        unsafe=unsafe,
+    )
 
 
 _WAYS = {"lean": _lean, "real": _real}

@@ -62,10 +62,12 @@ def vet(text: str) -> list[str]:
     if refused:
         first = refused[0]
         raise CandidateError(
-            first.said(), status="hack", stage="lint",
+            first.said(),
+            status="hack",
+            stage="lint",
             hint="docs/modelnew.md lists what a ModelNew file may not do, and why",
             evidence={"line": first.line, "rule": first.rule, "all": [f.said() for f in refused[:10]]},
-        )  # fmt: skip
+        )
     return [f.said() for f in found]
 
 

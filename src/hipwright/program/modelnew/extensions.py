@@ -190,13 +190,33 @@ def constants(
     return env
 
 
-_STRING_METHODS = ("replace", "strip", "lstrip", "rstrip", "format", "join", "lower", "upper", "removeprefix",
-                   "removesuffix", "splitlines", "split", "expandtabs")  # fmt: skip
+_STRING_METHODS = (
+    "replace",
+    "strip",
+    "lstrip",
+    "rstrip",
+    "format",
+    "join",
+    "lower",
+    "upper",
+    "removeprefix",
+    "removesuffix",
+    "splitlines",
+    "split",
+    "expandtabs",
+)
 
 
 _PLAIN: dict[str, Callable[..., Any]] = {
-    "str": str, "int": int, "float": float, "list": list, "tuple": tuple, "len": len, "min": min, "max": max,
-}  # fmt: skip
+    "str": str,
+    "int": int,
+    "float": float,
+    "list": list,
+    "tuple": tuple,
+    "len": len,
+    "min": min,
+    "max": max,
+}
 
 
 def evaluate(node: ast.expr, env: Mapping[str, Any], names: Mapping[str, str] | None = None) -> Any:
@@ -262,9 +282,12 @@ def _call(node: ast.Call, env: Mapping[str, Any], names: Mapping[str, str] | Non
 
 
 _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Div: operator.truediv,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv,
     ast.Mod: operator.mod,
-}  # fmt: skip
+}
 
 
 def _binary(op: ast.operator, a: Any, b: Any) -> Any:

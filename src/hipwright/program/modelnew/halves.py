@@ -8,11 +8,21 @@ from collections.abc import Iterable
 from hipwright.program.signature import SIZES, Param, Signature
 
 _TORCH_TYPES = {
-    "float64": ("at::kDouble",), "float32": ("at::kFloat",), "float16": ("at::kHalf",), "bfloat16": ("at::kBFloat16",),
-    "int64": ("at::kLong",), "int32": ("at::kInt",), "int16": ("at::kShort",), "int8": ("at::kChar",),
-    "uint8": ("at::kByte", "at::kBool"), "bool": ("at::kBool",), "uint64": ("at::kLong",), "uint32": ("at::kInt",),
-    "uint16": ("at::kShort",), "void": (),
-}  # fmt: skip
+    "float64": ("at::kDouble",),
+    "float32": ("at::kFloat",),
+    "float16": ("at::kHalf",),
+    "bfloat16": ("at::kBFloat16",),
+    "int64": ("at::kLong",),
+    "int32": ("at::kInt",),
+    "int16": ("at::kShort",),
+    "int8": ("at::kChar",),
+    "uint8": ("at::kByte", "at::kBool"),
+    "bool": ("at::kBool",),
+    "uint64": ("at::kLong",),
+    "uint32": ("at::kInt",),
+    "uint16": ("at::kShort",),
+    "void": (),
+}
 _VALUES = {"float64": "double", "float32": "float", "float16": "at::Half", "bfloat16": "at::BFloat16", "bool": "bool"}
 _LAUNCH_PARAMS = "void** args, const unsigned int* dims, unsigned int lds, void* stream"
 _UNDO = (

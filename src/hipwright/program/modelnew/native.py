@@ -16,22 +16,39 @@ _RULES: tuple[tuple[str, str, str, bool], ...] = (
     ("D4", r"\b(?:dlopen|dlsym|dlmopen|mprotect|mmap|ptrace|process_vm_\w+)\s*\(", "reaches into the process", True),
     ("E2", r"/proc/|\benviron\b", "looks at the process's surroundings", True),
     ("E4", r"\b(?:std::)?(?:secure_)?getenv\s*\(", "reads the environment", True),
-    ("E7", r"\b(?:fopen|freopen|openat|creat)\s*\(|\bstd::(?:ifstream|ofstream|fstream|filesystem)\b",
-     "uses files", True),
+    (
+        "E7",
+        r"\b(?:fopen|freopen|openat|creat)\s*\(|\bstd::(?:ifstream|ofstream|fstream|filesystem)\b",
+        "uses files",
+        True,
+    ),
     ("E7", r"#\s*embed\b|\.incbin|__has_embed", "reads a file while compiling", True),
     ("E5", r"\b(?:socket|connect|getaddrinfo|gethostbyname)\s*\(", "uses the network", True),
     ("D4", r"__attribute__\s*\(\(\s*(?:constructor|destructor)|\bsyscall\s*\(", "runs outside its calls", True),
-    ("E1", r"\bPyRun_\w+|\bPyEval_\w+|\bPyImport_\w+|\bpy(?:bind11)?::(?:exec|eval|eval_file)\b"
-           r"|\bmodule_?::import\b", "calls back into Python", True),
-    ("B7", r"\bsetAllowTF32\w*|\bsetFloat32MatmulPrecision\b|\bsetBenchmark\w*|\bsetDeterministic\w*",
-     "changes a global flag of the library", True),
+    (
+        "E1",
+        r"\bPyRun_\w+|\bPyEval_\w+|\bPyImport_\w+|\bpy(?:bind11)?::(?:exec|eval|eval_file)\b"
+        r"|\bmodule_?::import\b",
+        "calls back into Python",
+        True,
+    ),
+    (
+        "B7",
+        r"\bsetAllowTF32\w*|\bsetFloat32MatmulPrecision\b|\bsetBenchmark\w*|\bsetDeterministic\w*",
+        "changes a global flag of the library",
+        True,
+    ),
     ("B5", r"\btorch::jit::|\bnvrtc\w+\s*\(|\bhiprtc\w+\s*\(", "compiles at run time", False),
     ("D1", r"\b(?:cuda|hip)StreamCreate\w*|\bgetStreamFromPool\b", "works on a stream of its own", False),
-    ("B1", r"\bcublas\w*\s*\(|\bcudnn\w+\s*\(|\b(?:hip|roc)blas\w*\s*\(|\bcufft\w+\s*\(",
-     "calls a library besides torch", False),
+    (
+        "B1",
+        r"\bcublas\w*\s*\(|\bcudnn\w+\s*\(|\b(?:hip|roc)blas\w*\s*\(|\bcufft\w+\s*\(",
+        "calls a library besides torch",
+        False,
+    ),
     ("D5", r"\b(?:cuda|hip)EventRecord\b|\bclock_gettime\b|\bstd::chrono\b", "uses a clock", False),
     ("C6", r"\b(?:cuda|hip)Malloc(?:Managed|Host|Async)?\s*\(", "allocates by itself: no red zones there", False),
-)  # fmt: skip
+)
 _PATTERNS = [(rule, re.compile(pattern), why, refused) for rule, pattern, why, refused in _RULES]
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include(?:_next)?[ \t]*(?P<file>[<\"][^>\"\n]*[>\"]|\w+)", re.MULTILINE)
 _ASM_FILE = re.compile(r"\.incbin|/proc/|/dev/|/etc/")

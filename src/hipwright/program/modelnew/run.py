@@ -106,9 +106,11 @@ def guarded(stage: Any) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         where = _line(error)
         raise CandidateError(
-            f"{where}{type(error).__name__}: {str(error)[:1500]}", status="launch_error", stage=stage,
+            f"{where}{type(error).__name__}: {str(error)[:1500]}",
+            status="launch_error",
+            stage=stage,
             evidence={"exception": type(error).__name__},
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _line(error: BaseException) -> str:
@@ -164,9 +166,10 @@ def _match(own: dict[str, Any], given: dict[str, Any], what: str, *, strict: boo
         return found | {path: t for (path, _), (_, t) in zip(spare, left, strict=True)}, True
     raise CandidateError(
         f"the {what}s of ModelNew do not match the task's: it has {_listed(left)}, the task has {_listed(spare)} left",
-        status="bad_output_spec", stage="load",
+        status="bad_output_spec",
+        stage="load",
         hint="make them under the reference's names, with its shapes",
-    )  # fmt: skip
+    )
 
 
 def _listed(items: Sequence[tuple[str, Any]]) -> str:
@@ -209,8 +212,10 @@ class Prebuilt:
         if item is None:
             raise CandidateError(
                 "this extension differs from what the file asked for when it was built",
-                status="compile_error", stage="load", hint="make the sources constants of the file",
-            )  # fmt: skip
+                status="compile_error",
+                stage="load",
+                hint="make the sources constants of the file",
+            )
         self.used.append({"how": item["how"], "seconds": item["seconds"]})
         if item["how"] == "lean":
             from hipwright.program.modelnew.torchlite_bind import LeanModule

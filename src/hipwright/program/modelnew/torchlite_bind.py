@@ -18,9 +18,19 @@ from hipwright.errors import CandidateError
 NONE, INT, DOUBLE, BOOL, TENSOR, INTS, TENSORS, STRING, DTYPE, KEYWORD, DEVICE = range(11)
 MAX_DIMS, ROOM, ERROR_BYTES = 12, 32, 4096
 _DTYPES = {
-    torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5, torch.float32: 6,
-    torch.float64: 7, torch.complex64: 9, torch.complex128: 10, torch.bool: 11, torch.bfloat16: 15,
-}  # fmt: skip
+    torch.uint8: 0,
+    torch.int8: 1,
+    torch.int16: 2,
+    torch.int32: 3,
+    torch.int64: 4,
+    torch.float16: 5,
+    torch.float32: 6,
+    torch.float64: 7,
+    torch.complex64: 9,
+    torch.complex128: 10,
+    torch.bool: 11,
+    torch.bfloat16: 15,
+}
 _TYPES = {number: dtype for dtype, number in _DTYPES.items()}
 
 
@@ -28,23 +38,41 @@ class Info(ctypes.Structure):
     """HwInfo of hw_torchlite.h."""
 
     _fields_ = (
-        ("id", ctypes.c_int64), ("data", ctypes.c_void_p), ("dtype", ctypes.c_int32), ("device_type", ctypes.c_int32),
-        ("device_index", ctypes.c_int32), ("dims", ctypes.c_int32), ("numel", ctypes.c_int64),
-        ("offset", ctypes.c_int64), ("sizes", ctypes.c_int64 * MAX_DIMS), ("strides", ctypes.c_int64 * MAX_DIMS),
-    )  # fmt: skip
+        ("id", ctypes.c_int64),
+        ("data", ctypes.c_void_p),
+        ("dtype", ctypes.c_int32),
+        ("device_type", ctypes.c_int32),
+        ("device_index", ctypes.c_int32),
+        ("dims", ctypes.c_int32),
+        ("numel", ctypes.c_int64),
+        ("offset", ctypes.c_int64),
+        ("sizes", ctypes.c_int64 * MAX_DIMS),
+        ("strides", ctypes.c_int64 * MAX_DIMS),
+    )
 
 
 class Value(ctypes.Structure):
     """HwValue of hw_torchlite.h."""
 
-    _fields_ = (("tag", ctypes.c_int32), ("extra", ctypes.c_int32), ("i", ctypes.c_int64), ("d", ctypes.c_double),
-                ("p", ctypes.c_void_p), ("n", ctypes.c_int64))  # fmt: skip
+    _fields_ = (
+        ("tag", ctypes.c_int32),
+        ("extra", ctypes.c_int32),
+        ("i", ctypes.c_int64),
+        ("d", ctypes.c_double),
+        ("p", ctypes.c_void_p),
+        ("n", ctypes.c_int64),
+    )
 
 
 _OP = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(Value), ctypes.c_int, ctypes.POINTER(Value), ctypes.POINTER(Info),
     ctypes.c_int,
-)  # fmt: skip
+    ctypes.c_char_p,
+    ctypes.POINTER(Value),
+    ctypes.c_int,
+    ctypes.POINTER(Value),
+    ctypes.POINTER(Info),
+    ctypes.c_int,
+)
 _ID = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 _TEXT = ctypes.CFUNCTYPE(ctypes.c_void_p)
 _STREAM = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int)
@@ -159,10 +187,14 @@ class Handles:
 
 def _operator(name: str, args: Sequence[Any]) -> Any:
     """What an operator's name means: ".view" a method, "radd" a reflected operation, else a function of torch."""
-    special = {"radd": lambda a, b: b + a, "rsub": lambda a, b: b - a, "rmul": lambda a, b: b * a,
-               "rdiv": lambda a, b: b / a,
-               "channels_last": lambda a: a.contiguous(memory_format=torch.channels_last),
-               "synchronize": torch.cuda.synchronize}  # fmt: skip
+    special = {
+        "radd": lambda a, b: b + a,
+        "rsub": lambda a, b: b - a,
+        "rmul": lambda a, b: b * a,
+        "rdiv": lambda a, b: b / a,
+        "channels_last": lambda a: a.contiguous(memory_format=torch.channels_last),
+        "synchronize": torch.cuda.synchronize,
+    }
     if name in special:
         return special[name]
     if name.startswith("."):
@@ -190,9 +222,14 @@ class LeanModule:
         self._library.hw_open.argtypes = [ctypes.POINTER(_Table)]
         listed = json.loads(self._library.hw_open(ctypes.byref(self._handles.table)))
         self._library.hw_call.argtypes = [
-            ctypes.c_int, ctypes.POINTER(Value), ctypes.POINTER(Value), ctypes.c_int, ctypes.POINTER(ctypes.c_int),
-            ctypes.c_char_p, ctypes.c_int,
-        ]  # fmt: skip
+            ctypes.c_int,
+            ctypes.POINTER(Value),
+            ctypes.POINTER(Value),
+            ctypes.c_int,
+            ctypes.POINTER(ctypes.c_int),
+            ctypes.c_char_p,
+            ctypes.c_int,
+        ]
         peek = getattr(self._library, "hw_launch_error", None)
         if peek is not None:
             peek.restype = ctypes.c_char_p

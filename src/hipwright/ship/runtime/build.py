@@ -163,8 +163,15 @@ def _headers_id() -> str:
 def _by_nvrtc(source: str, defines: Mapping[str, int], arch: str) -> bytes:
     library, include = nvrtc()
     compiler = _Rtc(library, "nvrtc", "CUBIN")
-    options = [f"-arch={arch}", "-std=c++17", "-default-device", "--device-int128", "-diag-suppress=69,177,550,1444",
-               f"-I{INCLUDE}", f"-I{include}"]  # fmt: skip
+    options = [
+        f"-arch={arch}",
+        "-std=c++17",
+        "-default-device",
+        "--device-int128",
+        "-diag-suppress=69,177,550,1444",
+        f"-I{INCLUDE}",
+        f"-I{include}",
+    ]
     head = "#include <hw/nvidia_base.h>\n" + "".join(f"#define {k} {int(v)}\n" for k, v in sorted(defines.items()))
     while True:
         ok, log, code = compiler.compile(f'{head}#line 1 "{_SOURCE}"\n{source}\n', options)

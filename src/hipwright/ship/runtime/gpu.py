@@ -84,17 +84,25 @@ class Driver:
 
 
 _CUDA = {
-    "device": "cuDeviceGet", "retain": "cuDevicePrimaryCtxRetain", "enter": "cuCtxSetCurrent",
-    "load": "cuModuleLoadData", "function": "cuModuleGetFunction", "attribute": "cuFuncSetAttribute",
+    "device": "cuDeviceGet",
+    "retain": "cuDevicePrimaryCtxRetain",
+    "enter": "cuCtxSetCurrent",
+    "load": "cuModuleLoadData",
+    "function": "cuModuleGetFunction",
+    "attribute": "cuFuncSetAttribute",
     "launch": "cuLaunchKernel",
-}  # fmt: skip
+}
 _HIP = {"load": "hipModuleLoadData", "function": "hipModuleGetFunction", "launch": "hipModuleLaunchKernel"}
 _HANDLE = POINTER(c_void_p)
 _ARGUMENTS: dict[str, tuple[Any, ...]] = {  # without them ctypes would cut handles to 32 bits
-    "device": (POINTER(c_int), c_int), "retain": (_HANDLE, c_int), "enter": (c_void_p,), "load": (_HANDLE, c_char_p),
-    "function": (_HANDLE, c_void_p, c_char_p), "attribute": (c_void_p, c_int, c_int),
+    "device": (POINTER(c_int), c_int),
+    "retain": (_HANDLE, c_int),
+    "enter": (c_void_p,),
+    "load": (_HANDLE, c_char_p),
+    "function": (_HANDLE, c_void_p, c_char_p),
+    "attribute": (c_void_p, c_int, c_int),
     "launch": (c_void_p, *(c_uint,) * 7, c_void_p, _HANDLE, _HANDLE),
-}  # fmt: skip
+}
 
 
 def _loaded(name: str) -> str:
@@ -151,8 +159,10 @@ class Kernel:
         if value is None:
             return 0
         if value.device != self._device or (dtypes and str(value.dtype)[6:] not in dtypes):
-            raise LaunchError(f"kernel {self.name}: {name} wants {' or '.join(dtypes) or 'any dtype'} on "
-                              f"{self._device}, not {value.dtype} on {value.device}")  # fmt: skip
+            raise LaunchError(
+                f"kernel {self.name}: {name} wants {' or '.join(dtypes) or 'any dtype'} on "
+                f"{self._device}, not {value.dtype} on {value.device}"
+            )
         address = value.data_ptr()
         if address % align:
             raise LaunchError(f"kernel {self.name}: {name} does not start at a multiple of {align} bytes")
@@ -197,8 +207,10 @@ class Kernels:
 
     def _make(self, device: torch.device) -> Any:
         if device.type != "cuda":
-            raise NoGpu(f"these kernels run on a GPU and the tensors are on {device}: move the module and its inputs, "
-                        "or ask for the reference with allow_reference=True")  # fmt: skip
+            raise NoGpu(
+                f"these kernels run on a GPU and the tensors are on {device}: move the module and its inputs, "
+                "or ask for the reference with allow_reference=True"
+            )
         with self._lock:
             if device not in self._made:
                 self._made[device] = self._built(device)

@@ -183,8 +183,10 @@ class Operator:
 
     def refuse(self, grad: Any, shape: Sequence[int], dtype: Any) -> Any:
         """A gradient was asked for that the plan does not have."""
-        raise NoBackward(f"{self.spec.NAME} has no backward for this gradient: run it under torch.no_grad(), or ship a "
-                         "program that has one")  # fmt: skip
+        raise NoBackward(
+            f"{self.spec.NAME} has no backward for this gradient: run it under torch.no_grad(), or ship a "
+            "program that has one"
+        )
 
 
 class Packed:

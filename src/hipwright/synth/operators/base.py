@@ -33,15 +33,30 @@ class Operator:
 
 
 def operator(
-    name: str, family: str, words: str, *, aten: str = "", ranks: tuple[int, ...] = (2, 3, 4), library: bool = False,
-    view: bool = False, ends: bool = False
-) -> Callable[[Make], Operator]:  # fmt: skip
+    name: str,
+    family: str,
+    words: str,
+    *,
+    aten: str = "",
+    ranks: tuple[int, ...] = (2, 3, 4),
+    library: bool = False,
+    view: bool = False,
+    ends: bool = False,
+) -> Callable[[Make], Operator]:
     """Make an Operator of a function; aten is the name where it is not given."""
 
     def wrap(make: Make) -> Operator:
         return Operator(
-            name=name, family=family, aten=aten or name, pointwise=family == "pointwise", make=make, words=words,
-            ranks=ranks, library=library, view=view, ends=ends,
-        )  # fmt: skip
+            name=name,
+            family=family,
+            aten=aten or name,
+            pointwise=family == "pointwise",
+            make=make,
+            words=words,
+            ranks=ranks,
+            library=library,
+            view=view,
+            ends=ends,
+        )
 
     return wrap

@@ -155,6 +155,20 @@ def _median(s: Sketch, x: Value) -> Value:
 
 
 OPERATORS: tuple[Operator, ...] = (
-    _embedding, _index_select, _gather, _take_along, _rows, _one_hot, _index_add, _scatter_add, _argmax, _argmin,
-    _maximum, _minimum, _topk, _sort, _kthvalue, _median,
-)  # fmt: skip
+    _embedding,
+    _index_select,
+    _gather,
+    _take_along,
+    _rows,
+    _one_hot,
+    _index_add,
+    _scatter_add,
+    _argmax,
+    _argmin,
+    _maximum,
+    _minimum,
+    _topk,
+    _sort,
+    _kthvalue,
+    _median,
+)

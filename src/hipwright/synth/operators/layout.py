@@ -177,6 +177,24 @@ def _groups(s: Sketch, x: Value) -> Value:
 
 
 OPERATORS: tuple[Operator, ...] = (
-    _permute, _transpose, _concatenate, _stack, _pad, _reflect, _replicate, _roll, _flip, _gate, _split, _glu,
-    _pixel_shuffle, _channel_shuffle, _columns, _repeat_each, _tile, _lower_triangle, _difference, _groups,
-)  # fmt: skip
+    _permute,
+    _transpose,
+    _concatenate,
+    _stack,
+    _pad,
+    _reflect,
+    _replicate,
+    _roll,
+    _flip,
+    _gate,
+    _split,
+    _glu,
+    _pixel_shuffle,
+    _channel_shuffle,
+    _columns,
+    _repeat_each,
+    _tile,
+    _lower_triangle,
+    _difference,
+    _groups,
+)

@@ -126,5 +126,12 @@ OPERATORS: tuple[Operator, ...] = (
     operator("l1_loss", LOSSES, "a mean absolute error")(_pair("l1_loss")),
     operator("smooth_l1_loss", LOSSES, "a smooth L1 loss")(_pair("smooth_l1_loss")),
     operator("huber_loss", LOSSES, "a Huber loss")(_pair("huber_loss")),
-    _binary, _divergence, _cross_entropy, _likelihood, _soft_margin, _ranking, _triplet, _cosine,
-)  # fmt: skip
+    _binary,
+    _divergence,
+    _cross_entropy,
+    _likelihood,
+    _soft_margin,
+    _ranking,
+    _triplet,
+    _cosine,
+)

@@ -52,9 +52,13 @@ def _instance_norm(s: Sketch, x: Value) -> Value:
 def _batch_norm(s: Sketch, x: Value) -> Value:
     kind = 2 if x.rank == 4 else 1
     norm = s.module(
-        "norm", f"nn.BatchNorm{kind}d({s.size(x.shape[1])}).eval()", _WEIGHT, _BIAS,
-        "nn.init.normal_({}.running_mean, 0.0, 0.3)", "nn.init.uniform_({}.running_var, 0.5, 1.5)",
-    )  # fmt: skip
+        "norm",
+        f"nn.BatchNorm{kind}d({s.size(x.shape[1])}).eval()",
+        _WEIGHT,
+        _BIAS,
+        "nn.init.normal_({}.running_mean, 0.0, 0.3)",
+        "nn.init.uniform_({}.running_var, 0.5, 1.5)",
+    )
     known = _affine((x.range + normal(0.3)).times(1.05))
     return s.let("normed", f"{norm}({x.name})", x.shape, known, level=x.range.std < 0.6)
 
@@ -107,6 +111,13 @@ def _running_maximum(s: Sketch, x: Value) -> Value:
 
 
 OPERATORS: tuple[Operator, ...] = (
-    _layer_norm, _rms_norm, _group_norm, _instance_norm, _batch_norm, _running_sum, _running_product,
-    _running_energy, _running_maximum,
-)  # fmt: skip
+    _layer_norm,
+    _rms_norm,
+    _group_norm,
+    _instance_norm,
+    _batch_norm,
+    _running_sum,
+    _running_product,
+    _running_energy,
+    _running_maximum,
+)

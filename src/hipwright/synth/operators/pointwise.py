@@ -122,6 +122,15 @@ def _lerp(s: Sketch, x: Value) -> Value:
 
 
 OPERATORS: tuple[Operator, ...] = (
-    *map(_activation, ACTIVATIONS), _clamp, _exponential, _logarithm, _square_root, _reciprocal_root, _add, _scale,
-    _where, _scale_and_shift, _lerp,
-)  # fmt: skip
+    *map(_activation, ACTIVATIONS),
+    _clamp,
+    _exponential,
+    _logarithm,
+    _square_root,
+    _reciprocal_root,
+    _add,
+    _scale,
+    _where,
+    _scale_and_shift,
+    _lerp,
+)

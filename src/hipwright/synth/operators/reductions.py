@@ -109,8 +109,14 @@ def _any_chosen(s: Sketch, x: Value) -> Value:
 def _counted(s: Sketch, x: Value) -> Value:
     need(x.rank >= 2 and x.shape[-1] >= 8 and not x.level)
     mask = s.mask("valid", x.shape, 0.7)
-    count = s.let("count", f"torch.count_nonzero({mask}, dim=-1).clamp(min=1)", x.shape[:-1],
-                  Range(1, x.shape[-1], 0.7 * x.shape[-1], 1), dtype="int64", keep=False)  # fmt: skip
+    count = s.let(
+        "count",
+        f"torch.count_nonzero({mask}, dim=-1).clamp(min=1)",
+        x.shape[:-1],
+        Range(1, x.shape[-1], 0.7 * x.shape[-1], 1),
+        dtype="int64",
+        keep=False,
+    )
     known = x.range.summed(x.shape[-1]).times(1 / (0.7 * x.shape[-1]))
     return s.let("average", f"({x.name} * {mask}).sum(dim=-1) / {count.name}", x.shape[:-1], known)
 
@@ -182,6 +188,19 @@ def _logsumexp(s: Sketch, x: Value) -> Value:
 
 
 OPERATORS: tuple[Operator, ...] = (
-    _total, _mean, _largest, _smallest, _variance, _deviation, _length, _product, _any_chosen, _counted, _cosine,
-    _distance, _softmax, _log_softmax, _logsumexp,
-)  # fmt: skip
+    _total,
+    _mean,
+    _largest,
+    _smallest,
+    _variance,
+    _deviation,
+    _length,
+    _product,
+    _any_chosen,
+    _counted,
+    _cosine,
+    _distance,
+    _softmax,
+    _log_softmax,
+    _logsumexp,
+)

@@ -61,8 +61,11 @@ def _resize(mode: str, n: int) -> Make:
         _spatial(x, n)
         exact = ", align_corners=False" if mode in ("linear", "bilinear", "bicubic") else ""
         text = f'F.interpolate({x.name}, scale_factor=2, mode="{mode}"{exact})'
-        known = x.range if "nearest" in mode else Range(x.range.low * 1.3, x.range.high * 1.3, x.range.mean,
-                                                        0.75 * x.range.std)  # fmt: skip
+        known = (
+            x.range
+            if "nearest" in mode
+            else Range(x.range.low * 1.3, x.range.high * 1.3, x.range.mean, 0.75 * x.range.std)
+        )
         if mode == "bicubic":
             known = known | Range(-x.range.largest * 1.6, x.range.largest * 1.6, x.range.mean, x.range.std)
         return s.let("resized", text, (*x.shape[:2], *(2 * k for k in x.shape[2:])), known, level=x.level)

@@ -114,9 +114,15 @@ class ModelSide(Turning):
         run, mine = self._run, self.slots
         # the graphs' outputs share a memory pool with the other side's, for replays never overlap
         self._rotation = Rotation(
-            lambda slot: run(*mine[slot]), len(slots), file.device, graph=graph,
-            around=self._around, stream=self._stream, pool=pool, keep_outputs=len(slots) > 1,
-        )  # fmt: skip
+            lambda slot: run(*mine[slot]),
+            len(slots),
+            file.device,
+            graph=graph,
+            around=self._around,
+            stream=self._stream,
+            pool=pool,
+            keep_outputs=len(slots) > 1,
+        )
 
     def _first_call(self) -> None:
         """Compile where that is wanted. Without torch's default-device mode if the model can: the mode costs time."""

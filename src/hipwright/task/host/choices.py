@@ -20,10 +20,25 @@ ROUNDINGS = 8.0
 
 _KEEP = frozenset(
     {
-        "alias", "clone", "contiguous", "detach", "expand", "permute", "reshape", "select", "slice", "squeeze", "t",
-        "transpose", "unsqueeze", "view", "_to_copy", "_unsafe_view", "_reshape_alias",
+        "alias",
+        "clone",
+        "contiguous",
+        "detach",
+        "expand",
+        "permute",
+        "reshape",
+        "select",
+        "slice",
+        "squeeze",
+        "t",
+        "transpose",
+        "unsqueeze",
+        "view",
+        "_to_copy",
+        "_unsafe_view",
+        "_reshape_alias",
     }
-)  # fmt: skip
+)
 """Operators through which a mark goes on."""
 _WITH_VALUES = frozenset({"topk", "sort", "max", "min", "kthvalue", "median", "nanmedian", "mode"})
 _ALONE = frozenset({"argmax", "argmin"})

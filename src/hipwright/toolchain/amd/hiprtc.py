@@ -44,10 +44,16 @@ _HIPCC = ("--genco", "--no-offload-compress", *_FLAGS)
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]*)", re.MULTILINE)
 _COMPILATION = 6  # hiprtcResult: the source is at fault; every other error is the library's
 _RESULTS = {
-    1: "HIPRTC_ERROR_OUT_OF_MEMORY", 2: "HIPRTC_ERROR_PROGRAM_CREATION_FAILURE", 3: "HIPRTC_ERROR_INVALID_INPUT",
-    4: "HIPRTC_ERROR_INVALID_PROGRAM", 5: "HIPRTC_ERROR_INVALID_OPTION", 6: "HIPRTC_ERROR_COMPILATION",
-    7: "HIPRTC_ERROR_BUILTIN_OPERATION_FAILURE", 11: "HIPRTC_ERROR_INTERNAL_ERROR", 100: "HIPRTC_ERROR_LINKING",
-}  # fmt: skip
+    1: "HIPRTC_ERROR_OUT_OF_MEMORY",
+    2: "HIPRTC_ERROR_PROGRAM_CREATION_FAILURE",
+    3: "HIPRTC_ERROR_INVALID_INPUT",
+    4: "HIPRTC_ERROR_INVALID_PROGRAM",
+    5: "HIPRTC_ERROR_INVALID_OPTION",
+    6: "HIPRTC_ERROR_COMPILATION",
+    7: "HIPRTC_ERROR_BUILTIN_OPERATION_FAILURE",
+    11: "HIPRTC_ERROR_INTERNAL_ERROR",
+    100: "HIPRTC_ERROR_LINKING",
+}
 
 
 class HiprtcService:
@@ -112,7 +118,12 @@ class HiprtcService:
 _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "hiprtcVersion": (POINTER(c_int), POINTER(c_int)),
     "hiprtcCreateProgram": (
-        POINTER(c_void_p), c_char_p, c_char_p, c_int, POINTER(c_char_p), POINTER(c_char_p),
+        POINTER(c_void_p),
+        c_char_p,
+        c_char_p,
+        c_int,
+        POINTER(c_char_p),
+        POINTER(c_char_p),
     ),
     "hiprtcCompileProgram": (c_void_p, c_int, POINTER(c_char_p)),
     "hiprtcGetProgramLogSize": (c_void_p, POINTER(c_size_t)),
@@ -120,7 +131,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "hiprtcGetCodeSize": (c_void_p, POINTER(c_size_t)),
     "hiprtcGetCode": (c_void_p, c_char_p),
     "hiprtcDestroyProgram": (POINTER(c_void_p),),
-}  # fmt: skip
+}
 
 
 # ---------------------------------------------------------------- the parent's side
@@ -214,9 +225,13 @@ def _by_hipcc(
     root = hipcc.resolve().parents[1]
     result = run_tool(
         [str(hipcc), *_HIPCC, f"--offload-arch={arch}", *_defined(defines), SOURCE, "-o", "kernel.hsaco"],
-        files={SOURCE: hip.encode()}, outputs=["kernel.hsaco"], ro=[*rocm_paths.roots(), root],
-        env={"ROCM_PATH": str(root), "HIP_PLATFORM": "amd"}, limits=Limits(wall_s=COMPILE_LIMIT_S), unsafe=unsafe,
-    )  # fmt: skip
+        files={SOURCE: hip.encode()},
+        outputs=["kernel.hsaco"],
+        ro=[*rocm_paths.roots(), root],
+        env={"ROCM_PATH": str(root), "HIP_PLATFORM": "amd"},
+        limits=Limits(wall_s=COMPILE_LIMIT_S),
+        unsafe=unsafe,
+    )
     log = _clean(result.stderr)
     if result.timed_out:
         return Build(target="rocm", ok=False, log=f"hipcc was stopped after {COMPILE_LIMIT_S:.0f} s\n{log}"), False

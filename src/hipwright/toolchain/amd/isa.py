@@ -18,8 +18,20 @@ from hipwright.records import KernelResources
 from hipwright.toolchain.amd import codeobject
 from hipwright.toolchain.targets import TARGETS, Target
 
-CLASSES = ("valu", "salu", "vmem_load", "vmem_store", "lds", "smem", "mfma", "trans", "branch", "barrier", "wave",
-           "other")  # fmt: skip
+CLASSES = (
+    "valu",
+    "salu",
+    "vmem_load",
+    "vmem_store",
+    "lds",
+    "smem",
+    "mfma",
+    "trans",
+    "branch",
+    "barrier",
+    "wave",
+    "other",
+)
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _METADATA = re.compile(r"^\s*\.amdgpu_metadata\n(.*?)^\s*\.end_amdgpu_metadata", re.MULTILINE | re.DOTALL)

@@ -27,9 +27,20 @@ LOG_LIMIT = 6000  # characters
 LIMITS = Limits(wall_s=60.0, cpu_s=60.0, memory_mb=4096)
 
 FLAGS = (
-    "-x", "hip", "--cuda-device-only", "-nogpuinc", "-nogpulib", "-nostdinc", "-nostdinc++", "-std=c++17", "-O3",
-    "-fno-exceptions", "-ferror-limit=10", "-fno-color-diagnostics", "-fuse-cuid=none",
-)  # fmt: skip
+    "-x",
+    "hip",
+    "--cuda-device-only",
+    "-nogpuinc",
+    "-nogpulib",
+    "-nostdinc",
+    "-nostdinc++",
+    "-std=c++17",
+    "-O3",
+    "-fno-exceptions",
+    "-ferror-limit=10",
+    "-fno-color-diagnostics",
+    "-fuse-cuid=none",
+)
 WARNINGS = (
     "-Wall",
     "-Wno-unused-variable",

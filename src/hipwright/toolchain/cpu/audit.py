@@ -13,22 +13,55 @@ from hipwright.toolchain.cpu.ir import Module, Unreadable
 
 SHIM = frozenset(
     (
-        "hw_w_atomic", "hw_w_ballot", "hw_w_barrier", "hw_w_first", "hw_w_mfma", "hw_w_perm", "hw_w_push",
-        "hw_w_store", "hw_w_sync", "hw_w_unsupported", "hw_yield",
+        "hw_w_atomic",
+        "hw_w_ballot",
+        "hw_w_barrier",
+        "hw_w_first",
+        "hw_w_mfma",
+        "hw_w_perm",
+        "hw_w_push",
+        "hw_w_store",
+        "hw_w_sync",
+        "hw_w_unsupported",
+        "hw_yield",
     )
-)  # fmt: skip
+)
 SHIM_VARIABLES = frozenset(
     (
-        "hw_block_dim", "hw_block_index", "hw_grid_dim", "hw_lane", "hw_poison", "hw_thread_index",
+        "hw_block_dim",
+        "hw_block_index",
+        "hw_grid_dim",
+        "hw_lane",
+        "hw_poison",
+        "hw_thread_index",
     )
-)  # fmt: skip
+)
 # Symbols of the C library that the runtime (cpu_rt/) or the code generator needs.
 LIBRARY = frozenset(
     (
-        "_exit", "clock_gettime", "fma", "fmaf", "fmax", "fmaxf", "fmin", "fminf", "fmod", "fmodf", "ldexp",
-        "ldexpf", "memcpy", "memmove", "memset", "mmap", "mprotect", "munmap", "sigaction", "sigaltstack", "syscall",
+        "_exit",
+        "clock_gettime",
+        "fma",
+        "fmaf",
+        "fmax",
+        "fmaxf",
+        "fmin",
+        "fminf",
+        "fmod",
+        "fmodf",
+        "ldexp",
+        "ldexpf",
+        "memcpy",
+        "memmove",
+        "memset",
+        "mmap",
+        "mprotect",
+        "munmap",
+        "sigaction",
+        "sigaltstack",
+        "syscall",
     )
-)  # fmt: skip
+)
 _INTRINSICS = re.compile(
     r"llvm\.(mem(cpy|set|move)(\.inline)?\.|lifetime\.|fma\.|fmuladd\.|sqrt\.|fabs\.|floor\.|ceil\.|trunc\.|rint\."
     r"|nearbyint\.|round\.|roundeven\.|copysign\.|(max|min)num\.|(max|min)imum(num)?\.|[us](max|min)\.|abs\.|ctpop\.|ctlz\."
@@ -37,7 +70,7 @@ _INTRINSICS = re.compile(
     r"|trap|ubsantrap|expect\.|stacksave|stackrestore"
     r"|ldexp\.|frexp\.|l?lrint\.|l?lround\.|fpto[us]i\.sat\.|canonicalize\.|is\.constant\.|objectsize\."
     r"|prefetch\.|invariant\.|launder\.|strip\.|dbg\.|readcyclecounter|[us]cmp\.|ptrmask\.|freeze)"
-)  # fmt: skip
+)
 _SECTIONS = {"hw_lds", "hw_dyn", "hw_kernels", "llvm.metadata"}
 _FORBIDDEN_NAMES = LIBRARY | {"_init", "_fini", "_start", "main", "__truncsfbf2", "__truncdfbf2"}
 _ASM = re.compile(r'\basm (?:sideeffect |alignstack |inteldialect |unwind )*"')

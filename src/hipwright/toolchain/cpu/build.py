@@ -36,19 +36,53 @@ _LIMITS = Limits(wall_s=60.0, cpu_s=60.0, memory_mb=4096)
 _MARCH = {"x86_64": ["-march=x86-64-v3"], "aarch64": []}
 # Contraction as hipcc's default (a * b + c may fuse); each half operation rounds, as on the GPU.
 _FLAGS = (
-    "-x", "c++", "-std=c++17", "-O2", "-nostdinc", "-nostdinc++", "-ffreestanding", "-fno-exceptions",
-    "-fno-rtti", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast-honor-pragmas",
+    "-x",
+    "c++",
+    "-std=c++17",
+    "-O2",
+    "-nostdinc",
+    "-nostdinc++",
+    "-ffreestanding",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=fast-honor-pragmas",
     "-Xclang",
-    "-ffloat16-excess-precision=none", "-fno-strict-aliasing", "-fno-finite-loops", "-fPIC",
-    "-fvisibility=hidden", "-fno-stack-protector", "-fstack-clash-protection",
-    "-fno-asynchronous-unwind-tables", "-fno-vectorize", "-fno-slp-vectorize", "-gline-tables-only",
-    "-ferror-limit=10", "-fno-color-diagnostics", "-Wno-ignored-attributes", "-Wno-unused-value", "-mllvm",
+    "-ffloat16-excess-precision=none",
+    "-fno-strict-aliasing",
+    "-fno-finite-loops",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-stack-protector",
+    "-fstack-clash-protection",
+    "-fno-asynchronous-unwind-tables",
+    "-fno-vectorize",
+    "-fno-slp-vectorize",
+    "-gline-tables-only",
+    "-ferror-limit=10",
+    "-fno-color-diagnostics",
+    "-Wno-ignored-attributes",
+    "-Wno-unused-value",
+    "-mllvm",
     "-inline-threshold=4000",
-)  # fmt: skip
+)
 _LINK = (
-    "-shared", "-z", "now", "-z", "relro", "-z", "noexecstack", "-z", "nostart-stop-gc", "-init=hw_none",
-    "-fini=hw_none", "--strip-debug", "--version-script=exports", "--undefined-version",
-)  # fmt: skip
+    "-shared",
+    "-z",
+    "now",
+    "-z",
+    "relro",
+    "-z",
+    "noexecstack",
+    "-z",
+    "nostart-stop-gc",
+    "-init=hw_none",
+    "-fini=hw_none",
+    "--strip-debug",
+    "--version-script=exports",
+    "--undefined-version",
+)
 _RUNTIME_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-stack-protector", "-nostdinc", "-c")
 _DYNAMIC = re.compile(
     r"\bextern((?:\s+(?:__align__\s*\([^()]*\)|alignas\s*\([^()]*\)|__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)))*)"
@@ -272,10 +306,14 @@ def _run(
 ) -> ToolResult:
     found = clang.find()
     result = run_tool(
-        ["/bin/sh", "-c", f'zig=$0; {script}', found.program, *argv],
-        files=files, outputs=[output], ro=[Path(found.folder), _HERE, *visible],
-        env={"ZIG_GLOBAL_CACHE_DIR": "zig-cache", "ZIG_LOCAL_CACHE_DIR": "zig-cache"}, limits=_LIMITS, unsafe=unsafe,
-    )  # fmt: skip
+        ["/bin/sh", "-c", f"zig=$0; {script}", found.program, *argv],
+        files=files,
+        outputs=[output],
+        ro=[Path(found.folder), _HERE, *visible],
+        env={"ZIG_GLOBAL_CACHE_DIR": "zig-cache", "ZIG_LOCAL_CACHE_DIR": "zig-cache"},
+        limits=_LIMITS,
+        unsafe=unsafe,
+    )
     if result.timed_out:
         raise _Endless(f"the compiler was stopped after {_LIMITS.wall_s:.0f} s: the source takes too long to compile")
     if result.returncode == 127:

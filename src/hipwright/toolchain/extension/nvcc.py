@@ -67,8 +67,11 @@ def torch_headers(root: Path, name: str, *, abi: int = 1) -> Headers:
     api = root / "include" / "torch" / "csrc" / "api" / "include"
     python = Path(sysconfig.get_paths()["include"])
     defines = (f"-DTORCH_EXTENSION_NAME={name}", "-DTORCH_API_INCLUDE_EXTENSION_H", f"-D_GLIBCXX_USE_CXX11_ABI={abi}")
-    libraries = [lib for lib in ("c10", "torch_cpu", "torch", "torch_python", "c10_cuda", "torch_cuda")
-                 if (root / "lib" / f"lib{lib}.so").is_file()]  # fmt: skip
+    libraries = [
+        lib
+        for lib in ("c10", "torch_cpu", "torch", "torch_python", "c10_cuda", "torch_cuda")
+        if (root / "lib" / f"lib{lib}.so").is_file()
+    ]
     link = (f"-L{root / 'lib'}", *(f"-l{lib}" for lib in libraries))
     # last: of our folder only hip/ is found, which NVIDIA's compiler has not
     include = (root / "include", api, python, torchlite.INCLUDE)
@@ -92,12 +95,25 @@ def build(
     """
     nvcc = find_nvcc() if torchlite.DEVICE in units else None
     if torchlite.DEVICE in units and nvcc is None:
-        raise ToolchainError("nvcc is not installed, so CUDA sources cannot be built here",
-                             hint="install the CUDA toolkit, or convert the candidate to a program")  # fmt: skip
+        raise ToolchainError(
+            "nvcc is not installed, so CUDA sources cannot be built here",
+            hint="install the CUDA toolkit, or convert the candidate to a program",
+        )
     if shutil.which("g++") is None:
         raise ToolchainError("g++ is not installed, so C++ sources cannot be built here", hint="apt-get install g++")
-    key = content_key("extension", headers.name, str(headers), arch, *units.values(), *cflags, "\0", *cuda_cflags,
-                      "\0", *ldflags, _stamp(headers))  # fmt: skip
+    key = content_key(
+        "extension",
+        headers.name,
+        str(headers),
+        arch,
+        *units.values(),
+        *cflags,
+        "\0",
+        *cuda_cflags,
+        "\0",
+        *ldflags,
+        _stamp(headers),
+    )
     if known := cache.load(key):
         return known
     started = time.perf_counter()
@@ -149,12 +165,30 @@ class _Job:
             assert self.nvcc is not None
             # host code at -O1: it launches; device code is at ptxas' own default, -O3
             level = "-O1" if self.headers.name == "lean" else "-O2"
-            command = [str(self.nvcc), "-std=c++17", "-Xcompiler", ",".join(["-fPIC", level, *own]), "-w",
-                       f"-arch={self.arch or 'native'}", "--expt-relaxed-constexpr", "--expt-extended-lambda",
-                       *shared, *self.cuda_cflags]  # fmt: skip
+            command = [
+                str(self.nvcc),
+                "-std=c++17",
+                "-Xcompiler",
+                ",".join(["-fPIC", level, *own]),
+                "-w",
+                f"-arch={self.arch or 'native'}",
+                "--expt-relaxed-constexpr",
+                "--expt-extended-lambda",
+                *shared,
+                *self.cuda_cflags,
+            ]
         else:
-            command = ["g++", "-std=c++17", "-fPIC", *own, "-w", self.headers.optimise, *shared, *self.cuda_include(),
-                       *self.cflags]  # fmt: skip
+            command = [
+                "g++",
+                "-std=c++17",
+                "-fPIC",
+                *own,
+                "-w",
+                self.headers.optimise,
+                *shared,
+                *self.cuda_include(),
+                *self.cflags,
+            ]
         return self.tool([*command, "-c", name, "-o", output], {name: self.units[name].encode()}, output)
 
     def cuda_include(self) -> list[str]:

@@ -39,9 +39,12 @@ OWN = "hw_"  # before the name of a kernel that CUDA has a function of the same 
 
 # Numbers are CUDA's precise ones: no --use_fast_math. No warnings of unused variables and of CUDA's own deprecations.
 _FLAGS = (
-    "-std=c++17", "-default-device", "--device-int128", "--ptxas-options=-v",
+    "-std=c++17",
+    "-default-device",
+    "--device-int128",
+    "--ptxas-options=-v",
     "-diag-suppress=69,177,550,1444",
-)  # fmt: skip
+)
 _PREFIX = ("hw/nvidia_base.h", "hip/hip_runtime.h", "hip/hip_fp16.h", "hip/hip_bf16.h", "hip/hip_bfloat16.h")
 _CLASH = re.compile(r'more than one instance of overloaded function "(\w+)" has "C" linkage')
 _AMD_NAME = re.compile(r'identifier "(__builtin_amdgcn_\w+|__ockl_\w+|__ocml_\w+|__llvm_amdgcn_\w+)"')
@@ -150,8 +153,9 @@ def _build(hip: str, knobs: str, arch: str, pool: CompilePool, cache: BuildCache
         kernels = ptx.with_mix(resources(log), mixes, nominal(arch), OWN)
     except msgspec.ValidationError as error:
         raise ToolchainError(f"the NVRTC session tells no instruction mix: {error}", hint=_AGAIN) from None
-    return Build(target="cuda", ok=True, blob=cache.put(code), kernels=kernels, device_math="host",
-                 log=_clean(log)), True  # fmt: skip
+    return Build(
+        target="cuda", ok=True, blob=cache.put(code), kernels=kernels, device_math="host", log=_clean(log)
+    ), True
 
 
 def _compile_twice(hip: str, knobs: str, arch: str, pool: CompilePool) -> tuple[bool, str, bytes, Any]:
@@ -232,10 +236,13 @@ def resources(log: str) -> tuple[KernelResources, ...]:
             lds = _STATIC.search(match[2])
             found.append(
                 KernelResources(
-                    name=name, vgpr=int(match[1]), lds_bytes=int(lds[1]) if lds else 0, scratch_bytes=stack,
+                    name=name,
+                    vgpr=int(match[1]),
+                    lds_bytes=int(lds[1]) if lds else 0,
+                    scratch_bytes=stack,
                     spills=spilled,
                 )
-            )  # fmt: skip
+            )
             name = ""
     return tuple(found)
 

@@ -35,23 +35,34 @@ INVALID_JSON, UNKNOWN, VALIDATION, EXECUTION = "INVALID_JSON", "UNKNOWN_TYPE", "
 _TEXT, _NUMBER = {"type": "string"}, {"type": "integer"}
 SCHEMA: dict[str, Any] = {
     "action": {
-        "title": "Answer", "type": "object", "required": ["completion"], "additionalProperties": False,
-        "properties": {"completion": {**_TEXT, "description": "the model's text, with a program in a code block"},
-                       "metadata": {"type": "object"}},
+        "title": "Answer",
+        "type": "object",
+        "required": ["completion"],
+        "additionalProperties": False,
+        "properties": {
+            "completion": {**_TEXT, "description": "the model's text, with a program in a code block"},
+            "metadata": {"type": "object"},
+        },
     },
     "observation": {
-        "title": "Task", "type": "object", "required": ["episode_id", "problem", "source", "messages", "turn"],
+        "title": "Task",
+        "type": "object",
+        "required": ["episode_id", "problem", "source", "messages", "turn"],
         "properties": {
-            "episode_id": _TEXT, "problem": _TEXT, "source": _TEXT, "turn": _NUMBER,
+            "episode_id": _TEXT,
+            "problem": _TEXT,
+            "source": _TEXT,
+            "turn": _NUMBER,
             "messages": {"type": "array", "items": {"type": "object", "properties": {"role": _TEXT, "content": _TEXT}}},
             "outcome": {"description": "what the evaluator found of the last answer", "type": ["object", "null"]},
         },
     },
     "state": {
-        "title": "State", "type": "object",
+        "title": "State",
+        "type": "object",
         "properties": {"episode_id": {"type": ["string", "null"]}, "step_count": _NUMBER, "problem": _TEXT},
     },
-}  # fmt: skip
+}
 
 
 @dataclass

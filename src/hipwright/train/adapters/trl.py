@@ -37,9 +37,7 @@ class TrlReward:
         self._problems = {one.key: one for one in problems}
         self._log = log
 
-    def __call__(
-        self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
-    ) -> list[float | None]:  # fmt: skip
+    def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
         """A reward for each completion, in order. Everything is submitted first, so that it is judged side by side."""
         texts = [text_of(one) for one in completions]
         asked = self._asked(len(texts), columns)

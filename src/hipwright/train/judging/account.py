@@ -58,9 +58,11 @@ class Account:
             for name, stage in sorted(self._stages.items()):
                 busy = stage.busy + (now - stage.since if stage.inside else 0.0)
                 stages[name] = {
-                    "count": stage.count, "sum_s": round(stage.seconds, 4), "busy_s": round(busy, 4),
+                    "count": stage.count,
+                    "sum_s": round(stage.seconds, 4),
+                    "busy_s": round(busy, 4),
                     "busy_share": round(busy / wall, 4),
-                }  # fmt: skip
+                }
             return {"wall_s": round(wall, 4), "stages": stages}
 
     def restart(self) -> None:
@@ -76,10 +78,18 @@ class Account:
         with self._lock:
             spans = list(self._spans)
         events = [
-            {"name": name, "cat": name, "ph": "X", "pid": 1, "tid": thread, "ts": round(1e6 * (start - self._begun)),
-             "dur": round(1e6 * (end - start)), "args": {"what": what}}
+            {
+                "name": name,
+                "cat": name,
+                "ph": "X",
+                "pid": 1,
+                "tid": thread,
+                "ts": round(1e6 * (start - self._begun)),
+                "dur": round(1e6 * (end - start)),
+                "args": {"what": what},
+            }
             for name, what, thread, start, end in spans
-        ]  # fmt: skip
+        ]
         path.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
 
     def _enter(self, stages: tuple[str, ...]) -> float:

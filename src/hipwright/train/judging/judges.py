@@ -77,8 +77,14 @@ class LocalJudge:
         self.device = ""
         self.account = Account()
         self.counts: Counter[str] = Counter()  # judged, hits, retries, faults
-        where: dict[str, Any] = {"unsafe": unsafe, "gpu": gpu, "gpu_memory_gb": gpu_memory_gb,
-                                 "shared_hosts": shared_hosts, "compile_s": compile_s, "cache": cache}  # fmt: skip
+        where: dict[str, Any] = {
+            "unsafe": unsafe,
+            "gpu": gpu,
+            "gpu_memory_gb": gpu_memory_gb,
+            "shared_hosts": shared_hosts,
+            "compile_s": compile_s,
+            "cache": cache,
+        }
         self._opener = opener or partial(machine, self.targets, **where)
         self._open_tasks, self._workers, self._seed, self._limit_s = max(1, open_tasks), workers, seed, limit_s
         self._remember, self._counters = remember, counters
@@ -208,9 +214,12 @@ class LocalJudge:
             where = f"{Path(place.filename).name}:{place.lineno}"
             status, fault, message = "unscorable", "service", f"{type(error).__name__} at {where}: {error}"
         return Evaluation(
-            task=content_key("problem", problem.source), program=program.key, status=status, fault=fault,
+            task=content_key("problem", problem.source),
+            program=program.key,
+            status=status,
+            fault=fault,
             message=message,
-        )  # fmt: skip
+        )
 
     def _ended(self, key: str, found: Future[Evaluation]) -> None:
         with self._lock:
@@ -269,8 +278,11 @@ class LocalJudge:
         """Go on from a checkpoint, beside what is known already. BadInput where it was made with another device, clock,
         seed or targets."""
         other = state["identity"]
-        differs = [f"{name} {other.get(name)!r} then, {now!r} now" for name, now in self.identity.items()
-                   if other.get(name) != now]  # fmt: skip
+        differs = [
+            f"{name} {other.get(name)!r} then, {now!r} now"
+            for name, now in self.identity.items()
+            if other.get(name) != now
+        ]
         if differs:
             raise BadInput(
                 f"the checkpoint's rewards come from another judge: {'; '.join(differs)}",

@@ -93,9 +93,12 @@ class RemoteJudge:
                 raise InfrastructureError(f"{self.url} judged another program")
         except (InfrastructureError, msgspec.ValidationError) as error:
             return Evaluation(
-                task=content_key("problem", problem.source), program=program.key, status="unscorable", fault="service",
+                task=content_key("problem", problem.source),
+                program=program.key,
+                status="unscorable",
+                fault="service",
                 message=str(error),
-            )  # fmt: skip
+            )
         return found
 
     def _ask(self, path: str, body: dict[str, Any] | None, attempts: int, timeout_s: float) -> dict[str, Any]:

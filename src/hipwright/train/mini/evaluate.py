@@ -75,10 +75,11 @@ def judged(bench: Bench, models: Mapping[tuple[str, int], Path], part: str = "")
     ours = part in ("", f"-{bench.settings.seeds[0]}")  # once is enough
     grids = grid(tasks, bench.settings.evaluation) if ours else {}
     wanted = {
-        task.name: list(dict.fromkeys([*(t for one in drawn.values() for t in one[task.name]),
-                                       *grids.get(task.name, ())]))
+        task.name: list(
+            dict.fromkeys([*(t for one in drawn.values() for t in one[task.name]), *grids.get(task.name, ())])
+        )
         for task in tasks
-    }  # fmt: skip
+    }
     outcomes = _outcomes(bench, tasks, wanted, part)
     return Judged(tasks, drawn, outcomes, grids, bench.environment, bench.settings)
 
@@ -92,7 +93,7 @@ def report(found: Judged, judge: Any) -> dict[str, Any]:
             best[name] = (min(times), len(texts))
     made = tables(
         found.problems, found.drawn, found.outcomes, best, found.environment.reward, found.settings.evaluation
-    )  # fmt: skip
+    )
     return {**made, "device": str(judge.device), "clock": str(judge.clock)}
 
 
@@ -113,9 +114,12 @@ def _drawn(bench: Bench, key: tuple[str, int], path: Path, tasks: Sequence[Probl
     settings = bench.settings.evaluation
     prompts = [bench.form.encode(task) for task in tasks]
     answers = policy.generate(
-        prompts, samples=settings.samples, max_new_tokens=bench.settings.rl.max_new_tokens, temperature=1.0,
+        prompts,
+        samples=settings.samples,
+        max_new_tokens=bench.settings.rl.max_new_tokens,
+        temperature=1.0,
         seed=settings.seed + seed,
-    )  # fmt: skip
+    )
     found = {
         task.name: [bench.form.decode(one.tokens) for one in some] for task, some in zip(tasks, answers, strict=True)
     }

@@ -27,9 +27,13 @@ Values = dict[str, dict[str, float]]
 
 METRICS = ("compiled", "correct", "fast_1", "fast_1.2", "roofline", "reward")
 COMPARED = (
-    ("sft", "base"), ("continued", "sft"), ("rft", "continued"),
-    ("grpo", "continued"), ("grpo", "rft"), ("grpo", "sft"),
-)  # fmt: skip
+    ("sft", "base"),
+    ("continued", "sft"),
+    ("rft", "continued"),
+    ("grpo", "continued"),
+    ("grpo", "rft"),
+    ("grpo", "sft"),
+)
 """(better, worse) as one hopes; the difference may be negative."""
 
 
@@ -75,12 +79,15 @@ def _values(
         right = [one for one in known if one.correct]
         rewards = [one.reward for one in reward(group) if one.reward is not None]
         values = {
-            "compiled": _share(known, lambda one: one.compiled), "correct": _share(known, lambda one: one.correct),
+            "compiled": _share(known, lambda one: one.compiled),
+            "correct": _share(known, lambda one: one.correct),
             "fast_1": _share(known, lambda one: faster(one, 1.0)),
             "fast_1.2": _share(known, lambda one: faster(one, 1.2)),
-            "hack": _share(known, lambda one: one.hack), "reward": sum(rewards) / len(rewards),
-            "good": float(len(right)), "known": float(len(known)),
-        }  # fmt: skip
+            "hack": _share(known, lambda one: one.hack),
+            "reward": sum(rewards) / len(rewards),
+            "good": float(len(right)),
+            "known": float(len(known)),
+        }
         fractions = [f for one in right if (f := fraction(one)) is not None]
         if fractions:
             values["roofline"] = sum(fractions) / len(fractions)
@@ -177,9 +184,12 @@ def _regret(
                 all_.append(sum(times) / len(times))
                 first.append(min(times))
     return {
-        "arm": arm, "tasks": len(all_), "schedules": sum(count for _, count in best.values()),
-        "ratio": _exp(interval(all_)), "best_of": _exp(interval(first)),
-    }  # fmt: skip
+        "arm": arm,
+        "tasks": len(all_),
+        "schedules": sum(count for _, count in best.values()),
+        "ratio": _exp(interval(all_)),
+        "best_of": _exp(interval(first)),
+    }
 
 
 def _exp(values: list[float] | None) -> list[float] | None:
@@ -197,8 +207,14 @@ def _examples(
     chosen = [some[n] for n in range(count) for some in turns if n < len(some)][:count]
     first = {arm: one for (arm, _), one in reversed(list(drawn.items()))}
     return [
-        {"problem": p.name, "split": p.split, "source": p.source,
-         "arms": {arm: {"completion": one[p.name][0], "outcome": outcomes[p.name, one[p.name][0]].to_dict()}
-                  for arm, one in reversed(list(first.items()))}}
+        {
+            "problem": p.name,
+            "split": p.split,
+            "source": p.source,
+            "arms": {
+                arm: {"completion": one[p.name][0], "outcome": outcomes[p.name, one[p.name][0]].to_dict()}
+                for arm, one in reversed(list(first.items()))
+            },
+        }
         for p in chosen
-    ]  # fmt: skip
+    ]

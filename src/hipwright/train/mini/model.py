@@ -47,16 +47,20 @@ def tokenizer(texts: Iterable[str], vocabulary: int) -> Any:
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     bare = Tokenizer(models.BPE())
-    bare.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(LINE), "isolated"),
-        pre_tokenizers.Split(Regex(APART), "isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ])  # fmt: skip
+    bare.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(LINE), "isolated"),
+            pre_tokenizers.Split(Regex(APART), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     bare.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary, special_tokens=[PAD, ANSWER, END], show_progress=False,
+        vocab_size=vocabulary,
+        special_tokens=[PAD, ANSWER, END],
+        show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-    )  # fmt: skip
+    )
     bare.train_from_iterator(texts, trainer)
     wrapped: Any = transformers.PreTrainedTokenizerFast
     return wrapped(
@@ -70,11 +74,18 @@ def fresh(words: Any, shape: Shape, seed: int) -> Any:
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     config = Qwen2Config(
-        vocab_size=shape.vocabulary, hidden_size=shape.hidden, intermediate_size=shape.inner,
-        num_hidden_layers=shape.layers, num_attention_heads=shape.heads, num_key_value_heads=shape.heads,
-        max_position_embeddings=shape.context, tie_word_embeddings=True, bos_token_id=None,
-        eos_token_id=words.eos_token_id, pad_token_id=words.pad_token_id,
-    )  # fmt: skip
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.inner,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.heads,
+        max_position_embeddings=shape.context,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=words.eos_token_id,
+        pad_token_id=words.pad_token_id,
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model: Any = Qwen2ForCausalLM(config)

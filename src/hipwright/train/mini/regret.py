@@ -40,7 +40,7 @@ def all_schedules(graph: Graph) -> Iterator[str]:
     """Every structure with every setting of its knobs, of the form for any shape, as the corpus draws them."""
     structures = {
         key: options(key, choice.options) for key, choice in space(graph).items() if choice.kind == "structure"
-    } | {"fuse": [True], "wide": [False], "exact": [False]}  # fmt: skip
+    } | {"fuse": [True], "wide": [False], "exact": [False]}
     for values in product(*structures.values()):
         choices: dict[str, Any] = dict(zip(structures, values, strict=True))
         text = write(graph, choices).text

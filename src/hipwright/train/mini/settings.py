@@ -96,15 +96,25 @@ CPU = Settings(
         optim=OptimSettings(learning_rate=4e-3, warmup=10, schedule="cosine", weight_decay=0.01),
     ),
     continued=ImitationSettings(
-        steps=20, batch_tokens=4096, micro_tokens=4096, row_tokens=256, checkpoint_every=10, evaluate_every=20,
+        steps=20,
+        batch_tokens=4096,
+        micro_tokens=4096,
+        row_tokens=256,
+        checkpoint_every=10,
+        evaluate_every=20,
         optim=_CONSTANT,
     ),
     rl=RLSettings(
-        steps=2, prompts=2, samples=3, max_new_tokens=320, max_prompt_tokens=256, checkpoint_every=1,
+        steps=2,
+        prompts=2,
+        samples=3,
+        max_new_tokens=320,
+        max_prompt_tokens=256,
+        checkpoint_every=1,
         optim=replace(_CONSTANT, learning_rate=3e-4),
     ),
     evaluation=Evaluation(tasks=2, samples=2, regret=1, grid=4, examples=2),
-)  # fmt: skip
+)
 """No GPU: tiny tasks, verified on the processor, speed by static estimates. It shows the path, nothing is learnt."""
 
 

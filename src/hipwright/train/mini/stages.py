@@ -128,8 +128,12 @@ def _told(bench: Bench, finished: bool) -> dict[str, Any]:
         for seed in bench.settings.seeds
     }
     made = bench.folder / EVALUATION
-    return {"finished": finished, "folder": str(bench.folder), "models": done,
-            "evaluation": str(made) if made.exists() else None}  # fmt: skip
+    return {
+        "finished": finished,
+        "folder": str(bench.folder),
+        "models": done,
+        "evaluation": str(made) if made.exists() else None,
+    }
 
 
 def _write(path: Path, data: Mapping[str, Any]) -> None:
@@ -229,9 +233,7 @@ def _arm(bench: Bench, seed: int, arm: str) -> tuple[HFPolicy, Result]:
     train = train_rft if arm == RFT else train_rl
     rl = replace(settings.rl, seed=seed, max_minutes=settings.arm_minutes)
     with bench.log(folder) as log:
-        result = train(
-            policy, problems, environment, bench.form, rl, folder, log, piece_minutes=bench.left()
-        )  # fmt: skip
+        result = train(policy, problems, environment, bench.form, rl, folder, log, piece_minutes=bench.left())
     if hasattr(environment.judge, "figures"):
         _write(folder / ACCOUNT, environment.judge.figures())
     return policy, result

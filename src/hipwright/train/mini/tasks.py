@@ -22,23 +22,39 @@ Split = Literal["train", "shapes", "compositions", "deeper"]
 HELD_OUT: tuple[Split, ...] = ("shapes", "compositions", "deeper")
 
 UNARY: dict[str, str] = {
-    "relu": "torch.relu(x)", "gelu": "F.gelu(x)", "sigmoid": "torch.sigmoid(x)", "tanh": "torch.tanh(x)",
-    "silu": "F.silu(x)", "abs": "torch.abs(x)", "square": "torch.square(x)", "leaky": "F.leaky_relu(x, 0.1)",
-    "hardswish": "F.hardswish(x)", "softplus": "F.softplus(x)", "double": "x * 2.0", "half": "x * 0.5",
-    "shift": "x + 1.0", "clamp": "torch.clamp(x, -1.0, 1.0)",
-}  # fmt: skip
+    "relu": "torch.relu(x)",
+    "gelu": "F.gelu(x)",
+    "sigmoid": "torch.sigmoid(x)",
+    "tanh": "torch.tanh(x)",
+    "silu": "F.silu(x)",
+    "abs": "torch.abs(x)",
+    "square": "torch.square(x)",
+    "leaky": "F.leaky_relu(x, 0.1)",
+    "hardswish": "F.hardswish(x)",
+    "softplus": "F.softplus(x)",
+    "double": "x * 2.0",
+    "half": "x * 0.5",
+    "shift": "x + 1.0",
+    "clamp": "torch.clamp(x, -1.0, 1.0)",
+}
 """Of one tensor of any shape."""
 BINARY: dict[str, tuple[str, str]] = {
-    "add": ("x + y", "y"), "mul": ("x * y", "y"), "sub": ("x - y", "y"), "maximum": ("torch.maximum(x, y)", "y"),
-    "addrow": ("x + u", "u"), "mulrow": ("x * w", "w"),
-}  # fmt: skip
+    "add": ("x + y", "y"),
+    "mul": ("x * y", "y"),
+    "sub": ("x - y", "y"),
+    "maximum": ("torch.maximum(x, y)", "y"),
+    "addrow": ("x + u", "u"),
+    "mulrow": ("x * w", "w"),
+}
 """With a second input: y of x's shape, u and w one row that every row meets."""
 ROWS: dict[str, tuple[str, bool]] = {
-    "softmax": ("torch.softmax(x, dim=-1)", True), "layernorm": ("F.layer_norm(x, x.shape[-1:])", True),
+    "softmax": ("torch.softmax(x, dim=-1)", True),
+    "layernorm": ("F.layer_norm(x, x.shape[-1:])", True),
     "rmsnorm": ("x * torch.rsqrt(torch.mean(x * x, dim=-1, keepdim=True) + 1e-5)", True),
-    "sum": ("torch.sum(x, dim=-1)", False), "mean": ("torch.mean(x, dim=-1)", False),
+    "sum": ("torch.sum(x, dim=-1)", False),
+    "mean": ("torch.mean(x, dim=-1)", False),
     "amax": ("torch.amax(x, dim=-1)", False),
-}  # fmt: skip
+}
 """Over the last dimension, and whether the result has x's shape."""
 OPERATORS = (*UNARY, *BINARY, *ROWS)
 

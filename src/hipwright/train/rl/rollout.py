@@ -82,11 +82,8 @@ class Batch:
         return {
             "step": self.step,
             "drawn": self.drawn,
-            "talks": [
-                [talk.slot, talk.context, [_plain(one) for one in talk.answers]]
-                for talk in self.talks
-            ],
-        }  # fmt: skip
+            "talks": [[talk.slot, talk.context, [_plain(one) for one in talk.answers]] for talk in self.talks],
+        }
 
 
 class Watch:

@@ -32,8 +32,14 @@ Gate = Literal["full", "fast"]
 FULL_LAUNCH_S = 20.0  # processor seconds of one launch at the task's own shapes
 FULL_SECONDS = 1.5  # predicted kernel seconds over which the task's own shapes are left out
 # processor seconds of what the checked run counts, on a laptop core: a prediction from counts is the same everywhere
-COSTS = {"read_bytes": 1e-9, "write_bytes": 1e-9, "lds_bytes_moved": 1e-9, "barriers": 1e-5, "wave_ops": 5e-6,
-         "atomics": 5e-8}  # fmt: skip
+COSTS = {
+    "read_bytes": 1e-9,
+    "write_bytes": 1e-9,
+    "lds_bytes_moved": 1e-9,
+    "barriers": 1e-5,
+    "wave_ops": 5e-6,
+    "atomics": 5e-8,
+}
 THREAD_SECONDS = 2e-8
 ORDERS = (("forward", 0, POISON_A), ("reverse", 0, POISON_B), ("shuffle", 1, POISON_C))
 

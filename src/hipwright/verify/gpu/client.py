@@ -159,9 +159,16 @@ class GpuCandidates:
             else:
                 code = HostTensor.of(np.frombuffer(self.cache.get(build.blob), np.uint8))
         header = {
-            **more, "lane": program.lane, "text": program.text, "knobs": program.knobs, "mode": mode, "state": key,
-            "so": so, "poison": poison, "device": self.device,
-        }  # fmt: skip
+            **more,
+            "lane": program.lane,
+            "text": program.text,
+            "knobs": program.knobs,
+            "mode": mode,
+            "state": key,
+            "so": so,
+            "poison": poison,
+            "device": self.device,
+        }
         for _ in range(2):
             bundle = {"code": code, "table": None if key in self._sent else held}
             self._sent.add(key)
@@ -186,9 +193,14 @@ class GpuCandidates:
 
     def start(self) -> Session:
         """A new process, for this worker or another one like it."""
-        init = {"device": self.device, "driver": self.driver, "wave": self.wave,
-                "memory_limit_bytes": self.memory_limit_bytes, "launch_limit_s": LAUNCH_LIMIT_S,
-                "profile": self.profile}  # fmt: skip
+        init = {
+            "device": self.device,
+            "driver": self.driver,
+            "wave": self.wave,
+            "memory_limit_bytes": self.memory_limit_bytes,
+            "launch_limit_s": LAUNCH_LIMIT_S,
+            "profile": self.profile,
+        }
         return self.zygote.session(GPU_WORKER, init, limits=self.limits)
 
     def call(

@@ -154,10 +154,13 @@ def _typed(chunk: HostTensor, dtype: str) -> HostTensor:
 def large_verdict(status: Any, workload: str, family: str, message: str, **evidence: Any) -> Verdict:
     """A verdict on a candidate that is about one case."""
     return Verdict(
-        status=status, fault="candidate", workload=workload, family=family,
+        status=status,
+        fault="candidate",
+        workload=workload,
+        family=family,
         message=f"{message} (on {workload}/{family})",
         evidence={"workload": workload, "family": family, **evidence},
-    )  # fmt: skip
+    )
 
 
 def named(verdict: Verdict, workload: str, family: str) -> Verdict:
@@ -170,7 +173,9 @@ def wild(changed: tuple[str, int, int, str]) -> Verdict:
     name, slot, leaf, what = changed
     where = "beside" if what == "zone" else "to"
     return Verdict(
-        status="out_of_bounds", fault="candidate", stage="launch",
+        status="out_of_bounds",
+        fault="candidate",
+        stage="launch",
         message=f"something was written {where} input {leaf} of {name}, slot {slot}, which no call was given",
         evidence={"set": name, "slot": slot, "argument": leaf, "kind": "write"},
-    )  # fmt: skip
+    )

@@ -84,8 +84,11 @@ class Loaded:
         for again in (False, True):
             keys, drop, bundle = self._owner.cases.ask(inputs)
             header = {
-                "runs": [dict(settings) for _, settings in items], "cases": keys, "drop": drop, "together": together,
-            }  # fmt: skip
+                "runs": [dict(settings) for _, settings in items],
+                "cases": keys,
+                "drop": drop,
+                "together": together,
+            }
             told, trees = self._call("run_many", header, bundle, case=items[0][0])
             if again or not (isinstance(told, dict) and told.get("stale") is True):
                 break

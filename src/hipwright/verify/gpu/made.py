@@ -77,9 +77,14 @@ class Maker:
         if self._driver is None:
             return self._program(loaded, loaded.live.table, self._launcher(loaded, Setting()), record=False)
         launcher = GpuLauncher(
-            self._driver, loaded.code, loaded.parsed.signatures, device=self._device, poison=None, zones=False,
+            self._driver,
+            loaded.code,
+            loaded.parsed.signatures,
+            device=self._device,
+            poison=None,
+            zones=False,
             shares=_module(loaded),
-        )  # fmt: skip
+        )
         launcher.record = False
         return self._program(loaded, loaded.live.table, launcher, record=False)
 
@@ -106,9 +111,14 @@ class Maker:
                 shares=_module(loaded),
             )
         return CpuLauncher(
-            str(loaded.init["so"]), signatures, wave=int(self._init["wave"]), order=setting.order,  # type: ignore[arg-type]
-            seed=setting.seed, poison=setting.poison, launch_limit_s=float(self._init["launch_limit_s"]),
-        )  # fmt: skip
+            str(loaded.init["so"]),
+            signatures,
+            wave=int(self._init["wave"]),
+            order=setting.order,  # type: ignore[arg-type]
+            seed=setting.seed,
+            poison=setting.poison,
+            launch_limit_s=float(self._init["launch_limit_s"]),
+        )
 
 
 @contextmanager
@@ -132,8 +142,9 @@ def faults(loaded: Loaded | None, on_gpu: bool) -> Iterator[None]:
                 raise
             raise CandidateError(  # foreign outputs and parameters may be anything
                 f"what the candidate leaves cannot be looked at: {type(error).__name__}: {str(error)[:300]}",
-                status="bad_output_spec", stage="launch",
-            ) from error  # fmt: skip
+                status="bad_output_spec",
+                stage="launch",
+            ) from error
         found: HipwrightError = DeviceError(f"the device reports {str(error).splitlines()[0]}")
         for launcher in loaded.launchers if loaded is not None else []:
             if hasattr(launcher, "explain"):

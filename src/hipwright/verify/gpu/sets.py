@@ -113,8 +113,11 @@ class Sets:
         """Slots that are missing or no longer hold what was put there."""
         known = self._slots.get(name, {})
         there = [n for n in range(slots) if n in known]
-        whole = {n for n, (zones, values) in zip(there, look([known[n] for n in there]), strict=True)
-                 if not zones and not values}  # fmt: skip
+        whole = {
+            n
+            for n, (zones, values) in zip(there, look([known[n] for n in there]), strict=True)
+            if not zones and not values
+        }
         return [n for n in range(slots) if n not in whole]
 
     def audit(self) -> list[list[Any]]:

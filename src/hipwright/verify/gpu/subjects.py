@@ -112,8 +112,10 @@ class Foreign:
         if strays := self._memory.strays():
             raise CandidateError(
                 f"a write {strays[0].offset} bytes from the start of an input of {strays[0].size} bytes",
-                status="out_of_bounds", stage="launch", evidence={"kind": "write"},
-            )  # fmt: skip
+                status="out_of_bounds",
+                stage="launch",
+                evidence={"kind": "write"},
+            )
 
     def looking(self, flags: Sequence[Tensor], staging: Any = None) -> Callable[[], list[bool]]:
         """What does as `settle`, for work on every stream, and tells what the flags say."""

@@ -37,9 +37,14 @@ class Timer:
         self.subject = subject
         self._slots = slots
         self._rotation = Rotation(
-            lambda slot: subject.forward(*slots[slot]), len(slots), torch.device(device), graph=graph, tours=tours,
-            settle=subject.settle, pool=pool,
-        )  # fmt: skip
+            lambda slot: subject.forward(*slots[slot]),
+            len(slots),
+            torch.device(device),
+            graph=graph,
+            tours=tours,
+            settle=subject.settle,
+            pool=pool,
+        )
 
     def prepare(self, hint: int) -> dict[str, Any]:
         """Warm up with about `hint` calls, capture. {"policy", "why", "call_ms", "prepare_ms"}."""

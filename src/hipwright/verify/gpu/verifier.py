@@ -83,9 +83,14 @@ def verify_gpu(
 
 
 def verify_timed(
-    parsed: Parsed, program: Program, build: Build, oracle: Oracle, reference: DeviceReference, worker: GpuCandidates,
+    parsed: Parsed,
+    program: Program,
+    build: Build,
+    oracle: Oracle,
+    reference: DeviceReference,
+    worker: GpuCandidates,
     timed: TimedInputs,
-) -> Verdict:  # fmt: skip
+) -> Verdict:
     """The fast gate's verdict on a program whose guards claim the task's own large shape alone: one call on inputs that
     it is timed on, which nobody knows, judged by the reference on the device.
 

@@ -282,9 +282,11 @@ def _looked_at(slot: Slot) -> list[int]:
     ((strays, changed),) = look([slot])
     if strays:
         raise CandidateError(
-            f"a write outside input {strays[0]}", status="out_of_bounds", stage="launch",
+            f"a write outside input {strays[0]}",
+            status="out_of_bounds",
+            stage="launch",
             evidence={"argument": strays[0], "kind": "write"},
-        )  # fmt: skip
+        )
     return changed
 
 

@@ -21,8 +21,13 @@ from hipwright.engine.templates.call_kernel import CallKernel
 VANISHES = 104.0
 """exp(-104) is 0 in float: half of the least denormal number is exp(-103.97)."""
 TOKENS: dict[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
-}  # fmt: skip
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
 
 
 def beyond(f: Form) -> float | None:
@@ -109,9 +114,7 @@ def rest(kernel: CallKernel, f: Form, v: Tensor, names: list[str]) -> None:
     kernel.line("__syncthreads();")
     kernel.line("for (int d = threadIdx.x; d < DVW; d += THREADS) odd[d] = 0;")
     kernel.line("__syncthreads();")
-    kernel.open(
-        f"for ({kernel.kind} i = threadIdx.x; i < ({length} - n0) * (DV / {count}); i += THREADS)"
-    )  # fmt: skip
+    kernel.open(f"for ({kernel.kind} i = threadIdx.x; i < ({length} - n0) * (DV / {count}); i += THREADS)")
     kernel.line(f"const {kernel.kind} n = n0 + i / (DV / {count});")
     kernel.line(f"const int d = i % (DV / {count}) * {count};")
     kernel.line(f"float part[{count}];")

@@ -116,8 +116,19 @@ def form(call: KernelCall) -> Form:
 def _form(call: KernelCall, scale: float, *, causal: bool, scores: Tensor | None = None) -> Form:
     q, k, v = call.args[:3]
     lead, kv_lead, sizes = q.shape[:-2], k.shape[:-2], (q.shape[-1].value, v.shape[-1].value)
-    found = Form(q.dtype, lead, q.shape[-2], k.shape[-2], sizes[0] or 0, sizes[1] or 0, _group(lead[-1], kv_lead[-1]),
-                 scale, causal, kv_lead, scores)  # fmt: skip
+    found = Form(
+        q.dtype,
+        lead,
+        q.shape[-2],
+        k.shape[-2],
+        sizes[0] or 0,
+        sizes[1] or 0,
+        _group(lead[-1], kv_lead[-1]),
+        scale,
+        causal,
+        kv_lead,
+        scores,
+    )
     names = {"rows": q.shape[-2], "keys": k.shape[-2]}
     found.hints = {name: call.c.hint(s) for name, s in names.items()}
     found.hints["heads"] = call.c.hints_of(kv_lead)
@@ -220,5 +231,16 @@ def kv_names(f: Form, names: Sequence[str]) -> list[str]:
     return [*names[:-1], "shared_head"]
 
 
-__all__ = ["FLOATS", "LARGEST_HEAD", "WRITTEN", "Form", "by_default", "form", "kv_names", "read",
-           "score", "split_index", "vector"]  # fmt: skip
+__all__ = [
+    "FLOATS",
+    "LARGEST_HEAD",
+    "WRITTEN",
+    "Form",
+    "by_default",
+    "form",
+    "kv_names",
+    "read",
+    "score",
+    "split_index",
+    "vector",
+]

@@ -19,7 +19,7 @@ from hipwright.engine.templates.attention.form import (
     score,
     split_index,
     vector,
-)  # fmt: skip
+)
 from hipwright.engine.templates.base import Kernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
@@ -79,9 +79,12 @@ def _piece(f: Form) -> int:
 
 
 def _first(
-    body: CallBody, f: Form, operands: tuple[Tensor, Tensor, Tensor, Tensor | None], out: tuple[str, str],
+    body: CallBody,
+    f: Form,
+    operands: tuple[Tensor, Tensor, Tensor, Tensor | None],
+    out: tuple[str, str],
     knobs: tuple[str, str, str],
-) -> Kernel:  # fmt: skip
+) -> Kernel:
     q, k, v, mask = operands
     kernel = body.kernel("pieces", NAMES)
     kernel.define("lane_gather", GATHER)

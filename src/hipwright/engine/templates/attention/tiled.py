@@ -21,7 +21,7 @@ from hipwright.engine.templates.attention.form import (
     score,
     split_index,
     vector,
-)  # fmt: skip
+)
 from hipwright.engine.templates.base import Kernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
@@ -138,9 +138,16 @@ def _head(kernel: CallKernel, f: Form, threads: str, rows: str, keys: str) -> No
 
 
 def _load(
-    kernel: CallKernel, operand: Tensor, names: list[str], tile: str, row: str,
-    limits: tuple[str, str, str, str, str], scale: float = 1.0, *, swizzle: bool = True,
-) -> None:  # fmt: skip
+    kernel: CallKernel,
+    operand: Tensor,
+    names: list[str],
+    tile: str,
+    row: str,
+    limits: tuple[str, str, str, str, str],
+    scale: float = 1.0,
+    *,
+    swizzle: bool = True,
+) -> None:
     """A tile of rows into LDS as float; what lies outside is 0. limits: rows, columns, real columns, first row, end."""
     rows, columns, real, first, end = limits
     count = vector(operand, operand.shape[-1].value or 1)

@@ -47,8 +47,9 @@ class Planes:
         return [self.lead, *self.shape]
 
 
-@call_template("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d",
-               "_adaptive_avg_pool3d")  # fmt: skip
+@call_template(
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d"
+)
 def adaptive(call: KernelCall) -> Offer | None:
     """The default for planes of at most STAGED bytes where windows are no stencil: unknown or uneven sizes."""
     x: Tensor = call.args[0]

@@ -106,8 +106,15 @@ def implicit(call: KernelCall) -> Offer | None:
     window, x = _window(call, conv, batch)
     finish = None if conv.bias is None else add_bias(call.c, conv.bias, n)
     default = not few_products(conv, n) and _better(call, conv, window)
-    return Offer("implicit", conv_gemm_text.write, [_weights(call, conv), x], [Output(window.shape)], default, finish,
-                 data=window)  # fmt: skip
+    return Offer(
+        "implicit",
+        conv_gemm_text.write,
+        [_weights(call, conv), x],
+        [Output(window.shape)],
+        default,
+        finish,
+        data=window,
+    )
 
 
 def _window(call: KernelCall, conv: Convolution, batch: Ix) -> tuple[Window, Tensor]:
@@ -120,8 +127,19 @@ def _window(call: KernelCall, conv: Convolution, batch: Ix) -> tuple[Window, Ten
     rims = [k for k, a in enumerate(conv.axes) if _reaches_out(call, a)]
     phases, taps = prod(a.phases for a in conv.axes), prod(a.kernel for a in conv.axes)
     space = [ix(conv.groups * phases), ix(conv.outputs), batch * product(steps(conv.axes))]
-    window = Window(space, ix(conv.channels * taps), conv.x.dtype, batch, conv.axes, conv.groups, conv.channels,
-                    conv.outputs, conv.transposed, flat, rims)  # fmt: skip
+    window = Window(
+        space,
+        ix(conv.channels * taps),
+        conv.x.dtype,
+        batch,
+        conv.axes,
+        conv.groups,
+        conv.channels,
+        conv.outputs,
+        conv.transposed,
+        flat,
+        rims,
+    )
     return window, x
 
 

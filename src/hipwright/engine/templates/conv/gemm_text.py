@@ -115,8 +115,9 @@ class Implicit(Gemm):
         if conv.flat:
             fields["at"] = to_c(flatten([a.size for a in conv.axes], [ix(Var(f"i{n}")) for n in range(len(conv.axes))]))
         if conv.transposed:
-            fields["weight"] = to_c(flatten([ix(a.kernel) for a in conv.axes],
-                                            [ix(Var(f"k{n}")) for n in range(len(conv.axes))]))  # fmt: skip
+            fields["weight"] = to_c(
+                flatten([ix(a.kernel) for a in conv.axes], [ix(Var(f"k{n}")) for n in range(len(conv.axes))])
+            )
         return fields
 
     def _tap(self, counts: list[str]) -> None:

@@ -72,8 +72,11 @@ def tiles(s: Stencil, *, wide: bool = True) -> list[Tile]:
     sizes = [[a.stride * m for m in (1, 2, 4)] if a.transposed else [1, 2, 4, most] for a in (y, x)]
     rows = [1] if y.out == ONE else sorted(set(sizes[0]))
     channels = [n for n in (1, 2, 4, 8) if s.share % n == 0]
-    return [tile for tile in itertools.starmap(Tile, itertools.product(channels, rows, sorted(set(sizes[1]))))
-            if _fits(s, tile, wide)]  # fmt: skip
+    return [
+        tile
+        for tile in itertools.starmap(Tile, itertools.product(channels, rows, sorted(set(sizes[1]))))
+        if _fits(s, tile, wide)
+    ]
 
 
 def _fits(s: Stencil, tile: Tile, wide: bool) -> bool:
@@ -92,8 +95,11 @@ def streams(s: Stencil, tile: Tile) -> bool:
     """Too many weights for registers, or too much to unroll: one tap row at a time."""
     y, x = s.axes[-2:]
     weights = tile.t * y.kernel * x.kernel
-    return not y.transposed and tile.u == 1 and (
-        (s.weights is not None and weights > MOST_WEIGHTS) or weights * tile.v > MOST_UNROLLED // 2)  # fmt: skip
+    return (
+        not y.transposed
+        and tile.u == 1
+        and ((s.weights is not None and weights > MOST_WEIGHTS) or weights * tile.v > MOST_UNROLLED // 2)
+    )
 
 
 def usual_tile(s: Stencil, hint: Callable[[Ix], int], dtype: str) -> Tile:

@@ -44,15 +44,23 @@ def convolution(call: KernelCall) -> Offer | None:
     batch = out[:1] if conv.x.rank == n + 2 else [ONE]
     channels = ix(conv.groups * conv.outputs)
     axes = _two_axes(conv.axes)
-    stencil = Stencil(axes, [*batch, channels], _inputs(conv), _filters(conv, n), channels=conv.channels,
-                      share=conv.outputs)  # fmt: skip
+    stencil = Stencil(
+        axes, [*batch, channels], _inputs(conv), _filters(conv, n), channels=conv.channels, share=conv.outputs
+    )
     if not tiles(stencil):
         raise NotLowered("the window is too large to unroll")
     c = call.c
     x = regroup(c, conv.x, [*batch, ix(conv.groups * conv.channels), *(a.size for a in axes)])
     finish = None if conv.bias is None else add_bias(call.c, conv.bias, n)
-    return Offer("stencil", write, [x, conv.weight], [Output(stencil.space)], default=few_products(conv, n),
-                 finish=finish, data=stencil)  # fmt: skip
+    return Offer(
+        "stencil",
+        write,
+        [x, conv.weight],
+        [Output(stencil.space)],
+        default=few_products(conv, n),
+        finish=finish,
+        data=stencil,
+    )
 
 
 def _inputs(conv: Convolution) -> Callable[..., list[Ix]]:
@@ -118,17 +126,33 @@ def _pool_axes(call: KernelCall, n: int, kernel: Any, stride: Any, padding: Any,
     x: Tensor = call.args[0]
     sizes, shape = spread(kernel, n), call.shape(0)
     steps = spread(stride, n) if stride not in (None, []) else sizes
-    return [Axis(*each) for each in zip(x.shape[-n:], shape[-n:], sizes, steps, spread(padding, n, 0),
-                                        spread(dilation, n, 1), strict=True)]  # fmt: skip
+    return [
+        Axis(*each)
+        for each in zip(
+            x.shape[-n:], shape[-n:], sizes, steps, spread(padding, n, 0), spread(dilation, n, 1), strict=True
+        )
+    ]
 
 
-@call_template("max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices",
-               "max_pool3d_with_indices")  # fmt: skip
+@call_template(
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "max_pool1d_with_indices",
+    "max_pool2d_with_indices",
+    "max_pool3d_with_indices",
+)
 def max_pool(call: KernelCall) -> Offer | None:
     """The largest of each window, and where it lies; NaN beats numbers."""
     n = int(call.kind[8])
-    axes = _pool_axes(call, n, call.arg(1, "kernel_size"), call.arg(2, "stride"), call.arg(3, "padding", 0),
-                      call.arg(4, "dilation", 1))  # fmt: skip
+    axes = _pool_axes(
+        call,
+        n,
+        call.arg(1, "kernel_size"),
+        call.arg(2, "stride"),
+        call.arg(3, "padding", 0),
+        call.arg(4, "dilation", 1),
+    )
     return _pool(call, n, axes, combine="max")
 
 
@@ -137,8 +161,11 @@ def avg_pool(call: KernelCall) -> Offer | None:
     """The mean of each window, over what is inside or over the padded window."""
     n = int(call.kind[8])
     axes = _pool_axes(call, n, call.arg(1, "kernel_size"), call.arg(2, "stride"), call.arg(3, "padding", 0), 1)
-    ceil, include, divisor = (call.arg(4, "ceil_mode", False), call.arg(5, "count_include_pad", True),
-                              call.arg(6, "divisor_override"))  # fmt: skip
+    ceil, include, divisor = (
+        call.arg(4, "ceil_mode", False),
+        call.arg(5, "count_include_pad", True),
+        call.arg(6, "divisor_override"),
+    )
     if divisor is not None:
         return _pool(call, n, axes, scale=1.0 / float(divisor))
     if (ceil or any(a.padding for a in axes)) and not include:
@@ -148,8 +175,16 @@ def avg_pool(call: KernelCall) -> Offer | None:
     return _pool(call, n, axes, scale=1.0 / math.prod(a.kernel for a in axes))
 
 
-@call_template("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d",
-               "_adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")  # fmt: skip
+@call_template(
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+)
 def adaptive_pool(call: KernelCall) -> Offer | None:
     """Windows of one size, when the input's sizes are multiples of the output's; to size 1 it is a row reduction."""
     x: Tensor = call.args[0]

@@ -54,8 +54,14 @@ def grouped(call: KernelCall) -> Offer | None:
     space = [groups, divide(rows + (groups - 1), groups), columns]
     data = Groups(space, a.shape[1], a.dtype, groups, rows)
     operands: list[Tensor | None] = [regroup(call.c, a, [ONE, *a.shape]), permuted(call.c, b, [0, 2, 1]), offsets]
-    return Offer("grouped", write_grouped, operands, [Output([ONE, rows, columns], shape=out)],
-                 default=_better(call, data), data=data)  # fmt: skip
+    return Offer(
+        "grouped",
+        write_grouped,
+        operands,
+        [Output([ONE, rows, columns], shape=out)],
+        default=_better(call, data),
+        data=data,
+    )
 
 
 def _better(call: KernelCall, p: Groups) -> bool:

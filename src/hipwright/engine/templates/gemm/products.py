@@ -180,9 +180,16 @@ def _einsum(call: KernelCall) -> Product | None:
 
 
 _FORMS: dict[str, Callable[[KernelCall], Product | None]] = {
-    "mm": _matmul, "bmm": _matmul, "matmul": _matmul, "mv": _matmul, "dot": _matmul, "linear": _linear,
-    "addmm": _added, "baddbmm": _added, "einsum": _einsum,
-}  # fmt: skip
+    "mm": _matmul,
+    "bmm": _matmul,
+    "matmul": _matmul,
+    "mv": _matmul,
+    "dot": _matmul,
+    "linear": _linear,
+    "addmm": _added,
+    "baddbmm": _added,
+    "einsum": _einsum,
+}
 
 
 # ---------------------------------------------------------------- the static rule
@@ -308,5 +315,19 @@ def tiled(call: KernelCall) -> Offer | None:
     return Offer("gemm", gemm_small.write, [p.a, p.b], [p.output], default, p.finish, data=data)
 
 
-__all__ = ["ITEM_BYTES", "KINDS", "LAUNCH", "LIBRARY_LATENCY", "LIBRARY_RATE", "LIBRARY_READ", "MARGIN", "READ", "STEP",
-           "VECTOR_RATE", "Costs", "Product", "contraction", "product_of"]  # fmt: skip
+__all__ = [
+    "ITEM_BYTES",
+    "KINDS",
+    "LAUNCH",
+    "LIBRARY_LATENCY",
+    "LIBRARY_RATE",
+    "LIBRARY_READ",
+    "MARGIN",
+    "READ",
+    "STEP",
+    "VECTOR_RATE",
+    "Costs",
+    "Product",
+    "contraction",
+    "product_of",
+]

@@ -76,13 +76,15 @@ class Small(Large):
         """Each slice its share of the tile's k."""
         a, b = (s.row_major for s in sides)
         texts = {
-            "READ_A": _ROWS.format(n="a", x="xa", size="TM", row="i * TY + ty") if a
+            "READ_A": _ROWS.format(n="a", x="xa", size="TM", row="i * TY + ty")
+            if a
             else _COLUMNS.format(n="a", x="xa", size="TM", first="ty * TM"),
-            "READ_B": _ROWS.format(n="b", x="yb", size="TN", row="i * TX + tx") if b
+            "READ_B": _ROWS.format(n="b", x="yb", size="TN", row="i * TX + tx")
+            if b
             else _COLUMNS.format(n="b", x="yb", size="TN", first="tx * TN"),
             "X": "xa[i].v[v]" if a else "xa[v].v[i]",
             "Y": "yb[j].v[v]" if b else "yb[v].v[j]",
-        }  # fmt: skip
+        }
         self.rows = ["i * TY + ty" if a else "ty * TM + i", "j * TX + tx" if b else "tx * TN + j"]
         self.k.line("const int part = step & 1;")
         self.fill(_MULTIPLY, **texts)

@@ -186,10 +186,16 @@ def multiply(g: Gemm, sides: list[Side]) -> None:
     a, b = sides
     row, column = "(wave / 4 * WM + i) * 16", "wave % 4 * (WN * 8) + j * 16"
     high, middle = "lane / 16 * 8", "lane / 8 % 2 * 8"
-    at_a = (a.lies(f"{row} + lane % 16", f"q + {high}") if a.in_rows
-            else a.lies(f"{row} + {middle}", f"q + {high} + lane % 8"))  # fmt: skip
-    at_b = (b.lies(f"{column} + {high} + lane % 8", f"q + {middle}") if b.in_rows
-            else b.lies(f"{column} + {high}", f"q + {middle} + lane % 8"))  # fmt: skip
+    at_a = (
+        a.lies(f"{row} + lane % 16", f"q + {high}")
+        if a.in_rows
+        else a.lies(f"{row} + {middle}", f"q + {high} + lane % 8")
+    )
+    at_b = (
+        b.lies(f"{column} + {high} + lane % 8", f"q + {middle}")
+        if b.in_rows
+        else b.lies(f"{column} + {high}", f"q + {middle} + lane % 8")
+    )
     turned = [str(not s.in_rows).lower() for s in sides]
     g.fill(_MULTIPLY, TURNED_A=turned[0], TURNED_B=turned[1], AT_A=at_a, AT_B=at_b, MMA=MMA[g.spec.dtype])
 

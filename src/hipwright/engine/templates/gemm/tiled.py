@@ -27,8 +27,11 @@ from hipwright.engine.templates.gemm.splits import Parts
 from hipwright.engine.templates.gemm.tiling import DEPTH, UNITS
 from hipwright.engine.templates.gemm.tiling import LARGE as TILES
 
-MFMA = {"float32": ("float", "f32_16x16x4f32", 4), "float16": ("HalfFragment", "f32_16x16x16f16", 16),
-        "bfloat16": ("BfloatFragment", "f32_16x16x16bf16_1k", 16)}  # fmt: skip
+MFMA = {
+    "float32": ("float", "f32_16x16x4f32", 4),
+    "float16": ("HalfFragment", "f32_16x16x16f16", 16),
+    "bfloat16": ("BfloatFragment", "f32_16x16x16bf16_1k", 16),
+}
 """dtype: (one lane's part of an operand, the instruction, its k)."""
 CDNA = "defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)"
 NAMES = """TM TN GM GN PM PN HM HN WM WN AV BV ROWS_A ROWS_B tile_a tile_b t tiles_m tiles_n row0 col0 b k0 step steps
@@ -228,8 +231,15 @@ class Gemm:
     def fill(self, text: str, **more: str) -> None:
         """Write a text with the tile's sizes and the matrix instruction in their places."""
         fragment, instruction, depth = MFMA[self.spec.dtype]
-        known = {"BM": self.bm, "BN": self.bn, "BK": self.bk, "DEPTH": str(depth), "FRAGMENT": fragment,
-                 "INSTRUCTION": instruction, **more}  # fmt: skip
+        known = {
+            "BM": self.bm,
+            "BN": self.bn,
+            "BK": self.bk,
+            "DEPTH": str(depth),
+            "FRAGMENT": fragment,
+            "INSTRUCTION": instruction,
+            **more,
+        }
         for name, value in known.items():
             text = text.replace(f"@{name}@", value)
         for line in text.strip("\n").split("\n"):

@@ -51,8 +51,9 @@ class Sizes:
 def sizes(shape: Shape) -> Sizes:
     """The smallest that hold the product, or the largest."""
     pieces = ceil(shape.k / MOST_DEPTH)
-    return Sizes(min(ceil(shape.m / LINES), MOST_ROWS), min(_fours(shape.n), MOST_COLUMNS),
-                 _fours(ceil(shape.k / pieces)))  # fmt: skip
+    return Sizes(
+        min(ceil(shape.m / LINES), MOST_ROWS), min(_fours(shape.n), MOST_COLUMNS), _fours(ceil(shape.k / pieces))
+    )
 
 
 def seconds(shape: Shape) -> float:
@@ -149,8 +150,10 @@ class _Whole:
         """Packs where the whole tile is there, with no test a row: branches between the stores cost 15 %."""
         k = self.k
         if self.packs:
-            there = [f"({self.m} % ({LINES} * TM) == 0 || row0 + {LINES} * TM <= {self.m})",
-                     f"({self.n} % {self.bn} == 0 || col0 + {self.bn} <= {self.n})"]  # fmt: skip
+            there = [
+                f"({self.m} % ({LINES} * TM) == 0 || row0 + {LINES} * TM <= {self.m})",
+                f"({self.n} % {self.bn} == 0 || col0 + {self.bn} <= {self.n})",
+            ]
             suits = k.wide_stores(["b", "row", "col"], "col", str(WIDE))
             k.open(f"if ({' && '.join([*suits, *there])})")
             self._rows()
@@ -202,8 +205,10 @@ class _Side:
         """Memory to LDS, zero behind k: packs where all of the tile is there, else one by one."""
         k, start = self.k, f"{self.row}0"
         if self.packs:
-            there = [f"({limit} % ({self.size}) == 0 || {start} + {self.size} <= {limit})",
-                     f"({depth} % {self.bk} == 0 || k0 + {self.bk} <= {depth})"]  # fmt: skip
+            there = [
+                f"({limit} % ({self.size}) == 0 || {start} + {self.size} <= {limit})",
+                f"({depth} % {self.bk} == 0 || k0 + {self.bk} <= {depth})",
+            ]
             k.open(f"if ({' && '.join([*self.conditions, *there])})")
             self._batches(WIDE, self.bk, self.size, f"{self.size} * {self.bk} / {WIDE}")
             k.close()

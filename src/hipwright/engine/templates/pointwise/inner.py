@@ -82,6 +82,7 @@ def _store(body: Body, outs: dict[str, str], sizes: tuple[str, str, str]) -> Non
         pointer = body.pointers[body.need.stores[member.item.name][0]]
         bound = body.as_index(f"{length}")
         zero, one = body.as_index("0"), body.as_index("1")
-        emit.line(f"store_packs<1, {length}>({pointer} + at * {length}, {zero}, {one}, {bound}, "
-                  f"{outs[member.item.name]}[k]);")  # fmt: skip
+        emit.line(
+            f"store_packs<1, {length}>({pointer} + at * {length}, {zero}, {one}, {bound}, {outs[member.item.name]}[k]);"
+        )
     emit.close()

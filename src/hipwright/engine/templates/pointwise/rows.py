@@ -29,8 +29,17 @@ class PlainRows(RowScope):
     def kernel(self) -> Kernel:
         """The finished kernel."""
         body, emit, layout = self.body, self.emit, self.layout
-        emit.taken |= {"row", "r", "k", "base", "start", "lane", "team", *(f"i{k}" for k in range(8)),
-                       *(f"j{k}" for k in range(8))}  # fmt: skip
+        emit.taken |= {
+            "row",
+            "r",
+            "k",
+            "base",
+            "start",
+            "lane",
+            "team",
+            *(f"i{k}" for k in range(8)),
+            *(f"j{k}" for k in range(8)),
+        }
         self._variables()
         self.values = [m.value for m in body.stored]
         body.hurry(self.values)

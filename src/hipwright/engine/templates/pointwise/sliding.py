@@ -148,8 +148,19 @@ class _Sliding:
     def kernel(self) -> Kernel:
         """The finished kernel."""
         body, emit, group, kind = self.body, self.emit, self.group, self.body.index_type
-        emit.taken |= {"r", "v", "j", "line", "plane", "across", "lines", "base", "tile", "row",
-                       *(f"i{k}" for k in range(8))}  # fmt: skip
+        emit.taken |= {
+            "r",
+            "v",
+            "j",
+            "line",
+            "plane",
+            "across",
+            "lines",
+            "base",
+            "tile",
+            "row",
+            *(f"i{k}" for k in range(8)),
+        }
         emit.used.add(("Tile", ""))
         body.knobs.add(self.threads)
         last = len(group.space) - 1
@@ -193,8 +204,10 @@ class _Sliding:
         values = [self._in_row(j) for j in range(self.rows)]
         loads = [(e.attr[0], e.attr[1]) for row in values for e in walk(row) if e.op == "load"]
         spans = self.spans = _spans(loads, "r", self.side)
-        outs = [[self._start(body.need.stores[m.item.name][0], self._position(m.position, j)) for m in body.stored]
-                for j in range(self.rows)]  # fmt: skip
+        outs = [
+            [self._start(body.need.stores[m.item.name][0], self._position(m.position, j)) for m in body.stored]
+            for j in range(self.rows)
+        ]
         pointers = [self._pointer(s.buffer, s.rest + s.first) for s in spans]
         tests = [f"line + {self.rows} <= {self.height}", f"base + {self.side} <= {self.width}"]
         tests += self._tests(spans)

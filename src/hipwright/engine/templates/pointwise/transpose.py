@@ -129,15 +129,19 @@ def _stage(
     emit, kind = body.emit, body.index_type
     _open_lines(body, threads, size, f"const {kind} ta = ta0 + tx, tb = tb0 + line;", sizes)
     for e in loads:
-        emit.line(f"{staged[e.attr[0], e.attr[1].key]}[line][tx] = {body.pointers[e.attr[0]]}"
-                  f"[{emit.position(e.attr[1])}];")  # fmt: skip
+        emit.line(
+            f"{staged[e.attr[0], e.attr[1].key]}[line][tx] = {body.pointers[e.attr[0]]}[{emit.position(e.attr[1])}];"
+        )
     emit.close()
 
 
 def _beside(body: Body, staged: dict[tuple[str, str], str]) -> dict[tuple[str, str], E]:
     """Loads that run along `b` as the result does, if they are few."""
-    loads = {(e.attr[0], e.attr[1].key): e for e in unconditional([m.value for m in body.stored], set())
-             if _plain(e.attr[1]) and _along(e.attr[1], Var("tb"), Var("ta"))}  # fmt: skip
+    loads = {
+        (e.attr[0], e.attr[1].key): e
+        for e in unconditional([m.value for m in body.stored], set())
+        if _plain(e.attr[1]) and _along(e.attr[1], Var("tb"), Var("ta"))
+    }
     found = {key: e for key, e in loads.items() if key not in staged}
     return found if len(found) <= MOST else {}
 
@@ -179,9 +183,13 @@ def _open_lines(body: Body, threads: str, size: str, place: str, sizes: tuple[st
 
 
 def _write(
-    body: Body, threads: str, size: str, sizes: tuple[str, str], staged: dict[tuple[str, str], str],
+    body: Body,
+    threads: str,
+    size: str,
+    sizes: tuple[str, str],
+    staged: dict[tuple[str, str], str],
     ahead: dict[tuple[str, str], str],
-) -> None:  # fmt: skip
+) -> None:
     """Compute and store along `b`."""
     emit, kind, plain = body.emit, body.index_type, body.emit.read
     _open_lines(body, threads, size, f"const {kind} ta = ta0 + line, tb = tb0 + tx;", sizes)

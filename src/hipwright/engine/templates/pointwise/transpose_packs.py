@@ -149,8 +149,10 @@ class Packed:
         emit.line(f"{kind} {name}_row[{n}];")
         emit.line("#pragma unroll")
         if self._pairs:
-            emit.line(f"for (int v = 0; v < {n}; v += 2) "
-                      f"__builtin_memcpy({name}_row + v, &{name}[ta - ta0][(tb1 - tb0 + v) / 2], 4);")  # fmt: skip
+            emit.line(
+                f"for (int v = 0; v < {n}; v += 2) "
+                f"__builtin_memcpy({name}_row + v, &{name}[ta - ta0][(tb1 - tb0 + v) / 2], 4);"
+            )
         else:
             emit.line(f"for (int v = 0; v < {n}; ++v) {name}_row[v] = {name}[tb1 - tb0 + v][ta - ta0];")
 

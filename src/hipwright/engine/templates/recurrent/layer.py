@@ -48,8 +48,17 @@ def persistent(call: KernelCall) -> Offer:
     gates, weights, biases, h0, c0, number, kind, batch_first = call.args
     shape = gates[0].shape
     steps, batch = (shape[1], shape[0]) if batch_first else (shape[0], shape[1])
-    layer = Layer(kind, number, weights[0].shape[-1].value or 0, len(gates), batch, steps, batch_first,
-                  gates[0].dtype, call.c.hint(batch))  # fmt: skip
+    layer = Layer(
+        kind,
+        number,
+        weights[0].shape[-1].value or 0,
+        len(gates),
+        batch,
+        steps,
+        batch_first,
+        gates[0].dtype,
+        call.c.hint(batch),
+    )
     both = [t for pair in (gates, weights, biases) for t in (pair[0], pair[-1])]  # one direction: twice the same
     operands = [t and call.c.realise(t) for t in (*both, _state(h0), _state(c0))]
     outputs = [Output(call.shape(k)) for k, meta in enumerate(call.outs) if meta is not None]
@@ -76,8 +85,9 @@ def write(body: CallBody) -> list[Kernel]:
     numbers = "".join(name.removeprefix(wanted).lower() for wanted, name in knobs.items())
     outputs = body.stored(0) is not None
     name = f"{layer.kind}_{layer.hidden}_{layer.dtype}{'_streamed' * streamed}{'' if outputs else '_last'}{numbers}"
-    spec = LayerSpec(name=name, kind=layer.kind, ctype=STORAGE[layer.dtype], hidden=layer.hidden, streamed=streamed,
-                     outputs=outputs)  # fmt: skip
+    spec = LayerSpec(
+        name=name, kind=layer.kind, ctype=STORAGE[layer.dtype], hidden=layer.hidden, streamed=streamed, outputs=outputs
+    )
     kernels = _packing(body, layer, spec) if streamed else []
     kernels.append(_steps(body, layer, spec, kernels[0].writes[0] if streamed else ""))
     for kernel in kernels:
@@ -110,8 +120,9 @@ def _steps(body: CallBody, layer: Layer, spec: LayerSpec, packed: str) -> Kernel
     grid = f"(cdiv({to_python(layer.batch)}, RNN_ROWS), {layer.directions})"
     reads = [b for b in dict.fromkeys(buffers) if b != "None"]
     used = {("relu", "")} if spec.kind == "rnn_relu" else {("sigmoid", "float")}
-    return Kernel(spec.name, "", grid, spec.threads(), arguments, used, reads=reads,
-                  writes=[b for b in outs if b != "None"])  # fmt: skip
+    return Kernel(
+        spec.name, "", grid, spec.threads(), arguments, used, reads=reads, writes=[b for b in outs if b != "None"]
+    )
 
 
 def _renamed(text: str, knobs: dict[str, str]) -> str:

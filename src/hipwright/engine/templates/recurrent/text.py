@@ -259,18 +259,28 @@ def layer_text(spec: LayerSpec) -> str:
     lstm = spec.kind == "lstm"
     kept = "RNN_KEEP < CHUNKS ? RNN_KEEP : CHUNKS - 1" if spec.streamed else "CHUNKS"
     parts = {
-        "TITLE": f"A layer of {spec.kind.replace('_', ' with ')}", "KEPT": kept,
+        "TITLE": f"A layer of {spec.kind.replace('_', ' with ')}",
+        "KEPT": kept,
         "WEIGHTS": f"w0 + direction * {spec.pitch}L" if spec.streamed else "direction ? w1 : w0",
         "PITCH": f"{spec.pitch}L",
         "KEEP": KEEP_PACKED if spec.streamed else KEEP_DIRECT,
         "PRODUCT": PRODUCT_STREAMED if spec.streamed else PRODUCT_KEPT,
-        "UNROLL_TURNS": "#pragma unroll", "CELL": CELLS[spec.kind],
-        "CELL_IN": "const @T@* c0, " if lstm else "", "CELL_OUT": "@T@* cn, " if lstm else "",
-        "OWN": "the cell's state" if lstm else "the hidden state", "OWN_START": "c0" if lstm else "h0",
-        "CELL_LAST": CELL_LAST if lstm else "", "Y_START": Y_START if spec.outputs else "",
-        "Y_STORE": Y_STORE if spec.outputs else "", "Y_NEXT": Y_NEXT if spec.outputs else "",
-        "NAME": spec.name, "H": str(spec.hidden), "G": str(spec.gates), "V": str(spec.vector), "T": spec.ctype,
-    }  # fmt: skip
+        "UNROLL_TURNS": "#pragma unroll",
+        "CELL": CELLS[spec.kind],
+        "CELL_IN": "const @T@* c0, " if lstm else "",
+        "CELL_OUT": "@T@* cn, " if lstm else "",
+        "OWN": "the cell's state" if lstm else "the hidden state",
+        "OWN_START": "c0" if lstm else "h0",
+        "CELL_LAST": CELL_LAST if lstm else "",
+        "Y_START": Y_START if spec.outputs else "",
+        "Y_STORE": Y_STORE if spec.outputs else "",
+        "Y_NEXT": Y_NEXT if spec.outputs else "",
+        "NAME": spec.name,
+        "H": str(spec.hidden),
+        "G": str(spec.gates),
+        "V": str(spec.vector),
+        "T": spec.ctype,
+    }
     text = CONSTANTS + (PACK if spec.streamed else "") + "\n" + LAYER
     for mark, value in parts.items():
         text = text.replace(f"@{mark}@", value)

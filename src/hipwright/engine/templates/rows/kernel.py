@@ -53,9 +53,36 @@ class RowKernel(RowScope):
     def kernel(self) -> Kernel:
         """The finished kernel."""
         body, group, emit = self.body, self.group, self.emit
-        emit.taken |= {"row", "r", "c", "v", "k", "col", "line", "width", "start", "tile", "count", "base", "live",
-                       "lane", "first", "items", "across", "part", "team", "ticket", "t", "segment", "bound", "arrived",
-                       *(f"i{k}" for k in range(8)), *(f"j{k}" for k in range(8)), *EDGES, *STASH}  # fmt: skip
+        emit.taken |= {
+            "row",
+            "r",
+            "c",
+            "v",
+            "k",
+            "col",
+            "line",
+            "width",
+            "start",
+            "tile",
+            "count",
+            "base",
+            "live",
+            "lane",
+            "first",
+            "items",
+            "across",
+            "part",
+            "team",
+            "ticket",
+            "t",
+            "segment",
+            "bound",
+            "arrived",
+            *(f"i{k}" for k in range(8)),
+            *(f"j{k}" for k in range(8)),
+            *EDGES,
+            *STASH,
+        }
         self._variables()
         grid = self._prologue()
         for line in self.outer_lines:

@@ -13,8 +13,16 @@ from hipwright.engine.emit.statements import ATOM, Emitter, literal
 from hipwright.engine.fuse.groups import Member
 from hipwright.engine.ir.expr import COMPUTE, E, walk
 
-OPERATORS = {"sum": "Sum", "prod": "Product", "max": "Max", "min": "Min", "any": "Any", "all": "All",
-             "argmax": "BestMax", "argmin": "BestMin"}  # fmt: skip
+OPERATORS = {
+    "sum": "Sum",
+    "prod": "Product",
+    "max": "Max",
+    "min": "Min",
+    "any": "Any",
+    "all": "All",
+    "argmax": "BestMax",
+    "argmin": "BestMin",
+}
 MOMENTS = {"mean": ".mean()", "rest": ".rest()", "squares": ".squares"}
 START = {"sum": 0, "prod": 1, "any": 0, "all": 1}
 WORDS = {"float": ("float32", 1), "double": ("float64", 1), "int": ("int32", 1), "long": ("int64", 1)}

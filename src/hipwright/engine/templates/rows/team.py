@@ -128,8 +128,11 @@ class Team:
         """Packs of columns times their width: at most a pack more than there are, on each line."""
         kept = [k for k in range(len(self.body.group.space)) if k not in self.body.group.dims]
         lines = product([self.body.group.space[k] for k in kept[:-1]])
-        return lines * (self.body.group.space[kept[-1]] + ix(Sym(layout.vec)) if not layout.vec.isdigit()
-                        else self.body.group.space[kept[-1]] + int(layout.vec))  # fmt: skip
+        return lines * (
+            self.body.group.space[kept[-1]] + ix(Sym(layout.vec))
+            if not layout.vec.isdigit()
+            else self.body.group.space[kept[-1]] + int(layout.vec)
+        )
 
     def _leave(self, s: State, layout: Layout) -> None:
         emit = self.body.emit

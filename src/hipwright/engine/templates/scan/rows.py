@@ -63,9 +63,31 @@ class Scan:
     def kernel(self) -> Kernel:
         """The finished kernel."""
         body, emit, layout = self.body, self.emit, self.layout
-        emit.taken |= {"row", "r", "start", "carry", "value", "k", "v", "base", "count", "col", "column", "line",
-                       "pack", "across", "width", "step", "tile", "tiles", "ticket", "total", "before", "flip",
-                       *(f"i{k}" for k in range(8))}  # fmt: skip
+        emit.taken |= {
+            "row",
+            "r",
+            "start",
+            "carry",
+            "value",
+            "k",
+            "v",
+            "base",
+            "count",
+            "col",
+            "column",
+            "line",
+            "pack",
+            "across",
+            "width",
+            "step",
+            "tile",
+            "tiles",
+            "ticket",
+            "total",
+            "before",
+            "flip",
+            *(f"i{k}" for k in range(8)),
+        }
         body.knobs |= {layout.threads, layout.vec, layout.items}
         emit.used |= {(self.operator, ""), ("Tile", ""), ("tile_count", "")}
         self._variables()

@@ -32,13 +32,19 @@ from hipwright.engine.templates.rows.reducers import worst
 from hipwright.engine.templates.scatter.histograms import histogram, write_rows
 from hipwright.engine.templates.scatter.sorted_rows import SortedRows, sorts
 
-MODES = {"sum": "add", "add": "add", "mean": "mean", "amax": "amax", "amin": "amin", "prod": "prod",
-         "multiply": "prod"}  # fmt: skip
+MODES = {"sum": "add", "add": "add", "mean": "mean", "amax": "amax", "amin": "amin", "prod": "prod", "multiply": "prod"}
 SUMMED = ("float32", "float64", "float16", "bfloat16", "int32", "int64")
 HALF = ("float16", "bfloat16")
-FLOATS = {"float": ("int", "unsigned", "__float_as_int", "__int_as_float", "0x7fffffff"),
-          "double": ("long long", "unsigned long long", "__double_as_longlong", "__longlong_as_double",
-                     "0x7fffffffffffffffLL")}  # fmt: skip
+FLOATS = {
+    "float": ("int", "unsigned", "__float_as_int", "__int_as_float", "0x7fffffff"),
+    "double": (
+        "long long",
+        "unsigned long long",
+        "__double_as_longlong",
+        "__longlong_as_double",
+        "0x7fffffffffffffffLL",
+    ),
+}
 """C type -> integers as wide, the casts of bits, and the bits of the NaN above all numbers (all bits: below)."""
 
 
@@ -123,8 +129,16 @@ def setting(call: KernelCall) -> Offer | None:
     data = Scatter(list(x.shape), dim % x.rank, each, "last")
     wide = call.c.hint(product(x.shape)) >= INT_LIMIT
     output = Output(list(x.shape), dtype="int64" if wide else "int32")
-    return Offer("last", write_last, [index], [output], default=True, whole=True, data=data,
-                 finish=lambda last: _taken(call.c, x, source, last, data))  # fmt: skip
+    return Offer(
+        "last",
+        write_last,
+        [index],
+        [output],
+        default=True,
+        whole=True,
+        data=data,
+        finish=lambda last: _taken(call.c, x, source, last, data),
+    )
 
 
 def _taken(c: Context, x: Tensor, source: Tensor | float, last: Tensor, a: Scatter) -> Tensor:

@@ -80,7 +80,8 @@ def write_bag(body: CallBody) -> list[Kernel]:
     k.open("if (" + whole + ")" if width > 1 else "if (true)")
     _bag_sum(body, k, b, kind, width)
     k.epilogue_vector("acc[v]", ["bag", "column"], "column", str(width)) if width > 1 else k.epilogue(
-        "acc[0]", ["bag", "column"])  # fmt: skip
+        "acc[0]", ["bag", "column"]
+    )
     k.close()
     if width > 1:
         k.open("else")
@@ -149,8 +150,9 @@ def embedding(call: KernelCall) -> Offer | None:
         raise NotLowered(f"rows of {weight.dtype}")
     shape = call.shape(0)
     rows = product(shape[:-1])
-    return Offer("rows", write_rows, [weight, regroup(call.c, index, [rows])], [Output([rows, shape[-1]])],
-                 default=False)  # fmt: skip
+    return Offer(
+        "rows", write_rows, [weight, regroup(call.c, index, [rows])], [Output([rows, shape[-1]])], default=False
+    )
 
 
 def write_rows(body: CallBody) -> list[Kernel]:

@@ -56,7 +56,8 @@ class SortedRows:
         self.counts = body.temporary("counts", [self.places + 1], "int32", zero=True)
         self.begin = body.temporary("begin", [self.places], "int32")
         self.rank, self.order, self.where = (
-            body.temporary(name, [self.rows], "int32") for name in ("rank", "order", "where"))  # fmt: skip
+            body.temporary(name, [self.rows], "int32") for name in ("rank", "order", "where")
+        )
 
     def kernels(self) -> list[Kernel]:
         """Count, begin, order, sum."""

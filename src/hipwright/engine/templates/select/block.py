@@ -255,9 +255,15 @@ def _join(body: CallBody, s: Selection, found: str, parts: int, block: str) -> K
     pointer = w.k.pointer(found)
     key = "unsigned long long"
     walk = Walk(
-        w.k, s.take or 1, block, key, element=lambda i: f"({key}){pointer}[row * {total} + {i}]", key=lambda x, i: x,
-        value=lambda key: key, largest=True,
-    )  # fmt: skip
+        w.k,
+        s.take or 1,
+        block,
+        key,
+        element=lambda i: f"({key}){pointer}[row * {total} + {i}]",
+        key=lambda x, i: x,
+        value=lambda key: key,
+        largest=True,
+    )
     walk.write("0", str(total))
     _store_best(w, block)
     return w.k.finish(to_python(s.rows), block, block, f"the best {s.take} of a row")
@@ -267,10 +273,15 @@ def _walk(w: Writer, block: str) -> Walk:
     assert w.s.take is not None
     largest = flag(w.s.largest)
     return Walk(
-        w.k, w.s.take, block, w.type, element=lambda i: w.value("row", i),
-        key=lambda x, i: f"key_of<{largest}>({x}, {i})", value=lambda key: f"value_of<{w.type}, {largest}>({key})",
+        w.k,
+        w.s.take,
+        block,
+        w.type,
+        element=lambda i: w.value("row", i),
+        key=lambda x, i: f"key_of<{largest}>({x}, {i})",
+        value=lambda key: f"value_of<{w.type}, {largest}>({key})",
         largest=w.s.largest,
-    )  # fmt: skip
+    )
 
 
 def _store_best(w: Writer, block: str) -> None:

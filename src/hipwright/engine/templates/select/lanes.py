@@ -29,8 +29,12 @@ def network(n: int) -> list[tuple[int, int]]:
     while p < n:
         q = p
         while q:
-            pairs += [(i + j, i + j + q) for j in range(q % p, n - q, 2 * q) for i in range(min(q, n - j - q))
-                      if (i + j) // (2 * p) == (i + j + q) // (2 * p)]  # fmt: skip
+            pairs += [
+                (i + j, i + j + q)
+                for j in range(q % p, n - q, 2 * q)
+                for i in range(min(q, n - j - q))
+                if (i + j) // (2 * p) == (i + j + q) // (2 * p)
+            ]
             q //= 2
         p *= 2
     return pairs
