@@ -19,10 +19,10 @@ from pathlib import Path
 import hipwright
 from hipwright.records import Program
 from hipwright.train.judging.judges import GPUS, LocalJudge
-from hipwright.train.records import Problem
+from hipwright.train.records import TrainingProblem
 
 CORPUS = Path(hipwright.__file__).parent / "audit/corpus"
-Asked = tuple[Problem, Program, bool]
+Asked = tuple[TrainingProblem, Program, bool]
 
 
 def corpus(target: str, repeat: int) -> list[Asked]:
@@ -35,7 +35,7 @@ def corpus(target: str, repeat: int) -> list[Asked]:
             if target not in ([targets] if isinstance(targets, str) else targets):
                 continue
             task = about["task"]
-            problem = Problem(name=task, source=(CORPUS / f"tasks/{task}.py").read_text())
+            problem = TrainingProblem(name=task, source=(CORPUS / f"tasks/{task}.py").read_text())
             text = (CORPUS / "program" / kind / f"{name}.py").read_text()
             right = kind == "honest" or about.get("status") == "pass"  # a decoy is right, and covers nothing
             asked += [(problem, Program(text=f"{text}\n# {name} {n}\n"), right) for n in range(repeat)]

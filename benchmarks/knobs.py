@@ -45,7 +45,7 @@ from hipwright.sandbox import Zygote
 from hipwright.task import open_task
 from hipwright.task.device.side import CopySide
 from hipwright.task.host import state as states
-from hipwright.task.host.load import TaskFile
+from hipwright.task.host.load import TaskModule
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.toolchain.nvidia import nvrtc
@@ -148,7 +148,7 @@ class Timed:
 
     def __init__(self, machine: Machine, path: Path, baselines: Sequence[str]) -> None:
         self.machine = machine
-        self.model, inputs = _opened(TaskFile(str(path), path.read_text()), machine.device)
+        self.model, inputs = _opened(TaskModule(str(path), path.read_text()), machine.device)
         given = [t.to(machine.device) if isinstance(t, torch.Tensor) else t for t in inputs]
         with torch.no_grad():
             self.right = [t.clone() for t in tensors_of(self.model(*given))]
@@ -241,7 +241,7 @@ class Timed:
         }
 
 
-def _opened(file: TaskFile, device: torch.device) -> tuple[torch.nn.Module, list[Any]]:
+def _opened(file: TaskModule, device: torch.device) -> tuple[torch.nn.Module, list[Any]]:
     """(model, inputs), made on the device where the file can: gigabytes take the processor long."""
     try:
         with device:

@@ -22,13 +22,13 @@ from tempfile import TemporaryDirectory
 from hipwright.audit.mutants import mutants, sample
 from hipwright.cli.session import machine
 from hipwright.device import topology
-from hipwright.evaluate.score import Scorer
+from hipwright.evaluate.score import BatchScorer
 from hipwright.events import silent
 from hipwright.machine import Machine
 from hipwright.program import parse
 from hipwright.records import Evaluation, Program, Timing
 from hipwright.train.judging.judges import LocalJudge
-from hipwright.train.records import Problem
+from hipwright.train.records import TrainingProblem
 
 ROOT = Path(__file__).parents[1]
 LIMIT_S = 3.0  # of one call of a program, as the recipes of training have it: a kernel that waits for ever takes that
@@ -62,7 +62,7 @@ def another(program: Program) -> Program:
 def alone(made: Machine, task: str, programs: Sequence[Program], warm: Program) -> tuple[list[Evaluation], float]:
     """(verdicts, seconds) of one task's batch."""
     start = time.perf_counter()
-    with made.open(ROOT / task, seed=None, listener=silent) as bench, Scorer(bench.evaluator) as scorer:
+    with made.open(ROOT / task, seed=None, listener=silent) as bench, BatchScorer(bench.evaluator) as scorer:
         scorer.warm()
         scorer.score([warm])
         opened = time.perf_counter() - start
@@ -77,7 +77,7 @@ def together(
     target: str, batches: Mapping[str, Sequence[Program]], warm: Mapping[str, Program], cache: Path
 ) -> tuple[dict[str, list[Evaluation]], float]:
     """(verdicts by task, seconds) of one batch of all tasks' programs."""
-    problems = {task: Problem(name=task, source=(ROOT / task).read_text()) for task in batches}
+    problems = {task: TrainingProblem(name=task, source=(ROOT / task).read_text()) for task in batches}
     start = time.perf_counter()
     with LocalJudge((target,), open_tasks=len(batches), seed=None, limit_s=LIMIT_S, cache=cache) as judge:
         judge.warm(list(problems.values()))

@@ -11,8 +11,8 @@ import numpy as np
 
 from benchmarks.suite.records import Against, Measured
 from benchmarks.suite.tasks import gathers
-from hipwright.measure.fastp import Mean, Result, Share, fast_p, geometric_mean, over_tasks
-from hipwright.measure.fit import Sample, features_from, own_estimate
+from hipwright.measure.fastp import GeometricMean, TaskShare, TaskSpeedup, fast_p, geometric_mean, over_tasks
+from hipwright.measure.fit import TimedProgram, features_from, own_estimate
 from hipwright.measure.traffic import Traffic
 
 COMPILED = ("compile", "max-autotune")
@@ -60,27 +60,27 @@ def versus(row: Measured | None, side: str) -> Against | None:
     return min((row.sides[n] for n in COMPILED if n in row.sides), key=lambda one: one.speedup, default=None)
 
 
-def result(row: Measured | None, side: str) -> Result:
+def result(row: Measured | None, side: str) -> TaskSpeedup:
     """For fast_p and the geometric mean; a failure has no speedup."""
     found = versus(row, side)
     if found is None or row is None:
-        return Result()
+        return TaskSpeedup()
     roof = found.ms / row.floor_ms if row.floor_ms else None
-    return Result(speedup=found.speedup, interval=found.interval, roofline_speedup=roof)
+    return TaskSpeedup(speedup=found.speedup, interval=found.interval, roofline_speedup=roof)
 
 
-def mean(tasks: Sequence[Task], side: str) -> Mean | None:
+def mean(tasks: Sequence[Task], side: str) -> GeometricMean | None:
     """The geometric mean of the speedups that there are. Not capped at the roofline: it is our own suite, and data may
     stay in the cache for both sides."""
-    return geometric_mean([Result(r.speedup, r.interval) for r in _comparable(tasks, side)])
+    return geometric_mean([TaskSpeedup(r.speedup, r.interval) for r in _comparable(tasks, side)])
 
 
-def fast(tasks: Sequence[Task], side: str, p: float = 1.0) -> Share:
+def fast(tasks: Sequence[Task], side: str, p: float = 1.0) -> TaskShare:
     """Tasks whose interval lies above p, of all that could be compared or failed."""
     return fast_p(_comparable(tasks, side), p)
 
 
-def _comparable(tasks: Sequence[Task], side: str) -> list[Result]:
+def _comparable(tasks: Sequence[Task], side: str) -> list[TaskSpeedup]:
     """A task that has no such baseline (torch.compile may refuse it) is left out; a failure stays."""
     return [result(t.best, side) for t in tasks if not (t.best and t.best.passed and versus(t.best, side) is None)]
 
@@ -168,16 +168,16 @@ def gaps(tasks: Sequence[Task]) -> list[tuple[float, str]]:
 # ---------------------------------------------------------------- the estimate
 
 
-def samples(rows: Sequence[Measured]) -> list[Sample]:
+def samples(rows: Sequence[Measured]) -> list[TimedProgram]:
     """Every measured program with an estimate for the same device, those of the searches included."""
-    found: dict[tuple[str, float, float], Sample] = {}
+    found: dict[tuple[str, float, float], TimedProgram] = {}
     for row in rows:
         pairs = [(row.estimated_us, row.detail, 1e3 * row.median_ms if row.median_ms else None)]
         pairs += [(trial.estimated_us, trial.detail, trial.microseconds) for trial in row.trials]
         for estimated, detail, measured in pairs:
             if estimated and measured and detail:
                 raw = own_estimate(estimated, detail)
-                found[row.task, raw, measured] = Sample(row.task, features_from(raw, detail), raw, measured)
+                found[row.task, raw, measured] = TimedProgram(row.task, features_from(raw, detail), raw, measured)
     return list(found.values())
 
 

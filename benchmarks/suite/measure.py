@@ -15,7 +15,7 @@ import hipwright
 from benchmarks.suite.records import Against, Measured, Stage, Trial
 from benchmarks.suite.tasks import SuiteTask
 from hipwright import search
-from hipwright.agents.engine_mind import EngineMind
+from hipwright.agents.engine_mind import EngineAuthor
 from hipwright.agents.pipeline import Pipeline
 from hipwright.archive import Archive, RunLog, read_log
 from hipwright.capture.graph import Graph
@@ -24,7 +24,7 @@ from hipwright.engine.tuned import TuningCache, tuned_of
 from hipwright.engine.write import space, write
 from hipwright.evaluate import Evaluator
 from hipwright.evaluate.gpu_task import GpuTask
-from hipwright.evaluate.score import Scorer
+from hipwright.evaluate.score import BatchScorer
 from hipwright.program import parse
 from hipwright.records import Estimate, Evaluation, Program, Timing, Verdict, content_key
 from hipwright.verify import Oracle
@@ -51,7 +51,7 @@ class Options:
 class FastGate:
     """An evaluator whose verdicts and timings are those of score mode: what a search can afford."""
 
-    def __init__(self, evaluator: Evaluator, scorer: Scorer) -> None:
+    def __init__(self, evaluator: Evaluator, scorer: BatchScorer) -> None:
         self._scorer = scorer
         self.fingerprint = content_key("fast gate", evaluator.fingerprint)
 
@@ -101,8 +101,8 @@ class OneTask:
             seed=options.seed,
             settings={"round": ROUND},
         )
-        mind = EngineMind(search.EngineSource(self.space, partial(write, self.graph)), {}, run.targets)
-        with Scorer(self.bench.evaluator, options.target, workers=options.workers) as scorer:
+        mind = EngineAuthor(search.EngineSource(self.space, partial(write, self.graph)), {}, run.targets)
+        with BatchScorer(self.bench.evaluator, options.target, workers=options.workers) as scorer:
             found = search.run(
                 archive,
                 run,

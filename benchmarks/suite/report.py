@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from benchmarks.suite import figures
 from benchmarks.suite.figures import Task, fast, gaps, mean, median_of, shares, small, tasks_of
 from benchmarks.suite.records import Measured, merge
-from hipwright.measure.fastp import Mean, Share
+from hipwright.measure.fastp import GeometricMean, TaskShare
 from hipwright.measure.fit import FEWEST, cross_validated, fit, quality
 
 NONE = "-"
@@ -152,9 +152,9 @@ def _worst(what: str, found: Sequence[tuple[float, str]], unit: str) -> list[str
     return [f"  {what}: {len(found)}: {', '.join(values)}"] if found else []
 
 
-def _mean(found: Mean | None) -> str:
+def _mean(found: GeometricMean | None) -> str:
     return f"{found.value:.2f}x [{found.interval[0]:.2f}, {found.interval[1]:.2f}]" if found else NONE
 
 
-def _share(found: Share) -> str:
+def _share(found: TaskShare) -> str:
     return f"{found.share:.0%}" if found.total else NONE

@@ -14,7 +14,7 @@ from hipwright.events import Listener, silent
 
 if TYPE_CHECKING:
     from hipwright.evaluate import Evaluator
-    from hipwright.evaluate.gpu import Gpu
+    from hipwright.evaluate.gpu import GpuContext
     from hipwright.sandbox import Zygote
     from hipwright.task import TaskHandle
     from hipwright.toolchain.cache import BuildCache
@@ -37,7 +37,7 @@ class Machine:
     cache: BuildCache
     targets: tuple[str, ...]
     unsafe: bool
-    gpus: dict[str, Gpu] = field(default_factory=dict)
+    gpus: dict[str, GpuContext] = field(default_factory=dict)
 
     @contextmanager
     def open(self, task: Path, *, seed: int | None, listener: Listener) -> Iterator[Workbench]:

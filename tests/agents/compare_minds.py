@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "search"))
 
 from landscape import SPACE, Choice, Judge, begin, microseconds, source, write
 
-from hipwright.agents.engine_mind import EngineMind
+from hipwright.agents.engine_mind import EngineAuthor
 from hipwright.archive import Archive
 from hipwright.records import Evaluation, Program
 from hipwright.search import EngineSource
@@ -93,7 +93,7 @@ def found(place: str, agents: dict[str, Any] | None, budget: int, seed: int) -> 
             if "likely" in agents:
                 agents |= {"neighbours": ["n"], "choices": {"n": agents.pop("likely")[place]}}
             settings = {"agents": agents}
-            engine = EngineMind(engine, agents, problem=lambda program: "")
+            engine = EngineAuthor(engine, agents, problem=lambda program: "")
         result = begin(archive, judge(), budget=budget, seed=seed, settings=settings, source=engine)
         assert result.evaluation is not None and result.evaluation.score is not None
         return result.evaluation.score

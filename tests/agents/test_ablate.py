@@ -18,14 +18,14 @@ import typer
 from landscape import SPACE, Judge, write
 from writer_tools import answer_with, program
 
-from hipwright.agents.ablation.arms import Arm, Outcome, arms, csv, table
-from hipwright.agents.ablation.run import Opened, Plan, Translating, ablate
-from hipwright.agents.engine_mind import EngineMind
+from hipwright.agents.ablation.arms import Arm, ArmOutcome, arms, csv, table
+from hipwright.agents.ablation.run import AblationPlan, Opened, Translating, ablate
+from hipwright.agents.engine_mind import EngineAuthor
 from hipwright.agents.pipeline import Pipeline
 from hipwright.archive import Archive, Evaluated, Proposed, RunLog, read_log
 from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Expansion, Program, Task, Workload
-from hipwright.search import Ask, Candidate, Declined, EngineSource, View
+from hipwright.search import EngineSource, NoProposal, Proposal, ProposalRequest, SearchView
 from tests import warm
 from tests.llm.server import LocalProvider
 
@@ -46,10 +46,10 @@ def test_arms_of_a_command_line() -> None:
         arms(["two-shot"], [], [])
 
 
-def outcomes(arm: str, factor: Callable[[int, int], float], tasks: int = 6, seeds: int = 3) -> list[Outcome]:
+def outcomes(arm: str, factor: Callable[[int, int], float], tasks: int = 6, seeds: int = 3) -> list[ArmOutcome]:
     """Curves that end at 10 (t + 1) times a factor of task and seed."""
     return [
-        Outcome(task=f"t{t}", arm=arm, seed=s, run="r", curve=(20.0 * (t + 1), 10.0 * (t + 1) * factor(t, s)))
+        ArmOutcome(task=f"t{t}", arm=arm, seed=s, run="r", curve=(20.0 * (t + 1), 10.0 * (t + 1) * factor(t, s)))
         for t in range(tasks)
         for s in range(seeds)
     ]
@@ -86,7 +86,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
 
 def test_runs_without_a_result_are_counted_and_not_compared() -> None:
     told = [*outcomes("a", lambda t, s: 1.0, 2, 1), *outcomes("b", lambda t, s: 1.02, 2, 1)[:1]]
-    told.append(Outcome(task="t1", arm="b", seed=0, run="r", curve=(None, None), failed=2))
+    told.append(ArmOutcome(task="t1", arm="b", seed=0, run="r", curve=(None, None), failed=2))
     a, b = table(told, ["a", "b"], "a")
     assert (b.nothing, b.failed, b.pairs, b.runs) == (1, 2, 1, 2)
     assert b.ratio == pytest.approx(1.02)
@@ -149,10 +149,10 @@ class Bench:
 @contextmanager
 def source(archive: Archive, run: Any, task: Task, engine: EngineSource) -> Iterator[Pipeline]:
     settings = run.settings["agents"]
-    yield Pipeline(EngineMind(engine, settings, problem=lambda program: ""), None, settings)
+    yield Pipeline(EngineAuthor(engine, settings, problem=lambda program: ""), None, settings)
 
 
-def plan(out: Path, **more: Any) -> Plan:
+def plan(out: Path, **more: Any) -> AblationPlan:
     given = arms(["single-shot", "best-of-n", "plain", "pipeline"], ["retrieval", "archive_parents", "screener"], [])
     known: dict[str, Any] = {
         "tasks": [Path("one.py"), Path("other.py")],
@@ -164,7 +164,7 @@ def plan(out: Path, **more: Any) -> Plan:
         "seeds": 2,
         "out": out,
     }
-    return Plan(**{**known, **more})
+    return AblationPlan(**{**known, **more})
 
 
 def test_every_arm_gets_the_same_budget_and_evaluations_are_shared(tmp_path: Path) -> None:
@@ -233,18 +233,20 @@ def test_prompting_alone_never_falls_back_on_the_engine() -> None:
         def prepare(self, asks: Any) -> None:
             self.asks = [ask.expansion.operator for ask in asks]
 
-        def propose(self, ask: Ask, rng: random.Random) -> Candidate:
+        def propose(self, ask: ProposalRequest, rng: random.Random) -> Proposal:
             assert ask.expansion.operator == "translate" and not ask.parents
             program = Program(text=str(ask.expansion.number))
-            return Candidate(program=program, notes={"instead_of": "translate"} if ask.expansion.number else {})
+            return Proposal(program=program, notes={"instead_of": "translate"} if ask.expansion.number else {})
 
     inner = Spent()
-    asks = [Ask(Expansion(number=n, operator="random", parents=("p",)), (), View(0, 4)) for n in range(2)]
+    asks = [
+        ProposalRequest(Expansion(number=n, operator="random", parents=("p",)), (), SearchView(0, 4)) for n in range(2)
+    ]
     alone = Translating(inner)
     alone.prepare(asks)
     assert inner.asks == ["translate", "translate"]
     assert alone.propose(asks[0], random.Random(0)).program.text == "0"
-    with pytest.raises(Declined):
+    with pytest.raises(NoProposal):
         alone.propose(asks[1], random.Random(0))
 
 
@@ -280,7 +282,7 @@ class TextJudge(Judge):
 def test_models_against_each_other_over_real_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Single-shot asks once, best-of-n as often as the budget, the pipeline shares the run with the engine."""
     from hipwright.cli.ablate import _models
-    from hipwright.cli.minds import Asked
+    from hipwright.cli.minds import ModelOptions
     from hipwright.llm.specs import parse_specs
 
     def reply(messages: list[dict[str, str]], call: int) -> str:
@@ -297,7 +299,9 @@ def test_models_against_each_other_over_real_http(tmp_path: Path, monkeypatch: p
         spec = provider.spec("compatible")
         assert parse_specs([spec]).specs()
         given = arms(["single-shot", "best-of-n", "pipeline"], [], [])
-        wanted = plan(tmp_path, tasks=[Path("one.py")], arms=given, seeds=1, budget=7, **_models(Asked(llm=(spec,))))
+        wanted = plan(
+            tmp_path, tasks=[Path("one.py")], arms=given, seeds=1, budget=7, **_models(ModelOptions(llm=(spec,)))
+        )
         found = {o.arm: o for o in ablate(wanted, opened).outcomes}
         asked = len(provider.answered)
         assert ablate(wanted, opened).rows and len(provider.answered) == asked

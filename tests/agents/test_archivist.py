@@ -11,7 +11,7 @@ from landscape import SPACE, TASK, Judge, begin, write
 from writer_tools import program
 
 from hipwright.agents.archivist import label, pairs, records, rl_records, sft_records
-from hipwright.archive import Archive, Confirmed, Entry, Evaluated, Proposed, read_log
+from hipwright.archive import Archive, Confirmed, Evaluated, LogEntry, Proposed, read_log
 from hipwright.errors import BadInput
 from hipwright.records import Decision, Evaluation, Expansion
 from hipwright.search import EngineSource, Trial, new_run
@@ -46,10 +46,13 @@ def history(archive: Archive) -> str:
         notes = {"mind": "llm", "model": "openai:m"} if n else {"mind": "engine"}
         proposed = Proposed(expansion=expansion, round=n // 4, program=e.program, notes=notes)
         decision = Decision(number=n, program=e.program, kept=e.passed, best=n in (0, 1), reason="r")
-        entries += [Entry("proposed", n, proposed.to_dict()), Entry("evaluated", n, Evaluated(evaluation=e).to_dict())]
-        entries += [Entry("decided", n, decision.to_dict())]
+        entries += [
+            LogEntry("proposed", n, proposed.to_dict()),
+            LogEntry("evaluated", n, Evaluated(evaluation=e).to_dict()),
+        ]
+        entries += [LogEntry("decided", n, decision.to_dict())]
     declined = Proposed(expansion=Expansion(number=7, operator="improve"), round=1, error="two programs")
-    archive.append_all(run.id, [*entries, Entry("proposed", 7, declined.to_dict())], programs)
+    archive.append_all(run.id, [*entries, LogEntry("proposed", 7, declined.to_dict())], programs)
     return run.id
 
 

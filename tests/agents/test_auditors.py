@@ -21,14 +21,14 @@ from hipwright.agents.auditors import (
     variant_confusions,
 )
 from hipwright.archive import Archive
-from hipwright.audit.bench import Bench, open_bench
+from hipwright.audit.bench import AuditBench, open_bench
 from hipwright.audit.cases import select
 from hipwright.audit.differential import label
-from hipwright.audit.found import Found, compare
+from hipwright.audit.found import ObservedVerdict, compare
 from hipwright.cli import audit_tables
 from hipwright.llm.calls import MemoryCalls
 from hipwright.llm.client import Client
-from hipwright.llm.cost.budget import Budget, Limits
+from hipwright.llm.cost.budget import Budget, SpendingLimits
 from hipwright.llm.specs import parse_specs
 from tests.cli.cli_tools import hipwright, one_object
 from tests.llm.server import LocalProvider
@@ -37,7 +37,7 @@ RELU = next(case for case in select(("relu_signed",), lane="program", kind="hone
 
 
 @pytest.fixture(scope="module")
-def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+def bench(request: pytest.FixtureRequest) -> Iterator[AuditBench]:
     folder = Path(request.config.cache.mkdir("hipwright-builds"))  # type: ignore[union-attr]
     with open_bench("cpu", seed=20, cache_folder=folder) as opened:
         yield opened
@@ -66,12 +66,12 @@ def variant(text: str, claim: str = "broken: a test") -> Variant:
         (relu("torch.empty_like(x)", "torch.empty_like(x[:1])"), "wrong", ""),
     ],
 )
-def test_what_a_variant_is(bench: Bench, text: str, truth: str, why: str) -> None:
+def test_what_a_variant_is(bench: AuditBench, text: str, truth: str, why: str) -> None:
     found = label(bench.evaluator(RELU.task_path), RELU.text, text, tries=8)
     assert (found.truth, why in found.why) == (truth, True), found
 
 
-def test_the_same_kernel_under_another_plan_is_not_equivalent(bench: Bench) -> None:
+def test_the_same_kernel_under_another_plan_is_not_equivalent(bench: AuditBench) -> None:
     """The machine code alone would call them one."""
     returns = RELU.text.rindex("return")
     other = RELU.text[:returns] + "return x" + RELU.text[RELU.text.index("\n", returns) :]
@@ -112,10 +112,10 @@ def test_claims_and_programs_are_read_and_what_has_no_claim_is_left_out() -> Non
     assert read_variants(RELU.id, "CLAIM: broken: nothing follows") == read_variants(RELU.id, "") == []
 
 
-def test_a_models_variants_are_labelled_and_both_verifiers_scored(bench: Bench) -> None:
+def test_a_models_variants_are_labelled_and_both_verifiers_scored(bench: AuditBench) -> None:
     with LocalProvider(lambda messages, call: ANSWER) as provider:
         lineup = parse_specs([provider.spec()])
-        with Client(MemoryCalls(), Budget(Limits())) as client:
+        with Client(MemoryCalls(), Budget(SpendingLimits())) as client:
             made, failed = llm_variants(4, 1, client, lineup, ("relu_signed",))
         prompt = provider.requests[0].messages[0]["content"]
     assert not failed and len(made) == 2 and RELU.text.strip() in prompt and str(RELU.task_path) not in prompt
@@ -130,7 +130,7 @@ def test_a_models_variants_are_labelled_and_both_verifiers_scored(bench: Bench) 
 
 
 def test_a_provider_that_refuses_gives_no_variants_and_its_error() -> None:
-    with LocalProvider(key="another") as provider, Client(MemoryCalls(), Budget(Limits())) as client:
+    with LocalProvider(key="another") as provider, Client(MemoryCalls(), Budget(SpendingLimits())) as client:
         made, failed = llm_variants(8, 1, client, parse_specs([provider.spec()]))
     assert made == [] and len(failed) == 2
 
@@ -142,16 +142,16 @@ def test_the_corpus_is_counted_by_verifier_and_lane() -> None:
     honest = next(case for case in select(lane="program", kind="honest"))
     broken = next(case for case in select(lane="program", kind="broken"))
     hostile = next(case for case in select(lane="modelnew", kind="hostile"))
-    right = Found(status="pass", coverage=1.0)
+    right = ObservedVerdict(status="pass", coverage=1.0)
     cells = [
         (honest, right),
-        (honest, Found(status="pass", coverage=0.0)),
-        (honest, Found(status="wrong_value", fault="candidate")),
+        (honest, ObservedVerdict(status="pass", coverage=0.0)),
+        (honest, ObservedVerdict(status="wrong_value", fault="candidate")),
         (broken, right),
-        (broken, Found(status="wrong_value", fault="candidate")),
-        (broken, Found(status="pass", coverage=0.01)),
-        (hostile, Found(not_run="only a GPU can see this")),
-        (hostile, Found(status="unscorable", fault="service")),
+        (broken, ObservedVerdict(status="wrong_value", fault="candidate")),
+        (broken, ObservedVerdict(status="pass", coverage=0.01)),
+        (hostile, ObservedVerdict(not_run="only a GPU can see this")),
+        (hostile, ObservedVerdict(status="unscorable", fault="service")),
     ]
     found = corpus_confusions(compare(case, "cpu full", one) for case, one in cells)
     assert found == [

@@ -11,18 +11,18 @@ import pytest
 from compare_minds import GOOD, POOR, found
 from landscape import SPACE, Judge, begin, go_on, write
 
-from hipwright.agents.engine_mind import PARTS, EngineMind, hints, meaning
+from hipwright.agents.engine_mind import PARTS, EngineAuthor, hints, meaning
 from hipwright.archive import Archive, export, read_log
 from hipwright.records import Expansion
-from hipwright.search import Ask, EngineSource, View
+from hipwright.search import EngineSource, ProposalRequest, SearchView
 
 KNOWN = {"BLOCK": 512, "UNROLL": 4, "fuse": True, "order": "tiles", "vector": 2}
 TUNED = {"device": "a GPU", "choices": {**KNOWN, "BLOCK": 256}}
 OFFER = {"known": ["k"], "neighbours": ["n"], "choices": {"k": KNOWN, "n": {"vector": 4, "fuse": True, "UNROLL": 8}}}
 
 
-def mind(settings: dict[str, Any]) -> EngineMind:
-    return EngineMind(EngineSource(SPACE, write), settings, problem=lambda program: "")
+def mind(settings: dict[str, Any]) -> EngineAuthor:
+    return EngineAuthor(EngineSource(SPACE, write), settings, problem=lambda program: "")
 
 
 def proposals(folder: Path, without: list[str], **more: Any) -> list[dict[str, Any]]:
@@ -46,7 +46,9 @@ def test_tuned_choices_are_the_first_answer(tmp_path: Path) -> None:
     assert proposals(tmp_path / "a", [], tuned=TUNED)[:3] == [TUNED["choices"], default, KNOWN]
     assert proposals(tmp_path / "b", ["tuned"], tuned=TUNED)[:2] == [default, KNOWN]
     told = mind({"tuned": TUNED})
-    ask = Ask(Expansion(number=0, operator="default", action=dict(told.initial()[0])), (), View(0, 40))
+    ask = ProposalRequest(
+        Expansion(number=0, operator="default", action=dict(told.initial()[0])), (), SearchView(0, 40)
+    )
     assert told.propose(ask, random.Random(0)).notes == {"mind": "engine", "tuned": "a GPU"}
     assert mind({"tuned": {"device": "a GPU", "choices": default}}).initial() == [{}]
 
@@ -60,8 +62,8 @@ def test_archive_parents_are_tried_right_after_the_engines_own_choices(tmp_path:
 
 
 def test_retrieval_draws_what_served_similar_kernels() -> None:
-    view = View(0, 40)
-    ask = Ask(Expansion(number=3, operator="random"), (), view)
+    view = SearchView(0, 40)
+    ask = ProposalRequest(Expansion(number=3, operator="random"), (), view)
     only = {**OFFER, "without": ["screener", "failure_memory"]}
 
     def share(settings: dict[str, Any]) -> float:
@@ -128,7 +130,7 @@ def test_what_a_key_means_does_not_depend_on_the_kernel() -> None:
 
 def test_a_neighbours_value_is_taken_only_where_it_is_an_option() -> None:
     settings = {"neighbours": ["n"], "choices": {"n": {"vector": 3, "order": "spirals"}}}
-    ask = Ask(Expansion(number=3, operator="random"), (), View(0, 40))
+    ask = ProposalRequest(Expansion(number=3, operator="random"), (), SearchView(0, 40))
     made = [mind(settings).propose(ask, random.Random(n)) for n in range(40)]
     assert all("retrieved" not in m.notes for m in made)
 

@@ -9,7 +9,7 @@ import pytest
 from hipwright.agents.memory import HALF_LIFE, FailureMemory, recent_failures
 from hipwright.archive import Proposed
 from hipwright.records import Decision, Evaluation, Expansion
-from hipwright.search import Trial, View
+from hipwright.search import SearchView, Trial
 
 GOOD = {"BLOCK": 64, "vector": 1, "fuse": False}
 
@@ -31,7 +31,7 @@ def trial(number: int, choices: dict[str, Any], status: Any = "pass", score: flo
 
 
 def memory(*trials: Trial) -> FailureMemory:
-    return FailureMemory.of(View(0, 40, trials))
+    return FailureMemory.of(SearchView(0, 40, trials))
 
 
 def test_a_single_change_that_failed_is_remembered_and_cleared_when_it_passes() -> None:
@@ -97,11 +97,11 @@ def test_recent_failures_are_grouped_and_counted_latest_first() -> None:
         trial(4, GOOD, "unscorable", fault="service", message="the worker died"),
     ]
     declined = Proposed(expansion=Expansion(number=5, operator="improve"), round=5, error="two programs in one answer")
-    failures = recent_failures(View(0, 40, (*told, Trial(declined))), 8)
+    failures = recent_failures(SearchView(0, 40, (*told, Trial(declined))), 8)
     assert [(f.status, f.trial.number, f.count) for f in failures] == [
         ("no program", 5, 1),
         ("wrong_value", 3, 2),
         ("compile_error", 2, 1),
     ]
     assert failures[1].message == "element 17: 0.25, expected 4"
-    assert [f.trial.number for f in recent_failures(View(0, 40, tuple(told)), 1)] == [3]
+    assert [f.trial.number for f in recent_failures(SearchView(0, 40, tuple(told)), 1)] == [3]

@@ -16,7 +16,7 @@ from hipwright.agents.desk import system
 from hipwright.archive import Archive
 from hipwright.llm.library import pages
 from hipwright.records import Program
-from hipwright.search import Ask, View
+from hipwright.search import ProposalRequest, SearchView
 
 FAST, SLOW, WRONG, WORSE = program("fast"), program("slow"), program("wrong"), program("worse")
 KNOWN, NEAR = program("known"), program("near")
@@ -32,7 +32,7 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
         yield opened
 
 
-def view(**agents: Any) -> View:
+def view(**agents: Any) -> SearchView:
     oob = {"evidence": {"argument": "x", "element": 9, "elements": [3], "seed": 424242}, "workload": "given"}
     tried = {"mind": "llm", "plan": {"title": "Fuse!", "change": "x"}}
     trials = (
@@ -43,10 +43,10 @@ def view(**agents: Any) -> View:
         trial(4, program("t"), failed(program("t")), "plan", notes=tried),
     )
     settings = {"agents": {"llm": True, "known": [KNOWN.key], "neighbours": [NEAR.key], **agents}}
-    return View(seed=7, budget=50, trials=trials, settings=settings)
+    return SearchView(seed=7, budget=50, trials=trials, settings=settings)
 
 
-def asks(seen: View) -> list[Ask]:
+def asks(seen: SearchView) -> list[ProposalRequest]:
     repair = {"failed": WRONG.key, "of": 3, "tries": 2}
     return [
         ask(seen, "translate", 20),
@@ -60,13 +60,13 @@ def script(request: Any) -> str:
     return PLAN if request.role == "planner" else answer_with(NEW)
 
 
-def run(archive: Archive, seen: View, only: Sequence[int] = (20, 21, 22, 23), **kw: Any) -> FakeClient:
+def run(archive: Archive, seen: SearchView, only: Sequence[int] = (20, 21, 22, 23), **kw: Any) -> FakeClient:
     writer, client = source(archive, script, **kw)
     writer.prepare([one for one in asks(seen) if one.expansion.number in only])
     return client
 
 
-def prompt(archive: Archive, number: int, seen: View | None = None, index: int = 0, **kw: Any) -> str:
+def prompt(archive: Archive, number: int, seen: SearchView | None = None, index: int = 0, **kw: Any) -> str:
     client = run(archive, seen or view(), (number,), **kw)
     return text_of(client.requests[index])
 
@@ -176,7 +176,7 @@ def test_what_differs_between_machines_is_in_no_request(archive: Archive) -> Non
     seen = view()
     moved = [replace(t.evaluation, seconds=99.0, environment="other") if t.evaluation else None for t in seen.trials]
     trials = tuple(type(t)(t.proposed, e, t.decision) for t, e in zip(seen.trials, moved, strict=True))
-    assert run(archive, View(7, 50, trials, settings=seen.settings)).texts() == texts
+    assert run(archive, SearchView(7, 50, trials, settings=seen.settings)).texts() == texts
     for text in texts:
         assert "/home" not in text and "/usr/lib" not in text and str(Path.cwd()) not in text
         assert TASK.provenance not in text and "environment" not in text

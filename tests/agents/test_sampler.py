@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hipwright.agents.sampler import (
-    Drawn,
     OneSample,
+    SampleResult,
     Want,
     draw,
     model_of,
@@ -21,7 +21,7 @@ from hipwright.archive import Archive
 from hipwright.errors import HipwrightError, OutOfBudget, ProviderError
 from hipwright.llm.calls import MemoryCalls
 from hipwright.llm.client import Client
-from hipwright.llm.cost.budget import Budget, Limits
+from hipwright.llm.cost.budget import Budget, SpendingLimits
 from hipwright.llm.records import Message, Request, Reserved
 from hipwright.llm.replay import Replay
 from hipwright.llm.specs import parse_specs
@@ -42,9 +42,9 @@ def wants(model: str, count: int, task: Task = TASK) -> list[Want]:
     return [Want(task, number, model) for number in range(count)]
 
 
-def drawn(provider: LocalProvider, count: int, log: Any = None, **options: Any) -> list[Drawn]:
+def drawn(provider: LocalProvider, count: int, log: Any = None, **options: Any) -> list[SampleResult]:
     log = log if log is not None else MemoryCalls()
-    with Client(log, Budget(options.pop("limits", Limits()))) as client:
+    with Client(log, Budget(options.pop("limits", SpendingLimits()))) as client:
         return draw(client, log, wants(provider.spec(), count), plain, **options)
 
 
@@ -65,7 +65,7 @@ def test_what_came_of_an_answer_is_told_in_its_place() -> None:
     answers = {0: "no", 1: Reply("```python\nHIP = r'''\n__global__ void", finish="length"), 2: refused(400)}
     with LocalProvider(lambda messages, call: answers[call]) as provider:
         log = MemoryCalls()
-        with Client(log, Budget(Limits()), concurrency=1) as client:
+        with Client(log, Budget(SpendingLimits()), concurrency=1) as client:
             none, truncated, failed = draw(client, log, wants(provider.spec(), 3), plain)
     assert none.program is None and none.asked.answer == "no_code" and none.message
     assert truncated.asked.answer == "truncated" and truncated.error is None
@@ -83,7 +83,7 @@ def test_a_lost_attempt_counts_at_what_it_had_reserved() -> None:
 
 def test_a_spent_budget_is_an_error_of_its_own_sample() -> None:
     with LocalProvider(lambda messages, call: "no") as provider:
-        found = drawn(provider, 3, limits=Limits(tokens=100))
+        found = drawn(provider, 3, limits=SpendingLimits(tokens=100))
         assert provider.requests == [] and all(isinstance(one.error, OutOfBudget) for one in found)
 
 
@@ -93,7 +93,7 @@ def test_a_replay_names_what_differs() -> None:
         first = drawn(provider, 2, recording)
         spec = provider.spec()
     log = Replay(recording)
-    with Client(log, Budget(Limits())) as client:
+    with Client(log, Budget(SpendingLimits())) as client:
         assert draw(client, log, wants(spec, 2), plain) == first, "the provider is gone"
         (other,) = draw(client, log, wants(spec, 1), plain, temperature=0.5)
     assert isinstance(other.error, HipwrightError) and "temperature was None and is 0.5" in other.error.message
@@ -137,7 +137,7 @@ def test_two_samples_of_the_pipeline_share_no_call_and_count_their_own() -> None
     with LocalProvider(lambda messages, call: Reply("x", input_tokens=10, output_tokens=2)) as provider:
         log = MemoryCalls()
         request = Request(role="optimizer", number=3, model=provider.spec(), messages=tuple(plain(TASK)))
-        with Client(log, Budget(Limits())) as client:
+        with Client(log, Budget(SpendingLimits())) as client:
             first, second = (OneSample(client, log, "m", sample, 0.7) for sample in (0, 1))
             first.ask(request)
             first.ask_all([request, Request(role="judge", number=3, model=request.model, messages=request.messages)])
@@ -150,7 +150,7 @@ def test_two_samples_of_the_pipeline_share_no_call_and_count_their_own() -> None
 
 
 def test_a_pipeline_sample_says_that_its_budget_was_spent() -> None:
-    with LocalProvider() as provider, Client(log := MemoryCalls(), Budget(Limits(tokens=1))) as client:
+    with LocalProvider() as provider, Client(log := MemoryCalls(), Budget(SpendingLimits(tokens=1))) as client:
         one = OneSample(client, log, "m", 0, None)
         request = Request(role="optimizer", number=0, model=provider.spec(), messages=tuple(plain(OTHER)))
         with pytest.raises(OutOfBudget):

@@ -11,7 +11,7 @@ import pytest
 from compare_minds import RUGGED, RuggedJudge, rugged
 from landscape import SPACE, TASK, Judge, begin, write
 
-from hipwright.agents.engine_mind import EngineMind
+from hipwright.agents.engine_mind import EngineAuthor
 from hipwright.agents.screening.fit import Chance, Coding, Scores, below, expected_gain
 from hipwright.agents.screening.screener import (
     EngineScreener,
@@ -22,9 +22,9 @@ from hipwright.agents.screening.screener import (
     screened_out,
     static_problem,
 )
-from hipwright.archive import Archive, Entry, Evaluated, Proposed
+from hipwright.archive import Archive, Evaluated, LogEntry, Proposed
 from hipwright.records import Evaluation, Expansion, Program
-from hipwright.search import Ask, Candidate, EngineSource, Trial, View, new_run
+from hipwright.search import EngineSource, Proposal, ProposalRequest, SearchView, Trial, new_run
 from hipwright.search.operators import sample
 
 GOOD_PROGRAM = (Path("src/hipwright/audit/corpus/program/honest/row_sum_wave.py")).read_text()
@@ -49,8 +49,8 @@ def screener() -> EngineScreener:
     return EngineScreener(RUGGED, lambda program: "")
 
 
-def ask(many: tuple[Trial, ...], parents: tuple[str, ...] = ()) -> Ask:
-    return Ask(Expansion(number=len(many), operator="mutate", parents=parents), (), View(0, 99, many))
+def ask(many: tuple[Trial, ...], parents: tuple[str, ...] = ()) -> ProposalRequest:
+    return ProposalRequest(Expansion(number=len(many), operator="mutate", parents=parents), (), SearchView(0, 99, many))
 
 
 def test_scores_are_learnt_from_the_trials() -> None:
@@ -99,8 +99,8 @@ def test_it_chooses_what_is_new_and_has_no_problem() -> None:
     bad = {**fresh, "BLOCK": next(b for b in (64, 128) if b != fresh["BLOCK"])}
     told = EngineScreener(RUGGED, lambda program: "no" if program.key == write(bad).key else "")
 
-    def made(choices: dict[str, Any]) -> Candidate:
-        return Candidate(program=write(choices), choices=choices)
+    def made(choices: dict[str, Any]) -> Proposal:
+        return Proposal(program=write(choices), choices=choices)
 
     n, chosen, _ = told.choose(ask(view), [known, bad, fresh], made)
     assert n == 2 and chosen.choices == fresh
@@ -109,7 +109,7 @@ def test_it_chooses_what_is_new_and_has_no_problem() -> None:
     _, chosen, prediction = told.choose(ask(view), [bad], made)
     assert chosen.choices == bad and prediction.why == "no" and prediction.passes < 0.05  # type: ignore[operator]
 
-    def broken(choices: dict[str, Any]) -> Candidate:
+    def broken(choices: dict[str, Any]) -> Proposal:
         raise ValueError("cannot be written")
 
     with pytest.raises(ValueError, match="cannot be written"):
@@ -154,8 +154,8 @@ def test_at_most_half_of_a_round_is_screened_out_and_never_the_last() -> None:
 
 
 def test_a_models_text_is_judged_by_how_its_like_fared() -> None:
-    view = View(0, 9)
-    draft = Candidate(program=Program(text=GOOD_PROGRAM))
+    view = SearchView(0, 9)
+    draft = Proposal(program=Program(text=GOOD_PROGRAM))
     fair = from_rates(draft, view, "")
     assert 0.4 < fair.passes < fair.compiles  # type: ignore[operator]
     assert screened_out({0: fair, 1: from_rates(draft, view, "no kernel")}, 2, 4) == [1]
@@ -175,8 +175,8 @@ def store(archive: Archive, told: list[tuple[dict[str, Any], Any, str | None]]) 
         score = 10.0 - number if status == "pass" else None
         kind = "estimate" if status == "pass" else "none"
         e = Evaluation(task="t", program=f"p{number}", status=status, fault=fault, score=score, score_kind=kind)  # type: ignore[arg-type]
-        entries += [Entry("proposed", number, proposed.to_dict())]
-        entries += [Entry("evaluated", number, Evaluated(evaluation=e).to_dict())]
+        entries += [LogEntry("proposed", number, proposed.to_dict())]
+        entries += [LogEntry("evaluated", number, Evaluated(evaluation=e).to_dict())]
     archive.append_all(run.id, entries)
 
 
@@ -215,7 +215,7 @@ def test_predictions_of_real_runs_are_better_than_the_base_rate(tmp_path: Path) 
     """Over runs on the made-up landscape the prediction that a child beats its parent carries information."""
     with Archive(tmp_path) as archive:
         for seed in range(4):
-            mind = EngineMind(EngineSource(SPACE, write), {}, problem=lambda program: "")
+            mind = EngineAuthor(EngineSource(SPACE, write), {}, problem=lambda program: "")
             begin(archive, Judge(), budget=32, seed=seed, source=mind)
         better = calibration(archive).events["better"]
     assert better.predictions > 40

@@ -11,10 +11,10 @@ import pytest
 from hipwright.agents.task_generator import TRIES, TaskGenerator, code_of
 from hipwright.llm.calls import MemoryCalls
 from hipwright.llm.client import Client
-from hipwright.llm.cost.budget import Budget, Limits
+from hipwright.llm.cost.budget import Budget, SpendingLimits
 from hipwright.llm.specs import parse_specs
 from hipwright.sandbox import Zygote
-from hipwright.synth.check import Refused, check, same_task, static
+from hipwright.synth.check import TaskRefused, check, same_task, static
 from hipwright.synth.mutate import KINDS, mutations
 from tests import warm
 from tests.llm.server import LocalProvider
@@ -116,7 +116,7 @@ def test_a_seed_draws_the_same_and_what_is_no_python_has_no_mutations() -> None:
 )
 def test_the_text_alone(change: tuple[str, str], says: str) -> None:
     static(TASK)
-    with pytest.raises(Refused, match=says) as caught:
+    with pytest.raises(TaskRefused, match=says) as caught:
         static(TASK.replace(*change))
     assert caught.value.stage == "static"
 
@@ -134,7 +134,7 @@ def test_the_text_alone(change: tuple[str, str], says: str) -> None:
 )
 def test_what_a_run_shows(zygote: Zygote, change: tuple[str, str], stage: str) -> None:
     assert change[0] in TASK
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(TaskRefused) as caught:
         check("bad", TASK.replace(*change), zygote)
     assert caught.value.stage == stage, caught.value.message
 
@@ -173,7 +173,7 @@ def test_a_model_is_told_what_was_wrong_and_mends_it(zygote: Zygote) -> None:
         return f"Here it is.\n```python\n{[*bad, TASK][call]}```" if call < 3 else "I would rather not."
 
     with LocalProvider(reply) as provider:
-        with Client(MemoryCalls(), Budget(Limits())) as client:
+        with Client(MemoryCalls(), Budget(SpendingLimits())) as client:
             generator = TaskGenerator(zygote, seed=1, client=client, lineup=parse_specs([provider.spec()]))
             made = generator.asked(PARENTS, 2)
         talks = [seen.messages for seen in provider.requests]

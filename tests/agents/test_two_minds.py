@@ -12,14 +12,14 @@ from compare_minds import GOOD
 from landscape import SPACE, TASK, Judge, begin, write
 from writer_tools import program
 
-from hipwright.agents.engine_mind import EngineMind
+from hipwright.agents.engine_mind import EngineAuthor
 from hipwright.agents.pipeline import Pipeline, snapshot
 from hipwright.agents.screening.screener import LlmScreener
 from hipwright.archive import Archive, read_log
 from hipwright.errors import OutOfBudget, ProviderError
-from hipwright.llm.records import Answer, Request
+from hipwright.llm.records import ModelAnswer, Request
 from hipwright.records import Evaluation, Expansion, Task, Workload
-from hipwright.search import Ask, Candidate, Declined, EngineSource, Trial, View, new_run, run
+from hipwright.search import EngineSource, NoProposal, Proposal, ProposalRequest, SearchView, Trial, new_run, run
 from hipwright.search.policies.agents import MODEL_OPERATORS
 
 
@@ -32,23 +32,23 @@ class Writer:
     def initial(self) -> Sequence[dict[str, Any]]:
         return [{}]
 
-    def prepare(self, asks: Sequence[Ask]) -> None:
+    def prepare(self, asks: Sequence[ProposalRequest]) -> None:
         self.prepared += [ask.expansion.number for ask in asks]
         if self.in_prepare is not None:
             raise self.in_prepare
 
-    def propose(self, ask: Ask, rng: random.Random) -> Candidate:
+    def propose(self, ask: ProposalRequest, rng: random.Random) -> Proposal:
         made = self.script[ask.expansion.number]
         if isinstance(made, Exception):
             raise made
-        return Candidate(program=made, notes={"model": "m"}, redraw=False)
+        return Proposal(program=made, notes={"model": "m"}, redraw=False)
 
 
-def engine(problem: Any = lambda program: "") -> EngineMind:
-    return EngineMind(EngineSource(SPACE, write), {}, problem=problem)
+def engine(problem: Any = lambda program: "") -> EngineAuthor:
+    return EngineAuthor(EngineSource(SPACE, write), {}, problem=problem)
 
 
-def seen() -> View:
+def seen() -> SearchView:
     """A view with one verified program of the engine."""
     made = EngineSource(SPACE, write).written({})
     from hipwright.archive import Proposed
@@ -56,13 +56,16 @@ def seen() -> View:
     proposed = Proposed(
         expansion=Expansion(number=0, operator="default"), round=0, program=made.program.key, choices=made.choices
     )
-    return View(1, 40, (Trial(proposed, Judge().evaluate(made.program)),))
+    return SearchView(1, 40, (Trial(proposed, Judge().evaluate(made.program)),))
 
 
-def asks(*operators: str, view: View | None = None) -> list[Ask]:
+def asks(*operators: str, view: SearchView | None = None) -> list[ProposalRequest]:
     view = view or seen()
     first = view.next_number
-    return [Ask(Expansion(number=first + n, operator=name, seed=1), (), view) for n, name in enumerate(operators)]
+    return [
+        ProposalRequest(Expansion(number=first + n, operator=name, seed=1), (), view)
+        for n, name in enumerate(operators)
+    ]
 
 
 def rng() -> random.Random:
@@ -95,7 +98,7 @@ def test_the_engine_takes_over_when_the_budget_is_spent(operator: str) -> None:
 
 
 def test_the_engine_takes_over_with_its_own_program_where_nothing_was_tried() -> None:
-    (ask,) = asks("translate", view=View(1, 40))
+    (ask,) = asks("translate", view=SearchView(1, 40))
     made = Pipeline(engine(), None, {}).propose(ask, rng())
     assert made.choices == {key: choice.default for key, choice in SPACE.items()}
 
@@ -108,21 +111,21 @@ def test_a_providers_failure_pauses_the_run() -> None:
 
 
 def test_a_declined_proposal_stays_declined() -> None:
-    pipeline = Pipeline(engine(), Writer({1: Declined("no kernel in the answer", {"kind": "no_kernel"})}), {})
+    pipeline = Pipeline(engine(), Writer({1: NoProposal("no kernel in the answer", {"kind": "no_kernel"})}), {})
     (ask,) = asks("improve")
     pipeline.prepare([ask])
-    with pytest.raises(Declined, match="no kernel") as caught:
+    with pytest.raises(NoProposal, match="no kernel") as caught:
         pipeline.propose(ask, rng())
     assert caught.value.notes == {"kind": "no_kernel"}
 
 
-def outcomes(pipeline: Pipeline, many: list[Ask]) -> list[str]:
+def outcomes(pipeline: Pipeline, many: list[ProposalRequest]) -> list[str]:
     pipeline.prepare(many)
     told = []
     for ask in many:
         try:
             told.append(pipeline.propose(ask, rng()).notes["mind"])
-        except Declined as declined:
+        except NoProposal as declined:
             assert declined.notes["screened_out"] and "screened out" in str(declined)
             told.append("out")
     return told
@@ -171,7 +174,7 @@ def test_a_model_may_rank_the_models_proposals(tmp_path: Path) -> None:
     def reply(request: Request) -> Any:
         poor = "scale_b" in request.messages[0].text
         text = f'```json\n{{"compile": {0.2 if poor else 0.9}, "plausible": 0.8}}\n```'
-        return Answer(request=request.key, text=text)
+        return ModelAnswer(request=request.key, text=text)
 
     client, screener = screening(tmp_path, reply)
     pipeline = Pipeline(engine(), Writer({1: program("a"), 2: program("b")}), {}, screener)
@@ -182,7 +185,7 @@ def test_a_model_may_rank_the_models_proposals(tmp_path: Path) -> None:
 
 
 def test_a_screener_that_cannot_be_paid_or_read_lets_everything_through(tmp_path: Path) -> None:
-    for reply in (lambda r: OutOfBudget("spent"), lambda r: Answer(request=r.key, text="No idea.")):
+    for reply in (lambda r: OutOfBudget("spent"), lambda r: ModelAnswer(request=r.key, text="No idea.")):
         _, screener = screening(tmp_path, reply)
         script = {1: program("a"), 2: program("b")}
         assert outcomes(Pipeline(engine(), Writer(script), {}, screener), asks("improve", "improve")) == ["llm", "llm"]
@@ -224,13 +227,13 @@ def test_a_run_starts_with_what_the_archive_knows(tmp_path: Path) -> None:
         assert offer["choices"][offer["known"][0]] in [p.choices for p in log.proposed.values()]
         nothing = snapshot(archive, mine, ("gfx942",), without=frozenset({"archive_parents", "retrieval"}))
         assert nothing["known"] == nothing["neighbours"] == []
-        mind = EngineMind(EngineSource(SPACE, write), offer, problem=lambda program: "")
+        mind = EngineAuthor(EngineSource(SPACE, write), offer, problem=lambda program: "")
         assert mind.initial()[1] == {"choices": offer["choices"][offer["known"][0]]}
 
 
 def test_a_whole_run_of_both_minds_ends_with_something(tmp_path: Path) -> None:
     """The population is common; the models' part fails throughout, and the engine's program is still there."""
-    script = {n: Declined("no answer") for n in range(400)}
+    script = {n: NoProposal("no answer") for n in range(400)}
     settings = {"agents": {"llm": True, "share": 0.5, **GOOD}}
     with Archive(tmp_path) as archive:
         pipeline = Pipeline(engine(), Writer(script), settings["agents"])

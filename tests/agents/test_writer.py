@@ -22,18 +22,18 @@ from hipwright.evaluate.pipeline import Evaluator
 from hipwright.llm.answers.read import Unusable, read_answer
 from hipwright.llm.calls import MemoryCalls
 from hipwright.llm.client import Client
-from hipwright.llm.cost.budget import Budget, Limits
+from hipwright.llm.cost.budget import Budget, SpendingLimits
 from hipwright.llm.records import Request
 from hipwright.llm.replay import Replay
 from hipwright.llm.specs import parse_specs
 from hipwright.records import Evaluation, Program
-from hipwright.search import Declined, View, new_run
+from hipwright.search import NoProposal, SearchView, new_run
 from hipwright.search import run as search
 from tests.llm.server import LocalProvider
 
 OLD, NEW, OTHER = program("old"), program("new"), program("other")
 RNG = random.Random(0)
-EMPTY = View(seed=1, budget=9)
+EMPTY = SearchView(seed=1, budget=9)
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
         yield opened
 
 
-def improved() -> View:
-    return View(seed=1, budget=9, trials=(trial(0, OLD, passed(OLD, 9.0), best=True),))
+def improved() -> SearchView:
+    return SearchView(seed=1, budget=9, trials=(trial(0, OLD, passed(OLD, 9.0), best=True),))
 
 
 # ---------------------------------------------------------------- what comes back
@@ -71,7 +71,7 @@ def test_hazards_of_what_was_written_are_noted(archive: Archive) -> None:
     assert made.notes["hazards"] == ["missing_tail_guard"]
     writer, client = source(archive, lambda request: answer_with(NEW))
     archive.put(unguarded)
-    seen = View(seed=1, budget=9, trials=(trial(0, unguarded, failed(unguarded)),))
+    seen = SearchView(seed=1, budget=9, trials=(trial(0, unguarded, failed(unguarded)),))
     made = writer.propose(ask(seen, "repair", action={"failed": unguarded.key, "of": 0, "tries": 1}), RNG)
     assert "missing_tail_guard in line 6" in text_of(client.requests[0]) and "hazards" not in made.notes
     assert made.notes["repairs"] == unguarded.key and made.notes["role"] == "translator"
@@ -117,7 +117,7 @@ def test_after_the_last_format_try_the_proposal_is_declined(archive: Archive, tr
     writer, client = source(archive, lambda request: "", limits=limits)
     one = ask(EMPTY, "translate")
     writer.prepare([one])
-    with pytest.raises(Declined, match=f"no usable answer in {tries + 1} tries") as declined:
+    with pytest.raises(NoProposal, match=f"no usable answer in {tries + 1} tries") as declined:
         writer.propose(one, RNG)
     assert len(client.requests) == tries + 1 and len(declined.value.notes["calls"]) == tries + 1
     assert declined.value.notes["mind"] == "llm" and json.dumps(declined.value.notes)
@@ -128,7 +128,7 @@ def test_nothing_to_repair_is_declined_without_a_call(archive: Archive) -> None:
     writer, client = source(archive, lambda request: answer_with(NEW))
     one = ask(EMPTY, "repair", action={"failed": OLD.key, "tries": 1})
     writer.prepare([one])
-    with pytest.raises(Declined, match="no failed program"):
+    with pytest.raises(NoProposal, match="no failed program"):
         writer.propose(one, RNG)
     assert client.requests == []
 
@@ -212,7 +212,7 @@ def test_a_provider_that_stays_away_ends_the_round_when_all_others_are_done(arch
 
 def test_a_program_that_the_archive_lacks_is_no_models_fault(archive: Archive) -> None:
     writer, _ = source(archive, lambda request: answer_with(NEW))
-    seen = View(seed=1, budget=9, settings={"agents": {"neighbours": ["0" * 20]}})
+    seen = SearchView(seed=1, budget=9, settings={"agents": {"neighbours": ["0" * 20]}})
     with pytest.raises(BadInput):
         writer.prepare([ask(seen, "translate")])
 
@@ -315,12 +315,12 @@ def test_a_model_that_is_shown_the_evidence_repairs_its_program(
                 result = search(archive, begun, task, evaluator=clipped, source=LlmSource(tools))
                 return result, export(archive, begun.id, canonical=True)
 
-        result, first = searched("first", Client(calls, Budget(Limits())))
+        result, first = searched("first", Client(calls, Budget(SpendingLimits())))
         assert result.evaluations == 2 and result.evaluation is not None and result.evaluation.passed
         assert result.best == Program(text=RIGHT).key
         sent = [seen.messages for seen in provider.answered]
         assert len(sent) == 2 and "of argument x (read)" in sent[1][-1]["content"]
         assert str(tmp_path) not in json.dumps([seen.body for seen in provider.requests])
 
-        _, second = searched("second", Client(Replay(calls), Budget(Limits())))
+        _, second = searched("second", Client(Replay(calls), Budget(SpendingLimits())))
         assert second == first and len(provider.requests) == 2, "a replay asks nobody"

@@ -14,7 +14,7 @@ from hipwright.agents.writer import LlmSource
 from hipwright.archive import Archive, Proposed
 from hipwright.errors import HipwrightError
 from hipwright.evaluate.pipeline import Evaluator
-from hipwright.llm.records import Answer, Request
+from hipwright.llm.records import ModelAnswer, Request
 from hipwright.records import (
     Build,
     Decision,
@@ -29,7 +29,7 @@ from hipwright.records import (
     Verdict,
     Workload,
 )
-from hipwright.search import Ask, Candidate, Trial, View
+from hipwright.search import Proposal, ProposalRequest, SearchView, Trial
 from hipwright.task import open_task
 from hipwright.verify import Oracle
 from tests import warm
@@ -162,17 +162,17 @@ class FakeClient:
     together: list[int] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def ask(self, request: Request) -> Answer:
+    def ask(self, request: Request) -> ModelAnswer:
         with self.lock:
             self.requests.append(request)
         told = self.script(request)
         if isinstance(told, Exception):
             raise told
-        return Answer(request=request.key, text=told)
+        return ModelAnswer(request=request.key, text=told)
 
-    def ask_all(self, requests: Sequence[Request]) -> list[Answer | HipwrightError]:
+    def ask_all(self, requests: Sequence[Request]) -> list[ModelAnswer | HipwrightError]:
         self.together.append(len(requests))
-        found: list[Answer | HipwrightError] = []
+        found: list[ModelAnswer | HipwrightError] = []
         for request in requests:
             try:
                 found.append(self.ask(request))
@@ -212,9 +212,11 @@ def source(archive: Archive, script: Script, **kw: Any) -> tuple[LlmSource, Fake
     return LlmSource(tools), client
 
 
-def ask(view: View, operator: str, number: int = 20, parents: Sequence[Program] = (), **kw: Any) -> Ask:
+def ask(
+    view: SearchView, operator: str, number: int = 20, parents: Sequence[Program] = (), **kw: Any
+) -> ProposalRequest:
     expansion = Expansion(number=number, operator=operator, parents=tuple(one.key for one in parents), **kw)
-    return Ask(expansion, tuple(Candidate(program=one) for one in parents), view)
+    return ProposalRequest(expansion, tuple(Proposal(program=one) for one in parents), view)
 
 
 @contextmanager

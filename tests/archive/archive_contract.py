@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.archive import Archive, Entry, Evaluated, Proposed
+from hipwright.archive import Archive, Evaluated, LogEntry, Proposed
 from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Expansion, Program, Run
 
@@ -33,8 +33,8 @@ def proposed(n: int, *, parent: int | None = None, round: int = 0) -> Proposed:
     )
 
 
-def evaluated(n: int, cache_key: str | None = None, **more: object) -> Entry:
-    return Entry("evaluated", n, Evaluated(evaluation=evaluation(n, **more)).to_dict(), cache_key)
+def evaluated(n: int, cache_key: str | None = None, **more: object) -> LogEntry:
+    return LogEntry("evaluated", n, Evaluated(evaluation=evaluation(n, **more)).to_dict(), cache_key)
 
 
 class ArchiveContract:
@@ -67,9 +67,9 @@ class ArchiveContract:
         with self.open(tmp_path) as archive:
             archive.begin_run(a_run())
             with pytest.raises(TypeError):
-                archive.append_all("r1", [Entry("one"), Entry("two", 0, {"x": object()})], [program()])
+                archive.append_all("r1", [LogEntry("one"), LogEntry("two", 0, {"x": object()})], [program()])
             assert len(archive.events("r1")) == 1 and not archive.has(program().key)
-            archive.append_all("r1", [Entry("one"), Entry("two")], [program()])
+            archive.append_all("r1", [LogEntry("one"), LogEntry("two")], [program()])
             assert len(archive.events("r1")) == 3 and archive.program(program().key) == program()
 
     def test_records_are_stored_once_under_their_key(self, tmp_path: Path) -> None:

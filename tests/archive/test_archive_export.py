@@ -11,7 +11,7 @@ from archive_contract import a_run, evaluation, program, proposed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hipwright.archive import Archive, Confirmed, Entry, Evaluated, Finished, export
+from hipwright.archive import Archive, Confirmed, Evaluated, Finished, LogEntry, export
 from hipwright.archive.export import STRIPPED, strip
 from hipwright.records import Build, Decision, Run, TargetResult, Timing, Verdict, Versus
 
@@ -68,7 +68,7 @@ def test_paths_and_addresses_are_masked_and_code_is_not() -> None:
 def fill(archive: Archive, name: str, rng: random.Random, *, reverse: bool = False, junk: bool = False) -> None:
     """One run of three proposals; everything that may differ between machines does."""
 
-    def judged(n: int) -> Entry:
+    def judged(n: int) -> LogEntry:
         verdict = Verdict(status="pass", evidence={"pid": rng.random(), "where": f"/tmp/x{rng.random()}/y.py"})
         build = Build(target="gfx942", ok=True, blob=str(rng.random()), log=str(rng.random()), seconds=rng.random())
         eager = Versus(
@@ -78,12 +78,14 @@ def fill(archive: Archive, name: str, rng: random.Random, *, reverse: bool = Fal
         result = TargetResult(target="gfx942", build=build, verdict=verdict, timing=timing)
         plain = evaluation(n, targets={"gfx942": result}, seconds=rng.random(), environment=str(rng.random()))
         cached = rng.random() < 0.5
-        return Entry("evaluated", n, Evaluated(evaluation=plain, cached=cached, attempts=rng.randint(1, 3)).to_dict())
+        return LogEntry(
+            "evaluated", n, Evaluated(evaluation=plain, cached=cached, attempts=rng.randint(1, 3)).to_dict()
+        )
 
     archive.begin_run(a_run(name))
     if junk:
         archive.append(name, "resumed")
-    proposals = [Entry("proposed", n, proposed(n).to_dict()) for n in range(3)]
+    proposals = [LogEntry("proposed", n, proposed(n).to_dict()) for n in range(3)]
     archive.append_all(name, proposals, [program(n) for n in range(3)])
     for n in (2, 0, 1) if reverse else (0, 1, 2):
         archive.append_all(name, [judged(n)])
@@ -121,7 +123,7 @@ def test_same_outcome_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_measured_scores_are_a_stopwatchs(tmp_path: Path) -> None:
     with Archive(tmp_path) as archive:
         archive.begin_run(a_run())
-        archive.append_all("r1", [Entry("proposed", 0, proposed(0).to_dict())], [program(0)])
+        archive.append_all("r1", [LogEntry("proposed", 0, proposed(0).to_dict())], [program(0)])
         measured = Evaluated(evaluation=evaluation(0, score_kind="measured"))
         archive.append("r1", "evaluated", 0, measured.to_dict())
         lines = export(archive, "latest", canonical=True).splitlines()

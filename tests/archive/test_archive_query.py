@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from archive_contract import a_run, evaluated, evaluation, program, proposed
 
-from hipwright.archive import Archive, Confirmed, Entry, Finished, compare, list_runs, read_log, show
+from hipwright.archive import Archive, Confirmed, Finished, LogEntry, compare, list_runs, read_log, show
 from hipwright.archive.lineage import ancestors, tree
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.records import Decision
@@ -17,10 +17,10 @@ from hipwright.records import Decision
 def family(archive: Archive, name: str, *, finished: bool = True, **fields: Any) -> None:
     """0 -> 1 -> 3 (best) and 0 -> 2 (wrong); 4 is a duplicate of 1; 5 could not be written."""
     archive.begin_run(a_run(name, **fields), {"task_name": "demo"})
-    entries = [Entry("proposed", n, proposed(n, parent=p).to_dict()) for n, p in ((0, None), (1, 0), (2, 0), (3, 1))]
+    entries = [LogEntry("proposed", n, proposed(n, parent=p).to_dict()) for n, p in ((0, None), (1, 0), (2, 0), (3, 1))]
     double = {**proposed(4, parent=0).to_dict(), "program": program(1).key, "duplicate_of": 1}
     broken = {**proposed(5, parent=0).to_dict(), "program": "", "error": "ValueError: no"}
-    entries += [Entry("proposed", 4, double), Entry("proposed", 5, broken)]
+    entries += [LogEntry("proposed", 4, double), LogEntry("proposed", 5, broken)]
     archive.append_all(name, entries, [program(n) for n in range(4)])
     wrong = {"status": "wrong_value", "fault": "candidate", "message": "bad", "score": None, "score_kind": "none"}
     for n in (0, 1, 3):
@@ -77,7 +77,7 @@ def test_compare_says_which_is_faster_and_how_the_winners_differ(tmp_path: Path)
     with Archive(tmp_path) as archive:
         family(archive, "a")
         archive.begin_run(a_run("b"))
-        archive.append_all("b", [Entry("proposed", 0, proposed(0).to_dict())], [program(0)])
+        archive.append_all("b", [LogEntry("proposed", 0, proposed(0).to_dict())], [program(0)])
         archive.append_all("b", [evaluated(0)])
         found = compare(archive, "b", "a")
         assert found.same_task and found.ratio == pytest.approx(0.7) and found.common_programs == 1
@@ -109,7 +109,7 @@ def test_a_repair_descends_from_the_program_that_failed(tmp_path: Path) -> None:
     repair["expansion"] |= {"operator": "repair", "parents": [], "action": {"failed": program(0).key, "of": 0}}
     with Archive(tmp_path) as archive:
         archive.begin_run(a_run("r"))
-        entries = [Entry("proposed", 0, first.to_dict()), Entry("proposed", 1, repair)]
+        entries = [LogEntry("proposed", 0, first.to_dict()), LogEntry("proposed", 1, repair)]
         archive.append_all("r", entries, [program(0), program(1)])
         log = read_log(archive.events("r"))
         shown = show(archive, "r").trials

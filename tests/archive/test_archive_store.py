@@ -25,7 +25,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from archive_contract import a_run, program
-from hipwright.archive import Archive, Entry
+from hipwright.archive import Archive, LogEntry
 from hipwright.errors import BadInput
 who = int(sys.argv[3])
 with Archive(Path(sys.argv[2])) as archive:
@@ -34,7 +34,7 @@ with Archive(Path(sys.argv[2])) as archive:
     except BadInput:
         pass  # the other one was first
     for n in range(60):
-        archive.append_all("shared", [Entry("a", n, {"who": who}), Entry("b", n, {"who": who})], [program(n)])
+        archive.append_all("shared", [LogEntry("a", n, {"who": who}), LogEntry("b", n, {"who": who})], [program(n)])
 """
 
 

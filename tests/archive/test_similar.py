@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from archive_contract import a_run
 
-from hipwright.archive import Archive, Confirmed, Entry, Evaluated, Proposed
+from hipwright.archive import Archive, Confirmed, Evaluated, LogEntry, Proposed
 from hipwright.archive.code_features import kernel_features, snake, task_features, tokens
 from hipwright.archive.ranking import Text, cosine, rank
-from hipwright.archive.similar import Known, known_for, similar
+from hipwright.archive.similar import SimilarProgram, known_for, similar
 from hipwright.records import Evaluation, Expansion, Program, Task
 
 SOURCE = """
@@ -88,14 +88,14 @@ class Filler:
         for n, (program, score) in enumerate(zip(programs, scores, strict=True)):
             expansion = Expansion(number=n, operator="mutate")
             proposed = Proposed(expansion=expansion, round=0, program=program.key, choices={"BLOCK": 64 * (n + 1)})
-            entries.append(Entry("proposed", n, proposed.to_dict()))
+            entries.append(LogEntry("proposed", n, proposed.to_dict()))
             entries.append(
-                Entry("evaluated", n, Evaluated(evaluation=self.judged(task, program, score, kind)).to_dict())
+                LogEntry("evaluated", n, Evaluated(evaluation=self.judged(task, program, score, kind)).to_dict())
             )
         if refused is not None:
             again = self.judged(task, programs[refused], None, kind)
             confirmed = Confirmed(program=programs[refused].key, passed=False, evaluation=again)
-            entries.append(Entry("confirmed", refused, confirmed.to_dict()))
+            entries.append(LogEntry("confirmed", refused, confirmed.to_dict()))
         self.archive.begin_run(a_run(name, task=task.key, targets=targets), {"task_name": task.name}, [task])
         self.archive.append_all(name, entries, programs)
         return [program.key for program in programs]
@@ -118,7 +118,7 @@ def fill(archive: Archive) -> Filler:
     return Filler(archive)
 
 
-def tasks(found: Sequence[Known]) -> list[str]:
+def tasks(found: Sequence[SimilarProgram]) -> list[str]:
     return [known.task_name for known in found]
 
 
@@ -207,7 +207,7 @@ def test_no_figure_is_no_score(archive: Archive, fill: Filler) -> None:
     program = kernel("bare", "lds")
     bare = Evaluation(task=task.key, program=program.key, status="pass")
     archive.begin_run(a_run("bare", task=task.key), {"task_name": "bare"}, [task])
-    archive.append_all("bare", [Entry("evaluated", 0, Evaluated(evaluation=bare).to_dict())], [program])
+    archive.append_all("bare", [LogEntry("evaluated", 0, Evaluated(evaluation=bare).to_dict())], [program])
     (known,) = known_for(archive, task.key, ("gfx942",), 3)
     assert (known.score, known.score_kind, known.microseconds, known.choices) == (0.0, "none", None, {})
 
@@ -216,7 +216,7 @@ def test_tasks_whose_text_is_not_stored_are_left_out(archive: Archive, fill: Fil
     archive.begin_run(a_run("old", task="not stored"))
     program = kernel("old", "lds")
     judged = fill.judged(SOFTMAX, program, 3.0, "estimate")
-    archive.append_all("old", [Entry("evaluated", 0, Evaluated(evaluation=judged).to_dict())], [program])
+    archive.append_all("old", [LogEntry("evaluated", 0, Evaluated(evaluation=judged).to_dict())], [program])
     assert similar(archive, SOFTMAX.source, targets=("gfx942",), k=3) == []
     assert len(known_for(archive, "not stored", ("gfx942",), 3)) == 1
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from hipwright.audit import bench
 from hipwright.audit.bench import Gate, TargetVerifier, open_bench
-from hipwright.audit.cases import Case, by_task, select
+from hipwright.audit.cases import CorpusCase, by_task, select
 from hipwright.audit.run import Matrix, matrix, run
 from hipwright.evaluate import modelnew
 from hipwright.sandbox import Zygote
@@ -36,7 +36,7 @@ def _short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu, "_LIMITS", replace(cpu._LIMITS, wall_s=COMPILE_S))
 
 
-def audited(gate: Gate, cache: Path, cases: Sequence[Case], *, shared: bool = False) -> Matrix:
+def audited(gate: Gate, cache: Path, cases: Sequence[CorpusCase], *, shared: bool = False) -> Matrix:
     """shared: the files' processes come from one zygote, which takes two seconds to start; else from one each."""
     with (
         open_bench("cpu", seed=20, cache_folder=cache) as opened,
@@ -47,12 +47,12 @@ def audited(gate: Gate, cache: Path, cases: Sequence[Case], *, shared: bool = Fa
     return matrix(done)[f"cpu {gate}"]
 
 
-def part(gate: Gate, number: int, whole: bool) -> list[Case]:
+def part(gate: Gate, number: int, whole: bool) -> list[CorpusCase]:
     """Half of the cases, so that two processors share the work; of the fast gate a third of them, or all.
 
     A task's cases stay together, for opening one takes seconds; those of one with half of all cases take turns.
     """
-    halves: tuple[list[Case], list[Case]] = ([], [])
+    halves: tuple[list[CorpusCase], list[CorpusCase]] = ([], [])
     for members in sorted(by_task(select(())).values(), key=len, reverse=True):
         if len(members) > 50:
             for half, its in zip(halves, (members[::2], members[1::2]), strict=True):

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from hipwright.audit.cases import CHECKS, CORPUS, ROWS, Case, all_cases, select
+from hipwright.audit.cases import CHECKS, CORPUS, ROWS, CorpusCase, all_cases, select
 from hipwright.errors import CandidateError, ProgramError
 from hipwright.program import parse
 from hipwright.program.modelnew.check import check, lane_of
@@ -37,7 +37,7 @@ def test_it_is_large_and_covers_the_taxonomy() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_a_row_says_what_must_happen(case: Case) -> None:
+def test_a_row_says_what_must_happen(case: CorpusCase) -> None:
     assert set(case.targets) <= {"cpu", "cuda", "rocm"} and case.targets
     if case.honest:
         assert case.statuses == ("pass",) and not case.checks and not case.row
@@ -49,7 +49,7 @@ def test_a_row_says_what_must_happen(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", select(lane="program"), ids=lambda case: case.id)
-def test_what_the_parser_must_stop_it_stops(case: Case) -> None:
+def test_what_the_parser_must_stop_it_stops(case: CorpusCase) -> None:
     try:
         parse(case.text)
     except ProgramError as error:
@@ -59,7 +59,7 @@ def test_what_the_parser_must_stop_it_stops(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", select(lane="modelnew"), ids=lambda case: case.id)
-def test_what_static_rules_must_stop_they_stop(case: Case) -> None:
+def test_what_static_rules_must_stop_they_stop(case: CorpusCase) -> None:
     try:
         refused = {finding.rule for finding in check(case.text) if finding.refused}
     except (ProgramError, CandidateError):

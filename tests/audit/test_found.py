@@ -8,23 +8,23 @@ from typing import Any
 import pytest
 
 from hipwright.audit import suite
-from hipwright.audit.cases import Case, all_cases
-from hipwright.audit.found import Found, compare
+from hipwright.audit.cases import CorpusCase, all_cases
+from hipwright.audit.found import ObservedVerdict, compare
 from hipwright.audit.run import matrix, run
 from hipwright.errors import DeviceError
 
-HONEST = Case(lane="program", kind="honest", name="good", task="row_sum")
-HOSTILE = Case(
+HONEST = CorpusCase(lane="program", kind="honest", name="good", task="row_sum")
+HOSTILE = CorpusCase(
     lane="program", kind="hostile", name="bad", task="row_sum", row="A3", checks=("values",), statuses=("wrong_value",)
 )
-DECOY = Case(
+DECOY = CorpusCase(
     lane="program", kind="hostile", name="decoy", task="row_sum", row="B2", checks=("coverage",), statuses=("pass",)
 )
 
 
-def found(status: str, **more: Any) -> Found:
+def found(status: str, **more: Any) -> ObservedVerdict:
     fault = None if status == "pass" else "candidate"
-    return Found(status=status, **{"fault": fault, **more})  # type: ignore[arg-type]
+    return ObservedVerdict(status=status, **{"fault": fault, **more})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,13 @@ def found(status: str, **more: Any) -> Found:
         (HOSTILE, found("out_of_bounds"), "wrong reason"),
         (HOSTILE, found("wrong_value", message="in a second call"), "wrong reason"),
         (HOSTILE, found("unscorable", fault="device"), "void"),
-        (HOSTILE, Found(not_run="no GPU"), "not run"),
+        (HOSTILE, ObservedVerdict(not_run="no GPU"), "not run"),
         (DECOY, found("pass", coverage=0.0), "right"),
         (DECOY, found("pass", coverage=1.0), "accepted"),
         (DECOY, found("pass"), "accepted"),
     ],
 )
-def test_outcomes(case: Case, what: Found, outcome: str) -> None:
+def test_outcomes(case: CorpusCase, what: ObservedVerdict, outcome: str) -> None:
     assert compare(case, "v", what).outcome == outcome
 
 
@@ -60,7 +60,7 @@ class Scripted:
     def __init__(self, say: Any) -> None:
         self._say = say
 
-    def judge(self, case: Case) -> Found:
+    def judge(self, case: CorpusCase) -> ObservedVerdict:
         answer = self._say(case)
         if isinstance(answer, Exception):
             raise answer

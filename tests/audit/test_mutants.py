@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hipwright.audit import mutate
-from hipwright.audit.bench import Bench, open_bench
+from hipwright.audit.bench import AuditBench, open_bench
 from hipwright.audit.cases import select
 from hipwright.audit.mutants import Mutant, mutants, sample
-from hipwright.audit.mutate import Report, equivalent, examine, run_mutants
+from hipwright.audit.mutate import MutationReport, equivalent, examine, run_mutants
 from hipwright.errors import ProgramError
 from hipwright.program import parse
 
@@ -63,7 +63,7 @@ def test_the_plan_and_declarations_are_left_alone() -> None:
 
 
 @pytest.fixture(scope="module")
-def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+def bench(request: pytest.FixtureRequest) -> Iterator[AuditBench]:
     folder = Path(request.config.cache.mkdir("hipwright-builds"))  # type: ignore[union-attr]
     with open_bench("cpu", seed=20, cache_folder=folder) as opened:
         yield opened
@@ -87,7 +87,7 @@ def changed(program: str, before: str, after: str) -> Mutant:
 )
 @pytest.mark.slow
 def test_fates(
-    bench: Bench, mutant: tuple[str, str, str], fate: str, why: str, monkeypatch: pytest.MonkeyPatch
+    bench: AuditBench, mutant: tuple[str, str, str], fate: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mutate, "equivalent", partial(equivalent, tries=200))  # the verifier's own cases and new ones
     examined = examine(bench, HONEST[mutant[0]], changed(*mutant))
@@ -95,7 +95,7 @@ def test_fates(
 
 
 @pytest.mark.slow
-def test_rounding_is_no_equivalence(bench: Bench) -> None:
+def test_rounding_is_no_equivalence(bench: AuditBench) -> None:
     """A change that only a bit shows: the verifier may pass it, but it is another program."""
     case = HONEST["relu_signed"]
     evaluator = bench.evaluator(case.task_path)
@@ -104,7 +104,7 @@ def test_rounding_is_no_equivalence(bench: Bench) -> None:
 
 
 @pytest.mark.slow
-def test_a_sample_is_killed(bench: Bench) -> None:
+def test_a_sample_is_killed(bench: AuditBench) -> None:
     report = run_mutants(bench, 24, seed=2)
     # all scores of a row 1.0 larger: a softmax does not see it but in its rounding, so the rule calls it a survivor
     same = "attention_online:14: changed constant: `float s = 0.0f;` -> `float s = 1.0f;`"
@@ -113,5 +113,5 @@ def test_a_sample_is_killed(bench: Bench) -> None:
 
 
 def test_a_report_counts() -> None:
-    report = Report(0)
+    report = MutationReport(0)
     assert not report.good and report.killed_share == 0.0

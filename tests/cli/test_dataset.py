@@ -9,9 +9,9 @@ import cli_tools
 import pytest
 from msgspec.structs import replace
 
-from hipwright.cli.dataset_work import Bar
+from hipwright.cli.dataset_work import BuildProgress
 from hipwright.dataset.records import Pair
-from hipwright.dataset.store import Outcome, Store, read_pairs, row
+from hipwright.dataset.store import DatasetStore, TaskOutcome, read_pairs, row
 from hipwright.records import Program
 
 TASK = """import torch
@@ -58,8 +58,8 @@ def made_up(folder: Path, count: int = 6) -> list[Pair]:
         for n in range(count)
     ]
     folder.mkdir()
-    with Store(folder, {"seed": 0}, resume=False) as store:
-        store.add(Outcome(entry="e", name="e", status="verified", pairs=tuple(p.key for p in pairs)), pairs)
+    with DatasetStore(folder, {"seed": 0}, resume=False) as store:
+        store.add(TaskOutcome(entry="e", name="e", status="verified", pairs=tuple(p.key for p in pairs)), pairs)
         store.finish(["e"], {})
     return pairs
 
@@ -182,7 +182,7 @@ def test_bad_input_is_told(home: Path, tmp_path: Path) -> None:
 
 
 def test_progress_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with Bar("tasks", 4, 1) as bar:
+    with BuildProgress("tasks", 4, 1) as bar:
         bar.step(2, "7 pairs", "a: verified")
         bar.step(3, "8 pairs", "b: verified")
         bar.step(4, "9 pairs", "")

@@ -10,7 +10,7 @@ from cli_tools import FILES, one_object
 
 from hipwright.cli import main
 from hipwright.device import topology
-from hipwright.device.topology import Gpu
+from hipwright.device.topology import GpuInfo
 from hipwright.measure import profiler
 from hipwright.measure.profiler import MARK
 from hipwright.records import Build, KernelResources
@@ -49,7 +49,7 @@ def test_other_targets_have_no_counters(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """One made-up AMD GPU, and a script for rocprofv3."""
-    gpu = Gpu(index=0, kind="rocm", name="MI300X", architecture="gfx942")
+    gpu = GpuInfo(index=0, kind="rocm", name="MI300X", architecture="gfx942")
     monkeypatch.setattr(topology, "find", lambda kind=None: [gpu] if kind in (None, "rocm") else [])
     monkeypatch.setenv("HIPWRIGHT_CACHE", str(tmp_path / "cache"))
     tool = tmp_path / "rocprofv3"
@@ -105,7 +105,7 @@ def test_the_same_on_nvidia(
 grep -q cubin kernels.bin && echo '{MARK}{json.dumps({"launches": []})}' && cat {SAMPLE}
 """)
     tool.chmod(0o755)
-    gpu = Gpu(index=0, kind="cuda", name="H200", architecture="sm_90")
+    gpu = GpuInfo(index=0, kind="cuda", name="H200", architecture="sm_90")
     monkeypatch.setattr(topology, "find", lambda kind=None: [gpu])
     monkeypatch.setattr(nvrtc, "build", build)
     monkeypatch.setattr(nvrtc, "zygote", lambda *, unsafe: Zygote((), unsafe=unsafe, name="compiler"))

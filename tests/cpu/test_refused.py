@@ -10,7 +10,7 @@ import pytest
 
 from hipwright.toolchain.cpu import audit as cpu_audit
 from hipwright.toolchain.cpu import build as cpu
-from hipwright.toolchain.cpu.ir import Module
+from hipwright.toolchain.cpu.ir import IrModule
 
 KERNEL = 'extern "C" __global__ void k(float* y) { y[threadIdx.x] = 1.0f; }\n'
 
@@ -77,7 +77,7 @@ def test_the_second_gate_alone_sees_initialisers(gpu) -> None:
     ],
 )
 def test_one_line_is_enough(line: str) -> None:
-    assert cpu_audit.refusal(Module.parse(line + "\n")) is not None
+    assert cpu_audit.refusal(IrModule.parse(line + "\n")) is not None
 
 
 def test_ordinary_things_are_not_refused(gpu) -> None:

@@ -6,7 +6,7 @@ import random
 
 import msgspec
 
-from hipwright.dataset.records import Built, Pair
+from hipwright.dataset.records import BuildSummary, Pair
 from hipwright.records import Program
 from tests.dataset.pair_sample import HONEST, pair
 
@@ -26,7 +26,7 @@ def many(count: int, seed: int = 1, text: str = "") -> list[Pair]:
         names = [f"{text}op_{int(own.expovariate(0.08))}" for _ in range(own.randint(1, 6))]
         kind = KINDS[place]
         us = 3 + own.lognormvariate(2.2, 1.1) * rng.choice((1.0, 1.0, 1.04, 1.3, 2.2, 0.8))
-        build = Built(
+        build = BuildSummary(
             ok=rng.random() > 0.01,
             kernels=1,
             vgpr=rng.randint(8, 128),

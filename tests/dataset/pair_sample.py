@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hipwright.dataset.records import Built, Pair
+from hipwright.dataset.records import BuildSummary, Pair
 from hipwright.program.parse import parse
 from hipwright.records import Program, Task, Timing, Versus, Workload
 
@@ -56,8 +56,8 @@ def pair(name: str, task: str, *, kind: str = "engine", folder: str = "honest", 
         "evidence": "" if right else f"- verdict: wrong_value\n- {name} is wrong in element 3",
         "coverage": 1.0 if right and task != "linear" else 0.4,
         "builds": {
-            "gfx942": Built(ok=True, kernels=1, vgpr=24, sgpr=18, lds_bytes=512, occupancy=8),
-            "gfx950": Built(ok=True, kernels=1, vgpr=26, sgpr=18, lds_bytes=512, occupancy=8),
+            "gfx942": BuildSummary(ok=True, kernels=1, vgpr=24, sgpr=18, lds_bytes=512, occupancy=8),
+            "gfx950": BuildSummary(ok=True, kernels=1, vgpr=26, sgpr=18, lds_bytes=512, occupancy=8),
         },
         "estimate_us": {"gfx942": us, "gfx950": us * 0.8} if right else {},
         "operators": operators,

@@ -18,28 +18,28 @@ from hipwright.cli.dataset_work import evidence_words, lessons, mutants
 from hipwright.cli.session import Machine
 from hipwright.dataset.build import build
 from hipwright.dataset.judge import WRONG
-from hipwright.dataset.make import Hooks, Product, Settings, make
+from hipwright.dataset.make import BuildSettings, Hooks, TaskPairs, make
 from hipwright.dataset.records import Pair
-from hipwright.dataset.store import OUTCOMES, PAIRS, Store, read_outcomes, read_pairs
-from hipwright.dataset.tasks import Entry
+from hipwright.dataset.store import OUTCOMES, PAIRS, DatasetStore, read_outcomes, read_pairs
+from hipwright.dataset.tasks import DatasetTask
 from hipwright.records import Evaluation, Program
 from tests.dataset import tiny
 
 HOOKS = Hooks(mutants, evidence_words, lessons)
-SETTINGS = Settings(targets=("gfx942", "gfx950", "cpu"), variants=2, negatives=1)
+SETTINGS = BuildSettings(targets=("gfx942", "gfx950", "cpu"), variants=2, negatives=1)
 
 
 @pytest.fixture(scope="module")
-def rows(machine: Machine) -> Product:
+def rows(machine: Machine) -> TaskPairs:
     """A small reduction, made once."""
-    return make(machine, Entry("rows", tiny.ROWS), SETTINGS, HOOKS)
+    return make(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, HOOKS)
 
 
-def of(product: Product, kind: str) -> list[Pair]:
+def of(product: TaskPairs, kind: str) -> list[Pair]:
     return [pair for pair in product.pairs if pair.kind == kind]
 
 
-def test_a_task_gives_every_kind_of_pair(rows: Product) -> None:
+def test_a_task_gives_every_kind_of_pair(rows: TaskPairs) -> None:
     assert rows.outcome.status == "verified" and rows.outcome.coverage == 1.0
     kinds = Counter(pair.kind for pair in rows.pairs)
     assert (kinds["engine"], kinds["variant"], kinds["negative"], kinds["repair"]) == (1, 2, 1, 1)
@@ -47,7 +47,7 @@ def test_a_task_gives_every_kind_of_pair(rows: Product) -> None:
     assert rows.outcome.pairs == tuple(pair.key for pair in rows.pairs)
 
 
-def test_right_pairs_have_builds_estimates_and_what_they_were_verified_on(rows: Product) -> None:
+def test_right_pairs_have_builds_estimates_and_what_they_were_verified_on(rows: TaskPairs) -> None:
     for pair in (one for one in rows.pairs if one.correct):
         assert pair.status == "pass" and pair.coverage == 1.0
         assert set(pair.builds) == set(pair.estimate_us) == {"gfx942", "gfx950"}
@@ -57,7 +57,7 @@ def test_right_pairs_have_builds_estimates_and_what_they_were_verified_on(rows: 
         assert pair.families and pair.composition == "sum+tanh" and pair.dtype == "float32"
 
 
-def test_a_wrong_pair_says_what_was_found_and_the_repair_mends_it(rows: Product) -> None:
+def test_a_wrong_pair_says_what_was_found_and_the_repair_mends_it(rows: TaskPairs) -> None:
     (negative,), (repair,), (engine,) = of(rows, "negative"), of(rows, "repair"), of(rows, "engine")
     assert not negative.correct and negative.status in WRONG and f"verdict: {negative.status}" in negative.evidence
     assert repair.before == negative.program != engine.program == repair.program
@@ -65,15 +65,15 @@ def test_a_wrong_pair_says_what_was_found_and_the_repair_mends_it(rows: Product)
     assert "mutation" in negative.provenance["made"]
 
 
-def test_a_step_saves_what_it_says(rows: Product) -> None:
+def test_a_step_saves_what_it_says(rows: TaskPairs) -> None:
     for step in of(rows, "step"):
         before = next(pair for pair in rows.pairs if pair.program == step.before and pair.kind != "step")
         gains = {t: 1 - step.estimate_us[t] / before.estimate_us[t] for t in step.estimate_us}
         assert step.provenance["made"]["gain"] >= 0.05 and max(gains.values()) >= 0.05
 
 
-def test_the_same_task_gives_the_same_rows(machine: Machine, rows: Product) -> None:
-    again = make(machine, Entry("rows", tiny.ROWS), SETTINGS, HOOKS)
+def test_the_same_task_gives_the_same_rows(machine: Machine, rows: TaskPairs) -> None:
+    again = make(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, HOOKS)
     assert again.pairs == rows.pairs
     assert replace(again.outcome, seconds=0.0) == replace(rows.outcome, seconds=0.0)
 
@@ -81,7 +81,7 @@ def test_the_same_task_gives_the_same_rows(machine: Machine, rows: Product) -> N
 @pytest.mark.slow
 def test_a_search_brings_its_verified_programs_and_steps(machine: Machine) -> None:
     few = replace(SETTINGS, variants=0, negatives=0, budget=4)
-    found = make(machine, Entry("rows", tiny.ROWS), few, HOOKS)
+    found = make(machine, DatasetTask("rows", tiny.ROWS), few, HOOKS)
     searched = [pair for pair in found.pairs if pair.provenance["made"]["by"] == "a search"]
     assert searched and found.outcome.counts["of the search"] == len(searched)
     assert all(pair.composition == "sum+tanh" and pair.key in found.outcome.pairs for pair in searched)
@@ -96,7 +96,7 @@ def honest_changes(program: Program, number: int) -> list[tuple[Program, str]]:
 def test_what_the_verifier_passes_is_never_called_wrong(machine: Machine) -> None:
     found = make(
         machine,
-        Entry("points", tiny.POINTS),
+        DatasetTask("points", tiny.POINTS),
         replace(SETTINGS, variants=0),
         Hooks(honest_changes, evidence_words, lessons),
     )
@@ -106,7 +106,7 @@ def test_what_the_verifier_passes_is_never_called_wrong(machine: Machine) -> Non
 
 @pytest.mark.parametrize(("source", "says"), [(tiny.RANDOM, "random"), (tiny.RAISES, "forward"), ("x = (", "")])
 def test_a_task_that_cannot_be_judged_fails_with_its_reason(machine: Machine, source: str, says: str) -> None:
-    found = make(machine, Entry("task", source), SETTINGS, HOOKS)
+    found = make(machine, DatasetTask("task", source), SETTINGS, HOOKS)
     assert found.outcome.status == "failed" and not found.pairs
     assert says in found.outcome.why and found.outcome.why
 
@@ -125,7 +125,7 @@ def test_only_the_verifiers_reasons_make_a_negative(machine: Machine, monkeypatc
         return Evaluation(task="", program=program.key, status="timeout", fault="candidate", message="too slow")
 
     monkeypatch.setattr(Evaluator, "evaluate", late)
-    found = make(machine, Entry("points", tiny.POINTS), SETTINGS, HOOKS)
+    found = make(machine, DatasetTask("points", tiny.POINTS), SETTINGS, HOOKS)
     assert [pair.kind for pair in found.pairs] == ["engine"]
     assert found.outcome.counts["the engine's: timeout"] == 2 and found.outcome.counts["mutants: timeout"] >= 1
 
@@ -172,13 +172,13 @@ def _carries(pid: str, marker: str) -> bool:
         return False
 
 
-def test_done_tasks_are_left_alone_and_new_ones_are_not_done(rows: Product, tmp_path: Path) -> None:
-    first, second = Entry("rows", tiny.ROWS), Entry("raises", tiny.RAISES)
-    with Store(tmp_path, SETTINGS.to_dict(), resume=False) as store:
+def test_done_tasks_are_left_alone_and_new_ones_are_not_done(rows: TaskPairs, tmp_path: Path) -> None:
+    first, second = DatasetTask("rows", tiny.ROWS), DatasetTask("raises", tiny.RAISES)
+    with DatasetStore(tmp_path, SETTINGS.to_dict(), resume=False) as store:
         store.add(rows.outcome, rows.pairs)
         store.finish([first.key], {})
     before = (tmp_path / PAIRS).read_bytes()
-    with Store(tmp_path, SETTINGS.to_dict(), resume=True) as store:
+    with DatasetStore(tmp_path, SETTINGS.to_dict(), resume=True) as store:
         assert store.done(first.key) and not store.done(second.key)
         report = build([first], store, None, SETTINGS, HOOKS, workers=1)  # type: ignore[arg-type]
     assert report.made == 0 and report.statuses == {"verified": 1} and report.covered == 1

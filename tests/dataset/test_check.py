@@ -11,23 +11,23 @@ from msgspec.structs import replace
 
 from hipwright.cli.dataset_work import evidence_words, lessons, mutants
 from hipwright.cli.session import Machine
-from hipwright.dataset.check import Checked, _work, draw
-from hipwright.dataset.make import Hooks, Settings, make
-from hipwright.dataset.records import Built, Pair
-from hipwright.dataset.tasks import Entry
+from hipwright.dataset.check import CheckedRow, _work, draw
+from hipwright.dataset.make import BuildSettings, Hooks, make
+from hipwright.dataset.records import BuildSummary, Pair
+from hipwright.dataset.tasks import DatasetTask
 from tests.dataset import tiny
 
-SETTINGS = Settings(targets=("gfx942", "gfx950", "cpu"), variants=1, negatives=1)
+SETTINGS = BuildSettings(targets=("gfx942", "gfx950", "cpu"), variants=1, negatives=1)
 
 
 @pytest.fixture(scope="module")
 def pairs(machine: Machine) -> dict[str, Pair]:
     """One pair of each kind."""
-    made = make(machine, Entry("rows", tiny.ROWS), SETTINGS, Hooks(mutants, evidence_words, lessons))
+    made = make(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, Hooks(mutants, evidence_words, lessons))
     return {pair.kind: pair for pair in made.pairs}
 
 
-def looked(machine: Machine, *pairs: Pair) -> list[Checked]:
+def looked(machine: Machine, *pairs: Pair) -> list[CheckedRow]:
     return _work(machine, pairs)
 
 
@@ -50,7 +50,7 @@ def test_every_kind_of_lie_is_found(machine: Machine, pairs: dict[str, Pair]) ->
     planted = {
         "called wrong and passes": replace(right, kind="negative", correct=False, status="wrong_value"),
         "its coverage is": replace(right, coverage=0.4),
-        "its build for gfx942": replace(right, builds={**right.builds, "gfx942": Built(ok=True, vgpr=1)}),
+        "its build for gfx942": replace(right, builds={**right.builds, "gfx942": BuildSummary(ok=True, vgpr=1)}),
         "the program before is called wrong": replace(pairs["repair"], before=pairs["variant"].program),
         "its kind is negative and it is called right": replace(right, kind="negative"),
     }

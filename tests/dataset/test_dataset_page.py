@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.dataset.stats import Tally, tally
+from hipwright.dataset.stats import DatasetTally, tally
 from hipwright.report import dataset_page
 from hipwright.report.dataset_page import DatasetPage, bar_list, histogram, render_dataset
 from tests.dataset.made_up import many
@@ -59,7 +59,9 @@ def test_hostile_names_are_escaped() -> None:
 
 
 def test_an_empty_and_an_unmeasured_data_set_have_a_page() -> None:
-    empty = render_dataset(DatasetPage(title="none", figures=Tally().figures(), source="", command="x", unread=3))
+    empty = render_dataset(
+        DatasetPage(title="none", figures=DatasetTally().figures(), source="", command="x", unread=3)
+    )
     assert "0 pairs" in empty and "<svg" not in empty and "not counted: 3" in empty
     bare = pair("softmax_block", "softmax", builds={}, estimate_us={})
     html = render_dataset(DatasetPage(title="one", figures=tally([bare]), source="d", command="x"))

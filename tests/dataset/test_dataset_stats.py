@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hipwright.dataset.records import Built
-from hipwright.dataset.stats import Tally, log_bins, quantiles, tally
+from hipwright.dataset.records import BuildSummary
+from hipwright.dataset.stats import DatasetTally, log_bins, quantiles, tally
 from tests.dataset.made_up import many
 from tests.dataset.pair_sample import pair, sample, timing, variant
 
@@ -53,9 +53,9 @@ def test_coverage_bins_include_their_upper_end() -> None:
 
 
 def test_builds_of_right_and_wrong_programs() -> None:
-    bad = {"gfx942": Built(ok=False)}
+    bad = {"gfx942": BuildSummary(ok=False)}
     rows = [
-        pair("softmax_block", "softmax", builds={"gfx942": Built(ok=True, vgpr=40, spills=3, occupancy=4)}),
+        pair("softmax_block", "softmax", builds={"gfx942": BuildSummary(ok=True, vgpr=40, spills=3, occupancy=4)}),
         pair("softmax_online", "softmax", builds=bad),
         pair("softmax_overflow", "softmax", kind="negative", folder="wrong", builds=bad),
     ]
@@ -102,7 +102,7 @@ def test_repeated_and_timed_rows() -> None:
 
 
 def test_nothing_has_figures_too() -> None:
-    found = Tally().figures()
+    found = DatasetTally().figures()
     assert found["rows"] == found["tasks"] == 0 and found["coverage"]["quantiles"] == {"count": 0}
     json.dumps(found, allow_nan=False)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hipwright.dataset.export import FORMATS, Options, export, preference, read_export
+from hipwright.dataset.export import FORMATS, ExportOptions, export, preference, read_export
 from hipwright.dataset.export.card import features
 from hipwright.dataset.export.chat import answer, fence, user_prompt
 from hipwright.dataset.export.grouping import by_task
@@ -79,7 +79,7 @@ def test_broken_lines_are_named_and_cost_only_themselves(tmp_path: Path) -> None
     assert len(found) == len(pairs) - 5
     assert [one.line for one in bad] == [2, 3, 4, 5, len(lines)]
     assert "cut off" in bad[-1].why
-    again = export("sft", found, tmp_path / "again", Options(bad=bad))
+    again = export("sft", found, tmp_path / "again", ExportOptions(bad=bad))
     assert [one.where for one in again.skipped] == [f"train.jsonl:{one.line}" for one in bad]
     assert len((tmp_path / "again" / "skipped.jsonl").read_text().splitlines()) == 5
 
@@ -128,7 +128,7 @@ def test_many_rows_make_numbered_shards(tmp_path: Path, load: Load, monkeypatch:
 
 def test_sft_conversations(tmp_path: Path, load: Load) -> None:
     pairs = sample()
-    written = export("sft", pairs, tmp_path / "out", Options(system="You write HIP."))
+    written = export("sft", pairs, tmp_path / "out", ExportOptions(system="You write HIP."))
     rows = [row for split in load(tmp_path / "out").values() for row in split]
     assert len(rows) == sum(p.correct for p in pairs) == written.total
     assert written.left_out == {"a wrong program is not to be imitated": 2}
@@ -147,7 +147,7 @@ def test_sft_conversations(tmp_path: Path, load: Load) -> None:
 
 
 def test_without_a_system_prompt_there_is_no_system_message(tmp_path: Path) -> None:
-    export("sft", sample(), tmp_path / "out", Options(user=lambda p: f"solve {p.task_name}"))
+    export("sft", sample(), tmp_path / "out", ExportOptions(user=lambda p: f"solve {p.task_name}"))
     first = json.loads((tmp_path / "out" / "train.jsonl").read_text().splitlines()[0])
     assert [m["role"] for m in first["messages"]] == ["user", "assistant"]
     assert first["messages"][0]["content"] == "solve layer_norm"
@@ -167,7 +167,7 @@ def test_code_cannot_close_its_block() -> None:
 
 def test_trl_tables(tmp_path: Path, load: Load) -> None:
     pairs = sample()
-    export("trl", pairs, tmp_path / "out", Options(system="You write HIP."))
+    export("trl", pairs, tmp_path / "out", ExportOptions(system="You write HIP."))
     sft, grpo = load(tmp_path / "out", "sft"), load(tmp_path / "out", "grpo")
     assert set(sft) == set(grpo) == SPLITS
     rows = [row for split in sft.values() for row in split]
@@ -314,7 +314,7 @@ def test_pairs_are_grouped_by_task_in_their_order(tmp_path: Path) -> None:
 
 def test_the_card_counts_from_the_rows_and_says_what_was_not_done(tmp_path: Path) -> None:
     pairs = sample()
-    export("parquet", pairs, tmp_path / "out", Options(title="A sample", command="hipwright dataset export d"))
+    export("parquet", pairs, tmp_path / "out", ExportOptions(title="A sample", command="hipwright dataset export d"))
     text = (tmp_path / "out" / "README.md").read_text()
     _, front, body = text.split("---\n", 2)
     head = yaml.safe_load(front)

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from hipwright.cli.dataset_work import evidence_words, lessons, mutants
 from hipwright.cli.session import Machine
 from hipwright.dataset.ladder import LIBRARY, OWN, library, rungs
-from hipwright.dataset.make import Hooks, Settings, make
-from hipwright.dataset.store import OUTCOMES, Outcome, Store, append, read_outcomes
-from hipwright.dataset.tasks import Entry
+from hipwright.dataset.make import BuildSettings, Hooks, make
+from hipwright.dataset.store import OUTCOMES, DatasetStore, TaskOutcome, append, read_outcomes
+from hipwright.dataset.tasks import DatasetTask
 from hipwright.engine.version import source_key
 from hipwright.evaluate import Evaluator
 from hipwright.records import Evaluation, Program
@@ -21,7 +21,7 @@ from tests.dataset import tiny
 from tests.engine.harness import captured
 
 HOOKS = Hooks(mutants, evidence_words, lessons)
-SETTINGS = Settings(targets=("gfx942", "gfx950", "cpu"), variants=1, negatives=0)
+SETTINGS = BuildSettings(targets=("gfx942", "gfx950", "cpu"), variants=1, negatives=0)
 
 
 class Scan(torch.nn.Module):
@@ -69,7 +69,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
 
 def test_what_no_kernel_does_right_is_left_to_the_library(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(monkeypatch, "__global__")
-    found = make(machine, Entry("rows", tiny.ROWS), SETTINGS, HOOKS)
+    found = make(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, HOOKS)
     assert found.outcome.status == "verified" and found.outcome.coverage == 0
     (right,) = (pair for pair in found.pairs if pair.correct)
     assert right.kind == "engine" and right.provenance["made"]["by"] == LIBRARY
@@ -78,21 +78,21 @@ def test_what_no_kernel_does_right_is_left_to_the_library(machine: Machine, monk
 
 def test_other_schedules_keep_what_made_the_first_right(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(monkeypatch, "x_0 = x.shape[0]")
-    found = make(machine, Entry("rows", tiny.ROWS), SETTINGS, HOOKS)
+    found = make(machine, DatasetTask("rows", tiny.ROWS), SETTINGS, HOOKS)
     right = [pair for pair in found.pairs if pair.correct]
     assert {pair.kind for pair in right} >= {"engine", "variant"}
     assert all("x.shape[0] ==" in pair.program.text for pair in right)
 
 
 def test_another_engine_tries_again_what_this_one_failed_at(tmp_path: Path) -> None:
-    failed = Outcome(entry="1", name="a", status="unverified")
-    with Store(tmp_path, {}, resume=False) as store:
+    failed = TaskOutcome(entry="1", name="a", status="unverified")
+    with DatasetStore(tmp_path, {}, resume=False) as store:
         store.add(failed, ())
     assert read_outcomes(tmp_path)["1"].engine == source_key()
     old = [replace(failed, entry="2"), replace(failed, entry="3", status="verified")]
     old += [replace(failed, entry="4", status="verified", coverage=0.2), replace(failed, entry="5", status="fault")]
     append(tmp_path / OUTCOMES, b"".join(one.to_json().encode() + b"\n" for one in old))
-    with Store(tmp_path, {}, resume=True) as store:
+    with DatasetStore(tmp_path, {}, resume=True) as store:
         assert [store.done(key) for key in "123456"] == [True, False, False, True, False, False]
 
 
@@ -106,5 +106,5 @@ def test_bad_luck_on_one_draw_makes_no_negative(machine: Machine, monkeypatch: p
         return real(self, program, oracle)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Evaluator, "evaluate", unlucky)
-    found = make(machine, Entry("points", tiny.POINTS), SETTINGS, HOOKS)
+    found = make(machine, DatasetTask("points", tiny.POINTS), SETTINGS, HOOKS)
     assert all(pair.correct for pair in found.pairs) and found.outcome.counts["the engine's: wrong_value"] >= 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.dataset.overlap import Known, Overlap, Print, guard, operator_steps, overlap, repeated
+from hipwright.dataset.overlap import KnownPrints, Overlap, Print, guard, operator_steps, overlap, repeated
 from hipwright.errors import BadInput
 from hipwright.synth.compose import compose
 from hipwright.synth.records import Made
@@ -79,7 +79,7 @@ def a_print(name: str, **what: object) -> Print:
 
 
 def test_only_the_strongest_kind_is_told() -> None:
-    known = Known([a_print("held", graph="g", shapeless="s", steps=("a", "b"), text=("t",))])
+    known = KnownPrints([a_print("held", graph="g", shapeless="s", steps=("a", "b"), text=("t",))])
     same = a_print("mine", graph="g", shapeless="s", steps=("a", "b"), text=("t",))
     assert [(hit.how, hit.other) for hit in known.hits(same)] == [("graph", "held")]
     assert [hit.how for hit in known.hits(a_print("mine", graph="h", shapeless="s"))] == ["shapeless graph"]
@@ -91,13 +91,13 @@ def test_only_the_strongest_kind_is_told() -> None:
 def test_operators_are_compared_only_where_a_graph_is_missing() -> None:
     operators = tuple(operator_steps(["aten.relu.default", "aten.view.default", "aten.sum.dim_IntList"]))
     assert set(operators) == {"relu#1", "sum#1", "sum after relu#1"}
-    known = Known([a_print("held", graph="g", steps=("a",), operators=operators)])
+    known = KnownPrints([a_print("held", graph="g", steps=("a",), operators=operators)])
     assert known.hits(a_print("mine", graph="h", steps=("b",), operators=operators)) == []
     assert [hit.how for hit in known.hits(a_print("mine", operators=operators))] == ["operators"]
 
 
 def test_nothing_is_near_nothing() -> None:
-    assert Known([a_print("held")]).hits(a_print("mine")) == []
+    assert KnownPrints([a_print("held")]).hits(a_print("mine")) == []
 
 
 def test_within_one_set_the_first_is_kept() -> None:

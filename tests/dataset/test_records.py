@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from hipwright.dataset.records import Built, Pair, built, estimates, timing
+from hipwright.dataset.records import BuildSummary, Pair, built, estimates, timing
 from hipwright.records import Build, Estimate, Evaluation, KernelResources, Program, TargetResult
 
 PAIR = Pair(
@@ -31,7 +31,9 @@ def test_a_key_depends_on_the_pair_alone() -> None:
 
 
 def test_a_pair_survives_json() -> None:
-    full = replace(PAIR, before=Program(text="q"), builds={"gfx942": Built(ok=True, vgpr=9)}, operators=("a", "b"))
+    full = replace(
+        PAIR, before=Program(text="q"), builds={"gfx942": BuildSummary(ok=True, vgpr=9)}, operators=("a", "b")
+    )
     assert Pair.from_json(full.to_json()) == full
 
 
@@ -55,7 +57,7 @@ def test_builds_tell_the_largest_use_and_the_lowest_occupancy() -> None:
         },
     )
     assert built(found) == {
-        "gfx942": Built(ok=True, kernels=2, vgpr=20, sgpr=8, lds_bytes=512, occupancy=4),
-        "gfx950": Built(ok=False),
+        "gfx942": BuildSummary(ok=True, kernels=2, vgpr=20, sgpr=8, lds_bytes=512, occupancy=4),
+        "gfx950": BuildSummary(ok=False),
     }
     assert estimates(found) == {"gfx942": 3.5} and timing(found) is None

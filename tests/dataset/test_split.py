@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hipwright.dataset.split import COMMON, SPLITS, Row, Shares, fields, row_of, sizes_of, split
+from hipwright.dataset.split import COMMON, SPLITS, Shares, SplitFacts, fields, row_of, sizes_of, split
 from hipwright.synth.compose import compose
 from hipwright.synth.library import BY_NAME
 from tests.dataset.planted import resized
@@ -28,10 +28,10 @@ FAMILIES = {
 }
 
 
-def row(number: int, names: frozenset[str], sizes: str, copy: int = 0) -> Row:
+def row(number: int, names: frozenset[str], sizes: str, copy: int = 0) -> SplitFacts:
     composition = "+".join(sorted(names))
     families = tuple(sorted({FAMILIES[name] for name in names}))
-    return Row(key=f"{number}.{copy}", task=str(number), composition=composition, families=families, sizes=sizes)
+    return SplitFacts(key=f"{number}.{copy}", task=str(number), composition=composition, families=families, sizes=sizes)
 
 
 SETS = st.lists(
@@ -43,7 +43,7 @@ SETS = st.lists(
 
 @example([row(0, frozenset({"add", "amax"}), "8")], 0, 0.5)  # a family that every task has
 @given(SETS, st.integers(0, 5), st.floats(0.0, 0.5))
-def test_no_composition_of_a_held_out_split_is_in_train(rows: list[Row], seed: int, share: float) -> None:
+def test_no_composition_of_a_held_out_split_is_in_train(rows: list[SplitFacts], seed: int, share: float) -> None:
     found = split(rows, seed, Shares(family=share, deeper=share, compositions=share, shapes=share))
     assert set(found) == {row.key for row in rows}
     assert set(found.values()) <= set(SPLITS)
@@ -57,7 +57,7 @@ def test_no_composition_of_a_held_out_split_is_in_train(rows: list[Row], seed: i
 
 
 @given(SETS, st.integers(0, 5))
-def test_each_split_is_what_its_name_says(rows: list[Row], seed: int) -> None:
+def test_each_split_is_what_its_name_says(rows: list[SplitFacts], seed: int) -> None:
     found = split(rows, seed)
     of = {name: [one for one in rows if found[one.key] == name] for name in SPLITS}
     train = of["train"]
@@ -74,7 +74,7 @@ def test_each_split_is_what_its_name_says(rows: list[Row], seed: int) -> None:
 
 @given(SETS, st.integers(0, 5), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter_and_a_task_stays_whole(
-    rows: list[Row], seed: int, rng: random.Random
+    rows: list[SplitFacts], seed: int, rng: random.Random
 ) -> None:
     found = split(rows, seed)
     assert split(rng.sample(rows, len(rows)), seed) == found
@@ -82,14 +82,14 @@ def test_the_order_of_rows_does_not_matter_and_a_task_stays_whole(
         assert found[one.key] == found[f"{one.task}.0"]
 
 
-def composed(count: int) -> list[Row]:
+def composed(count: int) -> list[SplitFacts]:
     rng = random.Random(8)
     rows = []
     for number in range(count):
         draft = compose(rng)
         names = sorted(set(draft.operators))
         rows.append(
-            Row(
+            SplitFacts(
                 key=str(number),
                 task=str(number),
                 composition="+".join(names),
@@ -103,7 +103,7 @@ def composed(count: int) -> list[Row]:
 def test_of_composed_tasks_every_split_gets_its_share() -> None:
     rows = composed(300)
     twins = [
-        Row(key=f"{r.key}b", task=f"{r.task}b", composition=r.composition, families=r.families, sizes="1")
+        SplitFacts(key=f"{r.key}b", task=f"{r.task}b", composition=r.composition, families=r.families, sizes="1")
         for r in rows[:90]
     ]
     counts = Counter(split([*rows, *twins], seed=1).values())

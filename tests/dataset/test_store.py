@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hipwright.dataset.records import Pair
-from hipwright.dataset.store import BAD, MANIFEST, OUTCOMES, PAIRS, BadRow, Outcome, Store, read_pairs
+from hipwright.dataset.store import BAD, MANIFEST, OUTCOMES, PAIRS, BadRow, DatasetStore, TaskOutcome, read_pairs
 from hipwright.errors import BadInput
 from hipwright.records import Program
 
@@ -35,11 +35,11 @@ PAIRS_OF = {task: tuple(pair(task, n) for n in range(count)) for task, count in 
 ORDER = list(PAIRS_OF)
 
 
-def outcome(task: str) -> Outcome:
-    return Outcome(entry=task, name=f"task_{task}", status="verified", pairs=tuple(p.key for p in PAIRS_OF[task]))
+def outcome(task: str) -> TaskOutcome:
+    return TaskOutcome(entry=task, name=f"task_{task}", status="verified", pairs=tuple(p.key for p in PAIRS_OF[task]))
 
 
-def fill(store: Store, tasks: list[str]) -> None:
+def fill(store: DatasetStore, tasks: list[str]) -> None:
     for task in tasks:
         if not store.done(task):
             store.add(outcome(task), PAIRS_OF[task])
@@ -47,7 +47,7 @@ def fill(store: Store, tasks: list[str]) -> None:
 
 def built(folder: Path, order: list[str], *, resume: bool = False) -> dict[str, bytes]:
     folder.mkdir(exist_ok=True)
-    with Store(folder, SETTINGS, resume=resume) as store:
+    with DatasetStore(folder, SETTINGS, resume=resume) as store:
         fill(store, order)
         store.finish(ORDER, {})
     return {name: (folder / name).read_bytes() for name in (PAIRS, OUTCOMES, MANIFEST)}
@@ -62,7 +62,7 @@ def test_a_torn_end_anywhere_gives_the_same_files(
     whole = built(folder / "whole", ORDER)
     torn = folder / "torn"
     torn.mkdir()
-    with Store(torn, SETTINGS, resume=False) as store:
+    with DatasetStore(torn, SETTINGS, resume=False) as store:
         fill(store, order)
     for name, share in ((PAIRS, rows), (OUTCOMES, ends)):
         data = (torn / name).read_bytes()
@@ -93,7 +93,7 @@ def test_a_broken_row_is_named_and_kept_and_its_task_made_again(tmp_path: Path, 
     bad: list[BadRow] = []
     assert len(list(read_pairs(tmp_path, bad))) == 4
     assert [(one.file, one.line) for one in bad] == [(PAIRS, 2)] and why in bad[0].why
-    with Store(tmp_path, SETTINGS, resume=True) as store:
+    with DatasetStore(tmp_path, SETTINGS, resume=True) as store:
         assert not store.done("a") and store.done("c") and len(store.bad) == 1
         fill(store, ORDER)
         store.finish(ORDER, {})
@@ -110,17 +110,17 @@ def test_a_torn_last_row_is_passed_over_by_readers(tmp_path: Path) -> None:
 
 
 def test_a_fault_of_the_machine_is_tried_again(tmp_path: Path) -> None:
-    with Store(tmp_path, SETTINGS, resume=False) as store:
-        store.add(Outcome(entry="a", name="a", status="fault", why="no memory"), ())
-        store.add(Outcome(entry="b", name="b", status="failed", why="it raises"), ())
-    with Store(tmp_path, SETTINGS, resume=True) as store:
+    with DatasetStore(tmp_path, SETTINGS, resume=False) as store:
+        store.add(TaskOutcome(entry="a", name="a", status="fault", why="no memory"), ())
+        store.add(TaskOutcome(entry="b", name="b", status="failed", why="it raises"), ())
+    with DatasetStore(tmp_path, SETTINGS, resume=True) as store:
         assert not store.done("a") and store.done("b")
 
 
 def test_fields_that_need_the_whole_are_set_at_the_end(tmp_path: Path) -> None:
     built(tmp_path, ORDER)
     first = PAIRS_OF["a"][0]
-    with Store(tmp_path, SETTINGS, resume=True) as store:
+    with DatasetStore(tmp_path, SETTINGS, resume=True) as store:
         store.finish(ORDER, {first.key: {"split": "deeper"}})
     assert list(read_pairs(tmp_path))[:2] == [replace(first, split="deeper"), PAIRS_OF["a"][1]]
 
@@ -132,15 +132,15 @@ def test_fields_that_need_the_whole_are_set_at_the_end(tmp_path: Path) -> None:
 def test_another_build_does_not_mix_in(tmp_path: Path, change: dict[str, Any], says: str) -> None:
     built(tmp_path, ORDER)
     asked: dict[str, Any] = {"settings": SETTINGS, "resume": True, **change}
-    with pytest.raises(BadInput, match=says), Store(tmp_path, **asked):
+    with pytest.raises(BadInput, match=says), DatasetStore(tmp_path, **asked):
         pass
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     with (
-        Store(tmp_path, SETTINGS, resume=False),
+        DatasetStore(tmp_path, SETTINGS, resume=False),
         pytest.raises(BadInput, match="another process"),
-        Store(tmp_path, SETTINGS, resume=True),
+        DatasetStore(tmp_path, SETTINGS, resume=True),
     ):
         pass
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.dataset.tasks import Entry, read_tasks
+from hipwright.dataset.tasks import DatasetTask, read_tasks
 from hipwright.errors import BadInput
 from hipwright.synth.records import Draft, Made
 from tests.dataset import tiny
@@ -28,7 +28,7 @@ def synthesised(folder: Path) -> list[Made]:
 
 def test_a_whole_folder_has_no_problems(tmp_path: Path) -> None:
     tasks = synthesised(tmp_path)
-    assert read_tasks(tmp_path) == ([Entry(one.draft.name, one.draft.source, one) for one in tasks], [])
+    assert read_tasks(tmp_path) == ([DatasetTask(one.draft.name, one.draft.source, one) for one in tasks], [])
 
 
 def test_nothing_is_lost_and_everything_wrong_is_named(tmp_path: Path) -> None:
@@ -70,6 +70,6 @@ def test_nothing_to_read(tmp_path: Path) -> None:
 
 
 def test_a_changed_task_is_another() -> None:
-    entry = Entry("rows", tiny.ROWS)
-    assert entry.key == Entry("rows", tiny.ROWS, made("rows", tiny.ROWS)).key
-    assert entry.key != Entry("rows", tiny.POINTS).key
+    entry = DatasetTask("rows", tiny.ROWS)
+    assert entry.key == DatasetTask("rows", tiny.ROWS, made("rows", tiny.ROWS)).key
+    assert entry.key != DatasetTask("rows", tiny.POINTS).key

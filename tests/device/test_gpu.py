@@ -21,7 +21,7 @@ from hipwright.program.signature import parse_signatures
 from hipwright.torchio import to_torch, tree_from_torch
 from hipwright.verify.worker import live, trees
 from hipwright.verify.worker.live import Live, ProgramSubject, Setting
-from hipwright.verify.worker.staging import Staging
+from hipwright.verify.worker.staging import PinnedStaging
 
 from .fake_driver import FakeDriver, pointer
 
@@ -348,7 +348,7 @@ def test_a_call_is_waited_for_once(driver: FakeDriver, monkeypatch: pytest.Monke
     buffers = {"b": torch.zeros(2)}
     table = {"params": params, "buffers": buffers, "attrs": {}, "modules": {}, "training": False}
     subject = ProgramSubject(parsed, {}, {**table, "params": {"w": params["w"].clone()}}, run, "cpu")
-    candidate = Live(lambda setting, state: subject, {"params": {}, "buffers": {}}, "cpu", Staging("cpu"))
+    candidate = Live(lambda setting, state: subject, {"params": {}, "buffers": {}}, "cpu", PinnedStaging("cpu"))
     candidate.table = table
     candidate.prepare(Setting())
     for owner, name in ((GuardedDevice, "looking"), (GpuLauncher, "sync")):
@@ -364,8 +364,8 @@ def test_a_call_is_waited_for_once(driver: FakeDriver, monkeypatch: pytest.Monke
     assert waits == ["looking"]
     waits.clear()
     inputs = tree_from_torch([x])
-    staged, download = [], Staging.download
-    monkeypatch.setattr(Staging, "download", lambda own, flat: (staged.append(flat), download(own, flat))[1])
+    staged, download = [], PinnedStaging.download
+    monkeypatch.setattr(PinnedStaging, "download", lambda own, flat: (staged.append(flat), download(own, flat))[1])
     info, told = candidate.run({}, inputs)
     assert torch.equal(to_torch(told["outputs"]), x) and torch.equal(to_torch(told["buffers"]["b"]), torch.zeros(2))
     assert waits == ["looking", "sync"], "buffers are written back without a look"

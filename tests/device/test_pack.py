@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hipwright.device.pack import Layout, bfloat16_bits, pack
+from hipwright.device.pack import ArgumentLayout, bfloat16_bits, pack
 from hipwright.errors import CandidateError
 from hipwright.program.signature import SIZES, Param, Signature, parse_signatures
 
@@ -112,7 +112,7 @@ def test_offsets_are_those_of_a_c_struct(kinds: list[str]) -> None:
     """The layout of a kernel-argument buffer."""
     fields = [(f"p{i}", C_TYPES[kind]) for i, kind in enumerate(kinds)]
     struct_type = type("Args", (ctypes.Structure,), {"_fields_": fields})
-    layout = Layout(signature(kinds))
+    layout = ArgumentLayout(signature(kinds))
     assert list(layout.offsets) == [getattr(struct_type, name).offset for name, _ in fields]
 
 
@@ -122,7 +122,7 @@ def test_bfloat16_rounds_as_torch_does(value: float) -> None:
 
 
 def test_a_layout_is_filled_again_and_again() -> None:
-    layout = Layout(signature(["int32", "pointer"]))
+    layout = ArgumentLayout(signature(["int32", "pointer"]))
     x = torch.ones(2)
     first = layout.pack([7, x])
     assert layout.pack([8, None]) is first

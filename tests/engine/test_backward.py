@@ -17,7 +17,7 @@ from hipwright.engine.write import explain, write
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower
 from hipwright.records import Program, TensorSpec
-from hipwright.task.host.load import TaskFile
+from hipwright.task.host.load import TaskModule
 from hipwright.task.host.state import build as state_table
 from hipwright.toolchain.cpu import build as cpu
 from tests.engine.harness import CACHE, compare, leaves, run
@@ -131,13 +131,13 @@ def spec(tensor: torch.Tensor) -> TensorSpec:
     return TensorSpec(dtype=str(tensor.dtype).removeprefix("torch."), shape=tuple(tensor.shape), stride=tensor.stride())
 
 
-def trained(source: str) -> tuple[TaskFile, Program, list[str]]:
+def trained(source: str) -> tuple[TaskModule, Program, list[str]]:
     """(the gradient task, the program with forward and backward, the gradients' names)."""
-    file = TaskFile("task.py", source)
+    file = TaskModule("task.py", source)
     inputs = file.inputs(0)
     outputs = [spec(t) for t in leaves(file.model(0)(*inputs))]
     text, tangents = gradient_task(source, [spec(i) for i in inputs], outputs)
-    made = TaskFile("gradients.py", text)
+    made = TaskModule("gradients.py", text)
     graph = Graph.from_dict(capture(made.model(0), made.inputs(0)))
     return made, program(graph, tangents), tangents
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from hipwright.evaluate import Evaluator, score
-from hipwright.evaluate.gpu import Gpu
+from hipwright.evaluate.gpu import GpuContext
 from hipwright.evaluate.gpu_task import GpuTask
-from hipwright.evaluate.score import Scorer
+from hipwright.evaluate.score import BatchScorer
 from hipwright.program import parse
 from hipwright.records import Build, Program
 from hipwright.sandbox import Zygote
@@ -31,7 +31,7 @@ CORPUS = Path(__file__).parents[2] / "src/hipwright/audit/corpus"
 pytestmark = pytest.mark.slow
 
 
-class Processor(Gpu):
+class Processor(GpuContext):
     """The cpu target's kernels and torch on the processor, behind a GPU's interface."""
 
     def build(self, hip: str, defines: dict[str, int]) -> Build:
@@ -99,7 +99,7 @@ def test_timing_is_alone(bench: Evaluator) -> None:
 
 def test_score_mode_agrees_and_keeps_the_order(bench: Evaluator) -> None:
     names = [("row_sum_tree", "honest"), ("tail_write", "broken"), ("row_sum_wave", "honest"), ("lds_index", "broken")]
-    with Scorer(bench, workers=2) as scorer:
+    with BatchScorer(bench, workers=2) as scorer:
         scorer.warm()
         scored = scorer.score([program(*name) for name in names])
     assert [one.passed for one in scored] == [True, False, True, False], [one.message for one in scored]
@@ -108,7 +108,7 @@ def test_score_mode_agrees_and_keeps_the_order(bench: Evaluator) -> None:
 
 
 def test_score_mode_untimed_passes_without_a_timing(bench: Evaluator) -> None:
-    with Scorer(bench, workers=2) as scorer:
+    with BatchScorer(bench, workers=2) as scorer:
         right, wrong = scorer.score([program("row_sum_tree"), program("tail_write", "broken")], timed=False)
     assert right.passed and right.targets["cuda"].timing is None and right.coverage == 1.0
     assert not wrong.passed and wrong.fault == "candidate"
@@ -118,7 +118,7 @@ def test_score_mode_without_room_for_the_inputs_in_each_worker(
     bench: Evaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(GpuTask, "room", lambda self, workers: False)
-    with Scorer(bench, workers=2) as scorer:
+    with BatchScorer(bench, workers=2) as scorer:
         scored = scorer.score([program("row_sum_tree"), program("tail_write", "broken")])
     assert [one.passed for one in scored] == [True, False]
     assert scored[0].targets["cuda"].timing is not None
@@ -129,12 +129,12 @@ def test_a_slow_build_keeps_nobody_waiting(bench: Evaluator, monkeypatch: pytest
     quick, build = score.check, score.build
     freed = threading.Event()
 
-    def built(gpu: Gpu, target: str, one: Program) -> score.Built:
+    def built(gpu: GpuContext, target: str, one: Program) -> score.BuiltProgram:
         if one.text == slow.text:
             assert freed.wait(60), "the others wait for the slow one"
         return build(gpu, target, one)
 
-    def checked(evaluator: Evaluator, target: str, one: score.Built, *workers: GpuCandidates | None) -> Any:
+    def checked(evaluator: Evaluator, target: str, one: score.BuiltProgram, *workers: GpuCandidates | None) -> Any:
         found = quick(evaluator, target, one, *workers)  # type: ignore[arg-type]
         ended.append(one.program.text)
         if len(ended) == 2:
@@ -143,7 +143,7 @@ def test_a_slow_build_keeps_nobody_waiting(bench: Evaluator, monkeypatch: pytest
 
     monkeypatch.setattr(score, "build", built)
     monkeypatch.setattr(score, "check", checked)
-    with Scorer(bench, workers=2) as scorer:
+    with BatchScorer(bench, workers=2) as scorer:
         found = scorer.score([slow, program("row_sum_wave"), program("tail_write", "broken")])
     assert ended[-1] == slow.text and [one.passed for one in found] == [True, True, False]
 
@@ -169,7 +169,7 @@ def test_large_inputs_lie_on_the_device_once(bench: Evaluator, monkeypatch: pyte
 
 
 def test_score_mode_tells_what_it_cannot_take(bench: Evaluator) -> None:
-    with Scorer(bench, workers=1) as scorer:
+    with BatchScorer(bench, workers=1) as scorer:
         (found,) = scorer.score([Program(lane="modelnew", text="class ModelNew: pass")])
         (broken,) = scorer.score([Program(text="this is no program")])
     assert not found.passed and "programs only" in found.message

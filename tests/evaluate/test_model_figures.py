@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from hipwright.errors import OutOfBudget, ProviderError, TaskError
-from hipwright.evaluate.bench import Asked, BenchRow, Speedup, failed_row, malformed_row, to_csv
+from hipwright.evaluate.bench import BenchRow, ModelSample, Speedup, failed_row, malformed_row, to_csv
 from hipwright.evaluate.figures import figures
 from hipwright.evaluate.model_figures import model_figures
 from hipwright.report.bench_model import cost_lines, curves, share_words
 from hipwright.report.bench_page import BenchPage, render_bench
 
-PAID = Asked(model="m", answer="program", calls=1, input_tokens=100, output_tokens=50, cost_usd=0.5, priced=True)
+PAID = ModelSample(model="m", answer="program", calls=1, input_tokens=100, output_tokens=50, cost_usd=0.5, priced=True)
 
 
 def names(task: str, sample: int) -> dict[str, Any]:
@@ -40,12 +40,12 @@ def wrong(task: str, sample: int) -> BenchRow:
 
 
 def nothing(task: str, sample: int) -> BenchRow:
-    asked = Asked(model="m", answer="no_code", mended=("prose",), calls=1, cost_usd=0.25, priced=True)
+    asked = ModelSample(model="m", answer="no_code", mended=("prose",), calls=1, cost_usd=0.25, priced=True)
     return malformed_row("no_code: <b>", **names(task, sample), asked=asked)
 
 
 def lost(task: str, sample: int) -> BenchRow:
-    return failed_row(ProviderError("away"), **names(task, sample), asked=Asked(model="m"))
+    return failed_row(ProviderError("away"), **names(task, sample), asked=ModelSample(model="m"))
 
 
 ROWS = [right("a", 0), wrong("a", 1), nothing("b", 0), nothing("b", 1), right("c", 0, 0.9), lost("c", 1)]
@@ -66,7 +66,7 @@ def test_samples_faults_and_denominators() -> None:
 
 
 def test_a_task_that_does_not_load_is_no_task_of_the_models() -> None:
-    broken = failed_row(TaskError("no Model"), **names("d", 0), asked=Asked(model="m"))
+    broken = failed_row(TaskError("no Model"), **names("d", 0), asked=ModelSample(model="m"))
     assert model_figures([*ROWS, broken], 2)["solved"]["total"] == 3
 
 
@@ -79,13 +79,13 @@ def test_what_a_solved_task_costs() -> None:
 
 
 def test_a_model_without_a_price_is_said_and_costs_no_zero() -> None:
-    free = Asked(model="free", answer="program", calls=1, input_tokens=10)
+    free = ModelSample(model="free", answer="program", calls=1, input_tokens=10)
     rows = [right("a", 0), BenchRow(**names("b", 0), status="pass", compiled=True, correct=True, asked=free)]
     found = model_figures(rows, 1)
     assert found["cost"]["usd"] is None and found["cost"]["unpriced"] == ["free"]
     assert any("no price is known for free" in line for line in cost_lines(found))
     assert found["cost"]["tokens_per_solved"] == 80.0, "tokens are known all the same"
-    unasked = failed_row(OutOfBudget("spent"), **names("c", 0), asked=Asked(model="free"))
+    unasked = failed_row(OutOfBudget("spent"), **names("c", 0), asked=ModelSample(model="free"))
     assert model_figures([right("a", 0), unasked], 1)["cost"]["unpriced"] == [], "a call that was never made"
 
 

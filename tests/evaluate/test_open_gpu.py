@@ -22,7 +22,7 @@ def test_without_a_number_it_is_the_first_that_the_environment_allows(
     index: int | None, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CUDA_VISIBLE_DEVICES=1,3 leaves no GPU 0."""
-    found = [topology.Gpu(index=n, kind="cuda", name="H200", architecture="sm_90") for n in (1, 3)]
+    found = [topology.GpuInfo(index=n, kind="cuda", name="H200", architecture="sm_90") for n in (1, 3)]
     monkeypatch.setattr(topology, "find", lambda kind: found)
 
     def access(kind: str, number: int) -> Any:

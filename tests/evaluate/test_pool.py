@@ -10,7 +10,7 @@ import pytest
 
 from hipwright.errors import CandidateError, DeviceError, ToolchainError
 from hipwright.evaluate.gate import Gate
-from hipwright.evaluate.pool import Dispatcher, Job, Step
+from hipwright.evaluate.pool import Dispatcher, EvaluationJob, StageResult
 from hipwright.evaluate.schedule import Board
 from tests.load import Watch
 
@@ -68,7 +68,9 @@ class FakeDevice:
         if self.faults[job.key] > 0:
             self.faults[job.key] -= 1
             raise DeviceError(f"illegal address while {job.key} ran")
-        return Step(f"wrong {job.key}", final=True) if job.payload == "wrong" else Step(f"right {job.key}")
+        return (
+            StageResult(f"wrong {job.key}", final=True) if job.payload == "wrong" else StageResult(f"right {job.key}")
+        )
 
     def time(self, job, verified):
         with self._lock:
@@ -90,11 +92,13 @@ def build(job):
     time.sleep(BUILD_S)
     if job.payload == "bug":
         raise CandidateError("the candidate has no plan")
-    return Step(f"refused {job.key}", final=True) if job.payload == "refused" else Step(f"built {job.key}")
+    return (
+        StageResult(f"refused {job.key}", final=True) if job.payload == "refused" else StageResult(f"built {job.key}")
+    )
 
 
 def jobs_of(groups, each, payload=None):
-    return [Job(f"t{g}/p{i}", f"t{g}", payload) for g in range(groups) for i in range(each)]
+    return [EvaluationJob(f"t{g}/p{i}", f"t{g}", payload) for g in range(groups) for i in range(each)]
 
 
 def run(devices, jobs, **options):
@@ -148,7 +152,9 @@ def test_a_slow_device_holds_nobody_up():
 def test_outcomes_come_in_order_and_each_once_as_it_is_done():
     rng = random.Random(3)
     jobs = [
-        Job(f"t{g}/p{i}", f"t{g}", rng.choice([None, "wrong", "refused", "bug"])) for g in range(6) for i in range(5)
+        EvaluationJob(f"t{g}/p{i}", f"t{g}", rng.choice([None, "wrong", "refused", "bug"]))
+        for g in range(6)
+        for i in range(5)
     ]
     seen = []
     devices = [FakeDevice(f"gpu{i}") for i in range(3)]
@@ -186,7 +192,7 @@ def test_builds_go_no_further_ahead_than_asked():
 
 def test_two_jobs_of_one_key_are_a_mistake():
     with pytest.raises(ValueError, match="same key"):
-        Dispatcher([FakeDevice("g")], build).run([Job("a", ""), Job("a", "")])
+        Dispatcher([FakeDevice("g")], build).run([EvaluationJob("a", ""), EvaluationJob("a", "")])
 
 
 # ---------------------------------------------------------------- faults
@@ -247,7 +253,7 @@ def test_a_compiler_fault_is_tried_again():
         if failures[job.key] > 0:
             failures[job.key] -= 1
             raise ToolchainError("the compiler died")
-        return Step(f"built {job.key}")
+        return StageResult(f"built {job.key}")
 
     outcomes = Dispatcher([FakeDevice("gpu0")], flaky).run(jobs_of(2, 1))
     assert outcomes[0].value == "timed t0/p0" and outcomes[0].attempts == 2

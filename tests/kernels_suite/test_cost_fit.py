@@ -15,7 +15,7 @@ from benchmarks.suite.records import Trial
 from hipwright.evaluate import Evaluator
 from hipwright.measure.fit import (
     FEATURES,
-    Sample,
+    TimedProgram,
     cross_validated,
     features_from,
     fit,
@@ -31,7 +31,7 @@ from hipwright.toolchain.cache import BuildCache
 from tests.kernels_suite.made_up import detail, row
 
 
-def made(tasks: int = 12, programs: int = 8, noise: float = 0.05, seed: int = 1) -> list[Sample]:
+def made(tasks: int = 12, programs: int = 8, noise: float = 0.05, seed: int = 1) -> list[TimedProgram]:
     """A machine on which poor efficiency costs less than the estimate believes, and every launch costs 4 us more."""
     rng = random.Random(seed)
     found = []
@@ -43,7 +43,7 @@ def made(tasks: int = 12, programs: int = 8, noise: float = 0.05, seed: int = 1)
             estimated = 1e6 * rows[0]["seconds"]
             true = 1e6 * (memory / efficiency**0.25 + 0.5 * issue) + 7
             found.append(
-                Sample(f"t{task}", features_from(estimated, rows), estimated, true * rng.lognormvariate(0, noise))
+                TimedProgram(f"t{task}", features_from(estimated, rows), estimated, true * rng.lognormvariate(0, noise))
             )
     return found
 
@@ -59,13 +59,13 @@ def test_a_fit_improves_on_the_estimate_for_tasks_it_never_saw() -> None:
 
 def test_nothing_is_learnt_where_there_is_nothing_to_learn() -> None:
     rng = random.Random(0)
-    samples = [Sample(o.group, o.features, o.estimated_us, 10 ** rng.uniform(0, 3)) for o in made()]
+    samples = [TimedProgram(o.group, o.features, o.estimated_us, 10 ** rng.uniform(0, 3)) for o in made()]
     assert quality(samples, cross_validated(samples, "a GPU")).overall < 0.4
 
 
 def test_a_held_out_task_teaches_its_own_model_nothing() -> None:
     samples = made(tasks=2)
-    other = [Sample(o.group, o.features, o.estimated_us, 1e6) if o.group == "t1" else o for o in samples]
+    other = [TimedProgram(o.group, o.features, o.estimated_us, 1e6) if o.group == "t1" else o for o in samples]
     changed = [told for told, one in zip(cross_validated(other, "d"), other, strict=True) if one.group == "t1"]
     same = [told for told, one in zip(cross_validated(samples, "d"), samples, strict=True) if one.group == "t1"]
     assert changed == same

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hipwright.errors import OutOfBudget, ProviderError
-from hipwright.llm.calls import CallLog, Recorded, Refused
-from hipwright.llm.records import Answer, Message, Request, Reserved, Usage
+from hipwright.llm.calls import CallLog, Recorded, RefusedCall
+from hipwright.llm.records import Message, ModelAnswer, Request, Reserved, Usage
 
 
 def request(number: int = 0, index: int = 0, text: str = "write it", **more: object) -> Request:
@@ -21,9 +21,9 @@ def reserved(asked: Request, cost: float = 0.25, tokens: int = 1000) -> Reserved
     return Reserved(request=asked, cost_usd=cost, tokens=tokens)
 
 
-def answer(asked: Request, text: str = "done", cost: float = 0.125, **more: object) -> Answer:
+def answer(asked: Request, text: str = "done", cost: float = 0.125, **more: object) -> ModelAnswer:
     fields = {"usage": Usage(input_tokens=7, output_tokens=3, cached_tokens=2), "priced": True, "seconds": 1.5, **more}
-    return Answer(request=asked.key, text=text, cost_usd=cost, **fields)  # type: ignore[arg-type]
+    return ModelAnswer(request=asked.key, text=text, cost_usd=cost, **fields)  # type: ignore[arg-type]
 
 
 ODD = "é\n\r\u2028\u202e\x00\t\"'\\ </script> \U0001f600 ```"
@@ -108,8 +108,8 @@ class CallLogContract:
 
     def test_a_refusal_is_kept_until_the_call_is_answered(self, tmp_path: Path) -> None:
         log = self.open(tmp_path)
-        over = Refused.of(request(0), OutOfBudget("no money", hint="raise it"))
-        denied = Refused.of(request(1), ProviderError("no such model"))
+        over = RefusedCall.of(request(0), OutOfBudget("no money", hint="raise it"))
+        denied = RefusedCall.of(request(1), ProviderError("no such model"))
         for refused in (over, denied):
             log.admit(refused.request)
             log.refuse(refused)

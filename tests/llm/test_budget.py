@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hipwright.errors import BadInput, OutOfBudget, ProviderError
 from hipwright.llm.calls import MemoryCalls
 from hipwright.llm.client import Client
-from hipwright.llm.cost.budget import NANO, Budget, Limits, Ticket, to_nano
+from hipwright.llm.cost.budget import NANO, Budget, SpendingLimits, Ticket, to_nano
 from hipwright.llm.cost.prices import Prices, parse_prices
 from hipwright.llm.records import Usage
 from tests.llm.call_log_contract import answer, request, reserved
@@ -74,7 +74,7 @@ def interleaving(rng: random.Random) -> bool:
     """One random history; True when it met the limit."""
     usd = rng.choice([None, round(rng.uniform(0, 2), rng.randrange(10)), 0.3])
     tokens = rng.choice([None, rng.randrange(5000)])
-    model = Model(Budget(Limits(usd=usd, tokens=tokens)), usd, tokens)
+    model = Model(Budget(SpendingLimits(usd=usd, tokens=tokens)), usd, tokens)
     refused = False
     for _ in range(rng.randrange(2, 24)):
         if rng.random() < 0.55 or not model.tickets:
@@ -97,7 +97,7 @@ def test_ten_thousand_random_interleavings_never_exceed_the_limit() -> None:
 
 
 def test_no_cent_is_lost_or_found_by_rounding() -> None:
-    budget = Budget(Limits(usd=1.0))
+    budget = Budget(SpendingLimits(usd=1.0))
     for _ in range(10):
         budget.settle(budget.reserve(0.1, 1), 0.1, 1)  # ten binary tenths are more than one
     assert budget.spent.usd == 1.0
@@ -119,7 +119,7 @@ class Interrupted(Budget):
 
 
 def test_many_threads_never_exceed_the_limit_and_cancelled_money_comes_back() -> None:
-    limits = Limits(usd=5.0, tokens=20_000)
+    limits = SpendingLimits(usd=5.0, tokens=20_000)
     budget, errors, stop = Interrupted(limits), list[BaseException](), threading.Event()
     paid: list[tuple[int, int]] = []
 
@@ -165,7 +165,7 @@ def test_many_threads_never_exceed_the_limit_and_cancelled_money_comes_back() ->
 
 
 def test_calls_that_ask_at_once_do_not_share_what_is_left() -> None:
-    budget, together = Interrupted(Limits(usd=1.0)), threading.Barrier(8)
+    budget, together = Interrupted(SpendingLimits(usd=1.0)), threading.Barrier(8)
     given: list[Ticket] = []
 
     def ask() -> None:
@@ -190,7 +190,7 @@ def test_money_is_never_neither_held_nor_spent() -> None:
             released.set()
             time.sleep(0.05)
 
-    budget = Halfway(Limits(usd=1.0))
+    budget = Halfway(SpendingLimits(usd=1.0))
     ticket = budget.reserve(1.0, 1)
     settling = threading.Thread(target=budget.settle, args=(ticket, 1.0, 1))
     settling.start()
@@ -201,7 +201,7 @@ def test_money_is_never_neither_held_nor_spent() -> None:
 
 
 def test_what_is_left_can_be_spent_to_the_last_billionth() -> None:
-    budget = Budget(Limits(usd=0.3, tokens=10), spent_usd=0.1, spent_tokens=4)
+    budget = Budget(SpendingLimits(usd=0.3, tokens=10), spent_usd=0.1, spent_tokens=4)
     ticket = budget.reserve(0.2, 6)
     with pytest.raises(OutOfBudget):
         budget.reserve(0.0, 1)
@@ -212,7 +212,7 @@ def test_what_is_left_can_be_spent_to_the_last_billionth() -> None:
 
 
 def test_the_error_says_what_is_left_of_which_limit() -> None:
-    budget = Budget(Limits(usd=1.0, tokens=100))
+    budget = Budget(SpendingLimits(usd=1.0, tokens=100))
     budget.reserve(0.75, 60)
     with pytest.raises(OutOfBudget, match=r"\$0\.250000 is left") as caught:
         budget.reserve(0.5, 1)
@@ -223,7 +223,7 @@ def test_the_error_says_what_is_left_of_which_limit() -> None:
 
 
 def test_more_than_was_reserved_is_counted_and_marked() -> None:
-    budget = Budget(Limits(usd=1.0))
+    budget = Budget(SpendingLimits(usd=1.0))
     first, second = budget.reserve(0.5, 10), budget.reserve(0.25, 10)
     budget.settle(second, 0.25, 10)
     assert budget.overshot == () and not second.overshot
@@ -235,14 +235,14 @@ def test_more_than_was_reserved_is_counted_and_marked() -> None:
 
 
 def test_a_ticket_ends_once() -> None:
-    budget = Budget(Limits(usd=1.0))
+    budget = Budget(SpendingLimits(usd=1.0))
     ticket = budget.reserve(0.5, 1)
     budget.settle(ticket, 0.25, 1)
     for again in (lambda: budget.cancel(ticket), lambda: budget.settle(ticket, 0.25, 1)):
         with pytest.raises(ValueError, match="not open"):
             again()
     with pytest.raises(ValueError, match="not open"):
-        Budget(Limits()).cancel(budget.reserve(0.1, 1))
+        Budget(SpendingLimits()).cancel(budget.reserve(0.1, 1))
     assert budget.spent.usd == 0.25 and budget.spent.held_usd == 0.1
 
 
@@ -256,10 +256,10 @@ def test_amounts_are_read_exactly_and_in_order(one: float, two: float) -> None:
 @pytest.mark.parametrize("amount", [-0.1, float("nan"), float("inf")])
 def test_what_is_no_amount_is_refused(amount: float) -> None:
     with pytest.raises(BadInput, match="--max-usd"):
-        Budget(Limits(usd=amount))
+        Budget(SpendingLimits(usd=amount))
     with pytest.raises(BadInput, match="--max-tokens"):
-        Budget(Limits(tokens=-1))
-    budget = Budget(Limits(usd=1.0))
+        Budget(SpendingLimits(tokens=-1))
+    budget = Budget(SpendingLimits(usd=1.0))
     with pytest.raises(ValueError, match="amount"):
         budget.reserve(amount, 1)
     with pytest.raises(ValueError, match="tokens"):
@@ -278,7 +278,7 @@ def test_a_resumed_run_counts_answers_at_their_cost_and_lost_calls_at_what_they_
     for cost in (0.3, 0.6, 0.9):  # three attempts at one call, the last answered
         log.reserve(reserved(request(7), cost=cost, tokens=100))
     log.settle(answer(request(7), cost=0.7, usage=Usage(input_tokens=5, output_tokens=5)))
-    budget = Budget.resumed(Limits(usd=2.5, tokens=10_000), log)
+    budget = Budget.resumed(SpendingLimits(usd=2.5, tokens=10_000), log)
     assert budget.spent.usd == 2.15  # 0.1 + 0.4 lost, 0.05, 0.3 + 0.6 lost, 0.7
     assert budget.spent.tokens == 2000 + 34 + 200 + 10 and budget.spent.held_usd == 0
     budget.reserve(0.35, 1)
@@ -289,7 +289,7 @@ def test_a_resumed_run_counts_answers_at_their_cost_and_lost_calls_at_what_they_
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2 * NANO), st.booleans()), max_size=12))
 def test_resuming_finds_what_was_spent_and_held_at_the_kill(calls: list[tuple[int, int, bool]]) -> None:
     """At any moment of a run whose calls are logged, a kill and a resume lose no money and find none."""
-    log, budget, lost = MemoryCalls(), Budget(Limits()), 0
+    log, budget, lost = MemoryCalls(), Budget(SpendingLimits()), 0
     for key, nano, answered in calls:
         asked = request(key)
         ticket = budget.reserve(nano / NANO, 10)
@@ -299,7 +299,7 @@ def test_resuming_finds_what_was_spent_and_held_at_the_kill(calls: list[tuple[in
             log.settle(answer(asked, cost=nano / NANO / 2, usage=Usage(input_tokens=4, output_tokens=3)))
         else:
             lost += 1
-    resumed, live = Budget.resumed(Limits(), log).spent, budget.spent
+    resumed, live = Budget.resumed(SpendingLimits(), log).spent, budget.spent
     if all(sum(1 for other in calls if other[0] == key) == 1 for key, _, _ in calls):
         assert to_nano(resumed.usd) == to_nano(live.usd) + to_nano(live.held_usd)
     assert resumed.tokens == live.tokens + live.held_tokens
@@ -308,7 +308,7 @@ def test_resuming_finds_what_was_spent_and_held_at_the_kill(calls: list[tuple[in
 
 def test_calls_that_a_provider_declined_eat_no_budget_of_the_resumed_run() -> None:
     """A wrong key, for as many calls as you like: set right, the run goes on with all of its money."""
-    log, limits = MemoryCalls(), Limits(usd=1.0, tokens=100_000)
+    log, limits = MemoryCalls(), SpendingLimits(usd=1.0, tokens=100_000)
     with LocalProvider(lambda messages, call: wrong_key()) as provider, pytest.MonkeyPatch.context() as patch:
         for name, value in provider.environment().items():
             patch.setenv(name, value)

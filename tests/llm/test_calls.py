@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.archive import Archive, Entry, export, read_log
+from hipwright.archive import Archive, LogEntry, export, read_log
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.llm.calls import ArchiveCalls, FileCalls, MemoryCalls, Recorded
 from hipwright.records import Run
@@ -250,7 +250,7 @@ def test_a_place_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
 def test_a_damaged_call_of_an_archive_is_named(tmp_path: Path) -> None:
     with Archive(tmp_path) as archive:
         archive.begin_run(RUN)
-        archive.append_all("r1", [Entry("call_settled", 0, {"role": "x", "answer": {"text": 3}})])
+        archive.append_all("r1", [LogEntry("call_settled", 0, {"role": "x", "answer": {"text": 3}})])
         with pytest.raises(InfrastructureError, match="event 1 of run r1"):
             ArchiveCalls(archive, "r1")
         with pytest.raises(InfrastructureError, match="event 1 of run r1"):

@@ -15,9 +15,9 @@ import pytest
 from hipwright.errors import BadInput, HipwrightError, OutOfBudget, ProviderError
 from hipwright.llm.calls import MemoryCalls
 from hipwright.llm.client import MOST_GARBAGE, MOST_LOST, Client
-from hipwright.llm.cost.budget import Budget, Limits
+from hipwright.llm.cost.budget import Budget, SpendingLimits
 from hipwright.llm.cost.prices import Prices, parse_prices
-from hipwright.llm.records import Answer, Message, Request, Reserved
+from hipwright.llm.records import Message, ModelAnswer, Request, Reserved
 from tests.llm.server import (
     KEY,
     Fault,
@@ -64,7 +64,7 @@ def opened() -> Iterator[Opener]:
 
     def make(log: Any = None, budget: Budget | None = None, **options: Any) -> Client:
         options.setdefault("sleep", lambda seconds: time.sleep(min(seconds, 1.0) / 50))
-        clients.append(Client(log or MemoryCalls(), budget or Budget(Limits()), **options))
+        clients.append(Client(log or MemoryCalls(), budget or Budget(SpendingLimits()), **options))
         return clients[-1]
 
     yield make
@@ -135,7 +135,7 @@ def test_thoughts_are_no_part_of_the_answer(opened: Opener) -> None:
 
 
 def test_a_provider_that_counts_nothing_is_taken_to_have_used_all(opened: Opener) -> None:
-    budget = Budget(Limits())
+    budget = Budget(SpendingLimits())
     log = MemoryCalls()
     with LocalProvider(lambda messages, call: Reply("hi", counted=False)) as server:
         answer = opened(log, budget).ask(asking(server.spec()))
@@ -159,7 +159,7 @@ def test_an_answered_call_is_never_sent_again(opened: Opener) -> None:
 def test_equal_calls_at_once_are_one_call(opened: Opener) -> None:
     with LocalProvider(lambda messages, call: Reply(f"answer {call}", delay=0.05)) as server:
         answers = opened().ask_all([asking(server.spec())] * 6)
-    assert [one.text for one in answers if isinstance(one, Answer)] == ["answer 0"] * 6
+    assert [one.text for one in answers if isinstance(one, ModelAnswer)] == ["answer 0"] * 6
     assert len(server.requests) == 1
 
 
@@ -172,7 +172,7 @@ def test_several_at_once_keep_their_order_and_their_errors(opened: Opener) -> No
         client = opened(concurrency=4)
         results = client.ask_all([asking(server.spec(), str(index)) for index in range(10)])
         assert client.ask_all([]) == []
-    assert [one.text for one in results[::2] if isinstance(one, Answer)] == ["0", "2", "4", "6", "8"]
+    assert [one.text for one in results[::2] if isinstance(one, ModelAnswer)] == ["0", "2", "4", "6", "8"]
     assert [type(one) for one in results[1::2]] == [ProviderError] * 5
     assert server.peak <= 4
 
@@ -221,12 +221,12 @@ def test_all_calls_complete_although_the_provider_often_fails(seed: int, opened:
     with LocalProvider(unreliable(seed)) as server:
         specs = [server.spec("openai"), server.spec("anthropic")]
         prices = Prices(parse_prices(["small=1,4"]))
-        budget = Budget(Limits(usd=1.0, tokens=count * 2000))
+        budget = Budget(SpendingLimits(usd=1.0, tokens=count * 2000))
         log = Watched(budget)
         client = opened(log, budget, prices=prices, concurrency=12, idle_seconds=1.0, first_seconds=1.5)
         requests = [asking(specs[index % 2], f"question {index}", number=index) for index in range(count)]
         answers = client.ask_all(requests)
-    assert [one.text for one in answers if isinstance(one, Answer)] == [f"echo question {i}" for i in range(count)]
+    assert [one.text for one in answers if isinstance(one, ModelAnswer)] == [f"echo question {i}" for i in range(count)]
     assert server.peak <= 24
     for index in range(count):  # after the answer to a question, it was never asked again
         sent = [one.answered for one in server.requests if one.messages[-1]["content"] == f"question {index}"]
@@ -237,7 +237,7 @@ def test_all_calls_complete_although_the_provider_often_fails(seed: int, opened:
     assert again.spent == budget.spent
     assert budget.spent.held_tokens == 0
     assert log.lost()
-    assert max(one.attempts for one in answers if isinstance(one, Answer)) > 2
+    assert max(one.attempts for one in answers if isinstance(one, ModelAnswer)) > 2
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -263,7 +263,7 @@ def test_all_calls_complete_although_the_provider_often_fails(seed: int, opened:
 def test_one_fault_is_overcome_and_counts_if_it_may_have_been_billed(
     wire: str, fault: Fault, billed: bool, opened: Opener
 ) -> None:
-    log, budget = MemoryCalls(), Budget(Limits(tokens=5000))
+    log, budget = MemoryCalls(), Budget(SpendingLimits(tokens=5000))
     with LocalProvider(scripted(fault, "well then")) as server:
         silent_before = fault.kind == "stall" and not fault.after
         client = opened(log, budget, idle_seconds=0.5, first_seconds=0.5 if silent_before else 40.0)
@@ -331,7 +331,7 @@ def test_a_named_wait_holds_for_other_calls_to_the_same_model(opened: Opener) ->
     ids=lambda value: str(getattr(value, "code", value)),
 )
 def test_a_refusal_is_reported_at_once(wire: str, fault: Fault, kind: str, says: str, opened: Opener) -> None:
-    log, budget = MemoryCalls(), Budget(Limits(tokens=5000))
+    log, budget = MemoryCalls(), Budget(SpendingLimits(tokens=5000))
     with LocalProvider(scripted(fault, "never")) as server, pytest.raises(ProviderError) as caught:
         opened(log, budget).ask(asking(server.spec(wire)))
     assert len(server.requests) == 1
@@ -405,7 +405,7 @@ def test_a_server_that_is_not_there_is_an_outage_that_cost_nothing(opened: Opene
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    clock, budget = Clock(), Budget(Limits(tokens=5000))
+    clock, budget = Clock(), Budget(SpendingLimits(tokens=5000))
     client = opened(budget=budget, clock=clock, sleep=clock.sleep, outage_seconds=30.0)
     with pytest.raises(ProviderError) as caught:
         client.ask(asking(f"vllm:m@http://127.0.0.1:{port}/v1"))
@@ -438,7 +438,7 @@ def test_a_wait_longer_than_an_outage_pauses_at_once(opened: Opener) -> None:
 @pytest.mark.parametrize("wire", WIRES)
 def test_the_limit_in_dollars_is_never_passed(wire: str, opened: Opener) -> None:
     prices = Prices(parse_prices(["small=2,8"]))
-    limits = Limits(usd=0.01)
+    limits = SpendingLimits(usd=0.01)
     log, budget = MemoryCalls(), Budget(limits)
     with LocalProvider(lambda messages, call: Reply("x", input_tokens=150, output_tokens=60, delay=0.01)) as server:
         requests = [asking(server.spec(wire), f"q{index}", number=index) for index in range(40)]
@@ -447,17 +447,17 @@ def test_the_limit_in_dollars_is_never_passed(wire: str, opened: Opener) -> None
     assert 0.005 < billed <= limits.usd
     assert budget.spent.usd == pytest.approx(billed, abs=1e-9)
     kinds = {type(one) for one in results}
-    assert kinds == {Answer, OutOfBudget}
-    assert sum(isinstance(one, Answer) for one in results) == len(server.requests)
+    assert kinds == {ModelAnswer, OutOfBudget}
+    assert sum(isinstance(one, ModelAnswer) for one in results) == len(server.requests)
     refusals = log.refusals()
     assert len(refusals) == sum(isinstance(one, OutOfBudget) for one in results)
-    assert all(one.priced for one in results if isinstance(one, Answer))
+    assert all(one.priced for one in results if isinstance(one, ModelAnswer))
 
 
 def test_a_retry_that_would_pass_the_limit_is_not_sent(opened: Opener) -> None:
     one = asking("compatible:small@http://127.0.0.1:1/v1")
     _, tokens, _ = Prices().bound(one.model, one.messages, one.max_tokens)
-    budget = Budget(Limits(tokens=tokens * 2 - 1))
+    budget = Budget(SpendingLimits(tokens=tokens * 2 - 1))
     with LocalProvider(scripted(cut(2), "never")) as server, pytest.raises(OutOfBudget):
         opened(budget=budget).ask(asking(server.spec()))
     assert len(server.requests) == 1
@@ -465,7 +465,7 @@ def test_a_retry_that_would_pass_the_limit_is_not_sent(opened: Opener) -> None:
 
 
 def test_a_model_that_breaks_its_bound_is_asked_no_more(opened: Opener) -> None:
-    log, budget = MemoryCalls(), Budget(Limits(tokens=10**6))
+    log, budget = MemoryCalls(), Budget(SpendingLimits(tokens=10**6))
     with LocalProvider(lambda messages, call: Reply("dear", output_tokens=5000)) as server:
         client = opened(log, budget)
         assert client.ask(asking(server.spec(), "one")).text == "dear"  # it is paid for
@@ -491,7 +491,7 @@ def interruptible() -> Iterator[None]:
 def test_an_interrupt_leaves_the_attempt_as_lost(opened: Opener) -> None:
     main = threading.main_thread().ident
     assert main is not None
-    log, budget = MemoryCalls(), Budget(Limits(tokens=5000))
+    log, budget = MemoryCalls(), Budget(SpendingLimits(tokens=5000))
 
     def reply(messages: list[dict[str, str]], call: int) -> Fault:
         signal.pthread_kill(main, signal.SIGINT)
@@ -504,7 +504,7 @@ def test_an_interrupt_leaves_the_attempt_as_lost(opened: Opener) -> None:
 
 
 def test_closing_ends_what_is_under_way(opened: Opener) -> None:
-    log, budget, arrived = MemoryCalls(), Budget(Limits(tokens=5000)), threading.Event()
+    log, budget, arrived = MemoryCalls(), Budget(SpendingLimits(tokens=5000)), threading.Event()
     errors: list[HipwrightError] = []
 
     def reply(messages: list[dict[str, str]], call: int) -> Fault:

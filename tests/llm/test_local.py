@@ -17,10 +17,10 @@ pytest.importorskip("transformers")
 from hipwright.errors import BadInput, ProviderError
 from hipwright.llm.answers.read import read_answer
 from hipwright.llm.calls import MemoryCalls
-from hipwright.llm.checkpoint import Sampling, load
+from hipwright.llm.checkpoint import SamplingSettings, load
 from hipwright.llm.client import Client
 from hipwright.llm.compact import expand
-from hipwright.llm.cost.budget import Budget, Limits
+from hipwright.llm.cost.budget import Budget, SpendingLimits
 from hipwright.llm.cost.prices import Prices
 from hipwright.llm.models import check_model, open_model
 from hipwright.llm.records import Message, Request
@@ -43,7 +43,7 @@ def learnt(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    with Client(MemoryCalls(), Budget(Limits()), outage_seconds=1.0) as opened:
+    with Client(MemoryCalls(), Budget(SpendingLimits()), outage_seconds=1.0) as opened:
         yield opened
 
 
@@ -75,7 +75,7 @@ def test_several_at_once_differ_and_the_checkpoint_is_loaded_once(chat: Path, cl
 
 def test_a_logged_answer_is_not_asked_for_again(chat: Path) -> None:
     log = MemoryCalls()
-    with Client(log, Budget(Limits())) as first, Client(log, Budget(Limits())) as second:
+    with Client(log, Budget(SpendingLimits())) as first, Client(log, Budget(SpendingLimits())) as second:
         assert first.ask(asking(chat)) == second.ask(asking(chat))
 
 
@@ -83,13 +83,17 @@ def test_sampling_is_reproducible_and_obeys_its_limits(chat: Path) -> None:
     checkpoint, never = load(chat), threading.Event()
     prompt = checkpoint.encode([{"role": "user", "content": "x"}])
 
-    def drawn(seed: int, sampling: Sampling) -> list[int]:
+    def drawn(seed: int, sampling: SamplingSettings) -> list[int]:
         return checkpoint.generate(prompt, most=16, sampling=sampling, seed=seed, stop=never)[0]
 
-    hot = Sampling(temperature=2.0)
+    hot = SamplingSettings(temperature=2.0)
     assert drawn(1, hot) == drawn(1, hot) != drawn(2, hot)
-    likeliest = drawn(1, Sampling(temperature=0.0))
-    assert drawn(3, Sampling(temperature=2.0, top_k=1)) == likeliest == drawn(4, Sampling(temperature=2.0, top_p=1e-6))
+    likeliest = drawn(1, SamplingSettings(temperature=0.0))
+    assert (
+        drawn(3, SamplingSettings(temperature=2.0, top_k=1))
+        == likeliest
+        == drawn(4, SamplingSettings(temperature=2.0, top_p=1e-6))
+    )
 
 
 def test_cached_steps_draw_what_whole_passes_would(chat: Path) -> None:
@@ -97,7 +101,9 @@ def test_cached_steps_draw_what_whole_passes_would(chat: Path) -> None:
 
     checkpoint = load(chat)
     prompt = checkpoint.encode([{"role": "user", "content": "the same"}])
-    tokens, _ = checkpoint.generate(prompt, most=12, sampling=Sampling(temperature=0.0), seed=0, stop=threading.Event())
+    tokens, _ = checkpoint.generate(
+        prompt, most=12, sampling=SamplingSettings(temperature=0.0), seed=0, stop=threading.Event()
+    )
     model: Any = checkpoint._model
     for place, token in enumerate(tokens):
         logits = model(input_ids=torch.tensor([[*prompt, *tokens[:place]]])).logits[0, -1]
@@ -127,7 +133,7 @@ def test_a_client_that_closes_stops_the_drawing(chat: Path, monkeypatch: pytest.
         return [], False
 
     monkeypatch.setattr(checkpoint, "generate", slow)
-    client = Client(MemoryCalls(), Budget(Limits()))
+    client = Client(MemoryCalls(), Budget(SpendingLimits()))
     failed: list[Exception] = []
 
     def ask() -> None:
@@ -157,7 +163,7 @@ def test_a_slow_answer_gives_signs_of_life(chat: Path, monkeypatch: pytest.Monke
         return whole(*args, **options)
 
     monkeypatch.setattr(checkpoint, "generate", slow)
-    with Client(MemoryCalls(), Budget(Limits()), idle_seconds=0.1, first_seconds=0.5) as client:
+    with Client(MemoryCalls(), Budget(SpendingLimits()), idle_seconds=0.1, first_seconds=0.5) as client:
         assert client.ask(asking(chat)).attempts == 1
 
 
@@ -286,7 +292,7 @@ def test_an_adapter_is_added_to_its_base(tmp_path: Path) -> None:
     prompt = load(folder).encode([{"role": "user", "content": "x"}])
 
     def likeliest(place: Path) -> list[int]:
-        return load(place).generate(prompt, most=12, sampling=Sampling(temperature=0.0), seed=0, stop=never)[0]
+        return load(place).generate(prompt, most=12, sampling=SamplingSettings(temperature=0.0), seed=0, stop=never)[0]
 
     never = threading.Event()
     import torch

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from hipwright.errors import BadInput
 from hipwright.llm.cost import prices as price_list
-from hipwright.llm.cost.budget import NANO, Limits, to_nano
+from hipwright.llm.cost.budget import NANO, SpendingLimits, to_nano
 from hipwright.llm.cost.prices import MESSAGE_TOKENS, REQUEST_TOKENS, Prices, input_bound, parse_prices, require_prices
 from hipwright.llm.cost.tariffs import UNKNOWN, Tariff, Tier
 from hipwright.llm.records import Message, Usage
@@ -203,15 +203,15 @@ def test_an_unknown_model_is_not_priced_and_a_dollar_limit_needs_its_price(spec:
     message = [Message(role="user", text="abc")]
     assert Prices().price(spec, Usage(input_tokens=5, output_tokens=5)) == (0.0, False)
     assert Prices().bound(spec, message, 10) == (0.0, 10 + REQUEST_TOKENS + MESSAGE_TOKENS + 3, False)
-    require_prices([spec], {}, Limits(tokens=5))
+    require_prices([spec], {}, SpendingLimits(tokens=5))
     with pytest.raises(BadInput, match="no price is known") as caught:
-        require_prices([f"writer={spec}*2", "openai:gpt-4o", "vllm:mine"], {}, Limits(usd=1.0))
+        require_prices([f"writer={spec}*2", "openai:gpt-4o", "vllm:mine"], {}, SpendingLimits(usd=1.0))
     name = parse_spec(spec).name
     assert f"--price '{name}=IN,OUT'" in caught.value.hint and "gpt-4o" not in caught.value.message
     for key in (name, parse_spec(spec).model):  # the hint's own remedy works, by spec and by name
         given_prices = parse_prices([f"{key}=0.5,1.5"])
-        require_prices([spec], given_prices, Limits(usd=1.0))
-        require_prices([spec], Prices(given_prices), Limits(usd=1.0))
+        require_prices([spec], given_prices, SpendingLimits(usd=1.0))
+        require_prices([spec], Prices(given_prices), SpendingLimits(usd=1.0))
         assert Prices(given_prices).price(spec, Usage(input_tokens=2, output_tokens=4)) == (7e-6, True)
 
 
@@ -222,7 +222,7 @@ def test_an_unknown_model_is_not_priced_and_a_dollar_limit_needs_its_price(spec:
 def test_ones_own_machine_costs_nothing(spec: str) -> None:
     assert Prices().tariff(spec).source == "local"
     assert Prices().price(spec, Usage(input_tokens=5, output_tokens=5)) == (0.0, False)
-    require_prices([spec], {}, Limits(usd=0.0))
+    require_prices([spec], {}, SpendingLimits(usd=0.0))
 
 
 def test_a_proxy_of_a_paid_provider_on_this_machine_is_priced_as_that_provider() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hipwright.llm.records import Answer, Message, Request, Reserved, Usage
+from hipwright.llm.records import Message, ModelAnswer, Request, Reserved, Usage
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 messages = st.lists(
@@ -65,7 +65,7 @@ def test_every_field_of_a_request_is_in_its_key(change: dict[str, Any]) -> None:
 
 
 def test_an_answer_reads_back() -> None:
-    answer = Answer(
+    answer = ModelAnswer(
         request="ab" * 10,
         text="ünïcode\n```python\n```",
         finish="length",
@@ -76,4 +76,4 @@ def test_an_answer_reads_back() -> None:
         seconds=1.5,
         attempts=3,
     )
-    assert Answer.from_json(answer.to_json()) == answer
+    assert ModelAnswer.from_json(answer.to_json()) == answer

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hipwright.archive import Archive, Entry, export
+from hipwright.archive import Archive, LogEntry, export
 from hipwright.errors import BadInput, InfrastructureError, OutOfBudget, ProviderError
-from hipwright.llm.calls import ArchiveCalls, FileCalls, MemoryCalls, Recorded, Refused
+from hipwright.llm.calls import ArchiveCalls, FileCalls, MemoryCalls, Recorded, RefusedCall
 from hipwright.llm.client import Client
-from hipwright.llm.cost.budget import Budget, Limits
+from hipwright.llm.cost.budget import Budget, SpendingLimits
 from hipwright.llm.records import Message, Request
 from hipwright.llm.replay import Replay, differences, find_recording, nearest, read_recording, recording_of
 from hipwright.records import Run
@@ -30,8 +30,8 @@ def record(log: Recorded) -> list[Request]:
         log.reserve(reserved(asked))
         log.settle(answer(asked, f"{ODD} answer {asked.number}.{asked.index}", cost=0.1, seconds=0.1 + asked.number))
     log.reserve(reserved(request(5)))
-    log.refuse(Refused.of(REFUSED, OutOfBudget("nothing is left", hint="raise it")))
-    log.refuse(Refused.of(request(8), ProviderError("no such model")))
+    log.refuse(RefusedCall.of(REFUSED, OutOfBudget("nothing is left", hint="raise it")))
+    log.refuse(RefusedCall.of(request(8), ProviderError("no such model")))
     return answered
 
 
@@ -66,7 +66,7 @@ def test_an_answered_call_comes_back_bit_for_bit(recorded: Recorded) -> None:
     original = MemoryCalls()
     calls = record(original)
     replay = Replay(recorded)
-    assert replay.answers() == [] and Budget.resumed(Limits(usd=0.0), replay).spent.usd == 0
+    assert replay.answers() == [] and Budget.resumed(SpendingLimits(usd=0.0), replay).spent.usd == 0
     for asked in random.Random(0).sample(calls, len(calls)):
         found = replay.find(asked.key)
         assert found == original.find(asked.key) and found is not None
@@ -170,14 +170,14 @@ def test_a_replay_settles_nothing() -> None:
         Replay(MemoryCalls()).settle(answer(request()))
     with pytest.raises(ProviderError, match="no call at all"):
         Replay(MemoryCalls()).admit(request())
-    Replay(MemoryCalls()).refuse(Refused.of(request(), ProviderError("x")))  # nowhere to put it
+    Replay(MemoryCalls()).refuse(RefusedCall.of(request(), ProviderError("x")))  # nowhere to put it
 
 
 def test_a_client_in_a_replay_needs_neither_key_nor_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     log, then = MemoryCalls(), MemoryCalls()
     calls = record(log)
-    with Client(Replay(log, then), Budget(Limits(usd=0.0))) as client:
+    with Client(Replay(log, then), Budget(SpendingLimits(usd=0.0))) as client:
         assert client.ask(calls[3]) == log.find(calls[3].key)
         answered, refused, missing = client.ask_all([calls[0], REFUSED, request(77)])
     assert answered == log.find(calls[0].key)
@@ -239,7 +239,9 @@ def test_an_export_that_was_cut_is_an_error_and_a_log_that_was_cut_is_not(tmp_pa
 def test_events_that_are_no_calls_are_left_out(tmp_path: Path) -> None:
     with Archive(tmp_path / "home") as archive:
         archive.begin_run(a_run("r1"))
-        archive.append_all("r1", [Entry("proposed", 0, {"expansion": {}}), Entry("of a later version", 3, {"x": 1})])
+        archive.append_all(
+            "r1", [LogEntry("proposed", 0, {"expansion": {}}), LogEntry("of a later version", 3, {"x": 1})]
+        )
         calls = record(ArchiveCalls(archive, "r1"))
         log = recording_of(archive, "latest")
     assert [a.request for a in log.answers()] == [asked.key for asked in calls]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import hipwright
 from hipwright.errors import ProviderError
 from hipwright.llm import secrets
-from hipwright.llm.calls import FileCalls, Refused
-from hipwright.llm.records import Answer, Message, Request, Reserved
+from hipwright.llm.calls import FileCalls, RefusedCall
+from hipwright.llm.records import Message, ModelAnswer, Request, Reserved
 from hipwright.llm.secrets import MARK, known_secrets, redact, redact_plain, redact_record, register
 
 PEM = "-----BEGIN EC PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\nQyNTUxOQAAACDqWmXo1\n-----END EC PRIVATE KEY-----"
@@ -101,12 +101,12 @@ def test_twenty_secrets_appear_nowhere_in_a_log_of_calls(planted: None, tmp_path
     """Requests, answers and errors, cleaned as the client cleans them, in the bytes of the file."""
     text = "\n".join(setting for needle in NEEDLES for setting in settings_in(needle))
     request = redact_record(Request(role="translator", model="m", messages=(Message(role="user", text=text),)))
-    answer = redact_record(Answer(request=request.key, text=text, model=NEEDLES[0]))
+    answer = redact_record(ModelAnswer(request=request.key, text=text, model=NEEDLES[0]))
     error = ProviderError(redact(text), hint=redact(text))
     with FileCalls(tmp_path / "calls.jsonl") as log:
         log.reserve(Reserved(request=request, cost_usd=0.0, tokens=1))
         log.settle(answer)
-        log.refuse(Refused.of(request, error))
+        log.refuse(RefusedCall.of(request, error))
         assert log.find(request.key) == answer
     raw = (tmp_path / "calls.jsonl").read_text()
     assert raw.count(MARK) > 3 * len(NEEDLES)

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hipwright.errors import BadInput
-from hipwright.llm.specs import KEYS, PROVIDERS, Spec, parse_spec, parse_specs
+from hipwright.llm.specs import KEYS, PROVIDERS, ModelSpec, parse_spec, parse_specs
 
 # what a model's name may hold, the signs of the grammar included
 name = st.text(st.sampled_from("ab3Z.:/=@*-_é+%"), min_size=1, max_size=12)
@@ -23,7 +23,7 @@ url = st.builds(
     st.sampled_from(["", "/v1", "/a@b/v1", "/x*2", "/http://y", "/*", "/%7Ea*0.5"]),
 )
 specs = st.builds(
-    Spec,
+    ModelSpec,
     provider=st.sampled_from([one for one in PROVIDERS if one not in ("compatible", "local")]),
     model=name,
     base_url=st.just("") | url,
@@ -33,12 +33,12 @@ specs = st.builds(
 
 
 @given(specs)
-def test_a_spec_reads_back_as_it_was_written(spec: Spec) -> None:
+def test_a_spec_reads_back_as_it_was_written(spec: ModelSpec) -> None:
     assert parse_spec(str(spec)) == spec
 
 
 @given(specs)
-def test_a_name_reads_back_without_role_and_weight(spec: Spec) -> None:
+def test_a_name_reads_back_without_role_and_weight(spec: ModelSpec) -> None:
     plain = parse_spec(spec.name)
     assert (plain.provider, plain.model, plain.base_url) == (spec.provider, spec.model, spec.base_url)
     assert (plain.role, plain.weight, plain.name) == ("", 1.0, spec.name)
@@ -58,21 +58,21 @@ def test_any_text_is_a_spec_or_bad_input(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("openai:gpt-5", Spec(provider="openai", model="gpt-5")),
-        ("ollama:qwen3:8b", Spec(provider="ollama", model="qwen3:8b")),
-        ("planner=google:gemini*0.5", Spec(provider="google", model="gemini", role="planner", weight=0.5)),
-        ("anthropic:claude@20250805", Spec(provider="anthropic", model="claude@20250805")),
-        ("vllm:org/m@http://h:1/v1/", Spec(provider="vllm", model="org/m", base_url="http://h:1/v1")),
-        ("vllm:m@http://h/v1*3", Spec(provider="vllm", model="m", base_url="http://h/v1", weight=3.0)),
-        ("vllm:m@http://h/*", Spec(provider="vllm", model="m", base_url="http://h/*")),
-        ("vllm:odd*2*1", Spec(provider="vllm", model="odd*2")),
-        ("local:out/sft/model", Spec(provider="local", model="out/sft/model")),
-        ("vllm:odd*x", Spec(provider="vllm", model="odd*x")),
-        ("vllm:a=b", Spec(provider="vllm", model="a=b")),
-        ("vllm:m@http://h/a@http://b", Spec(provider="vllm", model="m", base_url="http://h/a@http://b")),
+        ("openai:gpt-5", ModelSpec(provider="openai", model="gpt-5")),
+        ("ollama:qwen3:8b", ModelSpec(provider="ollama", model="qwen3:8b")),
+        ("planner=google:gemini*0.5", ModelSpec(provider="google", model="gemini", role="planner", weight=0.5)),
+        ("anthropic:claude@20250805", ModelSpec(provider="anthropic", model="claude@20250805")),
+        ("vllm:org/m@http://h:1/v1/", ModelSpec(provider="vllm", model="org/m", base_url="http://h:1/v1")),
+        ("vllm:m@http://h/v1*3", ModelSpec(provider="vllm", model="m", base_url="http://h/v1", weight=3.0)),
+        ("vllm:m@http://h/*", ModelSpec(provider="vllm", model="m", base_url="http://h/*")),
+        ("vllm:odd*2*1", ModelSpec(provider="vllm", model="odd*2")),
+        ("local:out/sft/model", ModelSpec(provider="local", model="out/sft/model")),
+        ("vllm:odd*x", ModelSpec(provider="vllm", model="odd*x")),
+        ("vllm:a=b", ModelSpec(provider="vllm", model="a=b")),
+        ("vllm:m@http://h/a@http://b", ModelSpec(provider="vllm", model="m", base_url="http://h/a@http://b")),
     ],
 )
-def test_examples(text: str, expected: Spec) -> None:
+def test_examples(text: str, expected: ModelSpec) -> None:
     assert parse_spec(text) == expected
 
 
@@ -140,7 +140,7 @@ def test_a_misspelt_role_is_bad_input() -> None:
 
 
 @given(specs)
-def test_own_servers_have_an_address_and_every_provider_a_key(spec: Spec) -> None:
+def test_own_servers_have_an_address_and_every_provider_a_key(spec: ModelSpec) -> None:
     assume(not spec.base_url)
     assert KEYS[spec.provider]
     assert spec.loopback == (spec.provider in ("vllm", "sglang", "ollama"))

@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import pytest
 
-from hipwright.archive import Archive, Entry, Evaluated, Finished, Proposed
+from hipwright.archive import Archive, Evaluated, Finished, LogEntry, Proposed
 from hipwright.mcp import SKILL
 from hipwright.program import parse
 from hipwright.records import Decision, Evaluation, Expansion, Program, Run, Task, Workload
@@ -385,9 +385,9 @@ def archived(home: Path, name: str, source: str, programs: dict[str, tuple[float
             proposed = Proposed(expansion=Expansion(number=number, operator="default"), round=0, program=program.key)
             decision = Decision(number=number, program=program.key, kept=status == "pass")
             entries = [
-                Entry("proposed", number, proposed.to_dict()),
-                Entry("evaluated", number, Evaluated(evaluation=result).to_dict()),
-                Entry("decided", number, decision.to_dict()),
+                LogEntry("proposed", number, proposed.to_dict()),
+                LogEntry("evaluated", number, Evaluated(evaluation=result).to_dict()),
+                LogEntry("decided", number, decision.to_dict()),
             ]
             archive.append_all(run.id, entries, [program])
             best = best or program.key

@@ -15,24 +15,24 @@ from hipwright.cli.output import finite
 from hipwright.errors import BadInput, HipwrightError, TaskError, ToolchainError
 from hipwright.events import Listener, silent
 from hipwright.mcp import files, words
-from hipwright.mcp.shop import Judged, Lent, Machine, digest
-from hipwright.mcp.tools import TOOLS, Desk, OneProgram, profile_program
+from hipwright.mcp.shop import JudgedProgram, Lent, MachineLike, digest
+from hipwright.mcp.tools import TOOLS, OneProgram, ToolContext, profile_program
 from hipwright.measure.profile import Profile, diagnose
-from hipwright.measure.profiler import Report
+from hipwright.measure.profiler import ProfileReport
 from hipwright.records import Build, Evaluation, KernelResources, Program, TargetResult, Verdict
 
 TASK = "class Model: ...\ndef get_inputs(): ...\n"
 
 
-def no_machine() -> AbstractContextManager[Machine]:
+def no_machine() -> AbstractContextManager[MachineLike]:
     raise AssertionError("no machine may be started")
 
 
-def counters(path: Path, program: Program, listener: Listener) -> Report:
+def counters(path: Path, program: Program, listener: Listener) -> ProfileReport:
     if "broken" in program.text:
         raise ToolchainError("no ncu on this machine", hint="install Nsight Compute")
     launch = Profile(kernel="scale", target="cuda", duration_us=3.5, dram_throughput_pct=float("nan"))
-    return Report(
+    return ProfileReport(
         target="cuda",
         profiles=(replace(launch, bottleneck=diagnose(launch)),),
         tool="/opt/ncu",
@@ -42,13 +42,13 @@ def counters(path: Path, program: Program, listener: Listener) -> Report:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path) -> ToolContext:
     (tmp_path / "task.py").write_text(TASK)
     lent = Lent(no_machine, result_object, not_measured, _error, finite, counters)
-    return Desk(root=tmp_path.resolve(), home=tmp_path, targets=("gfx942", "cuda"), lent=lent)
+    return ToolContext(root=tmp_path.resolve(), home=tmp_path, targets=("gfx942", "cuda"), lent=lent)
 
 
-def remembered(desk: Desk, text: str) -> None:
+def remembered(desk: ToolContext, text: str) -> None:
     """As if the program had been evaluated in this session."""
     build = Build(target="gfx942", ok=True, kernels=(KernelResources(name="scale", vgpr=7, lds_bytes=64),))
     verdict = Verdict(status="wrong_value", fault="candidate", message="output[0] is 1, expected 2")
@@ -61,17 +61,17 @@ def remembered(desk: Desk, text: str) -> None:
         targets={"gfx942": TargetResult(target="gfx942", build=build, verdict=verdict)},
     )
     path = desk.root / "task.py"
-    desk.judged["e1"] = Judged("e1", path, Program(text=text), evaluation, digest(path))
+    desk.judged["e1"] = JudgedProgram("e1", path, Program(text=text), evaluation, digest(path))
 
 
-def test_counters_are_read_where_a_gpu_is(desk: Desk) -> None:
+def test_counters_are_read_where_a_gpu_is(desk: ToolContext) -> None:
     reply = profile_program(desk, OneProgram(task="task.py", program="x"), silent)
     assert reply.data["kind"] == "counters" and reply.data["profiles"][0]["duration_us"] == 3.5
     assert reply.data["profiles"][0]["dram_throughput_pct"] is None  # JSON has no NaN
     assert "0 scale: 3.5 us; " in reply.text and "note: a note" in reply.text
 
 
-def test_without_a_profiler_the_build_speaks(desk: Desk) -> None:
+def test_without_a_profiler_the_build_speaks(desk: ToolContext) -> None:
     remembered(desk, "broken")
     reply = profile_program(desk, OneProgram(task="task.py", program="broken"), silent)
     assert reply.data["kind"] == "build" and reply.data["evaluation"] == "e1"
@@ -83,7 +83,7 @@ def test_without_a_profiler_the_build_speaks(desk: Desk) -> None:
     )
 
 
-def test_a_task_that_changed_is_evaluated_anew(desk: Desk) -> None:
+def test_a_task_that_changed_is_evaluated_anew(desk: ToolContext) -> None:
     remembered(desk, "broken")
     (desk.root / "task.py").write_text(TASK + "# changed\n")
     with pytest.raises(AssertionError, match="no machine may be started"):
@@ -92,7 +92,7 @@ def test_a_task_that_changed_is_evaluated_anew(desk: Desk) -> None:
 
 def test_a_fault_of_ours_is_not_the_programs() -> None:
     evaluation = Evaluation(task="t", program="p", status="unscorable", fault="service", message="a worker died")
-    told = words.explained(Judged("e1", Path("t.py"), Program(text="x = 1"), evaluation), ("gfx942",))
+    told = words.explained(JudgedProgram("e1", Path("t.py"), Program(text="x = 1"), evaluation), ("gfx942",))
     assert told["fix"] == [words.OURS["service"]] and "was not judged" in told["text"]
 
 

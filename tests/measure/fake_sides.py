@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from hipwright.device.side import Block, Policy, Prepared
+from hipwright.device.side import LaunchMode, Policy, TimedBlock
 
 
 @dataclass
@@ -65,14 +65,14 @@ class FakeSide:
     def __post_init__(self) -> None:
         self.cached: OrderedDict[int, None] = OrderedDict()
 
-    def prepare(self, iterations_hint: int) -> Prepared:
+    def prepare(self, iterations_hint: int) -> LaunchMode:
         self.policy = "graph" if self.can_capture else "stream"
-        return Prepared(self.policy, "" if self.can_capture else "it synchronises", self.call_ms)
+        return LaunchMode(self.policy, "" if self.can_capture else "it synchronises", self.call_ms)
 
     def stream(self, why: str) -> None:
         self.policy = "stream"
 
-    def block(self, calls: int) -> Block:
+    def block(self, calls: int) -> TimedBlock:
         self.machine.log.append(f"{self.name}{calls}" if calls else "")
         work = self._work(calls)
         shift = self.share * work if self.lie in ("stream", "empties") else 0.0
@@ -88,7 +88,7 @@ class FakeSide:
         if self.lie == "zero" and calls:
             device = 0.0
         self.machine.now_ms += wall
-        return Block(calls, device, host, wall)
+        return TimedBlock(calls, device, host, wall)
 
     def latency(self, calls: int) -> tuple[float, ...]:
         self.machine.now_ms += calls * self.latency_ms

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hipwright.errors import DeviceError, InfrastructureError
 from hipwright.measure import profile_amd, profile_nvidia
-from hipwright.measure.profile import METRICS, Bottleneck, Profile, diagnose
+from hipwright.measure.profile import METRICS, KernelBottleneck, Profile, diagnose
 from hipwright.measure.profile_nvidia import CountersDenied, number
 
 DATA = Path(__file__).parent / "data"
@@ -30,7 +30,7 @@ def nvidia(name: str) -> Profile:
     return next(profile for profile in profile_nvidia.parse(NCU) if profile.kernel.startswith(name))
 
 
-def words(profile: Profile, bandwidth: float | None = None) -> Bottleneck:
+def words(profile: Profile, bandwidth: float | None = None) -> KernelBottleneck:
     return diagnose(profile, bandwidth=bandwidth)
 
 
@@ -328,7 +328,9 @@ def test_scratch_and_cache() -> None:
 
 
 def test_nothing_known_is_said_so() -> None:
-    assert words(Profile(kernel="k", target="rocm")) == Bottleneck(kind="unknown", text="not enough counters to tell")
+    assert words(Profile(kernel="k", target="rocm")) == KernelBottleneck(
+        kind="unknown", text="not enough counters to tell"
+    )
 
 
 shares = st.none() | st.floats(0, 100)

@@ -13,7 +13,7 @@ import torch
 from hipwright.device import hip_check
 from hipwright.errors import CandidateError, DeviceError, InfrastructureError, ToolchainError
 from hipwright.measure import profile_run, profiler
-from hipwright.measure.profiler import MARK, Job, Subject, profile_program, write_job
+from hipwright.measure.profiler import MARK, ProfiledProgram, ProfileJob, profile_program, write_job
 from hipwright.records import Build, KernelResources
 from hipwright.sandbox import GpuAccess
 from hipwright.tensors import HostTensor
@@ -39,10 +39,12 @@ LAUNCHES = [
 ]
 
 
-def subject(target: str, code: bytes = b"", kernels: tuple[str, ...] = ("trial",), arch: str = "sm_90") -> Subject:
+def subject(
+    target: str, code: bytes = b"", kernels: tuple[str, ...] = ("trial",), arch: str = "sm_90"
+) -> ProfiledProgram:
     build = Build(target=target, ok=True, kernels=tuple(KernelResources(name=k, scratch_bytes=8) for k in kernels))
     x = HostTensor.of(np.arange(1000, dtype=np.float32))
-    return Subject(Job(target=target, text=PLAN), arch, build, code, [x], STATE)  # type: ignore[arg-type]
+    return ProfiledProgram(ProfileJob(target=target, text=PLAN), arch, build, code, [x], STATE)  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- the runner
@@ -76,7 +78,10 @@ def test_the_runner_holds_the_code_object_against_the_text(stub_path: Path, tria
     stub.knows(trial)
     other = PLAN.replace("int n, float scale)", "long n, float scale)")
     wrong = subject("rocm", trial)
-    write_job(tmp_path, Subject(Job(target="rocm", text=other), "gfx942", wrong.build, trial, wrong.inputs, STATE))
+    write_job(
+        tmp_path,
+        ProfiledProgram(ProfileJob(target="rocm", text=other), "gfx942", wrong.build, trial, wrong.inputs, STATE),
+    )
     with pytest.raises(CandidateError, match="the compiled code has n as 4 bytes"):
         profile_run.run(tmp_path, stub.driver(), "cpu")
     assert stub.calls("hipModuleLaunchKernel") == 0

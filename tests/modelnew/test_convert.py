@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hipwright.audit.cases import Case, select
+from hipwright.audit.cases import CorpusCase, select
 from hipwright.errors import ProgramError, ToolchainError
 from hipwright.program import parse
 from hipwright.program.convert.modelnew import from_modelnew
@@ -81,7 +81,7 @@ def test_exports_that_were_converted_back_verify(name: str, tasks: Any, candidat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", INLINE, ids=lambda case: case.name)
-def test_the_corpus_converts_and_verifies(case: Case, tasks: Any, candidates: Zygote, cache: BuildCache) -> None:
+def test_the_corpus_converts_and_verifies(case: CorpusCase, tasks: Any, candidates: Zygote, cache: BuildCache) -> None:
     """Files that somebody else wrote."""
     program = from_modelnew(case.text, case.task_path.read_text())
     verdict = verified(program, case.task_path, tasks, candidates, cache)

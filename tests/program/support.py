@@ -8,7 +8,7 @@ import torch
 
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower
-from hipwright.program.lower.plan import Plan
+from hipwright.program.lower.plan import LoweredPlan
 
 
 class FakeLauncher:
@@ -83,7 +83,7 @@ def state_of(model: torch.nn.Module) -> dict[str, Any]:
 
 def plan_of(
     text: str, model: Any = None, knobs: dict[str, int] | None = None, launcher: Any = None, **kwargs: Any
-) -> tuple[Plan, FakeLauncher]:
+) -> tuple[LoweredPlan, FakeLauncher]:
     """Lower `text` (HIP and knobs are put in front when it has none)."""
     text = text if "HIP =" in text else HIP + text
     launcher = launcher or FakeLauncher(KERNELS)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from hipwright.device.cpu import CpuLauncher
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower
-from hipwright.program.lower.plan import Plan
+from hipwright.program.lower.plan import LoweredPlan
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
 
@@ -32,7 +32,7 @@ class Holder(nn.Module):
             setattr(self, name, value)
 
 
-def real_plan(text: str, model: nn.Module, tmp_path: Path, **knobs: int) -> Plan:
+def real_plan(text: str, model: nn.Module, tmp_path: Path, **knobs: int) -> LoweredPlan:
     parsed = parse(text)
     cache = BuildCache(tmp_path)
     build = cpu.build(parsed.hip, parsed.defines(knobs), cache=cache)

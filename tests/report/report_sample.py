@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hipwright.archive import Trial
+from hipwright.archive import TrialDetail
 from hipwright.records import (
     Build,
     Estimate,
@@ -186,7 +186,7 @@ def evaluation(task: Task, program: Program, text: str, passed: bool) -> Evaluat
     )
 
 
-def history(count: int, text: str = "") -> tuple[Trial, ...]:
+def history(count: int, text: str = "") -> tuple[TrialDetail, ...]:
     rng, best, keys, found = random.Random(3), 40.0, ["p000000"], []
     for n in range(count):
         status = rng.choice(["pass"] * 6 + ["compile_error", "wrong_value", "out_of_bounds"]) if n else "pass"
@@ -195,7 +195,7 @@ def history(count: int, text: str = "") -> tuple[Trial, ...]:
         best = score if better and score is not None else best
         kept = better or (score is not None and rng.random() < 0.4)
         found.append(
-            Trial(
+            TrialDetail(
                 round=0,
                 number=n,
                 operator=rng.choice(["seed", "knob", "fuse", "crossover"]) + text,

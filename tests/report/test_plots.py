@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 from msgspec import structs
 from report_sample import history
 
-from hipwright.archive import Trial
+from hipwright.archive import TrialDetail
 from hipwright.report.plots import LEFT, MAX_LINEAGE, WIDTH, kind_of, lineage, score_plot
 
 
 @st.composite
-def searches(draw: st.DrawFn) -> tuple[Trial, ...]:
+def searches(draw: st.DrawFn) -> tuple[TrialDetail, ...]:
     """Any history in which parents come before their children; programs may repeat."""
-    found: list[Trial] = []
+    found: list[TrialDetail] = []
     for number in range(draw(st.integers(2, 30))):
         keys = [p.program for p in found]
         score = draw(st.none() | st.floats(1e-3, 1e6))
         found.append(
-            Trial(
+            TrialDetail(
                 round=0,
                 number=number,
                 operator="op",
@@ -37,7 +37,7 @@ def searches(draw: st.DrawFn) -> tuple[Trial, ...]:
 
 
 @given(searches())
-def test_no_two_proposals_share_a_place(proposals: tuple[Trial, ...]) -> None:
+def test_no_two_proposals_share_a_place(proposals: tuple[TrialDetail, ...]) -> None:
     tree = lineage(proposals)
     assert tree is not None
     places = {(point.x, point.y) for point in tree.points}
@@ -46,7 +46,7 @@ def test_no_two_proposals_share_a_place(proposals: tuple[Trial, ...]) -> None:
 
 
 @given(searches())
-def test_the_best_line_only_falls(proposals: tuple[Trial, ...]) -> None:
+def test_the_best_line_only_falls(proposals: tuple[TrialDetail, ...]) -> None:
     plot = score_plot(proposals)
     if all(p.score is None for p in proposals):
         assert plot is None
@@ -75,6 +75,6 @@ def test_long_searches_draw_what_was_kept() -> None:
 
 
 def test_kinds() -> None:
-    passed = Trial(round=0, number=0, operator="seed", program="a", status="pass", kept=True)
+    passed = TrialDetail(round=0, number=0, operator="seed", program="a", status="pass", kept=True)
     assert kind_of(passed) == "kept"
-    assert kind_of(Trial(round=0, number=1, operator="x", program="b", status="timeout", best=True)) == "failed"
+    assert kind_of(TrialDetail(round=0, number=1, operator="x", program="b", status="timeout", best=True)) == "failed"

@@ -18,7 +18,7 @@ from train_sample import ARMS, SPLITS, training, write
 from hipwright.errors import BadInput
 from hipwright.report import train_page, train_plots
 from hipwright.report.train_data import Points, read
-from hipwright.report.train_plots import Axis, Series, nice, smoothed
+from hipwright.report.train_plots import PlotAxis, Series, nice, smoothed
 from hipwright.report.train_views import signed
 
 
@@ -151,7 +151,7 @@ def test_smoothing_keeps_a_line_and_halves_noise() -> None:
 def test_ticks_are_round_and_hold_the_values(low: float, high: float) -> None:
     ticks = nice(low, high)
     assert ticks[0] <= low and ticks[-1] >= high and 2 <= len(ticks) <= 8
-    axis = Axis([low, high], 100, 0)
+    axis = PlotAxis([low, high], 100, 0)
     assert 0 <= axis(high) <= axis(low) <= 100
 
 

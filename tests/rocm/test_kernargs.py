@@ -15,7 +15,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hipwright.device.pack import Layout, pack
+from hipwright.device.pack import ArgumentLayout, pack
 from hipwright.device.rocm import check_signatures
 from hipwright.errors import CandidateError, ToolchainError
 from hipwright.program.signature import SCALARS, Param, parse_signatures
@@ -54,7 +54,7 @@ def test_offsets_and_sizes_are_the_compilers(code: Callable[..., bytes], target:
     built = isa.kernel_args(image)
     for name, signature in signatures.items():
         shown = [arg for arg in built[name] if not arg[2].startswith("hidden_")]
-        layout = Layout(signature)
+        layout = ArgumentLayout(signature)
         assert [offset for _, offset, _ in shown] == list(layout.offsets)
         assert [kind == "global_buffer" for _, _, kind in shown] == [param.pointer for param in signature.params]
         if shown:

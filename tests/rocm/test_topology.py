@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hipwright.device import topology
-from hipwright.device.topology import Gpu, choose, find, gfx_name
+from hipwright.device.topology import GpuInfo, choose, find, gfx_name
 from hipwright.errors import BadInput, DeviceError
 
 from .conftest import HERE, compile_c
@@ -31,7 +31,7 @@ def nodes(tmp_path: Path) -> Path:
 
 def test_amd_gpus_in_the_drivers_order(nodes: Path) -> None:
     first, second = topology.amd(nodes)
-    assert first == Gpu(
+    assert first == GpuInfo(
         index=0,
         kind="rocm",
         name="ip discovery",
@@ -55,7 +55,7 @@ def test_names_of_architectures(version: int, name: str) -> None:
 def test_nvidia_gpus_through_nvml(tmp_path: Path) -> None:
     library = compile_c(HERE / "stub_nvml.c", tmp_path / "libnvidia-ml.so.1")
     assert topology.nvidia(str(library)) == [
-        Gpu(
+        GpuInfo(
             index=0,
             kind="cuda",
             name="NVIDIA H200",
@@ -71,7 +71,7 @@ def test_nvidia_gpus_through_nvml(tmp_path: Path) -> None:
 
 @pytest.fixture
 def four(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = [Gpu(index=i, kind="cuda", name="H200", architecture="sm_90", uuid=f"GPU-{i}aaaa") for i in range(4)]
+    made = [GpuInfo(index=i, kind="cuda", name="H200", architecture="sm_90", uuid=f"GPU-{i}aaaa") for i in range(4)]
     monkeypatch.setattr(topology, "nvidia", lambda: made)
     monkeypatch.setattr(topology, "amd", list)
     for name in (*topology.VISIBLE["cuda"], *topology.VISIBLE["rocm"]):

@@ -10,10 +10,10 @@ from landscape import Judge, source
 
 from hipwright.archive import Proposed
 from hipwright.records import Decision, Evaluation, Expansion, Program
-from hipwright.search import Ask, Candidate, Trial, View, policy
+from hipwright.search import Proposal, ProposalRequest, SearchView, Trial, policy
 
 
-def judged(view: View, expansion: Expansion, round: int, evaluation: Evaluation | None, name: str) -> Trial:
+def judged(view: SearchView, expansion: Expansion, round: int, evaluation: Evaluation | None, name: str) -> Trial:
     """A trial of `expansion`, decided by the policy called `name`."""
     program = evaluation.program if evaluation else ""
     trial = Trial(Proposed(expansion=expansion, round=round, program=program), evaluation)
@@ -24,16 +24,16 @@ def judged(view: View, expansion: Expansion, round: int, evaluation: Evaluation 
     return Trial(trial.proposed, evaluation, decision)
 
 
-def history(name: str, seed: int, rounds: int, fail: float = 0.2, **settings: Any) -> View:
+def history(name: str, seed: int, rounds: int, fail: float = 0.2, **settings: Any) -> SearchView:
     """Rounds of four under the policy, some of them failing."""
     rng, judge, writer = random.Random(seed), Judge(), source()
-    view = View(seed, 4 * rounds, settings=settings)
+    view = SearchView(seed, 4 * rounds, settings=settings)
     choices: dict[str, dict[str, Any]] = {}
     for current in range(rounds):
         trials: list[Trial] = []
         for expansion in policy(name).select(view, 4, random.Random(f"{seed}/{current}")):
-            parents = [Candidate(program=Program(text=""), choices=choices[key]) for key in expansion.parents]
-            made = writer.propose(Ask(expansion, tuple(parents), view), rng)
+            parents = [Proposal(program=Program(text=""), choices=choices[key]) for key in expansion.parents]
+            made = writer.propose(ProposalRequest(expansion, tuple(parents), view), rng)
             choices[made.program.key] = made.choices
             evaluation = None if rng.random() < fail / 2 else judge.evaluate(made.program)
             if evaluation and rng.random() < fail:
@@ -47,7 +47,7 @@ def history(name: str, seed: int, rounds: int, fail: float = 0.2, **settings: An
 MODEL_OPERATORS = ("translate", "repair", "improve", "plan")
 
 
-def with_models(view: View) -> View:
+def with_models(view: SearchView) -> SearchView:
     """The view as if two of three trials had been a model's: its operators, no choices, what the action holds."""
     trials = []
     for trial in view.trials:
@@ -63,7 +63,7 @@ def with_models(view: View) -> View:
             )
             trial = Trial(proposed, trial.evaluation, trial.decision)
         trials.append(trial)
-    return View(view.seed, view.budget, tuple(trials), view.initial, view.settings)
+    return SearchView(view.seed, view.budget, tuple(trials), view.initial, view.settings)
 
 
 class PolicyContract:
@@ -71,10 +71,10 @@ class PolicyContract:
 
     name: str
 
-    def views(self) -> list[View]:
+    def views(self) -> list[SearchView]:
         """An empty one, ones where nothing or little passed, and long ones."""
         return [
-            View(3, 40),
+            SearchView(3, 40),
             history(self.name, 1, 2, fail=1.0),
             *(history(self.name, seed, rounds) for seed in range(4) for rounds in (1, 3, 9)),
         ]
@@ -87,7 +87,7 @@ class PolicyContract:
                 assert all(e.seed == view.seed for e in expansions)
 
     def test_starts_with_the_sources_own_actions(self) -> None:
-        view = View(1, 20, initial=({"choices": {"BLOCK": 64}}, {"choices": {"BLOCK": 128}}))
+        view = SearchView(1, 20, initial=({"choices": {"BLOCK": 64}}, {"choices": {"BLOCK": 128}}))
         first = policy(self.name).select(view, 4, random.Random(0))
         assert [e.operator for e in first[:2]] == ["default", "default"]
         assert [e.action["choices"] for e in first[:2]] == [{"BLOCK": 64}, {"BLOCK": 128}]
@@ -100,12 +100,12 @@ class PolicyContract:
 
     def test_is_a_pure_function_of_view_and_random_numbers(self) -> None:
         for view in self.views():
-            twin = View(view.seed, view.budget, view.trials, view.initial, view.settings)
+            twin = SearchView(view.seed, view.budget, view.trials, view.initial, view.settings)
             one = policy(self.name).select(view, 6, random.Random(2))
             assert policy(self.name).select(twin, 6, random.Random(2)) == one
             for trial in view.trials:
                 if trial.evaluation is not None:
-                    past = View(view.seed, view.budget, view.trials[: trial.number], view.initial, view.settings)
+                    past = SearchView(view.seed, view.budget, view.trials[: trial.number], view.initial, view.settings)
                     undecided = Trial(trial.proposed, trial.evaluation)
                     assert policy(self.name).accept(past, undecided, trial.evaluation) == trial.decision
 
@@ -117,7 +117,9 @@ class PolicyContract:
             assert {p for e in expansions for p in e.parents} <= {t.proposed.program for t in view.verified}
             for trial in theirs.trials:
                 if trial.evaluation is not None:
-                    past = View(view.seed, view.budget, theirs.trials[: trial.number], view.initial, view.settings)
+                    past = SearchView(
+                        view.seed, view.budget, theirs.trials[: trial.number], view.initial, view.settings
+                    )
                     decision = policy(self.name).accept(past, Trial(trial.proposed, trial.evaluation), trial.evaluation)
                     assert trial.passed or not (decision.kept or decision.best)
 

@@ -16,7 +16,7 @@ from policy_contract import PolicyContract, history, judged
 from hipwright.archive import Archive
 from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Expansion
-from hipwright.search import OPERATORS, POLICIES, View, policy
+from hipwright.search import OPERATORS, POLICIES, SearchView, policy
 from hipwright.search.descriptor import AXES, coords
 from hipwright.search.operators import complete, operator
 from hipwright.search.policies.islands import rebuild
@@ -104,13 +104,13 @@ def evaluation(score: float, cell: tuple[float, float, float] = (0, 0, 0), progr
     )
 
 
-def told(view: View, round: int, island: int, result: Evaluation) -> View:
+def told(view: SearchView, round: int, island: int, result: Evaluation) -> SearchView:
     expansion = Expansion(number=view.next_number, operator="random", action={"island": island})
     return view.with_trials([judged(view, expansion, round, result, "islands")])
 
 
 def test_a_cell_keeps_its_fastest_and_only_beyond_the_noise_band() -> None:
-    view = View(0, 40, settings={"islands": 1})
+    view = SearchView(0, 40, settings={"islands": 1})
     for number, score in enumerate((100.0, 99.0, 97.0, 120.0)):
         view = told(view, number, 0, evaluation(score))
     assert [t.decision.kept for t in view.trials if t.decision] == [True, False, True, False]
@@ -119,7 +119,7 @@ def test_a_cell_keeps_its_fastest_and_only_beyond_the_noise_band() -> None:
 
 
 def test_a_slow_program_that_opens_a_cell_is_kept_but_not_the_best() -> None:
-    view = told(View(0, 40, settings={"islands": 1}), 0, 0, evaluation(10.0))
+    view = told(SearchView(0, 40, settings={"islands": 1}), 0, 0, evaluation(10.0))
     view = told(view, 1, 0, evaluation(50.0, (1.0, 0.0, 0.0)))
     decision = view.trials[1].decision
     assert decision is not None and decision.kept and not decision.best and decision.reason.startswith("opens cell")
@@ -127,7 +127,7 @@ def test_a_slow_program_that_opens_a_cell_is_kept_but_not_the_best() -> None:
 
 
 def test_the_leader_migrates_to_the_next_island_only_when_due() -> None:
-    view = View(0, 40, settings={"islands": 3, "migrate": 2})
+    view = SearchView(0, 40, settings={"islands": 3, "migrate": 2})
     view = told(view, 0, 0, evaluation(10.0))
     view = told(view, 1, 1, evaluation(30.0, (1.0, 1.0, 1.0)))
     assert [len(grid) for grid in rebuild(view)] == [1, 1, 0]

@@ -17,7 +17,7 @@ from landscape import BEST, SPACE, TASK, Choice, Judge, begin, go_on, plan, sour
 from hipwright.archive import Archive, export, read_log, show
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.records import Evaluation, Program
-from hipwright.search import Ask, Candidate, EngineSource, new_run, run
+from hipwright.search import EngineSource, Proposal, ProposalRequest, new_run, run
 from tests.load import Watch
 
 
@@ -380,7 +380,7 @@ def test_proposals_are_made_one_after_another(archive: Archive) -> None:
     threads = set()
 
     class Watching(EngineSource):
-        def propose(self, ask: Ask, rng: random.Random) -> Candidate:
+        def propose(self, ask: ProposalRequest, rng: random.Random) -> Proposal:
             threads.add(threading.current_thread())
             return super().propose(ask, rng)
 

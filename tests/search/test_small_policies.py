@@ -13,7 +13,7 @@ from policy_contract import history, judged
 from hipwright.archive import Proposed
 from hipwright.records import Evaluation, Expansion, Timing, Versus
 from hipwright.records import TargetResult as Target
-from hipwright.search import Trial, View, policy
+from hipwright.search import SearchView, Trial, policy
 from hipwright.search.descriptor import AXES
 from hipwright.search.policies.beam import beam
 from hipwright.search.policies.epsilon_heap import net
@@ -38,8 +38,8 @@ def measured(program: str, low: float, high: float) -> Evaluation:
 
 
 def told(
-    name: str, view: View, result: Evaluation | None, operator: str = "random", *parents: str, **choices: Any
-) -> View:
+    name: str, view: SearchView, result: Evaluation | None, operator: str = "random", *parents: str, **choices: Any
+) -> SearchView:
     """The view after one more trial, decided by the policy, in a round of its own."""
     expansion = Expansion(number=view.next_number, operator=operator, parents=parents)
     trial = judged(view, expansion, view.next_round, result, name)
@@ -47,12 +47,12 @@ def told(
     return view.with_trials([Trial(proposed, trial.evaluation, trial.decision)])
 
 
-def kept(view: View) -> list[bool]:
+def kept(view: SearchView) -> list[bool]:
     return [trial.decision is not None and trial.decision.kept for trial in view.trials]
 
 
 def test_a_child_replaces_its_parent_only_when_the_intervals_are_apart() -> None:
-    view = told("one_plus_one", View(0, 20), measured("parent", 1.0, 1.1))
+    view = told("one_plus_one", SearchView(0, 20), measured("parent", 1.0, 1.1))
     view = told("one_plus_one", view, measured("overlaps", 1.09, 1.30), "mutate", "parent")
     view = told("one_plus_one", view, measured("apart", 1.2, 1.4), "mutate", "parent")
     assert kept(view) == [True, False, True]
@@ -63,14 +63,14 @@ def test_a_child_replaces_its_parent_only_when_the_intervals_are_apart() -> None
 
 
 def test_one_plus_one_starts_again_when_nothing_new_is_near() -> None:
-    view = told("one_plus_one", View(0, 40), estimated("parent", 10.0))
+    view = told("one_plus_one", SearchView(0, 40), estimated("parent", 10.0))
     for _ in range(4):
         view = told("one_plus_one", view, None, "neighbour", "parent")
     assert [e.operator for e in policy("one_plus_one").select(view, 2, random.Random(0))] == ["random", "random"]
 
 
 def test_the_beam_keeps_the_fastest_and_varies_each_alike() -> None:
-    view = View(0, 40, settings={"beam": 2})
+    view = SearchView(0, 40, settings={"beam": 2})
     for score in (50.0, 40.0, 45.0, 60.0, 39.9, 20.0):
         view = told("beam", view, estimated(f"p{score}", score))
     assert kept(view) == [True, True, True, False, True, True]  # 39.9 beats the slowest, 45, not the best
@@ -80,7 +80,7 @@ def test_the_beam_keeps_the_fastest_and_varies_each_alike() -> None:
 
 
 def test_uct_counts_a_try_in_every_node_above_it() -> None:
-    view = told("uct", View(0, 40), estimated("a", 20.0))
+    view = told("uct", SearchView(0, 40), estimated("a", 20.0))
     view = told("uct", view, estimated("b", 10.0), "mutate", "a")
     view = told("uct", view, None, "mutate", "b")
     root = grow(view)
@@ -92,7 +92,7 @@ def test_uct_counts_a_try_in_every_node_above_it() -> None:
 
 @pytest.mark.parametrize(("weight", "most"), [(0.02, True), (20.0, False)])
 def test_uct_goes_where_the_subtree_pays_unless_it_explores(weight: float, most: bool) -> None:
-    view = View(0, 200, settings={"uct_c": weight})
+    view = SearchView(0, 200, settings={"uct_c": weight})
     for number in range(8):
         view = told("uct", view, estimated(f"start{number}", 100.0))
     view = told("uct", view, estimated("good", 10.0), "mutate", "start2")
@@ -104,7 +104,7 @@ def test_uct_goes_where_the_subtree_pays_unless_it_explores(weight: float, most:
 
 
 def test_ucb_pulls_the_arm_that_paid() -> None:
-    view = told("ucb", View(0, 400), estimated("start", 1000.0), BLOCK=1)
+    view = told("ucb", SearchView(0, 400), estimated("start", 1000.0), BLOCK=1)
     for number in range(60):
         operator = ("mutate", "neighbour", "random", "crossover")[number % 4]
         best = view.best
@@ -117,7 +117,7 @@ def test_ucb_pulls_the_arm_that_paid() -> None:
 
 
 def test_ucb_masks_what_has_nothing_to_work_on() -> None:
-    alone = told("ucb", View(0, 40), estimated("only", 10.0), BLOCK=64, fuse=True)
+    alone = told("ucb", SearchView(0, 40), estimated("only", 10.0), BLOCK=64, fuse=True)
     assert swaps(alone, alone.trials[0]) == {}
     operators = {e.operator for e in policy("ucb").select(alone, 40, random.Random(0))}
     assert operators == {"neighbour", "mutate", "random"}
@@ -128,7 +128,7 @@ def test_ucb_masks_what_has_nothing_to_work_on() -> None:
 
 
 def test_a_strategy_is_given_up_after_five_tries_that_did_not_improve() -> None:
-    view = told("strategy_tree", View(0, 100), estimated("base", 10.0))
+    view = told("strategy_tree", SearchView(0, 100), estimated("base", 10.0))
     for number in range(4):
         view = told("strategy_tree", view, estimated(f"slow{number}", 20.0), "neighbour", "base")
     assert tally(view).failed["base", "neighbour"] == 4
@@ -138,7 +138,7 @@ def test_a_strategy_is_given_up_after_five_tries_that_did_not_improve() -> None:
 
 
 def test_the_frontier_is_ordered_by_score_then_difficulty_then_rating() -> None:
-    view = told("strategy_tree", View(0, 100), estimated("slow", 30.0))
+    view = told("strategy_tree", SearchView(0, 100), estimated("slow", 30.0))
     view = told("strategy_tree", view, estimated("fast", 10.0), "mutate", "slow")  # mutate has improved once
     chosen = policy("strategy_tree").select(view, 12, random.Random(0))
     assert [e.parents[0] for e in chosen] == ["fast"] * 12
@@ -146,7 +146,7 @@ def test_the_frontier_is_ordered_by_score_then_difficulty_then_rating() -> None:
 
 
 def test_the_net_has_one_ball_for_programs_that_are_alike() -> None:
-    view = told("epsilon_heap", View(0, 40), estimated("a", 10.0, (0.5, 0.5, 0.5)))
+    view = told("epsilon_heap", SearchView(0, 40), estimated("a", 10.0, (0.5, 0.5, 0.5)))
     view = told("epsilon_heap", view, estimated("a2", 9.0, (0.55, 0.5, 0.5)), "mutate", "a")
     view = told("epsilon_heap", view, estimated("a3", 9.5, (0.5, 0.55, 0.5)), "mutate", "a")
     view = told("epsilon_heap", view, estimated("far", 90.0, (0.0, 0.0, 0.0)), "mutate", "a")
@@ -158,7 +158,7 @@ def test_the_net_has_one_ball_for_programs_that_are_alike() -> None:
 
 @pytest.mark.parametrize(("weight", "far"), [(0.0, 0), (50.0, 10)])
 def test_the_bonus_brings_the_heap_to_balls_that_were_seldom_tried(weight: float, far: int) -> None:
-    view = View(0, 100, settings={"heap_c": weight})
+    view = SearchView(0, 100, settings={"heap_c": weight})
     view = told("epsilon_heap", view, estimated("near", 10.0, (0.9, 0.9, 0.9)))
     view = told("epsilon_heap", view, estimated("far", 20.0, (0.0, 0.0, 0.0)))
     parents = [e.parents[0] for e in policy("epsilon_heap").select(view, 20, random.Random(0))]
@@ -172,17 +172,19 @@ def test_the_bonus_brings_the_heap_to_balls_that_were_seldom_tried(weight: float
 def test_failed_and_repeated_proposals_have_no_time(name: str) -> None:
     view = history(name, 4, 6, fail=0.7)
     assert any(t.evaluation is None for t in view.trials) and any(not t.passed for t in view.trials)
-    lost = View(view.seed, view.budget, tuple(t for t in view.trials if not t.passed), view.initial, view.settings)
+    lost = SearchView(
+        view.seed, view.budget, tuple(t for t in view.trials if not t.passed), view.initial, view.settings
+    )
     gaps = [
         Trial(Proposed(expansion=t.proposed.expansion, round=t.proposed.round), None, t.decision) for t in lost.trials
     ]
-    nothing = View(view.seed, view.budget, tuple(gaps), view.initial, view.settings)
+    nothing = SearchView(view.seed, view.budget, tuple(gaps), view.initial, view.settings)
     assert all(e.operator in ("random", "default") for e in policy(name).select(nothing, 5, random.Random(0)))
 
 
-def swept(gains: dict[str, float], budget: int = 20, **settings: Any) -> View:
+def swept(gains: dict[str, float], budget: int = 20, **settings: Any) -> SearchView:
     """A base, and for each key a program that changed it alone: 10 microseconds over the gain."""
-    view = told("pattern", View(0, budget, settings=settings), estimated("base", 10.0), **dict.fromkeys(gains, 0))
+    view = told("pattern", SearchView(0, budget, settings=settings), estimated("base", 10.0), **dict.fromkeys(gains, 0))
     for key, gain in gains.items():
         (move,) = policy("pattern").select(view, 1, random.Random(0))
         assert (move.operator, move.parents) == ("turn", ("base",))
@@ -194,7 +196,7 @@ def swept(gains: dict[str, float], budget: int = 20, **settings: Any) -> View:
     return view
 
 
-def barren(view: View, count: int) -> View:
+def barren(view: SearchView, count: int) -> SearchView:
     for _ in range(count):
         (move,) = policy("pattern").select(view, 1, random.Random(0))
         view = view.with_trials([judged(view, move, view.next_round, None, "pattern")])

@@ -15,8 +15,8 @@ from hipwright.device.cpu import CpuLauncher
 from hipwright.program import parse
 from hipwright.program.lower.arguments import make_launch
 from hipwright.records import Program
-from hipwright.ship.torch_op import Subject, package
-from hipwright.task.host.load import TaskFile
+from hipwright.ship.torch_op import ShippedProgram, package
+from hipwright.task.host.load import TaskModule
 from hipwright.task.host.state import build as state_table
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
@@ -26,10 +26,10 @@ CACHE = BuildCache(Path(tempfile.gettempdir()) / "hipwright-engine-tests")
 
 def files(name: str, task: str, program: str) -> dict[str, str]:
     """The package's files, from the texts of a task and a program."""
-    file = TaskFile(f"{name}.py", task)
+    file = TaskModule(f"{name}.py", task)
     parsed = parse(program)
     return package(
-        Subject(
+        ShippedProgram(
             name=name,
             source=task,
             program=Program(text=program),

@@ -10,7 +10,7 @@ import torch
 from hipwright.errors import GuardFailed, ProgramError
 from hipwright.program import parse
 from hipwright.program.lower.trace import trace
-from hipwright.program.sets import Member, combine, owner
+from hipwright.program.sets import SetMember, combine, owner
 from hipwright.records import Program
 from hipwright.ship.runtime import build as nvrtc
 from hipwright.task.host.state import build as state_table
@@ -42,8 +42,8 @@ def forward(self, x):
 LIBRARY = "HIP = r''''''\n\ndef forward(self, x):\n    return torch.mul(x, 2.0)\n"
 
 
-def member(guard: str, block: int, factor: str = "2.f", when: str = "") -> Member:
-    return Member(program=Program(text=HIP % (factor, block) + PLAN % guard), when=when)
+def member(guard: str, block: int, factor: str = "2.f", when: str = "") -> SetMember:
+    return SetMember(program=Program(text=HIP % (factor, block) + PLAN % guard), when=when)
 
 
 def launched(program: Program, shape: tuple[int, ...]) -> list[str]:
@@ -55,7 +55,7 @@ def launched(program: Program, shape: tuple[int, ...]) -> list[str]:
 def test_the_first_whose_guards_hold_runs() -> None:
     small = member("x.ndim == 2 and x.shape[1] <= 8", 64)
     large = member("n >= 1000", 256, when="x.ndim == 1 or x.shape[0] > 3")
-    program = combine([small, large, Member(program=Program(text=LIBRARY))])
+    program = combine([small, large, SetMember(program=Program(text=LIBRARY))])
     for shape, kernels, number in [
         ((5, 7), ["double_it_s0"], 0),
         ((40, 8), ["double_it_s0"], 0),  # both claim it
@@ -111,7 +111,7 @@ def test_the_last_keeps_its_guards() -> None:
 
 def test_chosen_knobs_become_defaults() -> None:
     chosen = Program(text=member("x.ndim == 2", 64).program.text, knobs={"BLOCK": 256})
-    parsed = parse(combine([Member(program=chosen), Member(program=Program(text=LIBRARY))]).text)
+    parsed = parse(combine([SetMember(program=chosen), SetMember(program=Program(text=LIBRARY))]).text)
     assert parsed.knobs["BLOCK_s0"].default == 256 and parsed.values({})["TILE_s0"] == 1024
 
 
@@ -128,8 +128,8 @@ def forward(self, x):
 
 def test_each_member_has_its_own_packed_weights() -> None:
     model = torch.nn.Linear(4, 3)
-    first = Member(program=Program(text=PACKED % ("* 1.0", "assert x.ndim == 2")))
-    second = Member(program=Program(text=PACKED % ("* -1.0", "pass")))
+    first = SetMember(program=Program(text=PACKED % ("* 1.0", "assert x.ndim == 2")))
+    second = SetMember(program=Program(text=PACKED % ("* -1.0", "pass")))
     program = combine([first, second])
     x = torch.randn(5, 4)
     torch.testing.assert_close(run(program, model, [x])[0], model(x).detach())
@@ -140,21 +140,24 @@ def test_each_member_has_its_own_packed_weights() -> None:
     ("members", "said"),
     [
         ([member("True", 64)], "at least two"),
-        ([Member(program=Program(text=LIBRARY))] * 2, "claims every call"),
-        ([member("x.ndim == 2", 64), Member(program=Program(text=LIBRARY.replace("x", "z")))], "takes z, the first x"),
+        ([SetMember(program=Program(text=LIBRARY))] * 2, "claims every call"),
+        (
+            [member("x.ndim == 2", 64), SetMember(program=Program(text=LIBRARY.replace("x", "z")))],
+            "takes z, the first x",
+        ),
         (
             [
-                Member(
+                SetMember(
                     program=Program(
                         text=(HIP % ("2.f", 64)) + (PLAN % "True").replace("return y", "assert n > 4\n    return y")
                     )
                 ),
-                Member(program=Program(text=LIBRARY)),
+                SetMember(program=Program(text=LIBRARY)),
             ],
             "before its first launch",
         ),
     ],
 )
-def test_what_cannot_be_a_set(members: list[Member], said: str) -> None:
+def test_what_cannot_be_a_set(members: list[SetMember], said: str) -> None:
     with pytest.raises(ProgramError, match=said):
         combine(members)

@@ -49,9 +49,9 @@ def captured(source: str) -> dict[str, Any]:
     import logging
 
     from hipwright.capture.forward import capture
-    from hipwright.task.host.load import TaskFile
+    from hipwright.task.host.load import TaskModule
 
-    file = TaskFile("task.py", source)
+    file = TaskModule("task.py", source)
     logging.disable(logging.CRITICAL)  # pytest would keep what torch's tracer says line by line
     try:
         plain: dict[str, Any] = json.loads(json.dumps(capture(file.model(0), file.inputs(0))))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hipwright.errors import BadInput
 from hipwright.synth.check import static
 from hipwright.synth.compose import compose, lead_of
-from hipwright.synth.constrain import Wanted
+from hipwright.synth.constrain import TaskConstraints
 from hipwright.synth.library import BY_NAME, LIBRARY
 from hipwright.synth.records import Draft
 from tests.synth.drafts import namespace, outputs
@@ -133,7 +133,7 @@ def test_a_lead_is_in_the_draft() -> None:
 
 
 def test_what_is_wanted() -> None:
-    wanted = Wanted(dtype="bfloat16", outputs=3, operators=("softmax", "pooling"), ndim=3, fused=(3, 6))
+    wanted = TaskConstraints(dtype="bfloat16", outputs=3, operators=("softmax", "pooling"), ndim=3, fused=(3, 6))
     for number in range(8):
         draft = compose(random.Random(number), wanted=wanted)
         assert draft.mode == "constraint"
@@ -145,6 +145,6 @@ def test_what_is_wanted() -> None:
 
 def test_what_nobody_can_meet() -> None:
     with pytest.raises(BadInput, match="no operator or family"):
-        compose(random.Random(0), wanted=Wanted(operators=("teleport",)))
+        compose(random.Random(0), wanted=TaskConstraints(operators=("teleport",)))
     with pytest.raises(BadInput, match="no composition"):
-        compose(random.Random(0), wanted=Wanted(operators=("max_pool2d",), ndim=2))
+        compose(random.Random(0), wanted=TaskConstraints(operators=("max_pool2d",), ndim=2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hipwright.records import TensorSpec
-from hipwright.synth.constrain import PRESETS, Wanted, read_wanted, satisfies
+from hipwright.synth.constrain import PRESETS, TaskConstraints, read_wanted, satisfies
 from hipwright.synth.library import LIBRARY
 from hipwright.synth.records import Draft, Made
 
@@ -15,12 +15,12 @@ from hipwright.synth.records import Draft, Made
     [
         (
             "memory-bound, three outputs, bf16, reduction over a middle axis",
-            Wanted(bound="memory", outputs=3, dtype="bfloat16", reduction_axis="middle"),
+            TaskConstraints(bound="memory", outputs=3, dtype="bfloat16", reduction_axis="middle"),
         ),
-        ("a compute bound task with 2 outputs in fp16", Wanted(bound="compute", outputs=2, dtype="float16")),
+        ("a compute bound task with 2 outputs in fp16", TaskConstraints(bound="compute", outputs=2, dtype="float16")),
         (
             "bound=memory, outputs=3, dtype=bfloat16, axis=first, fused=3-6, ndim=3, elements=1k-64k",
-            Wanted(
+            TaskConstraints(
                 bound="memory",
                 outputs=3,
                 dtype="bfloat16",
@@ -30,21 +30,24 @@ from hipwright.synth.records import Draft, Made
                 elements=(1000, 64000),
             ),
         ),
-        ("softmax and layer norm, at least 3 operators", Wanted(operators=("layer_norm", "softmax"), fused=(3, 8))),
-        ("operators=softmax+gelu", Wanted(operators=("gelu", "softmax"))),
+        (
+            "softmax and layer norm, at least 3 operators",
+            TaskConstraints(operators=("layer_norm", "softmax"), fused=(3, 8)),
+        ),
+        ("operators=softmax+gelu", TaskConstraints(operators=("gelu", "softmax"))),
         (
             "4-d inputs, between 2 and 4 ops, about 100k elements",
-            Wanted(ndim=4, fused=(2, 4), elements=(50_000, 200_000)),
+            TaskConstraints(ndim=4, fused=(2, 4), elements=(50_000, 200_000)),
         ),
         (
             "reduces along the last dimension; rank 2; at most 5 operators",
-            Wanted(reduction_axis="last", ndim=2, fused=(0, 5)),
+            TaskConstraints(reduction_axis="last", ndim=2, fused=(0, 5)),
         ),
-        ("5 or more operators", Wanted(fused=(5, 8))),
-        ("", Wanted()),
+        ("5 or more operators", TaskConstraints(fused=(5, 8))),
+        ("", TaskConstraints()),
     ],
 )
-def test_the_vocabulary_is_read(text: str, wanted: Wanted) -> None:
+def test_the_vocabulary_is_read(text: str, wanted: TaskConstraints) -> None:
     assert read_wanted(text) == (wanted, ())
 
 
@@ -65,11 +68,14 @@ def test_what_it_does_not_know_is_given_back(text: str, left: tuple[str, ...]) -
 
 def test_every_operator_and_family_of_the_library_can_be_asked_for() -> None:
     for name in {one.name for one in LIBRARY} | {one.family for one in LIBRARY}:
-        assert read_wanted(f"bf16, {name.replace('_', ' ')}") == (Wanted(dtype="bfloat16", operators=(name,)), ()), name
+        assert read_wanted(f"bf16, {name.replace('_', ' ')}") == (
+            TaskConstraints(dtype="bfloat16", operators=(name,)),
+            (),
+        ), name
 
 
 def test_the_presets_are_within_the_vocabulary() -> None:
-    assert all(read_wanted(text)[1] == () and read_wanted(text)[0] != Wanted() for text in PRESETS)
+    assert all(read_wanted(text)[1] == () and read_wanted(text)[0] != TaskConstraints() for text in PRESETS)
 
 
 MADE = Made(
@@ -88,27 +94,27 @@ MADE = Made(
 @pytest.mark.parametrize(
     "wanted",
     [
-        Wanted(),
-        Wanted(bound="memory", outputs=2, dtype="bfloat16", ndim=3, fused=(3, 3), elements=(128, 128)),
-        Wanted(reduction_axis="middle", operators=("softmax", "reductions")),
+        TaskConstraints(),
+        TaskConstraints(bound="memory", outputs=2, dtype="bfloat16", ndim=3, fused=(3, 3), elements=(128, 128)),
+        TaskConstraints(reduction_axis="middle", operators=("softmax", "reductions")),
     ],
 )
-def test_a_task_that_is_what_was_wanted(wanted: Wanted) -> None:
+def test_a_task_that_is_what_was_wanted(wanted: TaskConstraints) -> None:
     assert satisfies(MADE, wanted) == ""
 
 
 @pytest.mark.parametrize(
     ("wanted", "why"),
     [
-        (Wanted(bound="compute"), "bound is memory, not compute"),
-        (Wanted(outputs=3), "outputs is 2, not 3"),
-        (Wanted(dtype="float32"), "dtype is bfloat16, not float32"),
-        (Wanted(ndim=2), "ndim is 3, not 2"),
-        (Wanted(fused=(4, 8)), "fused is 3, not 4 to 8"),
-        (Wanted(elements=(0, 127)), "elements is 128, not 0 to 127"),
-        (Wanted(reduction_axis="first"), "it reduces over middle and last, not first"),
-        (Wanted(operators=("gelu",)), "it has no gelu"),  # the draft claims it; the graph has none
+        (TaskConstraints(bound="compute"), "bound is memory, not compute"),
+        (TaskConstraints(outputs=3), "outputs is 2, not 3"),
+        (TaskConstraints(dtype="float32"), "dtype is bfloat16, not float32"),
+        (TaskConstraints(ndim=2), "ndim is 3, not 2"),
+        (TaskConstraints(fused=(4, 8)), "fused is 3, not 4 to 8"),
+        (TaskConstraints(elements=(0, 127)), "elements is 128, not 0 to 127"),
+        (TaskConstraints(reduction_axis="first"), "it reduces over middle and last, not first"),
+        (TaskConstraints(operators=("gelu",)), "it has no gelu"),  # the draft claims it; the graph has none
     ],
 )
-def test_a_task_that_is_not(wanted: Wanted, why: str) -> None:
+def test_a_task_that_is_not(wanted: TaskConstraints, why: str) -> None:
     assert satisfies(MADE, wanted) == why

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hipwright.sandbox import Zygote
-from hipwright.synth.check import Refused, examine
+from hipwright.synth.check import TaskRefused, examine
 from hipwright.synth.describe import DEVICES, describe, difficulty, family, is_fused, reduction_axes
 from hipwright.synth.library import LIBRARY
 from hipwright.synth.records import Draft
@@ -43,7 +43,7 @@ def zygote() -> Zygote:
 
 
 def refused(source: str, zygote: Zygote) -> str:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(TaskRefused) as caught:
         examine("task", source, zygote)
     return f"{caught.value.stage}: {caught.value.message}"
 

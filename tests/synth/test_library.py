@@ -8,7 +8,7 @@ import pytest
 
 from hipwright.synth.compose import compose, lead_of
 from hipwright.synth.library import BY_NAME, FAMILIES, LIBRARY, named
-from hipwright.synth.values import Unfit, Value, normal, uniform
+from hipwright.synth.values import SketchValue, Unfit, normal, uniform
 from tests.synth.drafts import namespace
 
 
@@ -66,13 +66,13 @@ def test_ranges() -> None:
 
 
 def test_what_overflows_or_says_nothing_is_unfit() -> None:
-    Value("x", (4, 8), "float16", normal()).fit()
+    SketchValue("x", (4, 8), "float16", normal()).fit()
     with pytest.raises(Unfit, match="reaches"):
-        Value("x", (4, 8), "float16", normal(1000.0)).fit()
+        SketchValue("x", (4, 8), "float16", normal(1000.0)).fit()
     with pytest.raises(Unfit, match="nearly a constant"):
-        Value("x", (4, 8), "bfloat16", normal(0.01, 1.0)).fit()
+        SketchValue("x", (4, 8), "bfloat16", normal(0.01, 1.0)).fit()
     with pytest.raises(Unfit, match="hardly varies"):
-        Value("x", (4, 8), "float16", normal(1e-5)).fit()
+        SketchValue("x", (4, 8), "float16", normal(1e-5)).fit()
     with pytest.raises(Unfit, match="no value"):
         normal().through(lambda v: v**-0.5 if v > 0 else 1 / 0)
     with pytest.raises(Unfit, match="bound"):  # of many clamped elements the largest is the clamp

@@ -13,9 +13,9 @@ from hipwright.errors import BadInput, OutOfBudget
 from hipwright.sandbox import Zygote
 from hipwright.synth import run
 from hipwright.synth.constrain import read_wanted, satisfies
-from hipwright.synth.records import Draft, Dropped, Made, Mode
-from hipwright.synth.run import Plan, Written, synthesise
-from hipwright.synth.store import Store, read_dropped, read_made
+from hipwright.synth.records import Draft, DroppedDraft, Made, Mode
+from hipwright.synth.run import SynthesisRequest, Written, synthesise
+from hipwright.synth.store import SynthStore, read_dropped, read_made
 
 TASK = """import torch
 
@@ -40,8 +40,10 @@ def zygotes() -> Iterator[list[Zygote]]:
         yield opened
 
 
-def made(folder: Path, plan: Plan, zygotes: Sequence[Zygote], *, resume: bool = False, **options: Any) -> list[Made]:
-    with Store(folder, plan.settings(), resume=resume) as store:
+def made(
+    folder: Path, plan: SynthesisRequest, zygotes: Sequence[Zygote], *, resume: bool = False, **options: Any
+) -> list[Made]:
+    with SynthStore(folder, plan.settings(), resume=resume) as store:
         return list(synthesise(plan, store, zygotes, **options))
 
 
@@ -56,9 +58,9 @@ class Scripted:
         self.asked.append((index, mode, constraint))
         draft = Draft(name=f"llm_{index}", source="", mode=mode, mind="llm")
         if index >= len(self.bodies):
-            return None, (Dropped(draft=draft, stage="budget", why="spent"),)
+            return None, (DroppedDraft(draft=draft, stage="budget", why="spent"),)
         source = TASK.format(self.bodies[index])
-        tried = Dropped(draft=draft, stage="static", why="first answer")
+        tried = DroppedDraft(draft=draft, stage="static", why="first answer")
         return Draft(name=f"llm_{index}", source=source, mode=mode, mind="llm"), (tried,) * (index == 0)
 
 
@@ -66,11 +68,11 @@ class Scripted:
 def test_three_modes_without_a_model_and_a_later_call_goes_on(tmp_path: Path, zygotes: list[Zygote]) -> None:
     modes: tuple[Mode, ...] = ("composition", "mutation", "constraint")
     parents = {"relu": TASK.format("x.relu() * 2")}
-    plan = Plan(count=3, modes=modes, seed=5, parents=parents)
+    plan = SynthesisRequest(count=3, modes=modes, seed=5, parents=parents)
     heard: list[dict[str, Any]] = []
     first = made(tmp_path / "a", plan, zygotes, listener=lambda kind, data: heard.append({"kind": kind, **data}))
     assert len(first) == 3 and heard[-1]["done"] == heard[-1]["count"] == 3 and heard[-1]["kind"] == "synth"
-    longer = Plan(count=4, modes=modes, seed=5, parents=parents)
+    longer = SynthesisRequest(count=4, modes=modes, seed=5, parents=parents)
     more = made(tmp_path / "a", longer, zygotes[:1], resume=True)
     at_once = made(tmp_path / "b", longer, zygotes)
     assert more == at_once and more[:3] == first
@@ -98,7 +100,7 @@ def test_each_reason_to_drop_is_counted(tmp_path: Path, zygotes: list[Zygote]) -
         "x.cumsum(0).tanh().amax(1)": "overlap",
         "x.sin().cumprod(1)": "",
     }
-    plan = Plan(count=3, writer=Scripted(*bodies), llm_share=1.0)
+    plan = SynthesisRequest(count=3, writer=Scripted(*bodies), llm_share=1.0)
     found = made(tmp_path, plan, zygotes, overlaps=lambda one: "held" if "cumsum" in one.draft.source else "")
     assert [one.draft.name for one in found] == ["llm_0", "llm_3", "llm_10"]
     first, *dropped = read_dropped(tmp_path)
@@ -108,9 +110,9 @@ def test_each_reason_to_drop_is_counted(tmp_path: Path, zygotes: list[Zygote]) -
 
 
 def test_a_near_copy_is_dropped(tmp_path: Path, zygotes: list[Zygote]) -> None:
-    plan = Plan(count=1, writer=Scripted("torch.softmax(x.sigmoid() + x, dim=-1).relu()"), llm_share=1.0)
+    plan = SynthesisRequest(count=1, writer=Scripted("torch.softmax(x.sigmoid() + x, dim=-1).relu()"), llm_share=1.0)
     assert len(made(tmp_path, plan, zygotes)) == 1
-    with Store(tmp_path, plan.settings(), resume=True) as store:
+    with SynthStore(tmp_path, plan.settings(), resume=True) as store:
         hygiene = run._Hygiene(store.made)
         twin = replace(store.made[0], graph="other", draft=replace(store.made[0].draft, name="twin"))
         assert hygiene(twin) == ("near duplicate", "nearly the text of llm_0")
@@ -121,7 +123,9 @@ def test_a_constraint_is_checked_on_the_finished_task_and_the_search_ends(
 ) -> None:
     monkeypatch.setattr(run, "FRUITLESS", 3)
     writer = Scripted("torch.softmax(x, dim=-1).relu()")
-    plan = Plan(count=1, modes=("constraint",), constraint="two outputs, butterfly", writer=writer, llm_share=0.0)
+    plan = SynthesisRequest(
+        count=1, modes=("constraint",), constraint="two outputs, butterfly", writer=writer, llm_share=0.0
+    )
     assert made(tmp_path / "out", plan, zygotes) == []
     assert all(one[1:] == ("constraint", "two outputs, butterfly") for one in writer.asked), "the model reads the rest"
     stages = [one.stage for one in read_dropped(tmp_path / "out")]
@@ -129,7 +133,7 @@ def test_a_constraint_is_checked_on_the_finished_task_and_the_search_ends(
 
 
 def test_words_nobody_can_read_are_named() -> None:
-    plan = Plan(count=1, modes=("constraint",), constraint="bf16, butterfly exchange")
+    plan = SynthesisRequest(count=1, modes=("constraint",), constraint="bf16, butterfly exchange")
     with pytest.raises(BadInput, match="does not know: butterfly, exchange"):
         plan.wanted()
 
@@ -143,7 +147,7 @@ def test_a_fault_of_the_provider_ends_the_run_with_everything_kept(tmp_path: Pat
                 raise OutOfBudget("spent")
             return super().__call__(index, mode, parents, constraint, zygote)
 
-    plan = Plan(count=3, writer=Gone("torch.softmax(x, dim=-1).relu()"), llm_share=1.0)
+    plan = SynthesisRequest(count=3, writer=Gone("torch.softmax(x, dim=-1).relu()"), llm_share=1.0)
     with pytest.raises(OutOfBudget):
         made(tmp_path / "out", plan, zygotes)
     assert [one.draft.name for one in read_made(tmp_path / "out")] == ["llm_0"]

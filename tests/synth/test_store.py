@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hipwright.errors import BadInput
-from hipwright.synth.records import Draft, Dropped, Made
-from hipwright.synth.store import BATCH, DROPPED, MANIFEST, TASKS, Store, read_dropped, read_made, read_manifest
+from hipwright.synth.records import Draft, DroppedDraft, Made
+from hipwright.synth.store import BATCH, DROPPED, MANIFEST, TASKS, SynthStore, read_dropped, read_made, read_manifest
 
 SETTINGS = {"seed": 0, "modes": ["composition"]}
 COUNT = 12
@@ -22,12 +22,12 @@ def draft(index: int) -> Draft:
 
 def fill(folder: Path, *, start: int = 0, resume: bool = False) -> None:
     """Every third index is dropped, every fifth was refused once before it was taken."""
-    with Store(folder, SETTINGS, resume=resume) as store:
+    with SynthStore(folder, SETTINGS, resume=resume) as store:
         assert store.next_index == start or resume
         for index in range(store.next_index, COUNT):
-            tried = Dropped(draft=draft(index), stage="forward", why="at first")
+            tried = DroppedDraft(draft=draft(index), stage="forward", why="at first")
             if index % 3 == 2:
-                store.drop(index, (tried, Dropped(draft=draft(index), stage="random", why="draws")))
+                store.drop(index, (tried, DroppedDraft(draft=draft(index), stage="random", why="draws")))
             else:
                 store.take(index, Made(draft=draft(index), task=f"k{index}", operators=()), (tried,) * (index % 5 == 0))
         store.sync(complete=True)
@@ -70,7 +70,7 @@ def test_a_task_file_that_is_missing_comes_back_and_a_broken_line_is_drawn_again
     lines[3] = b'{"index": 4, "made\xff": broken}\n'
     (tmp_path / "out" / TASKS).write_bytes(b"".join(lines))
     assert [one.draft.name for one in read_made(tmp_path / "out")][:4] == ["task_0", "task_1", "task_3", "task_6"]
-    with Store(tmp_path / "out", SETTINGS, resume=True) as store:
+    with SynthStore(tmp_path / "out", SETTINGS, resume=True) as store:
         assert store.next_index == 4 and (tmp_path / "out/tasks/task_0.py").exists()
         assert not (tmp_path / "out/tasks/task_6.py").exists(), "it is drawn again, at its turn"
     fill(tmp_path / "out", resume=True)
@@ -78,7 +78,7 @@ def test_a_task_file_that_is_missing_comes_back_and_a_broken_line_is_drawn_again
 
 
 def test_the_counts_are_on_disk_after_each_batch(tmp_path: Path) -> None:
-    with Store(tmp_path / "out", SETTINGS) as store:
+    with SynthStore(tmp_path / "out", SETTINGS) as store:
         for index in range(BATCH):
             store.take(index, Made(draft=draft(index), task="k", operators=()))
         manifest = read_manifest(tmp_path / "out")
@@ -88,29 +88,29 @@ def test_the_counts_are_on_disk_after_each_batch(tmp_path: Path) -> None:
 def test_a_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
     fill(tmp_path / "out")
     with pytest.raises(BadInput, match="already holds synthesised tasks") as refused:
-        Store(tmp_path / "out", SETTINGS)
+        SynthStore(tmp_path / "out", SETTINGS)
     assert "--resume" in refused.value.hint
     with pytest.raises(BadInput, match="was begun with seed 0, not 1"):
-        Store(tmp_path / "out", {**SETTINGS, "seed": 1}, resume=True)
+        SynthStore(tmp_path / "out", {**SETTINGS, "seed": 1}, resume=True)
     (tmp_path / "mine/tasks").mkdir(parents=True)
     (tmp_path / "mine/tasks/own.py").write_text("")
     with pytest.raises(BadInput, match="holds other tasks"):
-        Store(tmp_path / "mine", SETTINGS, resume=True)
+        SynthStore(tmp_path / "mine", SETTINGS, resume=True)
     with pytest.raises(BadInput, match="holds no synthesised tasks"):
         read_made(tmp_path / "mine")
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="cannot write to"):
-        Store(tmp_path / "file", SETTINGS)
+        SynthStore(tmp_path / "file", SETTINGS)
     (tmp_path / "out" / MANIFEST).write_text("{")
     with pytest.raises(BadInput, match="is not the manifest"):
-        Store(tmp_path / "out", SETTINGS, resume=True)
+        SynthStore(tmp_path / "out", SETTINGS, resume=True)
 
 
 def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
     with (
-        Store(tmp_path / "out", SETTINGS),
+        SynthStore(tmp_path / "out", SETTINGS),
         pytest.raises(BadInput, match="another process is writing"),
-        Store(tmp_path / "out", SETTINGS, resume=True),
+        SynthStore(tmp_path / "out", SETTINGS, resume=True),
     ):
         pass
     assert json.loads((tmp_path / "out" / MANIFEST).read_text())["settings"] == SETTINGS

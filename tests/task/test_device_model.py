@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hipwright.task.device.expect import Expecting
-from hipwright.task.device.model import Call, DeviceFile, moved_to, nudge, widened
+from hipwright.task.device.model import DeviceFile, ModelCall, moved_to, nudge, widened
 from hipwright.task.device.parts import cut, same_rows
 from hipwright.task.device.side import COMPILED, CopySide, ModelSide
 from hipwright.task.host.state import build
@@ -56,11 +56,11 @@ def test_widened_arguments_are_never_the_tasks_own():
 
 def test_a_call_tells_what_it_did():
     x = torch.randn(8)
-    call = Call(_file("return x, x[:4], x + 1"), _file("return x, x[:4], x + 1").model(), [x])
+    call = ModelCall(_file("return x, x[:4], x + 1"), _file("return x, x[:4], x + 1").model(), [x])
     assert call.aliases() == [["output[0]", "inputs[0]"], ["output[1]", "inputs[0]"], ["output[1]", "output[0]"]]
     assert not call.mutated and not call.drew
     file = _file("x.add_(1); return torch.rand(3) + x.sum()")
-    call = Call(file, file.model(), [torch.zeros(3)])
+    call = ModelCall(file, file.model(), [torch.zeros(3)])
     assert call.mutated == ["inputs[0]"] and call.drew
 
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from hipwright.records import Build, Evaluation, Program, TargetResult, Timing, Verdict, Versus
 from hipwright.train.environment import Environment
-from hipwright.train.records import Clock, Problem
+from hipwright.train.records import Clock, TrainingProblem
 from hipwright.train.rewards import reward
 
 CORPUS = Path(__file__).parents[2] / "src/hipwright/audit/corpus"
@@ -39,15 +39,15 @@ class WordJudge:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         return None
 
-    def submit(self, problem: Problem, program: Program) -> Future[Evaluation]:
+    def submit(self, problem: TrainingProblem, program: Program) -> Future[Evaluation]:
         found: Future[Evaluation] = Future()
         found.set_result(self._judged(problem, program))
         return found
 
-    def prefetch(self, problems: Sequence[Problem]) -> None:
+    def prefetch(self, problems: Sequence[TrainingProblem]) -> None:
         return None
 
-    def _judged(self, problem: Problem, program: Program) -> Evaluation:
+    def _judged(self, problem: TrainingProblem, program: Program) -> Evaluation:
         word = program.text.lstrip().splitlines()[0].removeprefix("# ")
         self.asked.append(word)
         known: dict[str, Any] = {"task": problem.name, "program": program.key}

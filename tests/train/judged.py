@@ -7,24 +7,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hipwright.evaluate.gpu import Gpu
+from hipwright.evaluate.gpu import GpuContext
 from hipwright.machine import Machine
 from hipwright.records import Build, Program
 from hipwright.sandbox import Zygote
 from hipwright.task import TaskHandle
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
-from hipwright.train.records import Problem
+from hipwright.train.records import TrainingProblem
 from hipwright.verify import WORKER
 from hipwright.verify.gpu.client import GPU_WORKER, GpuCandidates
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
-from hipwright.verify.gpu.rooms import Rooms
+from hipwright.verify.gpu.rooms import SharedHosts
 
 CORPUS = Path(__file__).parents[2] / "src/hipwright/audit/corpus"
 
 
-def problem(name: str) -> Problem:
-    return Problem(name=name, source=(CORPUS / f"tasks/{name}.py").read_text())
+def problem(name: str) -> TrainingProblem:
+    return TrainingProblem(name=name, source=(CORPUS / f"tasks/{name}.py").read_text())
 
 
 def text(name: str, kind: str = "honest", lane: str = "program") -> str:
@@ -44,7 +44,7 @@ def uncompilable(name: str) -> str:
     return completion(name).replace("blockIdx", "blokIdx")
 
 
-class Processor(Gpu):
+class Processor(GpuContext):
     """The cpu target's kernels and torch on the processor, behind a GPU's interface; no speed here means anything."""
 
     def build(self, hip: str, defines: dict[str, int]) -> Build:
@@ -69,6 +69,6 @@ def processor_machine(folder: Path, shared_hosts: int = 0) -> Iterator[Machine]:
         Zygote(warm, ro=(folder,), name="candidates") as candidates,
     ):
         gpu = Processor("cuda", 0, "sm_90", cache, None, hosts, workers)  # type: ignore[arg-type]
-        with Rooms(hosts, shared_hosts) as rooms:
+        with SharedHosts(hosts, shared_hosts) as rooms:
             gpu.rooms = rooms if shared_hosts else None
             yield Machine(host, candidates, cache, ("cuda",), False, {"cuda": gpu})

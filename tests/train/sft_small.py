@@ -18,23 +18,25 @@ from hipwright.train.log import Log
 WORDS = ["load", "store", "add", "mul", "exp", "max", "sum", "block", "lane", "wave", "row", "col", "tile", "scale"]
 
 
-def row(number: int, split: str = "train") -> data.Row:
+def row(number: int, split: str = "train") -> data.ImitationRow:
     """A question whose answer follows from it."""
     words = [WORDS[(number * 7 + place * 3) % len(WORDS)] for place in range(3 + number % 4)]
     asked = [{"role": "system", "content": "Reverse."}, {"role": "user", "content": " ".join(words)}]
-    return data.Row(asked, [{"role": "assistant", "content": " ".join(reversed(words))}], f"task {number}", split)
+    return data.ImitationRow(
+        asked, [{"role": "assistant", "content": " ".join(reversed(words))}], f"task {number}", split
+    )
 
 
-def lessons(count: int = 24) -> data.Lessons:
+def lessons(count: int = 24) -> data.ImitationRows:
     held = {"unseen_shapes": [row(100 + n, "unseen_shapes") for n in range(2)]}
-    return data.Lessons({"train": [row(number) for number in range(count)], **held})
+    return data.ImitationRows({"train": [row(number) for number in range(count)], **held})
 
 
 def model() -> tuple[Any, Any]:
     return tiny.tiny("qwen2", [" ".join(WORDS), "Reverse.", "system user assistant"], seed=3)
 
 
-SETTINGS = sft.Settings(
+SETTINGS = sft.SftSettings(
     max_steps=8,
     learning_rate=3e-3,
     batch=2,
@@ -50,7 +52,7 @@ SETTINGS = sft.Settings(
 )
 
 
-def run(folder: Path, *, resume: bool = False, kill_at: int = 0) -> sft.Result:
+def run(folder: Path, *, resume: bool = False, kill_at: int = 0) -> sft.SftResult:
     """Train; kill_at: the batch before which the process dies by SIGKILL, counted from 1."""
     from trl import SFTTrainer
 

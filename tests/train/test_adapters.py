@@ -19,15 +19,15 @@ from hipwright.train.adapters import openenv, trl, verl
 from hipwright.train.environment import Environment
 from hipwright.train.judging import opening
 from hipwright.train.log import Log
-from hipwright.train.records import Problem
+from hipwright.train.records import TrainingProblem
 from hipwright.train.rewards import reward
 from tests.train import fakes
 
 # peft and TRL call transformers by names that it is about to drop
 pytestmark = pytest.mark.filterwarnings("ignore:.*will be removed in v6.*:FutureWarning")
 
-ROW_SUM = Problem(name="row_sum", source=fakes.SOURCE)
-OTHER = Problem(name="other", source=fakes.SOURCE + "\n# another\n")
+ROW_SUM = TrainingProblem(name="row_sum", source=fakes.SOURCE)
+OTHER = TrainingProblem(name="other", source=fakes.SOURCE + "\n# another\n")
 
 # ---------------------------------------------------------------- TRL
 
@@ -67,7 +67,7 @@ class Scripted(Environment):
         self.words = words
         self.given: list[str] = []
 
-    def submit(self, problem: Problem, completion: str, history: Any = ()) -> Any:
+    def submit(self, problem: TrainingProblem, completion: str, history: Any = ()) -> Any:
         word = self.words[len(self.given) % len(self.words)]
         self.given.append(word)
         return super().submit(problem, fakes.answer(word), history)
@@ -100,7 +100,7 @@ def test_a_grpo_step_of_trl_leaves_the_unscorable_out(
     monkeypatch.setattr(GRPOTrainer, "_generate_and_score_completions", noted)
     model, tokenizer = tiny.tiny("qwen2", [fakes.SOURCE])
     before = {name: one.detach().clone() for name, one in model.named_parameters()}
-    settings = grpo.Settings(
+    settings = grpo.GrpoSettings(
         steps=1,
         batch=4,
         accumulate=1,
@@ -130,7 +130,7 @@ def test_a_grpo_step_of_trl_leaves_the_unscorable_out(
 
 def test_too_few_problems_for_one_update_are_refused(tmp_path: Path) -> None:
     model, tokenizer = tiny.tiny("qwen2", [fakes.SOURCE])
-    settings = grpo.Settings(batch=4, accumulate=2, samples=4)
+    settings = grpo.GrpoSettings(batch=4, accumulate=2, samples=4)
     with pytest.raises(BadInput, match="an update takes 2 problems, and there are 1"):
         grpo.train_grpo(model, tokenizer, [ROW_SUM], fakes.environment(), settings, tmp_path, None)
 
@@ -160,7 +160,7 @@ def test_verl_scores_and_raises_for_the_unscorable(opened: list[Environment]) ->
     assert score("wrong") == {"score": 0.0, "compiled": 1.0, "correct": 0.0, "fast_1": 0.0, "hack": 0.0}
     fast = score("fast")
     assert fast["score"] > 0.5 and fast["fast_1"] == 1.0
-    with pytest.raises(verl.Unscorable, match="row_sum: device: the GPU fell off the bus"):
+    with pytest.raises(verl.VerlUnscorable, match="row_sum: device: the GPU fell off the bus"):
         score("broken")
     assert score("broken")["correct"] == 1.0, "the fourth fault was the last: the second try is scored"
     milestones = {"reward": {"name": "milestones"}}
@@ -185,7 +185,7 @@ def test_what_other_processes_are_handed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture
 def client() -> Iterator[TestClient]:
-    arena = openenv.Arena(fakes.environment("milestones", faults=1), [ROW_SUM, OTHER], turns=2)
+    arena = openenv.EpisodeStore(fakes.environment("milestones", faults=1), [ROW_SUM, OTHER], turns=2)
     with TestClient(openenv.app(arena)) as made:
         yield made
 
@@ -250,7 +250,7 @@ def served(environment: Environment) -> Iterator[str]:
     """The application on a real port."""
     import uvicorn
 
-    arena = openenv.Arena(environment, [ROW_SUM])
+    arena = openenv.EpisodeStore(environment, [ROW_SUM])
     server = uvicorn.Server(uvicorn.Config(openenv.app(arena), port=0, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

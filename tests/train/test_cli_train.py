@@ -219,8 +219,8 @@ def test_samples_are_scored_while_sft_goes_on(tmp_path: Path, small_model: Path)
 
     from hipwright.train import data, sft
     from hipwright.train.log import Log
-    from hipwright.train.records import Problem
-    from hipwright.train.watch import Sampling
+    from hipwright.train.records import TrainingProblem
+    from hipwright.train.watch import SampleWatch
     from tests.train import sft_small as small
 
     settings = msgspec.structs.replace(small.SETTINGS, max_steps=4, evaluate_every=0, save_every=0, lora_dropout=0.0)
@@ -228,9 +228,9 @@ def test_samples_are_scored_while_sft_goes_on(tmp_path: Path, small_model: Path)
     for watched in (False, True):
         folder = tmp_path / str(watched)
         model, tokenizer = small.model()
-        problems = [Problem(name=name, source="import torch") for name in ("one", "two", "three")]
+        problems = [TrainingProblem(name=name, source="import torch") for name in ("one", "two", "three")]
         with Log(folder, ()) as log:
-            watch = Sampling(problems, fakes.environment(), tokenizer, log, every=2, new_tokens=5)
+            watch = SampleWatch(problems, fakes.environment(), tokenizer, log, every=2, new_tokens=5)
             sft.train_sft(model, tokenizer, small.lessons(8), settings, folder, log, watch=watch if watched else None)
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         losses[watched] = [line["values"]["loss"] for line in lines if line["stage"] == "sft"]
@@ -273,8 +273,8 @@ def test_two_processes_of_accelerate(
     rows = SAMPLE if which == "sft" else tasks
     changes += ["sft.save_every=1"]
 
-    def once(*, resume: bool) -> work.Work:
-        wanted = work.Work(
+    def once(*, resume: bool) -> work.StageWork:
+        wanted = work.StageWork(
             stage=which,
             recipe=recipe.load(FSDP, changes),
             data=str(rows),

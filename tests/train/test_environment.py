@@ -21,11 +21,11 @@ from hipwright.llm.answers.repair import Unusable
 from hipwright.records import Build, Evaluation, Program, TargetResult, Timing, Verdict, Versus
 from hipwright.train.environment import Environment, outcome, read
 from hipwright.train.judging.judges import LocalJudge
-from hipwright.train.records import Outcome, Problem, Turn
+from hipwright.train.records import AnswerOutcome, TrainingProblem, Turn
 from hipwright.train.rewards import REWARDS, reward
 
 SEED = 91_827_364_55
-TASK = Problem(name="row_sum", source="import torch")
+TASK = TrainingProblem(name="row_sum", source="import torch")
 PROGRAM = Program(text=text("row_sum_wave"))
 
 
@@ -45,10 +45,10 @@ class Told:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
 
-    def prefetch(self, problems: Sequence[Problem]) -> None:
+    def prefetch(self, problems: Sequence[TrainingProblem]) -> None:
         pass
 
-    def submit(self, problem: Problem, program: Program) -> Future[Evaluation]:
+    def submit(self, problem: TrainingProblem, program: Program) -> Future[Evaluation]:
         def late() -> Evaluation:
             time.sleep(random.random() / 100)
             return self.verdicts[program.text]
@@ -176,7 +176,7 @@ def test_hostile_text(said: str, judge: Told) -> None:
 # ---------------------------------------------------------------- groups and turns
 
 
-def plain(said: str, task: Problem) -> Program | Unusable:
+def plain(said: str, task: TrainingProblem) -> Program | Unusable:
     return Program(text=said) if said else Unusable(kind="no_code", message="nothing", repair="write one")
 
 
@@ -223,7 +223,7 @@ def test_outcomes_arrive_while_others_are_judged() -> None:
     released = threading.Event()
 
     class Slow(Told):
-        def submit(self, problem: Problem, program: Program) -> Future[Evaluation]:
+        def submit(self, problem: TrainingProblem, program: Program) -> Future[Evaluation]:
             if program.text != "slow":
                 return super().submit(problem, program)
             return self._pool.submit(lambda: released.wait(5) and VERDICTS["slow"])
@@ -255,7 +255,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
         yield made
 
 
-def modelnew(said: str, task: Problem) -> Program | Unusable:
+def modelnew(said: str, task: TrainingProblem) -> Program | Unusable:
     """A reader that lets host code through, for what only host code can try."""
     return Program(lane="modelnew", text=said) if "class ModelNew" in said else read(said, task)
 
@@ -312,4 +312,4 @@ def test_the_same_arguments_give_the_same_answer(real: Environment) -> None:
     said = [completion("row_sum_tree"), completion("tail_read", "broken")]
     first = real.score_group(problem("row_sum"), said)
     second = real.score_group(problem("row_sum"), said)
-    assert first == second and isinstance(first[0].outcome, Outcome)
+    assert first == second and isinstance(first[0].outcome, AnswerOutcome)

@@ -12,9 +12,9 @@ from hipwright.llm.answers.read import read_answer
 from hipwright.llm.answers.repair import Unusable
 from hipwright.records import Program
 from hipwright.train.forms import ChatForm
-from hipwright.train.records import Outcome, Problem, Turn
+from hipwright.train.records import AnswerOutcome, TrainingProblem, Turn
 
-PROBLEM = Problem(name="double", source="class Model: pass  # x * 2\n")
+PROBLEM = TrainingProblem(name="double", source="class Model: pass  # x * 2\n")
 PROGRAM = """HIP = r'''
 #include <hip/hip_runtime.h>
 extern "C" __global__ void twice(const float* x, float* y, int n) {
@@ -72,11 +72,11 @@ def test_the_context_stands_before_the_closing_words(tokenizer: Any) -> None:
 
 
 def test_a_repair_shows_the_answer_and_what_was_found(tokenizer: Any) -> None:
-    outcome = Outcome(status="wrong_value", message="short", evidence="- element 7 is 3, 4 is right")
+    outcome = AnswerOutcome(status="wrong_value", message="short", evidence="- element 7 is 3, 4 is right")
     asked = ChatForm(tokenizer).messages(PROBLEM, [Turn(completion="MY ANSWER", outcome=outcome)])
     assert [one["role"] for one in asked] == ["system", "user", "assistant", "user"]
     assert asked[2]["content"] == "MY ANSWER" and "element 7 is 3" in asked[3]["content"]
-    bare = Turn(completion="x", outcome=Outcome(status="timeout"))
+    bare = Turn(completion="x", outcome=AnswerOutcome(status="timeout"))
     assert "timeout" in ChatForm(tokenizer).messages(PROBLEM, [bare])[3]["content"]
 
 

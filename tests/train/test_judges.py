@@ -24,19 +24,19 @@ from hipwright.errors import BadInput, DeviceError, InfrastructureError
 from hipwright.evaluate.pipeline import Evaluator
 from hipwright.machine import Machine, machine
 from hipwright.measure.profile import Profile
-from hipwright.measure.profiler import Report, Subject
+from hipwright.measure.profiler import ProfiledProgram, ProfileReport
 from hipwright.records import Build, Evaluation, Program
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.train.environment import Environment, outcome
 from hipwright.train.judging.counters import shares
 from hipwright.train.judging.judges import LocalJudge, slim
-from hipwright.train.judging.lanes import SPARE, GpuLane, Timer
+from hipwright.train.judging.lanes import SPARE, GpuJudgeBackend, TimingWorker
 from hipwright.train.mini.corpus import at_shape, captured, schedules
 from hipwright.train.mini.form import read
 from hipwright.train.mini.tasks import Composition
-from hipwright.train.records import Problem
+from hipwright.train.records import TrainingProblem
 from hipwright.train.rewards import REWARDS
-from hipwright.verify.gpu.loaded import Loaded
+from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.gpu.side import GpuSide
 
 slow = pytest.mark.slow
@@ -81,7 +81,9 @@ def test_a_judged_program_is_not_judged_again(judge: LocalJudge) -> None:
     assert same is first
     found = first.result(timeout=120)
     before = judge.figures()
-    again = judge.submit(Problem(name="another name", source=problem("row_sum").source), program("row_sum_tree"))
+    again = judge.submit(
+        TrainingProblem(name="another name", source=problem("row_sum").source), program("row_sum_tree")
+    )
     assert again.done() and again.result() == slim(found)
     after = judge.figures()
     assert (after["hits"] - before["hits"], after["judged"] - before["judged"]) == (1, 0)
@@ -141,7 +143,7 @@ def test_an_estimate_is_told_as_one(judge: LocalJudge) -> None:
 
 @slow
 def test_a_task_that_does_not_load_says_nothing_of_the_program(judge: LocalJudge) -> None:
-    broken = Problem(name="broken", source="import torch\nraise RuntimeError('no')\n")
+    broken = TrainingProblem(name="broken", source="import torch\nraise RuntimeError('no')\n")
     found = judge.submit(broken, program("row_sum_wave")).result(timeout=120)
     assert found.fault == "task" and "no" in found.message
     assert REWARDS["hipwright"]([outcome(found, program("row_sum_wave"))])[0].reward is None
@@ -206,7 +208,7 @@ def test_what_judges_is_started_before_the_first_program(cache: Path) -> None:
     with LocalJudge(("cuda",), open_tasks=1, workers=2, opener=partial(processor_machine, cache)) as judge:
         judge.warm([problem("row_sum")])
         lane = judge._lane
-        assert isinstance(lane, GpuLane) and len(lane._processes) == 4
+        assert isinstance(lane, GpuJudgeBackend) and len(lane._processes) == 4
         started = [worker.session for worker in lane._processes]
         assert all(session is not None and session.running for session in started)
         deadline = time.monotonic() + 60
@@ -351,9 +353,9 @@ def test_a_result_that_was_judged_right_is_known_by_its_bits(
     drawn = schedules(at_shape(captured(task), (2048, 768)), random.Random(1), 8, Counter())
     text = next(text for text in drawn if "cdiv(x_0 * x_1, " in text)
     fetched: list[str] = []
-    fetch = Loaded.fetch
+    fetch = LoadedProgram.fetch
     monkeypatch.setattr(
-        Loaded, "fetch", lambda self, *given: (fetched.append(self.program.key), fetch(self, *given))[1]
+        LoadedProgram, "fetch", lambda self, *given: (fetched.append(self.program.key), fetch(self, *given))[1]
     )
     short = text.replace("cdiv(x_0 * x_1, ", "cdiv(1048576, ")
     texts = {"first": text, "same": text + "\n# the same", "short": short}
@@ -429,7 +431,7 @@ def test_programs_that_wait_for_the_clock_keep_no_others_waiting(monkeypatch: py
     class Waits:
         device, clock, open = "", "", nullcontext
 
-        def judge(self, problem: Problem, program: Program, shelf: object) -> Evaluation:
+        def judge(self, problem: TrainingProblem, program: Program, shelf: object) -> Evaluation:
             inside.release()
             all_in.wait(60)
             return Evaluation(task="t", program=program.key, status="pass")
@@ -447,8 +449,8 @@ def test_programs_that_wait_for_the_clock_keep_no_others_waiting(monkeypatch: py
 
 def test_programs_spread_over_the_processes_that_time() -> None:
     """Small inputs go anywhere, large ones into two processes; a process that hangs is waited for by nobody else."""
-    lane = object.__new__(GpuLane)
-    lane._target, lane._timers = "cuda", [Timer(None) for _ in range(8)]  # type: ignore[arg-type]
+    lane = object.__new__(GpuJudgeBackend)
+    lane._target, lane._timers = "cuda", [TimingWorker(None) for _ in range(8)]  # type: ignore[arg-type]
 
     def bench(nbytes: int) -> Any:
         return SimpleNamespace(evaluator=SimpleNamespace(gpus={"cuda": SimpleNamespace(timed_bytes=nbytes)}))
@@ -494,14 +496,14 @@ def test_counters_join_the_features_and_a_profiler_that_fails_is_a_fault(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The profiler is made up; what it is handed is not."""
-    handed: list[Subject] = []
+    handed: list[ProfiledProgram] = []
 
-    def profiled(subject: Subject, *, index: int, unsafe: bool) -> Report:
+    def profiled(subject: ProfiledProgram, *, index: int, unsafe: bool) -> ProfileReport:
         handed.append(subject)
         if len(handed) > 1:
             raise DeviceError("the counters may not be read")
         profile = Profile(kernel="row_sum", target="cuda", duration_us=3.0, occupancy_pct=25.0)
-        return Report(target="cuda", profiles=(profile,), tool="ncu", contained=True)
+        return ProfileReport(target="cuda", profiles=(profile,), tool="ncu", contained=True)
 
     monkeypatch.setattr("hipwright.train.judging.counters.profile_program", profiled)
     monkeypatch.setattr("hipwright.train.judging.lanes.find_tool", lambda target: Path("ncu"))

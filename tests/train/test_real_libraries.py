@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hipwright.train import data, launch, recipe
-from hipwright.train.work import Work
+from hipwright.train.work import StageWork
 from tests.train import fakes, venvs
 from tests.train.test_adapters import served
 
@@ -40,7 +40,7 @@ def test_verifiers_loads_the_taskset_and_scores_traces() -> None:
 
 def test_verl_takes_the_overrides_and_leaves_the_unscorable_out(tmp_path: Path) -> None:
     chosen = recipe.load("qwen2.5-coder-14b-verl", ["reward.name=milestones", "verl.samples=4"])
-    work = Work(stage="rl", recipe=chosen, data=str(SAMPLE), out=str(tmp_path / "run"))
+    work = StageWork(stage="rl", recipe=chosen, data=str(SAMPLE), out=str(tmp_path / "run"))
     command = launch.plan(work)
     assert command is not None
     overrides = tmp_path / "overrides.json"

@@ -18,8 +18,8 @@ from tests.train import fakes
 SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 
 
-def job(name: str, stage: recipe.Stage, out: Path, *changes: str, **more: Any) -> work.Work:
-    return work.Work(stage=stage, recipe=recipe.load(name, changes), data=str(SAMPLE), out=str(out), **more)
+def job(name: str, stage: recipe.Stage, out: Path, *changes: str, **more: Any) -> work.StageWork:
+    return work.StageWork(stage=stage, recipe=recipe.load(name, changes), data=str(SAMPLE), out=str(out), **more)
 
 
 def test_every_recipe_reads_and_is_whole() -> None:
@@ -108,7 +108,7 @@ def test_accelerate_is_told_how(
     command = launch.plan(wanted)
     assert command is not None and command.needs == needs[stage]
     assert command.argv[1:3] == ("-m", "accelerate.commands.launch") and command.argv[-2] == "hipwright.train.work"
-    handed = msgspec.json.decode(command.files[work.WORK].encode(), type=work.Work)
+    handed = msgspec.json.decode(command.files[work.WORK].encode(), type=work.StageWork)
     assert handed.recipe == wanted.recipe and handed.stage == stage, "each process reads what was resolved here"
     path = tmp_path / launch.ACCELERATE
     path.write_text(command.files[launch.ACCELERATE])
@@ -123,7 +123,7 @@ def test_accelerate_is_told_how(
 
 def test_several_machines_share_one_launch(tmp_path: Path) -> None:
     wanted = job("qwen2.5-coder-14b-verl", "sft", tmp_path)
-    plain = launch.accelerate_config(wanted, launch.Place(1, "10.0.0.7"))
+    plain = launch.accelerate_config(wanted, launch.NodeRank(1, "10.0.0.7"))
     assert (plain["num_machines"], plain["num_processes"], plain["machine_rank"]) == (2, 16, 1)
     assert plain["main_process_ip"] == "10.0.0.7"
 
@@ -182,21 +182,21 @@ def test_what_is_missing_is_said_before_anything_starts(
 
 
 def test_a_data_set_and_its_exports_give_the_same_rows(tmp_path: Path) -> None:
-    from hipwright.dataset.export import Options, export
+    from hipwright.dataset.export import ExportOptions, export
     from hipwright.dataset.store import row
     from tests.dataset.pair_sample import sample
 
     pairs = sample()
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "pairs.jsonl").write_bytes(b"".join(row(pair) for pair in pairs))
-    told = Options(system=data.system_prompt())
+    told = ExportOptions(system=data.system_prompt())
     for form in ("jsonl", "sft", "trl"):
         export(form, pairs, tmp_path / form, told)
     expected = data.lessons(tmp_path / "set")
     assert set(expected.splits) == {"train", "test_family", "unseen_shapes"} and expected.train
     assert not any(one.completion[0]["content"] in ("", None) for one in expected.train)
 
-    def plain(found: data.Lessons) -> dict[str, list[str]]:
+    def plain(found: data.ImitationRows) -> dict[str, list[str]]:
         return {name: sorted(json.dumps(one) for one in rows) for name, rows in found.splits.items()}
 
     for form in ("jsonl", "sft", "trl"):
@@ -209,10 +209,10 @@ def test_a_data_set_and_its_exports_give_the_same_rows(tmp_path: Path) -> None:
 
 
 def test_folders_of_the_wrong_kind_are_one_line(tmp_path: Path) -> None:
-    from hipwright.dataset.export import Options, export
+    from hipwright.dataset.export import ExportOptions, export
     from tests.dataset.pair_sample import sample
 
-    export("verl", sample(), tmp_path / "verl", Options(system=""))
+    export("verl", sample(), tmp_path / "verl", ExportOptions(system=""))
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "row_sum.py").write_text(fakes.SOURCE)
     with pytest.raises(BadInput, match="an export as verl, which holds no rows to imitate"):
@@ -227,7 +227,7 @@ def test_folders_of_the_wrong_kind_are_one_line(tmp_path: Path) -> None:
 
 
 def test_without_splits_every_twentieth_task_is_held_out_always_the_same() -> None:
-    rows = [data.Row([], [], f"task {number // 2}", "") for number in range(80)]
+    rows = [data.ImitationRow([], [], f"task {number // 2}", "") for number in range(80)]
     found = data._by_split(rows)
     assert len(found[data.HELD]) == 4 and len(found["train"]) == 76
     assert {row.task for row in found[data.HELD]} & {row.task for row in found["train"]} == set()

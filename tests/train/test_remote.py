@@ -21,10 +21,10 @@ from hipwright.train.environment import Environment
 from hipwright.train.judging import remote
 from hipwright.train.judging.remote import RemoteJudge
 from hipwright.train.judging.serve import MOST_BYTES, app, guarded, serve
-from hipwright.train.records import Problem
+from hipwright.train.records import TrainingProblem
 from hipwright.train.rewards import REWARDS
 
-TASK = Problem(name="row_sum", source="import torch")
+TASK = TrainingProblem(name="row_sum", source="import torch")
 TOKEN = "a long word"
 
 
@@ -37,7 +37,7 @@ class Here:
         self.breaks = 0
         self.asked = 0
 
-    def submit(self, problem: Problem, program: Program) -> Future[Evaluation]:
+    def submit(self, problem: TrainingProblem, program: Program) -> Future[Evaluation]:
         self.asked += 1
         if self.breaks:
             self.breaks -= 1
@@ -47,7 +47,7 @@ class Here:
         done.set_result(Evaluation(task=problem.key, program=key, status="pass", coverage=0.5))
         return done
 
-    def prefetch(self, problems: Sequence[Problem]) -> None:
+    def prefetch(self, problems: Sequence[TrainingProblem]) -> None:
         self.prefetched += [problem.name for problem in problems]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hipwright.errors import BadInput
-from hipwright.train.records import Outcome
+from hipwright.train.records import AnswerOutcome
 from hipwright.train.rewards import CAP, HEADROOM, REWARDS, Clip, headroom, phi, reward
 
 BOUNDS = {"source": (0.0, 3.0), "milestones": (-1.0, 3.0), "hipwright": (-0.5, 1.2)}
@@ -23,7 +23,7 @@ odd = st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -1.0])
 figures = st.one_of(st.none(), ratios, odd)
 
 
-def passed(low: float = 1.0, high: float | None = None, **more: object) -> Outcome:
+def passed(low: float = 1.0, high: float | None = None, **more: object) -> AnswerOutcome:
     """A right program that was timed."""
     high = low if high is None else high
     given = {
@@ -38,17 +38,17 @@ def passed(low: float = 1.0, high: float | None = None, **more: object) -> Outco
         "low": low,
         "high": high,
     }
-    return Outcome(**{**given, **more})  # type: ignore[arg-type]
+    return AnswerOutcome(**{**given, **more})  # type: ignore[arg-type]
 
 
-WRONG = Outcome(status="wrong_value", fault="candidate", compiled=True)
-BROKEN = Outcome(status="compile_error", fault="candidate")
-HACK = Outcome(status="hack", fault="candidate", compiled=True, hack=True)
-DEVICE = Outcome(status="unscorable", fault="device", compiled=True)
+WRONG = AnswerOutcome(status="wrong_value", fault="candidate", compiled=True)
+BROKEN = AnswerOutcome(status="compile_error", fault="candidate")
+HACK = AnswerOutcome(status="hack", fault="candidate", compiled=True, hack=True)
+DEVICE = AnswerOutcome(status="unscorable", fault="device", compiled=True)
 
 
 @st.composite
-def outcomes(draw: st.DrawFn) -> Outcome:
+def outcomes(draw: st.DrawFn) -> AnswerOutcome:
     """Anything that the evaluator, or a mistake in it, could say."""
     kind = draw(st.sampled_from(["right", "wrong", "broken", "hack", "fault", "odd"]))
     if kind == "fault":
@@ -77,7 +77,7 @@ groups = st.lists(outcomes(), min_size=1, max_size=8)
 
 @pytest.mark.parametrize("name", EVERY)
 @given(group=groups)
-def test_bounded_and_none_exactly_where_nothing_was_learnt(name: str, group: list[Outcome]) -> None:
+def test_bounded_and_none_exactly_where_nothing_was_learnt(name: str, group: list[AnswerOutcome]) -> None:
     low, high = BOUNDS[name]
     for outcome, scored in zip(group, REWARDS[name](group), strict=True):
         assert scored.outcome is outcome
@@ -89,7 +89,7 @@ def test_bounded_and_none_exactly_where_nothing_was_learnt(name: str, group: lis
 
 @pytest.mark.parametrize("name", EVERY)
 @given(group=groups, data=st.data())
-def test_the_order_of_a_group_does_not_matter(name: str, group: list[Outcome], data: st.DataObject) -> None:
+def test_the_order_of_a_group_does_not_matter(name: str, group: list[AnswerOutcome], data: st.DataObject) -> None:
     places = data.draw(st.permutations(range(len(group))))
     before = REWARDS[name](group)
     after = REWARDS[name]([group[place] for place in places])
@@ -99,7 +99,7 @@ def test_the_order_of_a_group_does_not_matter(name: str, group: list[Outcome], d
 @pytest.mark.parametrize("name", EVERY)
 @given(group=groups, other=groups)
 def test_a_wrong_program_never_earns_more_than_a_right_one(
-    name: str, group: list[Outcome], other: list[Outcome]
+    name: str, group: list[AnswerOutcome], other: list[AnswerOutcome]
 ) -> None:
     """In any two groups."""
     scored = [*REWARDS[name](group), *REWARDS[name](other)]
@@ -124,7 +124,7 @@ def test_faster_never_earns_less(
         assert scored[0].reward <= scored[1].reward + 1e-12
 
 
-def rewards_of(name: str, *group: Outcome, **options: object) -> list[float | None]:
+def rewards_of(name: str, *group: AnswerOutcome, **options: object) -> list[float | None]:
     return [one.reward for one in reward(name, **options)(group)]
 
 

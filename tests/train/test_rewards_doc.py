@@ -5,30 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hipwright.train.records import Outcome
+from hipwright.train.records import AnswerOutcome
 from hipwright.train.rewards import REWARDS
 
 PAGE = Path(__file__).parents[2] / "docs/rewards.md"
 GOOD: dict[str, Any] = {"status": "pass", "compiled": True, "correct": True, "coverage": 1.0}
 
 
-def timed(low: float, high: float, **more: Any) -> Outcome:
+def timed(low: float, high: float, **more: Any) -> AnswerOutcome:
     """Baseline 0.1 ms, roofline 0.025 ms: four times is all there is to win."""
     speedup = round((low * high) ** 0.5, 2)
     given = {**GOOD, "clock": "device", "base_ms": 0.1, "floor_ms": 0.025, "speedup": speedup, "low": low, "high": high}
-    return Outcome(**{**given, **more})
+    return AnswerOutcome(**{**given, **more})
 
 
-def failed(status: Any, fault: Any = "candidate", **more: Any) -> Outcome:
-    return Outcome(status=status, fault=fault, **more)
+def failed(status: Any, fault: Any = "candidate", **more: Any) -> AnswerOutcome:
+    return AnswerOutcome(status=status, fault=fault, **more)
 
 
-EXAMPLES: dict[str, tuple[Outcome, list[Outcome]]] = {
+EXAMPLES: dict[str, tuple[AnswerOutcome, list[AnswerOutcome]]] = {
     "no program in the answer": (failed("parse_error"), []),
     "does not compile": (failed("compile_error"), []),
     "compiles, wrong values": (failed("wrong_value", compiled=True), []),
     "a proven hack, or faster than can be": (failed("impossible", compiled=True, hack=True), []),
-    "right, not timed": (Outcome(**GOOD), []),
+    "right, not timed": (AnswerOutcome(**GOOD), []),
     "right, 0.5 (0.48 to 0.52)": (timed(0.48, 0.52), []),
     "right, 0.99 (0.95 to 1.03): noise": (timed(0.95, 1.03), []),
     "right, 1.2 (1.18 to 1.22)": (timed(1.18, 1.22), []),

@@ -30,14 +30,14 @@ def metrics(folder: Path, stage: str) -> dict[int, dict[str, float]]:
     return found
 
 
-def train(folder: Path, rows: data.Lessons, **changes: Any) -> tuple[sft.Result, Any]:
+def train(folder: Path, rows: data.ImitationRows, **changes: Any) -> tuple[sft.SftResult, Any]:
     model, tokenizer = small.model()
     settings = msgspec.structs.replace(small.SETTINGS, **changes)
     with Log(folder, ()) as log:
         return sft.train_sft(model, tokenizer, rows, settings, folder, log), model
 
 
-def completion_loss(rows: list[data.Row]) -> float:
+def completion_loss(rows: list[data.ImitationRow]) -> float:
     """By hand, row by row: the mean over all completion tokens of the untrained model."""
     import torch
 
@@ -59,7 +59,7 @@ def test_the_loss_is_of_the_completions_and_no_row_sees_another(tmp_path: Path, 
     room = sum(lengths) if packing else max(lengths)
     result, _ = train(
         tmp_path,
-        data.Lessons({"train": rows}),
+        data.ImitationRows({"train": rows}),
         packing=packing,
         batch=1 if packing else 4,
         max_length=room,
@@ -75,10 +75,10 @@ def test_rows_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> None
     rows = [small.row(number) for number in range(4)]
     lengths = sorted(len(one.ids) for one in sft.encode(rows, small.model()[1]))
     assert lengths[0] < lengths[-1]
-    kept, too_long = sft.fitting(data.Lessons({"train": rows}), small.model()[1], lengths[-1] - 1)
+    kept, too_long = sft.fitting(data.ImitationRows({"train": rows}), small.model()[1], lengths[-1] - 1)
     assert len(kept["train"]) == 4 - too_long and too_long == lengths.count(lengths[-1])
     with pytest.raises(BadInput, match="longer than 3 tokens"):
-        sft.fitting(data.Lessons({"train": rows}), small.model()[1], 3)
+        sft.fitting(data.ImitationRows({"train": rows}), small.model()[1], 3)
 
 
 def test_a_template_that_rewrites_the_prompt_is_refused() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from hipwright.errors import TaskError, WorkerError
-from hipwright.train.judging.shelf import Shelf
-from hipwright.train.records import Problem
+from hipwright.train.judging.shelf import OpenTaskCache
+from hipwright.train.records import TrainingProblem
 
 
 class Tasks:
@@ -26,7 +26,7 @@ class Tasks:
         self.lock = threading.Lock()
 
     @contextmanager
-    def __call__(self, problem: Problem) -> Iterator[Any]:
+    def __call__(self, problem: TrainingProblem) -> Iterator[Any]:
         with self.lock:
             self.log.append(f"open {problem.name}")
             self.open += 1
@@ -42,11 +42,11 @@ class Tasks:
                 self.log.append(f"close {problem.name}")
 
 
-def task(name: str) -> Problem:
-    return Problem(name=name, source=f"# {name}")
+def task(name: str) -> TrainingProblem:
+    return TrainingProblem(name=name, source=f"# {name}")
 
 
-def use(shelf: Shelf, *names: str) -> None:
+def use(shelf: OpenTaskCache, *names: str) -> None:
     for name in names:
         with shelf.lease(task(name)) as bench:
             assert bench == name
@@ -54,7 +54,7 @@ def use(shelf: Shelf, *names: str) -> None:
 
 def test_the_least_recently_used_makes_way() -> None:
     tasks = Tasks()
-    shelf = Shelf(tasks, 2)
+    shelf = OpenTaskCache(tasks, 2)
     use(shelf, "a", "b", "a", "c", "a")
     assert tasks.log == ["open a", "open b", "close b", "open c"]
     assert (shelf.opened, shelf.evicted, len(shelf)) == (3, 1, 2)
@@ -64,7 +64,7 @@ def test_the_least_recently_used_makes_way() -> None:
 
 def test_a_task_in_use_stays_and_others_wait_for_it() -> None:
     tasks = Tasks()
-    shelf = Shelf(tasks, 1)
+    shelf = OpenTaskCache(tasks, 1)
     with ThreadPoolExecutor(1) as pool:
         with shelf.lease(task("a")):
             later = pool.submit(use, shelf, "b")
@@ -77,7 +77,7 @@ def test_a_task_in_use_stays_and_others_wait_for_it() -> None:
 
 def test_many_threads_never_hold_more_than_fit() -> None:
     tasks = Tasks()
-    shelf = Shelf(tasks, 3)
+    shelf = OpenTaskCache(tasks, 3)
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(lambda number: use(shelf, f"t{number % 7}"), range(120)))
     shelf.close()
@@ -86,7 +86,7 @@ def test_many_threads_never_hold_more_than_fit() -> None:
 
 def test_what_is_opened_ahead_is_opened_once_and_pushes_nothing_out_that_is_awaited() -> None:
     tasks = Tasks()
-    shelf = Shelf(tasks, 3)
+    shelf = OpenTaskCache(tasks, 3)
     use(shelf, "old")
     shelf.prefetch([task(name) for name in "abcde"])
     use(shelf, "a", "b", "c")
@@ -100,9 +100,9 @@ def test_what_is_opened_ahead_is_opened_once_and_pushes_nothing_out_that_is_awai
 
 def test_one_name_for_two_texts_is_two_tasks() -> None:
     tasks = Tasks()
-    shelf = Shelf(tasks, 2)
+    shelf = OpenTaskCache(tasks, 2)
     for source in ("# one", "# two", "# one"):
-        with shelf.lease(Problem(name="same", source=source)):
+        with shelf.lease(TrainingProblem(name="same", source=source)):
             pass
     assert tasks.log == ["open same", "open same"]
     shelf.close()
@@ -112,7 +112,7 @@ def test_a_broken_task_stays_broken_and_a_broken_machine_is_tried_again() -> Non
     tasks = Tasks(
         {"task": [TaskError("no Model")] * 9, "once": [TaskError("killed")], "machine": [WorkerError("killed")]}
     )
-    shelf = Shelf(tasks, 4)
+    shelf = OpenTaskCache(tasks, 4)
     for _ in range(4):
         with pytest.raises(TaskError), shelf.lease(task("task")):
             pass
@@ -128,7 +128,7 @@ def test_a_broken_task_stays_broken_and_a_broken_machine_is_tried_again() -> Non
 
 def test_closing_waits_for_users_and_turns_the_waiting_away() -> None:
     tasks = Tasks()
-    shelf = Shelf(tasks, 1)
+    shelf = OpenTaskCache(tasks, 1)
     with ThreadPoolExecutor(2) as pool:
         with shelf.lease(task("a")):
             waiting = pool.submit(use, shelf, "b")

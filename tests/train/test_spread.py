@@ -12,8 +12,8 @@ import pytest
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.records import Evaluation, Program
 from hipwright.train.judging.judges import LocalJudge
-from hipwright.train.judging.spread import AHEAD, Spread
-from hipwright.train.records import Problem
+from hipwright.train.judging.spread import AHEAD, JudgePool
+from hipwright.train.records import TrainingProblem
 
 PROGRAM = Program(text="x")
 
@@ -40,10 +40,10 @@ class Named:
     def __exit__(self, *_: object) -> None:
         self.open = False
 
-    def prefetch(self, problems: Sequence[Problem]) -> None:
+    def prefetch(self, problems: Sequence[TrainingProblem]) -> None:
         self.ahead += [problem.name for problem in problems]
 
-    def submit(self, problem: Problem, program: Program) -> Future[Evaluation]:
+    def submit(self, problem: TrainingProblem, program: Program) -> Future[Evaluation]:
         self.asked.append(problem.name)
 
         def judged() -> Evaluation:
@@ -55,13 +55,13 @@ class Named:
         return self._pool.submit(judged)
 
 
-def tasks(count: int) -> list[Problem]:
-    return [Problem(name=f"t{number}", source=f"# {number}") for number in range(count)]
+def tasks(count: int) -> list[TrainingProblem]:
+    return [TrainingProblem(name=f"t{number}", source=f"# {number}") for number in range(count)]
 
 
 def test_programs_of_a_task_stay_together_and_tasks_are_spread() -> None:
     judges = [Named("a"), Named("b"), Named("c")]
-    with Spread(judges) as spread:  # type: ignore[arg-type]
+    with JudgePool(judges) as spread:  # type: ignore[arg-type]
         spread.prefetch(tasks(60))
         for task in tasks(60):
             assert len({spread.submit(task, PROGRAM).result(timeout=5).message for _ in range(3)}) == 1
@@ -73,7 +73,7 @@ def test_programs_of_a_task_stay_together_and_tasks_are_spread() -> None:
 
 def test_a_judge_with_much_to_do_is_helped() -> None:
     judges = [Named("a"), Named("b")]
-    with Spread(judges) as spread:  # type: ignore[arg-type]
+    with JudgePool(judges) as spread:  # type: ignore[arg-type]
         for judge in judges:
             judge.holds.clear()
         waiting = [spread.submit(tasks(1)[0], PROGRAM) for _ in range(3 * AHEAD)]
@@ -85,23 +85,23 @@ def test_a_judge_with_much_to_do_is_helped() -> None:
 
 def test_a_fault_of_one_machine_is_another_ones_work() -> None:
     judges = [Named("a", broken=True), Named("b"), Named("c", broken=True)]
-    with Spread(judges) as spread:  # type: ignore[arg-type]
+    with JudgePool(judges) as spread:  # type: ignore[arg-type]
         found = [spread.submit(task, PROGRAM).result(timeout=5) for task in tasks(20)]
     assert {one.message for one in found} == {"b"} and all(one.passed for one in found)
-    with Spread([Named("a", broken=True)] * 1) as spread:  # type: ignore[list-item]
+    with JudgePool([Named("a", broken=True)] * 1) as spread:  # type: ignore[list-item]
         assert spread.submit(tasks(1)[0], PROGRAM).result(timeout=5).fault == "device"
 
 
 def test_judges_that_do_not_compare_are_refused_and_closed() -> None:
     judges = [Named("a"), Named("b", "NVIDIA H100")]
-    with pytest.raises(BadInput, match="differ"), Spread(judges):  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="differ"), JudgePool(judges):  # type: ignore[arg-type]
         pass
     assert not any(judge.open for judge in judges)
 
 
 def test_one_that_does_not_open_closes_the_others() -> None:
     judges = [Named("a"), Named("b", opens=False), Named("c")]
-    with pytest.raises(InfrastructureError, match="no GPU"), Spread(judges):  # type: ignore[arg-type]
+    with pytest.raises(InfrastructureError, match="no GPU"), JudgePool(judges):  # type: ignore[arg-type]
         pass
     assert not any(judge.open for judge in judges)
 
@@ -111,12 +111,12 @@ def test_what_is_known_is_known_to_all_after_a_checkpoint() -> None:
     first = LocalJudge(("cpu",))
     known = {"k": Evaluation(task="t", program="p", status="pass").to_dict()}
     first.load({**first.state(), "known": known})
-    state = Spread([first, LocalJudge(("cpu",))]).state()
-    later = Spread([LocalJudge(("cpu",)) for _ in range(3)])
+    state = JudgePool([first, LocalJudge(("cpu",))]).state()
+    later = JudgePool([LocalJudge(("cpu",)) for _ in range(3)])
     later.load(state)
     assert [len(judge.state()["known"]) for judge in later.judges] == [1, 1, 1]  # type: ignore[attr-defined]
 
 
 def test_no_judges() -> None:
     with pytest.raises(BadInput):
-        Spread([])
+        JudgePool([])

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hipwright.tensors import HostTensor
-from hipwright.verify.compare import Comparison, compare, dense
-from hipwright.verify.expected import Expected, Gather
+from hipwright.verify.compare import OutputComparison, compare, dense
+from hipwright.verify.expected import Expected, IndexRule
 from hipwright.verify.tolerance import find_gather, kernelbench_rule, strict_rule, unchanged_rule
 
 RNG = np.random.Generator(np.random.Philox(7))
@@ -29,7 +29,7 @@ def of(values: np.ndarray, dtype: str = "float32") -> HostTensor:
     return HostTensor.from_f64(np.asarray(values, np.float64), HostTensor.of(np.zeros(np.shape(values)), dtype))
 
 
-def check(got: HostTensor, want) -> Comparison:
+def check(got: HostTensor, want) -> OutputComparison:
     return compare(got, Expected(want))
 
 
@@ -108,7 +108,7 @@ def test_tied_indices_are_judged_by_what_they_select() -> None:
     source = np.array([[1.0, 5.0, 5.0], [2.0, 0.0, 1.0]])
     ints = HostTensor.of(np.array([1, 0], np.int64))
     made = strict_rule("output", ints, ints, ints, c=3.0, reduction=1)
-    made = replace(made, gather=Gather(source, 1, False, np.array([5.0, 2.0])))
+    made = replace(made, gather=IndexRule(source, 1, False, np.array([5.0, 2.0])))
     assert check(HostTensor.of(np.array([2, 0], np.int64)), made).ok
     assert not check(HostTensor.of(np.array([0, 0], np.int64)), made).ok
     assert not check(HostTensor.of(np.array([3, 0], np.int64)), made).ok, "out of range selects nothing"

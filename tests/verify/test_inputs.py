@@ -31,7 +31,7 @@ def draw(shape=(40, 50), dtype="float32"):
 )
 def test_every_family_keeps_shape_and_dtype_and_is_finite(family, dtype, shape, seed) -> None:
     base = [tensor(np.zeros(shape), dtype)]
-    domain = Domain((inputs.Leaf(fixed=False, low=-1.0, high=1.0),))
+    domain = Domain((inputs.InputLeaf(fixed=False, low=-1.0, high=1.0),))
     first = make(base, family, domain, seed, "w")[0]
     again = make(base, family, domain, seed, "w")[0]
     assert (first.shape, first.dtype) == (tuple(shape), dtype)

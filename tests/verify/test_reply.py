@@ -13,13 +13,13 @@ from hipwright.errors import BadInput, CandidateError, TaskError, WorkerError
 from hipwright.records import Program
 from hipwright.sandbox import Limits, WorkerDied
 from hipwright.tensors import HostTensor
-from hipwright.verify import Case, checked_trace
-from hipwright.verify.candidate import Candidate, Rejected, judge
+from hipwright.verify import VerificationCase, checked_trace
+from hipwright.verify.candidate import CandidateSession, Rejected, judge
 from hipwright.verify.expected import Expected
 from hipwright.verify.tolerance import kernelbench_rule
 
 X = HostTensor.of(np.arange(6, dtype=np.float32).reshape(2, 3))
-CASE = Case("2x3", "given", 1, [X], {}, Expected({"outputs": kernelbench_rule("output", X), "buffers": {}}))
+CASE = VerificationCase("2x3", "given", 1, [X], {}, Expected({"outputs": kernelbench_rule("output", X), "buffers": {}}))
 STAT = {
     "kernel": "k",
     "grid": [1, 1, 1],
@@ -69,7 +69,7 @@ class Fake:
 def answer(reply: Any) -> None:
     """Run and judge a case on a session that replies so."""
     fake: Any = Fake(reply)
-    with Candidate(fake, Program(text=""), {}, so="x", limits=Limits()) as session:  # type: ignore[arg-type]
+    with CandidateSession(fake, Program(text=""), {}, so="x", limits=Limits()) as session:  # type: ignore[arg-type]
         judge(CASE, session.run(CASE))
 
 

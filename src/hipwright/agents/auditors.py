@@ -17,10 +17,10 @@ from typing import Any, Literal
 import msgspec
 
 from hipwright.agents.base import Asker, Chooser, Mind, fence, render
-from hipwright.audit.bench import Bench, Gate, TargetVerifier
-from hipwright.audit.cases import Case, select
+from hipwright.audit.bench import AuditBench, Gate, TargetVerifier
+from hipwright.audit.cases import CorpusCase, select
 from hipwright.audit.differential import Label, label
-from hipwright.audit.found import Found, Judged
+from hipwright.audit.found import JudgedCase, ObservedVerdict
 from hipwright.audit.mutants import mutants, sample
 from hipwright.errors import HipwrightError
 from hipwright.evaluate.figures import wilson
@@ -46,7 +46,7 @@ class Variant(Record, frozen=True, kw_only=True):
     text: str
 
 
-class Scored(Record, frozen=True, kw_only=True):
+class ScoredVariant(Record, frozen=True, kw_only=True):
     """What a variant is, and what each verifier said of it: {verifier: accepted, refused, or no verdict}."""
 
     variant: Variant
@@ -152,7 +152,7 @@ def read_variants(of: str, text: str) -> list[Variant]:
     return found
 
 
-def _verified(patterns: Sequence[str]) -> list[Case]:
+def _verified(patterns: Sequence[str]) -> list[CorpusCase]:
     return list(select(patterns, lane="program", kind="honest"))
 
 
@@ -163,14 +163,18 @@ def _verified(patterns: Sequence[str]) -> list[Case]:
 class Auditor:
     """Scores the verifiers of an audit's bench. name: the role's."""
 
-    bench: Bench
+    bench: AuditBench
     gates: Sequence[Gate] = ("full", "fast")
     name: str = ROLE
-    _cases: dict[str, Case] = field(default_factory=lambda: {case.id: case for case in select()})
+    _cases: dict[str, CorpusCase] = field(default_factory=lambda: {case.id: case for case in select()})
 
     def score(
-        self, variants: Iterable[Variant], *, workers: int = 2, listener: Callable[[Scored], None] = lambda _: None
-    ) -> list[Scored]:
+        self,
+        variants: Iterable[Variant],
+        *,
+        workers: int = 2,
+        listener: Callable[[ScoredVariant], None] = lambda _: None,
+    ) -> list[ScoredVariant]:
         """Label every variant, then ask each verifier for its verdict, in the order of `variants`."""
         done = []
         with ThreadPoolExecutor(max_workers=workers) as pool:
@@ -179,30 +183,30 @@ class Auditor:
                 done.append(scored)
         return done
 
-    def _score(self, variant: Variant) -> Scored:
+    def _score(self, variant: Variant) -> ScoredVariant:
         case = self._cases[variant.of]
         try:
             known = label(self.bench.evaluator(case.task_path), case.text, variant.text)
         except HipwrightError as error:
             known = Label("unclear", f"the task could not be opened: {error.message}")
         if known.truth == "stillborn":
-            return Scored(variant=variant, truth=known.truth, why=known.why)
+            return ScoredVariant(variant=variant, truth=known.truth, why=known.why)
         said: dict[str, Said] = {}
         messages: dict[str, str] = {}
         for verifier in (TargetVerifier(self.bench, gate) for gate in self.gates):
             found = verifier.judge_text(case, variant.text)
             said[verifier.name] = _said(found)
             messages[verifier.name] = f"{found.status}: {found.message}"[:300]
-        return Scored(variant=variant, truth=known.truth, why=known.why, said=said, messages=messages)
+        return ScoredVariant(variant=variant, truth=known.truth, why=known.why, said=said, messages=messages)
 
 
-def _said(found: Found) -> Said:
+def _said(found: ObservedVerdict) -> Said:
     if found.not_run or found.fault not in (None, "candidate") or found.status == "unscorable":
         return "no verdict"
     return "accepted" if found.earns else "refused"
 
 
-def corpus_confusions(judged: Iterable[Judged]) -> list[Confusion]:
+def corpus_confusions(judged: Iterable[JudgedCase]) -> list[Confusion]:
     """A matrix for each verifier and lane, from the corpus and its table."""
     cells = []
     for one in judged:
@@ -213,7 +217,7 @@ def corpus_confusions(judged: Iterable[Judged]) -> list[Confusion]:
     return _counted(cells)
 
 
-def variant_confusions(scored: Iterable[Scored]) -> list[Confusion]:
+def variant_confusions(scored: Iterable[ScoredVariant]) -> list[Confusion]:
     """A matrix for each verifier, from variants; those of which nobody knows what they are count as unseen."""
     known = [(one, verifier, said) for one in scored for verifier, said in one.said.items()]
     return _counted((verifier, "program", one.truth, said) for one, verifier, said in known)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from hipwright.archive import Archive
 from hipwright.errors import HipwrightError
-from hipwright.llm.records import Answer, Request
+from hipwright.llm.records import ModelAnswer, Request
 from hipwright.records import Task
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ class Role(Protocol):
 class Asker(Protocol):
     """What a role needs of `hipwright.llm.client.Client`."""
 
-    def ask(self, request: Request) -> Answer:
+    def ask(self, request: Request) -> ModelAnswer:
         """The answer to one request; raises OutOfBudget or ProviderError."""
         ...
 
-    def ask_all(self, requests: Sequence[Request]) -> list[Answer | HipwrightError]:
+    def ask_all(self, requests: Sequence[Request]) -> list[ModelAnswer | HipwrightError]:
         """The answers in the requests' order, asked for side by side; a failed call's error in its place."""
         ...
 

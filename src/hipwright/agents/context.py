@@ -22,7 +22,7 @@ BYTES_A_TOKEN = 3
 
 
 @dataclass(frozen=True)
-class Part:
+class PromptPart:
     """One section. kind: as in IMPORTANCE, or anything else for what must stay; name: what notes call it."""
 
     kind: str
@@ -37,10 +37,10 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Context:
+class PromptContext:
     """A prompt's parts. dropped: kinds and names of those that did not fit, in the order in which they went."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PromptPart, ...]
     dropped: tuple[str, ...] = ()
 
     @property
@@ -58,14 +58,14 @@ class ContextBuilder:
     """Collects parts and fits them into `budget` tokens."""
 
     budget: int
-    parts: list[Part] = field(default_factory=list)
+    parts: list[PromptPart] = field(default_factory=list)
 
     def add(self, kind: str, title: str, text: str, name: str = "") -> None:
         """Add a section; an empty text adds nothing."""
         if text.strip():
-            self.parts.append(Part(kind, title, text, name))
+            self.parts.append(PromptPart(kind, title, text, name))
 
-    def build(self) -> Context:
+    def build(self) -> PromptContext:
         """The parts that fit, in the order in which they were added."""
         kept, dropped = list(self.parts), list[str]()
         while sum(tokens(part.section) for part in kept) > self.budget:
@@ -75,7 +75,7 @@ class ContextBuilder:
             last = max(loose, key=lambda place: (IMPORTANCE.index(kept[place].kind), place))
             part = kept.pop(last)
             dropped.append(f"{part.kind} {part.name}".strip())
-        return Context(tuple(kept), tuple(dropped))
+        return PromptContext(tuple(kept), tuple(dropped))
 
 
 def tokens(text: str) -> int:

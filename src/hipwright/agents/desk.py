@@ -12,25 +12,25 @@ from typing import Any, Protocol, TypeVar
 
 from hipwright.agents.base import Role, Tools, render
 from hipwright.llm.answers.read import Unusable, read_answer
-from hipwright.llm.records import Answer, Message, Request
+from hipwright.llm.records import Message, ModelAnswer, Request
 from hipwright.program.hazards.report import hazards
 from hipwright.records import Evaluation, Program
-from hipwright.search.interfaces import Ask, Candidate, Declined
+from hipwright.search.interfaces import NoProposal, Proposal, ProposalRequest
 from hipwright.search.view import Trial
 from hipwright.toolchain.targets import TARGETS
 
 T = TypeVar("T")
-Steps = Generator[Request, Answer, T]
+Steps = Generator[Request, ModelAnswer, T]
 """A conversation, or a part of one, that ends with a T."""
 
 SHORT_TOKENS = 4096
 """What an answer without a program may hold."""
 
 
-class Desk:
+class PromptSession:
     """Where the roles of one proposal work. notes: of the candidate, in plain JSON types."""
 
-    def __init__(self, tools: Tools, ask: Ask) -> None:
+    def __init__(self, tools: Tools, ask: ProposalRequest) -> None:
         self.tools = tools
         self.ask = ask
         settings = dict(ask.view.settings.get("agents") or {})
@@ -72,7 +72,7 @@ class Desk:
         rng = random.Random(f"{self.ask.view.seed}/llm/{role}/{self.number}")
         return self.tools.lineup.choose(role, rng)
 
-    def say(self, role: str, messages: Sequence[Message], max_tokens: int = SHORT_TOKENS) -> Steps[Answer]:
+    def say(self, role: str, messages: Sequence[Message], max_tokens: int = SHORT_TOKENS) -> Steps[ModelAnswer]:
         """One call."""
         request = Request(
             role=role,
@@ -87,7 +87,7 @@ class Desk:
         self.notes["calls"].append(answer.request)  # the key in the log: the client may have taken a secret out
         return answer
 
-    def write(self, role: str, prompt: str) -> Steps[Candidate]:
+    def write(self, role: str, prompt: str) -> Steps[Proposal]:
         """A program from a prompt; an answer that cannot be used gets one precise repair prompt at a time.
 
         Declined when the answers cannot be used to the end.
@@ -105,20 +105,20 @@ class Desk:
             self.notes.setdefault("unusable", []).append(read.kind)
             said = Message(role="assistant", text=answer.text if answer.text.strip() else "(nothing)")
             messages = (*opening, said, Message(role="user", text=read.repair))
-        raise Declined(f"no usable answer in {len(self.notes['unusable'])} tries: {problem}"[:500], self.notes)
+        raise NoProposal(f"no usable answer in {len(self.notes['unusable'])} tries: {problem}"[:500], self.notes)
 
-    def _candidate(self, program: Program, mended: Sequence[str]) -> Candidate:
+    def _candidate(self, program: Program, mended: Sequence[str]) -> Proposal:
         if mended:
             self.notes["mended"] = list(mended)
         if found := hazards(program.text, self.tools.targets):
             self.notes["hazards"] = [one.name for one in found]
-        return Candidate(program=program, notes=self.notes, redraw=False)
+        return Proposal(program=program, notes=self.notes, redraw=False)
 
 
-class Writer(Role, Protocol):
+class WritingRole(Role, Protocol):
     """A role that writes programs by asking a model."""
 
-    def talk(self, desk: Desk) -> Steps[Candidate]:
+    def talk(self, desk: PromptSession) -> Steps[Proposal]:
         """The conversation for one proposal; Declined when no program comes of it."""
         ...
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from hipwright.agents.memory import FailureMemory
 from hipwright.agents.screening.screener import EngineScreener, static_problem
 from hipwright.records import Program
-from hipwright.search import Ask, Candidate, EngineSource, View
+from hipwright.search import EngineSource, Proposal, ProposalRequest, SearchView
 from hipwright.search.operators import Choices, complete, operator
 
 PARTS = ("tuned", "archive_parents", "retrieval", "failure_memory", "screener")
@@ -37,7 +37,7 @@ _FRESH = {"mutate", "random"}  # operators that draw values anew; the others mov
 Hints = Mapping[str, Sequence[tuple[Any, float]]]
 
 
-class EngineMind:
+class EngineAuthor:
     """A ProposalSource around the engine's.
 
     settings: what the run's setting "agents" holds (`pipeline.snapshot`); targets: where programs are judged. problem:
@@ -61,8 +61,8 @@ class EngineMind:
         self._hints = hints(settings) if self._has("retrieval") else {}
         self.problem = problem or partial(static_problem, targets=tuple(targets))
         self._screener = EngineScreener(engine.space, self.problem) if self._has("screener") else None
-        self._memory: tuple[View, FailureMemory] | None = None
-        self._written: dict[tuple[tuple[str, Any], ...], Candidate] = {}
+        self._memory: tuple[SearchView, FailureMemory] | None = None
+        self._written: dict[tuple[tuple[str, Any], ...], Proposal] = {}
 
     def initial(self) -> Sequence[dict[str, Any]]:
         """Tuned choices, the engine's own, then those of the best programs of earlier runs."""
@@ -78,10 +78,10 @@ class EngineMind:
                 actions.append({"choices": within})
         return actions
 
-    def prepare(self, asks: Sequence[Ask]) -> None:
+    def prepare(self, asks: Sequence[ProposalRequest]) -> None:
         """Nothing here takes long enough."""
 
-    def propose(self, ask: Ask, rng: random.Random) -> Candidate:
+    def propose(self, ask: ProposalRequest, rng: random.Random) -> Proposal:
         """The most promising of a few draws, with how it came about in its notes."""
         if ask.expansion.operator == "default":
             tuned = {"tuned": on} if (on := ask.expansion.action.get("tuned")) else {}
@@ -99,7 +99,7 @@ class EngineMind:
     def _has(self, part: str) -> bool:
         return part not in self.without
 
-    def _draw(self, ask: Ask, rng: random.Random) -> tuple[Choices, dict[str, Any]]:
+    def _draw(self, ask: ProposalRequest, rng: random.Random) -> tuple[Choices, dict[str, Any]]:
         memory, redrawn = self._remembered(ask.view), 0
         while True:
             choices, taken = self._drawn(ask, rng)
@@ -113,7 +113,7 @@ class EngineMind:
             notes["redrawn"] = redrawn
         return choices, notes
 
-    def _drawn(self, ask: Ask, rng: random.Random) -> tuple[Choices, list[str]]:
+    def _drawn(self, ask: ProposalRequest, rng: random.Random) -> tuple[Choices, list[str]]:
         """One draw of the ask's operator, and the keys whose value came from a similar kernel."""
         space, name = self.engine.space, ask.expansion.operator
         parents = [parent.choices for parent in ask.parents]
@@ -128,13 +128,13 @@ class EngineMind:
                         taken.append(key)
         return complete(space, {**drawn, **ask.expansion.action.get("choices", {})}), taken
 
-    def _write(self, choices: Choices) -> Candidate:
+    def _write(self, choices: Choices) -> Proposal:
         key = tuple(sorted(choices.items()))
         if key not in self._written:
             self._written[key] = self.engine.written(choices)
         return self._written[key]
 
-    def _remembered(self, view: View) -> FailureMemory | None:
+    def _remembered(self, view: SearchView) -> FailureMemory | None:
         if not self._has("failure_memory"):
             return None
         if self._memory is None or self._memory[0] is not view:

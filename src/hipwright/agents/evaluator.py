@@ -30,7 +30,7 @@ class Figure(Record, frozen=True, kw_only=True):
     why_none: str = ""
 
 
-class Measured(Record, frozen=True, kw_only=True):
+class MeasurementSummary(Record, frozen=True, kw_only=True):
     """All targets of one program, in the evaluator's order. score: what the search ranks by, of kind `score_kind`."""
 
     program: str
@@ -44,7 +44,7 @@ class Measured(Record, frozen=True, kw_only=True):
         return tuple(figure.target for figure in self.figures if figure.kind == kind)
 
 
-class Timer(Protocol):
+class TimingEvaluator(Protocol):
     """What this role needs of the evaluator."""
 
     def evaluate(self, program: Program) -> Evaluation:
@@ -57,18 +57,18 @@ class HardwareEvaluator:
 
     name = "evaluator"
 
-    def __init__(self, evaluator: Evaluator | Timer) -> None:
+    def __init__(self, evaluator: Evaluator | TimingEvaluator) -> None:
         self._evaluator = evaluator
 
-    def measure(self, program: Program) -> Measured:
+    def measure(self, program: Program) -> MeasurementSummary:
         """Every target's figure; a program that did not pass has none."""
         return read(self._evaluator.evaluate(program))
 
 
-def read(evaluation: Evaluation) -> Measured:
+def read(evaluation: Evaluation) -> MeasurementSummary:
     """The hardware evaluator's part of an evaluation."""
     figures = tuple(_figure(name, result, evaluation.passed) for name, result in evaluation.targets.items())
-    return Measured(
+    return MeasurementSummary(
         program=evaluation.program,
         passed=evaluation.passed,
         figures=figures,

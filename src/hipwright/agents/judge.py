@@ -27,7 +27,7 @@ LAUNCH_SHARE = 0.5  # of the whole time goes to launches
 MIX_SHARE = 0.4  # of the issue cycles go to one class of instructions
 
 
-class Bottleneck(Record, frozen=True, kw_only=True):
+class ProgramBottleneck(Record, frozen=True, kw_only=True):
     """What holds a program back. name: a short tag; what: the finding with its figures; advice: what to try."""
 
     name: str
@@ -40,7 +40,7 @@ class Bottleneck(Record, frozen=True, kw_only=True):
         return f"{self.name}: {self.what}" + (f" {self.advice}" if self.advice else "")
 
 
-def bottleneck(evaluation: Evaluation) -> Bottleneck | None:
+def bottleneck(evaluation: Evaluation) -> ProgramBottleneck | None:
     """The engine mind's one bottleneck; None for a program without any figure."""
     if not evaluation.passed:
         return None
@@ -57,20 +57,20 @@ def _fraction(result: TargetResult) -> float:
     return result.estimate.roofline_fraction if result.estimate else 1.0
 
 
-def _found(target: str, result: TargetResult) -> Iterator[Bottleneck]:
+def _found(target: str, result: TargetResult) -> Iterator[ProgramBottleneck]:
     """Findings by weight, the decisive one first; the last one always holds."""
     told: Estimate | None = result.estimate
     parts = [row for row in (told.detail if told else ()) if row["kind"] != FITTED]
     rows = sorted(parts, key=lambda row: (-row["seconds"], row["name"]))
     whole, row = sum(item["seconds"] for item in rows), rows[0]
     if len(rows) > 1 and LAUNCH * len(rows) > LAUNCH_SHARE * whole:
-        yield Bottleneck(
+        yield ProgramBottleneck(
             name="launches",
             what=f"{len(rows)} launches cost {LAUNCH * len(rows) / whole:.0%} of the estimated time on {target}.",
             advice="Fuse kernels or library calls, so that fewer launches remain.",
         )
     if row["kind"] == "library":
-        yield Bottleneck(
+        yield ProgramBottleneck(
             name="library",
             what=f"the library's {row['name']} takes {row['seconds'] / whole:.0%} of the estimated time on {target}.",
             advice="Write it as a kernel of your own, or fuse what stands before or after it into one.",
@@ -80,22 +80,22 @@ def _found(target: str, result: TargetResult) -> Iterator[Bottleneck]:
     yield from _kernel(target, row, kernel)
 
 
-def _kernel(target: str, row: Mapping[str, Any], kernel: KernelResources) -> Iterator[Bottleneck]:
+def _kernel(target: str, row: Mapping[str, Any], kernel: KernelResources) -> Iterator[ProgramBottleneck]:
     name, most = kernel.name, TARGETS[target].max_waves_per_simd if target in TARGETS else 8
     if kernel.spills or kernel.scratch_bytes:
-        yield Bottleneck(
+        yield ProgramBottleneck(
             name="spills",
             what=f"{name} spills {kernel.spills} registers to {kernel.scratch_bytes} bytes of scratch.",
             advice="Keep fewer values alive: smaller tiles for each thread, less unrolling, or a launch bound.",
         )
     if row["bound"] == "launch":
-        yield Bottleneck(
+        yield ProgramBottleneck(
             name="launch",
             what=f"{name}'s work is shorter than its launch ({1e6 * row['seconds']:.3g} us in all on {target}).",
             advice="Only less work per launch or fewer passes help here; do not add complexity.",
         )
     if row.get("reread_bytes", 0.0) > REREAD_SHARE * max(row["bytes"], 1.0):
-        yield Bottleneck(
+        yield ProgramBottleneck(
             name="rereads",
             what=f"{name} reads {row['reread_bytes']:.3g} bytes again on top of {row['bytes']:.3g} needed once.",
             advice="Keep what was read in registers or LDS, or use a one-pass form of the reduction.",
@@ -105,28 +105,28 @@ def _kernel(target: str, row: Mapping[str, Any], kernel: KernelResources) -> Ite
     yield _compute(target, row, kernel)
 
 
-def _memory(target: str, row: Mapping[str, Any], kernel: KernelResources, most: int) -> Iterator[Bottleneck]:
+def _memory(target: str, row: Mapping[str, Any], kernel: KernelResources, most: int) -> Iterator[ProgramBottleneck]:
     busy = f"{row['bandwidth_efficiency']:.0%} of {target}'s bandwidth is reached"
     if row["bandwidth_efficiency"] < AT_ROOFLINE and kernel.widest_vmem_bytes < WIDE_BYTES:
-        yield Bottleneck(
+        yield ProgramBottleneck(
             name="narrow_access",
             what=f"{kernel.name} moves at most {kernel.widest_vmem_bytes} bytes a lane and access; {busy}.",
             advice="Load and store 16 bytes a lane (float4, or 8 halves) where shape and alignment allow it.",
         )
     if row["bandwidth_efficiency"] < AT_ROOFLINE and 0 < kernel.occupancy < min(FEW_WAVES, most):
-        yield Bottleneck(
+        yield ProgramBottleneck(
             name="occupancy",
             what=f"{kernel.name} runs {kernel.occupancy} of {most} waves a SIMD ({kernel.vgpr} VGPRs, "
             f"{kernel.lds_bytes} bytes of LDS); {busy}.",
             advice="Use fewer registers or less LDS for each block.",
         )
     if row["bandwidth_efficiency"] < AT_ROOFLINE:
-        yield Bottleneck(
+        yield ProgramBottleneck(
             name="parallelism",
             what=f"{kernel.name} keeps too few bytes in flight ({row['resident_waves_per_cu']} waves a CU); {busy}.",
             advice="Give the grid more blocks, or each thread several independent loads.",
         )
-    yield Bottleneck(
+    yield ProgramBottleneck(
         name="bandwidth",
         what=f"{kernel.name} is at the memory roofline of {target}; {row['bytes']:.3g} bytes must move.",
         advice="Only moving fewer bytes helps: fuse neighbours, or keep intermediates out of memory.",
@@ -145,13 +145,13 @@ _MIX = {
 }
 
 
-def _compute(target: str, row: Mapping[str, Any], kernel: KernelResources) -> Bottleneck:
+def _compute(target: str, row: Mapping[str, Any], kernel: KernelResources) -> ProgramBottleneck:
     """The class of instructions that takes the most issue cycles."""
     cycles = {kind: ISSUE_CYCLES.get(kind, 1) * count for kind, count in sorted(kernel.instructions.items())}
     heaviest = max(sorted(cycles), key=lambda kind: cycles[kind], default="")
     share = cycles[heaviest] / sum(cycles.values()) if heaviest else 0.0
     clear = share >= MIX_SHARE and heaviest in _MIX
-    return Bottleneck(
+    return ProgramBottleneck(
         name=f"issue_{heaviest}" if clear else "issue",
         what=f"{kernel.name} waits for instruction issue on {target} ({1e6 * row.get('issue_seconds', 0.0):.3g} us)"
         + (f"; {share:.0%} of the cycles are {heaviest}." if heaviest else "."),
@@ -159,19 +159,19 @@ def _compute(target: str, row: Mapping[str, Any], kernel: KernelResources) -> Bo
     )
 
 
-def _timed(result: TargetResult) -> Bottleneck | None:
+def _timed(result: TargetResult) -> ProgramBottleneck | None:
     """From a timing alone: launches, the library, or the side of the roofline."""
     timing = result.timing
     if timing is None:
         return None
     if timing.own_time is not None and timing.own_time < 1.0 - MIX_SHARE:
-        return Bottleneck(
+        return ProgramBottleneck(
             name="library",
             what=f"only {timing.own_time:.0%} of the device time is in the program's own kernels.",
             advice="Write the heaviest library call as a kernel, or fuse its neighbours.",
         )
     if timing.roofline_fraction is not None and timing.roofline_fraction >= AT_ROOFLINE:
-        return Bottleneck(
+        return ProgramBottleneck(
             name="bandwidth" if timing.bound == "memory" else "compute_peak",
             what=f"{timing.roofline_fraction:.0%} of the measured roofline is reached.",
             advice="Only less work helps.",
@@ -184,8 +184,10 @@ def _timed(result: TargetResult) -> Bottleneck | None:
         else f"{timing.roofline_fraction:.0%} of the roofline"
     )
     if timing.bound == "memory" and narrow:
-        return Bottleneck(name="narrow_access", what=f"{what}. {resources(narrow[0])}.", advice="Load 16 bytes a lane.")
-    return Bottleneck(name=timing.bound or "unknown", what=f"{timing.median_ms:.4g} ms a call, {what}.")
+        return ProgramBottleneck(
+            name="narrow_access", what=f"{what}. {resources(narrow[0])}.", advice="Load 16 bytes a lane."
+        )
+    return ProgramBottleneck(name=timing.bound or "unknown", what=f"{timing.median_ms:.4g} ms a call, {what}.")
 
 
 # ---------------------------------------------------------------- a model's mind
@@ -196,7 +198,7 @@ def question(program: Program, evaluation: Evaluation) -> str:
     return render("judge", program=shown(program), figures=figures(evaluation))
 
 
-def answered(text: str) -> Bottleneck | None:
+def answered(text: str) -> ProgramBottleneck | None:
     """The one bottleneck that an answer names; None when it names none, or a list of them."""
     found = re.search(r"\{.*\}", text, re.DOTALL)
     try:
@@ -207,4 +209,4 @@ def answered(text: str) -> Bottleneck | None:
     if not parts or not all(isinstance(part, str) and part.strip() for part in parts):
         return None
     name, what, advice = (clean(str(part), 300) for part in parts)
-    return Bottleneck(name=re.sub(r"\W+", "_", name)[:40], what=what, advice=advice)
+    return ProgramBottleneck(name=re.sub(r"\W+", "_", name)[:40], what=what, advice=advice)

@@ -16,7 +16,7 @@ from hipwright.agents.base import render
 from hipwright.agents.evidence import clean, deciding, reason
 from hipwright.records import Evaluation, Record
 from hipwright.search.interfaces import INFRASTRUCTURE
-from hipwright.search.view import Trial, View
+from hipwright.search.view import SearchView, Trial
 
 NAME = "lessons"
 MOST = 5
@@ -101,7 +101,7 @@ def guidance(kind: str) -> str:
     return next((text for name, _, text in _KINDS if name == kind), "Look at the last message of this kind.")
 
 
-def lessons(view: View) -> list[Lesson]:
+def lessons(view: SearchView) -> list[Lesson]:
     """The engine mind's lessons, the most frequent kind first; ties by name. Machine faults teach nothing."""
     judged = [t for t in view.trials if t.evaluation is not None and t.evaluation.fault not in INFRASTRUCTURE]
     groups: dict[str, list[Trial]] = {}
@@ -122,7 +122,7 @@ def lessons(view: View) -> list[Lesson]:
     ]
 
 
-def recent_failures(view: View, most: int) -> list[str]:
+def recent_failures(view: SearchView, most: int) -> list[str]:
     """The last failures, oldest first, one line each: what was tried and why it failed."""
     lines = []
     for trial in view.trials:

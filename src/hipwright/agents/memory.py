@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hipwright.search import Trial, View, fitness
+from hipwright.search import SearchView, Trial, fitness
 from hipwright.search.interfaces import INFRASTRUCTURE
 
 HALF_LIFE = 16
@@ -44,7 +44,7 @@ class Failure:
         return self.trial.evaluation.message if self.trial.evaluation else self.trial.proposed.error
 
 
-def recent_failures(view: View, k: int) -> list[Failure]:
+def recent_failures(view: SearchView, k: int) -> list[Failure]:
     """The last k kinds of failure, latest first; the machine's and the providers' faults are none.
 
     Of one kind are failures with the same status and the same message but for its numbers.
@@ -67,7 +67,7 @@ class FailureMemory:
     blame: Mapping[Cause, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, view: View) -> FailureMemory:
+    def of(cls, view: SearchView) -> FailureMemory:
         """What the trials of a view teach."""
         passed = {cause for trial in view.verified for cause in _causes(_items(trial.proposed.choices))}
         innocent: set[Cause] = {(item,) for item in _items(view.best.proposed.choices)} if view.best else set()
@@ -102,7 +102,7 @@ def _causes(items: list[Item]) -> Iterator[Cause]:
     yield from itertools.combinations(items, 2)
 
 
-def _blamed(view: View, trial: Trial, passed: set[Cause], innocent: set[Cause]) -> dict[Cause, float]:
+def _blamed(view: SearchView, trial: Trial, passed: set[Cause], innocent: set[Cause]) -> dict[Cause, float]:
     if not trial.proposed.choices:
         return {}
     if _failed(trial):
@@ -112,7 +112,7 @@ def _blamed(view: View, trial: Trial, passed: set[Cause], innocent: set[Cause]) 
     return {}
 
 
-def _of_failure(view: View, trial: Trial, passed: set[Cause]) -> dict[Cause, float]:
+def _of_failure(view: SearchView, trial: Trial, passed: set[Cause]) -> dict[Cause, float]:
     """One unit of blame on the fewest changes from a verified program: half on single ones, half on pairs with them."""
     items = _items(trial.proposed.choices)
     changed = min((_changed(items, near) for near in view.verified), key=len, default=items)
@@ -126,7 +126,7 @@ def _of_failure(view: View, trial: Trial, passed: set[Cause]) -> dict[Cause, flo
     return {cause: 1.0 / len(blamed) / len(causes) for causes in blamed for cause in causes}
 
 
-def _of_loss(view: View, trial: Trial, innocent: set[Cause]) -> dict[Cause, float]:
+def _of_loss(view: SearchView, trial: Trial, innocent: set[Cause]) -> dict[Cause, float]:
     """What was changed from a parent that is clearly faster; never what the best so far has too."""
     keys = trial.proposed.expansion.parents[:1]
     parent = next((t for t in view.verified if t.proposed.program in keys), None)

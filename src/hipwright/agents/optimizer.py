@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from hipwright.agents.base import render
 from hipwright.agents.context import ContextBuilder
-from hipwright.agents.desk import Desk, Steps
+from hipwright.agents.desk import PromptSession, Steps
 from hipwright.agents.evidence import figures, shown
 from hipwright.agents.parts import builder_for, finish, judgement, with_lessons
 from hipwright.agents.translator import Translator
-from hipwright.search.interfaces import Candidate
+from hipwright.search.interfaces import Proposal
 
 NAME = "optimizer"
 
@@ -20,7 +20,7 @@ class Optimizer:
 
     name = NAME
 
-    def talk(self, desk: Desk) -> Steps[Candidate]:
+    def talk(self, desk: PromptSession) -> Steps[Proposal]:
         """A call for the change, after those that the judge and the lessons may need."""
         if not desk.ask.parents:
             return (yield from Translator().talk(desk))
@@ -28,7 +28,7 @@ class Optimizer:
         return (yield from implement(desk, builder, judged))
 
 
-def material(desk: Desk) -> Steps[tuple[ContextBuilder, bool]]:
+def material(desk: PromptSession) -> Steps[tuple[ContextBuilder, bool]]:
     """What improving and planning have in common; True when a bottleneck is among it."""
     parent = desk.ask.parents[0].program
     evaluation = desk.evaluation(parent.key)
@@ -45,8 +45,8 @@ def material(desk: Desk) -> Steps[tuple[ContextBuilder, bool]]:
 
 
 def implement(
-    desk: Desk, builder: ContextBuilder, judged: bool, strategy: Mapping[str, str] | None = None
-) -> Steps[Candidate]:
+    desk: PromptSession, builder: ContextBuilder, judged: bool, strategy: Mapping[str, str] | None = None
+) -> Steps[Proposal]:
     """The call that writes the changed program: by a strategy, or by the model's own idea."""
     prompt = render("optimizer", context=finish(desk, builder).text, judged=judged, strategy=strategy)
     return (yield from desk.write(NAME, prompt))

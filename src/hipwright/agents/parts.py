@@ -7,8 +7,8 @@ from typing import Any
 
 from hipwright.agents import judge, lessons
 from hipwright.agents.context import (
-    Context,
     ContextBuilder,
+    PromptContext,
     demoted,
     facts,
     target_pages,
@@ -16,7 +16,7 @@ from hipwright.agents.context import (
     technique_pages,
     tokens,
 )
-from hipwright.agents.desk import Desk, Steps, system
+from hipwright.agents.desk import PromptSession, Steps, system
 from hipwright.agents.evidence import score_words, shown
 from hipwright.llm.records import Message
 from hipwright.records import Evaluation, Program
@@ -27,7 +27,7 @@ INSTRUCTION_TOKENS = 400
 """Kept free of the budget for a template's own words."""
 
 
-def builder_for(desk: Desk, *, failure: str = "") -> ContextBuilder:
+def builder_for(desk: PromptSession, *, failure: str = "") -> ContextBuilder:
     """A builder with the task, the targets' facts and what retrieval, the archive and the failures bring.
 
     failure: the evidence of a repair, which gets one page that fits it, and no other programs or failures.
@@ -52,7 +52,7 @@ def builder_for(desk: Desk, *, failure: str = "") -> ContextBuilder:
     return builder
 
 
-def finish(desk: Desk, builder: ContextBuilder) -> Context:
+def finish(desk: PromptSession, builder: ContextBuilder) -> PromptContext:
     """The parts that fit; the notes say which pages, kernels and exemplars are in, and what was dropped."""
     context = builder.build()
     if retrieved := context.names("page") + context.names("kernel"):
@@ -67,7 +67,7 @@ def finish(desk: Desk, builder: ContextBuilder) -> Context:
 # ---------------------------------------------------------------- programs
 
 
-def _add_kernels(desk: Desk, builder: ContextBuilder) -> None:
+def _add_kernels(desk: PromptSession, builder: ContextBuilder) -> None:
     """The run's snapshot of the archive: verified programs of this task's earlier runs, then of similar tasks."""
     told = [("A verified program for this task, from an earlier run", one) for one in desk.settings.get("known") or ()]
     told += [("A verified program for a similar task", one) for one in desk.settings.get("neighbours") or ()]
@@ -78,7 +78,7 @@ def _add_kernels(desk: Desk, builder: ContextBuilder) -> None:
         builder.add("kernel", title + name, shown(desk.tools.archive.program(key)), key)
 
 
-def _add_exemplars(desk: Desk, builder: ContextBuilder) -> None:
+def _add_exemplars(desk: PromptSession, builder: ContextBuilder) -> None:
     """Scored programs of this run from different performance buckets: those the policy named, or else the view's."""
     parent = desk.ask.parents[0].program.key if desk.ask.parents else ""
     named = desk.ask.expansion.inspirations or exemplars(desk.ask.view, parent)
@@ -95,7 +95,7 @@ def _add_exemplars(desk: Desk, builder: ContextBuilder) -> None:
 # ---------------------------------------------------------------- judge and lessons
 
 
-def judgement(desk: Desk, program: Program, evaluation: Evaluation) -> Steps[judge.Bottleneck | None]:
+def judgement(desk: PromptSession, program: Program, evaluation: Evaluation) -> Steps[judge.ProgramBottleneck | None]:
     """The one bottleneck, by the engine mind or a model; None where the judge is off or nothing is known."""
     if not desk.on(judge.NAME):
         return None
@@ -110,7 +110,7 @@ def judgement(desk: Desk, program: Program, evaluation: Evaluation) -> Steps[jud
     return found
 
 
-def with_lessons(desk: Desk, builder: ContextBuilder) -> Steps[None]:
+def with_lessons(desk: PromptSession, builder: ContextBuilder) -> Steps[None]:
     """Add the lessons of the run so far, worded by the engine mind or a model; the counts are the log's."""
     found = lessons.lessons(desk.ask.view) if desk.on(lessons.NAME) else []
     if found and lessons.NAME in desk.tools.llm_roles:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from hipwright.agents.engine_mind import EngineMind
+from hipwright.agents.engine_mind import EngineAuthor
 from hipwright.agents.screening.screener import LlmScreener, Prediction, from_rates, screened_out
 from hipwright.archive import Archive
 from hipwright.errors import InfrastructureError, OutOfBudget
 from hipwright.records import Task
-from hipwright.search import Ask, Candidate, Declined, ProposalSource
+from hipwright.search import NoProposal, Proposal, ProposalRequest, ProposalSource
 from hipwright.search.policies.agents import MODEL_OPERATORS
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KNOWN, NEIGHBOURS = 2, 4
 """Programs of the same task and of similar tasks that a run starts with."""
 
-Draft = Candidate | Exception
+Draft = Proposal | Exception
 
 
 def snapshot(
@@ -66,7 +66,7 @@ class Pipeline:
 
     def __init__(
         self,
-        engine: EngineMind,
+        engine: EngineAuthor,
         writer: ProposalSource | None,
         settings: Mapping[str, Any],
         screener: LlmScreener | None = None,
@@ -81,7 +81,7 @@ class Pipeline:
         """The engine's: its verified program is the first parent, whoever goes on."""
         return self.engine.initial()
 
-    def prepare(self, asks: Sequence[Ask]) -> None:
+    def prepare(self, asks: Sequence[ProposalRequest]) -> None:
         """Have the models write their part of the round, and screen it."""
         theirs = [ask for ask in asks if ask.expansion.operator in MODEL_OPERATORS]
         self._drafts = {}
@@ -96,7 +96,7 @@ class Pipeline:
         if self._screens:
             self._screen(theirs, len(asks))
 
-    def propose(self, ask: Ask, rng: random.Random) -> Candidate:
+    def propose(self, ask: ProposalRequest, rng: random.Random) -> Proposal:
         """The engine's program, or the models' as `prepare` left it."""
         if ask.expansion.operator not in MODEL_OPERATORS:
             return self.engine.propose(ask, rng)
@@ -111,7 +111,7 @@ class Pipeline:
 
     # ---------------------------------------------------------------- the models' part
 
-    def _draft(self, ask: Ask) -> Draft:
+    def _draft(self, ask: ProposalRequest) -> Draft:
         """What the models made of one ask. An InfrastructureError (a provider's too) is raised: the run pauses."""
         assert self.writer is not None
         try:
@@ -124,10 +124,10 @@ class Pipeline:
             return error
         return replace(made, notes={"mind": "llm", **made.notes})
 
-    def _screen(self, asks: Sequence[Ask], round_size: int) -> None:
+    def _screen(self, asks: Sequence[ProposalRequest], round_size: int) -> None:
         """Predictions into the notes; the poorest proposals become Declined."""
         known = {trial.proposed.program for trial in asks[0].view.trials}
-        written = {n: d for n, d in self._drafts.items() if isinstance(d, Candidate)}
+        written = {n: d for n, d in self._drafts.items() if isinstance(d, Proposal)}
         fresh = {number: draft for number, draft in written.items() if draft.program.key not in known}
         predictions = self._predictions(asks, fresh)
         for number, prediction in predictions.items():
@@ -136,24 +136,24 @@ class Pipeline:
             )
         for number in screened_out(predictions, len(fresh), round_size):
             draft, prediction = self._drafts[number], predictions[number]
-            assert isinstance(draft, Candidate)
+            assert isinstance(draft, Proposal)
             why = f"screened out: compiles {prediction.compiles or 0:.0%}, passes {prediction.passes or 0:.0%}"
             notes = {**draft.notes, "screened_out": draft.program.key}
-            self._drafts[number] = Declined(f"{why}; {prediction.why}".rstrip("; "), notes)
+            self._drafts[number] = NoProposal(f"{why}; {prediction.why}".rstrip("; "), notes)
 
-    def _predictions(self, asks: Sequence[Ask], fresh: Mapping[int, Candidate]) -> dict[int, Prediction]:
+    def _predictions(self, asks: Sequence[ProposalRequest], fresh: Mapping[int, Proposal]) -> dict[int, Prediction]:
         view = asks[0].view
         if self._screener is None:
             check = self.engine.problem
             return {number: from_rates(draft, view, check(draft.program)) for number, draft in fresh.items()}
         return self._screener.judge(fresh, view.seed)
 
-    def _taken_over(self, ask: Ask, rng: random.Random, why: str) -> Candidate:
+    def _taken_over(self, ask: ProposalRequest, rng: random.Random, why: str) -> Proposal:
         """The engine's proposal in the models' place: a mutation, of its own program where the parents are theirs."""
         instead = ask.expansion.operator
         operator = "mutate" if ask.view.trials else "default"
         made = self.engine.propose(
-            Ask(replace(ask.expansion, operator=operator), ask.parents, ask.view),
+            ProposalRequest(replace(ask.expansion, operator=operator), ask.parents, ask.view),
             rng,
         )
         return replace(made, notes={**made.notes, "instead_of": instead, "why": why[:200]})

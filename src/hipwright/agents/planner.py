@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from hipwright.agents.base import render
-from hipwright.agents.desk import Desk, Steps, system
+from hipwright.agents.desk import PromptSession, Steps, system
 from hipwright.agents.evidence import clean, reason
 from hipwright.agents.optimizer import implement, material
 from hipwright.agents.parts import finish
 from hipwright.agents.translator import Translator
 from hipwright.llm.records import Message
 from hipwright.records import Record
-from hipwright.search.interfaces import Candidate
+from hipwright.search.interfaces import Proposal
 from hipwright.search.view import Trial
 
 NAME = "planner"
@@ -35,12 +35,12 @@ class Strategy(Record, frozen=True, kw_only=True):
         return re.sub(r"[^a-z0-9]+", " ", self.title.lower()).strip()
 
 
-class Planner:
+class StrategyPlanner:
     """Plans, then has the first untried strategy implemented. With no parent there is nothing to plan yet."""
 
     name = NAME
 
-    def talk(self, desk: Desk) -> Steps[Candidate]:
+    def talk(self, desk: PromptSession) -> Steps[Proposal]:
         """The call for the plan, then the one for the code; an unreadable plan leaves the model its own idea."""
         if not desk.ask.parents:
             return (yield from Translator().talk(desk))
@@ -61,7 +61,7 @@ class Planner:
         return (yield from implement(desk, builder, judged, {"title": chosen.title, "change": chosen.change}))
 
 
-def tried(desk: Desk) -> list[tuple[str, str]]:
+def tried(desk: PromptSession) -> list[tuple[str, str]]:
     """(tag, line) of each strategy that this run has tried, oldest first, with what became of it."""
     found = []
     for trial in desk.ask.view.trials:

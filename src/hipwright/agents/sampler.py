@@ -18,12 +18,12 @@ from hipwright.agents.context import task_text
 from hipwright.agents.task_generator import code_of
 from hipwright.archive import Archive
 from hipwright.errors import HipwrightError, OutOfBudget
-from hipwright.evaluate.bench import Asked
+from hipwright.evaluate.bench import ModelSample
 from hipwright.llm.ledger import CallLog
-from hipwright.llm.records import Answer, Message, Request, Reserved
+from hipwright.llm.records import Message, ModelAnswer, Request, Reserved
 from hipwright.program.modelnew.check import lane_of
 from hipwright.records import Expansion, Program, Task, content_key
-from hipwright.search import Ask, View
+from hipwright.search import ProposalRequest, SearchView
 
 Form = Literal["program", "modelnew"]
 ROLE = "translator"
@@ -40,11 +40,11 @@ class Want:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class SampleResult:
     """What came of it: a program; or why there is none (`message`); or the error that no answer came for."""
 
     want: Want
-    asked: Asked
+    asked: ModelSample
     program: Program | None = None
     message: str = ""
     error: HipwrightError | None = None
@@ -67,7 +67,7 @@ def draw(
     form: Form = "program",
     max_tokens: int = ANSWER_TOKENS,
     temperature: float | None = None,
-) -> list[Drawn]:
+) -> list[SampleResult]:
     """All samples, asked for side by side, in the order of `wants`. A failed call is in its own place."""
     prompts = {want.task.key: tuple(prompt(want.task)) for want in wants}
     requests = [
@@ -93,12 +93,12 @@ def program_prompt(targets: Sequence[str], archive: Archive) -> Prompt:
     """The translator's own prompt for a first try, with the knowledge pages and nothing of any earlier run."""
 
     def prompt(task: Task) -> Sequence[Message]:
-        from hipwright.agents.desk import Desk
+        from hipwright.agents.desk import PromptSession
         from hipwright.agents.translator import Translator
 
         tools = Tools(_Nobody(), _Nobody(), task, task.source, tuple(targets), archive)
-        ask = Ask(Expansion(number=0, operator="translate"), (), View(seed=0, budget=1))
-        return next(Translator().talk(Desk(tools, ask))).messages
+        ask = ProposalRequest(Expansion(number=0, operator="translate"), (), SearchView(seed=0, budget=1))
+        return next(Translator().talk(PromptSession(tools, ask))).messages
 
     return prompt
 
@@ -106,10 +106,10 @@ def program_prompt(targets: Sequence[str], archive: Archive) -> Prompt:
 class _Nobody:
     """Stands where a prompt needs no model: it is the first call's request that is taken, and sent by `draw`."""
 
-    def ask(self, request: Request) -> Answer:
+    def ask(self, request: Request) -> ModelAnswer:
         raise AssertionError("a prompt asks nobody")
 
-    def ask_all(self, requests: Sequence[Request]) -> list[Answer | HipwrightError]:
+    def ask_all(self, requests: Sequence[Request]) -> list[ModelAnswer | HipwrightError]:
         raise AssertionError("a prompt asks nobody")
 
     def choose(self, role: str, rng: random.Random) -> str:
@@ -126,11 +126,11 @@ class OneSample:
     def __init__(self, client: Asker, log: CallLog, model: str, sample: int, temperature: float | None) -> None:
         self._client, self._log, self._model, self._temperature = client, log, model, temperature
         self._offset = sample * SAMPLE_NUMBERS
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, ModelAnswer] = {}
         self._sent: set[str] = set()
         self._starved = False
 
-    def ask(self, request: Request) -> Answer:
+    def ask(self, request: Request) -> ModelAnswer:
         """As Client.ask."""
         try:
             return self._seen(self._client.ask(self._own(request)))
@@ -138,13 +138,13 @@ class OneSample:
             self._starved = True
             raise
 
-    def ask_all(self, requests: Sequence[Request]) -> list[Answer | HipwrightError]:
+    def ask_all(self, requests: Sequence[Request]) -> list[ModelAnswer | HipwrightError]:
         """As Client.ask_all."""
         answers = self._client.ask_all([self._own(request) for request in requests])
         self._starved |= any(isinstance(one, OutOfBudget) for one in answers)
-        return [self._seen(one) if isinstance(one, Answer) else one for one in answers]
+        return [self._seen(one) if isinstance(one, ModelAnswer) else one for one in answers]
 
-    def asked(self, found: bool) -> Asked:
+    def asked(self, found: bool) -> ModelSample:
         """What the sample's calls came to."""
         lost = [one for one in self._log.lost() if one.request.key in self._sent]
         asked = _asked(self._model, list(self._answers.values()), lost)
@@ -157,7 +157,7 @@ class OneSample:
         self._sent.add(own.key)
         return own
 
-    def _seen(self, answer: Answer) -> Answer:
+    def _seen(self, answer: ModelAnswer) -> ModelAnswer:
         self._answers[answer.request] = answer
         return answer
 
@@ -182,15 +182,15 @@ def read_modelnew(text: str, finish: str) -> tuple[Program | None, str, str]:
     return None, "no_modelnew", "the answer holds no class ModelNew"
 
 
-def _drawn(want: Want, answer: Answer | HipwrightError, lost: Sequence[Reserved], form: Form) -> Drawn:
-    asked = _asked(want.model, [answer] if isinstance(answer, Answer) else [], lost)
-    if not isinstance(answer, Answer):
-        return Drawn(want, asked, error=answer)
+def _drawn(want: Want, answer: ModelAnswer | HipwrightError, lost: Sequence[Reserved], form: Form) -> SampleResult:
+    asked = _asked(want.model, [answer] if isinstance(answer, ModelAnswer) else [], lost)
+    if not isinstance(answer, ModelAnswer):
+        return SampleResult(want, asked, error=answer)
     program, kind, why, mended = _read(answer, form, want.task.source)
-    return Drawn(want, replace(asked, answer=kind, mended=mended), program, why)
+    return SampleResult(want, replace(asked, answer=kind, mended=mended), program, why)
 
 
-def _read(answer: Answer, form: Form, source: str) -> tuple[Program | None, str, str, tuple[str, ...]]:
+def _read(answer: ModelAnswer, form: Form, source: str) -> tuple[Program | None, str, str, tuple[str, ...]]:
     if form == "modelnew":
         return (*read_modelnew(answer.text, answer.finish), ())
     from hipwright.llm.answers.read import read_answer
@@ -202,9 +202,9 @@ def _read(answer: Answer, form: Form, source: str) -> tuple[Program | None, str,
     return read.program, "program", "", read.mended
 
 
-def _asked(model: str, answers: Sequence[Answer], lost: Sequence[Reserved]) -> Asked:
+def _asked(model: str, answers: Sequence[ModelAnswer], lost: Sequence[Reserved]) -> ModelSample:
     """What some calls cost. A lost attempt counts at what it reserved, as output: which it was nobody knows."""
-    return Asked(
+    return ModelSample(
         model=model,
         calls=len(answers) + len(lost),
         lost=len(lost),

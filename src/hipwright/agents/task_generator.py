@@ -18,7 +18,7 @@ from hipwright.agents.base import Asker, Chooser, Mind, fence, render
 from hipwright.llm.records import Message, Request
 from hipwright.records import Record, Task, content_key
 from hipwright.sandbox import Zygote
-from hipwright.synth.check import MAX_ELEMENTS, MAX_TEXT, Description, Refused, check, same_task
+from hipwright.synth.check import MAX_ELEMENTS, MAX_TEXT, Description, TaskRefused, check, same_task
 from hipwright.synth.mutate import Mutated, mutations
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class NewTask(Record, frozen=True, kw_only=True):
     tries: int = 1
 
 
-class Dropped(Record, frozen=True, kw_only=True):
+class DroppedTask(Record, frozen=True, kw_only=True):
     """What was not taken. stage: of synth.check.Stage."""
 
     mind: Mind
@@ -83,11 +83,11 @@ class Dropped(Record, frozen=True, kw_only=True):
     message: str
 
 
-class Batch(Record, frozen=True, kw_only=True):
+class TaskBatch(Record, frozen=True, kw_only=True):
     """What one call made. Every refusal is in `dropped`, also those that a later try mended."""
 
     accepted: tuple[NewTask, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[DroppedTask, ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -106,46 +106,46 @@ class TaskGenerator:
     name: str = "task_generator"
     _known: set[str] = field(default_factory=set)
 
-    def mutated(self, parents: Mapping[str, str], count: int) -> Batch:
+    def mutated(self, parents: Mapping[str, str], count: int) -> TaskBatch:
         """Up to `count` tasks by the engine mind, the parents ({name: source}) and the kinds of change taking turns."""
         rng = random.Random(content_key("task generator", str(self.seed), *parents))
         self._known.update(map(same_task, parents.values()))
         queue = _in_turn({name: mutations(source, rng) for name, source in parents.items()}, rng)
         accepted: list[NewTask] = []
-        dropped: list[Dropped] = []
+        dropped: list[DroppedTask] = []
         for parent, change in queue:
             if len(accepted) >= count:
                 break
             how = f"{change.kind}: {change.detail}"
             try:
                 task, described = self._checked(f"{parent}_{change.kind}_{len(accepted)}", change.source)
-            except Refused as refused:
+            except TaskRefused as refused:
                 dropped.append(_dropped("engine", how, parent, refused))
                 continue
             accepted.append(NewTask(task=task, mind="engine", how=how, parent=parent, described=described))
-        return Batch(accepted=tuple(accepted), dropped=tuple(dropped))
+        return TaskBatch(accepted=tuple(accepted), dropped=tuple(dropped))
 
-    def asked(self, parents: Mapping[str, str], count: int) -> Batch:
+    def asked(self, parents: Mapping[str, str], count: int) -> TaskBatch:
         """Up to `count` tasks by the LLM mind, the three wishes taking turns.
 
         Raises OutOfBudget and ProviderError; answered calls are not repeated when it is called again.
         """
         self._known.update(map(same_task, parents.values()))
         accepted: list[NewTask] = []
-        dropped: list[Dropped] = []
+        dropped: list[DroppedTask] = []
         for number in range(count):
             made, refusals = self._ask(parents, number)
             accepted += [made] if made is not None else []
             dropped += refusals
-        return Batch(accepted=tuple(accepted), dropped=tuple(dropped))
+        return TaskBatch(accepted=tuple(accepted), dropped=tuple(dropped))
 
-    def _ask(self, parents: Mapping[str, str], number: int) -> tuple[NewTask | None, list[Dropped]]:
+    def _ask(self, parents: Mapping[str, str], number: int) -> tuple[NewTask | None, list[DroppedTask]]:
         rng = self._rng(number)
         return self._tried(number, rng, *_wish(WISHES[number % len(WISHES)], parents, rng))
 
     def one(
         self, kind: Wish, number: int, parents: Mapping[str, str], constraint: str = ""
-    ) -> tuple[NewTask | None, list[Dropped]]:
+    ) -> tuple[NewTask | None, list[DroppedTask]]:
         """The task of one wish by the LLM mind, and what was refused on the way. constraint: "" draws one.
 
         What it becomes depends on the arguments and the seed alone, not on earlier wishes. Raises OutOfBudget and
@@ -160,11 +160,11 @@ class TaskGenerator:
 
     def _tried(
         self, number: int, rng: random.Random, how: str, parent: str, prompt: str
-    ) -> tuple[NewTask | None, list[Dropped]]:
+    ) -> tuple[NewTask | None, list[DroppedTask]]:
         messages = [Message(role="user", text=prompt)]
         assert self.client is not None and self.lineup is not None, "the LLM mind needs a client and a lineup"
         model = self.lineup.choose(self.name, rng)
-        dropped: list[Dropped] = []
+        dropped: list[DroppedTask] = []
         for attempt in range(TRIES):
             request = Request(
                 role=self.name,
@@ -177,7 +177,7 @@ class TaskGenerator:
             text = self.client.ask(request).text
             try:
                 task, described = self._checked(f"llm_{number}", code_of(text))
-            except Refused as refused:
+            except TaskRefused as refused:
                 dropped.append(_dropped("llm", how, parent, refused))
                 why = f"The task was refused ({refused.stage}): {refused.message}\nAnswer with the whole mended file."
                 messages += [Message(role="assistant", text=text), Message(role="user", text=why)]
@@ -190,7 +190,7 @@ class TaskGenerator:
         task, described = check(name, source, self.zygote, seed=self.seed)
         key = same_task(source)
         if key in self._known:
-            raise Refused("duplicate", "it is the same as a task that is known")
+            raise TaskRefused("duplicate", "it is the same as a task that is known")
         self._known.add(key)
         return task, described
 
@@ -216,8 +216,8 @@ def _wish(kind: Wish, parents: Mapping[str, str], rng: random.Random, constraint
     return f"composition of {operators}", "", prompt
 
 
-def _dropped(mind: Mind, how: str, parent: str, refused: Refused) -> Dropped:
-    return Dropped(mind=mind, how=how, parent=parent, stage=refused.stage, message=refused.message[:500])
+def _dropped(mind: Mind, how: str, parent: str, refused: TaskRefused) -> DroppedTask:
+    return DroppedTask(mind=mind, how=how, parent=parent, stage=refused.stage, message=refused.message[:500])
 
 
 def _in_turn(found: Mapping[str, Sequence[Mutated]], rng: random.Random) -> list[tuple[str, Mutated]]:

@@ -7,10 +7,10 @@ expansion's action; how many tries a chain gets is the policy's business (search
 from __future__ import annotations
 
 from hipwright.agents.base import render
-from hipwright.agents.desk import Desk, Steps
+from hipwright.agents.desk import PromptSession, Steps
 from hipwright.agents.evidence import evidence, reason, shown
 from hipwright.agents.parts import builder_for, finish
-from hipwright.search.interfaces import Candidate, Declined
+from hipwright.search.interfaces import NoProposal, Proposal
 
 NAME = "translator"
 EARLIER = 4  # earlier tries of a chain that a repair prompt tells of
@@ -21,23 +21,23 @@ class Translator:
 
     name = NAME
 
-    def talk(self, desk: Desk) -> Steps[Candidate]:
+    def talk(self, desk: PromptSession) -> Steps[Proposal]:
         """One call for "translate" or "repair", and its format repairs."""
         prompt = repair_prompt(desk) if desk.ask.expansion.operator == "repair" else translate_prompt(desk)
         return (yield from desk.write(NAME, prompt))
 
 
-def translate_prompt(desk: Desk) -> str:
+def translate_prompt(desk: PromptSession) -> str:
     """The reference, the targets' facts, and what was found that may help."""
     return render("translator", context=finish(desk, builder_for(desk)).text)
 
 
-def repair_prompt(desk: Desk) -> str:
+def repair_prompt(desk: PromptSession) -> str:
     """The failed program, what the verifier found, and the call for one change. Declined where there is nothing."""
     action = desk.ask.expansion.action
     failed = desk.evaluation(str(action.get("failed", "")))
     if failed is None:
-        raise Declined("there is no failed program to repair", desk.notes)
+        raise NoProposal("there is no failed program to repair", desk.notes)
     program = desk.tools.archive.program(failed.program)
     found = evidence(failed, program)
     builder = builder_for(desk, failure=found)
@@ -50,7 +50,7 @@ def repair_prompt(desk: Desk) -> str:
     return render("repair", context=finish(desk, builder).text, tries=int(action.get("tries", 1)))
 
 
-def _chain(desk: Desk) -> list[str]:
+def _chain(desk: PromptSession) -> list[str]:
     """The tries that led to the failed program, oldest first, each with how it failed; the failed one itself is not
     among them."""
     trials = {trial.number: trial for trial in desk.ask.view.trials}

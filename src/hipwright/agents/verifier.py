@@ -13,7 +13,7 @@ from hipwright.records import Evaluation, Fault, Program, Record, Stage, Status
 Gate = Literal["fast", "full"]
 
 
-class Checked(Record, frozen=True, kw_only=True):
+class VerificationSummary(Record, frozen=True, kw_only=True):
     """What verification found. proven: targets whose results were compared; compiled: those that were only built.
 
     where: the target whose verdict decided a rejection, "" for a stage before any. worst_error: largest error divided
@@ -39,7 +39,7 @@ class Checked(Record, frozen=True, kw_only=True):
         return self.status == "pass" and bool(self.proven)
 
 
-class Judge(Protocol):
+class VerifyingEvaluator(Protocol):
     """What this role needs of the evaluator."""
 
     def evaluate(self, program: Program, *, gate: Gate = "full", timed: bool = True) -> Evaluation:
@@ -52,23 +52,23 @@ class CorrectnessVerifier:
 
     name = "verifier"
 
-    def __init__(self, evaluator: Evaluator | Judge, gate: Gate = "full") -> None:
+    def __init__(self, evaluator: Evaluator | VerifyingEvaluator, gate: Gate = "full") -> None:
         self._evaluator = evaluator
         self.gate = gate
 
-    def check(self, program: Program) -> Checked:
+    def check(self, program: Program) -> VerificationSummary:
         """Verify one program; nothing is timed."""
         return read(self._evaluator.evaluate(program, gate=self.gate, timed=False), self.gate)
 
 
-def read(evaluation: Evaluation, gate: Gate = "full") -> Checked:
+def read(evaluation: Evaluation, gate: Gate = "full") -> VerificationSummary:
     """The verifier's part of an evaluation."""
     verdicts = {name: r.verdict for name, r in evaluation.targets.items() if r.verdict is not None}
     failed = next(((name, v) for name, v in verdicts.items() if not v.passed), None)
     proven = tuple(name for name, verdict in verdicts.items() if verdict.passed and verdict.workloads)
     built = tuple(n for n, r in evaluation.targets.items() if r.build is not None and r.build.ok and n not in proven)
     errors = [v.worst_error for v in verdicts.values() if v.worst_error is not None]
-    return Checked(
+    return VerificationSummary(
         program=evaluation.program,
         gate=gate,
         status=evaluation.status,

@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hipwright.agents.base import Tools
-from hipwright.agents.desk import Desk, Steps, Writer
+from hipwright.agents.desk import PromptSession, Steps, WritingRole
 from hipwright.agents.optimizer import Optimizer
-from hipwright.agents.planner import Planner
+from hipwright.agents.planner import StrategyPlanner
 from hipwright.agents.translator import Translator
 from hipwright.errors import HipwrightError, OutOfBudget
-from hipwright.llm.records import Answer, Request
+from hipwright.llm.records import ModelAnswer, Request
 from hipwright.records import Expansion
-from hipwright.search.interfaces import Ask, Candidate
+from hipwright.search.interfaces import Proposal, ProposalRequest
 
-Outcome = Candidate | Exception
-WRITERS: Mapping[str, Callable[[], Writer]] = {
+Outcome = Proposal | Exception
+WRITERS: Mapping[str, Callable[[], WritingRole]] = {
     "translate": Translator,
     "repair": Translator,
     "improve": Optimizer,
-    "plan": Planner,
+    "plan": StrategyPlanner,
 }
 """Which role answers an operator; any other operator is an "improve" where there is a parent."""
 
@@ -32,12 +32,12 @@ WRITERS: Mapping[str, Callable[[], Writer]] = {
 class _Talk:
     """One proposal's conversation: what it asks next, or how it ended."""
 
-    ask: Ask
-    steps: Steps[Candidate] | None = None
+    ask: ProposalRequest
+    steps: Steps[Proposal] | None = None
     request: Request | None = None
     outcome: Outcome | None = None
 
-    def forward(self, answer: Answer | None) -> None:
+    def forward(self, answer: ModelAnswer | None) -> None:
         """Up to the next request or the end. None starts it."""
         if self.steps is None:
             return
@@ -63,14 +63,14 @@ class LlmSource:
     """
 
     tools: Tools
-    writers: Mapping[str, Callable[[], Writer]] = field(default_factory=lambda: WRITERS)
+    writers: Mapping[str, Callable[[], WritingRole]] = field(default_factory=lambda: WRITERS)
     _outcomes: dict[int, tuple[Expansion, Outcome]] = field(default_factory=dict)
 
     def initial(self) -> Sequence[dict[str, Any]]:
         """One action, from the reference alone."""
         return [{}]
 
-    def prepare(self, asks: Sequence[Ask]) -> None:
+    def prepare(self, asks: Sequence[ProposalRequest]) -> None:
         """Have every ask of a round answered. Raises ProviderError and other faults that are not the models'."""
         self._outcomes = {}
         talks = [_Talk(ask, self._steps(ask)) for ask in asks]
@@ -88,7 +88,7 @@ class LlmSource:
             if isinstance(talk.outcome, HipwrightError) and not isinstance(talk.outcome, OutOfBudget):
                 raise talk.outcome
 
-    def propose(self, ask: Ask, rng: random.Random) -> Candidate:
+    def propose(self, ask: ProposalRequest, rng: random.Random) -> Proposal:
         """What prepare got for this ask; an ask that it has not seen is answered now. rng is not used."""
         number = ask.expansion.number
         if number not in self._outcomes or self._outcomes[number][0] != ask.expansion:
@@ -96,23 +96,23 @@ class LlmSource:
             self.prepare([ask])
             self._outcomes = {**kept, **self._outcomes}
         _, outcome = self._outcomes[number]
-        if isinstance(outcome, Candidate):
+        if isinstance(outcome, Proposal):
             return outcome
         raise outcome
 
     # ---------------------------------------------------------------- conversations
 
-    def _steps(self, ask: Ask) -> Steps[Candidate]:
+    def _steps(self, ask: ProposalRequest) -> Steps[Proposal]:
         usual = "improve" if ask.parents else "translate"
         name = ask.expansion.operator if ask.expansion.operator in self.writers else usual
-        return self.writers[name]().talk(Desk(self.tools, ask))
+        return self.writers[name]().talk(PromptSession(self.tools, ask))
 
     def _first(self, talks: Sequence[_Talk]) -> None:
         """The first call of each, side by side."""
         requests = [talk.request for talk in talks if talk.request is not None]
         answers = self.tools.client.ask_all(requests) if requests else []
         for talk, answer in zip(talks, answers, strict=True):
-            if isinstance(answer, Answer):
+            if isinstance(answer, ModelAnswer):
                 talk.forward(answer)
             else:
                 talk.failed(answer)

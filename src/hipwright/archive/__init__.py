@@ -2,22 +2,22 @@
 
 from hipwright.archive.export import export
 from hipwright.archive.log import Called, Confirmed, Evaluated, Finished, Proposed, RunLog, as_stored, read_log
-from hipwright.archive.query import Comparison, RunDetail, RunSummary, Trial, compare, list_runs, show
-from hipwright.archive.store import Archive, Entry, new_id
+from hipwright.archive.query import RunComparison, RunDetail, RunSummary, TrialDetail, compare, list_runs, show
+from hipwright.archive.store import Archive, LogEntry, new_id
 
 __all__ = [
     "Archive",
     "Called",
-    "Comparison",
     "Confirmed",
-    "Entry",
     "Evaluated",
     "Finished",
+    "LogEntry",
     "Proposed",
+    "RunComparison",
     "RunDetail",
     "RunLog",
     "RunSummary",
-    "Trial",
+    "TrialDetail",
     "as_stored",
     "compare",
     "export",

@@ -15,7 +15,7 @@ from hipwright.records import Evaluation, Program, Record, Run
 RunStatus = Literal["running", "finished", "interrupted"]
 
 
-class Trial(Record, frozen=True, kw_only=True):
+class TrialDetail(Record, frozen=True, kw_only=True):
     """One proposal with all that became of it. status: "duplicate" or "not proposed" where nothing was evaluated.
 
     notes: what the source says of how it came about (who wrote it, from what).
@@ -72,15 +72,15 @@ class RunDetail(Record, frozen=True, kw_only=True):
 
     summary: RunSummary
     run: Run
-    trials: tuple[Trial, ...]
+    trials: tuple[TrialDetail, ...]
     best: Evaluation | None = None
     program: Program | None = None
-    lineage: tuple[Trial, ...] = ()
+    lineage: tuple[TrialDetail, ...] = ()
     tree: tuple[str, ...] = ()
     costs: dict[str, float] = msgspec.field(default_factory=dict)
 
 
-class Comparison(Record, frozen=True, kw_only=True):
+class RunComparison(Record, frozen=True, kw_only=True):
     """`hipwright compare`: two runs side by side. diff: unified, of the winners' texts.
 
     ratio: b's best score over a's (below 1: b is better), None unless both runs are of one task and kind of score.
@@ -117,7 +117,7 @@ def show(archive: Archive, name: str) -> RunDetail:
     )
 
 
-def compare(archive: Archive, first: str, second: str) -> Comparison:
+def compare(archive: Archive, first: str, second: str) -> RunComparison:
     """Two runs side by side. BadInput when one does not exist."""
     runs = [archive.run(first), archive.run(second)]
     logs = [read_log(archive.events(run.id)) for run in runs]
@@ -125,7 +125,7 @@ def compare(archive: Archive, first: str, second: str) -> Comparison:
     evaluated = [{item.evaluation.program for item in log.evaluated.values()} for log in logs]
     same_task = runs[0].task == runs[1].task
     comparable = same_task and a.score_kind == b.score_kind and a.score and b.score
-    return Comparison(
+    return RunComparison(
         a=a,
         b=b,
         same_task=same_task,
@@ -135,7 +135,7 @@ def compare(archive: Archive, first: str, second: str) -> Comparison:
     )
 
 
-def trials(log: RunLog) -> list[Trial]:
+def trials(log: RunLog) -> list[TrialDetail]:
     """Every proposal of a run with its outcome, in order."""
     return [_trial(log, number) for number in sorted(log.proposed)]
 
@@ -151,7 +151,7 @@ def best_trial(log: RunLog) -> int | None:
     return min(scores, key=lambda number: (scores[number], number), default=None)
 
 
-def _trial(log: RunLog, number: int) -> Trial:
+def _trial(log: RunLog, number: int) -> TrialDetail:
     proposed, evaluated = log.proposed[number], log.evaluated.get(number)
     decision = log.decided.get(number)
     status = "not proposed" if not proposed.program else "pending" if proposed.evaluable else "duplicate"
@@ -163,7 +163,7 @@ def _trial(log: RunLog, number: int) -> Trial:
         trial |= {"seconds": e.seconds, "cached": evaluated.cached, "attempts": evaluated.attempts}
     if decision is not None:
         trial |= {"kept": decision.kept, "best": decision.best, "reason": decision.reason}
-    return Trial(
+    return TrialDetail(
         number=number,
         round=proposed.round,
         operator=proposed.expansion.operator,

@@ -21,7 +21,7 @@ from hipwright.records import Evaluation, Record, Run
 _FURTHER = 0.85  # a task's second kernel competes at this share of its likeness, its third at the square of it
 
 
-class Known(Record, frozen=True, kw_only=True):
+class SimilarProgram(Record, frozen=True, kw_only=True):
     """A verified program of an earlier run.
 
     score: speedup against that run's first verified program by the kind in score_kind, 0.0 where there is no figure.
@@ -41,7 +41,7 @@ class Known(Record, frozen=True, kw_only=True):
 
 def similar(
     archive: Archive, task_source: str, *, targets: Sequence[str], k: int, exclude_task: str = ""
-) -> list[Known]:
+) -> list[SimilarProgram]:
     """Up to k programs of the tasks most like `task_source` (the text of a task file), the likeliest first.
 
     Only runs that share a GPU target with `targets` count, all runs where `targets` names none ("cpu" alone). Programs
@@ -53,7 +53,7 @@ def similar(
     query = _text(task_source)
     likeness = dict(zip(sources, rank(query, [_text(source) for source in sources.values()]), strict=True))
     nearest = sorted((key for key in likeness if likeness[key] > 0), key=lambda key: (-likeness[key], key))[:k]
-    offers: list[tuple[float, Known]] = []
+    offers: list[tuple[float, SimilarProgram]] = []
     for key in nearest:
         for place, known in enumerate(_kinds(archive, by_task[key], k)):
             known = msgspec.structs.replace(known, similarity=likeness[key])
@@ -62,7 +62,7 @@ def similar(
     return [known for _, known in offers[:k]]
 
 
-def known_for(archive: Archive, task_key: str, targets: Sequence[str], k: int) -> list[Known]:
+def known_for(archive: Archive, task_key: str, targets: Sequence[str], k: int) -> list[SimilarProgram]:
     """Up to k verified programs of earlier runs of the same task, the fastest first; targets as for `similar`."""
     found = _verified(archive, targets, task_key).get(task_key, [])
     return [_with_features(archive, known) for known in found[:k]]
@@ -81,9 +81,9 @@ def _source(archive: Archive, task: str) -> str | None:
         return None
 
 
-def _verified(archive: Archive, targets: Sequence[str], task: str = "") -> dict[str, list[Known]]:
+def _verified(archive: Archive, targets: Sequence[str], task: str = "") -> dict[str, list[SimilarProgram]]:
     """Verified programs by task, fastest first, each program once."""
-    best: dict[tuple[str, str], Known] = {}
+    best: dict[tuple[str, str], SimilarProgram] = {}
     refused: set[tuple[str, str]] = set()
     for run in archive.runs():
         if (task and run.task != task) or not _shares(run.targets, targets):
@@ -94,17 +94,17 @@ def _verified(archive: Archive, targets: Sequence[str], task: str = "") -> dict[
             place = (run.task, known.program)
             if place not in best or _order(known) < _order(best[place]):
                 best[place] = known
-    by_task: dict[str, list[Known]] = {}
+    by_task: dict[str, list[SimilarProgram]] = {}
     for place in sorted(best.keys() - refused):
         by_task.setdefault(place[0], []).append(best[place])
     return {key: sorted(found, key=_order) for key, found in by_task.items()}
 
 
-def _of_run(run: Run, log: RunLog) -> list[Known]:
+def _of_run(run: Run, log: RunLog) -> list[SimilarProgram]:
     passed = {n: log.evaluated[n].evaluation for n in sorted(log.evaluated) if log.evaluated[n].evaluation.passed}
     first = next(iter(passed.values()), None)
     return [
-        Known(
+        SimilarProgram(
             task=run.task,
             task_name=str(log.started.get("task_name") or run.task),
             program=evaluation.program,
@@ -124,22 +124,22 @@ def _speedup(evaluation: Evaluation, first: Evaluation | None) -> float:
     return round(first.score / evaluation.score, 4)
 
 
-def _order(known: Known) -> tuple[int, float, str, str]:
+def _order(known: SimilarProgram) -> tuple[int, float, str, str]:
     """Measured before estimated before neither, then the fastest; ties by key."""
     kind = {"measured": 0, "estimate": 1}.get(known.score_kind, 2)
     return kind, float("inf") if known.microseconds is None else known.microseconds, known.task, known.program
 
 
-def _kinds(archive: Archive, found: Sequence[Known], limit: int) -> list[Known]:
+def _kinds(archive: Archive, found: Sequence[SimilarProgram], limit: int) -> list[SimilarProgram]:
     """The fastest program of each kind of kernel: an example of another way is worth more than a near copy."""
-    kinds: dict[frozenset[str], Known] = {}
+    kinds: dict[frozenset[str], SimilarProgram] = {}
     for known in found[: 8 * limit]:
         told = _with_features(archive, known)
         kinds.setdefault(frozenset(told.features), told)
     return list(kinds.values())[:limit]
 
 
-def _with_features(archive: Archive, known: Known) -> Known:
+def _with_features(archive: Archive, known: SimilarProgram) -> SimilarProgram:
     features: Mapping[str, float] = kernel_features(archive.program(known.program).text)
     return msgspec.structs.replace(known, features=dict(features))
 

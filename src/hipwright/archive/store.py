@@ -37,7 +37,7 @@ _BUSY_SECONDS = 30.0
 R = TypeVar("R", bound=Record)
 
 
-class Entry(msgspec.Struct, frozen=True):
+class LogEntry(msgspec.Struct, frozen=True):
     """An event to append. cache_key: set on an evaluation that later runs may reuse."""
 
     kind: str
@@ -82,14 +82,14 @@ class Archive:
                 raise BadInput(f"there is already a run {run.id}", hint=f"resume it: --resume {run.id}")
             db.execute("INSERT INTO runs SELECT ?, COALESCE(MAX(ordinal) + 1, 0), ? FROM runs", (run.id, run.to_json()))
             self._put_all(db, records)
-            started = Entry("run_started", -1, {"run": run.to_dict(), **(data or {})})
+            started = LogEntry("run_started", -1, {"run": run.to_dict(), **(data or {})})
             return self._insert(db, run.id, [started])[0]
 
     def append(self, run: str, kind: str, number: int = -1, data: Mapping[str, Any] | None = None) -> Event:
         """Append one event; durable on return."""
-        return self.append_all(run, [Entry(kind, number, data or {})])[0]
+        return self.append_all(run, [LogEntry(kind, number, data or {})])[0]
 
-    def append_all(self, run: str, entries: Sequence[Entry], records: Sequence[Record] = ()) -> list[Event]:
+    def append_all(self, run: str, entries: Sequence[LogEntry], records: Sequence[Record] = ()) -> list[Event]:
         """Append events and store the records they name, all or nothing; durable on return."""
         with self._transaction() as db:
             if not db.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).fetchone():
@@ -224,7 +224,7 @@ class Archive:
         with self._mutex, self._errors():
             return self._db.execute(query, arguments).fetchall()
 
-    def _insert(self, db: sqlite3.Connection, run: str, entries: Sequence[Entry]) -> list[Event]:
+    def _insert(self, db: sqlite3.Connection, run: str, entries: Sequence[LogEntry]) -> list[Event]:
         following = db.execute("SELECT COALESCE(MAX(seq) + 1, 0) FROM events WHERE run = ?", (run,)).fetchone()[0]
         events, clock = [], time.time()
         for seq, entry in enumerate(entries, following):

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from hipwright import config
-from hipwright.audit.cases import Case
-from hipwright.audit.found import Found, found_in
+from hipwright.audit.cases import CorpusCase
+from hipwright.audit.found import ObservedVerdict, found_in
 from hipwright.errors import HipwrightError
 from hipwright.evaluate import Evaluator
-from hipwright.evaluate.gpu import Gpu, open_gpu
+from hipwright.evaluate.gpu import GpuContext, open_gpu
 from hipwright.evaluate.gpu_task import GpuTask
 from hipwright.records import Program
 from hipwright.sandbox import Limits, Zygote
@@ -34,7 +34,7 @@ class Verifier(Protocol):
     def name(self) -> str:
         """For tables."""
 
-    def judge(self, case: Case) -> Found:
+    def judge(self, case: CorpusCase) -> ObservedVerdict:
         """The verdict on one candidate. Safe to call from several threads."""
 
 
@@ -46,14 +46,14 @@ class _Opened:
 
 
 @dataclass
-class Bench:
+class AuditBench:
     """The processes, tasks and expectations that all verifiers of one audit share. seed None draws secret ones."""
 
     host: Zygote
     candidates: Zygote
     cache: BuildCache
     target: str
-    gpus: dict[str, Gpu]
+    gpus: dict[str, GpuContext]
     seed: int | None = None
     unsafe: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -97,7 +97,7 @@ class Bench:
 @contextmanager
 def open_bench(
     target: str = "cpu", *, seed: int | None = None, unsafe: bool = False, cache_folder: Path | None = None
-) -> Iterator[Bench]:
+) -> Iterator[AuditBench]:
     """Start the processes of a target ("cpu", "cuda", "rocm"); all end with the block."""
     folder = cache_folder or config.cache_dir()
     folder.mkdir(parents=True, exist_ok=True)
@@ -106,10 +106,10 @@ def open_bench(
         host = stack.enter_context(Zygote(("torch", "hipwright.task.host.warm"), unsafe=unsafe, name="task host"))
         warm = ("torch", WORKER.partition(":")[0], "hipwright.verify.worker.warm")
         candidates = stack.enter_context(Zygote(warm, unsafe=unsafe, name="candidates", ro=(folder,)))
-        gpus: dict[str, Gpu] = {}
+        gpus: dict[str, GpuContext] = {}
         if target != "cpu":
             gpus[target] = stack.enter_context(open_gpu(target, None, cache, unsafe=unsafe))  # type: ignore[arg-type]
-        bench = Bench(host, candidates, cache, target, gpus, seed, unsafe)
+        bench = AuditBench(host, candidates, cache, target, gpus, seed, unsafe)
         stack.callback(bench.close)
         yield bench
 
@@ -118,7 +118,7 @@ def open_bench(
 class TargetVerifier:
     """hipwright's own verifier on the bench's target, behind one gate. timed: also through the clock's checks."""
 
-    bench: Bench
+    bench: AuditBench
     gate: Gate = "full"
     timed: bool = False
 
@@ -127,15 +127,15 @@ class TargetVerifier:
         """Target and gate."""
         return f"{self.bench.target} {self.gate}"
 
-    def judge(self, case: Case) -> Found:
+    def judge(self, case: CorpusCase) -> ObservedVerdict:
         """Evaluate the candidate on its task."""
         if self.bench.target not in case.targets:
-            return Found(not_run=f"only {', '.join(case.targets)} can see this")
+            return ObservedVerdict(not_run=f"only {', '.join(case.targets)} can see this")
         if "clocks" in case.checks and not self.timed:
-            return Found(not_run="only the clocks can see this (--timed)")
+            return ObservedVerdict(not_run="only the clocks can see this (--timed)")
         return self.judge_text(case, case.text)
 
-    def judge_text(self, case: Case, text: str) -> Found:
+    def judge_text(self, case: CorpusCase, text: str) -> ObservedVerdict:
         """Evaluate another text in the place of the case's own, on its task and in its lane."""
         start = time.perf_counter()
         try:
@@ -144,7 +144,7 @@ class TargetVerifier:
             return found_in(evaluator.evaluate(program, gate=self.gate, timed=self.timed), self.bench.target)
         except HipwrightError as error:
             verdict = error.verdict()
-            return Found(
+            return ObservedVerdict(
                 status=verdict.status,
                 fault=verdict.fault,
                 stage=verdict.stage,

@@ -90,7 +90,7 @@ ROWS = (
 the clock and the score."""
 
 
-class Case(Record, frozen=True, kw_only=True):
+class CorpusCase(Record, frozen=True, kw_only=True):
     """One candidate.
 
     task: the stem of its task. row: the strategy's row in the taxonomy, "mistake" for an error without one, "" if
@@ -146,7 +146,7 @@ def task_path(name: str) -> Path:
 
 
 @cache
-def all_cases() -> tuple[Case, ...]:
+def all_cases() -> tuple[CorpusCase, ...]:
     """Every candidate of the corpus, in the table's order. Raises ValueError for a row that names no such thing."""
     table = tomllib.loads((CORPUS / "expected.toml").read_text(encoding="utf-8"))
     return tuple(
@@ -159,10 +159,10 @@ def all_cases() -> tuple[Case, ...]:
 
 def select(
     patterns: Sequence[str] = (), *, lane: str | None = None, kind: str | None = None, target: str | None = None
-) -> tuple[Case, ...]:
+) -> tuple[CorpusCase, ...]:
     """Cases whose id, or a part of it between slashes, matches one of the patterns (shell style); all without any."""
 
-    def wanted(case: Case) -> bool:
+    def wanted(case: CorpusCase) -> bool:
         known = (case.id, *case.id.split("/"))
         return (
             (lane is None or case.lane == lane)
@@ -174,19 +174,19 @@ def select(
     return tuple(case for case in all_cases() if wanted(case))
 
 
-def by_task(cases: Iterable[Case]) -> dict[str, list[Case]]:
+def by_task(cases: Iterable[CorpusCase]) -> dict[str, list[CorpusCase]]:
     """Cases grouped by task: a task is opened once, and its expectations serve all."""
-    groups: dict[str, list[Case]] = {}
+    groups: dict[str, list[CorpusCase]] = {}
     for case in cases:
         groups.setdefault(case.task, []).append(case)
     return groups
 
 
-def _case(lane: str, kind: str, name: str, row: dict[str, Any]) -> Case:
+def _case(lane: str, kind: str, name: str, row: dict[str, Any]) -> CorpusCase:
     known = {"task", "row", "check", "status", "targets", "says", "rule"}
     if extra := set(row) - known:
         raise ValueError(f"expected.toml: {lane}.{kind}.{name} has unknown keys {sorted(extra)}")
-    return Case.from_dict(
+    return CorpusCase.from_dict(
         {
             "lane": lane,
             "kind": kind,

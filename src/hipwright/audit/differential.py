@@ -23,10 +23,10 @@ from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
-from hipwright.verify.candidate import POISON_A, Answer, Candidate, Rejected
+from hipwright.verify.candidate import POISON_A, CallReply, CandidateSession, Rejected
 from hipwright.verify.inputs import with_values
 from hipwright.verify.ledger import first_difference
-from hipwright.verify.oracle import Case as Trial
+from hipwright.verify.oracle import VerificationCase as Trial
 
 TRIES = 1000
 LABEL_TRIES = 40
@@ -90,14 +90,14 @@ def amd_code(text: str, cache: BuildCache) -> str:
     return build.blob if build.ok else ""
 
 
-def session(evaluator: Evaluator, text: str) -> Candidate:
+def session(evaluator: Evaluator, text: str) -> CandidateSession:
     """A process that runs a program on the cpu target, without the checks of a verification."""
     parsed = parse(text)
     build: Build = cpu.build(parsed.hip, parsed.defines(), wave=64, checked=False, cache=evaluator.cache)
     planned = evaluator.oracle.planned()[0].workload.name
     state = evaluator.oracle.case(planned, evaluator.oracle.families(planned)[0]).state
     so = evaluator.cache.path(build.blob)
-    return Candidate(evaluator.candidates, Program(text=text), state, so=so, limits=LIMITS)
+    return CandidateSession(evaluator.candidates, Program(text=text), state, so=so, limits=LIMITS)
 
 
 def _trials(evaluator: Evaluator) -> Iterator[Trial]:
@@ -125,7 +125,7 @@ def _fresh(inputs: Tree, rng: np.random.Generator) -> Tree:
     return map_tensors(inputs, one)
 
 
-def _outputs(session: Candidate, trial: Trial) -> Answer | str:
+def _outputs(session: CandidateSession, trial: Trial) -> CallReply | str:
     """What a program makes of an input; its failure in words, which can be the same for both too."""
     try:
         return session.run(trial, poison=POISON_A)
@@ -135,7 +135,7 @@ def _outputs(session: Candidate, trial: Trial) -> Answer | str:
         return error.verdict().status
 
 
-def _same(a: Answer | str, b: Answer | str) -> bool:
+def _same(a: CallReply | str, b: CallReply | str) -> bool:
     if isinstance(a, str) or isinstance(b, str):
         return isinstance(a, str) and isinstance(b, str) and a == b
     return first_difference(a, b) is None
@@ -146,7 +146,7 @@ def _ordinary(evaluator: Evaluator) -> Iterator[Trial]:
     return (trial for trial in _trials(evaluator) if trial.family in ("given", "normal"))
 
 
-def _far_apart(right: Answer | str, other: Answer | str) -> str:
+def _far_apart(right: CallReply | str, other: CallReply | str) -> str:
     """Why the second is wrong for sure, "" where nobody can say."""
     if isinstance(right, str):
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from hipwright.audit.cases import Case, Check
+from hipwright.audit.cases import Check, CorpusCase
 from hipwright.records import Evaluation, Record, Status, TargetResult
 
 CREDIT = 0.05  # coverage up to which a program has done nothing of the work itself
@@ -15,7 +15,7 @@ Outcome = Literal["right", "wrong reason", "accepted", "rejected", "void", "not 
 earned credit. rejected: an honest one did not pass. void: the machine's or the service's fault, no verdict."""
 
 
-class Found(Record, frozen=True, kw_only=True):
+class ObservedVerdict(Record, frozen=True, kw_only=True):
     """One verdict. coverage: None where the verifier does not say; not_run: why there is none."""
 
     status: Status = "unscorable"
@@ -38,23 +38,23 @@ class Found(Record, frozen=True, kw_only=True):
         return _check(self)
 
 
-class Judged(Record, frozen=True, kw_only=True):
+class JudgedCase(Record, frozen=True, kw_only=True):
     """A case, what one verifier found, and what to think of that."""
 
-    case: Case
+    case: CorpusCase
     verifier: str
-    found: Found
+    found: ObservedVerdict
     outcome: Outcome
     why: str = ""
 
 
-def compare(case: Case, verifier: str, found: Found) -> Judged:
+def compare(case: CorpusCase, verifier: str, found: ObservedVerdict) -> JudgedCase:
     """Hold what was found against the table."""
     outcome, why = _outcome(case, found)
-    return Judged(case=case, verifier=verifier, found=found, outcome=outcome, why=why)
+    return JudgedCase(case=case, verifier=verifier, found=found, outcome=outcome, why=why)
 
 
-def found_in(evaluation: Evaluation, target: str) -> Found:
+def found_in(evaluation: Evaluation, target: str) -> ObservedVerdict:
     """What an Evaluation says of one target; its own status where the target has no verdict."""
     result: TargetResult | None = evaluation.targets.get(target)
     verdict = result.verdict if result else None
@@ -62,7 +62,7 @@ def found_in(evaluation: Evaluation, target: str) -> Found:
         status, fault, message = evaluation.status, evaluation.fault, evaluation.message
     else:
         status, fault, message = verdict.status, verdict.fault, verdict.message
-    return Found(
+    return ObservedVerdict(
         status=status,
         fault=fault,
         stage=verdict.stage if verdict else "",
@@ -73,7 +73,7 @@ def found_in(evaluation: Evaluation, target: str) -> Found:
     )
 
 
-def _outcome(case: Case, found: Found) -> tuple[Outcome, str]:
+def _outcome(case: CorpusCase, found: ObservedVerdict) -> tuple[Outcome, str]:
     if found.not_run:
         return "not run", found.not_run
     if found.fault not in (None, "candidate") or found.status == "unscorable":
@@ -100,7 +100,7 @@ _BY_STATUS: Mapping[str, Check] = {
 }
 
 
-def _check(found: Found) -> Check | Literal[""]:
+def _check(found: ObservedVerdict) -> Check | Literal[""]:
     said = found.message.lower()
     match found.status:
         case "pass":
@@ -130,6 +130,6 @@ def _launch(said: str) -> Check:
     return "memory limit" if "more memory" in said or "allocate memory" in said else "launch"
 
 
-def summary(found: Found) -> dict[str, Any]:
+def summary(found: ObservedVerdict) -> dict[str, Any]:
     """For tables and JSON."""
     return {k: v for k, v in {**found.to_dict(), "check": found.check}.items() if v not in ("", None)}

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal
 
-from hipwright.audit.bench import Bench
-from hipwright.audit.cases import Case, select
+from hipwright.audit.bench import AuditBench
+from hipwright.audit.cases import CorpusCase, select
 from hipwright.audit.differential import TRIES, equivalent
 from hipwright.audit.mutants import Mutant, mutants, sample
 from hipwright.errors import HipwrightError
 from hipwright.program import parse
 from hipwright.records import Program
 
-__all__ = ["TRIES", "Examined", "Fate", "Report", "equivalent", "examine", "run_mutants"]
+__all__ = ["TRIES", "Fate", "MutantResult", "MutationReport", "equivalent", "examine", "run_mutants"]
 
 KILLED_SHARE = 0.98
 EQUIVALENT_SHARE = 0.15
@@ -29,7 +29,7 @@ Fate = Literal["killed", "equivalent", "survived", "stillborn", "void"]
 
 
 @dataclass(frozen=True)
-class Examined:
+class MutantResult:
     """What became of a mutant. why: the verdict that killed it, or what made it equivalent."""
 
     mutant: Mutant
@@ -38,11 +38,11 @@ class Examined:
 
 
 @dataclass
-class Report:
+class MutationReport:
     """A mutation run. Stillborn mutants (no program, or one that does not compile) are not counted."""
 
     seed: int
-    examined: list[Examined] = field(default_factory=list)
+    examined: list[MutantResult] = field(default_factory=list)
 
     @property
     def counts(self) -> Counter[Fate]:
@@ -96,18 +96,18 @@ class Report:
 
 
 def run_mutants(
-    bench: Bench,
+    bench: AuditBench,
     count: int,
     seed: int,
     patterns: Sequence[str] = (),
     *,
     workers: int = 2,
     say: Callable[[str], None] = lambda _: None,
-) -> Report:
+) -> MutationReport:
     """Judge `count` mutants of the honest programs (fewer if there are no more), drawn by the seed."""
     cases = {c.name: c for c in select(patterns, lane="program", kind="honest")}
     todo = iter(sample([mutants(name, parse(case.text)) for name, case in cases.items()], seed))
-    report = Report(seed)
+    report = MutationReport(seed)
     with ThreadPoolExecutor(max_workers=workers) as pool:
         while report.total < count:
             batch = list(islice(todo, min(count - report.total, 4 * workers)))
@@ -120,18 +120,18 @@ def run_mutants(
     return report
 
 
-def examine(bench: Bench, case: Case, mutant: Mutant) -> Examined:
+def examine(bench: AuditBench, case: CorpusCase, mutant: Mutant) -> MutantResult:
     """Verify one mutant, and if it passes find out whether it is one."""
     evaluator = bench.evaluator(case.task_path)
     try:
         found = evaluator.evaluate(Program(text=mutant.text))
         if found.status in ("parse_error", "compile_error"):
-            return Examined(mutant, "stillborn", found.message)
+            return MutantResult(mutant, "stillborn", found.message)
         if found.status != "pass":
             fate: Fate = "killed" if found.fault == "candidate" else "void"
-            return Examined(mutant, fate, f"{found.status}: {found.message}")
+            return MutantResult(mutant, fate, f"{found.status}: {found.message}")
         if why := equivalent(evaluator, case.text, mutant.text):
-            return Examined(mutant, "equivalent", why)
+            return MutantResult(mutant, "equivalent", why)
     except HipwrightError as error:
-        return Examined(mutant, "void", error.message)
-    return Examined(mutant, "survived")
+        return MutantResult(mutant, "void", error.message)
+    return MutantResult(mutant, "survived")

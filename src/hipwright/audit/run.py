@@ -9,23 +9,23 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from hipwright.audit.bench import Verifier
-from hipwright.audit.cases import Case, Kind, by_task
-from hipwright.audit.found import Found, Judged, Outcome, compare, summary
+from hipwright.audit.cases import CorpusCase, Kind, by_task
+from hipwright.audit.found import JudgedCase, ObservedVerdict, Outcome, compare, summary
 from hipwright.errors import HipwrightError
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 FAILURES = ("accepted", "rejected")
-Listener = Callable[[Judged], None]
+Listener = Callable[[JudgedCase], None]
 
 
 def run(
     verifier: Verifier,
-    cases: Sequence[Case],
+    cases: Sequence[CorpusCase],
     *,
     workers: int = 2,
     listener: Listener = lambda _: None,
-    done: Callable[[Case], None] = lambda _: None,
-) -> list[Judged]:
+    done: Callable[[CorpusCase], None] = lambda _: None,
+) -> list[JudgedCase]:
     """Judge every case -> the results in the order of `cases`.
 
     Cases of one task run one after another in time, so that it need not stay open; `done` is told the last of each.
@@ -33,7 +33,7 @@ def run(
     groups = by_task(cases)
     left = {task: len(members) for task, members in groups.items()}
     order = [case for members in groups.values() for case in members]
-    results: dict[str, Judged] = {}
+    results: dict[str, JudgedCase] = {}
     with ThreadPoolExecutor(max_workers=workers) as pool:
         for case, found in zip(order, pool.map(lambda c: _judge(verifier, c), order), strict=True):
             results[case.id] = judged = compare(case, verifier.name, found)
@@ -44,11 +44,11 @@ def run(
     return [results[case.id] for case in cases]
 
 
-def _judge(verifier: Verifier, case: Case) -> Found:
+def _judge(verifier: Verifier, case: CorpusCase) -> ObservedVerdict:
     try:
         return verifier.judge(case)
     except HipwrightError as error:
-        return Found(status="unscorable", fault=error.verdict().fault or "service", message=error.message)
+        return ObservedVerdict(status="unscorable", fault=error.verdict().fault or "service", message=error.message)
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Matrix:
 
     verifier: str
     counts: dict[Kind, Counter[Outcome]] = field(default_factory=dict)
-    judged: list[Judged] = field(default_factory=list)
+    judged: list[JudgedCase] = field(default_factory=list)
 
     @property
     def accepted(self) -> int:
@@ -79,7 +79,7 @@ class Matrix:
         """Whether the verifier was wrong about anybody."""
         return bool(self.accepted or self.rejected)
 
-    def but_right(self) -> list[Judged]:
+    def but_right(self) -> list[JudgedCase]:
         """What did not go as expected, worst first; candidates that were not run are not among them."""
         order = {"accepted": 0, "rejected": 1, "void": 2, "wrong reason": 3}
         return sorted((j for j in self.judged if j.outcome in order), key=lambda j: order[j.outcome])
@@ -106,7 +106,7 @@ class Matrix:
         }
 
 
-def matrix(results: Iterable[Judged]) -> dict[str, Matrix]:
+def matrix(results: Iterable[JudgedCase]) -> dict[str, Matrix]:
     """The confusion matrix of each verifier that occurs."""
     found: dict[str, Matrix] = {}
     for judged in results:

@@ -17,15 +17,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hipwright.audit.cases import Case, select
-from hipwright.audit.found import Found, compare
+from hipwright.audit.cases import CorpusCase, select
+from hipwright.audit.found import ObservedVerdict, compare
 from hipwright.records import Status
 
 cases = select
 
 
 def params(
-    patterns: Sequence[str] = (), *, marks: Callable[[Case], Sequence[Any]] = lambda _: (), **chosen: str | None
+    patterns: Sequence[str] = (), *, marks: Callable[[CorpusCase], Sequence[Any]] = lambda _: (), **chosen: str | None
 ) -> list[Any]:
     """`pytest.param` objects for parametrize, with ids. patterns, lane, kind, target: as `cases.select`."""
     import pytest
@@ -34,14 +34,23 @@ def params(
 
 
 def check(
-    case: Case, status: Status | Found, *, coverage: float | None = None, message: str = "", strictly: bool = False
+    case: CorpusCase,
+    status: Status | ObservedVerdict,
+    *,
+    coverage: float | None = None,
+    message: str = "",
+    strictly: bool = False,
 ) -> None:
     """AssertionError when the verifier was wrong about the case.
 
     coverage: the share of the work that is the candidate's own, where the verifier says so: a right result of which
     nothing is its own earns nothing, and is no acceptance.
     """
-    found = status if isinstance(status, Found) else Found(status=status, coverage=coverage, message=message)
+    found = (
+        status
+        if isinstance(status, ObservedVerdict)
+        else ObservedVerdict(status=status, coverage=coverage, message=message)
+    )
     judged = compare(case, "the verifier", found)
     if judged.outcome in ("accepted", "rejected", "void"):
         raise AssertionError(f"{case.id} is {judged.outcome}: {judged.why}")

@@ -15,9 +15,9 @@ from hipwright.cli.output import Face
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
-    from hipwright.agents.ablation.arms import Ablation, Row
+    from hipwright.agents.ablation.arms import Ablation, ArmRow
     from hipwright.agents.ablation.run import Opened
-    from hipwright.cli.minds import Asked
+    from hipwright.cli.minds import ModelOptions
     from hipwright.cli.session import Machine
 
 TARGETS = ("gfx942", "cpu")
@@ -61,9 +61,9 @@ def ablate(
     from hipwright.cli import minds, searching, session, targets
 
     face = Face(json_mode=json_mode)
-    asked = minds.Asked(llm=tuple(llm or ()), max_usd=max_usd, max_tokens=max_tokens, price=tuple(price or ()))
-    minds.check(minds.Asked(without=tuple(without or ())))
-    plan = work.Plan(
+    asked = minds.ModelOptions(llm=tuple(llm or ()), max_usd=max_usd, max_tokens=max_tokens, price=tuple(price or ()))
+    minds.check(minds.ModelOptions(without=tuple(without or ())))
+    plan = work.AblationPlan(
         tasks=_files(tasks),
         arms=arms(
             [name for name in arm.split(",") if name],
@@ -97,7 +97,7 @@ def _files(given: Sequence[Path]) -> list[Path]:
     return files
 
 
-def _models(asked: Asked) -> dict[str, Any]:
+def _models(asked: ModelOptions) -> dict[str, Any]:
     """What models add to a plan; nothing without any."""
     from hipwright.cli import minds
 
@@ -166,7 +166,7 @@ def _places(budget: int) -> list[int]:
     return sorted({1, max(budget // 4, 1), max(budget // 2, 1), budget})
 
 
-def _cells(row: Row, places: Sequence[int]) -> list[str]:
+def _cells(row: ArmRow, places: Sequence[int]) -> list[str]:
     low, high = row.interval or (None, None)
     curve = [row.excess[n - 1] if n <= len(row.excess) else None for n in places]
     return [

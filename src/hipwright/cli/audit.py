@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,9 @@ from hipwright.cli.output import Face
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
-    from hipwright.audit.mutate import Report
+    from hipwright.audit.bench import AuditBench
+    from hipwright.audit.cases import CorpusCase
+    from hipwright.audit.mutate import MutationReport
     from hipwright.audit.run import Matrix
 
 GATES = {"full": ("full",), "fast": ("fast",), "both": ("full", "fast")}
@@ -114,8 +117,8 @@ def _corpus(
                 chosen,
                 workers=workers,
                 listener=_teller(face),
-                done=lambda case, b=bench: b.close(case.task_path),
-            )  # type: ignore[misc]
+                done=_closer(bench),
+            )
     found = matrix(results)
     confusions, screener = corpus_confusions(results), audit_tables.screener()
     told = {"verifiers": [m.to_dict() for m in found.values()], "confusion": [one.figures() for one in confusions]}
@@ -149,6 +152,11 @@ def _teller(face: Face) -> Any:
     return listener
 
 
+def _closer(bench: AuditBench) -> Callable[[CorpusCase], None]:
+    """Closes a case's task once every candidate of it was judged."""
+    return lambda case: bench.close(case.task_path)
+
+
 def _leave(face: Face, result: dict[str, Any], out: Path | None) -> None:
     from hipwright.cli.output import print_json
 
@@ -176,7 +184,7 @@ def _print(face: Face, found: dict[str, Matrix]) -> None:
             console.print(f"  {judged.outcome}: {judged.case.id}: {judged.why}", markup=False, highlight=False)
 
 
-def _print_mutants(face: Face, report: Report) -> None:
+def _print_mutants(face: Face, report: MutationReport) -> None:
     console = face.tables()
     console.print(report.summary(), markup=False, highlight=False)
     for mutant in report.survivors():

@@ -12,7 +12,7 @@ from hipwright.cli.output import Face
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
-    from hipwright.agents.auditors import Scored, Variant
+    from hipwright.agents.auditors import ScoredVariant, Variant
     from hipwright.cli.bench_llm import Models
 
 
@@ -101,7 +101,7 @@ def _some(made: list[Variant]) -> list[Variant]:
     return made
 
 
-def _tell(face: Face, one: Scored) -> None:
+def _tell(face: Face, one: ScoredVariant) -> None:
     wrong = {"wrong": "accepted", "equivalent": "refused"}.get(one.truth)
     for verifier, said in one.said.items():
         if said == wrong:

@@ -31,7 +31,7 @@ class Agent(StrEnum):
     pipeline = "pipeline"
 
 
-class Form(StrEnum):
+class AnswerForm(StrEnum):
     """What a model is asked to write."""
 
     program = "program"
@@ -82,7 +82,7 @@ def bench(
     agent: Annotated[
         Agent, typer.Option(help="One call a sample, or a short search of all roles a sample (--budget).")
     ] = Agent.single_shot,
-    form: Annotated[Form, typer.Option(help="What the model is asked to write.")] = Form.program,
+    form: Annotated[AnswerForm, typer.Option(help="What the model is asked to write.")] = AnswerForm.program,
     max_usd: MaxUsd = None,
     max_tokens: MaxTokens = None,
     price: Price = None,
@@ -100,7 +100,7 @@ def bench(
     from hipwright.cli import benching
     from hipwright.cli.outdir import prepare
 
-    wanted = benching.Wanted(
+    wanted = benching.BenchRequest(
         suite=suite,
         candidates=candidates,
         level=level,
@@ -125,7 +125,7 @@ def _models(
     llm: list[str] | None,
     samples: int,
     agent: Agent,
-    form: Form,
+    form: AnswerForm,
     max_usd: float | None,
     max_tokens: int | None,
     price: list[str] | None,

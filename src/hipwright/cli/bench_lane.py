@@ -21,10 +21,10 @@ from hipwright.errors import (
     ToolchainError,
     WorkerError,
 )
-from hipwright.evaluate.bench import MACHINE_FAULTS, Asked, BenchRow, failed_row, row_of
+from hipwright.evaluate.bench import MACHINE_FAULTS, BenchRow, ModelSample, failed_row, row_of
 from hipwright.evaluate.gate import Gate
-from hipwright.evaluate.pool import Step
-from hipwright.evaluate.schedule import Job
+from hipwright.evaluate.pool import StageResult
+from hipwright.evaluate.schedule import EvaluationJob
 from hipwright.events import silent
 from hipwright.program import parse
 from hipwright.program.settle import settled
@@ -32,16 +32,18 @@ from hipwright.records import Evaluation, Program, TolerancePolicy
 from hipwright.verify import Oracle
 
 if TYPE_CHECKING:
-    from hipwright.cli.bench_llm import Line
-    from hipwright.cli.benching import Entry, Wanted
+    from hipwright.cli.bench_llm import ModelConnection
+    from hipwright.cli.benching import BenchEntry, BenchRequest
 
 _ERRORS = {"toolchain": ToolchainError, "device": DeviceError}
 
 
-class Lane:
+class BenchWorker:
     """A Device of the dispatcher. One task is open at a time; it stays open while its candidates last."""
 
-    def __init__(self, name: str, machine: Machine, archive: Archive, wanted: Wanted, line: Line | None = None) -> None:
+    def __init__(
+        self, name: str, machine: Machine, archive: Archive, wanted: BenchRequest, line: ModelConnection | None = None
+    ) -> None:
         self.name = name
         self.host, self.archive = machine.host, archive
         self.gate = Gate()  # this lane's own: whoever times on a GPU enters that GPU's
@@ -63,39 +65,39 @@ class Lane:
                 for gpu in self._machine.gpus.values():
                     gpu.build(parsed.hip, parsed.defines(program.knobs))
 
-    def prepare(self, job: Job) -> None:
+    def prepare(self, job: EvaluationJob) -> None:
         """Open the job's task, unless it is open."""
         self._stopping.clear()
         if self._bench is not None and self._task == job.group:
             return
         self.close()
-        entry: Entry = job.payload
+        entry: BenchEntry = job.payload
         opened = self._machine.open(entry.task.path, seed=self._wanted.seed, listener=silent)
         self._bench, self._task = self._stack.enter_context(opened), job.group
         if self._wanted.mode == "kernelbench":
             policy = TolerancePolicy(mode="kernelbench")
             self._kernelbench = Oracle(self._bench.handle, seed=self._wanted.seed, policy=policy)
 
-    def verify(self, job: Job, built: Any) -> Step:
+    def verify(self, job: EvaluationJob, built: Any) -> StageResult:
         """The finished row. An evaluator times what it verified, behind the GPU's own gate."""
-        entry: Entry = job.payload
+        entry: BenchEntry = job.payload
         try:
             found = Searched(built, 0, entry.asked) if built is not None else self._searched(entry)
         except ProviderError as error:  # another lane would ask the same provider
-            return Step(failed_row(error, **entry.names, asked=Asked(model=entry.candidate)), final=True)
+            return StageResult(failed_row(error, **entry.names, asked=ModelSample(model=entry.candidate)), final=True)
         program = found.program
         if isinstance(program, Evaluation):  # nothing that was written passed
-            return Step(self._row(entry, program, None, None, found), final=True)
+            return StageResult(self._row(entry, program, None, None, found), final=True)
         winner = entry.program is None  # of a search: judged again, and measured again in fresh processes
         judged = self._bench_now.evaluator.evaluate(program, self._kernelbench or self._fresh(entry), thorough=winner)
         strict = None
         if self._kernelbench is not None:
             strict = self._bench_now.evaluator.evaluate(program, self._fresh(entry))
-        return Step(
+        return StageResult(
             self._row(entry, judged, strict, program, replace(found, evaluations=found.evaluations + 1)), final=True
         )
 
-    def time(self, job: Job, verified: Any) -> Any:
+    def time(self, job: EvaluationJob, verified: Any) -> Any:
         """Never asked for: every Step of `verify` is final."""
         return verified
 
@@ -117,13 +119,13 @@ class Lane:
         assert self._bench is not None
         return self._bench
 
-    def _fresh(self, entry: Entry) -> Oracle | None:
+    def _fresh(self, entry: BenchEntry) -> Oracle | None:
         """Inputs drawn after the program was fixed: the engine searched with the evaluator's own; a file was there."""
         if entry.program is not None:
             return None
         return Oracle(self._bench_now.handle, seed=self._wanted.seed)
 
-    def _searched(self, entry: Entry) -> Searched:
+    def _searched(self, entry: BenchEntry) -> Searched:
         """A program for a row that has none: the engine's, or of one sample of the models with the engine."""
         wanted = self._wanted
         seed = wanted.seed or 0
@@ -136,7 +138,7 @@ class Lane:
             self._write(entry, found.program)
         return found
 
-    def _write(self, entry: Entry, program: Program) -> None:
+    def _write(self, entry: BenchEntry, program: Program) -> None:
         """The engine's program as a file, named like its task; a sample's below that name."""
         from hipwright.cli.outdir import write_file
 
@@ -147,7 +149,7 @@ class Lane:
             write_file(path, settled(program))
 
     def _row(
-        self, entry: Entry, judged: Evaluation, strict: Evaluation | None, program: Program | None, found: Searched
+        self, entry: BenchEntry, judged: Evaluation, strict: Evaluation | None, program: Program | None, found: Searched
     ) -> BenchRow:
         for one in (judged, strict):
             if one is not None and one.fault in MACHINE_FAULTS:

@@ -13,14 +13,14 @@ import msgspec
 
 from hipwright import config
 from hipwright.errors import BadInput, HipwrightError, OutOfBudget
-from hipwright.evaluate.bench import Asked, BenchRow, failed_row, malformed_row
+from hipwright.evaluate.bench import BenchRow, ModelSample, failed_row, malformed_row
 
 if TYPE_CHECKING:
-    from hipwright.agents.sampler import Drawn, Want
+    from hipwright.agents.sampler import SampleResult, Want
     from hipwright.archive import Archive
-    from hipwright.cli.benching import Entry
+    from hipwright.cli.benching import BenchEntry
     from hipwright.llm.client import Client
-    from hipwright.llm.cost.budget import Limits
+    from hipwright.llm.cost.budget import SpendingLimits
     from hipwright.llm.cost.prices import Prices
     from hipwright.llm.ledger import CallLog
     from hipwright.llm.specs import Lineup
@@ -44,7 +44,7 @@ class Models:
     samples: int
     agent: Agent
     form: Form
-    limits: Limits
+    limits: SpendingLimits
     prices: Prices
     temperature: float | None
     replay: Path | None
@@ -77,7 +77,7 @@ def models(
 ) -> Models:
     """What the options say. Raises BadInput."""
     from hipwright.agents.base import ROLES
-    from hipwright.llm.cost.budget import Limits
+    from hipwright.llm.cost.budget import SpendingLimits
     from hipwright.llm.cost.prices import Prices, parse_prices, require_prices
     from hipwright.llm.specs import parse_specs
 
@@ -85,14 +85,14 @@ def models(
         raise BadInput("the pipeline writes programs, not ModelNew files", hint="leave --form out, or --agent")
     if replay is not None and not replay.is_file():
         raise BadInput(f"no such recording: {replay}", hint="calls.jsonl in the --out of an earlier benchmark is one")
-    lineup, limits = parse_specs(specs, ROLES), Limits(usd=max_usd, tokens=max_tokens)
+    lineup, limits = parse_specs(specs, ROLES), SpendingLimits(usd=max_usd, tokens=max_tokens)
     known = Prices(parse_prices(prices))
     require_prices([one.name for one in lineup.members], known, limits)
     return Models(lineup, samples, agent, form, limits, known, temperature, replay)
 
 
 @dataclass
-class Line:
+class ModelConnection:
     """An open line to the models: the client and the log behind it."""
 
     client: Client
@@ -100,7 +100,9 @@ class Line:
 
 
 @contextmanager
-def open_line(wanted: Models, out: Path | None, listener: Callable[[str, dict[str, Any]], None]) -> Iterator[Line]:
+def open_line(
+    wanted: Models, out: Path | None, listener: Callable[[str, dict[str, Any]], None]
+) -> Iterator[ModelConnection]:
     """A client whose calls are kept in out/calls.jsonl, or in memory without a folder."""
     from hipwright.llm.calls import FileCalls, MemoryCalls
     from hipwright.llm.client import Client
@@ -115,30 +117,30 @@ def open_line(wanted: Models, out: Path | None, listener: Callable[[str, dict[st
         budget = Budget.resumed(wanted.limits, kept)
         client = Client(log, budget, prices=wanted.prices, listener=listener, outage_seconds=config.outage_seconds())
         stack.enter_context(client)
-        yield Line(client, log)
+        yield ModelConnection(client, log)
 
 
 def draw(
     wanted: Models,
-    line: Line,
+    line: ModelConnection,
     host: Zygote,
     archive: Archive,
-    entries: Sequence[Entry],
+    entries: Sequence[BenchEntry],
     *,
     targets: Sequence[str],
     workers: int,
-) -> Iterator[tuple[Entry, BenchRow | None]]:
+) -> Iterator[tuple[BenchEntry, BenchRow | None]]:
     """Each entry with its program, or with the row that it already is: no program in the answer, or no answer."""
     from hipwright.agents.sampler import Want
     from hipwright.agents.sampler import draw as ask
 
     opened = _tasks(host, entries, workers)
     wants: list[Want] = []
-    asking: list[Entry] = []
+    asking: list[BenchEntry] = []
     for entry in entries:
         task = opened[entry.task.name]
         if isinstance(task, HipwrightError):
-            yield entry, failed_row(task, **entry.names, asked=Asked(model=entry.candidate))
+            yield entry, failed_row(task, **entry.names, asked=ModelSample(model=entry.candidate))
         else:
             wants.append(Want(task, entry.sample, entry.candidate))
             asking.append(entry)
@@ -168,7 +170,7 @@ def _prompt(wanted: Models, targets: Sequence[str], archive: Archive) -> Any:
     return program_prompt(targets, archive)
 
 
-def keep_program(out: Path | None, entry: Entry) -> None:
+def keep_program(out: Path | None, entry: BenchEntry) -> None:
     """The sample as a file, below the name of its task: programs/TASK/sample_N.py."""
     from hipwright.cli.outdir import write_file
 
@@ -178,7 +180,7 @@ def keep_program(out: Path | None, entry: Entry) -> None:
         write_file(path, entry.program.text)
 
 
-def _told(entry: Entry, one: Drawn) -> tuple[Entry, BenchRow | None]:
+def _told(entry: BenchEntry, one: SampleResult) -> tuple[BenchEntry, BenchRow | None]:
     if isinstance(one.error, OutOfBudget):
         asked = msgspec.structs.replace(one.asked, answer=NOT_ASKED)
         return entry, failed_row(one.error, **entry.names, asked=asked)
@@ -190,7 +192,7 @@ def _told(entry: Entry, one: Drawn) -> tuple[Entry, BenchRow | None]:
     return entry, None
 
 
-def _tasks(host: Zygote, entries: Sequence[Entry], workers: int) -> dict[str, Task | HipwrightError]:
+def _tasks(host: Zygote, entries: Sequence[BenchEntry], workers: int) -> dict[str, Task | HipwrightError]:
     """The tasks, opened once to know their workloads, or what kept each from opening."""
     files = {entry.task.name: entry.task.path for entry in entries}
 

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hipwright.cli.bench_llm import Models
-    from hipwright.cli.benching import Bench
+    from hipwright.cli.benching import BenchmarkRun
 
 
-def settings(bench: Bench) -> dict[str, Any]:
+def settings(bench: BenchmarkRun) -> dict[str, Any]:
     """What was asked of the models, for the result."""
     models = bench.wanted.models
     assert models is not None

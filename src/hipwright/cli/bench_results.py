@@ -21,10 +21,10 @@ from hipwright.toolchain.targets import TARGETS
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hipwright.cli.benching import Bench
+    from hipwright.cli.benching import BenchmarkRun
 
 
-def hand_over(face: Face, bench: Bench) -> None:
+def hand_over(face: Face, bench: BenchmarkRun) -> None:
     """Write the files and print the result."""
     wanted, rows = bench.wanted, bench.rows
     found = figures(rows, kernelbench=wanted.mode == "kernelbench")
@@ -54,7 +54,7 @@ def hand_over(face: Face, bench: Bench) -> None:
             bench_model.show(face.tables(), model)
 
 
-def _object(bench: Bench, found: Mapping[str, Any], model: Mapping[str, Any] | None) -> dict[str, Any]:
+def _object(bench: BenchmarkRun, found: Mapping[str, Any], model: Mapping[str, Any] | None) -> dict[str, Any]:
     wanted, rows = bench.wanted, bench.rows
     searched = wanted.candidates is None and (wanted.models is None or wanted.models.agent == "pipeline")
     return {
@@ -76,7 +76,7 @@ def _object(bench: Bench, found: Mapping[str, Any], model: Mapping[str, Any] | N
     }
 
 
-def _source(bench: Bench) -> str:
+def _source(bench: BenchmarkRun) -> str:
     wanted = bench.wanted
     if wanted.models is not None:
         return " ".join(wanted.models.lineup.specs())
@@ -109,7 +109,7 @@ def not_measured(targets: Sequence[str], rows: Sequence[BenchRow]) -> list[str]:
     return lines
 
 
-def command(bench: Bench) -> str:
+def command(bench: BenchmarkRun) -> str:
     """The command line that repeats the benchmark."""
     wanted = bench.wanted
     words = ["hipwright", "bench", str(wanted.suite)]
@@ -128,7 +128,7 @@ def command(bench: Bench) -> str:
 # ---------------------------------------------------------------- for people
 
 
-def _print(console: Console, bench: Bench, found: Mapping[str, Any], notes: Sequence[str]) -> None:
+def _print(console: Console, bench: BenchmarkRun, found: Mapping[str, Any], notes: Sequence[str]) -> None:
     rows = bench.rows
     source = "the engine's own programs" if bench.wanted.candidates is None else "candidates"
     source = f"samples of {_source(bench)}" if bench.wanted.models else source

@@ -13,12 +13,12 @@ from hipwright.capture.graph import Graph
 from hipwright.cli.session import Workbench
 from hipwright.engine.write import space, write
 from hipwright.errors import ProviderError, WorkerError
-from hipwright.evaluate.bench import Asked
+from hipwright.evaluate.bench import ModelSample
 from hipwright.records import Evaluation, Program, content_key
 from hipwright.search import EngineSource, ProposalSource
 
 if TYPE_CHECKING:
-    from hipwright.cli.bench_llm import Line, Models
+    from hipwright.cli.bench_llm import ModelConnection, Models
 
 POLICY = "islands"
 
@@ -29,7 +29,7 @@ class Searched:
 
     program: Program | Evaluation
     evaluations: int
-    asked: Asked | None = None
+    asked: ModelSample | None = None
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class Searcher:
         """By the engine alone."""
         return self._search(bench, lambda engine: engine, self.seed, {})
 
-    def pipeline(self, bench: Workbench, models: Models, line: Line, sample: int) -> Searched:
+    def pipeline(self, bench: Workbench, models: Models, line: ModelConnection, sample: int) -> Searched:
         """By engine and models together. Nothing of the archive is shown to them: samples stay independent.
 
         Raises ProviderError; what was answered by then is found again when the sample is begun anew.
         """
         from hipwright.agents.base import Tools
-        from hipwright.agents.engine_mind import EngineMind
+        from hipwright.agents.engine_mind import EngineAuthor
         from hipwright.agents.pipeline import Pipeline, llm_screener
         from hipwright.agents.sampler import OneSample
         from hipwright.agents.writer import LlmSource
@@ -64,7 +64,7 @@ class Searcher:
         tools = Tools(asker, models.lineup, task, task.source, self.targets, self.archive, llm_roles=roles)
 
         def source(engine: EngineSource) -> ProposalSource:
-            mind = EngineMind(engine, settings, self.targets)
+            mind = EngineAuthor(engine, settings, self.targets)
             return Pipeline(mind, LlmSource(tools), settings, llm_screener(tools))
 
         seed = int(content_key("bench pipeline", str(self.seed), task.name, str(sample))[:7], 16)

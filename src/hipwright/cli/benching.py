@@ -18,17 +18,17 @@ import hipwright
 from hipwright import config
 from hipwright.archive import Archive
 from hipwright.cli import bench_llm, session
-from hipwright.cli.bench_lane import Lane
+from hipwright.cli.bench_lane import BenchWorker
 from hipwright.cli.bench_llm import Models
 from hipwright.cli.bench_results import hand_over
 from hipwright.cli.output import Face, clean
 from hipwright.device import topology
-from hipwright.device.topology import Gpu
+from hipwright.device.topology import GpuInfo
 from hipwright.errors import BadInput, SandboxMissing
-from hipwright.evaluate.bench import GPU_TARGETS, Asked, BenchRow, RowStore, failed_row, missing_row
-from hipwright.evaluate.pool import Dispatcher, Outcome, Step
-from hipwright.evaluate.schedule import Job
-from hipwright.evaluate.suite import CandidateFile, TaskFile, find_tasks, match_candidates
+from hipwright.evaluate.bench import GPU_TARGETS, BenchRow, ModelSample, RowStore, failed_row, missing_row
+from hipwright.evaluate.pool import Dispatcher, JobOutcome, StageResult
+from hipwright.evaluate.schedule import EvaluationJob
+from hipwright.evaluate.suite import BenchTask, CandidateFile, find_tasks, match_candidates
 from hipwright.program.modelnew.check import lane_of
 from hipwright.records import Program, content_key
 from hipwright.sandbox import SANDBOX_HINT, available
@@ -39,7 +39,7 @@ HANG_S = 600.0  # one evaluation takes less: each of its steps has a limit of it
 
 
 @dataclass(frozen=True)
-class Wanted:
+class BenchRequest:
     """What the command line asked for. models: None unless models are measured."""
 
     suite: Path
@@ -58,18 +58,18 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Entry:
+class BenchEntry:
     """One row to be. candidate: a file's name, a model's, "engine", or "" when there is none.
 
     program: None when it is still to be written. asked: what a model's answer cost, once it is there.
     """
 
-    task: TaskFile
+    task: BenchTask
     candidate: str
     sample: int
     key: str
     program: Program | None = None
-    asked: Asked | None = None
+    asked: ModelSample | None = None
 
     @property
     def names(self) -> dict[str, Any]:
@@ -88,13 +88,13 @@ class Entry:
 
 
 @dataclass
-class Bench:
+class BenchmarkRun:
     """One benchmark: its entries in order, its rows so far, the GPUs it runs on, files of no task."""
 
-    wanted: Wanted
-    entries: list[Entry]
+    wanted: BenchRequest
+    entries: list[BenchEntry]
     store: RowStore
-    gpus: list[Gpu]
+    gpus: list[GpuInfo]
     strangers: list[Path] = field(default_factory=list)
     interrupted: bool = False
 
@@ -105,7 +105,7 @@ class Bench:
         return [known[entry.key] for entry in self.entries if entry.key in known]
 
 
-def run(face: Face, wanted: Wanted) -> int:
+def run(face: Face, wanted: BenchRequest) -> int:
     """Judge what is missing, hand over everything, return the exit code."""
     bench = _plan(wanted)
     works, why = available()
@@ -140,7 +140,7 @@ def exit_code(rows: Sequence[BenchRow]) -> int:
 # ---------------------------------------------------------------- what there is to judge
 
 
-def _plan(wanted: Wanted) -> Bench:
+def _plan(wanted: BenchRequest) -> BenchmarkRun:
     gpus = gpus_of(wanted)
     where = ",".join(sorted({gpu.name for gpu in gpus}))
     tasks = find_tasks(wanted.suite, wanted.level)
@@ -152,7 +152,7 @@ def _plan(wanted: Wanted) -> Bench:
             entries += _samples(wanted, wanted.models, where, task, text)
         elif matched is None:
             key = _key(wanted, where, task, text, f"engine budget {wanted.budget} seed {wanted.seed}")
-            entries.append(Entry(task, "engine", 0, key))
+            entries.append(BenchEntry(task, "engine", 0, key))
         else:
             entries += _candidates(wanted, where, task, text, matched.candidates.get(task.name, []))
     store = RowStore(wanted.out)
@@ -160,18 +160,20 @@ def _plan(wanted: Wanted) -> Bench:
         raise BadInput(
             f"{wanted.out} already holds a benchmark", hint="--resume goes on with it, or choose another --out"
         )
-    return Bench(wanted, entries, store, gpus, matched.strangers if matched else [])
+    return BenchmarkRun(wanted, entries, store, gpus, matched.strangers if matched else [])
 
 
-def _candidates(wanted: Wanted, where: str, task: TaskFile, text: str, files: Sequence[CandidateFile]) -> list[Entry]:
+def _candidates(
+    wanted: BenchRequest, where: str, task: BenchTask, text: str, files: Sequence[CandidateFile]
+) -> list[BenchEntry]:
     if not files:
-        return [Entry(task, "", 0, _key(wanted, where, task, text, "no candidate"))]
+        return [BenchEntry(task, "", 0, _key(wanted, where, task, text, "no candidate"))]
     entries = []
     for file in files:
         source = session.read_text(file.path, "candidate")
         program = Program(lane="modelnew" if lane_of(source) == "modelnew" else "program", text=source)
         entries.append(
-            Entry(
+            BenchEntry(
                 task,
                 file.path.name,
                 file.sample,
@@ -182,17 +184,17 @@ def _candidates(wanted: Wanted, where: str, task: TaskFile, text: str, files: Se
     return entries
 
 
-def _samples(wanted: Wanted, models: Models, where: str, task: TaskFile, text: str) -> list[Entry]:
+def _samples(wanted: BenchRequest, models: Models, where: str, task: BenchTask, text: str) -> list[BenchEntry]:
     entries = []
     for number in range(models.samples):
         model = models.model(wanted.seed, task.name, number)
         budget = str(wanted.budget) if models.agent == "pipeline" else ""
         key = _key(wanted, where, task, text, "model", model, models.settings, budget, str(number))
-        entries.append(Entry(task, model, number, key))
+        entries.append(BenchEntry(task, model, number, key))
     return entries
 
 
-def _key(wanted: Wanted, where: str, task: TaskFile, text: str, *program: str) -> str:
+def _key(wanted: BenchRequest, where: str, task: BenchTask, text: str, *program: str) -> str:
     """Names all that decides a row: also the GPUs, since a time on another model is another figure."""
     settings = (hipwright.__version__, wanted.mode, ",".join(wanted.targets), str(wanted.seed), where)
     return content_key("bench", *settings, task.name, text, *program)
@@ -201,7 +203,7 @@ def _key(wanted: Wanted, where: str, task: TaskFile, text: str, *program: str) -
 # ---------------------------------------------------------------- judging
 
 
-def _judge(face: Face, bench: Bench, todo: list[Entry]) -> None:
+def _judge(face: Face, bench: BenchmarkRun, todo: list[BenchEntry]) -> None:
     for entry in [entry for entry in todo if not entry.candidate]:
         names = {name: value for name, value in entry.names.items() if name != "candidate"}
         bench.store.add(missing_row(**names))
@@ -223,18 +225,22 @@ def _judge(face: Face, bench: Bench, todo: list[Entry]) -> None:
         dispatcher = Dispatcher(
             lanes, partial(_build, lanes[0]), build_workers=builders, hang_s=hang_s, listener=progress.event
         )
-        jobs = [Job(entry.key, entry.task.name, entry) for entry in todo]
+        jobs = [EvaluationJob(entry.key, entry.task.name, entry) for entry in todo]
         dispatcher.run(jobs, on_done=lambda outcome: progress.row(_keep(bench, outcome)))
 
 
-def _written(wanted: Wanted) -> bool:
+def _written(wanted: BenchRequest) -> bool:
     """Whether a job comes with its program, and does not search for one."""
     return wanted.candidates is not None or (wanted.models is not None and wanted.models.agent == "single-shot")
 
 
 def _drawn(
-    bench: Bench, lanes: Sequence[Lane], line: bench_llm.Line, todo: Sequence[Entry], progress: _Progress
-) -> list[Entry]:
+    bench: BenchmarkRun,
+    lanes: Sequence[BenchWorker],
+    line: bench_llm.ModelConnection,
+    todo: Sequence[BenchEntry],
+    progress: _Progress,
+) -> list[BenchEntry]:
     """Ask for every sample; those that came to nothing are rows at once. -> those with a program."""
     assert bench.wanted.models is not None
     progress.say(f"asking for {len(todo)} samples")
@@ -258,16 +264,16 @@ def _drawn(
     return left
 
 
-def _build(lane: Lane, job: Job) -> Step:
+def _build(lane: BenchWorker, job: EvaluationJob) -> StageResult:
     """The GPUs of a benchmark are alike: what one lane compiled, all find in the cache."""
     program: Program | None = job.payload.program
     if program is not None:
         lane.build_ahead(program)
-    return Step(program)
+    return StageResult(program)
 
 
-def _keep(bench: Bench, outcome: Outcome) -> BenchRow:
-    entry: Entry = outcome.job.payload
+def _keep(bench: BenchmarkRun, outcome: JobOutcome) -> BenchRow:
+    entry: BenchEntry = outcome.job.payload
     row: BenchRow = outcome.value if outcome.error is None else failed_row(outcome.error, **entry.names)
     seconds = round(sum(outcome.seconds.values()), 3)
     row = replace(row, seconds=seconds, attempts=outcome.attempts, asked=row.asked or entry.asked)
@@ -275,7 +281,7 @@ def _keep(bench: Bench, outcome: Outcome) -> BenchRow:
     return row
 
 
-def gpus_of(wanted: Wanted) -> list[Gpu]:
+def gpus_of(wanted: BenchRequest) -> list[GpuInfo]:
     """The GPUs to use; none where no target runs on one. BadInput for a --gpus that makes no sense or is not here."""
     kind = next((name for name in GPU_TARGETS if name in wanted.targets), None)
     if kind is not None:
@@ -286,21 +292,23 @@ def gpus_of(wanted: Wanted) -> list[Gpu]:
     return []
 
 
-def _lanes(bench: Bench, archive: Archive, stack: ExitStack, jobs: int, line: bench_llm.Line | None) -> list[Lane]:
+def _lanes(
+    bench: BenchmarkRun, archive: Archive, stack: ExitStack, jobs: int, line: bench_llm.ModelConnection | None
+) -> list[BenchWorker]:
     """Lanes of one GPU share its processes and its gate: while one times, the others open tasks and compile."""
     wanted, gpus = bench.wanted, bench.gpus
     cores = os.cpu_count() or 2
     alone = max(1, cores // 2) if not gpus else max(2, min(GPU_LANES, cores // (4 * len(gpus))))
     each = wanted.workers or alone
-    lanes: list[Lane] = []
+    lanes: list[BenchWorker] = []
     for gpu in gpus:
         machine = stack.enter_context(session.machine(wanted.targets, unsafe=wanted.unsafe, gpu=gpu.index))
         names = [f"{gpu.kind} {gpu.index} lane {number}" for number in range(each)]
-        lanes += [Lane(name, machine, archive, wanted, line) for name in names]
+        lanes += [BenchWorker(name, machine, archive, wanted, line) for name in names]
     if not gpus:
         for number in range(min(each, jobs)):
             machine = stack.enter_context(session.machine(wanted.targets, unsafe=wanted.unsafe))
-            lanes.append(Lane(f"cpu lane {number}", machine, archive, wanted, line))
+            lanes.append(BenchWorker(f"cpu lane {number}", machine, archive, wanted, line))
     for lane in lanes:
         stack.callback(lane.close)
     return lanes

@@ -12,7 +12,7 @@ from hipwright.cli.options import Json, Targets, TaskFile, Unsafe
 from hipwright.cli.outdir import prepare, write_file
 from hipwright.cli.output import Face
 from hipwright.errors import BadInput
-from hipwright.program.sets import Member, combine, owner
+from hipwright.program.sets import SetMember, combine, owner
 from hipwright.records import Program
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def combine_programs(
             face.say(str(data.get("text", "")))
 
     with session.workbench(task, chosen, seed=seed, unsafe=unsafe, listener=listener) as bench:
-        members = [Member(program=_program(bench, text), when=conditions[i]) for i, text in enumerate(texts)]
+        members = [SetMember(program=_program(bench, text), when=conditions[i]) for i, text in enumerate(texts)]
         made = combine(members)
         write_file(out, made.text)
         reached = dispatch(bench, made)

@@ -48,12 +48,12 @@ def build(
     """Make verified pairs of every task of TASKS, or of N new ones. What is done is kept: --resume goes on."""
     from hipwright.cli import dataset_work
     from hipwright.cli.outdir import prepare
-    from hipwright.dataset.make import Settings
+    from hipwright.dataset.make import BuildSettings
 
     chosen = targets.choose(target or [*targets.OFFLINE, "cpu"])
     if "cpu" not in chosen:
         raise BadInput("a pair is verified on the cpu target", hint="add --target cpu")
-    settings = Settings(targets=chosen, variants=variants, negatives=negatives, budget=budget, seed=seed)
+    settings = BuildSettings(targets=chosen, variants=variants, negatives=negatives, budget=budget, seed=seed)
     if (tasks is None) == (count is None):
         raise BadInput("either TASKS or --count", hint="--count N makes new tasks; TASKS are made already")
     prepare(out)

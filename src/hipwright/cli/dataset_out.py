@@ -42,7 +42,7 @@ def stats(face: Face, data: Path, out: Path | None) -> int:
 def export(face: Face, data: Path, out: Path, form: str, title: str, *, sample: int | None, seed: int) -> int:
     """Write all rows, or a sample of them; exit 1 when a row had to be left out because it is bad."""
     from hipwright.agents import desk
-    from hipwright.dataset.export import FORMATS, Options
+    from hipwright.dataset.export import FORMATS, ExportOptions
     from hipwright.dataset.export import export as write
     from hipwright.dataset.sample import across
     from hipwright.dataset.store import read_pairs
@@ -51,7 +51,7 @@ def export(face: Face, data: Path, out: Path, form: str, title: str, *, sample: 
         raise BadInput(f"unknown format {form!r}", hint=f"formats: {', '.join(FORMATS)}")
     bad: list[BadRow] = []
     drawn = "" if sample is None else f" --sample {sample} --seed {seed}"
-    options = Options(
+    options = ExportOptions(
         system=desk.system(OFFLINE) if form in CHAT else "",
         title=title,
         command=f"hipwright dataset export {data} --format {form} --out {out}{drawn}",

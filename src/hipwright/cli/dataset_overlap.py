@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hipwright.cli.dataset_work import Bar, must_contain, name_some
+from hipwright.cli.dataset_work import BuildProgress, must_contain, name_some
 from hipwright.cli.output import Face
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
     from hipwright.dataset.overlap import Overlap
     from hipwright.dataset.store import BadRow
-    from hipwright.dataset.tasks import Entry
+    from hipwright.dataset.tasks import DatasetTask
 
 
 def run_overlap(
@@ -28,7 +28,7 @@ def run_overlap(
     tasks = {name: entry.made or entry.source for name, entry in tasks_of(data, bad).items()}
     if out is not None and not _is_data(data):
         raise BadInput("--out writes rows, and a folder of tasks has none", hint="name a data set, or leave --out")
-    with Bar("tasks", len(tasks), 0) as bar:
+    with BuildProgress("tasks", len(tasks), 0) as bar:
 
         def listen(kind: str, told: dict[str, Any]) -> None:
             bar.total = told["count"]
@@ -46,18 +46,18 @@ def run_overlap(
     return 1 if found.hits or bad else 0
 
 
-def tasks_of(data: Path, bad: list[BadRow]) -> dict[str, Entry]:
+def tasks_of(data: Path, bad: list[BadRow]) -> dict[str, DatasetTask]:
     """{a name of its own: task} of a data set's rows, or of a folder of tasks."""
     from hipwright.dataset.store import read_pairs
-    from hipwright.dataset.tasks import Entry, read_tasks
+    from hipwright.dataset.tasks import DatasetTask, read_tasks
 
     if _is_data(data):
         entries = {(pair.task_name, pair.task_source): None for pair in read_pairs(data, bad)}
-        listed = [Entry(name, source) for name, source in entries]
+        listed = [DatasetTask(name, source) for name, source in entries]
     else:
         listed = read_tasks(data)[0]
     seen: Counter[str] = Counter()
-    found: dict[str, Entry] = {}
+    found: dict[str, DatasetTask] = {}
     for entry in listed:
         seen[entry.name] += 1
         found[entry.name if seen[entry.name] == 1 else f"{entry.name}~{seen[entry.name]}"] = entry

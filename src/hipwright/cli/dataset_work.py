@@ -21,10 +21,10 @@ from hipwright.records import Evaluation, Program
 if TYPE_CHECKING:
     from hipwright.archive import Archive
     from hipwright.dataset import check as checking
-    from hipwright.dataset.build import Report
-    from hipwright.dataset.make import Settings
+    from hipwright.dataset.build import BuildReport
+    from hipwright.dataset.make import BuildSettings
     from hipwright.dataset.records import Pair
-    from hipwright.dataset.store import BadRow, Store
+    from hipwright.dataset.store import BadRow, DatasetStore
 
 INTERRUPTED = 130
 LINE_SECONDS = 5.0  # without a terminal: at most one line in this time
@@ -32,18 +32,18 @@ NAMED = 10  # of what went wrong, how many are named
 
 
 def run_build(
-    face: Face, tasks: Path, out: Path, settings: Settings, *, workers: int, resume: bool, unsafe: bool
+    face: Face, tasks: Path, out: Path, settings: BuildSettings, *, workers: int, resume: bool, unsafe: bool
 ) -> int:
     """Make what is missing; returns the exit code."""
     from hipwright.dataset.build import build
     from hipwright.dataset.make import Hooks
-    from hipwright.dataset.store import Store
+    from hipwright.dataset.store import DatasetStore
     from hipwright.dataset.tasks import read_tasks
 
     entries, problems = read_tasks(tasks)
     must_contain(unsafe)
     name_some(face, "in the folder of tasks", problems)
-    with Store(out, settings.to_dict(), resume=resume) as store:
+    with DatasetStore(out, settings.to_dict(), resume=resume) as store:
         name_some(face, "unreadable lines, kept in bad.jsonl", [_line(one) for one in store.bad])
         done = sum(store.done(entry.key) for entry in entries)
         if done:
@@ -51,10 +51,10 @@ def run_build(
         opener = partial(session.machine, settings.targets, unsafe=unsafe)
         hooks = Hooks(mutants, evidence_words, lessons)
         begun = time.monotonic()
-        with Bar("tasks", len(entries), done) as bar:
+        with BuildProgress("tasks", len(entries), done) as bar:
 
             def listen(kind: str, data: dict[str, Any]) -> None:
-                report: Report = data["report"]
+                report: BuildReport = data["report"]
                 bar.step(done + report.made, _rates(report), clean(_last(data["outcome"])))
 
             try:
@@ -94,7 +94,7 @@ def run_check(face: Face, data: Path, *, sample: int, seed: int | None, workers:
     must_contain(unsafe)
     bad: list[BadRow] = []
     targets = ("gfx942", "gfx950", "cpu")
-    with Bar("rows", sample, 0) as bar:
+    with BuildProgress("rows", sample, 0) as bar:
 
         def listen(kind: str, told: dict[str, Any]) -> None:
             bar.total = told["total"]
@@ -147,7 +147,7 @@ def lessons(archive: Archive, run: str) -> Iterable[Pair]:
     return pairs(archive, run)
 
 
-def splits(store: Store) -> dict[str, dict[str, Any]]:
+def splits(store: DatasetStore) -> dict[str, dict[str, Any]]:
     """Every row's split, decided over the whole data set."""
     from hipwright.dataset.split import fields
     from hipwright.dataset.store import read_pairs
@@ -158,7 +158,7 @@ def splits(store: Store) -> dict[str, dict[str, Any]]:
 # ---------------------------------------------------------------- telling
 
 
-class Bar:
+class BuildProgress:
     """Progress on stderr: a bar on a terminal, else a line now and then. A context manager."""
 
     def __init__(self, what: str, total: int, done: int) -> None:
@@ -237,7 +237,7 @@ def _line(bad: BadRow) -> str:
     return f"{bad.file} line {bad.line}: {bad.why}"
 
 
-def _rates(report: Report) -> str:
+def _rates(report: BuildReport) -> str:
     return f"{report.pairs} pairs, {report.an_hour(report.pairs):.0f} an hour, {len(report.failures())} tasks without"
 
 
@@ -245,7 +245,7 @@ def _last(outcome: Any) -> str:
     return f"{outcome.name}: {outcome.status}" + (f": {outcome.why}" if outcome.why else "")
 
 
-def _say_built(face: Face, report: Report, out: Path) -> None:
+def _say_built(face: Face, report: BuildReport, out: Path) -> None:
     table = face.tables()
     told = report.to_dict()
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(report.statuses.items()))
@@ -261,7 +261,7 @@ def _say_built(face: Face, report: Report, out: Path) -> None:
     name_some(face, "tasks have no verified program", [_last(one) for one in report.failures()])
 
 
-def _say_checked(face: Face, report: checking.Report) -> None:
+def _say_checked(face: Face, report: checking.CheckReport) -> None:
     told = report.to_dict()
     face.tables().print(
         f"{told['checked']} of {report.rows} rows verified again from scratch on secret inputs, "

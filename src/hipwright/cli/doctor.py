@@ -17,7 +17,7 @@ from hipwright.cli.options import Json
 from hipwright.cli.output import Face
 
 if TYPE_CHECKING:
-    from hipwright.toolchain.probe import Check
+    from hipwright.toolchain.probe import ToolCheck
 
 NEEDED = ("python", "torch", "clang", "sandbox", "archive", "cache", "disk", "cpu")
 """Without one of these `optimize` cannot run: doctor then exits with 3. The others only widen what can be proved."""
@@ -39,7 +39,7 @@ def doctor(json_mode: Json = False) -> int:
     return 3 if broken else 0
 
 
-def _print(face: Face, checks: list[Check]) -> None:
+def _print(face: Face, checks: list[ToolCheck]) -> None:
     out = face.tables()
     width = max(len(check.name) for check in checks)
     for check in checks:
@@ -52,14 +52,14 @@ def _print(face: Face, checks: list[Check]) -> None:
             out.print(f"{'':>{width + 8}}fix: {check.fix}", style="dim")
 
 
-def own_checks() -> list[Check]:
+def own_checks() -> list[ToolCheck]:
     """Python, torch, the sandbox, and the places that hipwright writes to."""
-    from hipwright.toolchain.probe import Check
+    from hipwright.toolchain.probe import ToolCheck
 
     found = []
     for name, look in _LOOKS.items():
         ok, detail, fix = look()
-        found.append(Check(name=name, ok=ok, detail=detail, fix="" if ok else fix))
+        found.append(ToolCheck(name=name, ok=ok, detail=detail, fix="" if ok else fix))
     return found
 
 

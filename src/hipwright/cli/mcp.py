@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hipwright.errors import HipwrightError
     from hipwright.events import Listener
     from hipwright.mcp.shop import Lent
-    from hipwright.measure.profiler import Report
+    from hipwright.measure.profiler import ProfileReport
     from hipwright.records import Program
 
 
@@ -49,13 +49,13 @@ def mcp(
         raise HipwrightError("the MCP server needs the package mcp", hint="pip install 'hipwright[mcp]'")
     from hipwright.mcp.journal import Journal
     from hipwright.mcp.server import serve
-    from hipwright.mcp.tools import Desk
+    from hipwright.mcp.tools import ToolContext
 
     real = root.resolve()
     home = config.home() if os.environ.get("HIPWRIGHT_HOME") else real / ".hipwright"
     chosen = targets.choose(target)
     journal = Journal(home, chosen) if keep else None
-    return serve(Desk(root=real, home=home, targets=chosen, lent=_lent(chosen, unsafe), journal=journal))
+    return serve(ToolContext(root=real, home=home, targets=chosen, lent=_lent(chosen, unsafe), journal=journal))
 
 
 def _lent(chosen: tuple[str, ...], unsafe: bool) -> Lent:
@@ -69,7 +69,7 @@ def _lent(chosen: tuple[str, ...], unsafe: bool) -> Lent:
 
     gpu = next((name for name in chosen if name in targets.GPUS), "")
 
-    def counters(task: Path, program: Program, listener: Listener) -> Report:
+    def counters(task: Path, program: Program, listener: Listener) -> ProfileReport:
         from hipwright.cli.profile import read_counters
         from hipwright.program import parse
         from hipwright.program.settle import settled

@@ -39,7 +39,7 @@ OPTIONS = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class ModelOptions:
     """What the command line said of models and roles; empty where it said nothing."""
 
     llm: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Asked:
 
 
 def new_settings(
-    asked: Asked, archive: Archive, task: Task, targets: tuple[str, ...], tuned: Tuned | None = None
+    asked: ModelOptions, archive: Archive, task: Task, targets: tuple[str, ...], tuned: Tuned | None = None
 ) -> dict[str, Any]:
     """The setting of a new run. BadInput for a model, a role or a price that cannot be used, before any work.
 
@@ -77,7 +77,7 @@ def new_settings(
     return {KEY: {**known, **snapshot(archive, task, targets, without=frozenset(asked.without))}}
 
 
-def check(asked: Asked) -> dict[str, Any]:
+def check(asked: ModelOptions) -> dict[str, Any]:
     """What of the setting needs no archive."""
     from hipwright.agents.base import ROLES, SWITCHES
 
@@ -102,10 +102,10 @@ def check(asked: Asked) -> dict[str, Any]:
 
 
 def limits(settings: Mapping[str, Any]) -> Any:
-    """The run's `hipwright.llm.cost.budget.Limits`."""
-    from hipwright.llm.cost.budget import Limits
+    """The run's `hipwright.llm.cost.budget.SpendingLimits`."""
+    from hipwright.llm.cost.budget import SpendingLimits
 
-    return Limits(usd=settings.get("usd"), tokens=settings.get("tokens"))
+    return SpendingLimits(usd=settings.get("usd"), tokens=settings.get("tokens"))
 
 
 @contextmanager
@@ -123,10 +123,10 @@ def source(
     if settings is None:  # a run begun before there were agents
         yield engine
         return
-    from hipwright.agents.engine_mind import EngineMind
+    from hipwright.agents.engine_mind import EngineAuthor
     from hipwright.agents.pipeline import Pipeline, llm_screener
 
-    mind = EngineMind(engine, settings, run.targets)
+    mind = EngineAuthor(engine, settings, run.targets)
     if not settings.get("llm"):
         yield Pipeline(mind, None, settings)
         return

@@ -46,7 +46,7 @@ def optimize(
     from hipwright.cli.outdir import prepare
 
     session.existing_file(task, "task")
-    wanted = searching.Wanted(
+    wanted = searching.SearchRequest(
         task=task,
         targets=targets.choose(target) if target or not (resume or replay) else None,
         budget=budget,
@@ -54,7 +54,7 @@ def optimize(
         seed=seed,
         resume=resume,
         replay=replay,
-        minds=minds.Asked(
+        minds=minds.ModelOptions(
             llm=tuple(llm or ()),
             share=llm_share,
             max_usd=max_usd,

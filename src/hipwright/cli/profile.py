@@ -14,7 +14,7 @@ from hipwright.cli.output import Face, clean
 if TYPE_CHECKING:
     from hipwright.events import Listener
     from hipwright.measure.profile import Profile
-    from hipwright.measure.profiler import Report, Subject
+    from hipwright.measure.profiler import ProfiledProgram, ProfileReport
     from hipwright.program import Parsed
     from hipwright.records import Build
 
@@ -57,7 +57,7 @@ def profile(
 
 def read_counters(
     task: Path, text: str, *, target: str, listener: Listener, workload: str = "", gpu: int = 0, unsafe: bool = False
-) -> Report:
+) -> ProfileReport:
     """What the counters of a GPU say of the program `text`. Raises what compiling and `profile_program` raise, and
     ToolchainError without the vendor's profiler."""
     from hipwright.measure.profiler import find_tool, profile_program
@@ -84,11 +84,11 @@ def _device(target: str, index: int) -> tuple[Any, str]:
 
 def _prepare(
     listener: Listener, task: Path, parsed: Parsed, kind: Any, arch: str, workload: str, unsafe: bool
-) -> Subject:
+) -> ProfiledProgram:
     """The program built, and the task's inputs and state drawn: everything that the profiled process needs."""
     from hipwright import config
     from hipwright.errors import BadInput
-    from hipwright.measure.profiler import Job, Subject
+    from hipwright.measure.profiler import ProfiledProgram, ProfileJob
     from hipwright.sandbox import Zygote
     from hipwright.task import open_task
     from hipwright.toolchain.cache import BuildCache
@@ -104,7 +104,7 @@ def _prepare(
         if workload and workload not in names:
             raise BadInput(f"the task has no workload {workload!r}", hint=f"workloads: {', '.join(names)}")
         inputs, state = handle.inputs(workload or names[0], INPUT_SEED), handle.init_state(INPUT_SEED)
-    return Subject(Job(target=kind, text=parsed.text), arch, build, cache.get(build.blob), inputs, state)
+    return ProfiledProgram(ProfileJob(target=kind, text=parsed.text), arch, build, cache.get(build.blob), inputs, state)
 
 
 def _build(parsed: Parsed, kind: Any, arch: str, cache: Any, unsafe: bool) -> Build:
@@ -127,7 +127,7 @@ def _build(parsed: Parsed, kind: Any, arch: str, cache: Any, unsafe: bool) -> Bu
     return build
 
 
-def _print(face: Face, report: Report) -> None:
+def _print(face: Face, report: ProfileReport) -> None:
     """A table of the launches, then each one's bottleneck."""
     from hipwright.cli.tables import plain_table
 

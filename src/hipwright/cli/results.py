@@ -27,7 +27,7 @@ PAUSED = 3  # infrastructure
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchOutcome:
     """A search's end. path: the task file as the user named it; failure: without a winner, the last rejection.
 
     models: what language models were asked and what it cost (`hipwright.llm.cost.spending`), or None.
@@ -42,7 +42,7 @@ class Found:
     models: dict[str, Any] | None = None
 
 
-def hand_over(face: Face, found: Found, out: Path | None) -> int:
+def hand_over(face: Face, found: SearchOutcome, out: Path | None) -> int:
     """Write the files, print the result, return the exit code."""
     evaluation = found.result.evaluation or found.failure
     notes = not_measured(found.detail.run.targets, evaluation)
@@ -61,7 +61,7 @@ def hand_over(face: Face, found: Found, out: Path | None) -> int:
     return 0 if found.result.program else (exit_code(evaluation) or 1)
 
 
-def _object(found: Found, evaluation: Evaluation | None, notes: list[str], out: Path | None) -> dict[str, Any]:
+def _object(found: SearchOutcome, evaluation: Evaluation | None, notes: list[str], out: Path | None) -> dict[str, Any]:
     result, detail = found.result, found.detail
     best = str(out / "program.py") if out is not None and result.program else None
     return result_object(
@@ -82,7 +82,9 @@ def _object(found: Found, evaluation: Evaluation | None, notes: list[str], out: 
     )
 
 
-def _files(found: Found, evaluation: Evaluation | None, notes: list[str], value: dict[str, Any]) -> dict[str, str]:
+def _files(
+    found: SearchOutcome, evaluation: Evaluation | None, notes: list[str], value: dict[str, Any]
+) -> dict[str, str]:
     note = _note(found)
     command = _command(found, resume=False, out=None)
     data = from_run(
@@ -99,7 +101,7 @@ def _files(found: Found, evaluation: Evaluation | None, notes: list[str], value:
     return files | _program_files(found)
 
 
-def _program_files(found: Found) -> dict[str, str]:
+def _program_files(found: SearchOutcome) -> dict[str, str]:
     program = found.result.program
     if program is None:
         return {}
@@ -111,7 +113,7 @@ def _program_files(found: Found) -> dict[str, str]:
     return files
 
 
-def _note(found: Found) -> str:
+def _note(found: SearchOutcome) -> str:
     result = found.result
     if result.program is None:
         return f"No program passed verification in {result.evaluations} evaluations."
@@ -120,7 +122,7 @@ def _note(found: Found) -> str:
     return ""
 
 
-def _print(face: Face, found: Found, evaluation: Evaluation | None, notes: list[str], out: Path | None) -> None:
+def _print(face: Face, found: SearchOutcome, evaluation: Evaluation | None, notes: list[str], out: Path | None) -> None:
     from hipwright.cli.tables import print_evaluation
 
     console = face.tables()
@@ -140,7 +142,7 @@ def _print(face: Face, found: Found, evaluation: Evaluation | None, notes: list[
         console.print("--out DIR writes the program and its report", style="dim")
 
 
-def _command(found: Found, *, resume: bool, out: Path | None) -> str:
+def _command(found: SearchOutcome, *, resume: bool, out: Path | None) -> str:
     """The command line that repeats the run, or goes on with it."""
     run = found.detail.run
     words = ["hipwright", "optimize", str(found.path)]

@@ -14,7 +14,7 @@ from hipwright.cli.output import Face, clean
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
-    from hipwright.archive import Archive, RunSummary, Trial
+    from hipwright.archive import Archive, RunSummary, TrialDetail
 
 
 def open_archive() -> Archive:
@@ -167,7 +167,7 @@ def _print_runs(face: Face, found: list[RunSummary]) -> None:
     face.tables().print(plain_table(heads, rows, right=("evaluations", "coverage")))
 
 
-def _trial_row(trial: Trial) -> tuple[object, ...]:
+def _trial_row(trial: TrialDetail) -> tuple[object, ...]:
     from hipwright.report.views import number
 
     decision = "best" if trial.best else "kept" if trial.kept else "-"

@@ -23,7 +23,7 @@ def score(
     """Score PROGRAMs of TASK on a GPU: verdict, and speedup over eager. Exit 1 when none passed."""
     from hipwright.cli.outcome import result_object
     from hipwright.errors import BadInput
-    from hipwright.evaluate.score import Scorer
+    from hipwright.evaluate.score import BatchScorer
     from hipwright.events import silent
     from hipwright.records import Program
 
@@ -37,7 +37,7 @@ def score(
     given = [Program(text=session.read_text(path, "program")) for path in programs]
     with (
         session.workbench(task, chosen[:1], seed=seed, unsafe=unsafe, listener=silent) as bench,
-        Scorer(bench.evaluator) as scorer,
+        BatchScorer(bench.evaluator) as scorer,
     ):
         scorer.warm()
         found = scorer.score(given)

@@ -18,7 +18,7 @@ from hipwright.capture.graph import Graph
 from hipwright.cli import minds, session, targets
 from hipwright.cli.output import Face
 from hipwright.cli.progress import Progress
-from hipwright.cli.results import Found, hand_over
+from hipwright.cli.results import SearchOutcome, hand_over
 from hipwright.cli.session import Workbench
 from hipwright.engine.tuned import Tuned, TuningCache, estimated_on, tuned_of
 from hipwright.engine.write import explain, space, write
@@ -30,7 +30,7 @@ BUDGET, POLICY, SEED = 40, "islands", 0
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SearchRequest:
     """What the command line asked for; None where it said nothing."""
 
     task: Path
@@ -40,7 +40,7 @@ class Wanted:
     seed: int | None
     resume: str | None
     replay: str | None
-    minds: minds.Asked
+    minds: minds.ModelOptions
     out: Path | None
     max_minutes: float | None
     workers: int
@@ -56,7 +56,7 @@ def policy_name(given: str | None) -> str | None:
     return name
 
 
-def optimize(face: Face, wanted: Wanted) -> int:
+def optimize(face: Face, wanted: SearchRequest) -> int:
     """Run or resume the search, then write and print its result; returns the exit code."""
     with Archive(config.home(), create=wanted.resume is None) as archive:
         plan = _plan(archive, wanted)
@@ -81,7 +81,7 @@ class _Plan:
     recording: Any = None
 
 
-def _plan(archive: Archive, wanted: Wanted) -> _Plan:
+def _plan(archive: Archive, wanted: SearchRequest) -> _Plan:
     like, recording = minds.recorded(archive, wanted.replay) if wanted.replay else (None, None)
     known = archive.run(wanted.resume) if wanted.resume else None
     if (run := known or like) is not None:
@@ -96,7 +96,7 @@ def _plan(archive: Archive, wanted: Wanted) -> _Plan:
     )
 
 
-def _must_agree(wanted: Wanted, run: Run) -> None:
+def _must_agree(wanted: SearchRequest, run: Run) -> None:
     """A resumed run keeps its settings; asking for others is a mistake worth a word."""
     asked: dict[str, tuple[Any, Any]] = {
         "--target": (wanted.targets, run.targets),
@@ -115,10 +115,10 @@ def _must_agree(wanted: Wanted, run: Run) -> None:
 def _search(
     archive: Archive,
     bench: Workbench,
-    wanted: Wanted,
+    wanted: SearchRequest,
     plan: _Plan,
     progress: Progress,
-) -> Found:
+) -> SearchOutcome:
     task = bench.handle.task
     progress("stage", {"text": "capturing the graph"})
     graph = Graph.from_dict(bench.handle.capture(task.workloads[0].name))
@@ -152,7 +152,7 @@ def _search(
     explanation = explain(graph, choices) if result.program else {}
     failure = None if result.program else _last_rejection(archive, run.id)
     models = minds.models_of(archive, run)
-    return Found(wanted.task, task, detail, result, explanation, failure, models)
+    return SearchOutcome(wanted.task, task, detail, result, explanation, failure, models)
 
 
 def _devices(bench: Workbench) -> list[str]:
@@ -162,7 +162,7 @@ def _devices(bench: Workbench) -> list[str]:
     return [*measured, *([] if measured else [estimated_on(evaluator.amd)])]
 
 
-def _new_run(archive: Archive, task: Task, wanted: Wanted, plan: _Plan, tuned: Tuned | None) -> Run:
+def _new_run(archive: Archive, task: Task, wanted: SearchRequest, plan: _Plan, tuned: Tuned | None) -> Run:
     """A fresh run, or the recorded one's twin."""
     if plan.like is not None:
         settings = {**plan.like.settings}

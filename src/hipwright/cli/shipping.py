@@ -13,7 +13,7 @@ from hipwright.program import parse
 from hipwright.records import Program
 
 if TYPE_CHECKING:
-    from hipwright.ship.torch_op import Subject
+    from hipwright.ship.torch_op import ShippedProgram
 
 
 def ship(face: Face, task: Path, path: Path, form: str, name: str | None, out: Path) -> int:
@@ -43,10 +43,10 @@ def _package(task: Path, text: str, name: str | None) -> dict[str, str]:
     return package(subject(task, Program(text=text), name))
 
 
-def subject(task: Path, program: Program, name: str | None) -> Subject:
+def subject(task: Path, program: Program, name: str | None) -> ShippedProgram:
     """What is shipped: the task's inputs, state and constructor arguments come from its sandboxed host."""
     from hipwright.sandbox import Zygote
-    from hipwright.ship.torch_op import Subject
+    from hipwright.ship.torch_op import ShippedProgram
     from hipwright.task import open_task
 
     parsed = parse(program.text)
@@ -56,7 +56,7 @@ def subject(task: Path, program: Program, name: str | None) -> Subject:
     ):
         outline = handle.outline(handle.task.workloads[0].name)
         init = handle.init_inputs(0)
-        return Subject(
+        return ShippedProgram(
             name=name or _name(task),
             source=handle.task.source,
             program=program,

@@ -18,11 +18,11 @@ from hipwright.cli.synth_progress import SynthProgress
 from hipwright.errors import BadInput, OutOfBudget, SandboxMissing
 
 if TYPE_CHECKING:
-    from hipwright.cli.bench_llm import Line, Models
+    from hipwright.cli.bench_llm import ModelConnection, Models
     from hipwright.sandbox import Zygote
     from hipwright.synth.records import Made, Mode
-    from hipwright.synth.run import Plan, Writer, Written
-    from hipwright.synth.store import Store
+    from hipwright.synth.run import DraftWriter, SynthesisRequest, Written
+    from hipwright.synth.store import SynthStore
 
 INTERRUPTED = 130
 SHARE = 0.5
@@ -214,17 +214,17 @@ def _run(face: Face, wanted: _Wanted) -> int:
 class _Made:
     """What a run left: all tasks, and how many of them it made in how long."""
 
-    store: Store
+    store: SynthStore
     new: int
     seconds: float
 
 
 def _made(face: Face, wanted: _Wanted) -> _Made | None:
     """Make what is missing; None when interrupted."""
-    from hipwright.synth.run import Plan, open_zygotes, synthesise
-    from hipwright.synth.store import Store
+    from hipwright.synth.run import SynthesisRequest, open_zygotes, synthesise
+    from hipwright.synth.store import SynthStore
 
-    plan = Plan(
+    plan = SynthesisRequest(
         count=wanted.count,
         modes=wanted.modes,
         seed=wanted.seed,
@@ -238,7 +238,7 @@ def _made(face: Face, wanted: _Wanted) -> _Made | None:
     with ExitStack() as stack:
         progress = stack.enter_context(SynthProgress(wanted.count))
         overlaps = _overlaps(wanted, progress, stack)
-        store = stack.enter_context(Store(wanted.out, _settings(wanted, plan), resume=wanted.resume))
+        store = stack.enter_context(SynthStore(wanted.out, _settings(wanted, plan), resume=wanted.resume))
         if before := len(store.made):
             face.say(f"{before} of {wanted.count} tasks are there already")
         plan = stack.enter_context(_with_writer(wanted, plan, progress))
@@ -255,7 +255,7 @@ def _made(face: Face, wanted: _Wanted) -> _Made | None:
     return _Made(store, len(store.made) - before, time.monotonic() - start)
 
 
-def _settings(wanted: _Wanted, plan: Plan) -> dict[str, Any]:
+def _settings(wanted: _Wanted, plan: SynthesisRequest) -> dict[str, Any]:
     models = wanted.models.lineup.specs() if wanted.models is not None else []
     share = wanted.share if wanted.models is not None else 0.0
     against = [str(path.resolve()) for path in wanted.against]
@@ -272,7 +272,7 @@ def _overlaps(wanted: _Wanted, listener: SynthProgress, stack: ExitStack) -> Cal
 
 
 @contextmanager
-def _with_writer(wanted: _Wanted, plan: Plan, listener: SynthProgress) -> Iterator[Plan]:
+def _with_writer(wanted: _Wanted, plan: SynthesisRequest, listener: SynthProgress) -> Iterator[SynthesisRequest]:
     """The plan with the LLM mind, whose calls are kept in out/calls.jsonl, so that --resume asks nothing twice."""
     from dataclasses import replace
 
@@ -285,16 +285,16 @@ def _with_writer(wanted: _Wanted, plan: Plan, listener: SynthProgress) -> Iterat
         yield replace(plan, writer=_writer(wanted.models, line, wanted.seed))
 
 
-def _writer(models: Models, line: Line, seed: int) -> Writer:
+def _writer(models: Models, line: ModelConnection, seed: int) -> DraftWriter:
     """agents/task_generator as synthesis asks for it."""
 
     def write(index: int, mode: Mode, parents: Mapping[str, str], constraint: str, zygote: Zygote) -> Written:
         from hipwright.agents.task_generator import TaskGenerator
-        from hipwright.synth.records import Draft, Dropped
+        from hipwright.synth.records import Draft, DroppedDraft
 
-        def refused(stage: str, why: str, how: str) -> Dropped:
+        def refused(stage: str, why: str, how: str) -> DroppedDraft:
             draft = Draft(name=f"llm_{index}", source="", mode=mode, mind="llm", seed=seed, detail=how)
-            return Dropped(draft=draft, stage=stage, why=why)
+            return DroppedDraft(draft=draft, stage=stage, why=why)
 
         role = TaskGenerator(zygote, seed, line.client, models.lineup)
         try:

@@ -65,7 +65,7 @@ def sft(
     """Fine-tune the recipe's model on the verified programs of a data set."""
     from hipwright.cli import train_work
 
-    wanted = train_work.Wanted(
+    wanted = train_work.StageRequest(
         "sft", recipe, data, out, model, change or [], resume, allow_device_change, tracker, dry_run, unsafe
     )
     return train_work.run_stage(Face(json_mode=json_mode), wanted, machine_rank, main_address)
@@ -90,7 +90,7 @@ def rl(
     """Reinforce a model, such as the one that sft left, by what the evaluator finds of its answers."""
     from hipwright.cli import train_work
 
-    wanted = train_work.Wanted(
+    wanted = train_work.StageRequest(
         "rl", recipe, data, out, model, change or [], resume, allow_device_change, tracker, dry_run, unsafe
     )
     return train_work.run_stage(Face(json_mode=json_mode), wanted, machine_rank, main_address)

@@ -28,7 +28,7 @@ INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
-class Wanted:
+class StageRequest:
     """What the command line says of a stage."""
 
     stage: Stage
@@ -44,12 +44,12 @@ class Wanted:
     unsafe: bool
 
 
-def run_stage(face: Face, wanted: Wanted, rank: int, address: str) -> int:
+def run_stage(face: Face, wanted: StageRequest, rank: int, address: str) -> int:
     """Do a stage; returns the exit code."""
     from hipwright.cli.outdir import prepare
     from hipwright.train import recipe as recipes
-    from hipwright.train.launch import Place, start
-    from hipwright.train.work import Work
+    from hipwright.train.launch import NodeRank, start
+    from hipwright.train.work import StageWork
 
     chosen = recipes.load(wanted.recipe, wanted.changes)
     if not wanted.data.exists():
@@ -64,7 +64,7 @@ def run_stage(face: Face, wanted: Wanted, rank: int, address: str) -> int:
             else wanted.out
         )
         prepare(out)
-        work = Work(
+        work = StageWork(
             stage=wanted.stage,
             recipe=chosen,
             data=str(wanted.data),
@@ -80,7 +80,7 @@ def run_stage(face: Face, wanted: Wanted, rank: int, address: str) -> int:
             facts = {"recipe": chosen.name, "model": wanted.model or chosen.model.name, "data": str(wanted.data)}
             stack.enter_context(_noted(out, facts))
         try:
-            done = start(work, face.say, Place(rank, address))
+            done = start(work, face.say, NodeRank(rank, address))
         except KeyboardInterrupt:
             face.say("interrupted: --resume goes on from the last checkpoint")
             if face.json_mode:
@@ -159,7 +159,7 @@ def run_mini(
 
     from hipwright.cli.outdir import prepare
     from hipwright.train.judging.opening import targets_of
-    from hipwright.train.mini.settings import Settings, preset
+    from hipwright.train.mini.settings import MiniSettings, preset
     from hipwright.train.mini.stages import run
     from hipwright.train.recipe import Judging, change, refuse_unknown
 
@@ -167,9 +167,9 @@ def run_mini(
     plain = preset(target or targets_of(Judging())[0]).to_dict()
     for one in changes:
         change(plain, one)
-    refuse_unknown(plain, Settings, "hipwright train mini", "")
+    refuse_unknown(plain, MiniSettings, "hipwright train mini", "")
     try:
-        settings = msgspec.convert(plain, Settings)
+        settings = msgspec.convert(plain, MiniSettings)
     except msgspec.ValidationError as error:
         raise BadInput(f"hipwright train mini: {error}", hint="docs/mini.md lists names and types") from error
     prepare(out)
@@ -243,7 +243,7 @@ def run_serve(
     from hipwright.train.data import problems
     from hipwright.train.judging import serve
     from hipwright.train.judging.opening import TOKEN, Opening, environment
-    from hipwright.train.recipe import Judging, Reward
+    from hipwright.train.recipe import Judging, RewardSettings
 
     missing = [name for name in ("starlette", "uvicorn", "websockets") if find_spec(name) is None]
     if missing:
@@ -252,9 +252,9 @@ def run_serve(
     if split not in known:
         raise BadInput(f"{data} has no split {split!r}", hint=f"splits: {', '.join(known)}")
     judge = Judging(targets=choose(list(targets)) if targets else ())
-    opening = Opening(reward=Reward(name=reward), judge=judge, unsafe=unsafe)
+    opening = Opening(reward=RewardSettings(name=reward), judge=judge, unsafe=unsafe)
     with environment(opening, gpus) as opened:
-        arena = openenv.Arena(opened, known[split], turns=turns)
+        arena = openenv.EpisodeStore(opened, known[split], turns=turns)
         face.say(
             f"{len(known[split])} problems at http://{host}:{port}, judged on {opened.judge.device or 'the processor'}"
         )

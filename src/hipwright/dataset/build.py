@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from hipwright.dataset.make import MUTANTS, RESCUE, RUNGS, Hooks, Product, Settings, make
-from hipwright.dataset.store import Outcome, Store
-from hipwright.dataset.tasks import Entry
+from hipwright.dataset.make import MUTANTS, RESCUE, RUNGS, BuildSettings, Hooks, TaskPairs, make
+from hipwright.dataset.store import DatasetStore, TaskOutcome
+from hipwright.dataset.tasks import DatasetTask
 from hipwright.dataset.workers import Opener, Pool
 from hipwright.errors import HipwrightError, InfrastructureError
 from hipwright.events import Listener, silent
@@ -21,11 +21,11 @@ EVALUATION_S = 120.0  # one takes less: each of its steps has a limit of its own
 
 
 @dataclass
-class Report:
+class BuildReport:
     """What a build did, this time: rows by kind, outcomes of all tasks so far, and the time that it took."""
 
     tasks: int
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    outcomes: dict[str, TaskOutcome] = field(default_factory=dict)
     made: int = 0
     pairs: int = 0
     verified: int = 0
@@ -54,7 +54,7 @@ class Report:
         """A rate; 0 before anything is done."""
         return 3600.0 * count / self.seconds if self.seconds else 0.0
 
-    def failures(self) -> list[Outcome]:
+    def failures(self) -> list[TaskOutcome]:
         """Tasks without a verified program."""
         return [one for one in self.outcomes.values() if one.status != "verified"]
 
@@ -81,16 +81,16 @@ class Report:
 
 
 def build(
-    entries: Sequence[Entry],
-    store: Store,
+    entries: Sequence[DatasetTask],
+    store: DatasetStore,
     opener: Opener,
-    settings: Settings,
+    settings: BuildSettings,
     hooks: Hooks,
     *,
     workers: int,
     listener: Listener = silent,
-    dress: Callable[[Store], dict[str, dict[str, Any]]] = lambda store: {},
-) -> Report:
+    dress: Callable[[DatasetStore], dict[str, dict[str, Any]]] = lambda store: {},
+) -> BuildReport:
     """Make the pairs of every task that has none yet. opener: makes a worker's Machine; dress: fields (splits) that
     need the whole data set. Raises what keeps workers from opening; KeyboardInterrupt loses the tasks under way alone.
 
@@ -98,10 +98,10 @@ def build(
     """
     todo = [entry for entry in entries if not store.done(entry.key)]
     mine = {entry.key for entry in entries}
-    report = Report(len(entries), {key: one for key, one in store.outcomes.items() if key in mine})
+    report = BuildReport(len(entries), {key: one for key, one in store.outcomes.items() if key in mine})
     work = partial(_work, settings=settings, hooks=hooks)
     each = RUNGS + max(settings.variants, RESCUE) + MUTANTS * settings.negatives + settings.budget
-    pool: Pool[Entry, Product] = Pool(min(workers, len(todo)), opener, work, hang_s=EVALUATION_S * each)
+    pool: Pool[DatasetTask, TaskPairs] = Pool(min(workers, len(todo)), opener, work, hang_s=EVALUATION_S * each)
     begun = time.monotonic()
     with closing(pool.run(todo)) as results:
         for entry, result in results:
@@ -114,17 +114,17 @@ def build(
     return report
 
 
-def _work(machine: Any, entry: Entry, *, settings: Settings, hooks: Hooks) -> Product:
+def _work(machine: Any, entry: DatasetTask, *, settings: BuildSettings, hooks: Hooks) -> TaskPairs:
     return make(machine, entry, settings, hooks)
 
 
-def _failed(entry: Entry, error: HipwrightError) -> Product:
+def _failed(entry: DatasetTask, error: HipwrightError) -> TaskPairs:
     """A fault of the machine is tried again by the next build; a bug of ours is named like any other failure."""
     status = "fault" if isinstance(error, InfrastructureError) else "failed"
-    return Product(Outcome(entry=entry.key, name=entry.name, status=status, why=error.message[:500]))  # type: ignore[arg-type]
+    return TaskPairs(TaskOutcome(entry=entry.key, name=entry.name, status=status, why=error.message[:500]))  # type: ignore[arg-type]
 
 
-def _count(report: Report, product: Product, seconds: float) -> None:
+def _count(report: BuildReport, product: TaskPairs, seconds: float) -> None:
     report.outcomes[product.outcome.entry] = product.outcome
     report.made += 1
     report.pairs += len(product.pairs)

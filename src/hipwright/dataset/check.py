@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hipwright.dataset.judge import Bench
-from hipwright.dataset.make import Machine
+from hipwright.dataset.judge import OpenTask
+from hipwright.dataset.make import TaskMachine
 from hipwright.dataset.records import Pair, built
 from hipwright.dataset.workers import Opener, Pool
 from hipwright.errors import HipwrightError, InfrastructureError, WorkerError
@@ -30,7 +30,7 @@ TRIES = 3  # draws of inputs on which a program that is called wrong may be caug
 HANG_S = 1800.0
 
 
-class Checked(Record, frozen=True, kw_only=True):
+class CheckedRow(Record, frozen=True, kw_only=True):
     """One row looked at. wrong: what it says and is not so, "" if all is; void: why it could not be looked at."""
 
     key: str
@@ -42,19 +42,19 @@ class Checked(Record, frozen=True, kw_only=True):
 
 
 @dataclass
-class Report:
+class CheckReport:
     """What a check found."""
 
     rows: int
-    checked: list[Checked] = field(default_factory=list)
+    checked: list[CheckedRow] = field(default_factory=list)
 
     @property
-    def wrong(self) -> list[Checked]:
+    def wrong(self) -> list[CheckedRow]:
         """Rows that say what is not so."""
         return [one for one in self.checked if one.wrong]
 
     @property
-    def void(self) -> list[Checked]:
+    def void(self) -> list[CheckedRow]:
         """Rows that the machine kept from being looked at."""
         return [one for one in self.checked if one.void]
 
@@ -75,7 +75,7 @@ Group = tuple[Pair, ...]  # rows of one task
 
 def check(
     pairs: Iterable[Pair], opener: Opener, *, sample: int, seed: int | None, workers: int, listener: Listener = silent
-) -> Report:
+) -> CheckReport:
     """Verify `sample` rows again (0: all of them), drawn by the seed, secretly without one.
 
     opener: makes a worker's Machine, which must have an empty build cache. The listener is told "checked" {done,
@@ -83,8 +83,8 @@ def check(
     """
     rows, chosen = draw(pairs, sample, seed)
     groups = _groups(chosen)
-    report = Report(rows)
-    pool: Pool[Group, list[Checked]] = Pool(min(workers, max(1, len(groups))), opener, _work, hang_s=HANG_S)
+    report = CheckReport(rows)
+    pool: Pool[Group, list[CheckedRow]] = Pool(min(workers, max(1, len(groups))), opener, _work, hang_s=HANG_S)
     with closing(pool.run(groups)) as results:
         for group, result in results:
             found = [_void(pair, result) for pair in group] if isinstance(result, HipwrightError) else result
@@ -116,17 +116,17 @@ def _groups(pairs: Sequence[Pair]) -> list[Group]:
     return [tuple(group) for group in found.values()]
 
 
-def _void(pair: Pair, error: HipwrightError) -> Checked:
+def _void(pair: Pair, error: HipwrightError) -> CheckedRow:
     """A task that does not open makes its rows wrong; the machine's fault says nothing of them."""
     told = {"key": pair.key, "task": pair.task_name, "kind": pair.kind, "correct": pair.correct}
     what = "void" if isinstance(error, InfrastructureError) else "wrong"
-    return Checked(**told, **{what: error.message})  # type: ignore[arg-type]
+    return CheckedRow(**told, **{what: error.message})  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- in a worker
 
 
-def _work(machine: Machine, group: Group) -> list[Checked]:
+def _work(machine: TaskMachine, group: Group) -> list[CheckedRow]:
     first = group[0]
     with tempfile.TemporaryDirectory(prefix="hipwright-task-") as folder:
         path = Path(folder) / f"{first.task_name}.py"
@@ -135,15 +135,15 @@ def _work(machine: Machine, group: Group) -> list[Checked]:
             return [_checked(bench, pair) for pair in group]
 
 
-def _checked(bench: Bench, pair: Pair) -> Checked:
+def _checked(bench: OpenTask, pair: Pair) -> CheckedRow:
     told = {"key": pair.key, "task": pair.task_name, "kind": pair.kind, "correct": pair.correct}
     try:
-        return Checked(**told, wrong=next(_complaints(bench, pair), ""))  # type: ignore[arg-type]
+        return CheckedRow(**told, wrong=next(_complaints(bench, pair), ""))  # type: ignore[arg-type]
     except InfrastructureError as error:
         return _void(pair, error)
 
 
-def _complaints(bench: Bench, pair: Pair) -> Iterator[str]:
+def _complaints(bench: OpenTask, pair: Pair) -> Iterator[str]:
     """What is not as the row says."""
     evaluation = yield from _judged(bench, pair.program, pair.correct, "the program")
     if pair.before is not None and pair.kind in ("repair", "step"):
@@ -161,7 +161,7 @@ def _complaints(bench: Bench, pair: Pair) -> Iterator[str]:
                 yield f"its build for {target} is another"
 
 
-def _judged(bench: Bench, program: Program, right: bool, what: str) -> Generator[str, None, Evaluation]:
+def _judged(bench: OpenTask, program: Program, right: bool, what: str) -> Generator[str, None, Evaluation]:
     """Complain of a verdict that is not the row's. Returns the last evaluation."""
     for _ in range(1 if right else TRIES):
         evaluation = _evaluate(bench, program)
@@ -174,7 +174,7 @@ def _judged(bench: Bench, program: Program, right: bool, what: str) -> Generator
     return evaluation
 
 
-def _evaluate(bench: Bench, program: Program) -> Evaluation:
+def _evaluate(bench: OpenTask, program: Program) -> Evaluation:
     """On inputs drawn now, long after the program was fixed."""
     evaluation = bench.evaluator.evaluate(program, Oracle(bench.handle, seed=None))
     if evaluation.fault in INFRASTRUCTURE:

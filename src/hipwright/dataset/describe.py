@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from hipwright.dataset.tasks import Entry
+from hipwright.dataset.tasks import DatasetTask
 from hipwright.measure.cost import FREE, base_name
 from hipwright.records import TensorSpec
 from hipwright.synth.describe import difficulty, family, reduction_axes
 
 
-def describe(entry: Entry, graph: Mapping[str, Any], inputs: Sequence[TensorSpec]) -> dict[str, Any]:
+def describe(entry: DatasetTask, graph: Mapping[str, Any], inputs: Sequence[TensorSpec]) -> dict[str, Any]:
     """Fields of `Pair`: operators, families, dtype, composition, difficulty, licence."""
     names = [str(node["op"]) for node in graph["nodes"]]
     made = entry.made

@@ -17,7 +17,7 @@ WRONG = ("wrong_value", "out_of_bounds", "nondeterministic", "bad_output_spec", 
 """What a negative may be. Not "timeout", which depends on how busy the machine is, and not what does not compile."""
 
 
-class Bench(Protocol):
+class OpenTask(Protocol):
     """An opened task (hipwright.machine.Workbench)."""
 
     handle: TaskHandle
@@ -29,10 +29,10 @@ class NoTask(HipwrightError):
 
 
 @dataclass
-class Judge:
+class PairJudge:
     """Judges the programs of one task. seed: of the second draw of inputs; evaluations: programs judged so far."""
 
-    bench: Bench
+    bench: OpenTask
     seed: int
     evaluations: int = 0
 

@@ -24,11 +24,11 @@ from hipwright import search
 from hipwright.archive import Archive
 from hipwright.capture.graph import Graph
 from hipwright.dataset.describe import describe
-from hipwright.dataset.judge import Bench, Judge
+from hipwright.dataset.judge import OpenTask, PairJudge
 from hipwright.dataset.ladder import Rung, library, rungs
 from hipwright.dataset.records import STEP_GAIN, Kind, Pair, built, estimates, timing
-from hipwright.dataset.store import Outcome
-from hipwright.dataset.tasks import Entry
+from hipwright.dataset.store import TaskOutcome
+from hipwright.dataset.tasks import DatasetTask
 from hipwright.engine.write import space, write
 from hipwright.errors import HipwrightError, InfrastructureError, WorkerError
 from hipwright.evaluate.results import compiler
@@ -44,15 +44,15 @@ RUNGS = 6  # the engine's programs that are tried at most, other schedules aside
 SCHEDULES = "the engine's schedules"
 
 
-class Machine(Protocol):
+class TaskMachine(Protocol):
     """What judges programs (hipwright.machine.Machine)."""
 
-    def open(self, task: Path, *, seed: int | None, listener: Listener) -> AbstractContextManager[Bench]:
+    def open(self, task: Path, *, seed: int | None, listener: Listener) -> AbstractContextManager[OpenTask]:
         """Open a task file."""
         ...
 
 
-class Settings(Record, frozen=True, kw_only=True):
+class BuildSettings(Record, frozen=True, kw_only=True):
     """What decides the rows. variants, negatives: wanted a task; budget: evaluations of a search a task, 0 for none."""
 
     targets: tuple[str, ...]
@@ -76,14 +76,14 @@ class Hooks:
 
 
 @dataclass(frozen=True)
-class Product:
+class TaskPairs:
     """What one task gave."""
 
-    outcome: Outcome
+    outcome: TaskOutcome
     pairs: tuple[Pair, ...] = ()
 
 
-def make(machine: Machine, entry: Entry, settings: Settings, hooks: Hooks) -> Product:
+def make(machine: TaskMachine, entry: DatasetTask, settings: BuildSettings, hooks: Hooks) -> TaskPairs:
     """The pairs of a task. A task that fails gives an outcome that says why; the machine's faults are raised."""
     begun = time.monotonic()
     seed = _number("inputs", settings, entry)
@@ -92,18 +92,18 @@ def make(machine: Machine, entry: Entry, settings: Settings, hooks: Hooks) -> Pr
             path = Path(folder) / f"{entry.name}.py"
             path.write_text(entry.source, encoding="utf-8")
             with machine.open(path, seed=seed, listener=silent) as bench:
-                judge = Judge(bench, _number("second inputs", settings, entry))
+                judge = PairJudge(bench, _number("second inputs", settings, entry))
                 product = _Maker(bench, judge, entry, settings, hooks).make()
     except InfrastructureError:
         raise
     except (HipwrightError, ValueError, KeyError, ArithmeticError, RecursionError) as error:
         why = error.message if isinstance(error, HipwrightError) else f"{type(error).__name__}: {error}"
-        product = Product(Outcome(entry=entry.key, name=entry.name, status="failed", why=why[:500]))
+        product = TaskPairs(TaskOutcome(entry=entry.key, name=entry.name, status="failed", why=why[:500]))
     seconds = round(time.monotonic() - begun, 3)
-    return Product(replace(product.outcome, seconds=seconds), product.pairs)
+    return TaskPairs(replace(product.outcome, seconds=seconds), product.pairs)
 
 
-def _number(what: str, settings: Settings, entry: Entry) -> int:
+def _number(what: str, settings: BuildSettings, entry: DatasetTask) -> int:
     return int(content_key(f"dataset {what}", str(settings.seed), entry.key)[:12], 16)
 
 
@@ -118,17 +118,17 @@ class _Tried:
 class _Maker:
     """One task while its pairs are made."""
 
-    bench: Bench
-    judge: Judge
-    entry: Entry
-    settings: Settings
+    bench: OpenTask
+    judge: PairJudge
+    entry: DatasetTask
+    settings: BuildSettings
     hooks: Hooks
     pairs: dict[str, Pair] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     tried: list[_Tried] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)  # keys of the programs that were tried
 
-    def make(self) -> Product:
+    def make(self) -> TaskPairs:
         handle = self.bench.handle
         self.task = self.entry.made.task if self.entry.made else handle.task.key
         workload = handle.task.workloads[0]
@@ -143,14 +143,14 @@ class _Maker:
             self._search(rung.graph)
             self._step(good)
             self._negatives(good[0])
-        return Product(self._outcome(good), tuple(self.pairs.values()))
+        return TaskPairs(self._outcome(good), tuple(self.pairs.values()))
 
     def _good(self) -> list[_Tried]:
         return [one for one in self.tried if one.evaluation.passed]
 
-    def _outcome(self, good: list[_Tried]) -> Outcome:
+    def _outcome(self, good: list[_Tried]) -> TaskOutcome:
         first = self.tried[0].evaluation
-        return Outcome(
+        return TaskOutcome(
             entry=self.entry.key,
             name=self.entry.name,
             task=self.task,

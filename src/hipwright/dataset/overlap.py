@@ -102,7 +102,7 @@ def overlap(
         mine = list(prints(own, zygote, workers=workers, listener=listener))
     weaker = {one.name: one.why for one in (*known, *mine) if one.why}
     if against:
-        index = Known(known, threshold)
+        index = KnownPrints(known, threshold)
         hits = [hit for one in mine for hit in index.hits(one)]
     else:
         hits = repeated(mine, threshold)
@@ -116,11 +116,11 @@ def guard(
     """Why a synthesised task is too close to one of the folders, or "": for synth.run.synthesise(overlaps=...)."""
     others = sources(against)
     with Zygote(WARM, unsafe=unsafe, name="task host") as zygote:
-        index = Known(prints(others, zygote, workers=workers, listener=listener))
+        index = KnownPrints(prints(others, zygote, workers=workers, listener=listener))
         yield partial(_objection, index, zygote)
 
 
-def _objection(index: Known, zygote: Zygote, made: Made) -> str:
+def _objection(index: KnownPrints, zygote: Zygote, made: Made) -> str:
     hits = index.hits(print_of_made(made))  # hashes and text are at hand; the graph is captured only if they are silent
     if not hits and "shapeless" not in made.provenance:
         hits = index.hits(print_of(made.draft.name, made.draft.source, zygote))
@@ -214,7 +214,7 @@ def operator_steps(operators: Sequence[str]) -> frozenset[str]:
 # ---------------------------------------------------------------- comparing
 
 
-class Known:
+class KnownPrints:
     """Prints to compare with. threshold: likeness from which steps, operators and texts make a near copy."""
 
     def __init__(self, prints: Iterable[Print], threshold: float = THRESHOLD) -> None:
@@ -265,7 +265,7 @@ def _told(one: Print) -> list[tuple[How, frozenset[str]]]:
 
 def repeated(prints: Iterable[Print], threshold: float = THRESHOLD) -> list[Hit]:
     """Copies within one set: each task with the earlier ones that are kept."""
-    known, found = Known((), threshold), []
+    known, found = KnownPrints((), threshold), []
     for one in prints:
         hits = known.hits(one)
         found += hits[:1]

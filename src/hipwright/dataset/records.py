@@ -19,7 +19,7 @@ STEP_GAIN = 0.05
 KINDS: tuple[Kind, ...] = ("engine", "variant", "repair", "step", "negative")
 
 
-class Built(Record, frozen=True, kw_only=True):
+class BuildSummary(Record, frozen=True, kw_only=True):
     """One program compiled for one target: the largest use over its kernels, and the lowest occupancy (waves a SIMD).
 
     A program that plans library calls alone has no kernels of its own: then all are 0.
@@ -55,7 +55,7 @@ class Pair(Record, frozen=True, kw_only=True):
     evidence: str = ""
     before: Program | None = None
     coverage: float = 0.0
-    builds: dict[str, Built] = msgspec.field(default_factory=dict)
+    builds: dict[str, BuildSummary] = msgspec.field(default_factory=dict)
     estimate_us: dict[str, float] = msgspec.field(default_factory=dict)
     timing: Timing | None = None
     operators: tuple[str, ...] = ()
@@ -73,19 +73,19 @@ class Pair(Record, frozen=True, kw_only=True):
         return content_key("Pair", self.task, self.program.key, self.kind, self.before.key if self.before else "")
 
 
-def built(evaluation: Evaluation) -> dict[str, Built]:
+def built(evaluation: Evaluation) -> dict[str, BuildSummary]:
     """What each AMD target's compiler made of the program; {} if nothing was built."""
     found = {name: result.build for name, result in evaluation.targets.items() if name != "cpu"}
     return {name: _built(build.ok, build.kernels) for name, build in found.items() if build is not None}
 
 
-def _built(ok: bool, kernels: tuple[KernelResources, ...]) -> Built:
+def _built(ok: bool, kernels: tuple[KernelResources, ...]) -> BuildSummary:
     largest = {
         name: max((getattr(kernel, name) for kernel in kernels), default=0)
         for name in ("vgpr", "agpr", "sgpr", "lds_bytes", "scratch_bytes", "spills")
     }
     occupancy = min((kernel.occupancy for kernel in kernels), default=0)
-    return Built(ok=ok, kernels=len(kernels), occupancy=occupancy, **largest)
+    return BuildSummary(ok=ok, kernels=len(kernels), occupancy=occupancy, **largest)
 
 
 def estimates(evaluation: Evaluation) -> dict[str, float]:

@@ -28,7 +28,7 @@ COMMON = frozenset({"", "pointwise", "view"})
 """Families that nearly every task has: they are never held out."""
 
 
-class Row(Record, frozen=True, kw_only=True):
+class SplitFacts(Record, frozen=True, kw_only=True):
     """What decides a row's split. composition: its operators' names in order, joined by "+"; sizes: of its task."""
 
     key: str
@@ -50,7 +50,7 @@ class Shares(Record, frozen=True, kw_only=True):
 DEFAULT = Shares()
 
 
-def split(rows: Iterable[Row], seed: int = 0, shares: Shares = DEFAULT) -> dict[str, Split]:
+def split(rows: Iterable[SplitFacts], seed: int = 0, shares: Shares = DEFAULT) -> dict[str, Split]:
     """{key: split}. Small sets may leave a split empty, but never train."""
     rows = list(rows)
     tasks = _tasks(rows)
@@ -75,9 +75,9 @@ def fields(pairs: Iterable[Pair], seed: int = 0, shares: Shares = DEFAULT) -> di
     return {key: {"split": name} for key, name in found.items()}
 
 
-def row_of(pair: Pair) -> Row:
+def row_of(pair: Pair) -> SplitFacts:
     """What a pair's split is decided by."""
-    return Row(
+    return SplitFacts(
         key=pair.key,
         task=pair.task,
         composition=pair.composition,
@@ -105,16 +105,16 @@ def sizes_of(source: str) -> str:
 # ---------------------------------------------------------------- what is held out
 
 
-def _tasks(rows: Sequence[Row]) -> dict[str, Row]:
+def _tasks(rows: Sequence[SplitFacts]) -> dict[str, SplitFacts]:
     """One row a task, all families any row of it names; in an order that the rows' order does not change."""
     families: defaultdict[str, set[str]] = defaultdict(set)
-    first: dict[str, Row] = {}
+    first: dict[str, SplitFacts] = {}
     for row in sorted(rows, key=lambda row: (row.task, row.composition, row.sizes, row.families, row.key)):
         first.setdefault(row.task, row)
         families[row.composition].update(row.families)
     # tasks of one composition have one set of families, so that they stay together
     return {
-        task: Row(
+        task: SplitFacts(
             key=row.key,
             task=task,
             composition=row.composition,
@@ -125,12 +125,12 @@ def _tasks(rows: Sequence[Row]) -> dict[str, Row]:
     }
 
 
-def _depth(row: Row) -> int:
+def _depth(row: SplitFacts) -> int:
     """How many distinct operators stand together."""
     return len(row.composition.split("+")) if row.composition else 0
 
 
-def _held_family(tasks: Sequence[Row], seed: int, share: float) -> str:
+def _held_family(tasks: Sequence[SplitFacts], seed: int, share: float) -> str:
     """A family with about that share of the tasks: of those that have between a third and twice of it, drawn; never
     one that all tasks have, or nothing would be left to train on."""
     counts = Counter(family for row in tasks for family in row.families if family not in COMMON)
@@ -138,7 +138,7 @@ def _held_family(tasks: Sequence[Row], seed: int, share: float) -> str:
     return min(fit, key=lambda f: content_key("held family", str(seed), f), default="")
 
 
-def _deepest(tasks: Sequence[Row], share: float) -> int:
+def _deepest(tasks: Sequence[SplitFacts], share: float) -> int:
     """The greatest depth of train: deeper tasks are at most that share of all, and some are left."""
     depths = Counter(map(_depth, tasks))
     limit, left = max(depths, default=0), share * len(tasks)
@@ -150,7 +150,7 @@ def _deepest(tasks: Sequence[Row], share: float) -> int:
     return limit
 
 
-def _held_compositions(tasks: dict[str, Row], seed: int, share: float) -> dict[str, Split]:
+def _held_compositions(tasks: dict[str, SplitFacts], seed: int, share: float) -> dict[str, Split]:
     """Combinations of two operators or more, each of which train has in another combination."""
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for task, row in tasks.items():
@@ -167,7 +167,7 @@ def _held_compositions(tasks: dict[str, Row], seed: int, share: float) -> dict[s
     return held
 
 
-def _held_shapes(tasks: dict[str, Row], seed: int, share: float) -> dict[str, Split]:
+def _held_shapes(tasks: dict[str, SplitFacts], seed: int, share: float) -> dict[str, Split]:
     """Of compositions at several sizes, one size each."""
     groups: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for task, row in tasks.items():

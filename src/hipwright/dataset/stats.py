@@ -38,7 +38,7 @@ class _Task:
 
 
 @dataclass
-class Tally:
+class DatasetTally:
     """Add pairs, then ask for the figures. It keeps a few numbers of each, never a text."""
 
     rows: int = 0
@@ -179,7 +179,7 @@ class Tally:
 
 def tally(pairs: Iterable[Pair]) -> dict[str, Any]:
     """The figures of some pairs."""
-    found = Tally()
+    found = DatasetTally()
     for pair in pairs:
         found.add(pair)
     return found.figures()

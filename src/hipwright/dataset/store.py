@@ -30,7 +30,7 @@ PAIRS, OUTCOMES, BAD, MANIFEST = "pairs.jsonl", "outcomes.jsonl", "bad.jsonl", "
 Status = Literal["verified", "unverified", "failed", "fault"]
 
 
-class Outcome(Record, frozen=True, kw_only=True):
+class TaskOutcome(Record, frozen=True, kw_only=True):
     """What became of one task. entry: the task's key in the build; pairs: the keys of its rows.
 
     status: "verified" (a program passed), "unverified" (none did), "failed" (the task itself), "fault" (the machine: it
@@ -112,15 +112,15 @@ def _pair(line: bytes) -> Pair:
     return pair
 
 
-def read_outcomes(folder: Path, bad: list[BadRow] | None = None) -> dict[str, Outcome]:
+def read_outcomes(folder: Path, bad: list[BadRow] | None = None) -> dict[str, TaskOutcome]:
     """By entry, the latest of each; {} where there are none."""
-    found: dict[str, Outcome] = {}
+    found: dict[str, TaskOutcome] = {}
     file = folder / OUTCOMES
     for number, line in enumerate(file.read_bytes().splitlines(keepends=True) if file.is_file() else (), 1):
         try:
             if not line.endswith(b"\n"):
                 raise ValueError("torn: the line has no end")
-            outcome = Outcome.from_json(line)
+            outcome = TaskOutcome.from_json(line)
             found[outcome.entry] = outcome
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
             if bad is not None:
@@ -128,7 +128,7 @@ def read_outcomes(folder: Path, bad: list[BadRow] | None = None) -> dict[str, Ou
     return found
 
 
-class Store:
+class DatasetStore:
     """A data set that is being built; a context manager. One process at a time: the folder is locked."""
 
     def __init__(self, folder: Path, settings: dict[str, Any], *, resume: bool) -> None:
@@ -136,7 +136,7 @@ class Store:
         self.settings: dict[str, Any] = json.loads(json.dumps(settings))  # as the manifest will say them: no tuples
         self._resume = resume
         self._stack = ExitStack()
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, TaskOutcome] = {}
         self.bad: list[BadRow] = []
         self.finished = False
 
@@ -162,7 +162,7 @@ class Store:
             return False
         return outcome.coverage > 0 or outcome.engine == source_key()
 
-    def add(self, outcome: Outcome, pairs: Iterable[Pair]) -> None:
+    def add(self, outcome: TaskOutcome, pairs: Iterable[Pair]) -> None:
         """Durable when this returns: first the rows, then the outcome that vouches for them."""
         if self.finished:
             self.finished = False

@@ -19,7 +19,7 @@ TASKS, FILES = "tasks.jsonl", "tasks"
 
 
 @dataclass(frozen=True)
-class Entry:
+class DatasetTask:
     """One task. made: what synthesis says of it; None for a plain file."""
 
     name: str
@@ -32,7 +32,7 @@ class Entry:
         return content_key("dataset task", self.name, self.source)
 
 
-def read_tasks(folder: Path) -> tuple[list[Entry], list[str]]:
+def read_tasks(folder: Path) -> tuple[list[DatasetTask], list[str]]:
     """The tasks in order, each once, and what was wrong with the folder. BadInput where there are none."""
     if not folder.is_dir():
         raise BadInput(f"no such folder of tasks: {folder}")
@@ -40,7 +40,7 @@ def read_tasks(folder: Path) -> tuple[list[Entry], list[str]]:
         entries, problems = _synthesised(folder)
     else:
         entries, problems = _plain(folder)
-    unique: dict[str, Entry] = {}
+    unique: dict[str, DatasetTask] = {}
     for entry in entries:
         unique.setdefault(entry.key, entry)
     if not unique:
@@ -48,9 +48,9 @@ def read_tasks(folder: Path) -> tuple[list[Entry], list[str]]:
     return list(unique.values()), problems
 
 
-def _synthesised(folder: Path) -> tuple[list[Entry], list[str]]:
+def _synthesised(folder: Path) -> tuple[list[DatasetTask], list[str]]:
     """What tasks.jsonl holds; and the files without a line, which a torn or broken line leaves."""
-    entries: list[Entry] = []
+    entries: list[DatasetTask] = []
     problems: list[str] = []
     for number, line in enumerate((folder / TASKS).read_bytes().split(b"\n"), 1):
         if not line.strip():
@@ -60,7 +60,7 @@ def _synthesised(folder: Path) -> tuple[list[Entry], list[str]]:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             problems.append(f"{TASKS} line {number} cannot be read: {error}")
             continue
-        entries.append(Entry(made.draft.name, made.draft.source, made))
+        entries.append(DatasetTask(made.draft.name, made.draft.source, made))
         if wrong := _differs(folder / FILES / f"{made.draft.name}.py", made.draft.source):
             problems.append(f"{FILES}/{made.draft.name}.py {wrong}: its text in {TASKS} is used")
     known = {entry.name for entry in entries}
@@ -71,17 +71,17 @@ def _synthesised(folder: Path) -> tuple[list[Entry], list[str]]:
     return entries, problems
 
 
-def _plain(folder: Path) -> tuple[list[Entry], list[str]]:
-    entries: list[Entry] = []
+def _plain(folder: Path) -> tuple[list[DatasetTask], list[str]]:
+    entries: list[DatasetTask] = []
     problems: list[str] = []
     for task in find_tasks(folder):
         _add(entries, problems, task.path.stem, task.path)
     return entries, problems
 
 
-def _add(entries: list[Entry], problems: list[str], name: str, path: Path) -> None:
+def _add(entries: list[DatasetTask], problems: list[str], name: str, path: Path) -> None:
     try:
-        entries.append(Entry(name, path.read_text(encoding="utf-8")))
+        entries.append(DatasetTask(name, path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError) as error:
         problems.append(f"{path.name} cannot be read: {error}")
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import torch
 
 from hipwright.device import cpu_abi as abi
-from hipwright.device.memory import Guarded, Region, pattern, raw_bytes
+from hipwright.device.memory import Guarded, GuardedRegion, pattern, raw_bytes
 from hipwright.errors import CandidateError
 from hipwright.records import Status
 from hipwright.sandbox import crash_page
@@ -46,7 +46,7 @@ _PACK = {
 }
 
 
-class Param(Protocol):
+class CpuParam(Protocol):
     """What is read of program.Param."""
 
     @property
@@ -62,11 +62,11 @@ class Param(Protocol):
         """A torch dtype name, uint16/uint32/uint64, or "void"."""
 
 
-class Signature(Protocol):
+class CpuSignature(Protocol):
     """What is read of program.Signature."""
 
     @property
-    def params(self) -> Sequence[Param]:
+    def params(self) -> Sequence[CpuParam]:
         """The parameters in order."""
 
 
@@ -76,7 +76,7 @@ class _Buffer:
 
     index: int
     tensor: torch.Tensor
-    region: Region
+    region: GuardedRegion
     original: torch.Tensor | None
 
 
@@ -90,7 +90,7 @@ class CpuLauncher:
     def __init__(
         self,
         so_path: str,
-        signatures: Mapping[str, Signature],
+        signatures: Mapping[str, CpuSignature],
         *,
         wave: int = 64,
         order: Order = "forward",
@@ -191,13 +191,13 @@ class CpuLauncher:
             message = f"{static_lds} static + {lds_bytes} dynamic LDS bytes; the limit is {self._lds_limit}"
             raise refuse(message, lds_bytes=lds_bytes)
 
-    def _params(self, kernel: str, built: Sequence[str], args: Sequence[Argument]) -> Sequence[Param]:
+    def _params(self, kernel: str, built: Sequence[str], args: Sequence[Argument]) -> Sequence[CpuParam]:
         params = self._signatures[kernel].params
         if not len(params) == len(built) == len(args):
             raise self._error("launch_error", f"{len(args)} arguments for {len(params)} parameters", kernel)
         return params
 
-    def _buffers(self, kernel: str, params: Sequence[Param], args: Sequence[Argument]) -> list[_Buffer]:
+    def _buffers(self, kernel: str, params: Sequence[CpuParam], args: Sequence[Argument]) -> list[_Buffer]:
         moved: dict[int, torch.Tensor] = {}  # storage address -> its guarded copy
         buffers = []
         for index, (param, arg) in enumerate(zip(params, args, strict=True)):
@@ -221,7 +221,7 @@ class CpuLauncher:
         return buffers
 
     def _slots(
-        self, kernel: str, params: Sequence[Param], args: Sequence[Argument], buffers: list[_Buffer]
+        self, kernel: str, params: Sequence[CpuParam], args: Sequence[Argument], buffers: list[_Buffer]
     ) -> ctypes.Array[ctypes.c_char]:
         addresses = {buffer.index: buffer.tensor.data_ptr() or buffer.region.start for buffer in buffers}
         packed = []
@@ -234,7 +234,7 @@ class CpuLauncher:
                 packed.append(self._scalar(kernel, param, arg))
         return ctypes.create_string_buffer(b"".join(packed) + bytes(8))
 
-    def _scalar(self, kernel: str, param: Param, value: Argument) -> bytes:
+    def _scalar(self, kernel: str, param: CpuParam, value: Argument) -> bytes:
         if isinstance(value, torch.Tensor) or value is None:
             raise self._error("launch_error", f"argument {param.name} must be a number", kernel)
         try:
@@ -258,9 +258,9 @@ class CpuLauncher:
         block: tuple[int, int, int],
         lds_bytes: int,
         slots: ctypes.Array[ctypes.c_char],
-    ) -> abi.Launch:
+    ) -> abi.LaunchRecord:
         entry = ctypes.cast(getattr(self._library, f"hw_entry_{kernel}"), ctypes.c_void_p).value
-        return abi.Launch(
+        return abi.LaunchRecord(
             entry=entry,
             args=ctypes.addressof(slots),
             grid=grid,
@@ -276,16 +276,17 @@ class CpuLauncher:
             limit_us=int(self._limit_s * 1e6),
         )
 
-    def _regions(self, buffers: list[_Buffer]) -> ctypes.Array[abi.Region]:
+    def _regions(self, buffers: list[_Buffer]) -> ctypes.Array[abi.BufferRegion]:
         distinct = _distinct(buffers)
         rows = [
-            abi.Region(b.region.start, b.region.size, min(b.tensor.dtype.itemsize, 8), b.index, 0) for b in distinct
+            abi.BufferRegion(b.region.start, b.region.size, min(b.tensor.dtype.itemsize, 8), b.index, 0)
+            for b in distinct
         ]
-        return (abi.Region * max(len(rows), 1))(*rows)
+        return (abi.BufferRegion * max(len(rows), 1))(*rows)
 
     # ------------------------------------------------------------ after
 
-    def _check_red_zones(self, kernel: str, buffers: list[_Buffer], params: Sequence[Param]) -> None:
+    def _check_red_zones(self, kernel: str, buffers: list[_Buffer], params: Sequence[CpuParam]) -> None:
         for buffer in buffers:
             stray = buffer.region.stray()
             if stray is not None:
@@ -304,9 +305,9 @@ class CpuLauncher:
     def _failure(
         self,
         kernel: str,
-        launch: abi.Launch,
+        launch: abi.LaunchRecord,
         buffers: list[_Buffer],
-        params: Sequence[Param],
+        params: Sequence[CpuParam],
         nulls: Sequence[str],
     ) -> CandidateError:
         status = abi.STATUS[launch.status]
@@ -325,7 +326,7 @@ class CpuLauncher:
             evidence["other"] = _party(launch.other, with_access=launch.status == 4)
         return self._error(status, f"{message}{_told(evidence)}", kernel, **evidence)
 
-    def _place(self, launch: abi.Launch, buffers: list[_Buffer], params: Sequence[Param]) -> dict[str, Any]:
+    def _place(self, launch: abi.LaunchRecord, buffers: list[_Buffer], params: Sequence[CpuParam]) -> dict[str, Any]:
         if launch.region < 0:
             names = {abi.LDS: "LDS", abi.STACK: "stack", abi.MODULE: "module variable"}
             return {"buffer": names.get(launch.region, "none")}

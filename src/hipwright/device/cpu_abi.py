@@ -23,7 +23,7 @@ COUNTS = (
 LDS, STACK, MODULE = -2, -3, -4  # special values of Launch.region
 
 
-class Region(ctypes.Structure):
+class BufferRegion(ctypes.Structure):
     """One buffer of the launch."""
 
     _fields_ = (
@@ -41,7 +41,7 @@ class Party(ctypes.Structure):
     _fields_ = (("block", c_uint32 * 3), ("thread", c_uint32 * 3), ("access", c_uint32), ("line", c_uint32))
 
 
-class Launch(ctypes.Structure):
+class LaunchRecord(ctypes.Structure):
     """One launch and its outcome."""
 
     _fields_ = (

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import torch
 
 from hipwright.device.gpu_memory import Fetch, GuardedDevice, Stray, allocator
-from hipwright.device.kernels import Dim3, Geometries, Geometry, Kernel
+from hipwright.device.kernels import Dim3, Geometries, Geometry, LoadedKernel
 from hipwright.device.memory import pattern
-from hipwright.device.pack import Argument, Layout, Signature
+from hipwright.device.pack import Argument, ArgumentLayout, SignatureLike
 from hipwright.errors import CandidateError, HipwrightError
 from hipwright.records import Status
 
@@ -70,7 +70,7 @@ class GpuLauncher:
         self,
         driver: GpuDriver,
         code: bytes,
-        signatures: Mapping[str, Signature],
+        signatures: Mapping[str, SignatureLike],
         *,
         device: str,
         poison: int | None = 0xA5,
@@ -88,7 +88,7 @@ class GpuLauncher:
         self._limits = driver.limits()
         self._module: int = driver.load(code) if shares is None else shares._module
         self._owner = shares is None
-        self._kernels: dict[str, Kernel] = {}
+        self._kernels: dict[str, LoadedKernel] = {}
         self._geometries: dict[str, Geometries] = {}
         self._memory = GuardedDevice(device)
         self.quick_empty = None if zones or poison is not None else allocator(self.device)
@@ -228,18 +228,18 @@ class GpuLauncher:
 
     # ------------------------------------------------------------ inside
 
-    def _resolve(self, kernel: str) -> Kernel:
+    def _resolve(self, kernel: str) -> LoadedKernel:
         signature = self._signatures.get(kernel)
         if signature is None:
             raise _refusal(kernel, "the program declares no kernel of this name")
         function = self._driver.function(self._module, kernel)
         told = self._driver.attributes(function)
         names = tuple(p.name for p in signature.params)
-        found = Kernel(function, Layout(signature), told["static_lds"], told["max_threads"], names, set())
+        found = LoadedKernel(function, ArgumentLayout(signature), told["static_lds"], told["max_threads"], names, set())
         self._kernels[kernel] = found
         return found
 
-    def _check(self, kernel: str, known: Kernel, grid: Dim3, block: Dim3, lds_bytes: int) -> None:
+    def _check(self, kernel: str, known: LoadedKernel, grid: Dim3, block: Dim3, lds_bytes: int) -> None:
         shown = {"grid": list(grid), "block_size": list(block)}
         if any(n < 1 for n in (*grid, *block)):
             raise _refusal(kernel, f"grid {grid} and block {block} must be at least 1 in every dimension", **shown)
@@ -258,7 +258,7 @@ class GpuLauncher:
             known.lds_allowed = known.static_lds + lds_bytes
         known.checked.add((grid, block, lds_bytes))
 
-    def _note(self, kernel: str, known: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument]) -> None:
+    def _note(self, kernel: str, known: LoadedKernel, grid: Dim3, block: Dim3, args: Sequence[Argument]) -> None:
         sizes: dict[int, int] = {}
         for name, arg in zip(known.names, args, strict=True):
             if isinstance(arg, torch.Tensor):

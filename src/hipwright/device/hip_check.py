@@ -13,7 +13,7 @@ import tempfile
 from array import array
 from typing import Any
 
-from hipwright.device.pack import Layout
+from hipwright.device.pack import ArgumentLayout
 from hipwright.device.rocm import RocmDriver, check_signatures
 from hipwright.errors import DeviceError, HipwrightError
 from hipwright.records import Record
@@ -77,7 +77,7 @@ def self_check(driver: RocmDriver, code: bytes) -> dict[str, Any]:
     try:
         function = driver.function(module, KERNEL)
         with hip.memory(size) as x, hip.memory(size) as y, hip.stream() as stream:
-            layout = Layout(SIGNATURE)
+            layout = ArgumentLayout(SIGNATURE)
             params = layout.pack([_At(x), _At(y), COUNT, SCALE])
             _to_device(driver, x, given)
 

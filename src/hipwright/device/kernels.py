@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hipwright.device.pack import Layout
+from hipwright.device.pack import ArgumentLayout
 
 Dim3 = tuple[int, int, int]
 Geometry = tuple[int, Dim3, Dim3, int]  # the kernel's handle, blocks, threads of a block, bytes of dynamic LDS
 
 
 @dataclass
-class Kernel:
+class LoadedKernel:
     """What is known of one kernel after its first launch. checked: geometries that passed."""
 
     function: int
-    layout: Layout
+    layout: ArgumentLayout
     static_lds: int
     max_threads: int
     names: tuple[str, ...]
@@ -31,7 +31,7 @@ class Geometries(dict[tuple[Any, Any, int], Geometry]):
     Keys that are equal are one key: 4.0 blocks, which a first launch is refused for, pass where 4 were launched.
     """
 
-    def __init__(self, kernels: Mapping[str, Kernel], name: str) -> None:
+    def __init__(self, kernels: Mapping[str, LoadedKernel], name: str) -> None:
         super().__init__()
         self._kernels, self._name = kernels, name
 

@@ -42,7 +42,7 @@ NOISE = 0x100
 
 
 @dataclass(frozen=True)
-class Region:
+class GuardedRegion:
     """One buffer: its first byte, its size in bytes, and the mapping around it."""
 
     start: int
@@ -69,9 +69,9 @@ class Guarded:
 
     def __init__(self) -> None:
         self._starts: list[int] = []
-        self._regions: dict[int, Region] = {}
+        self._regions: dict[int, GuardedRegion] = {}
 
-    def find(self, address: int) -> Region | None:
+    def find(self, address: int) -> GuardedRegion | None:
         """The buffer that holds the address (an empty one only by its first byte)."""
         i = bisect.bisect_right(self._starts, address) - 1
         if i < 0:
@@ -91,7 +91,7 @@ class Guarded:
             raise MemoryError(f"cannot use {body} bytes")
         held = max(nbytes, 1)  # torch's storage of an empty buffer has one byte, which may be read
         start = (base + PAGE + body - held) // ALIGN * ALIGN
-        region = Region(start, nbytes, base, length, pattern(poison))
+        region = GuardedRegion(start, nbytes, base, length, pattern(poison))
         _fill(base + PAGE, body, region.word)
         holder = (ctypes.c_ubyte * held).from_address(start)
         bisect.insort(self._starts, start)
@@ -99,7 +99,7 @@ class Guarded:
         weakref.finalize(holder, self._free, region).atexit = False
         return torch.frombuffer(holder, dtype=torch.uint8, count=held)
 
-    def _free(self, region: Region) -> None:
+    def _free(self, region: GuardedRegion) -> None:
         self._starts.remove(region.start)
         del self._regions[region.start]
         _libc.munmap(region.base, region.length)

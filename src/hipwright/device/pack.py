@@ -35,7 +35,7 @@ _POINTER = "P"
 FLOAT32_MOST = 3.4028235677973366e38  # what rounds to more than this is no float32
 
 
-class Param(Protocol):
+class ParamLike(Protocol):
     """What is read of program.Param."""
 
     @property
@@ -51,7 +51,7 @@ class Param(Protocol):
         """A torch dtype name, uint16/uint32/uint64, or "void"."""
 
 
-class Signature(Protocol):
+class SignatureLike(Protocol):
     """What is read of program.Signature."""
 
     @property
@@ -59,17 +59,17 @@ class Signature(Protocol):
         """The kernel's name."""
 
     @property
-    def params(self) -> Sequence[Param]:
+    def params(self) -> Sequence[ParamLike]:
         """The parameters in order."""
 
 
-class Layout:
+class ArgumentLayout:
     """The argument block of one kernel. For one thread; each `pack` overwrites the last.
 
     pointers: void *[] into `block`, one for each parameter. offsets, size: bytes, at natural alignment.
     """
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(self, signature: SignatureLike) -> None:
         self._name, self._params = signature.name, tuple(signature.params)
         formats = [_POINTER if p.pointer else _FORMATS[p.kind] for p in self._params]
         self.struct = struct.Struct("@" + "".join(formats))
@@ -112,9 +112,9 @@ class Layout:
         )
 
 
-def pack(signature: Signature, args: Sequence[Argument]) -> Layout:
+def pack(signature: SignatureLike, args: Sequence[Argument]) -> ArgumentLayout:
     """One packed argument block of its own: `.pointers` is the void *[], which lives as long as the result."""
-    layout = Layout(signature)
+    layout = ArgumentLayout(signature)
     layout.pack(args)
     return layout
 
@@ -131,7 +131,7 @@ def bfloat16_bits(value: float) -> int:
     return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
 
 
-def _convert(param: Param) -> Callable[[Argument], Any]:
+def _convert(param: ParamLike) -> Callable[[Argument], Any]:
     if param.pointer:
         return _address
     if param.kind == "bfloat16":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.device.hip_api import DEVICE_ATTRIBUTES, FUNCTION_ATTRIBUTES, STICKY, SUCCESS, Hip, problem, told
-from hipwright.device.pack import Layout, Signature
+from hipwright.device.pack import ArgumentLayout, SignatureLike
 from hipwright.errors import CandidateError, DeviceError, HipwrightError, ToolchainError
 from hipwright.toolchain.amd import codeobject, isa
 from hipwright.toolchain.targets import TARGETS
@@ -164,7 +164,7 @@ def made_for(code: bytes) -> str:
     return names[0] if names else f"ELF machine {machine:#x}"
 
 
-def check_signatures(code: bytes, signatures: Mapping[str, Signature], kernels: Iterable[str] = ()) -> None:
+def check_signatures(code: bytes, signatures: Mapping[str, SignatureLike], kernels: Iterable[str] = ()) -> None:
     """Hold a code object's own argument metadata against the signatures that the plan was checked by.
 
     kernels: those to check; all signatures without it. Raises CandidateError(launch_error) naming the parameter: the
@@ -189,9 +189,9 @@ def check_signatures(code: bytes, signatures: Mapping[str, Signature], kernels: 
         raise CandidateError(message, stage="launch", evidence={"kernel": name})
 
 
-def _expected(signature: Signature) -> list[tuple[int, int, str]]:
+def _expected(signature: SignatureLike) -> list[tuple[int, int, str]]:
     """(size, offset, kind) of each parameter, as `isa.kernel_args` tells them."""
-    layout = Layout(signature)
+    layout = ArgumentLayout(signature)
     kinds = ["global_buffer" if param.pointer else "by_value" for param in signature.params]
     sizes = [8 if param.pointer else _size(param.kind) for param in signature.params]
     return list(zip(sizes, layout.offsets, kinds, strict=True))

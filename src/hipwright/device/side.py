@@ -1,7 +1,7 @@
 """A side of a timed comparison: one thing, in one process, that can be called again and again (docs/measurement.md).
 
-The candidate and each baseline is a `Side`. Whatever implements one only runs calls and reads clocks; which side runs
-when, how often, and what the numbers mean is decided in the parent process by `hipwright.measure.bench`.
+The candidate and each baseline is a `TimedSide`. Whatever implements one only runs calls and reads clocks; which side
+runs when, how often, and what the numbers mean is decided in the parent process by `hipwright.measure.bench`.
 
 Rules for an implementation:
 
@@ -27,7 +27,7 @@ Policy = Literal["graph", "stream"]
 
 
 @dataclass(frozen=True)
-class Prepared:
+class LaunchMode:
     """How a side will launch its calls. why: the reason when it is not "graph", else "". call_ms: a rough estimate.
 
     prepare_ms: milliseconds spent in packing weights (a program's `prepare`), once; None where there is none.
@@ -42,7 +42,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Block:
+class TimedBlock:
     """One block, milliseconds for the whole of it by three clocks (see the module).
 
     calls: those that were run, at least those asked for: where one graph holds a tour through all slots, whole tours
@@ -55,7 +55,7 @@ class Block:
     wall_ms: float
 
 
-class Side(Protocol):
+class TimedSide(Protocol):
     """One thing that can be timed; see the module for what an implementation must do."""
 
     @property
@@ -63,7 +63,7 @@ class Side(Protocol):
         """ "candidate", "eager", "compile": as it is called in the records."""
         ...
 
-    def prepare(self, iterations_hint: int) -> Prepared:
+    def prepare(self, iterations_hint: int) -> LaunchMode:
         """Warm up with about this many calls, and capture graphs if asked to at opening. Called before any block."""
         ...
 
@@ -71,7 +71,7 @@ class Side(Protocol):
         """Launch on the stream from now on, for another side could not be captured: the policy is the same on all."""
         ...
 
-    def block(self, calls: int) -> Block:
+    def block(self, calls: int) -> TimedBlock:
         """Run `calls` calls back to back over the rotating slots, and read the clocks."""
         ...
 

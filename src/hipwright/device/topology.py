@@ -24,7 +24,7 @@ VISIBLE = {
 }
 
 
-class Gpu(Record, frozen=True, kw_only=True):
+class GpuInfo(Record, frozen=True, kw_only=True):
     """One GPU. index: its number on the machine, as GpuAccess counts. units: CUs, 0 where it is not told."""
 
     index: int
@@ -36,7 +36,7 @@ class Gpu(Record, frozen=True, kw_only=True):
     uuid: str = ""
 
 
-def find(kind: str | None = None) -> list[Gpu]:
+def find(kind: str | None = None) -> list[GpuInfo]:
     """Every GPU of this machine that the environment (CUDA_VISIBLE_DEVICES and the like) lets us use.
 
     kind: only "cuda" or only "rocm". A driver that does not answer counts as none.
@@ -44,7 +44,7 @@ def find(kind: str | None = None) -> list[Gpu]:
     return [gpu for gpu in (*nvidia(), *amd()) if kind in (None, gpu.kind) and _allowed(gpu)]
 
 
-def choose(wish: str, kind: str | None = None) -> list[Gpu]:
+def choose(wish: str, kind: str | None = None) -> list[GpuInfo]:
     """The GPUs that a `--gpus` option names: "all", or numbers such as "0,2".
 
     Raises DeviceError where there is none, BadInput for a number that is not there.
@@ -67,7 +67,7 @@ def choose(wish: str, kind: str | None = None) -> list[Gpu]:
 # ---------------------------------------------------------------- NVIDIA
 
 
-def nvidia(library: str = NVML) -> list[Gpu]:
+def nvidia(library: str = NVML) -> list[GpuInfo]:
     """NVIDIA's GPUs in the order of their bus, as nvidia-smi numbers them; [] without a driver."""
     try:
         nvml = ctypes.CDLL(library)
@@ -90,14 +90,14 @@ class _Memory(ctypes.Structure):
     _fields_ = (("total", c_ulonglong), ("free", c_ulonglong), ("used", c_ulonglong))
 
 
-def _nvidia(nvml: ctypes.CDLL, index: int) -> Gpu | None:
+def _nvidia(nvml: ctypes.CDLL, index: int) -> GpuInfo | None:
     device = c_void_p()
     if nvml.nvmlDeviceGetHandleByIndex_v2(c_uint(index), byref(device)):
         return None
     major, minor, memory = c_int(), c_int(), _Memory()
     nvml.nvmlDeviceGetCudaComputeCapability(device, byref(major), byref(minor))
     nvml.nvmlDeviceGetMemoryInfo(device, byref(memory))
-    return Gpu(
+    return GpuInfo(
         index=index,
         kind="cuda",
         name=_said(nvml.nvmlDeviceGetName, device) or "NVIDIA GPU",
@@ -116,10 +116,10 @@ def _said(function: ctypes._NamedFuncPointer, device: c_void_p) -> str:
 # ---------------------------------------------------------------- AMD
 
 
-def amd(nodes: Path = NODES) -> list[Gpu]:
+def amd(nodes: Path = NODES) -> list[GpuInfo]:
     """AMD's GPUs in the driver's order; [] without the amdgpu driver. CPUs are nodes too, without SIMDs."""
     folders = sorted((path for path in nodes.glob("*") if path.name.isdigit()), key=lambda path: int(path.name))
-    found: list[Gpu] = []
+    found: list[GpuInfo] = []
     for folder in folders:
         properties = _properties(folder / "properties")
         version = properties.get("gfx_target_version", 0)
@@ -128,7 +128,7 @@ def amd(nodes: Path = NODES) -> list[Gpu]:
         name = _text(folder / "name")
         per_unit = properties.get("simd_per_cu", 0)
         found.append(
-            Gpu(
+            GpuInfo(
                 index=len(found),
                 kind="rocm",
                 name=name or "AMD GPU",
@@ -164,7 +164,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _allowed(gpu: Gpu) -> bool:
+def _allowed(gpu: GpuInfo) -> bool:
     """Whether every variable that lists visible devices lists this one, by number or by the start of its UUID.
 
     What follows a -1 counts for nothing, as in CUDA and HIP.
@@ -180,5 +180,5 @@ def _allowed(gpu: Gpu) -> bool:
     return True
 
 
-def _named(word: str, gpu: Gpu) -> bool:
+def _named(word: str, gpu: GpuInfo) -> bool:
     return len(word) > 4 and bool(gpu.uuid) and gpu.uuid.startswith(word)

@@ -112,7 +112,7 @@ def inlined(given: Program, tangents: Sequence[str]) -> Program:
         raise ProgramError('backward returns its gradients by name: {"x": gx, "self.weight": gw}')
     # backward's own names come after forward's last statement, and `out_` is the only one that is read after it
     own = {a.arg: f"{a.arg}_" for a in backward.args.args[1:]}
-    renamed = merge.Names(own)
+    renamed = merge.NameRewriter(own)
     body = [renamed.visit(node) for node in backward.body[:-1]]
     lines = [*forward.body[:-1], _assign(own["saved"], saved), _assign("out_", outputs)]
     lines += [_assign(own["grads"], _nested(outputs, list(tangents))), *body]

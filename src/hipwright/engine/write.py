@@ -18,20 +18,20 @@ from hipwright.engine.knobs import Choice, Value
 from hipwright.engine.layout.decisions import Decisions
 from hipwright.engine.layout.pointwise import FEW_COLUMNS, SMALL, PointwisePlanner, ScanPlanner
 from hipwright.engine.layout.rows import RowPlanner
-from hipwright.engine.lower.core import Call, Context
-from hipwright.engine.partition.library_calls import View
+from hipwright.engine.lower.core import LibraryCall, LoweringContext
+from hipwright.engine.partition.library_calls import PlanView
 from hipwright.engine.partition.lowering import Lowered, Lowering
 from hipwright.engine.plan.exact import ENOUGH_ELEMENTS
 from hipwright.engine.plan.in_place import Spare, Spares, homes
-from hipwright.engine.plan.naming import Names
+from hipwright.engine.plan.naming import KernelNames
 from hipwright.engine.plan.streaming import KEEP, PACKED, keeps, kept, offered, reads_only, streaming, usual
-from hipwright.engine.plan.writer import PlanWriter, Step, order
+from hipwright.engine.plan.writer import PlanStep, PlanWriter, order
 from hipwright.engine.rewrite.attention import attention
 from hipwright.engine.rewrite.pinned_sizes import pinned
 from hipwright.engine.rewrite.rolled_loops import unrolled
 from hipwright.engine.rewrite.specialise import specialise
-from hipwright.engine.templates.base import Body, Kernel, Need, by_reciprocals, fused
-from hipwright.engine.templates.call import CallBody, Options
+from hipwright.engine.templates.base import Body, EmittedKernel, Need, by_reciprocals, fused
+from hipwright.engine.templates.call import CallBody, TemplateOptions
 from hipwright.engine.templates.pointwise.elementwise import elementwise
 from hipwright.engine.templates.pointwise.inner import inner
 from hipwright.engine.templates.pointwise.rows import plain_rows
@@ -106,8 +106,8 @@ class _Builder:
         self.graph = graph
         self.choices = choices
         self.decisions = Decisions(choices)
-        self.kernels: list[tuple[Kernel, Group, str]] = []
-        self.names = Names()
+        self.kernels: list[tuple[EmittedKernel, Group, str]] = []
+        self.names = KernelNames()
         self.plan = ""
         self.helpers = ""  # device functions that the kernels call
         self._replacing = 0  # kernels that write over what they read
@@ -131,9 +131,9 @@ class _Builder:
         ordered = order(steps)
         spares = Spares(lowered, ordered)
         for step in ordered:
-            if isinstance(step.what, Call):
+            if isinstance(step.what, LibraryCall):
                 writer.call(step.what, read)
-            elif isinstance(step.what, View):
+            elif isinstance(step.what, PlanView):
                 writer.view(step.what)
             else:
                 self._kernel(c, lowered, step.what, stored, writer, spares.of(step) if self._in_place else {})
@@ -141,7 +141,7 @@ class _Builder:
         self.helpers = prelude({u for kernel, _, _ in self.kernels for u in kernel.used})
         self._stream(c, lowered)
 
-    def _stream(self, c: Context, lowered: Lowered) -> None:
+    def _stream(self, c: LoweringContext, lowered: Lowered) -> None:
         """What leaves the caches first, as the choice `stream` says; elsewhere the kernels are as they were."""
         numels, dtypes = self._numels(lowered), self._dtypes(lowered)
         keeping = [k for k, _, _ in self.kernels if keeps(c, k, numels, dtypes)]
@@ -166,15 +166,15 @@ class _Builder:
         """May kernels write over what nobody reads after them? Nothing to search for, so not in `space`."""
         return bool(self.choices.get("in_place", True))
 
-    def _steps(self, lowered: Lowered, scheduler: Scheduler) -> list[Step]:
-        steps: list[Step] = []
+    def _steps(self, lowered: Lowered, scheduler: Scheduler) -> list[PlanStep]:
+        steps: list[PlanStep] = []
         for group in scheduler.groups:
             reads = {r for item in group.items for r in scheduler.reads[item.name]}
-            steps.append(Step(group, reads, {i.name for i in group.items}, len(steps)))
+            steps.append(PlanStep(group, reads, {i.name for i in group.items}, len(steps)))
         for call in lowered.calls:
-            steps.append(Step(call, set(call.refs.values()), set(call.outputs), len(steps)))
+            steps.append(PlanStep(call, set(call.refs.values()), set(call.outputs), len(steps)))
         for view in lowered.views:
-            steps.append(Step(view, {view.source}, {view.name}, len(steps)))
+            steps.append(PlanStep(view, {view.source}, {view.name}, len(steps)))
         for group in scheduler.groups:  # a buffer is overwritten after everyone has read it
             for item in group.items:
                 if item.target:
@@ -182,7 +182,7 @@ class _Builder:
                     writer.waits |= {s.number for s in steps if item.target in s.reads and s.what is not group}
         return steps
 
-    def _stored(self, lowered: Lowered, scheduler: Scheduler, steps: list[Step]) -> set[str]:
+    def _stored(self, lowered: Lowered, scheduler: Scheduler, steps: list[PlanStep]) -> set[str]:
         """Items that must reach memory: read by another step, returned, or kept in a module buffer."""
         wanted = set(lowered.outputs.values())
         for step in steps:
@@ -204,7 +204,7 @@ class _Builder:
         need = Need(
             {i.name: (i.target or i.name, i.dtype) for i in items}, self._dtypes(lowered), self._numels(lowered)
         )
-        options = Options(self.decisions.choose, self.decisions.own_knob)
+        options = TemplateOptions(self.decisions.choose, self.decisions.own_knob)
         body = CallBody(c, group, self.names.kernel(lowered, group), need, options)
         offer = body.placed.offer
         kernels = offer.write(body)
@@ -328,7 +328,7 @@ class _Builder:
         }
 
 
-def _pointwise(group: Group, body: Body, planner: PointwisePlanner) -> tuple[Kernel, str]:
+def _pointwise(group: Group, body: Body, planner: PointwisePlanner) -> tuple[EmittedKernel, str]:
     """A kernel without reductions, and its mapping."""
     mapping, layout, (vec, items, threads) = planner.pointwise()
     if mapping == "transpose":

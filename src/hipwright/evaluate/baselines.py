@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hipwright.device.side import Block, Prepared
+from hipwright.device.side import LaunchMode, TimedBlock
 from hipwright.errors import WorkerError
 from hipwright.tensors import Tree
 from hipwright.verify.gpu.reference import BASELINES, DeviceReference
@@ -27,13 +27,13 @@ class Kept:
     slots: int
     moved: int = 0
     graphs: bool = True
-    _open: dict[bool, tuple[ReferenceSide, Prepared | None]] = field(default_factory=dict)
+    _open: dict[bool, tuple[ReferenceSide, LaunchMode | None]] = field(default_factory=dict)
     _graph: bool = False
 
     def __post_init__(self) -> None:
         self._graph = self.graphs
 
-    def prepare(self, iterations_hint: int) -> Prepared:
+    def prepare(self, iterations_hint: int) -> LaunchMode:
         """Captured where it can be; at once when an earlier comparison did the work."""
         self._graph = self.graphs
         return self._prepared(iterations_hint)
@@ -47,7 +47,7 @@ class Kept:
         """Make the side, which compiles it where that is its nature. Raises what `DeviceReference.side` raises."""
         self._side()
 
-    def block(self, calls: int) -> Block:
+    def block(self, calls: int) -> TimedBlock:
         """As the host's."""
         return self._side().block(calls)
 
@@ -74,14 +74,14 @@ class Kept:
             self._open[self._graph] = opened, None
         return self._open[self._graph][0]
 
-    def _prepared(self, hint: int) -> Prepared:
+    def _prepared(self, hint: int) -> LaunchMode:
         try:
             return self._prepare(hint)
         except WorkerError:  # the host was replaced since: so were its sides
             self._open.clear()
             return self._prepare(hint)
 
-    def _prepare(self, hint: int) -> Prepared:
+    def _prepare(self, hint: int) -> LaunchMode:
         side = self._side()
         known = self._open[self._graph][1]
         if known is None:

@@ -34,7 +34,7 @@ class Speedup(Record, frozen=True, kw_only=True):
     at_roofline: float | None = None
 
 
-class Asked(Record, frozen=True, kw_only=True):
+class ModelSample(Record, frozen=True, kw_only=True):
     """How a model came to a row's candidate.
 
     answer: what came of its answers: "program" (or "modelnew"), else why there is none, e.g. "truncated", "no_code";
@@ -91,7 +91,7 @@ class BenchRow(Record, frozen=True, kw_only=True):
     evaluations: int = 0
     attempts: int = 1
     seconds: float = 0.0
-    asked: Asked | None = None
+    asked: ModelSample | None = None
 
     @property
     def judged(self) -> bool:

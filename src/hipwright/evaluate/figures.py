@@ -15,7 +15,16 @@ from typing import Any
 import numpy as np
 
 from hipwright.evaluate.bench import BenchRow
-from hipwright.measure.fastp import FAILED, LEVELS, Mean, Result, Share, capped, fast_p, geometric_mean
+from hipwright.measure.fastp import (
+    FAILED,
+    LEVELS,
+    GeometricMean,
+    TaskShare,
+    TaskSpeedup,
+    capped,
+    fast_p,
+    geometric_mean,
+)
 
 BASELINES = ("eager", "compile")
 WORST = 10
@@ -57,19 +66,19 @@ def figures(rows: Sequence[BenchRow], *, kernelbench: bool = False) -> dict[str,
     return found
 
 
-def results(rows: Iterable[BenchRow], baseline: str) -> list[Result]:
+def results(rows: Iterable[BenchRow], baseline: str) -> list[TaskSpeedup]:
     """The rows as measure.fastp takes them: an incorrect or untimed one has no speedup."""
     found = []
     for row in rows:
         one = row.speedups.get(baseline) if row.correct else None
-        found.append(Result(one.speedup, one.interval, one.at_roofline) if one else Result())
+        found.append(TaskSpeedup(one.speedup, one.interval, one.at_roofline) if one else TaskSpeedup())
     return found
 
 
-def share_of(flags: Iterable[bool]) -> Share:
+def share_of(flags: Iterable[bool]) -> TaskShare:
     """How many are true, with Wilson's 95 % interval: one that does not shrink to a point where all or none are."""
     values = list(flags)
-    return Share(sum(values), len(values), wilson(sum(values), len(values)))
+    return TaskShare(sum(values), len(values), wilson(sum(values), len(values)))
 
 
 def wilson(count: int, total: int) -> tuple[float, float]:
@@ -101,14 +110,14 @@ def why_not_timed(rows: Sequence[BenchRow]) -> str:
 def _slowness(row: BenchRow) -> tuple[int, float]:
     if "eager" in row.speedups:
         one = row.speedups["eager"]
-        return 0, capped(Result(one.speedup, one.interval, one.at_roofline)) or 0.0
+        return 0, capped(TaskSpeedup(one.speedup, one.interval, one.at_roofline)) or 0.0
     return 1, row.coverage if row.coverage is not None else 1.0
 
 
 def _fast(rows: Sequence[BenchRow], baseline: str) -> dict[str, Any]:
     found = results(rows, baseline)
     counts = {p: fast_p(found, p).count for p in LEVELS}
-    return {f"{p:g}": _share(Share(count, len(found), wilson(count, len(found)))) for p, count in counts.items()}
+    return {f"{p:g}": _share(TaskShare(count, len(found), wilson(count, len(found)))) for p, count in counts.items()}
 
 
 def _fast_point(rows: Sequence[BenchRow], baseline: str) -> dict[str, Any]:
@@ -130,11 +139,11 @@ def _roofline(rows: Sequence[BenchRow]) -> dict[str, Any] | None:
     return {"median": float(np.median(known)), "rows": len(known)} if known else None
 
 
-def _share(share: Share) -> dict[str, Any]:
+def _share(share: TaskShare) -> dict[str, Any]:
     return {"count": share.count, "total": share.total, "share": share.share, "interval": list(share.interval)}
 
 
-def _mean(mean: Mean | None) -> dict[str, Any] | None:
+def _mean(mean: GeometricMean | None) -> dict[str, Any] | None:
     if mean is None:
         return None
     return {"value": mean.value, "interval": list(mean.interval), "rows": mean.tasks, "capped": mean.capped}

@@ -21,7 +21,7 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
 from hipwright.verify.gpu.client import GPU_WORKER, GpuCandidates
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
-from hipwright.verify.gpu.rooms import Rooms
+from hipwright.verify.gpu.rooms import SharedHosts
 
 Kind = Literal["cuda", "rocm"]
 DEVICE = "cuda:0"
@@ -33,7 +33,7 @@ SWITCH_S = 0.0005  # that a thread keeps the interpreter while others want it
 
 
 @dataclass
-class Gpu:
+class GpuContext:
     """What all tasks on one GPU share. architecture: as the compiler names it ("sm_90", "gfx942").
 
     memory_bytes: of the device, for all processes together; 0 for all there is. rooms: where tasks that trust each
@@ -49,7 +49,7 @@ class Gpu:
     workers: Zygote
     unsafe: bool = False
     memory_bytes: int = 0
-    rooms: Rooms | None = None
+    rooms: SharedHosts | None = None
     door: Door = field(default_factory=Door)
     spares: OneShotPool | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -111,7 +111,7 @@ def open_gpu(
     memory_bytes: int = 0,
     shared_hosts: int = 0,
     compile_s: float | None = None,
-) -> Iterator[Gpu]:
+) -> Iterator[GpuContext]:
     """Start what a GPU needs; all of it ends with the block. Raises DeviceError where the GPU does not work.
 
     index: its number on the machine; None for the first that the environment (CUDA_VISIBLE_DEVICES) allows.
@@ -135,8 +135,10 @@ def open_gpu(
         hosts.start(), workers.start()
         count = compilers or max(2, len(os.sched_getaffinity(0)) - 4)
         pool = opened(CompilePool(compilers_host, count, limit_s=compile_s or COMPILE_LIMIT_S))
-        rooms = opened(Rooms(hosts, shared_hosts)) if shared_hosts else None
-        gpu = Gpu(kind, found.index, found.architecture, cache, pool, hosts, workers, unsafe, memory_bytes, rooms)
+        rooms = opened(SharedHosts(hosts, shared_hosts)) if shared_hosts else None
+        gpu = GpuContext(
+            kind, found.index, found.architecture, cache, pool, hosts, workers, unsafe, memory_bytes, rooms
+        )
         stack.callback(gpu.close)
         yield gpu
 

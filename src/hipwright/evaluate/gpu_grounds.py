@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from hipwright.evaluate.baselines import Baselines, open_baselines
-from hipwright.evaluate.gpu import Gpu
+from hipwright.evaluate.gpu import GpuContext
 from hipwright.measure.ceilings import Ceilings, ceilings_of
 from hipwright.measure.roofline import Floor, count_work, floor_of, rotation
 from hipwright.measure.rounds import Memory
@@ -26,7 +26,7 @@ SHARE = 4  # of the device's memory: inputs in rotation may take a quarter in ea
 
 
 @dataclass(frozen=True)
-class Measured:
+class TimingContext:
     """What a timing stands on: the reference, the model's state, the slots of inputs, the baselines.
 
     large: there is no room for late values beside the timed ones. graphs: whether calls are captured. bytes: of a slot
@@ -49,11 +49,11 @@ class Measured:
 class Grounds:
     """One task on one GPU, as far as a timing needs it beside a candidate."""
 
-    gpu: Gpu
+    gpu: GpuContext
     handle: TaskHandle
     more: tuple[str, ...]
 
-    def __init__(self, gpu: Gpu, handle: TaskHandle) -> None:
+    def __init__(self, gpu: GpuContext, handle: TaskHandle) -> None:
         self.gpu = gpu
         self.handle = handle
         self._reference: DeviceReference | None = None
@@ -89,7 +89,7 @@ class Grounds:
         held = [outline.state["params"], outline.state["buffers"]]
         return count_traffic(outline.ops, _plain([outline.inputs, held]), _plain(list(outline.outputs)))
 
-    def _open_measured(self, reference: DeviceReference, seed: int, gate: Gate) -> Measured:
+    def _open_measured(self, reference: DeviceReference, seed: int, gate: Gate) -> TimingContext:
         state = self.handle.init_state(seed)
         source = reference.inputs(self.workload, seed)
         inputs = sum(source.sizes)
@@ -104,7 +104,7 @@ class Grounds:
         names = (*BASELINES, *self.more) if gate == "full" else BASELINES[:1]  # the fast gate ranks by the first
         moved = self.traffic.bytes if self.traffic is not None and "copy" in names else 0
         baselines = open_baselines(reference, self.workload, state, seed, slots, names, moved, graphs=graphs)
-        return Measured(
+        return TimingContext(
             reference, state, seed, slots, f"timed/{seed}/{gate}", baselines, large, graphs, inputs + outputs
         )
 

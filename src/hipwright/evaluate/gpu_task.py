@@ -1,7 +1,7 @@
 """One task on one GPU: build, verify, time. A timing has the GPU to itself.
 
-`GpuTask` holds the task's reference and baselines, in a process of their own, beside what `hipwright.evaluate.gpu.Gpu`
-keeps warm for all tasks, and lends an evaluator its three verbs.
+`GpuTask` holds the task's reference and baselines, in a process of their own, beside what
+`hipwright.evaluate.gpu.GpuContext` keeps warm for all tasks, and lends an evaluator its three verbs.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 
 from msgspec import structs
 
-from hipwright.device.side import Side
+from hipwright.device.side import TimedSide
 from hipwright.errors import HipwrightError
-from hipwright.evaluate.gpu import Gpu
-from hipwright.evaluate.gpu_grounds import SHARE, Gate, Grounds, Measured
+from hipwright.evaluate.gpu import GpuContext
+from hipwright.evaluate.gpu_grounds import SHARE, Gate, Grounds, TimingContext
 from hipwright.measure import bench
 from hipwright.measure.bench import BenchResult
 from hipwright.measure.settings import FULL, SCORE, BenchSettings
@@ -30,7 +30,7 @@ from hipwright.verify import Oracle
 from hipwright.verify.candidate import Rejected
 from hipwright.verify.gpu.client import GpuCandidates
 from hipwright.verify.gpu.large import judge_on_device, judge_set
-from hipwright.verify.gpu.loaded import Loaded
+from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.gpu.side import GpuSide
 from hipwright.verify.gpu.stages import TimedInputs
 from hipwright.verify.gpu.verifier import verify_gpu, verify_timed
@@ -44,13 +44,13 @@ class GpuTask(Grounds):
     more: sides beside the baselines that a full timing measures too ("max-autotune", "copy"); set before the first.
     """
 
-    def __init__(self, gpu: Gpu, handle: TaskHandle) -> None:
+    def __init__(self, gpu: GpuContext, handle: TaskHandle) -> None:
         super().__init__(gpu, handle)
         self.worker = gpu.candidates()
         self.more: tuple[str, ...] = ()
         self._turn = threading.RLock()  # the worker serves one candidate at a time: one that breaks it breaks no other
         self._opening = threading.Lock()
-        self._known: dict[Gate, Measured] = {}
+        self._known: dict[Gate, TimingContext] = {}
         self._seed = secrets.randbits(31)
         self._starting: threading.Thread | None = None
 
@@ -184,7 +184,7 @@ class GpuTask(Grounds):
 
             yield timed
 
-    def _unloaded(self, loaded: Loaded) -> None:
+    def _unloaded(self, loaded: LoadedProgram) -> None:
         with self.gpu.door.shared():
             loaded.close()
 
@@ -237,7 +237,7 @@ class GpuTask(Grounds):
         with self._turn, self.gpu.door.exclusive():
             return self._timed(program, build, gate, outline, worker, at, more, known, settings)
 
-    def _measured(self, gate: Gate) -> Measured:
+    def _measured(self, gate: Gate) -> TimingContext:
         with self._opening:
             if gate not in self._known:
                 with self.gpu.door.shared():  # a baseline that is compiled runs, and would disturb a timing
@@ -251,7 +251,7 @@ class GpuTask(Grounds):
         gate: Gate,
         outline: Outline,
         worker: GpuCandidates,
-        at: Measured,
+        at: TimingContext,
         more: Mapping[str, Any] | None,
         known: bool,
         settings: BenchSettings | None = None,
@@ -270,18 +270,18 @@ class GpuTask(Grounds):
                 return BenchResult(None, rejected.verdict)
         return self._noted(result, at)
 
-    def _placed(self, loaded: Loaded, at: Measured, *, own_time: bool) -> GpuSide:
+    def _placed(self, loaded: LoadedProgram, at: TimingContext, *, own_time: bool) -> GpuSide:
         """A loaded program as a side of the comparison, over the same inputs as the baselines."""
         loaded.place(at.set_name, at.reference.inputs(self.workload, at.seed), at.slots)
         return loaded.side(at.set_name, graph=at.graphs, own_time=own_time)
 
     def _pairs(
-        self, side: GpuSide, program: Program, outline: Outline, at: Measured, settings: BenchSettings
+        self, side: GpuSide, program: Program, outline: Outline, at: TimingContext, settings: BenchSettings
     ) -> BenchResult:
         terms = self._terms(program, outline, at.slots)
         return bench.time_pairs(side, at.baselines.sides, settings=settings, memory=at.memory, **terms)
 
-    def _wrong(self, loaded: Loaded, at: Measured) -> Verdict | None:
+    def _wrong(self, loaded: LoadedProgram, at: TimingContext) -> Verdict | None:
         """What is wrong with a program's result at the size that is timed, on inputs that nobody knows. The fast gate
         looks at small shapes only, and a grid can be too small, or an index overflow, for a large one alone: a policy
         gradient found that within three minutes (docs/mini.md)."""
@@ -296,7 +296,7 @@ class GpuTask(Grounds):
                 at.reference.free("expectations")
         return None
 
-    def _revealed(self, side: GpuSide, loaded: Loaded, at: Measured) -> None:
+    def _revealed(self, side: GpuSide, loaded: LoadedProgram, at: TimingContext) -> None:
         """Values that nobody could know before, in a random slot of the timed calls: their outputs must be right."""
         slot, late = secrets.randbelow(at.slots), at.seed + 1
         policy = self.handle.task.tolerance
@@ -314,7 +314,7 @@ class GpuTask(Grounds):
         seed = secrets.randbits(31)
 
         @contextmanager
-        def fresh() -> Iterator[tuple[Side, Sequence[Side]]]:
+        def fresh() -> Iterator[tuple[TimedSide, Sequence[TimedSide]]]:
             with (
                 self.gpu.reference(self.handle) as reference,
                 self.gpu.candidates() as worker,
@@ -327,7 +327,7 @@ class GpuTask(Grounds):
 
         return bench.remeasure(first, fresh, **self._terms(program, outline, slots))
 
-    def _noted(self, result: BenchResult, at: Measured) -> BenchResult:
+    def _noted(self, result: BenchResult, at: TimingContext) -> BenchResult:
         """With why a baseline is missing."""
         notes = [f"no {name} baseline: {why}" for name, why in at.baselines.missing.items()]
         notes += [f"{side.name}: {note}" for side in at.baselines.sides for note in side.notes]

@@ -36,7 +36,7 @@ OFFLINE = "a ModelNew file that is not converted has no program to compile for t
 SEED = 0  # under which ModelNew is constructed; its state is then set from the task's
 
 
-class ModelNewLane:
+class ModelNewEvaluator:
     """Judges ModelNew files for one evaluator."""
 
     def __init__(self, evaluator: Evaluator) -> None:
@@ -140,7 +140,7 @@ class ModelNewLane:
         verdict = gpu.verify(parsed, converted, built, oracle, gate="fast")
         return replace(verdict, message=f"converted to a program: {verdict.message}" if verdict.message else "")
 
-    def _prepared(self, target: str, arch: str, program: Program) -> build.Prepared:
+    def _prepared(self, target: str, arch: str, program: Program) -> build.PreparedModelNew:
         with ExitStack() as stack:
             zygote = Zygote(PRELOAD, unsafe=self._evaluator.unsafe, name="ModelNew discovery")
             stack.enter_context(zygote)  # starts only where the file must run to tell what it builds
@@ -154,7 +154,7 @@ class ModelNewLane:
                 unsafe=self._evaluator.unsafe,
             )
 
-    def _arguments(self, prepared: build.Prepared, program: Program) -> dict[str, Any]:
+    def _arguments(self, prepared: build.PreparedModelNew, program: Program) -> dict[str, Any]:
         return {**build.arguments(prepared, program.text, SEED), "init_inputs": self._handle.init_inputs(SEED)}
 
     # ---------------------------------------------------------------- verdict and records

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 import hipwright
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.evaluate.features import features
-from hipwright.evaluate.modelnew import ModelNewLane
+from hipwright.evaluate.modelnew import ModelNewEvaluator
 from hipwright.evaluate.results import (
     NOT_ASKED,
     Findings,
@@ -114,7 +114,7 @@ class Evaluator:
         found = Findings(self.targets, self.waves[0])
         try:
             if program.lane == "modelnew":
-                result = ModelNewLane(self).evaluate(program, oracle or self.oracle, found, gate, timed)
+                result = ModelNewEvaluator(self).evaluate(program, oracle or self.oracle, found, gate, timed)
             else:
                 result = self._evaluate(program, oracle or self.oracle, found, thorough, gate, timed)
         except HipwrightError as error:

@@ -18,21 +18,21 @@ from typing import Any, Protocol
 
 from hipwright.errors import DeviceError, InfrastructureError
 from hipwright.evaluate.gate import Gate
-from hipwright.evaluate.schedule import Board, Job
+from hipwright.evaluate.schedule import Board, EvaluationJob
 
 GLANCE_S = 0.1  # between two looks for hanging devices
 STRIKES = 3  # jobs in a row that met a fault of the machine on a device: it is given up
 
 
 @dataclass(frozen=True)
-class Step:
+class StageResult:
     """What a stage made. final: this is the result, and no later stage is needed (rejected, or nothing to time)."""
 
     value: Any
     final: bool = False
 
 
-class Device(Protocol):
+class PoolDevice(Protocol):
     """One GPU (or a stand-in). Methods of one device are called from its own lanes only, except `abort`.
 
     A fault of the machine is raised as InfrastructureError and retried elsewhere; any other exception is final.
@@ -42,14 +42,14 @@ class Device(Protocol):
     name: str
     gate: Gate
 
-    def prepare(self, job: Job) -> None:
+    def prepare(self, job: EvaluationJob) -> None:
         """Make the reference of job.group warm here; cheap when it is. Called outside the gate: what it runs on the
         GPU, it runs under gate.shared() itself."""
 
-    def verify(self, job: Job, built: Any) -> Step:
+    def verify(self, job: EvaluationJob, built: Any) -> StageResult:
         """Check the built program; called inside gate.shared()."""
 
-    def time(self, job: Job, verified: Any) -> Any:
+    def time(self, job: EvaluationJob, verified: Any) -> Any:
         """Time it and return the result; called inside gate.exclusive()."""
 
     def abort(self) -> None:
@@ -60,10 +60,10 @@ class Device(Protocol):
 
 
 @dataclass
-class Outcome:
+class JobOutcome:
     """How one job ended: value, or the error that ended it. seconds: by stage (build, prepare, verify, time)."""
 
-    job: Job
+    job: EvaluationJob
     value: Any = None
     error: Exception | None = None
     device: str = ""
@@ -78,9 +78,9 @@ Listener = Callable[[str, dict[str, Any]], None]
 class _Lane:
     """One thread of one device, and since when it has been busy with what."""
 
-    device: Device
+    device: PoolDevice
     number: int
-    job: Job | None = None
+    job: EvaluationJob | None = None
     built: Any = None
     since: float = 0.0
     aborted: bool = False
@@ -96,8 +96,8 @@ class Dispatcher:
 
     def __init__(
         self,
-        devices: Sequence[Device],
-        build: Callable[[Job], Step],
+        devices: Sequence[PoolDevice],
+        build: Callable[[EvaluationJob], StageResult],
         *,
         build_workers: int = 2,
         lanes: int = 1,
@@ -113,26 +113,28 @@ class Dispatcher:
         self._hang_s = hang_s
         self._listener = listener or (lambda kind, data: None)
         self._changed = threading.Condition()
-        self._outcomes: queue.Queue[Outcome] = queue.Queue()
-        self._tries: dict[str, Outcome] = {}
+        self._outcomes: queue.Queue[JobOutcome] = queue.Queue()
+        self._tries: dict[str, JobOutcome] = {}
         self._strikes: dict[str, set[str]] = {device.name: set() for device in devices}
         self._alive = [device.name for device in devices]
         self._stopping = False
         self._board = Board([], 1)
         self._lanes: list[_Lane] = []
 
-    def run(self, jobs: Sequence[Job], on_done: Callable[[Outcome], None] | None = None) -> list[Outcome]:
+    def run(
+        self, jobs: Sequence[EvaluationJob], on_done: Callable[[JobOutcome], None] | None = None
+    ) -> list[JobOutcome]:
         """Every job's Outcome, in the order of `jobs`. on_done gets each as soon as it is there, in this thread.
 
         Ctrl-C hands over what is finished, stops the devices and raises KeyboardInterrupt.
         """
         if len({job.key for job in jobs}) != len(jobs):
             raise ValueError("two jobs have the same key")
-        self._tries = {job.key: Outcome(job, attempts=0) for job in jobs}
+        self._tries = {job.key: JobOutcome(job, attempts=0) for job in jobs}
         count = len(self._devices)
         self._board = Board(jobs, self._build_workers + 2 * self._lane_count * max(1, count), count)
         self._start()
-        done: dict[str, Outcome] = {}
+        done: dict[str, JobOutcome] = {}
         try:
             while len(done) < len(jobs):
                 self._collect(done, on_done)
@@ -165,7 +167,7 @@ class Dispatcher:
             name = f"{lane.device.name} lane {lane.number}"
             threading.Thread(target=self._device_lane, args=(lane,), name=name, daemon=True).start()
 
-    def _collect(self, done: dict[str, Outcome], on_done: Callable[[Outcome], None] | None) -> None:
+    def _collect(self, done: dict[str, JobOutcome], on_done: Callable[[JobOutcome], None] | None) -> None:
         try:
             self._deliver(self._outcomes.get(timeout=GLANCE_S), done, on_done)
         except queue.Empty:
@@ -173,7 +175,9 @@ class Dispatcher:
             if not self._alive:
                 self._give_up()
 
-    def _deliver(self, outcome: Outcome, done: dict[str, Outcome], on_done: Callable[[Outcome], None] | None) -> None:
+    def _deliver(
+        self, outcome: JobOutcome, done: dict[str, JobOutcome], on_done: Callable[[JobOutcome], None] | None
+    ) -> None:
         if outcome.job.key in done:
             return  # a lane given up for hanging came back after all
         done[outcome.job.key] = outcome
@@ -225,7 +229,7 @@ class Dispatcher:
             if step.final:
                 self._finish(job, value=step.value)
 
-    def _build_failed(self, job: Job, error: Exception) -> None:
+    def _build_failed(self, job: EvaluationJob, error: Exception) -> None:
         again = self._may_retry(job, error)
         with self._changed:
             self._board.build_ended(job, again=again)
@@ -252,10 +256,10 @@ class Dispatcher:
             self._strikes[device.name].clear()
             self._finish(job, value=value, device=device.name)
 
-    def _take(self, device: Device) -> tuple[Job, Any] | None:
+    def _take(self, device: PoolDevice) -> tuple[EvaluationJob, Any] | None:
         return self._board.next_job(device.name, self._alive) if device.name in self._alive else None
 
-    def _on_device(self, device: Device, job: Job, built: Any) -> Any:
+    def _on_device(self, device: PoolDevice, job: EvaluationJob, built: Any) -> Any:
         begin = time.monotonic()
         device.prepare(job)
         self._board.prepare_s.add(self._spent(job, "prepare", begin))
@@ -283,14 +287,14 @@ class Dispatcher:
 
     # ---------------------------------------------------------------- faults
 
-    def _device_failed(self, device: Device, job: Job, built: Any, error: Exception) -> None:
+    def _device_failed(self, device: PoolDevice, job: EvaluationJob, built: Any, error: Exception) -> None:
         if isinstance(error, InfrastructureError):
             self._strikes[device.name].add(job.key)
             if len(self._strikes[device.name]) >= STRIKES:
                 self._lose(device, f"{STRIKES} jobs in a row met a fault: {error}")
         self._again_or_fail(job, built, device, error)
 
-    def _again_or_fail(self, job: Job, built: Any, device: Device, error: Exception) -> None:
+    def _again_or_fail(self, job: EvaluationJob, built: Any, device: PoolDevice, error: Exception) -> None:
         if not self._may_retry(job, error):
             self._finish(job, error=error, device=device.name)
             return
@@ -298,7 +302,7 @@ class Dispatcher:
             self._board.give_back(job, built, device.name)
             self._changed.notify_all()
 
-    def _may_retry(self, job: Job, error: Exception) -> bool:
+    def _may_retry(self, job: EvaluationJob, error: Exception) -> bool:
         """Counts a try; True if the fault is the machine's and tries are left."""
         outcome = self._tries[job.key]
         outcome.attempts += 1
@@ -307,7 +311,7 @@ class Dispatcher:
             self._listener("retry", {"job": job.key, "error": str(error), "attempt": outcome.attempts})
         return again
 
-    def _lose(self, device: Device, why: str) -> None:
+    def _lose(self, device: PoolDevice, why: str) -> None:
         with self._changed:
             if device.name not in self._alive:
                 return
@@ -316,12 +320,14 @@ class Dispatcher:
             self._changed.notify_all()
         self._listener("device_lost", {"device": device.name, "why": why})
 
-    def _finish(self, job: Job, *, value: Any = None, error: Exception | None = None, device: str = "") -> None:
+    def _finish(
+        self, job: EvaluationJob, *, value: Any = None, error: Exception | None = None, device: str = ""
+    ) -> None:
         outcome = self._tries[job.key]
         tries = outcome.attempts + (1 if error is None else 0)
-        self._outcomes.put(Outcome(job, value, error, device, max(1, tries), dict(outcome.seconds)))
+        self._outcomes.put(JobOutcome(job, value, error, device, max(1, tries), dict(outcome.seconds)))
 
-    def _spent(self, job: Job, stage: str, begin: float) -> float:
+    def _spent(self, job: EvaluationJob, stage: str, begin: float) -> float:
         seconds = time.monotonic() - begin
         spent = self._tries[job.key].seconds
         spent[stage] = spent.get(stage, 0.0) + seconds

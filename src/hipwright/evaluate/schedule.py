@@ -13,7 +13,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Job:
+class EvaluationJob:
     """One evaluation. key: unique; group: what jobs share (the task), "" for nothing; payload is the caller's."""
 
     key: str
@@ -23,9 +23,9 @@ class Job:
 
 @dataclass
 class _Group:
-    to_build: deque[Job] = field(default_factory=deque)
+    to_build: deque[EvaluationJob] = field(default_factory=deque)
     building: int = 0
-    ready: deque[tuple[Job, Any]] = field(default_factory=deque)
+    ready: deque[tuple[EvaluationJob, Any]] = field(default_factory=deque)
     owners: set[str] = field(default_factory=set)
 
     @property
@@ -36,7 +36,7 @@ class _Group:
 _MANY = 4  # jobs left for each GPU of a group: worth helping before anything was measured
 
 
-class Mean:
+class RunningMean:
     """A running mean that forgets: the last ten or so count."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Board:
     """What is waiting, being built, ready, and where each group is warm. ahead: built jobs that may wait; devices:
     how many GPUs there are."""
 
-    def __init__(self, jobs: Sequence[Job], ahead: int, devices: int = 1) -> None:
+    def __init__(self, jobs: Sequence[EvaluationJob], ahead: int, devices: int = 1) -> None:
         self._groups: dict[str, _Group] = {}
         for job in jobs:
             self._groups.setdefault(job.group, _Group()).to_build.append(job)
@@ -59,9 +59,9 @@ class Board:
         self._devices = devices
         self._avoid: dict[str, set[str]] = {}
         self._warm: dict[str, str] = {}
-        self.build_s, self.prepare_s, self.work_s = Mean(), Mean(), Mean()
+        self.build_s, self.prepare_s, self.work_s = RunningMean(), RunningMean(), RunningMean()
 
-    def next_build(self) -> Job | None:
+    def next_build(self) -> EvaluationJob | None:
         """What to build next: for the GPUs' own groups first, then in order; None when enough is ahead."""
         if sum(group.building + len(group.ready) for group in self._groups.values()) >= self._ahead:
             return None
@@ -76,20 +76,20 @@ class Board:
         group.building += 1
         return group.to_build.popleft()
 
-    def built(self, job: Job, value: Any) -> None:
+    def built(self, job: EvaluationJob, value: Any) -> None:
         """A build ended and a GPU is to go on with it."""
         group = self._groups[job.group]
         group.building -= 1
         group.ready.append((job, value))
 
-    def build_ended(self, job: Job, *, again: bool = False) -> None:
+    def build_ended(self, job: EvaluationJob, *, again: bool = False) -> None:
         """A build ended without anything for a GPU; again: it waits for another try."""
         group = self._groups[job.group]
         group.building -= 1
         if again:
             group.to_build.appendleft(job)
 
-    def give_back(self, job: Job, value: Any, avoid: str) -> None:
+    def give_back(self, job: EvaluationJob, value: Any, avoid: str) -> None:
         """It failed on the GPU `avoid` through no fault of its own: another one is to take it, if there is one."""
         self._avoid.setdefault(job.key, set()).add(avoid)
         self._groups[job.group].ready.appendleft((job, value))
@@ -100,7 +100,7 @@ class Board:
         for group in self._groups.values():
             group.owners.discard(device)
 
-    def next_job(self, device: str, alive: Sequence[str]) -> tuple[Job, Any] | None:
+    def next_job(self, device: str, alive: Sequence[str]) -> tuple[EvaluationJob, Any] | None:
         """What `device` is to do now; None when it should wait."""
         name = self._choose(device, alive)
         if name is None:
@@ -115,7 +115,7 @@ class Board:
         group.owners.add(device)
         return found
 
-    def rest(self) -> list[Job]:
+    def rest(self) -> list[EvaluationJob]:
         """Jobs that nobody has taken: to build, or built."""
         waiting = [job for group in self._groups.values() for job in group.to_build]
         return waiting + [job for group in self._groups.values() for job, _ in group.ready]
@@ -161,7 +161,7 @@ class Board:
         group = self._groups[name]
         return group.left / max(1, len(group.owners))
 
-    def _allowed(self, job: Job, device: str, alive: Sequence[str]) -> bool:
+    def _allowed(self, job: EvaluationJob, device: str, alive: Sequence[str]) -> bool:
         avoid = self._avoid.get(job.key, set())
         return device not in avoid or avoid.issuperset(alive)
 

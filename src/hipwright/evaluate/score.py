@@ -24,7 +24,7 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from hipwright.errors import BadInput, HipwrightError
-from hipwright.evaluate.gpu import Gpu
+from hipwright.evaluate.gpu import GpuContext
 from hipwright.evaluate.gpu_task import GpuTask, TimeIt
 from hipwright.evaluate.pipeline import Evaluator
 from hipwright.evaluate.results import Findings, build_verdict, rejected
@@ -45,7 +45,7 @@ _PARSING = threading.BoundedSemaphore(2)
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltProgram:
     """A program and what compiling it came to: the parsed plan, or why there is none."""
 
     program: Program
@@ -55,7 +55,7 @@ class Built:
 
 
 @dataclass(frozen=True)
-class Checked:
+class GatedProgram:
     """A program that passed the fast gate and waits for its timing."""
 
     program: Program
@@ -64,7 +64,7 @@ class Checked:
     seconds: float
 
 
-def build(gpu: Gpu, target: str, program: Program) -> Built:
+def build(gpu: GpuContext, target: str, program: Program) -> BuiltProgram:
     """Compile a program, on the processor alone: needs no task. target: the GPU's name among an evaluator's."""
     start, found = time.perf_counter(), Findings((target,))
 
@@ -80,12 +80,12 @@ def build(gpu: Gpu, target: str, program: Program) -> Built:
         outcome = compiled()
     except HipwrightError as error:
         outcome = error.verdict()
-    return Built(program, found, outcome, time.perf_counter() - start)
+    return BuiltProgram(program, found, outcome, time.perf_counter() - start)
 
 
 def check(
-    evaluator: Evaluator, target: str, built: Built, worker: GpuCandidates, timer: GpuCandidates | None = None
-) -> Checked | Evaluation:
+    evaluator: Evaluator, target: str, built: BuiltProgram, worker: GpuCandidates, timer: GpuCandidates | None = None
+) -> GatedProgram | Evaluation:
     """Verify a built program behind the fast gate, in `worker`. An Evaluation where that is the end of it.
 
     timer: holds the timed inputs, on which a program is verified that claims no smaller shape; without one, or where
@@ -110,10 +110,10 @@ def check(
     spent = built.seconds + time.perf_counter() - start
     if isinstance(outcome, Evaluation):
         return replace(outcome, seconds=round(spent, 4))
-    return Checked(program, found, outcome, spent)
+    return GatedProgram(program, found, outcome, spent)
 
 
-def ready(evaluator: Evaluator, target: str, checked: Checked, worker: GpuCandidates, stack: ExitStack) -> TimeIt:
+def ready(evaluator: Evaluator, target: str, checked: GatedProgram, worker: GpuCandidates, stack: ExitStack) -> TimeIt:
     """Load and capture a checked program in `worker` -> what times it; the stack gives it back. Whatever goes wrong
     on the way is told when it is timed."""
     made, outline = checked.found.gpu[target], evaluator.outline()
@@ -130,7 +130,7 @@ def ready(evaluator: Evaluator, target: str, checked: Checked, worker: GpuCandid
     return refused
 
 
-def unprepared(evaluator: Evaluator, target: str, checked: Checked, worker: GpuCandidates | None = None) -> TimeIt:
+def unprepared(evaluator: Evaluator, target: str, checked: GatedProgram, worker: GpuCandidates | None = None) -> TimeIt:
     """What loads and times a checked program, all of it alone on the GPU: where inputs are too large to hold for more
     than one program. worker: another process than the task's own."""
     gpu, made, outline = evaluator.gpus[target], checked.found.gpu[target], evaluator.outline()
@@ -143,7 +143,7 @@ def unprepared(evaluator: Evaluator, target: str, checked: Checked, worker: GpuC
 def measure(
     evaluator: Evaluator,
     target: str,
-    checked: Checked,
+    checked: GatedProgram,
     time_it: TimeIt | None,
     in_turn: Callable[[Callable[[], Any]], Any] = lambda work: work(),
 ) -> Evaluation:
@@ -179,7 +179,7 @@ def _guarded(task: str, program: Program, found: Findings, work: Callable[[], An
         return rejected(task, program, error.verdict(), found)
 
 
-class Scorer:
+class BatchScorer:
     """Scores programs of one evaluator's task on one of its GPUs. A context manager.
 
     workers: candidate processes; 0 for what the machine has room for. BadInput where the evaluator has no such GPU.
@@ -231,7 +231,7 @@ class Scorer:
             }
             return [started[n].result() for n in range(len(programs))]
 
-    def _judged(self, turns: Turns, built: Built, timed: bool, together: bool) -> Evaluation:
+    def _judged(self, turns: Turns, built: BuiltProgram, timed: bool, together: bool) -> Evaluation:
         """Verified and made ready in one worker, then timed there when its turn comes."""
         with self._worker() as worker, ExitStack() as stack:
             with turns.verifying():

@@ -20,7 +20,7 @@ _SAMPLE = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel")
 
 
 @dataclass(frozen=True)
-class TaskFile:
+class BenchTask:
     """One task. name: its path below the suite without ".py"; level, number: from KernelBench's names, if any."""
 
     name: str
@@ -46,7 +46,7 @@ class Matched:
     strangers: list[Path] = field(default_factory=list)
 
 
-def find_tasks(folder: Path, level: int | None = None) -> list[TaskFile]:
+def find_tasks(folder: Path, level: int | None = None) -> list[BenchTask]:
     """The tasks of a folder; level: only those of folder/levelN. BadInput where there are none."""
     if not folder.is_dir():
         raise BadInput(f"no such folder of tasks: {folder}")
@@ -65,7 +65,7 @@ def find_tasks(folder: Path, level: int | None = None) -> list[TaskFile]:
     return found
 
 
-def match_candidates(folder: Path, tasks: Sequence[TaskFile]) -> Matched:
+def match_candidates(folder: Path, tasks: Sequence[BenchTask]) -> Matched:
     """The files of a folder that are candidates of `tasks`. BadInput where the folder is missing or none belongs."""
     if not folder.is_dir():
         raise BadInput(f"no such folder of candidates: {folder}")
@@ -91,7 +91,7 @@ def match_candidates(folder: Path, tasks: Sequence[TaskFile]) -> Matched:
     return matched
 
 
-def _match(path: Path, level: int | None, tasks: Sequence[TaskFile]) -> CandidateFile | None:
+def _match(path: Path, level: int | None, tasks: Sequence[BenchTask]) -> CandidateFile | None:
     if sample := _SAMPLE.fullmatch(path.stem):
         of_level, number, index = map(int, sample.groups())
         mine = [task for task in tasks if task.number == number and task.level in (None, of_level)]
@@ -102,10 +102,10 @@ def _match(path: Path, level: int | None, tasks: Sequence[TaskFile]) -> Candidat
     return CandidateFile(mine[0].name, path) if mine else None
 
 
-def _task(root: Path, path: Path, level: int | None) -> TaskFile:
+def _task(root: Path, path: Path, level: int | None) -> BenchTask:
     number = _NUMBER.match(path.stem)
     name = path.relative_to(root).with_suffix("").as_posix()
-    return TaskFile(name, path, level, int(number[1]) if number else None)
+    return BenchTask(name, path, level, int(number[1]) if number else None)
 
 
 def _files(folder: Path) -> list[Path]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from hipwright.archive.store import Archive, Entry
+from hipwright.archive.store import Archive, LogEntry
 from hipwright.llm.callfile import FileCalls
-from hipwright.llm.ledger import CallLog, MemoryCalls, Recorded, Refused
+from hipwright.llm.ledger import CallLog, MemoryCalls, Recorded, RefusedCall
 from hipwright.llm.records import Request
 
-__all__ = ["ArchiveCalls", "CallLog", "FileCalls", "MemoryCalls", "Recorded", "Refused"]
+__all__ = ["ArchiveCalls", "CallLog", "FileCalls", "MemoryCalls", "Recorded", "RefusedCall"]
 
 
 class ArchiveCalls(MemoryCalls):
@@ -22,4 +22,4 @@ class ArchiveCalls(MemoryCalls):
             self.take(event.kind, event.data, f"event {event.seq} of run {run}")
 
     def _write(self, kind: str, request: Request, data: dict[str, Any]) -> None:
-        self._archive.append_all(self._run, [Entry(kind, request.number, data)])
+        self._archive.append_all(self._run, [LogEntry(kind, request.number, data)])

@@ -28,7 +28,7 @@ _loading = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Sampling:
+class SamplingSettings:
     """How tokens are drawn. temperature 0: always the likeliest. top_k 0 and top_p 1.0: from all of them."""
 
     temperature: float = TEMPERATURE
@@ -48,7 +48,7 @@ class Checkpoint:
         self._model, self._tokenizer = model, tokenizer
         config = model.generation_config
         drawn = bool(config.do_sample)
-        self.sampling = Sampling(
+        self.sampling = SamplingSettings(
             temperature=float(meta.get("temperature") or (drawn and config.temperature) or TEMPERATURE),
             top_k=int((drawn and config.top_k) or 0),
             top_p=float((drawn and config.top_p) or 1.0),
@@ -67,7 +67,7 @@ class Checkpoint:
         return text
 
     def generate(
-        self, prompt: Sequence[int], *, most: int, sampling: Sampling, seed: int, stop: threading.Event
+        self, prompt: Sequence[int], *, most: int, sampling: SamplingSettings, seed: int, stop: threading.Event
     ) -> tuple[list[int], bool]:
         """(the answer's tokens without its end, whether it ended by itself).
 
@@ -191,7 +191,7 @@ def _ends(config: Any, tokenizer: Any) -> frozenset[int]:
     return frozenset(named if isinstance(named, (list, tuple)) else [] if named is None else [named])
 
 
-def _draw(logits: Any, sampling: Sampling, generator: Any) -> int:
+def _draw(logits: Any, sampling: SamplingSettings, generator: Any) -> int:
     """One token. Nucleus sampling as in Holtzman et al. 2020: the likeliest tokens that together reach top_p."""
     import torch
 

@@ -19,10 +19,10 @@ from hipwright.errors import HipwrightError, OutOfBudget, ProviderError
 from hipwright.events import Listener, silent
 from hipwright.llm.cost.budget import Budget, Ticket
 from hipwright.llm.cost.prices import Prices
-from hipwright.llm.ledger import CallLog, Refused
+from hipwright.llm.ledger import CallLog, RefusedCall
 from hipwright.llm.loop import LoopThread
 from hipwright.llm.models import close_model
-from hipwright.llm.records import Answer, Request, Reserved, Usage
+from hipwright.llm.records import ModelAnswer, Request, Reserved, Usage
 from hipwright.llm.route import Route
 from hipwright.llm.secrets import redact, redact_record
 from hipwright.llm.specs import parse_spec
@@ -94,7 +94,7 @@ class Client:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def ask(self, request: Request) -> Answer:
+    def ask(self, request: Request) -> ModelAnswer:
         """The answer to a request: from the log, or else from its model. Blocks; retries what is worth it.
 
         Raises OutOfBudget before an attempt that could pass a limit, BadInput for a model that cannot be opened, and
@@ -108,13 +108,13 @@ class Client:
                 found = self._ask(request)
             return found
 
-    def ask_all(self, requests: Iterable[Request]) -> list[Answer | HipwrightError]:
+    def ask_all(self, requests: Iterable[Request]) -> list[ModelAnswer | HipwrightError]:
         """Several at once, each answer or error in its request's place."""
         requests = list(requests)
         if not requests:
             return []
 
-        def one(request: Request) -> Answer | HipwrightError:
+        def one(request: Request) -> ModelAnswer | HipwrightError:
             try:
                 return self.ask(request)
             except HipwrightError as error:
@@ -143,7 +143,7 @@ class Client:
 
     # ---------------------------------------------------------------- one call
 
-    def _ask(self, request: Request) -> Answer:
+    def _ask(self, request: Request) -> ModelAnswer:
         route = self._route(request.model)
         model = route.model()
         call = _Call(request, self._clock())
@@ -152,14 +152,14 @@ class Client:
                 return self._until_answered(route, model, call)
         except (OutOfBudget, ProviderError) as error:
             if not getattr(error, "retryable", False):
-                self._log.refuse(Refused.of(request, error))
+                self._log.refuse(RefusedCall.of(request, error))
             raise
         finally:
             if call.ticket is not None and call.reserved is not None:  # the last attempt was declined unbilled
                 self._budget.cancel(call.ticket)
                 self._log.release(call.reserved)
 
-    def _until_answered(self, route: Route, model: Model, call: _Call) -> Answer:
+    def _until_answered(self, route: Route, model: Model, call: _Call) -> ModelAnswer:
         while True:
             epoch = route.enter(self._closing, self._sleep)
             try:
@@ -206,13 +206,13 @@ class Client:
         self._budget.settle(ticket, call.reserved.cost_usd, call.reserved.tokens)
         call.lost += 1
 
-    def _settle(self, route: Route, call: _Call, heard: Heard) -> Answer:
+    def _settle(self, route: Route, call: _Call, heard: Heard) -> ModelAnswer:
         assert call.ticket is not None and call.reserved is not None
         # a provider that counts nothing is taken to have used all that was reserved
         out = call.request.max_tokens
         usage = heard.usage or Usage(input_tokens=call.reserved.tokens - out, output_tokens=out)
         cost, priced = self._prices.price(call.request.model, usage)
-        answer = Answer(
+        answer = ModelAnswer(
             request=call.request.key,
             text=redact(heard.text),
             finish=heard.finish,

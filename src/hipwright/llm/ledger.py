@@ -18,14 +18,14 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from hipwright.errors import HipwrightError, InfrastructureError, OutOfBudget, ProviderError
-from hipwright.llm.records import Answer, Request, Reserved
+from hipwright.llm.records import ModelAnswer, Request, Reserved
 from hipwright.records import Record
 
 RESERVED, RELEASED, SETTLED, REFUSED = "call_reserved", "call_released", "call_settled", "call_refused"
 KINDS = (RESERVED, RELEASED, SETTLED, REFUSED)
 
 
-class Refused(Record, frozen=True, kw_only=True):
+class RefusedCall(Record, frozen=True, kw_only=True):
     """A call that ended without an answer, and not for lack of a provider: over a limit, or refused by the provider.
 
     A replay raises the same error again.
@@ -37,7 +37,7 @@ class Refused(Record, frozen=True, kw_only=True):
     hint: str = ""
 
     @classmethod
-    def of(cls, request: Request, error: OutOfBudget | ProviderError) -> Refused:
+    def of(cls, request: Request, error: OutOfBudget | ProviderError) -> RefusedCall:
         """What `error` made of `request`."""
         kind: Literal["OutOfBudget", "ProviderError"] = (
             "OutOfBudget" if isinstance(error, OutOfBudget) else "ProviderError"
@@ -54,7 +54,7 @@ class Refused(Record, frozen=True, kw_only=True):
 class CallLog(Protocol):
     """What a log of calls does. Thread-safe; tests/llm/call_log_contract.py checks every one."""
 
-    def find(self, key: str) -> Answer | None:
+    def find(self, key: str) -> ModelAnswer | None:
         """The answer to the request with this key, None when there is none yet."""
 
     def admit(self, request: Request) -> None:
@@ -66,16 +66,16 @@ class CallLog(Protocol):
     def release(self, reserved: Reserved) -> None:
         """Take the last reservation of this request back: the attempt was not billed. Durable on return."""
 
-    def settle(self, answer: Answer) -> None:
+    def settle(self, answer: ModelAnswer) -> None:
         """Note an answer. Durable on return. ValueError when its request was never reserved."""
 
-    def refuse(self, refused: Refused) -> None:
+    def refuse(self, refused: RefusedCall) -> None:
         """Note that a call ended without an answer. Durable on return. A later answer to it counts instead."""
 
     def lost(self) -> list[Reserved]:
         """Attempts reserved and neither settled nor released, in the order of their reservation."""
 
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[ModelAnswer]:
         """All answers, oldest first."""
 
 
@@ -85,7 +85,7 @@ class Recorded(CallLog, Protocol):
     def reservations(self) -> list[Reserved]:
         """All attempts that were not released, oldest first."""
 
-    def refusals(self) -> list[Refused]:
+    def refusals(self) -> list[RefusedCall]:
         """The calls that ended without an answer, oldest first."""
 
 
@@ -96,11 +96,11 @@ class MemoryCalls:
         self._mutex = threading.RLock()
         self._requests: dict[str, Request] = {}
         self._order: list[tuple[str, Reserved]] = []
-        self._answers: list[Answer] = []
-        self._found: dict[str, Answer] = {}
-        self._refused: dict[str, Refused] = {}
+        self._answers: list[ModelAnswer] = []
+        self._found: dict[str, ModelAnswer] = {}
+        self._refused: dict[str, RefusedCall] = {}
 
-    def find(self, key: str) -> Answer | None:
+    def find(self, key: str) -> ModelAnswer | None:
         """The first answer to the request with this key."""
         with self._mutex:
             self._refresh()
@@ -121,7 +121,7 @@ class MemoryCalls:
             self._write(RELEASED, reserved.request, {"request": reserved.request.key})
             self._release(reserved.request.key)
 
-    def settle(self, answer: Answer) -> None:
+    def settle(self, answer: ModelAnswer) -> None:
         """Note an answer. ValueError when its request was never reserved."""
         with self._mutex:
             self._refresh()
@@ -132,7 +132,7 @@ class MemoryCalls:
             self._write(SETTLED, request, {**named, "answer": answer.to_dict()})
             self._settle(answer)
 
-    def refuse(self, refused: Refused) -> None:
+    def refuse(self, refused: RefusedCall) -> None:
         """Note that a call ended without an answer."""
         with self._mutex:
             self._write(REFUSED, refused.request, refused.to_dict())
@@ -153,7 +153,7 @@ class MemoryCalls:
                     lost.append(reserved)
             return lost[::-1]
 
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[ModelAnswer]:
         """All answers, oldest first."""
         with self._mutex:
             self._refresh()
@@ -165,7 +165,7 @@ class MemoryCalls:
             self._refresh()
             return [reserved for _, reserved in self._order]
 
-    def refusals(self) -> list[Refused]:
+    def refusals(self) -> list[RefusedCall]:
         """The calls that ended without an answer, oldest first; those answered later are left out."""
         with self._mutex:
             self._refresh()
@@ -180,9 +180,9 @@ class MemoryCalls:
                 elif kind == RELEASED:
                     self._release(data["request"])
                 elif kind == SETTLED:
-                    self._settle(Answer.from_dict(data["answer"]))
+                    self._settle(ModelAnswer.from_dict(data["answer"]))
                 elif kind == REFUSED:
-                    refused = Refused.from_dict(data)
+                    refused = RefusedCall.from_dict(data)
                     self._refused[refused.request.key] = refused
         except (msgspec.ValidationError, KeyError, TypeError) as error:
             raise InfrastructureError(f"{where}: the call cannot be read: {error}") from error
@@ -198,7 +198,7 @@ class MemoryCalls:
                 del self._order[place]
                 return
 
-    def _settle(self, answer: Answer) -> None:
+    def _settle(self, answer: ModelAnswer) -> None:
         self._answers.append(answer)
         self._found.setdefault(answer.request, answer)  # the first stays: what was read once reads the same for ever
 

@@ -47,7 +47,7 @@ _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
-class Written:
+class LocalAnswer:
     """An answer. Tokens as the checkpoint counts them."""
 
     text: str
@@ -107,19 +107,19 @@ class LocalModel(Model):
 
     def _write(
         self, messages: list[dict[str, str]], settings: dict[str, Any], seed: int, stop: threading.Event
-    ) -> Written:
+    ) -> LocalAnswer:
         """In the drawing thread. ModelContextWindowExceededError where the prompt leaves no room for an answer."""
         checkpoint, most = self._checkpoint, int(settings.get("max_tokens") or self._checkpoint.context)
         asked = messages
         if checkpoint.form == "compact":
             source = reference(messages)
             if source is None:
-                return Written("(this model only writes programs for a reference)", 0, 1, True)
+                return LocalAnswer("(this model only writes programs for a reference)", 0, 1, True)
             asked = [{"role": "user", "content": compact.prompt(source)}]
         prompt = checkpoint.encode(asked)
         if len(prompt) >= checkpoint.context:
             if checkpoint.form == "compact":  # a small context is its nature: the other mind goes on
-                return Written("(the reference is too long for this model)", len(prompt), 1, True)
+                return LocalAnswer("(the reference is too long for this model)", len(prompt), 1, True)
             raise ModelContextWindowExceededError(
                 self._path, f"the prompt has {len(prompt)} tokens, the model takes {checkpoint.context}"
             )
@@ -130,7 +130,7 @@ class LocalModel(Model):
         text = checkpoint.decode(tokens)
         if checkpoint.form == "compact":
             text = fenced(compact.expand(text))
-        return Written(text, len(prompt), len(tokens) + ended, ended)
+        return LocalAnswer(text, len(prompt), len(tokens) + ended, ended)
 
 
 @dataclass
@@ -138,7 +138,7 @@ class LocalStream(StreamedResponse):
     """What `request_stream` gives."""
 
     path: str
-    written: asyncio.Future[Written] = field(init=False, repr=False)
+    written: asyncio.Future[LocalAnswer] = field(init=False, repr=False)
     begun: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:

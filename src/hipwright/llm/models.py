@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hipwright.errors import BadInput
 from hipwright.llm.checkpoint import check
-from hipwright.llm.specs import KEYS, Spec, parse_spec
+from hipwright.llm.specs import KEYS, ModelSpec, parse_spec
 
 if TYPE_CHECKING:
     import httpx2
@@ -24,7 +24,7 @@ NO_KEY = "no-key"
 """Sent to a server of one's own, which needs none; the SDK wants some text."""
 
 
-def open_model(spec: str | Spec) -> Model:
+def open_model(spec: str | ModelSpec) -> Model:
     """The model that a spec names. Sends nothing.
 
     Raises BadInput if the spec is wrong, the provider's package is missing, or no key is set."""
@@ -35,7 +35,7 @@ def open_model(spec: str | Spec) -> Model:
         raise _not_installed(spec, error.name or "pydantic-ai") from error
 
 
-def check_model(spec: str | Spec) -> None:
+def check_model(spec: str | ModelSpec) -> None:
     """BadInput where `open_model` would find no key, package or checkpoint: quick, before any work is begun."""
     spec = parse_spec(spec) if isinstance(spec, str) else spec
     if importlib.util.find_spec("pydantic_ai") is None:
@@ -45,7 +45,7 @@ def check_model(spec: str | Spec) -> None:
     key_of(spec)
 
 
-def _not_installed(spec: Spec, package: str) -> BadInput:
+def _not_installed(spec: ModelSpec, package: str) -> BadInput:
     extra = spec.provider if spec.provider in ("google", "bedrock") else "llm"
     return BadInput(
         f"{spec.provider} needs a Python package that is not installed ({package})",
@@ -61,7 +61,7 @@ async def close_model(model: Model) -> None:
         await closing
 
 
-def key_of(spec: Spec) -> str:
+def key_of(spec: ModelSpec) -> str:
     """The key in the provider's environment variable; raises BadInput where a key is needed and none is set."""
     for name in KEYS[spec.provider]:
         if value := os.environ.get(name, "").strip():
@@ -80,7 +80,7 @@ def _timeout() -> httpx2.Timeout:
     return httpx2.Timeout(None, connect=CONNECT_SECONDS, write=60.0)
 
 
-def _openai(spec: Spec) -> Model:
+def _openai(spec: ModelSpec) -> Model:
     """OpenAI's chat-completions wire, which servers of one's own speak too."""
     from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel
@@ -107,7 +107,7 @@ def _openai(spec: Spec) -> Model:
     return OpenAIChatModel(spec.model, provider=provider, profile=older)
 
 
-def _anthropic(spec: Spec) -> Model:
+def _anthropic(spec: ModelSpec) -> Model:
     from anthropic import AsyncAnthropic
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
@@ -118,7 +118,7 @@ def _anthropic(spec: Spec) -> Model:
     return AnthropicModel(spec.model, provider=AnthropicProvider(anthropic_client=client))
 
 
-def _google(spec: Spec) -> Model:
+def _google(spec: ModelSpec) -> Model:
     types: Any = importlib.import_module("google.genai.types")
     from pydantic_ai.models.google import GoogleModel
     from pydantic_ai.providers.google import GoogleProvider
@@ -128,7 +128,7 @@ def _google(spec: Spec) -> Model:
     return GoogleModel(spec.model, provider=provider)
 
 
-def _bedrock(spec: Spec) -> Model:
+def _bedrock(spec: ModelSpec) -> Model:
     """AWS finds keys and region in its usual places; an API key in AWS_BEARER_TOKEN_BEDROCK is used by boto3 itself."""
     boto3: Any = importlib.import_module("boto3")
     botocore: Any = importlib.import_module("botocore.exceptions")
@@ -144,7 +144,7 @@ def _bedrock(spec: Spec) -> Model:
     return BedrockConverseModel(spec.model, provider=BedrockProvider(bedrock_client=client))
 
 
-def _local(spec: Spec) -> Model:
+def _local(spec: ModelSpec) -> Model:
     from hipwright.llm.local import open_local
 
     return open_local(spec.model)

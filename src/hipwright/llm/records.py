@@ -42,7 +42,7 @@ class Usage(Record, frozen=True, kw_only=True):
     cached_tokens: int = 0
 
 
-class Answer(Record, frozen=True, kw_only=True):
+class ModelAnswer(Record, frozen=True, kw_only=True):
     """What came back for the request with key `request`.
 
     cost_usd: dollars of this call, its failed attempts apart. priced: False where no price is known (cost_usd is then

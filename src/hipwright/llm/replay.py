@@ -11,8 +11,8 @@ from hipwright.archive.store import Archive
 from hipwright.errors import BadInput, ProviderError
 from hipwright.llm.callfile import read_line, whole_lines
 from hipwright.llm.calls import ArchiveCalls
-from hipwright.llm.ledger import KINDS, CallLog, MemoryCalls, Recorded, Refused
-from hipwright.llm.records import Answer, Request, Reserved
+from hipwright.llm.ledger import KINDS, CallLog, MemoryCalls, Recorded, RefusedCall
+from hipwright.llm.records import ModelAnswer, Request, Reserved
 from hipwright.llm.secrets import redact
 
 _SHOWN = 80  # characters of a line that differs
@@ -31,9 +31,9 @@ class Replay:
         self._mutex = threading.Lock()
         self._reserved = {reserved.request.key: reserved for reserved in recording.reservations()}
         self._refused = {refused.request.key: refused for refused in recording.refusals()}
-        self._given: dict[str, Answer] = {}
+        self._given: dict[str, ModelAnswer] = {}
 
-    def find(self, key: str) -> Answer | None:
+    def find(self, key: str) -> ModelAnswer | None:
         """The recorded answer. It enters the log of the run under way as if it had just come."""
         answer = self._recording.find(key)
         if answer is None:
@@ -61,11 +61,11 @@ class Replay:
     def release(self, reserved: Reserved) -> None:
         """Nothing: nothing was reserved."""
 
-    def settle(self, answer: Answer) -> None:
+    def settle(self, answer: ModelAnswer) -> None:
         """Not in a replay: ValueError."""
         raise ValueError(f"call {answer.request} is settled in a replay, which sends nothing")
 
-    def refuse(self, refused: Refused) -> None:
+    def refuse(self, refused: RefusedCall) -> None:
         """Passed on to the log of the run under way."""
         if self._then is not None:
             self._then.refuse(refused)
@@ -74,7 +74,7 @@ class Replay:
         """What the log of the run under way lost: nothing, for a replay loses no call."""
         return self._then.lost() if self._then is not None else []
 
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[ModelAnswer]:
         """The answers given so far."""
         if self._then is not None:
             return self._then.answers()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hipwright.errors import ProviderError
 from hipwright.llm.models import open_model
-from hipwright.llm.specs import Spec
+from hipwright.llm.specs import ModelSpec
 from hipwright.llm.throttle import Throttle, asked_wait, backoff
 from hipwright.llm.trouble import Trouble
 
@@ -22,7 +22,7 @@ class Route:
     """Thread-safe. clock in seconds; outage_seconds: no wait is longer."""
 
     def __init__(
-        self, spec: Spec, concurrency: int, outage_seconds: float, clock: Callable[[], float], rng: random.Random
+        self, spec: ModelSpec, concurrency: int, outage_seconds: float, clock: Callable[[], float], rng: random.Random
     ) -> None:
         self.spec = spec
         self.opened: Model | None = None

@@ -54,7 +54,7 @@ _WEIGHT = re.compile(r"\*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\Z")
 _URL = re.compile(r"@(?=https?://)")
 
 
-class Spec(Record, frozen=True, kw_only=True):
+class ModelSpec(Record, frozen=True, kw_only=True):
     """One parsed spec. base_url "" stands for the provider's own address."""
 
     provider: Provider
@@ -91,7 +91,7 @@ class Spec(Record, frozen=True, kw_only=True):
 class Lineup(Record, frozen=True, kw_only=True):
     """The models of a run."""
 
-    members: tuple[Spec, ...]
+    members: tuple[ModelSpec, ...]
 
     def choose(self, role: str, rng: random.Random) -> str:
         """A model for a role, drawn by weight among those for this role, else among those for every role.
@@ -110,7 +110,7 @@ class Lineup(Record, frozen=True, kw_only=True):
         """The specs as they may be written, in the order given."""
         return [str(one) for one in self.members]
 
-    def _able(self, role: str) -> list[Spec]:
+    def _able(self, role: str) -> list[ModelSpec]:
         own = [one for one in self.members if one.role == role]
         return own or [one for one in self.members if not one.role]
 
@@ -124,7 +124,7 @@ def parse_specs(specs: Iterable[str], roles: Collection[str] | None = None) -> L
     return Lineup(members=members)
 
 
-def parse_spec(text: str) -> Spec:
+def parse_spec(text: str) -> ModelSpec:
     """Read one spec; raises BadInput."""
     outer = _OUTER.fullmatch(text.strip())
     if outer is None:
@@ -141,7 +141,7 @@ def parse_spec(text: str) -> Spec:
         raise _bad(text, "a compatible server needs its base URL", "compatible:MODEL@http://HOST:PORT/v1")
     if provider == "local" and base_url:
         raise _bad(text, "a local checkpoint has no base URL", "local:PATH, the folder of a checkpoint")
-    return Spec.from_dict(
+    return ModelSpec.from_dict(
         {"provider": provider, "model": model, "base_url": base_url, "role": outer["role"] or "", "weight": weight}
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hipwright.llm.secrets import redact
-from hipwright.llm.specs import KEYS, Spec
+from hipwright.llm.specs import KEYS, ModelSpec
 
 UNBILLED = (425, 429, 500, 503, 529)
 """Statuses with which a provider declines before it works. 408, 502 and 504 come from in between: the model may have
@@ -46,7 +46,7 @@ class Trouble:
         return self.kind == "crowded"
 
 
-def trouble_of(error: Exception, spec: Spec) -> Trouble:
+def trouble_of(error: Exception, spec: ModelSpec) -> Trouble:
     """What an exception out of a call to `spec` means. Its text holds no secret."""
     from pydantic_ai import exceptions as ai
 
@@ -80,7 +80,7 @@ def trouble_of(error: Exception, spec: Spec) -> Trouble:
     return Trouble("package", f"{type(error).__name__}: {text}", again=False, billed=True, hint=hint)
 
 
-def _rejected(error: Exception, spec: Spec, text: str) -> Trouble:
+def _rejected(error: Exception, spec: ModelSpec, text: str) -> Trouble:
     from pydantic_ai import exceptions as ai
 
     if isinstance(error, ai.ModelAuthenticationError):
@@ -100,7 +100,7 @@ def _rejected(error: Exception, spec: Spec, text: str) -> Trouble:
     return Trouble(kind, text, again=False, billed=False, hint=hint, evidence={"http": status} if status else {})
 
 
-def _reach(spec: Spec) -> str:
+def _reach(spec: ModelSpec) -> str:
     if spec.address:
         return f"is {spec.address} right, and does a server answer there?"
     return "is the network up, and does a proxy stand in between?"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hipwright.archive import Archive, Entry, Evaluated, Finished, Proposed, as_stored, new_id, read_log
+from hipwright.archive import Archive, Evaluated, Finished, LogEntry, Proposed, as_stored, new_id, read_log
 from hipwright.archive.query import best_trial
 from hipwright.errors import HipwrightError
 from hipwright.records import Evaluation, Expansion, Program, Run, Task
@@ -49,8 +49,8 @@ class Journal:
         run, number = self._runs.get(task.key) or (self._begin(archive, task), 0)
         proposed = Proposed(expansion=Expansion(number=number, operator="client"), round=number, program=program.key)
         entries = [
-            Entry("proposed", number, proposed.to_dict()),
-            Entry("evaluated", number, Evaluated(evaluation=evaluation).to_dict()),
+            LogEntry("proposed", number, proposed.to_dict()),
+            LogEntry("evaluated", number, Evaluated(evaluation=evaluation).to_dict()),
         ]
         archive.append_all(run, entries, [program])
         self._runs[task.key] = run, number + 1

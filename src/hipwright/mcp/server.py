@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hipwright.errors import HipwrightError
-from hipwright.mcp.tools import TOOLS, Desk, Reply, Tool
+from hipwright.mcp.tools import TOOLS, Reply, Tool, ToolContext
 
 if TYPE_CHECKING:
     import anyio
@@ -34,7 +34,7 @@ EXIT_S = 1.0  # to end the machine by itself; the processes of one that takes lo
 INTERRUPTED = 130
 
 
-class Job(threading.Thread):
+class ToolJob(threading.Thread):
     """One slow call in a thread of its own, which nothing waits for at exit."""
 
     def __init__(self, call: Callable[[Callable[[str, dict[str, Any]], None]], Reply]) -> None:
@@ -70,9 +70,9 @@ class Job(threading.Thread):
 class Service:
     """The handlers of one server."""
 
-    desk: Desk
+    desk: ToolContext
     turn: anyio.Lock
-    job: Job | None = None
+    job: ToolJob | None = None
     aborting: threading.Thread | None = None
 
     async def list_tools(
@@ -131,7 +131,7 @@ class Service:
             while self._leaving():
                 await anyio.sleep(POLL_S)
             self.desk.shop.begin()
-            self.job = job = Job(lambda listener: tool.run(self.desk, arguments, listener))
+            self.job = job = ToolJob(lambda listener: tool.run(self.desk, arguments, listener))
             job.start()
             try:
                 await _watch(ctx, job, start)
@@ -175,14 +175,14 @@ class Service:
         return not (busy or closing.is_alive())
 
 
-def serve(desk: Desk) -> int:
+def serve(desk: ToolContext) -> int:
     """Serve until stdin ends or a signal comes. Returns the exit code; no process of ours is left behind."""
     import anyio
 
     return anyio.run(_serve, desk)
 
 
-async def _serve(desk: Desk) -> int:
+async def _serve(desk: ToolContext) -> int:
     import anyio
     from mcp.server.lowlevel.server import Server
     from mcp.server.stdio import stdio_server
@@ -225,7 +225,7 @@ def _leave(code: int) -> None:
     os._exit(code)
 
 
-async def _watch(ctx: ServerRequestContext[Any], job: Job, start: float) -> None:
+async def _watch(ctx: ServerRequestContext[Any], job: ToolJob, start: float) -> None:
     """Report the stage when it changes, and that work goes on; progress is in seconds since the call."""
     import anyio
 

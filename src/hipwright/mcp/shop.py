@@ -16,7 +16,7 @@ from hipwright.records import Evaluation, Program, Task
 
 if TYPE_CHECKING:
     from hipwright.evaluate import Evaluator
-    from hipwright.measure.profiler import Report
+    from hipwright.measure.profiler import ProfileReport
     from hipwright.task import TaskHandle
 
 
@@ -25,7 +25,7 @@ def digest(task: Path) -> str:
     return hashlib.sha256(task.read_bytes()).hexdigest()
 
 
-class Workbench(Protocol):
+class WorkbenchLike(Protocol):
     """An opened task and what judges programs for it."""
 
     @property
@@ -39,10 +39,10 @@ class Workbench(Protocol):
         ...
 
 
-class Machine(Protocol):
+class MachineLike(Protocol):
     """The contained processes; see hipwright.machine.Machine."""
 
-    def open(self, task: Path, *, seed: int | None, listener: Listener) -> AbstractContextManager[Workbench]:
+    def open(self, task: Path, *, seed: int | None, listener: Listener) -> AbstractContextManager[WorkbenchLike]:
         """Open a task."""
         ...
 
@@ -59,16 +59,16 @@ class Lent:
     counters: the profiler's figures of a program (task file, program); None where no GPU was asked for.
     """
 
-    machine: Callable[[], AbstractContextManager[Machine]]
+    machine: Callable[[], AbstractContextManager[MachineLike]]
     result: Callable[..., dict[str, Any]]
     not_measured: Callable[[Sequence[str], Evaluation | None], list[str]]
     error: Callable[[HipwrightError], dict[str, Any]]
     plain: Callable[[Any], Any]
-    counters: Callable[[Path, Program, Listener], Report] | None = None
+    counters: Callable[[Path, Program, Listener], ProfileReport] | None = None
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedProgram:
     """One evaluation of this session, under the name that the tools know it by. digest: of the task's text; kept: what
     `Journal.add` says, where the session keeps what it judges."""
 
@@ -82,14 +82,14 @@ class Judged:
 
 
 @dataclass
-class Shop:
+class WarmMachine:
     """One machine, started with the first evaluation. For one thread at a time; `abort` comes from another."""
 
     lent: Lent
     _stack: ExitStack = field(default_factory=ExitStack)
     _opened: ExitStack = field(default_factory=ExitStack)
-    _machine: Machine | None = None
-    _bench: Workbench | None = None
+    _machine: MachineLike | None = None
+    _bench: WorkbenchLike | None = None
     _task: str = ""
     _aborted: threading.Event = field(default_factory=threading.Event)
 
@@ -139,7 +139,7 @@ class Shop:
         finally:
             self._stack.close()
 
-    def _ready(self, task: Path, listener: Listener) -> Workbench:
+    def _ready(self, task: Path, listener: Listener) -> WorkbenchLike:
         """The task, opened anew when it is another or its text has changed."""
         name = f"{task}\0{digest(task)}"
         if self._bench is not None and name == self._task:

@@ -16,12 +16,12 @@ import msgspec
 from hipwright.errors import BadInput
 from hipwright.events import Listener
 from hipwright.mcp import files, words
-from hipwright.mcp.shop import Judged, Lent, Shop, digest
+from hipwright.mcp.shop import JudgedProgram, Lent, WarmMachine, digest
 from hipwright.records import Program
 
 if TYPE_CHECKING:
     from hipwright.archive import Archive
-    from hipwright.archive.similar import Known
+    from hipwright.archive.similar import SimilarProgram
     from hipwright.mcp.journal import Journal
 
 KEPT = 64  # evaluations that can still be asked about
@@ -63,7 +63,7 @@ class Explain(_Arguments, frozen=True, kw_only=True):
     ] = "latest"
 
 
-class Ask(_Arguments, frozen=True, kw_only=True):
+class ArchiveArguments(_Arguments, frozen=True, kw_only=True):
     """Arguments of best_program and exemplars."""
 
     task: TaskPath
@@ -79,7 +79,7 @@ class Reply:
 
 
 @dataclass
-class Desk:
+class ToolContext:
     """What the tools work with. root: resolved; home: the archive's folder; journal: keeps what is judged, None where
     nothing is to be kept. One call of a slow tool at a time."""
 
@@ -88,14 +88,14 @@ class Desk:
     targets: tuple[str, ...]
     lent: Lent
     journal: Journal | None = None
-    shop: Shop = field(init=False)
-    judged: OrderedDict[str, Judged] = field(default_factory=OrderedDict)
+    shop: WarmMachine = field(init=False)
+    judged: OrderedDict[str, JudgedProgram] = field(default_factory=OrderedDict)
     count: int = 0
 
     def __post_init__(self) -> None:
-        self.shop = Shop(self.lent)
+        self.shop = WarmMachine(self.lent)
 
-    def judge(self, arguments: OneProgram, listener: Listener) -> Judged:
+    def judge(self, arguments: OneProgram, listener: Listener) -> JudgedProgram:
         """Evaluate a program and remember it."""
         from hipwright.program.modelnew.check import lane_of
 
@@ -110,7 +110,7 @@ class Desk:
         evaluation, warnings, task = self.shop.evaluate(path, candidate, listener)
         kept = self.journal.add(task, candidate, evaluation) if self.journal is not None else {}
         self.count += 1
-        judged = Judged(f"e{self.count}", path, candidate, evaluation, before, tuple(warnings), kept)
+        judged = JudgedProgram(f"e{self.count}", path, candidate, evaluation, before, tuple(warnings), kept)
         self.judged[judged.name] = judged
         while len(self.judged) > KEPT:
             self.judged.popitem(last=False)
@@ -120,7 +120,7 @@ class Desk:
         """A path as the tools give it: below the root."""
         return str(path.relative_to(self.root))
 
-    def object(self, judged: Judged) -> dict[str, Any]:
+    def object(self, judged: JudgedProgram) -> dict[str, Any]:
         """An evaluation as JSON: the object of `eval --json`, and its name here."""
         told = {
             "evaluation": judged.name,
@@ -139,7 +139,7 @@ class Desk:
 # ---------------------------------------------------------------- fast tools
 
 
-def list_tasks(desk: Desk, arguments: ListTasks, listener: Listener) -> Reply:
+def list_tasks(desk: ToolContext, arguments: ListTasks, listener: Listener) -> Reply:
     """The tasks of a folder with a line of description each; nothing is executed."""
     folder = files.inside(desk.root, arguments.folder, "folder")
     if not folder.is_dir():
@@ -156,7 +156,7 @@ def list_tasks(desk: Desk, arguments: ListTasks, listener: Listener) -> Reply:
     return Reply("\n".join(lines), {"tasks": shown, "total": len(found), "targets": list(desk.targets)})
 
 
-def explain_failure(desk: Desk, arguments: Explain, listener: Listener) -> Reply:
+def explain_failure(desk: ToolContext, arguments: Explain, listener: Listener) -> Reply:
     """Why an evaluation of this session failed, in plain words: whose fault, the line, the fix."""
     judged = dict(desk.judged)  # an evaluation may end meanwhile
     name = next(reversed(judged), "") if arguments.evaluation == "latest" else arguments.evaluation
@@ -167,7 +167,7 @@ def explain_failure(desk: Desk, arguments: Explain, listener: Listener) -> Reply
     return Reply(told.pop("text"), {"evaluation": name, **told})
 
 
-def best_program(desk: Desk, arguments: Ask, listener: Listener) -> Reply:
+def best_program(desk: ToolContext, arguments: ArchiveArguments, listener: Listener) -> Reply:
     """The best verified program of a task in the archive, with exemplars beside it."""
     from hipwright.archive.similar import known_for, similar
 
@@ -191,7 +191,7 @@ def best_program(desk: Desk, arguments: Ask, listener: Listener) -> Reply:
     return Reply("\n\n".join(text), {"task": arguments.task, "best": best, "exemplars": beside})
 
 
-def exemplars(desk: Desk, arguments: Ask, listener: Listener) -> Reply:
+def exemplars(desk: ToolContext, arguments: ArchiveArguments, listener: Listener) -> Reply:
     """Verified kernels of other tasks in the archive that are like this one."""
     from hipwright.archive.similar import similar
 
@@ -209,13 +209,13 @@ def exemplars(desk: Desk, arguments: Ask, listener: Listener) -> Reply:
 # ---------------------------------------------------------------- slow tools
 
 
-def evaluate_program(desk: Desk, arguments: OneProgram, listener: Listener) -> Reply:
+def evaluate_program(desk: ToolContext, arguments: OneProgram, listener: Listener) -> Reply:
     """Compile, verify and estimate (on a GPU target: time) one program, as `hipwright eval` does."""
     judged = desk.judge(arguments, listener)
     return Reply(words.verdict(judged) + words.whereabouts(judged.kept), desk.object(judged))
 
 
-def profile_program(desk: Desk, arguments: OneProgram, listener: Listener) -> Reply:
+def profile_program(desk: ToolContext, arguments: OneProgram, listener: Listener) -> Reply:
     """Counters where a GPU is; else the build report: registers, LDS, occupancy, instruction mix, estimate."""
     from hipwright.errors import InfrastructureError
 
@@ -233,7 +233,7 @@ def profile_program(desk: Desk, arguments: OneProgram, listener: Listener) -> Re
     return Reply(f"{note}\n{text}", {"kind": "build", "note": note, **desk.lent.plain(data)})
 
 
-def _known(desk: Desk, arguments: OneProgram) -> Judged | None:
+def _known(desk: ToolContext, arguments: OneProgram) -> JudgedProgram | None:
     """An evaluation of the same program of the same task in this session: a build does not change."""
     path = files.task_file(desk.root, arguments.task)
     now = digest(path)
@@ -244,7 +244,7 @@ def _known(desk: Desk, arguments: OneProgram) -> Judged | None:
     return None
 
 
-def _archive(desk: Desk) -> Archive:
+def _archive(desk: ToolContext) -> Archive:
     from hipwright.archive import Archive
 
     return Archive(desk.home, create=False)
@@ -257,8 +257,12 @@ def _same_task(archive: Archive, source: str) -> list[str]:
 
 
 def _others(
-    similar: Callable[..., list[Known]], archive: Archive, source: str, targets: Sequence[str], keys: Sequence[str]
-) -> list[Known]:
+    similar: Callable[..., list[SimilarProgram]],
+    archive: Archive,
+    source: str,
+    targets: Sequence[str],
+    keys: Sequence[str],
+) -> list[SimilarProgram]:
     found = similar(archive, source, targets=targets, k=8 + 8 * len(keys))
     return [known for known in found if known.task not in keys][:8]
 
@@ -269,7 +273,7 @@ class Tool:
 
     about: str
     arguments: type[_Arguments]
-    run: Callable[[Desk, Any, Listener], Reply]
+    run: Callable[[ToolContext, Any, Listener], Reply]
     slow: bool = False
 
     def schema(self) -> dict[str, Any]:
@@ -308,7 +312,11 @@ TOOLS: dict[str, Tool] = {
         explain_failure,
     ),
     "best_program": Tool(
-        "The best verified program of a task from the archive of earlier runs, with exemplars.", Ask, best_program
+        "The best verified program of a task from the archive of earlier runs, with exemplars.",
+        ArchiveArguments,
+        best_program,
     ),
-    "exemplars": Tool("Verified kernels of similar tasks, from the archive of earlier runs.", Ask, exemplars),
+    "exemplars": Tool(
+        "Verified kernels of similar tasks, from the archive of earlier runs.", ArchiveArguments, exemplars
+    ),
 }

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hipwright.mcp.shop import Judged
+from hipwright.mcp.shop import JudgedProgram
 from hipwright.records import Evaluation
 
 if TYPE_CHECKING:
     from hipwright.archive import Archive
-    from hipwright.archive.similar import Known
-    from hipwright.measure.profiler import Report
+    from hipwright.archive.similar import SimilarProgram
+    from hipwright.measure.profiler import ProfileReport
 
 MEANS = {
     "parse_error": "the text is not a program in the plan language, so nothing was compiled",
@@ -63,7 +63,7 @@ def whereabouts(kept: Mapping[str, Any]) -> str:
     return f"\nkept in the archive: run {kept['run']}, #{kept['number']}"
 
 
-def verdict(judged: Judged) -> str:
+def verdict(judged: JudgedProgram) -> str:
     """An evaluation in a few lines."""
     from hipwright.agents.evidence import evidence, score_words
 
@@ -82,7 +82,7 @@ def verdict(judged: Judged) -> str:
 # ---------------------------------------------------------------- failures
 
 
-def explained(judged: Judged, targets: Sequence[str]) -> dict[str, Any]:
+def explained(judged: JudgedProgram, targets: Sequence[str]) -> dict[str, Any]:
     """Why an evaluation failed: {"text", "status", "fault", "stage", "target", "line", "fix", "hazards", ...}."""
     from hipwright.agents.evidence import deciding, evidence
 
@@ -121,7 +121,7 @@ def _fix(e: Evaluation, hazards: Sequence[dict[str, Any]], line: int) -> list[st
     return [text for text in [*fixes[:4], NEXT.get(e.status, "")] if text]
 
 
-def _hazards(judged: Judged, targets: Sequence[str]) -> list[dict[str, Any]]:
+def _hazards(judged: JudgedProgram, targets: Sequence[str]) -> list[dict[str, Any]]:
     """What a reader would frown at, each with a line and a fix; of a ModelNew nothing is known."""
     if judged.program.lane != "program":
         return []
@@ -144,7 +144,7 @@ def _source(text: str, line: int) -> str:
 # ---------------------------------------------------------------- profiles
 
 
-def build_report(judged: Judged) -> tuple[str, dict[str, Any]]:
+def build_report(judged: JudgedProgram) -> tuple[str, dict[str, Any]]:
     """What the compiler and the estimate say of a program, and the one bottleneck."""
     from hipwright.agents.judge import bottleneck
 
@@ -187,7 +187,7 @@ def _kernels(e: Evaluation, name: str) -> list[dict[str, Any]]:
     return [kernel.to_dict() for kernel in build.kernels] if build is not None else []
 
 
-def counted(report: Report) -> str:
+def counted(report: ProfileReport) -> str:
     """What the counters say, a line for each launch."""
     lines = [f"counters of {report.target}, by {report.tool}:"]
     for profile in report.profiles:
@@ -200,13 +200,13 @@ def counted(report: Report) -> str:
 # ---------------------------------------------------------------- kernels of the archive
 
 
-def by_speed(known: Known) -> tuple[int, float, str]:
+def by_speed(known: SimilarProgram) -> tuple[int, float, str]:
     """Measured before estimated, then the fastest; ties by key."""
     kind = {"measured": 0, "estimate": 1}.get(known.score_kind, 2)
     return kind, known.microseconds if known.microseconds is not None else float("inf"), known.program
 
 
-def slower(found: Sequence[Known], ratio: float) -> list[Known]:
+def slower(found: Sequence[SimilarProgram], ratio: float) -> list[SimilarProgram]:
     """Those of another performance bucket: at least `ratio` times the first one's time, by the same kind of figure."""
     best = found[0]
     if best.microseconds is None:
@@ -215,7 +215,7 @@ def slower(found: Sequence[Known], ratio: float) -> list[Known]:
     return [one for one in found[1:] if one.score_kind == best.score_kind and (one.microseconds or 0.0) >= bound]
 
 
-def shown_kernel(archive: Archive, known: Known) -> dict[str, Any]:
+def shown_kernel(archive: Archive, known: SimilarProgram) -> dict[str, Any]:
     """A kernel of the archive as JSON: its text, its knobs, and what is known of it."""
     program = archive.program(known.program)
     return {

@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 from msgspec import structs
 
-from hipwright.device.side import Policy, Prepared, Side
+from hipwright.device.side import LaunchMode, Policy, TimedSide
 from hipwright.measure.clocks import Doubt, believed, forged, gap, hidden, slowed
 from hipwright.measure.roofline import Floor
 from hipwright.measure.rounds import Memory, Rounds, UnsoundClock, grow, latencies
@@ -58,30 +58,30 @@ class BenchResult:
 
 
 @dataclass(frozen=True)
-class Bench:
+class PairedComparison:
     """One comparison: who, on what device, by which rules."""
 
-    candidate: Side
-    baselines: Sequence[Side]
+    candidate: TimedSide
+    baselines: Sequence[TimedSide]
     settings: BenchSettings
     device: str
     architecture: str
     lane: Lane
     floor: Floor | None
     policy: Policy
-    prepared: Prepared
+    prepared: LaunchMode
     notes: tuple[str, ...]
     memory: Memory | None = None
 
     @property
-    def sides(self) -> tuple[Side, ...]:
+    def sides(self) -> tuple[TimedSide, ...]:
         """The candidate, then the baselines."""
         return (self.candidate, *self.baselines)
 
 
 def time_pairs(
-    candidate: Side,
-    baselines: Sequence[Side],
+    candidate: TimedSide,
+    baselines: Sequence[TimedSide],
     *,
     settings: BenchSettings = FULL,
     floor: Floor | None = None,
@@ -105,7 +105,9 @@ def time_pairs(
         settings = replace(
             settings, block_ms=HOSTILE_BLOCK * settings.block_ms, budget_ms=HOSTILE_BLOCK * settings.budget_ms
         )
-    bench = Bench(candidate, baselines, settings, device, architecture, lane, floor, policy, prepared, notes, memory)
+    bench = PairedComparison(
+        candidate, baselines, settings, device, architecture, lane, floor, policy, prepared, notes, memory
+    )
     result = _measure(bench, rng)
     if result.verdict is not None:
         first, result = result.verdict, _measure(replace(bench, memory=None), rng)
@@ -119,7 +121,7 @@ def time_pairs(
 
 def remeasure(
     first: BenchResult,
-    open_sides: Callable[[], AbstractContextManager[tuple[Side, Sequence[Side]]]],
+    open_sides: Callable[[], AbstractContextManager[tuple[TimedSide, Sequence[TimedSide]]]],
     *,
     settings: BenchSettings = FULL,
     floor: Floor | None = None,
@@ -154,7 +156,7 @@ def remeasure(
     return replace(again, timing=_noted(again.timing, *notes))
 
 
-def _prepare(candidate: Side, baselines: Sequence[Side]) -> tuple[Policy, Prepared, tuple[str, ...]]:
+def _prepare(candidate: TimedSide, baselines: Sequence[TimedSide]) -> tuple[Policy, LaunchMode, tuple[str, ...]]:
     """Prepare all sides, baselines first; where one cannot be captured, all launch on the stream, and it is said."""
     sides = [*baselines, candidate]
     prepared = [side.prepare(WARM_CALLS) for side in sides]
@@ -169,7 +171,7 @@ def _prepare(candidate: Side, baselines: Sequence[Side]) -> tuple[Policy, Prepar
     return "stream", prepared[-1], (f"all sides launch on the stream: {why}",)
 
 
-def _measure(bench: Bench, rng: np.random.Generator) -> BenchResult:
+def _measure(bench: PairedComparison, rng: np.random.Generator) -> BenchResult:
     settings = bench.settings
     rounds = Rounds(bench.sides, rng)
     try:
@@ -242,7 +244,7 @@ def _first_doubt(rounds: Rounds, settings: BenchSettings, lane: Lane) -> tuple[i
     return None
 
 
-def _untrusted(bench: Bench, side: int, why: Doubt, evidence: dict[str, float] | dict[str, str]) -> Verdict:
+def _untrusted(bench: PairedComparison, side: int, why: Doubt, evidence: dict[str, float] | dict[str, str]) -> Verdict:
     """A program has no host code: only the machine can make its clocks disagree, or a baseline's. ModelNew code can."""
     hostile = bench.lane == "modelnew" and side == 0
     name = bench.sides[side].name
@@ -272,7 +274,7 @@ def _impossible(floor: Floor, median_ms: float) -> Verdict:
     )
 
 
-def _timing(bench: Bench, rounds: Rounds, stopped: str) -> Timing:
+def _timing(bench: PairedComparison, rounds: Rounds, stopped: str) -> Timing:
     own = rounds.per_call(0)
     median_ms, floor = median(own), bench.floor
     overhead = believed(rounds.overheads[0], rounds.overheads[1:])
@@ -310,7 +312,7 @@ def _versus(name: str, own: list[float], base: list[float], settings: BenchSetti
     )
 
 
-def _with_latency(timing: Timing, bench: Bench, rng: np.random.Generator) -> Timing:
+def _with_latency(timing: Timing, bench: PairedComparison, rng: np.random.Generator) -> Timing:
     """End-to-end latencies, in turn; long calls are measured fewer times."""
     slow = max([timing.median_ms, *(median(versus.baseline_ms) for versus in timing.versus.values())])
     rounds = bench.settings.latency_rounds if slow < 20 else 2

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from math import isfinite, sqrt
 from statistics import median
 
-from hipwright.device.side import Block
+from hipwright.device.side import TimedBlock
 
 RELATIVE = 0.03
 ABSOLUTE_MS = 0.003
@@ -60,7 +60,7 @@ class Doubt:
     numbers: dict[str, float]
 
 
-def overhead_of(empty: Sequence[Block]) -> Overhead:
+def overhead_of(empty: Sequence[TimedBlock]) -> Overhead:
     """The overhead of a side from its empty blocks."""
     return Overhead(
         median(block.device_ms for block in empty),
@@ -88,17 +88,17 @@ def believed(own: Overhead, trusted: Sequence[Overhead]) -> Overhead:
     )
 
 
-def sound(block: Block) -> bool:
+def sound(block: TimedBlock) -> bool:
     """All three figures are finite and positive."""
     return all(isfinite(ms) and ms > 0 for ms in (block.device_ms, block.host_ms, block.wall_ms))
 
 
-def gap(blocks: Sequence[Block], overhead: Overhead) -> float:
+def gap(blocks: Sequence[TimedBlock], overhead: Overhead) -> float:
     """(host - device) / device of a block without overhead, the median; positive: the events miss something."""
     return median(_hidden(block, overhead) / block.device_ms for block in blocks)
 
 
-def hidden(blocks: Sequence[Block], overhead: Overhead, least_ms: float) -> Doubt | None:
+def hidden(blocks: Sequence[TimedBlock], overhead: Overhead, least_ms: float) -> Doubt | None:
     """Rule 1 over the timed blocks of one side. least_ms: what short blocks are allowed."""
     block_ms = median(block.device_ms for block in blocks)
     allowed = max(RELATIVE * block_ms, least_ms) + 2 * overhead.host_error_ms
@@ -118,7 +118,7 @@ def hidden(blocks: Sequence[Block], overhead: Overhead, least_ms: float) -> Doub
     return Doubt("device and host", f"{which}: {1e3 * abs(found):.0f} us of a block of {block_ms:.3g} ms", numbers)
 
 
-def forged(blocks: Sequence[Block], own: Overhead, base: Sequence[Block], its: Overhead) -> Doubt | None:
+def forged(blocks: Sequence[TimedBlock], own: Overhead, base: Sequence[TimedBlock], its: Overhead) -> Doubt | None:
     """Rule 2: the candidate's blocks against those of a baseline taken in turn with them."""
     block_ms = median(block.device_ms for block in blocks)
     error = _scatter(list(map(_message, base))) * sqrt(2 / len(base) + 2 / its.count)
@@ -141,7 +141,7 @@ def forged(blocks: Sequence[Block], own: Overhead, base: Sequence[Block], its: O
     return Doubt("host and parent", why, numbers)
 
 
-def slowed(after: Sequence[Block], alone: Sequence[Block]) -> Doubt | None:
+def slowed(after: Sequence[TimedBlock], alone: Sequence[TimedBlock]) -> Doubt | None:
     """Rule 3 for one baseline: its last blocks right after the candidate's against those alone, all of equal length."""
     shared, single = median(block.device_ms for block in after), median(block.device_ms for block in alone)
     allowed = SLOWED * single + COLD_MS
@@ -151,11 +151,11 @@ def slowed(after: Sequence[Block], alone: Sequence[Block]) -> Doubt | None:
     return Doubt("neighbours", why, {"after_candidate_ms": shared, "alone_ms": single, "allowed_ms": allowed})
 
 
-def _message(block: Block) -> float:
+def _message(block: TimedBlock) -> float:
     return block.wall_ms - block.host_ms
 
 
-def _hidden(block: Block, overhead: Overhead) -> float:
+def _hidden(block: TimedBlock, overhead: Overhead) -> float:
     return (block.host_ms - overhead.host_ms) - (block.device_ms - overhead.device_ms)
 
 

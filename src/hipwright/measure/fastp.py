@@ -14,11 +14,11 @@ import numpy as np
 
 LEVELS = (0.5, 0.8, 1.0, 1.2, 1.5, 2.0)
 FAILED = 0.1
-"""What a task without a right, trusted program counts as in `Mean.everything`: a tenth of the baseline's speed."""
+"""Speedup that a task without a right, trusted program counts as in `GeometricMean.everything`."""
 
 
 @dataclass(frozen=True)
-class Result:
+class TaskSpeedup:
     """One task: the measured speedup with its 95 % interval, and the speedup at the roofline; None where it failed."""
 
     speedup: float | None = None
@@ -27,7 +27,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Share:
+class TaskShare:
     """count of total, with a 95 % interval of the share over the tasks."""
 
     count: int
@@ -41,7 +41,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Mean:
+class GeometricMean:
     """A geometric mean over `tasks` speedups with a 95 % interval over the tasks; capped: those cut at the roofline."""
 
     value: float
@@ -50,14 +50,16 @@ class Mean:
     capped: int
 
 
-def fast_p(results: Sequence[Result], p: float, *, seed: int = 0) -> Share:
+def fast_p(results: Sequence[TaskSpeedup], p: float, *, seed: int = 0) -> TaskShare:
     """Tasks whose program is right and faster than p times the baseline for sure: the interval's lower bound is > p."""
     fast = np.array([r.interval is not None and r.interval[0] > p for r in results], dtype=np.float64)
     low, high = over_tasks(fast, lambda rows: rows.mean(axis=1), seed=seed) if fast.size else (0.0, 0.0)
-    return Share(int(fast.sum()), fast.size, (low, high))
+    return TaskShare(int(fast.sum()), fast.size, (low, high))
 
 
-def geometric_mean(results: Sequence[Result], *, failed: float | None = None, seed: int = 0) -> Mean | None:
+def geometric_mean(
+    results: Sequence[TaskSpeedup], *, failed: float | None = None, seed: int = 0
+) -> GeometricMean | None:
     """Of the capped speedups; failures are left out, or count as `failed`. None where nothing is left."""
     speedups = [capped(result) for result in results]
     values = [failed if one is None else one for one in speedups if one is not None or failed is not None]
@@ -66,10 +68,10 @@ def geometric_mean(results: Sequence[Result], *, failed: float | None = None, se
     logs = np.log(np.array(values, dtype=np.float64))
     low, high = over_tasks(logs, lambda rows: rows.mean(axis=1), seed=seed)
     cut = sum(one is not None and one < (result.speedup or 0.0) for one, result in zip(speedups, results, strict=True))
-    return Mean(float(np.exp(logs.mean())), (float(np.exp(low)), float(np.exp(high))), logs.size, cut)
+    return GeometricMean(float(np.exp(logs.mean())), (float(np.exp(low)), float(np.exp(high))), logs.size, cut)
 
 
-def capped(result: Result) -> float | None:
+def capped(result: TaskSpeedup) -> float | None:
     """The speedup, at most what the roofline allows; None for a failure."""
     if result.speedup is None or result.speedup <= 0:
         return None

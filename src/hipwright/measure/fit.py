@@ -38,7 +38,7 @@ FEWEST = 5  # programs of a task that say anything of the order within it
 
 
 @dataclass(frozen=True)
-class Sample:
+class TimedProgram:
     """One program: the group it must not be split from (its task), the estimate's features, and microseconds."""
 
     group: str
@@ -143,7 +143,7 @@ def _place(architecture: str, folder: Path) -> Path:
     return folder / f"cost-{architecture}.json"
 
 
-def fit(samples: Sequence[Sample], device: str) -> CostModel:
+def fit(samples: Sequence[TimedProgram], device: str) -> CostModel:
     """The model of all samples. ValueError for fewer than 3."""
     if len(samples) < 3:
         raise ValueError(f"{len(samples)} samples fit nothing")
@@ -164,7 +164,7 @@ def fit(samples: Sequence[Sample], device: str) -> CostModel:
     )
 
 
-def cross_validated(samples: Sequence[Sample], device: str, *, seed: int = 0) -> list[float]:
+def cross_validated(samples: Sequence[TimedProgram], device: str, *, seed: int = 0) -> list[float]:
     """Each sample's time by a model that saw no program of its task. ValueError for fewer than 2 tasks."""
     groups = sorted({one.group for one in samples})
     if len(groups) < 2:
@@ -180,7 +180,7 @@ def cross_validated(samples: Sequence[Sample], device: str, *, seed: int = 0) ->
     return told
 
 
-def quality(samples: Sequence[Sample], told: Sequence[float]) -> Quality:
+def quality(samples: Sequence[TimedProgram], told: Sequence[float]) -> Quality:
     """How well `told` (microseconds, in the samples' order) fits what was measured."""
     measured = [one.measured_us for one in samples]
     groups: dict[str, list[int]] = {}

@@ -38,7 +38,7 @@ class Metric(Record, frozen=True, kw_only=True):
     amd: str = ""
 
 
-class Bottleneck(Record, frozen=True, kw_only=True):
+class KernelBottleneck(Record, frozen=True, kw_only=True):
     """What holds a kernel back. kind: the resource; text: one or more plain sentences with the figures behind them."""
 
     kind: Kind
@@ -89,7 +89,7 @@ class Profile(Record, frozen=True, kw_only=True):
     lds_bank_conflicts: float | None = None
     lds_conflict_pct: float | None = None
     stalls: dict[str, float] = msgspec.field(default_factory=dict)
-    bottleneck: Bottleneck | None = None
+    bottleneck: KernelBottleneck | None = None
 
     @property
     def blocks(self) -> int | None:
@@ -294,14 +294,14 @@ _STALL_WORDS = {
 }
 
 
-def diagnose(profile: Profile, *, bandwidth: float | None = None) -> Bottleneck:
+def diagnose(profile: Profile, *, bandwidth: float | None = None) -> KernelBottleneck:
     """What holds this launch back, in words. bandwidth: measured bytes/s of device memory, where it is known.
 
     The first rule that holds names the kind: too few blocks, memory, cache, LDS, compute, else latency. What makes it
     worse (unused bytes, conflicts, idle lanes, a long tail) is added to it.
     """
     kind, text = _main(profile, bandwidth)
-    return Bottleneck(kind=kind, text="; ".join([text, *_remarks(profile, kind)]))
+    return KernelBottleneck(kind=kind, text="; ".join([text, *_remarks(profile, kind)]))
 
 
 def _main(p: Profile, bandwidth: float | None) -> tuple[Kind, str]:

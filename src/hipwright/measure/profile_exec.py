@@ -28,7 +28,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Place:
+class ProfilerSandbox:
     """A private folder and a GPU. tool: the profiler, whose installation is shown. limit_s: wall seconds of one run."""
 
     folder: Path
@@ -42,7 +42,7 @@ class Place:
         """The folder's name for what runs here."""
         return _INSIDE if self.contained else self.folder
 
-    def outside(self) -> Place:
+    def outside(self) -> ProfilerSandbox:
         """The same without a sandbox."""
         return replace(self, contained=False)
 

@@ -21,7 +21,7 @@ from hipwright.device.gpu import GpuDriver, GpuLauncher
 from hipwright.device.open import open_driver
 from hipwright.device.rocm import check_signatures
 from hipwright.errors import HipwrightError
-from hipwright.measure.profiler import CODE, DATA, JOB, MARK, WARM_CALLS, Job
+from hipwright.measure.profiler import CODE, DATA, JOB, MARK, WARM_CALLS, ProfileJob
 from hipwright.program import parse
 from hipwright.program.lower.closures import lower
 from hipwright.program.lower.table import to_device
@@ -31,7 +31,7 @@ from hipwright.tensors import Tree, read_bundle
 
 def run(folder: Path, driver: GpuDriver, device: str) -> list[dict[str, Any]]:
     """One profiled call; the launches it made. Raises CandidateError for what the program does wrong."""
-    job, code = Job.from_json((folder / JOB).read_bytes()), (folder / CODE).read_bytes()
+    job, code = ProfileJob.from_json((folder / JOB).read_bytes()), (folder / CODE).read_bytes()
     parsed = parse(job.text)
     if job.target == "rocm":
         check_signatures(code, parsed.signatures)
@@ -74,7 +74,7 @@ def _read(path: Path) -> Tree:
 def main(folder: str) -> int:
     """Run the job on the first visible GPU. Errors become a JSON object too, and exit code 1."""
     try:
-        target = Job.from_json((Path(folder) / JOB).read_bytes()).target
+        target = ProfileJob.from_json((Path(folder) / JOB).read_bytes()).target
         torch.cuda.init()
         told: dict[str, Any] = {"launches": run(Path(folder), open_driver(target), "cuda:0")}
     except HipwrightError as error:

@@ -21,7 +21,7 @@ import msgspec
 from hipwright.errors import CandidateError, DeviceError, InfrastructureError, ToolchainError
 from hipwright.measure import profile_amd, profile_nvidia
 from hipwright.measure.profile import Profile, diagnose, plain_name
-from hipwright.measure.profile_exec import Done, Place
+from hipwright.measure.profile_exec import Done, ProfilerSandbox
 from hipwright.records import Build, Record
 from hipwright.sandbox import GpuAccess
 from hipwright.tensors import Tree, write_bundle
@@ -34,7 +34,7 @@ WARM_CALLS = 3
 NCU_PLACES = ("/opt/nvidia/nsight-compute/*/ncu", "/usr/local/NVIDIA-Nsight-Compute*/ncu", "/usr/local/cuda/bin/ncu")
 
 
-class Job(Record, frozen=True, kw_only=True):
+class ProfileJob(Record, frozen=True, kw_only=True):
     """What the process under the profiler reads beside its data."""
 
     target: Literal["cuda", "rocm"]
@@ -42,7 +42,7 @@ class Job(Record, frozen=True, kw_only=True):
     knobs: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-class Report(Record, frozen=True, kw_only=True):
+class ProfileReport(Record, frozen=True, kw_only=True):
     """One profiled call: its launches in order. contained: whether the profiler ran in the sandbox."""
 
     target: Literal["cuda", "rocm"]
@@ -53,10 +53,10 @@ class Report(Record, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Subject:
+class ProfiledProgram:
     """A program, built for `arch` ("sm_90", "gfx942"), with the inputs and state table (HostTensors) of a workload."""
 
-    job: Job
+    job: ProfileJob
     arch: str
     build: Build
     code: bytes
@@ -65,8 +65,13 @@ class Subject:
 
 
 def profile_program(
-    subject: Subject, *, index: int = 0, unsafe: bool = False, bandwidth: float | None = None, limit_s: float = 300.0
-) -> Report:
+    subject: ProfiledProgram,
+    *,
+    index: int = 0,
+    unsafe: bool = False,
+    bandwidth: float | None = None,
+    limit_s: float = 300.0,
+) -> ProfileReport:
     """Profile every launch of one call of the program on GPU `index`, with what holds each back.
 
     bandwidth: measured bytes/s of device memory, where it is known. Raises ToolchainError without ncu or rocprofv3,
@@ -77,7 +82,9 @@ def profile_program(
     with tempfile.TemporaryDirectory(prefix="hipwright-profile-") as name:
         folder = Path(name)
         write_job(folder, subject)
-        place = Place(folder, tool, GpuAccess(subject.job.target, index), contained=not unsafe, limit_s=limit_s)
+        place = ProfilerSandbox(
+            folder, tool, GpuAccess(subject.job.target, index), contained=not unsafe, limit_s=limit_s
+        )
         try:
             profiles, notes = _measure(subject, place)
         except profile_nvidia.CountersDenied as error:
@@ -88,7 +95,7 @@ def profile_program(
             notes.append(f"profiled outside the sandbox, where the counters may be read ({error.message})")
     own = {kernel.name for kernel in subject.build.kernels}
     finished = tuple(_finish(profile, subject.build, own, bandwidth) for profile in profiles)
-    return Report(
+    return ProfileReport(
         target=subject.job.target, profiles=finished, tool=str(tool), contained=place.contained, notes=tuple(notes)
     )
 
@@ -110,7 +117,7 @@ def find_tool(target: str) -> Path:
     raise ToolchainError(f"no {name} on this machine", hint=hint)
 
 
-def write_job(folder: Path, subject: Subject) -> None:
+def write_job(folder: Path, subject: ProfiledProgram) -> None:
     """What `profile_run` reads."""
     (folder / JOB).write_text(subject.job.to_json())
     (folder / CODE).write_bytes(subject.code)
@@ -129,7 +136,7 @@ def runner(folder: Path) -> list[str]:
 # ---------------------------------------------------------------- one vendor each
 
 
-def _measure(subject: Subject, place: Place) -> tuple[list[Profile], list[str]]:
+def _measure(subject: ProfiledProgram, place: ProfilerSandbox) -> tuple[list[Profile], list[str]]:
     if subject.job.target == "cuda":
         done = place.run(profile_nvidia.command(runner(place.inside), ncu=str(place.tool)))
         _launches(done)
@@ -137,7 +144,7 @@ def _measure(subject: Subject, place: Place) -> tuple[list[Profile], list[str]]:
     return _measure_amd(subject, place)
 
 
-def _measure_amd(subject: Subject, place: Place) -> tuple[list[Profile], list[str]]:
+def _measure_amd(subject: ProfiledProgram, place: ProfilerSandbox) -> tuple[list[Profile], list[str]]:
     """One run for each group of counters that fit the hardware together."""
     arch = subject.arch.partition(":")[0]
     notes: list[str] = []

@@ -64,7 +64,7 @@ class Rates(Protocol):
 
 
 @dataclass(frozen=True)
-class Work:
+class TaskWork:
     """What a task must move and compute in one call, whatever the program.
 
     inputs, params, outputs: bytes once each; need_inputs, need_params, need_outputs: those of them that must be read or
@@ -98,7 +98,7 @@ def count_work(
     params: Sequence[Spec],
     outputs: Sequence[Spec],
     nonzero: Mapping[int, float] | None = None,
-) -> Work:
+) -> TaskWork:
     """Count from the reference's operators (records as in hipwright.measure.cost) and its leaves.
 
     params: those that the operators read. nonzero: for an input by its place the share of values that are not zero, as
@@ -125,7 +125,7 @@ def count_work(
             if own and sum(map(tensor_bytes, call["out"])) <= room:
                 sure[dtype] = max(sure.get(dtype, 0.0), float(op_flops(call)))
     shares = nonzero or {}
-    return Work(
+    return TaskWork(
         sum(map(tensor_bytes, inputs)),
         sum(map(tensor_bytes, params)),
         room,
@@ -137,7 +137,7 @@ def count_work(
     )
 
 
-def floor_of(work: Work, rates: Rates, *, cache_bytes: int, slots: int = 1) -> Floor:
+def floor_of(work: TaskWork, rates: Rates, *, cache_bytes: int, slots: int = 1) -> Floor:
     """The floor of one call; `slots`: inputs that take turns (1: always the same)."""
     moved = work.inputs + work.params + work.outputs
     memory = 1e3 * moved / rates.bytes_per_s

@@ -16,7 +16,7 @@ from statistics import median
 
 import numpy as np
 
-from hipwright.device.side import Block, Side
+from hipwright.device.side import TimedBlock, TimedSide
 from hipwright.measure.clocks import Overhead, overhead_of, sound
 from hipwright.measure.settings import BenchSettings
 
@@ -30,7 +30,7 @@ GROWTH = 8
 class UnsoundClock(Exception):
     """A side told a time that is no time."""
 
-    def __init__(self, side: int, block: Block) -> None:
+    def __init__(self, side: int, block: TimedBlock) -> None:
         super().__init__(f"{block.device_ms}, {block.host_ms}, {block.wall_ms} ms")
         self.side, self.block = side, block
 
@@ -55,12 +55,12 @@ class Rounds:
     after: of each side the blocks that ran right after one of the candidate's.
     """
 
-    sides: Sequence[Side]
+    sides: Sequence[TimedSide]
     rng: np.random.Generator
     calls: list[int] = field(default_factory=list)
     overheads: list[Overhead] = field(default_factory=list)
-    blocks: list[list[Block]] = field(default_factory=list)
-    after: list[list[Block]] = field(default_factory=list)
+    blocks: list[list[TimedBlock]] = field(default_factory=list)
+    after: list[list[TimedBlock]] = field(default_factory=list)
     spent_ms: float = 0.0
 
     def warm(self, settings: BenchSettings, memory: Memory | None = None, policy: str = "") -> None:
@@ -92,7 +92,7 @@ class Rounds:
         if all(known):
             self.overheads = [warm.overhead for warm in known if warm]
             return
-        found: list[list[Block]] = [[] for _ in self.sides]
+        found: list[list[TimedBlock]] = [[] for _ in self.sides]
         for _ in range(empties + 1):
             for index in self.rng.permutation(len(self.sides)):
                 found[int(index)].append(self.sides[int(index)].block(0))
@@ -131,7 +131,7 @@ class Rounds:
             before = index
             self.spent_ms += self._took(index, block)
 
-    def alone(self, index: int, blocks: int) -> list[Block]:
+    def alone(self, index: int, blocks: int) -> list[TimedBlock]:
         """Blocks of one side with no other between; the first, which may meet leftovers, is not among them."""
         return [self._block(index, self.calls[index]) for _ in range(blocks + 1)][1:]
 
@@ -139,13 +139,13 @@ class Rounds:
         """Device milliseconds of one call, an entry for each pair."""
         return [block.device_ms / block.calls for block in self.blocks[index]]
 
-    def _block(self, index: int, calls: int) -> Block:
+    def _block(self, index: int, calls: int) -> TimedBlock:
         block = self.sides[index].block(calls)
         if not sound(block):
             raise UnsoundClock(index, block)
         return block
 
-    def _took(self, index: int, block: Block) -> float:
+    def _took(self, index: int, block: TimedBlock) -> float:
         """How long a block kept the device; by the parent's clock, which cannot be forged, where that says far more."""
         overhead = self.overheads[index]
         return max(block.device_ms, block.wall_ms - overhead.host_ms - overhead.message_ms - GRACE_MS, 1e-6)
@@ -172,7 +172,7 @@ def grow(
             return "budget"
 
 
-def latencies(sides: Sequence[Side], rounds: int, calls: int, rng: np.random.Generator) -> list[float]:
+def latencies(sides: Sequence[TimedSide], rounds: int, calls: int, rng: np.random.Generator) -> list[float]:
     """Median end-to-end milliseconds of a call of each side, measured in turn; the first round warms up."""
     found: list[list[float]] = [[] for _ in sides]
     for turn in range(rounds + 1):

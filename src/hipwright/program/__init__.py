@@ -9,6 +9,6 @@ modelnew   Program -> a KernelBench ModelNew file (torch-free)
 from hipwright.program.knobs import Knob
 from hipwright.program.parse import parse
 from hipwright.program.parsed import Parsed
-from hipwright.program.signature import Kernels, Param, Signature
+from hipwright.program.signature import KernelSignatures, Param, Signature
 
-__all__ = ["Kernels", "Knob", "Param", "Parsed", "Signature", "parse"]
+__all__ = ["KernelSignatures", "Knob", "Param", "Parsed", "Signature", "parse"]

@@ -59,7 +59,7 @@ SAID = {"tensor": "tensor", "num": "number", "shape": "shape", "seq": "tuple", "
 Kinds = dict[str, str]  # local name -> what it is known to be
 
 
-class Calls:
+class CallChecker:
     """Checks the calls of one function (`where`)."""
 
     parsed: Parsed

@@ -10,7 +10,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from hipwright.program.check_calls import SAID, Calls, Kinds
+from hipwright.program.check_calls import SAID, CallChecker, Kinds
 from hipwright.program.language import (
     FINFO_FIELDS,
     HOST_FUNCTIONS,
@@ -45,7 +45,7 @@ _EXPRESSION_HELP = {
 
 
 @dataclass
-class Expressions(Calls):
+class Expressions(CallChecker):
     """Walks the expressions of one function (`where`); `prepared` are the names that prepare returns."""
 
     parsed: Parsed

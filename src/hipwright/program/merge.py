@@ -17,7 +17,7 @@ _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Part:
+class RenamedProgram:
     """A program whose names have been made its own. includes: its lines; hip: the rest, in a namespace; heads: its
     knobs and constants, as top-level lines; functions: syntax trees by name."""
 
@@ -27,7 +27,7 @@ class Part:
     functions: dict[str, ast.FunctionDef]
 
 
-def part(parsed: Parsed, knobs: Mapping[str, int], suffix: str, *, rename_locals: bool = False) -> Part:
+def part(parsed: Parsed, knobs: Mapping[str, int], suffix: str, *, rename_locals: bool = False) -> RenamedProgram:
     """`parsed` with `suffix` at the end of its kernels', knobs' and constants' names; chosen knobs become defaults.
 
     rename_locals: at the end of the plan's own names too, but for the inputs, which are shared.
@@ -41,12 +41,14 @@ def part(parsed: Parsed, knobs: Mapping[str, int], suffix: str, *, rename_locals
     functions = {}
     for name, function in parsed.functions.items():
         inner = {n: f"{n}{suffix}" for n in sorted(bound_names(function))} if rename_locals else {}
-        functions[name] = Names({**inner, **names}).visit(copy.deepcopy(function))
+        functions[name] = NameRewriter({**inner, **names}).visit(copy.deepcopy(function))
     includes = tuple(line.strip() for line in _INCLUDE.findall(parsed.hip))
-    return Part(includes, _namespace(_renamed(_INCLUDE.sub("", parsed.hip), names), suffix), tuple(heads), functions)
+    return RenamedProgram(
+        includes, _namespace(_renamed(_INCLUDE.sub("", parsed.hip), names), suffix), tuple(heads), functions
+    )
 
 
-def text(parts: Iterable[Part], functions: Iterable[ast.FunctionDef]) -> str:
+def text(parts: Iterable[RenamedProgram], functions: Iterable[ast.FunctionDef]) -> str:
     """One program of the parts' sources and heads and of these functions."""
     parts = list(parts)
     includes = dict.fromkeys(line for one in parts for line in one.includes)
@@ -74,7 +76,7 @@ def _renamed(source: str, names: Mapping[str, str]) -> str:
     return re.sub(pattern, lambda match: names[match[0]], source)
 
 
-class Names(ast.NodeTransformer):
+class NameRewriter(ast.NodeTransformer):
     """Names of a plan replaced; attributes and keywords stay."""
 
     def __init__(self, names: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hipwright.errors import ProgramError
 from hipwright.program.knobs import Knob, evaluate
 from hipwright.program.language import did_you_mean
-from hipwright.program.signature import Kernels, Signature
+from hipwright.program.signature import KernelSignatures, Signature
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Parsed:
     hip_line: int
     knobs: dict[str, Knob]
     constants: dict[str, ast.expr]
-    kernels: Kernels
+    kernels: KernelSignatures
     functions: dict[str, ast.FunctionDef]
     prepared: tuple[str, ...] = ()
     self_paths: tuple[str, ...] = ()

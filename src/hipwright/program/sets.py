@@ -18,14 +18,14 @@ from hipwright.program.parsed import Parsed
 from hipwright.records import Program, Record
 
 
-class Member(Record, frozen=True, kw_only=True):
+class SetMember(Record, frozen=True, kw_only=True):
     """A program of a set. when: a condition in the plan language over forward's parameters, "" for none."""
 
     program: Program
     when: str = ""
 
 
-def combine(members: Sequence[Member]) -> Program:
+def combine(members: Sequence[SetMember]) -> Program:
     """The set as one program; member i's kernels and knobs end with `_s<i>`.
 
     Raises ProgramError for members that cannot be combined: other parameters, a backward, a guard after a launch.
@@ -66,7 +66,7 @@ def _check(sources: Sequence[Parsed]) -> None:
 # ---------------------------------------------------------------- prepare
 
 
-def _prepare(parts: Sequence[merge.Part]) -> ast.FunctionDef:
+def _prepare(parts: Sequence[merge.RenamedProgram]) -> ast.FunctionDef:
     """Every member's packed weights, each under its own names."""
     body: list[ast.stmt] = []
     keys: list[ast.expr | None] = []
@@ -105,7 +105,7 @@ class _Prepared(ast.NodeTransformer):
 # ---------------------------------------------------------------- forward
 
 
-def _forward(parts: Sequence[merge.Part], members: Sequence[Member]) -> ast.FunctionDef:
+def _forward(parts: Sequence[merge.RenamedProgram], members: Sequence[SetMember]) -> ast.FunctionDef:
     """The members one after the other, each as far as its guards hold."""
     body: list[ast.stmt] = []
     for number, (part, member) in enumerate(zip(parts, members, strict=True)):

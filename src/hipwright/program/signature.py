@@ -119,7 +119,7 @@ class Signature(Record, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Kernels:
+class KernelSignatures:
     """What a HIP source declares: entry kernels, and __global__ functions that cannot be launched (name -> why)."""
 
     signatures: dict[str, Signature] = field(default_factory=dict)
@@ -131,7 +131,7 @@ _EXTERN = re.compile(r'extern\s+"C"')
 _EXTERN_BLOCK = re.compile(r'extern\s+"C"\s*\{')
 
 
-def parse_signatures(hip: str, first_line: int = 1) -> Kernels:
+def parse_signatures(hip: str, first_line: int = 1) -> KernelSignatures:
     """Read every kernel declaration. `first_line` is the program line of the source's first line.
 
     Raises ProgramError for an entry kernel whose parameters are not of the fixed list.
@@ -163,7 +163,7 @@ def parse_signatures(hip: str, first_line: int = 1) -> Kernels:
         if before is not None and before.params != signature.params:
             raise ProgramError(f"kernel {name} is declared twice with different parameters (line {before.line})", line)
         signatures.setdefault(name, signature)
-    return Kernels(signatures, {k: v for k, v in unusable.items() if k not in signatures})
+    return KernelSignatures(signatures, {k: v for k, v in unusable.items() if k not in signatures})
 
 
 # ---------------------------------------------------------------- text

@@ -18,7 +18,7 @@ _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 
 @dataclass(frozen=True)
-class Bar:
+class SpeedupBar:
     """One row: from x0 to x1, its interval from low to high, or a failure (kind "failed": only text)."""
 
     y: float
@@ -37,7 +37,7 @@ class Bar:
 class Bars:
     """A bar chart. even: where the bars start (1x, or 0 %)."""
 
-    bars: list[Bar]
+    bars: list[SpeedupBar]
     ticks: list[Tick]
     even: float
     height: float
@@ -96,17 +96,17 @@ def speedup_bars(rows: Sequence[BenchRow], baseline: str) -> Bars | None:
     return Bars(bars, axis.ticks(), axis(1.0), height, len(timed) + len(failed) - len(shown))
 
 
-def _speedup_bar(row: BenchRow, baseline: str, axis: LogAxis, y: float) -> Bar:
+def _speedup_bar(row: BenchRow, baseline: str, axis: LogAxis, y: float) -> SpeedupBar:
     label, one = label_of(row), row.speedups.get(baseline)
     if not row.correct or one is None:
-        return Bar(y, label, row.status, f"{label}: {row.status} {row.message}", "failed", text_x=axis(1.0) + 6)
+        return SpeedupBar(y, label, row.status, f"{label}: {row.status} {row.message}", "failed", text_x=axis(1.0) + 6)
     (low, high), even = one.interval, axis(1.0)
     x = axis(one.speedup)
     kind = "good" if low > 1 else "bad" if high < 1 else "unsure"
     text = f"{one.speedup:.2f}×"
     tooltip = f"{label}: {text} against {baseline}, 95 % interval {low:.3f} to {high:.3f}"
     right = max(x, axis(high), even) + 6
-    return Bar(y, label, text, tooltip, kind, min(even, x), max(even, x), axis(low), axis(high), right)
+    return SpeedupBar(y, label, text, tooltip, kind, min(even, x), max(even, x), axis(low), axis(high), right)
 
 
 def roofline_bars(rows: Sequence[BenchRow]) -> Bars | None:
@@ -124,7 +124,9 @@ def roofline_bars(rows: Sequence[BenchRow]) -> Bars | None:
         text = f"{100 * share:.0f} %" + (f" {row.bound}" if row.bound else "")
         tip = f"{label_of(row)}: {100 * share:.1f} % of the roofline"
         bars.append(
-            Bar(TOP + LANE * place, label_of(row), text, tip, "plain", NAMES, round(x, 1), text_x=round(x, 1) + 6)
+            SpeedupBar(
+                TOP + LANE * place, label_of(row), text, tip, "plain", NAMES, round(x, 1), text_x=round(x, 1) + 6
+            )
         )
     ticks = [Tick(NAMES + span * i / 4, f"{25 * i} %") for i in range(5)]
     return Bars(bars, ticks, NAMES, TOP + LANE * len(shown) + BOTTOM, len(known) - len(shown))

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hipwright.archive import Trial
+from hipwright.archive import TrialDetail
 from hipwright.records import Evaluation, Program, Record, Run, Task
 
 
@@ -26,7 +26,7 @@ class ReportData(Record, frozen=True, kw_only=True):
     hip: str = ""
     plan: str = ""
     run: Run | None = None
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[TrialDetail, ...] = ()
     explanation: dict[str, Any] = msgspec.field(default_factory=dict)
     not_measured: tuple[str, ...] = ()
     environment: dict[str, str] = msgspec.field(default_factory=dict)

@@ -40,7 +40,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Histogram:
+class HistogramPlot:
     """Counts over an axis. summary: the same in words, for those who do not see it."""
 
     columns: list[Column]
@@ -160,14 +160,14 @@ def bar_list(counts: Mapping[str, int], bad: Sequence[str] = ()) -> BarList:
 # ---------------------------------------------------------------- histograms
 
 
-def coverage_plot(bins: Sequence[Mapping[str, Any]]) -> Histogram:
+def coverage_plot(bins: Sequence[Mapping[str, Any]]) -> HistogramPlot:
     """Verified programs by tenths of coverage."""
     names = [f"{one['low']:.1f} to {one['high']:.1f}" for one in bins]
     ends = [(k / 10, f"{k / 10:g}") for k in range(0, 11, 2)]
     return histogram(names, [one["count"] for one in bins], ends, "coverage")
 
 
-def estimate_plots(estimates: Mapping[str, Mapping[str, Any]]) -> dict[str, Histogram]:
+def estimate_plots(estimates: Mapping[str, Mapping[str, Any]]) -> dict[str, HistogramPlot]:
     """By target: verified programs over the estimate; all targets share one logarithmic axis, so that they compare."""
     lows = sorted({_place(one["low"]) for known in estimates.values() for one in known["bins"]})
     if not lows:
@@ -194,14 +194,16 @@ def _micros(value: float, *, unit: bool = True) -> str:
     return f"{text} µs" if unit else text
 
 
-def gain_plot(bins: Sequence[Mapping[str, Any]]) -> Histogram:
+def gain_plot(bins: Sequence[Mapping[str, Any]]) -> HistogramPlot:
     """Tasks by how many times faster, by estimate, the best program is than the engine's own."""
     names = [f"{one['low']:g}× to {one['high']:g}×" if one["high"] else f"{one['low']:g}× and more" for one in bins]
     ends = [(place / len(bins), f"{one['low']:g}×") for place, one in enumerate(bins)]
     return histogram(names, [one["count"] for one in bins], ends, "estimate of the engine's own over the best")
 
 
-def histogram(names: Sequence[str], counts: Sequence[int], ends: Sequence[tuple[float, str]], axis: str) -> Histogram:
+def histogram(
+    names: Sequence[str], counts: Sequence[int], ends: Sequence[tuple[float, str]], axis: str
+) -> HistogramPlot:
     """Bars of equal width. names: of each bin, for tooltips; ends: (share of the axis, label) of the ticks below."""
     span, inner = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     top, step = _round_scale(max(counts))
@@ -220,7 +222,7 @@ def histogram(names: Sequence[str], counts: Sequence[int], ends: Sequence[tuple[
     y_ticks = [Tick(round(TOP + inner * (1 - value / top), 1), f"{value:,}") for value in range(0, top + 1, step)]
     x_ticks = [Tick(round(LEFT + span * share, 1), label) for share, label in ends]
     summary = "; ".join(f"{name}: {count:,}" for name, count in zip(names, counts, strict=True) if count)
-    return Histogram(columns, x_ticks, y_ticks, axis, summary)
+    return HistogramPlot(columns, x_ticks, y_ticks, axis, summary)
 
 
 def _round_scale(most: int) -> tuple[int, int]:

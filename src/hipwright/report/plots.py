@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, log10
 
-from hipwright.archive import Trial
+from hipwright.archive import TrialDetail
 
 WIDTH = 960
 SCORE_HEIGHT = 260
@@ -67,7 +67,7 @@ class Lineage:
     width: int = WIDTH
 
 
-def kind_of(proposal: Trial) -> str:
+def kind_of(proposal: TrialDetail) -> str:
     """How a proposal ended: best, kept, rejected, failed, or skipped (nothing was evaluated)."""
     if proposal.status in NOT_EVALUATED:
         return "skipped"
@@ -78,14 +78,14 @@ def kind_of(proposal: Trial) -> str:
     return "kept" if proposal.kept else "rejected"
 
 
-def label_of(proposal: Trial) -> str:
+def label_of(proposal: TrialDetail) -> str:
     """A proposal's tooltip."""
     score = f", {proposal.score:.2f} µs ({proposal.score_kind})" if proposal.score is not None else ""
     why = proposal.reason or proposal.message
     return f"#{proposal.number} {proposal.operator}: {proposal.status}{score}{' — ' + why if why else ''}"
 
 
-def score_plot(proposals: Sequence[Trial]) -> ScorePlot | None:
+def score_plot(proposals: Sequence[TrialDetail]) -> ScorePlot | None:
     """Score over proposals, logarithmic when it spans more than a decade; None when nothing was scored.
 
     Measured and estimated figures are never on one axis: where anything was measured, only what was is drawn.
@@ -105,7 +105,7 @@ def score_plot(proposals: Sequence[Trial]) -> ScorePlot | None:
     return ScorePlot(points, _best_path(scored, last, y_of), _number_ticks(last), y_ticks, kind)
 
 
-def _best_path(scored: Sequence[Trial], last: int, y_of: _Scale) -> str:
+def _best_path(scored: Sequence[TrialDetail], last: int, y_of: _Scale) -> str:
     """The best score so far as a staircase."""
     parts: list[str] = []
     best = float("inf")
@@ -157,13 +157,13 @@ def _number_ticks(last: int) -> list[Tick]:
 # ---------------------------------------------------------------- lineage
 
 
-def lineage(proposals: Sequence[Trial]) -> Lineage | None:
+def lineage(proposals: Sequence[TrialDetail]) -> Lineage | None:
     """The tree of first parents (other parents are dashed in the table only); None for fewer than two programs."""
     shown = _shown(proposals)
     evaluated = sum(kind_of(p) != "skipped" for p in proposals)
     if len(shown) < 2:
         return None
-    first: dict[str, Trial] = {}
+    first: dict[str, TrialDetail] = {}
     for proposal in shown:
         first.setdefault(proposal.program, proposal)
     main = _way_to_best(shown, first)
@@ -184,7 +184,7 @@ def lineage(proposals: Sequence[Trial]) -> Lineage | None:
     return Lineage(points, edges, _number_ticks(last), evaluated - len(shown), height)
 
 
-def _shown(proposals: Sequence[Trial]) -> list[Trial]:
+def _shown(proposals: Sequence[TrialDetail]) -> list[TrialDetail]:
     proposals = [p for p in proposals if kind_of(p) != "skipped"]
     if len(proposals) <= MAX_LINEAGE:
         return sorted(proposals, key=lambda p: p.number)
@@ -192,7 +192,7 @@ def _shown(proposals: Sequence[Trial]) -> list[Trial]:
     return sorted(kept[-MAX_LINEAGE:], key=lambda p: p.number)
 
 
-def _parent(proposal: Trial, first: dict[str, Trial]) -> Trial | None:
+def _parent(proposal: TrialDetail, first: dict[str, TrialDetail]) -> TrialDetail | None:
     for key in proposal.parents:
         parent = first.get(key)
         if parent is not None and parent.number < proposal.number:
@@ -200,7 +200,7 @@ def _parent(proposal: Trial, first: dict[str, Trial]) -> Trial | None:
     return None
 
 
-def _way_to_best(shown: Sequence[Trial], first: dict[str, Trial]) -> set[int]:
+def _way_to_best(shown: Sequence[TrialDetail], first: dict[str, TrialDetail]) -> set[int]:
     node = next((p for p in reversed(shown) if p.best), None)
     way: set[int] = set()
     while node is not None and node.number not in way:
@@ -209,7 +209,7 @@ def _way_to_best(shown: Sequence[Trial], first: dict[str, Trial]) -> set[int]:
     return way
 
 
-def _rows(shown: Sequence[Trial], first: dict[str, Trial], main: set[int]) -> dict[int, int]:
+def _rows(shown: Sequence[TrialDetail], first: dict[str, TrialDetail], main: set[int]) -> dict[int, int]:
     """A row for each proposal: one heir goes on in its parent's row, the others open the lowest free row."""
     heir = _heirs(shown, first, main)
     row: dict[int, int] = {}
@@ -229,7 +229,7 @@ def _rows(shown: Sequence[Trial], first: dict[str, Trial], main: set[int]) -> di
     return row
 
 
-def _heirs(shown: Sequence[Trial], first: dict[str, Trial], main: set[int]) -> dict[int, int]:
+def _heirs(shown: Sequence[TrialDetail], first: dict[str, TrialDetail], main: set[int]) -> dict[int, int]:
     """For each parent the child that continues its row: the one towards the best, else the first kept one."""
     heir: dict[int, tuple[tuple[bool, bool], int]] = {}
     for proposal in shown:

@@ -32,7 +32,7 @@ _SEED = re.compile(r"seed-(\d+)")
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingLog:
     """One training's log. curves: {stage: {metric: points}}; samples: the records of samples.jsonl with their step."""
 
     name: str
@@ -64,7 +64,7 @@ class Folder:
     """All of it. device: what timed, "" for nothing; clock: "device", "estimate" or ""."""
 
     path: Path
-    trainings: Sequence[Training]
+    trainings: Sequence[TrainingLog]
     evaluation: Mapping[str, Any] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)
     hole: Mapping[str, Any] = field(default_factory=dict)
@@ -89,7 +89,7 @@ def read(folder: Path) -> Folder:
     return Folder(folder, trainings, evaluation, run, hole, device, clock)
 
 
-def _training(folder: Path, path: Path) -> Training:
+def _training(folder: Path, path: Path) -> TrainingLog:
     inside = path.parent.relative_to(folder)
     seed = next((int(found[1]) for part in inside.parts if (found := _SEED.fullmatch(part))), None)
     arm = inside.name or folder.resolve().name
@@ -107,7 +107,7 @@ def _training(folder: Path, path: Path) -> Training:
         if isinstance(line.get("record"), dict)
     ]
     name = arm if seed is None else f"{arm}, seed {seed}"
-    return Training(name, arm, seed, plain, samples, _object(path.with_name(ACCOUNT)) or None)
+    return TrainingLog(name, arm, seed, plain, samples, _object(path.with_name(ACCOUNT)) or None)
 
 
 ORDER = ("base", "sft", "continued", "rft", "grpo")
@@ -119,7 +119,7 @@ def rank(arm: str) -> int:
     return ORDER.index(arm) if arm in ORDER else len(ORDER)
 
 
-def _judged_by(trainings: Sequence[Training]) -> tuple[str, str]:
+def _judged_by(trainings: Sequence[TrainingLog]) -> tuple[str, str]:
     """Device and clock of the last judged sample that says."""
     for training in trainings:
         for sample in reversed(training.samples):
@@ -165,7 +165,7 @@ TAIL = 10
 """The first and the last tenth of a curve are averaged, so that one lucky step is not a result."""
 
 
-def rates(training: Training) -> dict[str, float | None]:
+def rates(training: TrainingLog) -> dict[str, float | None]:
     """Means over the whole of RL; None where a rate was not logged."""
     found: dict[str, float | None] = {}
     for rate, names in RATES.items():
@@ -187,7 +187,7 @@ def mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def seconds_of(training: Training) -> dict[str, float]:
+def seconds_of(training: TrainingLog) -> dict[str, float]:
     """Seconds of RL by phase, summed over its steps, and "step", which is all of them."""
     curves = training.curves.get("rl", {})
     return {

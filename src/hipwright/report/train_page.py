@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from hipwright import __version__
 from hipwright.report import html, train_plots, views
-from hipwright.report.train_data import Folder, Training, ends, mean, pooled, rank, rates, read, seconds_of
+from hipwright.report.train_data import Folder, TrainingLog, ends, mean, pooled, rank, rates, read, seconds_of
 from hipwright.report.train_tables import figures, tables
 from hipwright.report.train_views import by_split, clock_words, columns_of, differences, interval_words, labelled
 
@@ -161,7 +161,7 @@ def _dots(data: Folder, palette: Mapping[str, int]) -> list[train_plots.Dots]:
 # ---------------------------------------------------------------- time, examples, settings
 
 
-def _time(training: Training) -> dict[str, Any]:
+def _time(training: TrainingLog) -> dict[str, Any]:
     """Where the steps of one training went; empty where that was not logged."""
     spent = seconds_of(training)
     whole = spent.get("step", 0.0)
@@ -207,7 +207,7 @@ def _examples(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _samples(training: Training) -> dict[str, Any]:
+def _samples(training: TrainingLog) -> dict[str, Any]:
     """First, middle and last answers of one training; empty where none were kept."""
     kept = [one for one in training.samples if isinstance(one.get("completion"), str)]
     if not kept:

@@ -8,7 +8,7 @@ from math import ceil, floor, log10
 from typing import Any
 
 from hipwright.report.plots import Tick
-from hipwright.report.train_data import ORDER, Points, Training
+from hipwright.report.train_data import ORDER, Points, TrainingLog
 
 WIDTH, HEIGHT = 520, 230
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 26
@@ -31,7 +31,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Line:
+class CurveLine:
     """A drawn curve. path: smoothed; raw: as logged, "" where that is the same."""
 
     name: str
@@ -46,7 +46,7 @@ class Chart:
     """Curves over steps."""
 
     title: str
-    lines: list[Line]
+    lines: list[CurveLine]
     x_ticks: list[Tick]
     y_ticks: list[Tick]
     width: int = WIDTH
@@ -79,7 +79,7 @@ class Dots:
     width: int = WIDTH
 
 
-class Axis:
+class PlotAxis:
     """Values to pixels, with round ticks, linear or logarithmic. start, end: pixels of the lowest and highest value."""
 
     def __init__(self, values: Iterable[float], start: float, end: float, *, log: bool = False) -> None:
@@ -100,7 +100,7 @@ class Axis:
         self._start, self._end = start, end
 
     @classmethod
-    def exact(cls, values: Iterable[float], start: float, end: float) -> Axis:
+    def exact(cls, values: Iterable[float], start: float, end: float) -> PlotAxis:
         """Of whole numbers, from the lowest to the highest, without room for the next round one."""
         known = list(values)
         axis = cls(known, start, end)
@@ -153,7 +153,7 @@ def colours(arms: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def series(trainings: Sequence[Training], stage: str, metric: str, palette: Mapping[str, int]) -> list[Series]:
+def series(trainings: Sequence[TrainingLog], stage: str, metric: str, palette: Mapping[str, int]) -> list[Series]:
     """One metric of every training that logs it."""
     found = []
     for training in trainings:
@@ -175,10 +175,10 @@ def chart(
     if not values:
         return None
     wide = log and min(values) > 0 and max(values) > 10 * min(values)
-    y = Axis([*values, *holds], HEIGHT - BOTTOM, TOP, log=wide)
-    x = Axis.exact([0, max(steps) or 1], LEFT, WIDTH - RIGHT - 8)
+    y = PlotAxis([*values, *holds], HEIGHT - BOTTOM, TOP, log=wide)
+    x = PlotAxis.exact([0, max(steps) or 1], LEFT, WIDTH - RIGHT - 8)
     drawn = [
-        Line(one.name, one.colour, one.dashed, _path(smoothed(one.points), x, y), _raw(one.points, x, y))
+        CurveLine(one.name, one.colour, one.dashed, _path(smoothed(one.points), x, y), _raw(one.points, x, y))
         for one in lines
     ]
     return Chart(title, drawn, x.labelled(plain), y.labelled(percent if share else plain))
@@ -208,11 +208,11 @@ def thinned(points: Points) -> Points:
     return [points[0], *means, points[-1]]
 
 
-def _raw(points: Points, x: Axis, y: Axis) -> str:
+def _raw(points: Points, x: PlotAxis, y: PlotAxis) -> str:
     return _path(thinned(points), x, y) if len(points) // SMOOTH // 2 else ""
 
 
-def _path(points: Points, x: Axis, y: Axis) -> str:
+def _path(points: Points, x: PlotAxis, y: PlotAxis) -> str:
     """A polyline; a single point is a short dash."""
     if len(points) == 1:
         (step, value) = points[0]
@@ -231,7 +231,7 @@ def dots(
     if not known:
         return None
     ends = [end for row in known for end in triple(row[metric]) or ()]
-    axis = Axis([*ends, 0.0, *([1.0] if share else [])], NAMES, WIDTH - 56)
+    axis = PlotAxis([*ends, 0.0, *([1.0] if share else [])], NAMES, WIDTH - 56)
     heads, drawn, y = [], [], 0.0
     for split in dict.fromkeys(row.get("split") for row in known):
         heads.append(Tick(y + 15, str(split or "all tasks")))
@@ -243,7 +243,7 @@ def dots(
     return Dots(title, heads, drawn, axis.labelled(percent if share else plain), y + BOTTOM)
 
 
-def _dot(row: Mapping[str, Any], metric: str, axis: Axis, y: float, palette: Mapping[str, int], share: bool) -> Dot:
+def _dot(row: Mapping[str, Any], metric: str, axis: PlotAxis, y: float, palette: Mapping[str, int], share: bool) -> Dot:
     value, low, high = triple(row[metric]) or (0.0, 0.0, 0.0)
     arm = str(row.get("arm", ""))
     said = [f"{100 * one:.1f} %" if share else f"{one:.3f}" for one in (value, low, high)]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from hipwright.archive import Trial
+from hipwright.archive import TrialDetail
 from hipwright.measure.words import device_words, interval_words
 from hipwright.records import Evaluation, TargetResult, Timing, Verdict, Versus
 from hipwright.report.data import ReportData
@@ -304,7 +304,7 @@ def fusion(explanation: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"kernels": kernels, "library": library} if kernels or library else None
 
 
-def statuses(proposals: Sequence[Trial]) -> list[dict[str, Any]]:
+def statuses(proposals: Sequence[TrialDetail]) -> list[dict[str, Any]]:
     """How the proposals ended: count by status, the passes first, then the most frequent failure."""
     counts = Counter(p.status for p in proposals)
     order = sorted(counts, key=lambda status: (status != "pass", -counts[status], status))

@@ -1,25 +1,32 @@
 """What to try next: one loop, many small policies (docs/search.md)."""
 
 from hipwright.search.api import SearchResult, new_run, resume, run
-from hipwright.search.interfaces import Ask, Candidate, Declined, EvaluatorLike, Policy, ProposalSource
+from hipwright.search.interfaces import (
+    EvaluatorLike,
+    NoProposal,
+    Proposal,
+    ProposalRequest,
+    ProposalSource,
+    SearchPolicy,
+)
 from hipwright.search.operators import OPERATORS
 from hipwright.search.policies import POLICIES, policy
 from hipwright.search.source import EngineSource
-from hipwright.search.view import Trial, View
+from hipwright.search.view import SearchView, Trial
 
 __all__ = [
     "OPERATORS",
     "POLICIES",
-    "Ask",
-    "Candidate",
-    "Declined",
     "EngineSource",
     "EvaluatorLike",
-    "Policy",
+    "NoProposal",
+    "Proposal",
+    "ProposalRequest",
     "ProposalSource",
+    "SearchPolicy",
     "SearchResult",
+    "SearchView",
     "Trial",
-    "View",
     "new_run",
     "policy",
     "resume",

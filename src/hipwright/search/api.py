@@ -11,7 +11,7 @@ from hipwright.errors import BadInput
 from hipwright.events import Listener
 from hipwright.records import Evaluation, Program, Record, Run, Task
 from hipwright.search.confirm import Confirm
-from hipwright.search.interfaces import EvaluatorLike, Policy, ProposalSource
+from hipwright.search.interfaces import EvaluatorLike, ProposalSource, SearchPolicy
 from hipwright.search.loop import Search
 from hipwright.search.policies import POLICIES, policy
 from hipwright.search.policies.agents import WithAgents
@@ -69,7 +69,7 @@ def new_run(
     )
 
 
-class Options(TypedDict, total=False):
+class SearchOptions(TypedDict, total=False):
     """How to search; none of it changes what is found (but max_minutes, which may end the search earlier).
 
     workers: evaluations at a time. confirm: verifies the winner again on fresh inputs. stop_requested: asked often;
@@ -90,7 +90,7 @@ def run(
     *,
     evaluator: EvaluatorLike,
     source: ProposalSource,
-    **options: Unpack[Options],
+    **options: Unpack[SearchOptions],
 ) -> SearchResult:
     """Search from the start. BadInput when the run's id is taken; `run.task` must be `task.key`."""
     if run.task != task.key:
@@ -110,7 +110,7 @@ def resume(
     *,
     evaluator: EvaluatorLike,
     source: ProposalSource,
-    **options: Unpack[Options],
+    **options: Unpack[SearchOptions],
 ) -> SearchResult:
     """Go on with a run ("latest" or an id) where it stopped; a finished one returns its result at once.
 
@@ -130,7 +130,7 @@ def resume(
         return _result(search, *search.go())
 
 
-def _policy(run: Run) -> Policy:
+def _policy(run: Run) -> SearchPolicy:
     """The run's policy; with the setting "agents", a share of its expansions is the models'."""
     named = policy(run.policy)
     return WithAgents(named) if "agents" in run.settings else named

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hipwright.archive import Confirmed, Entry
+from hipwright.archive import Confirmed, LogEntry
 from hipwright.errors import InfrastructureError
 from hipwright.records import Evaluation, Program
 from hipwright.search import fitness
 from hipwright.search.interfaces import INFRASTRUCTURE
-from hipwright.search.view import Trial, View
+from hipwright.search.view import SearchView, Trial
 
 if TYPE_CHECKING:
     from hipwright.search.loop import Search
@@ -31,13 +31,13 @@ def confirm_winner(search: Search) -> Trial | None:
                 raise KeyboardInterrupt
             evaluation = _again(search, trial.proposed.program)
             confirmed = Confirmed(program=trial.proposed.program, passed=evaluation.passed, evaluation=evaluation)
-            search._append([Entry("confirmed", trial.number, confirmed.to_dict())])
+            search._append([LogEntry("confirmed", trial.number, confirmed.to_dict())])
         if search.log.confirmed[trial.number].passed:
             return trial
     return None
 
 
-def ranking(view: View) -> list[Trial]:
+def ranking(view: SearchView) -> list[Trial]:
     """Verified trials: the one decided best, then by score, then by number."""
 
     def rank(trial: Trial) -> tuple[bool, float, int]:

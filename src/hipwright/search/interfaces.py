@@ -10,13 +10,13 @@ from typing import Any, Protocol
 import msgspec
 
 from hipwright.records import Decision, Evaluation, Expansion, Program, Record
-from hipwright.search.view import Trial, View
+from hipwright.search.view import SearchView, Trial
 
 # Faults that say nothing about the program: tried again, and never a score.
 INFRASTRUCTURE = ("device", "toolchain", "service", "provider")
 
 
-class Candidate(Record, frozen=True, kw_only=True):
+class Proposal(Record, frozen=True, kw_only=True):
     """A program and the choices that it was written from; parents are handed to operators in this form.
 
     notes: how it came about, in plain JSON types, kept with the proposal. redraw: False where the source would give
@@ -30,15 +30,15 @@ class Candidate(Record, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Ask:
+class ProposalRequest:
     """What a source is asked for: one expansion, its parents, and the trials so far (those of completed rounds)."""
 
     expansion: Expansion
-    parents: tuple[Candidate, ...]
-    view: View
+    parents: tuple[Proposal, ...]
+    view: SearchView
 
 
-class Declined(Exception):
+class NoProposal(Exception):
     """The source has no program for an ask, and asking again would not help. notes: as in Candidate."""
 
     def __init__(self, message: str, notes: Mapping[str, Any] | None = None) -> None:
@@ -46,17 +46,17 @@ class Declined(Exception):
         self.notes = dict(notes or {})
 
 
-class Policy(Protocol):
+class SearchPolicy(Protocol):
     """What to try and what to keep. Pure: the view and the random numbers handed in decide, nothing else.
 
     Every policy passes tests/search/contract.py.
     """
 
-    def select(self, view: View, k: int, rng: random.Random) -> list[Expansion]:
+    def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
         """Exactly `k` expansions, numbered from `view.next_number`; parents are verified programs of the view."""
         ...
 
-    def accept(self, view: View, trial: Trial, evaluation: Evaluation) -> Decision:
+    def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
         """Whether to keep a new program. Only a program that passed may be kept or the best."""
         ...
 
@@ -68,14 +68,14 @@ class ProposalSource(Protocol):
         """The actions to try first, as expansions with operator "default"; at least one."""
         ...
 
-    def prepare(self, asks: Sequence[Ask]) -> None:
+    def prepare(self, asks: Sequence[ProposalRequest]) -> None:
         """Called before the proposals of a round are made: slow work, such as asking models, runs here side by side.
 
         Raises only what should end the run.
         """
         ...
 
-    def propose(self, ask: Ask, rng: random.Random) -> Candidate:
+    def propose(self, ask: ProposalRequest, rng: random.Random) -> Proposal:
         """A program for one ask. The same arguments give the same program. May raise: a failed proposal (Declined:
         without another draw), or an InfrastructureError, which pauses the run."""
         ...

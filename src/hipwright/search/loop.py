@@ -15,14 +15,22 @@ from typing import Any
 
 import msgspec
 
-from hipwright.archive import Archive, Entry, Evaluated, Finished, Proposed, RunLog, as_stored
+from hipwright.archive import Archive, Evaluated, Finished, LogEntry, Proposed, RunLog, as_stored
 from hipwright.errors import BadInput, InfrastructureError, ProviderError
 from hipwright.events import Listener, silent
 from hipwright.records import Decision, Evaluation, Event, Program, Record, Run, content_key
 from hipwright.search import stop
 from hipwright.search.confirm import Confirm, confirm_winner
-from hipwright.search.interfaces import INFRASTRUCTURE, Ask, Candidate, Declined, EvaluatorLike, Policy, ProposalSource
-from hipwright.search.view import Trial, View
+from hipwright.search.interfaces import (
+    INFRASTRUCTURE,
+    EvaluatorLike,
+    NoProposal,
+    Proposal,
+    ProposalRequest,
+    ProposalSource,
+    SearchPolicy,
+)
+from hipwright.search.view import SearchView, Trial
 
 ROUND = 4
 """Proposals a round unless the run setting "round" says otherwise; never the number of workers, so that the log of a
@@ -52,7 +60,7 @@ class Search:
     archive: Archive
     run: Run
     log: RunLog
-    policy: Policy
+    policy: SearchPolicy
     source: ProposalSource
     evaluator: EvaluatorLike
     workers: int = 1
@@ -60,13 +68,13 @@ class Search:
     confirm: Confirm | None = None
     max_minutes: float | None = None
     stop_requested: Callable[[], bool] = lambda: False
-    view: View = field(init=False)
+    view: SearchView = field(init=False)
 
     def __post_init__(self) -> None:
         initial = tuple(self.source.initial())
         if not initial:
             raise BadInput("the source has nothing to start from")
-        self.view = View(self.run.seed, self.run.budget, initial=initial, settings=self.run.settings)
+        self.view = SearchView(self.run.seed, self.run.budget, initial=initial, settings=self.run.settings)
         self._deadline = None if self.max_minutes is None else time.monotonic() + 60 * self.max_minutes
 
     def go(self) -> tuple[Finished, bool]:
@@ -84,13 +92,13 @@ class Search:
             self.listener("stage", {"text": f"paused: {error.message}"})
             return self._paused("provider"), True
         finished = self._ending(reason, best)
-        self._append([Entry("finished", -1, finished.to_dict())])
+        self._append([LogEntry("finished", -1, finished.to_dict())])
         return finished, False
 
     def _paused(self, reason: str) -> Finished:
         """How it stands: the run is not over, and `resume` goes on."""
         best = self._provisional().best
-        self._append([Entry("interrupted", -1, {"evaluations": len(self.log.evaluated), "why": reason})])
+        self._append([LogEntry("interrupted", -1, {"evaluations": len(self.log.evaluated), "why": reason})])
         return self._ending(reason, best)
 
     # ---------------------------------------------------------------- rounds
@@ -121,7 +129,7 @@ class Search:
         current = self.view.next_round
         k = min(int(self.run.settings.get("round", ROUND)), self.run.budget - self.view.evaluations)
         expansions = self.policy.select(self.view, k, random.Random(f"{self.run.seed}/select/{current}"))
-        asks = [Ask(e, tuple(self._candidate(key) for key in e.parents), self.view) for e in expansions]
+        asks = [ProposalRequest(e, tuple(self._candidate(key) for key in e.parents), self.view) for e in expansions]
         self.source.prepare(asks)
         proposals: list[Proposed] = []
         programs: dict[str, Program] = {}
@@ -130,11 +138,13 @@ class Search:
             proposals.append(proposed)
             if program is not None:
                 programs[proposed.program] = program
-        entries = [Entry("proposed", p.number, p.to_dict()) for p in proposals]
+        entries = [LogEntry("proposed", p.number, p.to_dict()) for p in proposals]
         self._append(entries, list(programs.values()))
         return [self.log.proposed[p.number] for p in proposals]
 
-    def _propose(self, ask: Ask, current: int, before: Sequence[Proposed]) -> tuple[Proposed, Program | None]:
+    def _propose(
+        self, ask: ProposalRequest, current: int, before: Sequence[Proposed]
+    ) -> tuple[Proposed, Program | None]:
         """One proposal; drawn again while it repeats a known program, as far as TRIES go."""
         known = {t.proposed.program: t.number for t in self.view.trials if t.proposed.evaluable}
         known |= {p.program: p.number for p in before if p.evaluable}
@@ -152,9 +162,9 @@ class Search:
         )
         return proposed, made.program
 
-    def _draw(self, ask: Ask, known: Container[str]) -> tuple[Candidate | None, Proposed]:
+    def _draw(self, ask: ProposalRequest, known: Container[str]) -> tuple[Proposal | None, Proposed]:
         """The last draw that brought a program, the first new one at best; else None, and what failed."""
-        made: Candidate | None = None
+        made: Proposal | None = None
         failed = Proposed(expansion=ask.expansion, round=0)
         for attempt in range(TRIES):
             rng = random.Random(f"{self.run.seed}/propose/{ask.expansion.number}/{attempt}")
@@ -164,7 +174,7 @@ class Search:
                     break
             except InfrastructureError:
                 raise
-            except Declined as problem:
+            except NoProposal as problem:
                 failed = Proposed(expansion=ask.expansion, round=0, error=str(problem)[:500], notes=problem.notes)
                 return None, failed
             except Exception as problem:  # a source's failure is one bad proposal, not the end of the search
@@ -172,9 +182,9 @@ class Search:
                 failed = Proposed(expansion=ask.expansion, round=0, error=error)
         return made, failed
 
-    def _candidate(self, key: str) -> Candidate:
+    def _candidate(self, key: str) -> Proposal:
         choices = next((t.proposed.choices for t in self.view.trials if t.proposed.program == key), {})
-        return Candidate(program=self.archive.program(key), choices=choices)
+        return Proposal(program=self.archive.program(key), choices=choices)
 
     # ---------------------------------------------------------------- evaluation
 
@@ -184,7 +194,7 @@ class Search:
         for proposed, evaluated in self._results(todo):
             key = self._cache_key(proposed.program)
             reusable = evaluated.evaluation.fault not in INFRASTRUCTURE
-            self._append([Entry("evaluated", proposed.number, evaluated.to_dict(), key if reusable else None)])
+            self._append([LogEntry("evaluated", proposed.number, evaluated.to_dict(), key if reusable else None)])
 
     def _results(self, todo: Sequence[Proposed]) -> Iterator[tuple[Proposed, Evaluated]]:
         """Results as they come; at most `workers` evaluations at a time. One worker works in this thread."""
@@ -242,9 +252,9 @@ class Search:
 
     # ---------------------------------------------------------------- decisions
 
-    def _decisions(self, proposals: Sequence[Proposed]) -> tuple[list[Trial], list[Entry]]:
+    def _decisions(self, proposals: Sequence[Proposed]) -> tuple[list[Trial], list[LogEntry]]:
         """Decide a round in proposal order, each decision seeing those before it; entries: what the log lacks."""
-        view, trials, entries = self.view, list[Trial](), list[Entry]()
+        view, trials, entries = self.view, list[Trial](), list[LogEntry]()
         for proposed in proposals:
             evaluated = self.log.evaluated.get(proposed.number)
             if evaluated is None and proposed.evaluable:
@@ -253,16 +263,16 @@ class Search:
             decision = self.log.decided.get(proposed.number)
             if decision is None:
                 decision = self._decide(view, Trial(proposed, evaluation))
-                entries.append(Entry("decided", proposed.number, decision.to_dict()))
+                entries.append(LogEntry("decided", proposed.number, decision.to_dict()))
             trials.append(Trial(proposed, evaluation, decision))
             view = self.view.with_trials(trials)
         return trials, entries
 
-    def _provisional(self) -> View:
+    def _provisional(self) -> SearchView:
         """The view as if the round under way ended here: what an interrupted run reports, and does not log."""
         return self.view.with_trials(self._decisions(self._under_way())[0])
 
-    def _decide(self, view: View, trial: Trial) -> Decision:
+    def _decide(self, view: SearchView, trial: Trial) -> Decision:
         if trial.evaluation is not None:
             return self.policy.accept(view, trial, trial.evaluation)
         same = trial.proposed.duplicate_of
@@ -293,7 +303,7 @@ class Search:
         if self._late():
             raise OutOfTime
 
-    def _append(self, entries: Sequence[Entry], records: Sequence[Record] = ()) -> None:
+    def _append(self, entries: Sequence[LogEntry], records: Sequence[Record] = ()) -> None:
         """Make events durable, take them into the log, then tell the listener."""
         if not entries:
             return

@@ -14,7 +14,7 @@ KNOB_SHARE = 0.7
 Choices = dict[str, Any]
 
 
-class Choice(Protocol):
+class ChoiceLike(Protocol):
     """One thing to vary; `hipwright.engine` makes these. kind: "knob" or "structure"."""
 
     @property
@@ -33,7 +33,7 @@ class Choice(Protocol):
         ...
 
 
-Space = Mapping[str, Choice]
+Space = Mapping[str, ChoiceLike]
 Operator = Callable[[Space, Sequence[Choices], random.Random], Choices]
 
 

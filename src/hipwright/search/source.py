@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hipwright.records import Program
-from hipwright.search.interfaces import Ask, Candidate
+from hipwright.search.interfaces import Proposal, ProposalRequest
 from hipwright.search.operators import Space, complete, operator
 
 Write = Callable[[Mapping[str, Any]], Program]
@@ -28,16 +28,16 @@ class EngineSource:
         """One action: the engine's own choices."""
         return [{}]
 
-    def prepare(self, asks: Sequence[Ask]) -> None:
+    def prepare(self, asks: Sequence[ProposalRequest]) -> None:
         """Nothing here takes long enough."""
 
-    def propose(self, ask: Ask, rng: random.Random) -> Candidate:
+    def propose(self, ask: ProposalRequest, rng: random.Random) -> Proposal:
         """Apply the expansion's operator to the parents' choices and write the program."""
         expansion, parents = ask.expansion, ask.parents
         drawn = operator(expansion.operator)(self.space, [parent.choices for parent in parents], rng)
         return self.written({**drawn, **expansion.action.get("choices", {})})
 
-    def written(self, choices: Mapping[str, Any]) -> Candidate:
+    def written(self, choices: Mapping[str, Any]) -> Proposal:
         """The program for these choices; what they do not name, or name wrongly, takes the engine's choice."""
         known = complete(self.space, choices)
-        return Candidate(program=self._write(known), choices=known)
+        return Proposal(program=self._write(known), choices=known)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hipwright.search.view import View
+from hipwright.search.view import SearchView
 
 BARREN_LIMIT = 12
 """Proposals in a row without a new program, each after several tries, before the space counts as exhausted."""
@@ -11,7 +11,7 @@ PATIENCE = "patience"
 """The run setting: stop after so many rounds without a new best. Absent: never."""
 
 
-def done(view: View) -> str | None:
+def done(view: SearchView) -> str | None:
     """Why the search is over ("budget", "exhausted", "patience"), or None to go on."""
     if view.evaluations >= view.budget:
         return "budget"

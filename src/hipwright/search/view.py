@@ -31,7 +31,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class View:
+class SearchView:
     """The decided trials of a run. initial: the actions the source wants tried first; settings: the run's."""
 
     seed: int
@@ -82,6 +82,6 @@ class View:
             return 0
         return self.next_round - 1 - self.best.proposed.round
 
-    def with_trials(self, trials: Iterable[Trial]) -> View:
+    def with_trials(self, trials: Iterable[Trial]) -> SearchView:
         """The view after more trials."""
-        return View(self.seed, self.budget, (*self.trials, *trials), self.initial, self.settings)
+        return SearchView(self.seed, self.budget, (*self.trials, *trials), self.initial, self.settings)

@@ -12,7 +12,7 @@ import torch
 from hipwright.errors import BadInput, ProgramError
 from hipwright.program.lower.arguments import Argument, Dim3
 from hipwright.program.lower.closures import lower
-from hipwright.program.lower.table import Table, to_device
+from hipwright.program.lower.table import StateTable, to_device
 from hipwright.program.lower.trace import NoopLauncher
 from hipwright.program.parsed import Parsed
 from hipwright.tensors import Tree
@@ -61,7 +61,7 @@ class _Recorder(NoopLauncher):
 def interface(parsed: Parsed, knobs: Mapping[str, int], tree: Tree, inputs: Sequence[Any]) -> Interface:
     """Run forward, and backward where there is one, on meta tensors. inputs, tree: with specs for tensors."""
     found = Interface()
-    table = Table(tree, device="meta")
+    table = StateTable(tree, device="meta")
     recorder = _Recorder(parsed)
     plan = lower(parsed, knobs, table, recorder, allow_random=True, device="meta")
     given = [to_device(item, "meta") for item in inputs]

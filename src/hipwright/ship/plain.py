@@ -12,7 +12,7 @@ from typing import Any
 from hipwright import syntax
 from hipwright.errors import ProgramError
 from hipwright.program.language import FACTORIES, HOST_FUNCTIONS, ROOTS, library_name
-from hipwright.program.lower.table import Missing, Module, State, Table
+from hipwright.program.lower.table import Missing, StateModule, StateTable, StateTensor
 from hipwright.program.parsed import Parsed
 
 _TAKEN = {*ROOTS, *HOST_FUNCTIONS, "self", "Declined", "SimpleNamespace", "call_forward", "call_backward"}
@@ -24,7 +24,7 @@ class Plain:
     state: path -> the local name that stands for it in every function, in the order of the model's own table.
     """
 
-    def __init__(self, parsed: Parsed, knobs: Mapping[str, int], table: Table, taken: Iterable[str] = ()) -> None:
+    def __init__(self, parsed: Parsed, knobs: Mapping[str, int], table: StateTable, taken: Iterable[str] = ()) -> None:
         self.parsed, self.table = parsed, table
         self.values = parsed.values(knobs)
         self.used = {n.id for f in parsed.functions.values() for n in ast.walk(f) if isinstance(n, ast.Name)}
@@ -70,7 +70,7 @@ class Plain:
             body += made if isinstance(made, list) else [made]
         if rewrite.whole:  # modules as values: a stand-in for the model, made of its attributes
             self._read |= set(self._names)
-            made_self = syntax.parse(f"self = {self._stand_in(Module(''))}").body
+            made_self = syntax.parse(f"self = {self._stand_in(StateModule(''))}").body
             body = [*made_self, *body]
         return body
 
@@ -82,25 +82,25 @@ class Plain:
     def resolve(self, node: ast.expr) -> Any:
         """Module, State or value that a chain on self is; _Unknown for anything else. Raises Missing."""
         if isinstance(node, ast.Name):
-            return Module("") if node.id == "self" else _Unknown
+            return StateModule("") if node.id == "self" else _Unknown
         if isinstance(node, ast.Attribute):
             owner = self.resolve(node.value)
-            if not isinstance(owner, Module) or (owner.path == "" and node.attr == "prepared"):
+            if not isinstance(owner, StateModule) or (owner.path == "" and node.attr == "prepared"):
                 return _Unknown
             return self.table.member(owner, node.attr)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             owner = self.resolve(node.value)
             key = node.slice.value
-            if isinstance(owner, Module) and isinstance(key, (int, str)):
+            if isinstance(owner, StateModule) and isinstance(key, (int, str)):
                 return self.table.item(owner, key)
         return _Unknown
 
-    def name_of(self, state: State) -> ast.expr:
+    def name_of(self, state: StateTensor) -> ast.expr:
         """The local that stands for a parameter or buffer."""
         self._read.add(state.path)
         return ast.Name(self._names[state.path], ast.Load())
 
-    def _stand_in(self, module: Module) -> str:
+    def _stand_in(self, module: StateModule) -> str:
         """An expression with the attributes of a module, lists for module lists."""
         if self.table.length(module) >= 0:
             return f"[{', '.join(self._member(item) for item in self.table.items(module))}]"
@@ -109,9 +109,9 @@ class Plain:
         return f"SimpleNamespace({', '.join([*fields, f'training={self.table.training}'])})"
 
     def _member(self, value: Any) -> str:
-        if isinstance(value, State):
+        if isinstance(value, StateTensor):
             return self._names[value.path]
-        return self._stand_in(value) if isinstance(value, Module) else spelled(value)
+        return self._stand_in(value) if isinstance(value, StateModule) else spelled(value)
 
 
 class _Unknown:
@@ -163,9 +163,9 @@ class _Rewrite(ast.NodeTransformer):
             found = self.plain.resolve(node)
         except Missing:  # a branch that is not taken may name what the model does not have
             return ast.Constant(None)
-        if isinstance(found, State):
+        if isinstance(found, StateTensor):
             return self.plain.name_of(found)
-        if isinstance(found, Module):
+        if isinstance(found, StateModule):
             self.whole = True
             return node
         if found is _Unknown:

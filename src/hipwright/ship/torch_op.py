@@ -16,7 +16,7 @@ from typing import Any
 
 from hipwright import syntax
 from hipwright.errors import BadInput
-from hipwright.program.lower.table import Table
+from hipwright.program.lower.table import StateTable
 from hipwright.program.parsed import Parsed
 from hipwright.program.signature import Param
 from hipwright.records import Program
@@ -48,7 +48,7 @@ _MODES = re.compile(r"training|dropout|batch_?norm|instance_?norm|\.eval\(|lstm|
 
 
 @dataclass(frozen=True)
-class Subject:
+class ShippedProgram:
     """What is shipped. source: the task file. inputs, state: with specs (or data) for tensors. init: the constructor's
     arguments, as `get_init_inputs` gives them."""
 
@@ -61,13 +61,13 @@ class Subject:
     init: Any
 
 
-def package(subject: Subject) -> dict[str, str]:
+def package(subject: ShippedProgram) -> dict[str, str]:
     """Every file of the package by its path. Raises BadInput, ProgramError for what cannot be shipped."""
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", subject.name) or keyword.iskeyword(subject.name):
         raise BadInput(f"{subject.name!r} is no package name", hint="use --name: small letters, digits, _")
     parsed, knobs = subject.parsed, subject.program.knobs
     found = interface(parsed, knobs, subject.state, subject.inputs)
-    plain = Plain(parsed, knobs, Table(subject.state, device="meta"), [name for name, _, _ in found.arguments])
+    plain = Plain(parsed, knobs, StateTable(subject.state, device="meta"), [name for name, _, _ in found.arguments])
     here = f"src/{subject.name}"
     files = {
         "pyproject.toml": texts.PYPROJECT.format(name=subject.name),
@@ -94,7 +94,7 @@ def _headers() -> dict[str, str]:
 # ---------------------------------------------------------------- plan.py
 
 
-def _plan(subject: Subject, found: Interface, plain: Plain) -> str:
+def _plan(subject: ShippedProgram, found: Interface, plain: Plain) -> str:
     order = [name for name in ("prepare", "forward", "backward") if name in plain.functions]
     parts = [
         texts.PLAN_HEAD.format(name=subject.name, key=subject.program.key),
@@ -147,10 +147,10 @@ def _tuple(items: Sequence[str]) -> str:
 # ---------------------------------------------------------------- spec.py
 
 
-def _spec(subject: Subject, found: Interface, plain: Plain) -> str:
+def _spec(subject: ShippedProgram, found: Interface, plain: Plain) -> str:
     parsed = subject.parsed
     paths = [path for _, _, path in found.arguments] + [f"self.{path}" for path in plain.state]
-    state = Table(subject.state, device="meta").tensors()
+    state = StateTable(subject.state, device="meta").tensors()
     first = len(found.arguments)
     values = {
         "NAME": subject.name,
@@ -218,7 +218,7 @@ def _comparable(value: Any) -> bool:
 # ---------------------------------------------------------------- __init__.py
 
 
-def _init(subject: Subject, found: Interface, plain: Plain) -> str:
+def _init(subject: ShippedProgram, found: Interface, plain: Plain) -> str:
     signature = _forward_arguments(subject)
     names = [a.arg for a in signature.args][1:]
     tensor = next((path for _, schema, path in found.arguments if schema == "Tensor"), None)
@@ -246,7 +246,7 @@ def _init(subject: Subject, found: Interface, plain: Plain) -> str:
     return text
 
 
-def _forward_arguments(subject: Subject) -> ast.arguments:
+def _forward_arguments(subject: ShippedProgram) -> ast.arguments:
     """The reference's own forward signature, for callers that use keywords; the plan's where that is not plain."""
     plan = subject.parsed.functions["forward"].args
     for node in ast.walk(syntax.parse(subject.source)):
@@ -289,4 +289,4 @@ def self_path(path: str) -> str:
     return "self." + re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", path)
 
 
-__all__ = ["Subject", "package"]
+__all__ = ["ShippedProgram", "package"]

@@ -23,7 +23,7 @@ from hipwright.task.handle import Outline
 from hipwright.tensors import Tree, leaves, tensor_leaves
 from hipwright.verify import Oracle
 from hipwright.verify.expected import Rule, rules
-from hipwright.verify.oracle import MUTATED, Case
+from hipwright.verify.oracle import MUTATED, VerificationCase
 
 Stage = Literal["static", "open", "forward", "nonfinite", "random", "degenerate", "too large", "duplicate", "capture"]
 
@@ -64,7 +64,7 @@ _OF_TORCH = (
 )
 
 
-class Refused(Exception):
+class TaskRefused(Exception):
     """A task that is not taken, at which stage, and why: one line, fit to be shown to whoever wrote it."""
 
     def __init__(self, stage: Stage, message: str) -> None:
@@ -85,7 +85,7 @@ class Description(Record, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Examined:
+class CheckedTask:
     """A task that passed, what it does, its operators at its own shapes, and the engine's graph of it as a dict."""
 
     task: Task
@@ -100,15 +100,15 @@ def check(name: str, source: str, zygote: Zygote, *, seed: int = 0) -> tuple[Tas
         return handle.task, _describe(handle, _outline(handle))
 
 
-def examine(name: str, source: str, zygote: Zygote, *, seed: int = 0) -> Examined:
+def examine(name: str, source: str, zygote: Zygote, *, seed: int = 0) -> CheckedTask:
     """`check`, with the outline and the captured graph; a task that cannot be captured is refused too."""
     with _opened(name, source, zygote, seed) as handle:
         outline = _outline(handle)
         try:
             graph = handle.capture(_first(handle))
         except TaskError as error:
-            raise Refused("capture", error.message) from None
-        return Examined(handle.task, _describe(handle, outline), outline, graph)
+            raise TaskRefused("capture", error.message) from None
+        return CheckedTask(handle.task, _describe(handle, outline), outline, graph)
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def _opened(name: str, source: str, zygote: Zygote, seed: int) -> Iterator[TaskH
     except InfrastructureError:
         raise
     except HipwrightError as error:
-        raise Refused("open", error.message) from None
+        raise TaskRefused("open", error.message) from None
     with handle:
         _sizes(handle)
         try:
@@ -130,23 +130,23 @@ def _opened(name: str, source: str, zygote: Zygote, seed: int) -> Iterator[TaskH
         except InfrastructureError:
             raise
         except HipwrightError as error:
-            raise Refused("forward", error.message) from None
+            raise TaskRefused("forward", error.message) from None
 
 
 def static(source: str) -> None:
     """What can be said of the text alone: no import but torch's and math, no way out of the file, a sane size."""
     if len(source) > MAX_TEXT:
-        raise Refused("static", f"the file has {len(source)} characters, more than {MAX_TEXT}")
+        raise TaskRefused("static", f"the file has {len(source)} characters, more than {MAX_TEXT}")
     try:
         tree = syntax.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise Refused("static", f"it is not Python: {error}") from None
+        raise TaskRefused("static", f"it is not Python: {error}") from None
     names = {node.name for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
     for wanted in ("Model", "get_inputs", "get_init_inputs"):
         if wanted not in names:
-            raise Refused("static", f"it defines no {wanted}")
+            raise TaskRefused("static", f"it defines no {wanted}")
     for line, why in _offences(tree):
-        raise Refused("static", f"line {line}: {why}")
+        raise TaskRefused("static", f"line {line}: {why}")
 
 
 def _offences(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -177,9 +177,9 @@ def _sizes(handle: TaskHandle) -> None:
     for workload in (one for one in handle.task.workloads if one.origin != "derived"):
         elements = sum(prod(spec.shape) for spec in workload.specs)
         if elements > MAX_ELEMENTS:
-            raise Refused("too large", f"the inputs hold {elements} elements, more than {MAX_ELEMENTS}")
+            raise TaskRefused("too large", f"the inputs hold {elements} elements, more than {MAX_ELEMENTS}")
         if any(0 in spec.shape for spec in workload.specs):
-            raise Refused("degenerate", "an input is empty")
+            raise TaskRefused("degenerate", "an input is empty")
 
 
 def _first(handle: TaskHandle) -> str:
@@ -192,18 +192,18 @@ def _forward(handle: TaskHandle, seed: int) -> None:
     outputs, _, info = handle.reference(inputs, state, dtype="native")
     given = tensor_leaves(outputs)
     if not any(leaf.numel for leaf in given):
-        raise Refused("degenerate", "forward returns no values")
+        raise TaskRefused("degenerate", "forward returns no values")
     if sum(leaf.numel for leaf in given) > MAX_ELEMENTS:
-        raise Refused("too large", f"the outputs hold more than {MAX_ELEMENTS} elements")
+        raise TaskRefused("too large", f"the outputs hold more than {MAX_ELEMENTS} elements")
     if any(leaf.is_float and not np.isfinite(leaf.to_f64()).all() for leaf in given):
-        raise Refused("nonfinite", "forward gives NaN or infinity on its own inputs")
+        raise TaskRefused("nonfinite", "forward gives NaN or infinity on its own inputs")
     if info.get("random"):
-        raise Refused("random", "forward draws random numbers, so no output is the right one")
+        raise TaskRefused("random", "forward draws random numbers, so no output is the right one")
     if info.get("mutated_inputs"):
-        raise Refused("forward", f"forward writes to its own input {info['mutated_inputs'][0]}")
+        raise TaskRefused("forward", f"forward writes to its own input {info['mutated_inputs'][0]}")
     again = tensor_leaves(handle.reference(inputs, state, dtype="native")[0])
     if any(one.bits().tobytes() != other.bits().tobytes() for one, other in zip(given, again, strict=True)):
-        raise Refused("random", "forward gives other values on the same inputs, so no output is the right one")
+        raise TaskRefused("random", "forward gives other values on the same inputs, so no output is the right one")
 
 
 def _evidence(handle: TaskHandle, seed: int) -> None:
@@ -213,27 +213,27 @@ def _evidence(handle: TaskHandle, seed: int) -> None:
     name = oracle.planned()[0].workload.name
     case, other = oracle.case(name, "given"), oracle.case(name, MUTATED)
     if not case.counts:
-        raise Refused("degenerate", case.degenerate or case.rejected)
+        raise TaskRefused("degenerate", case.degenerate or case.rejected)
     if other.rejected:
-        raise Refused("nonfinite", f"on normal inputs: {other.rejected}")
+        raise TaskRefused("nonfinite", f"on normal inputs: {other.rejected}")
     _outputs(case, other, handle)
 
 
-def _outputs(case: Case, other: Case, handle: TaskHandle) -> None:
+def _outputs(case: VerificationCase, other: VerificationCase, handle: TaskHandle) -> None:
     """Each output on its own: one that is the same everywhere, or for all inputs, is no work."""
     moved = tensor_leaves(handle.reference(other.inputs, case.state)[0])
     for rule, strange, leaf in zip(_rules(case), _rules(other), moved, strict=True):
         values = rule.expected
         if rule.element is not None and not np.isfinite(strange.expected).all():
-            raise Refused("nonfinite", f"{rule.path} has NaN or infinity on normal inputs")
+            raise TaskRefused("nonfinite", f"{rule.path} has NaN or infinity on normal inputs")
         if values.size > 1 and (values == values.flat[0]).all():
-            raise Refused("degenerate", f"{rule.path} is {values.flat[0]} everywhere")
+            raise TaskRefused("degenerate", f"{rule.path} is {values.flat[0]} everywhere")
         found = leaf.to_f64() if rule.element is not None else leaf.bits()
         if np.array_equal(found.ravel(), values.ravel()):
-            raise Refused("degenerate", f"{rule.path} is the same whatever the inputs")
+            raise TaskRefused("degenerate", f"{rule.path} is the same whatever the inputs")
 
 
-def _rules(case: Case) -> list[Rule]:
+def _rules(case: VerificationCase) -> list[Rule]:
     return rules(case.expected.tree["outputs"])
 
 

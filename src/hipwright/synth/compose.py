@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, TypeVar
 from hipwright.errors import BadInput
 from hipwright.records import content_key
 from hipwright.synth.library import BY_NAME, LIBRARY, named
-from hipwright.synth.operators.base import Operator
+from hipwright.synth.operators.base import SynthOperator
 from hipwright.synth.operators.pointwise import ACTIVATIONS
 from hipwright.synth.records import Draft
 from hipwright.synth.sketch import SHORT, Sketch, text_of
-from hipwright.synth.values import Unfit, Value, need
+from hipwright.synth.values import SketchValue, Unfit, need
 
 if TYPE_CHECKING:
-    from hipwright.synth.constrain import Wanted
+    from hipwright.synth.constrain import TaskConstraints
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ POOLS: dict[int, tuple[tuple[int, ...], ...]] = {
 }
 
 
-def compose(rng: random.Random, *, wanted: Wanted | None = None, lead: str = "") -> Draft:
+def compose(rng: random.Random, *, wanted: TaskConstraints | None = None, lead: str = "") -> Draft:
     """One draft, decided by one number drawn from rng (its `seed`). lead: an operator or family that must occur.
 
     Raises BadInput for what the library does not have, and where nothing fits what is wanted.
@@ -104,11 +104,11 @@ class _Plan:
     sizes: dict[str, int]
     steps: int
     outputs: int
-    leads: tuple[Operator, ...]
+    leads: tuple[SynthOperator, ...]
     axis: str
 
 
-def _plan(rng: random.Random, wanted: Wanted | None, lead: str) -> _Plan:
+def _plan(rng: random.Random, wanted: TaskConstraints | None, lead: str) -> _Plan:
     leads = _leads(rng, wanted, lead)
     rank = _rank(rng, leads, wanted.ndim if wanted else None)
     low, high = (wanted.elements if wanted and wanted.elements else None) or (1500, 300_000)
@@ -128,7 +128,7 @@ def _plan(rng: random.Random, wanted: Wanted | None, lead: str) -> _Plan:
     )
 
 
-def _leads(rng: random.Random, wanted: Wanted | None, lead: str) -> tuple[Operator, ...]:
+def _leads(rng: random.Random, wanted: TaskConstraints | None, lead: str) -> tuple[SynthOperator, ...]:
     """Operators that must occur: those asked for, else one drawn evenly from the library."""
     words = [*(wanted.operators if wanted else ()), *([lead] if lead else [])]
     found = []
@@ -146,7 +146,7 @@ def _leads(rng: random.Random, wanted: Wanted | None, lead: str) -> tuple[Operat
     return tuple(sorted(dict.fromkeys(found), key=lambda one: (one.family == "losses" or one.ends, found.index(one))))
 
 
-def _rank(rng: random.Random, leads: Sequence[Operator], asked: int | None) -> int:
+def _rank(rng: random.Random, leads: Sequence[SynthOperator], asked: int | None) -> int:
     ranks = {rank: weight for rank, weight in RANKS.items() if all(rank in one.ranks for one in leads)}
     if asked is not None:
         need(asked in ranks, f"rank {asked} does not go with the operators")
@@ -176,7 +176,7 @@ def _draw(rng: random.Random, weights: Mapping[T, float]) -> T:
 # ---------------------------------------------------------------- the text
 
 
-def _draft(rng: random.Random, seed: int, plan: _Plan, wanted: Wanted | None) -> Draft:
+def _draft(rng: random.Random, seed: int, plan: _Plan, wanted: TaskConstraints | None) -> Draft:
     sketch = Sketch(rng=rng, dtype=plan.dtype, sizes=dict(plan.sizes), axis=plan.axis)
     sketch.taken |= set(plan.sizes)
     x = sketch.give("x", tuple(plan.sizes.values()), kind=_draw(rng, INPUTS))
@@ -196,7 +196,7 @@ def _draft(rng: random.Random, seed: int, plan: _Plan, wanted: Wanted | None) ->
     )
 
 
-def _chain(sketch: Sketch, x: Value, plan: _Plan) -> tuple[Sketch, Value]:
+def _chain(sketch: Sketch, x: SketchValue, plan: _Plan) -> tuple[Sketch, SketchValue]:
     pending = list(plan.leads)
     start = sketch.rng.randint(0, plan.steps - len(pending))
     for step in range(plan.steps):
@@ -213,7 +213,9 @@ def _chain(sketch: Sketch, x: Value, plan: _Plan) -> tuple[Sketch, Value]:
     return sketch, x
 
 
-def _some(sketch: Sketch, x: Value, pending: Sequence[Operator], *, last: bool) -> tuple[Sketch, Value]:
+def _some(
+    sketch: Sketch, x: SketchValue, pending: Sequence[SynthOperator], *, last: bool
+) -> tuple[Sketch, SketchValue]:
     """One more operator that the engine fuses, and that leaves what the pending ones take."""
     for _ in range(TRIES):
         if (chosen := _pick(sketch, x, [one.name for one in pending], last=last)) is None:
@@ -227,7 +229,7 @@ def _some(sketch: Sketch, x: Value, pending: Sequence[Operator], *, last: bool) 
     raise Unfit("no operator fits")
 
 
-def _pick(sketch: Sketch, x: Value, later: Sequence[str], *, last: bool) -> Operator | None:
+def _pick(sketch: Sketch, x: SketchValue, later: Sequence[str], *, last: bool) -> SynthOperator | None:
     family = _draw(sketch.rng, FAMILIES)
     before = sketch.used[-1] if sketch.used else ""
     after_view = bool(before) and BY_NAME[before].view
@@ -245,11 +247,11 @@ def _pick(sketch: Sketch, x: Value, later: Sequence[str], *, last: bool) -> Oper
     return sketch.rng.choice(found) if found else None
 
 
-def _takes(chosen: Operator, x: Value) -> bool:
+def _takes(chosen: SynthOperator, x: SketchValue) -> bool:
     return x.rank in chosen.ranks or (chosen.pointwise and x.rank >= 1)
 
 
-def _apply(sketch: Sketch, chosen: Operator, x: Value) -> tuple[Sketch, Value]:
+def _apply(sketch: Sketch, chosen: SynthOperator, x: SketchValue) -> tuple[Sketch, SketchValue]:
     """The sketch and the result after one operator; the sketch that was given stays as it is."""
     tried = sketch.copy()
     value = chosen.make(tried, x)
@@ -257,7 +259,7 @@ def _apply(sketch: Sketch, chosen: Operator, x: Value) -> tuple[Sketch, Value]:
     return tried, value
 
 
-def _branches(sketch: Sketch, last: Value, count: int) -> tuple[Sketch, list[Value]]:
+def _branches(sketch: Sketch, last: SketchValue, count: int) -> tuple[Sketch, list[SketchValue]]:
     """Further outputs: an operator on an earlier value each."""
     outputs = [last]
     for _ in range(count - 1):

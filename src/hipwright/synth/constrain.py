@@ -1,4 +1,5 @@
-"""Constraints: a small controlled vocabulary read into `Wanted`, and the finished task checked against it. No LLM.
+"""Constraints: a small controlled vocabulary read into `TaskConstraints`, and the finished task checked against it. No
+LLM.
 
 Read are comma- or and-separated phrases ("memory-bound, three outputs, bf16, reduction over a middle axis"), pairs
 (`bound=memory, outputs=3, dtype=bfloat16, axis=middle, fused=3-6, ndim=3, elements=1k-64k, operators=softmax+gelu`)
@@ -54,7 +55,7 @@ _DIM = r"(?:axis|axes|dims?|dimensions?)"
 _COUNT = r"([\d.]+)\s*([km]?)"
 
 
-class Wanted(Record, frozen=True, kw_only=True):
+class TaskConstraints(Record, frozen=True, kw_only=True):
     """What a task must be; None or empty where anything will do.
 
     operators: names or families of the library that must all occur. fused, elements: least and most, both allowed;
@@ -75,7 +76,7 @@ class Wanted(Record, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- reading
 
 
-def read_wanted(text: str) -> tuple[Wanted, tuple[str, ...]]:
+def read_wanted(text: str) -> tuple[TaskConstraints, tuple[str, ...]]:
     """What the text asks for, and the words of it that the vocabulary does not have."""
     left = _phrases(text.lower())
     found: dict[str, object] = {}
@@ -88,7 +89,7 @@ def read_wanted(text: str) -> tuple[Wanted, tuple[str, ...]]:
             left = f"{left[: match.start()]} | {left[match.end() :]}"
     names, left = _operators(left)
     words = [word for word in re.findall(r"[\w.+=-]+", left) if word not in _FILLERS]
-    return Wanted(operators=names, **found), tuple(dict.fromkeys(words))  # type: ignore[arg-type]
+    return TaskConstraints(operators=names, **found), tuple(dict.fromkeys(words))  # type: ignore[arg-type]
 
 
 def _phrases(text: str) -> str:
@@ -192,7 +193,7 @@ def _operators(left: str) -> tuple[tuple[str, ...], str]:
 # ---------------------------------------------------------------- checking
 
 
-def satisfies(made: Made, wanted: Wanted) -> str:
+def satisfies(made: Made, wanted: TaskConstraints) -> str:
     """Why the finished task is not what was wanted, or "" when it is."""
     missing = [name for name in wanted.operators if not _occurs(name, made)]
     if missing:

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hipwright.measure.cost import FREE, base_name, is_product, op_flops, tensor_bytes
 from hipwright.records import TensorSpec
-from hipwright.synth.check import Examined
+from hipwright.synth.check import CheckedTask
 from hipwright.synth.records import Difficulty, Draft, Made
 from hipwright.toolchain.targets import TARGETS
 
 if TYPE_CHECKING:
-    from hipwright.synth.operators.base import Operator
+    from hipwright.synth.operators.base import SynthOperator
 
 
 @dataclass(frozen=True)
-class Device:
+class PublishedPeaks:
     """Published peaks. bandwidth: bytes/s; flops: dense operations/s by dtype, of matrix units for products."""
 
     bandwidth: float
@@ -36,11 +36,11 @@ class Device:
 # default is not TF32.
 _HOPPER = {"float64": 67e12, "float32": 67e12, "float16": 989.4e12, "bfloat16": 989.4e12, "int8": 1978.9e12}
 
-DEVICES: dict[str, Device] = {
-    "MI300X": Device(TARGETS["gfx942"].bandwidth, TARGETS["gfx942"].flops),
-    "MI350X": Device(TARGETS["gfx950"].bandwidth, TARGETS["gfx950"].flops),
-    "H100": Device(3.35e12, _HOPPER),
-    "H200": Device(4.8e12, _HOPPER),
+DEVICES: dict[str, PublishedPeaks] = {
+    "MI300X": PublishedPeaks(TARGETS["gfx942"].bandwidth, TARGETS["gfx942"].flops),
+    "MI350X": PublishedPeaks(TARGETS["gfx950"].bandwidth, TARGETS["gfx950"].flops),
+    "H100": PublishedPeaks(3.35e12, _HOPPER),
+    "H200": PublishedPeaks(4.8e12, _HOPPER),
 }
 """The named devices; the first decides whether a task is bound by memory or by arithmetic."""
 
@@ -65,7 +65,7 @@ _LOSSES = ("_loss", "kl_div", "cross_entropy")
 _LAYER = frozenset(["layer_norm", "rms_norm", "native_layer_norm"])
 
 
-def describe(draft: Draft, examined: Examined, *, graph: str, provenance: Mapping[str, Any]) -> Made:
+def describe(draft: Draft, examined: CheckedTask, *, graph: str, provenance: Mapping[str, Any]) -> Made:
     """The finished task. graph: its canonical hash; provenance: what else its row must say."""
     nodes = examined.graph["nodes"]
     names = [base_name(node["op"]) for node in nodes]
@@ -111,7 +111,7 @@ def family(name: str) -> str:
 
 
 @cache
-def _library() -> dict[str, Operator]:
+def _library() -> dict[str, SynthOperator]:
     from hipwright.synth.library import LIBRARY
 
     return {base_name(one.aten): one for one in LIBRARY}

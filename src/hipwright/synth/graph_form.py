@@ -33,7 +33,7 @@ class Ref:
 
 
 @dataclass(frozen=True)
-class Axis:
+class DimArgument:
     """An argument that names a dimension, counted from 0."""
 
     index: int
@@ -43,7 +43,7 @@ Argument = Any  # Ref, Axis, None, bool, int, float, str, or a tuple of these
 
 
 @dataclass(frozen=True)
-class Value:
+class FormValue:
     """One computed tensor. Leaves are "input", "state" and "const"; an argument tells the first two apart."""
 
     op: str
@@ -58,15 +58,15 @@ class Value:
 
 
 @dataclass
-class Form:
+class NormalForm:
     """values in an order of computation; outputs: their ids, in the caller's order; writes: values that buffers get."""
 
-    values: list[Value] = field(default_factory=list)
+    values: list[FormValue] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
     writes: list[int] = field(default_factory=list)
-    _ids: dict[Value, int] = field(default_factory=dict)
+    _ids: dict[FormValue, int] = field(default_factory=dict)
 
-    def put(self, value: Value) -> Ref:
+    def put(self, value: FormValue) -> Ref:
         """The value's place; equal ones share it."""
         if value not in self._ids:
             self._ids[value] = len(self.values)

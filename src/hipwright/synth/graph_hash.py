@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hipwright.records import content_key
-from hipwright.synth.graph_form import COMMUTATIVE, LAYOUT, Argument, Axis, Form, Ref, Value, refs
+from hipwright.synth.graph_form import COMMUTATIVE, LAYOUT, Argument, DimArgument, FormValue, NormalForm, Ref, refs
 from hipwright.synth.graph_read import normal_form
 
-Label = Callable[[Form, Value], str]
+Label = Callable[[NormalForm, FormValue], str]
 
 _ROUNDS = 8  # of refinement; three are usual
 _MEANING = frozenset({"pow", "item", "linalg_vector_norm"})  # their numbers say what is computed, not how much
@@ -66,7 +66,7 @@ def graph_steps(graph: Mapping[str, Any]) -> frozenset[str]:
     return counted(found)
 
 
-def _above(form: Form, place: int, sources: Mapping[int, tuple[int, ...]]) -> list[int]:
+def _above(form: NormalForm, place: int, sources: Mapping[int, tuple[int, ...]]) -> list[int]:
     return list(dict.fromkeys(s for ref in refs(form.values[place].args) for s in sources[ref]))
 
 
@@ -89,7 +89,7 @@ def counted(found: Iterable[str]) -> frozenset[str]:
     return frozenset(marked)
 
 
-def _step(value: Value) -> str:
+def _step(value: FormValue) -> str:
     exponent = value.args[1] if value.op == "pow" and len(value.args) > 1 else None
     return f"pow {exponent:g}" if isinstance(exponent, (int, float)) else value.op
 
@@ -97,7 +97,7 @@ def _step(value: Value) -> str:
 # ---------------------------------------------------------------- colours
 
 
-def _colours(form: Form, ends: Counter[tuple[int, str]], label: Label) -> list[str]:
+def _colours(form: NormalForm, ends: Counter[tuple[int, str]], label: Label) -> list[str]:
     """The refined colours of all values that matter, sorted."""
     used = form.used()
     tails: dict[int, list[str]] = {}
@@ -113,7 +113,7 @@ def _colours(form: Form, ends: Counter[tuple[int, str]], label: Label) -> list[s
     return sorted(colours.values())
 
 
-def _up(form: Form, used: list[int], labels: Mapping[int, str]) -> dict[int, str]:
+def _up(form: NormalForm, used: list[int], labels: Mapping[int, str]) -> dict[int, str]:
     """Each value's colour from its label and its operands' colours."""
     colours: dict[int, str] = {}
     for place in used:
@@ -125,7 +125,7 @@ def _up(form: Form, used: list[int], labels: Mapping[int, str]) -> dict[int, str
     return colours
 
 
-def _down(form: Form, used: list[int], up: Mapping[int, str], tails: Mapping[int, list[str]]) -> dict[int, str]:
+def _down(form: NormalForm, used: list[int], up: Mapping[int, str], tails: Mapping[int, list[str]]) -> dict[int, str]:
     """Each value's colour from its own and from where its users read it: x * x is not x * y."""
     users: dict[int, list[str]] = {place: list(tails.get(place, ())) for place in used}
     colours: dict[int, str] = {}
@@ -144,12 +144,12 @@ def _digest(*parts: str) -> str:
 # ---------------------------------------------------------------- labels
 
 
-def _full(form: Form, value: Value) -> str:
+def _full(form: NormalForm, value: FormValue) -> str:
     content = value.args if value.op == "const" else () if value.leaf else value.args
     return f"{value.op} {value.dtype} {value.shape} {_sorted_text(value.op, content)}"
 
 
-def _shapeless(form: Form, value: Value) -> str:
+def _shapeless(form: NormalForm, value: FormValue) -> str:
     if value.leaf:
         return f"{value.op} {value.dtype} {len(value.shape)}"
     if value.op == "slice":
@@ -176,7 +176,7 @@ def _text(argument: Argument) -> str:
         return f"({', '.join(map(_text, argument))})"
     if isinstance(argument, float) and argument.is_integer():
         return str(int(argument))  # 2.0 * x is 2 * x
-    return str(argument) if isinstance(argument, Axis) else repr(argument)
+    return str(argument) if isinstance(argument, DimArgument) else repr(argument)
 
 
 def _without_numbers(args: tuple[Argument, ...]) -> tuple[Argument, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hipwright import syntax
 from hipwright.capture.graph import short
-from hipwright.synth.graph_form import COMMUTATIVE, Argument, Axis, Form, Ref, Value, refs
+from hipwright.synth.graph_form import COMMUTATIVE, Argument, DimArgument, FormValue, NormalForm, Ref, refs
 from hipwright.synth.graph_rules import RULES
 
 _BROADCASTING = COMMUTATIVE | {"sub", "div", "pow", "where", "lt", "le", "gt", "ge", "remainder", "atan2", "fmod"}
@@ -112,14 +112,14 @@ _SPLITS = frozenset({"split", "split_with_sizes", "chunk", "unbind", "unsafe_spl
 _WIDEST = 16  # terms of one flattened sum or product
 
 
-def normal_form(graph: Mapping[str, Any], *, widths: bool = True) -> Form:
+def normal_form(graph: Mapping[str, Any], *, widths: bool = True) -> NormalForm:
     """The normal form of engine.graph.Graph.to_dict(). widths=False: every floating dtype is one, every integer one."""
     return _Builder(graph, widths).form
 
 
 class _Builder:
     def __init__(self, graph: Mapping[str, Any], widths: bool) -> None:
-        self.form = Form()
+        self.form = NormalForm()
         self.widths = widths
         self.hints = {symbol["name"]: int(symbol["hint"]) for symbol in graph.get("symbols") or ()}
         self.names: dict[str, Ref] = {}
@@ -139,7 +139,7 @@ class _Builder:
         dtype, shape = self._meta(leaf["meta"])
         kind = {"input": "input", "const": "const"}.get(leaf["kind"], "state")
         content = str(leaf.get("value")) if kind == "const" else place
-        self.names[leaf["name"]] = self.form.put(Value(kind, (content,), dtype, shape))
+        self.names[leaf["name"]] = self.form.put(FormValue(kind, (content,), dtype, shape))
 
     def _node(self, node: Mapping[str, Any]) -> None:
         if node["op"] == "getitem":
@@ -168,8 +168,8 @@ class _Builder:
             return self._part(op, args, words, whole, which)
         if op == "broadcast_tensors":
             return self.make("expand", (args[0][which],), {}, dtype, shape)
-        packed = self.form.put(Value(op, (*self._axes(op, args), *words.items()), "", ()))
-        return self.form.put(Value("item", (packed, which), dtype, shape))
+        packed = self.form.put(FormValue(op, (*self._axes(op, args), *words.items()), "", ()))
+        return self.form.put(FormValue("item", (packed, which), dtype, shape))
 
     def _part(
         self, op: str, args: tuple[Argument, ...], words: Mapping[str, Argument], whole: Mapping[str, Any], which: int
@@ -202,12 +202,12 @@ class _Builder:
             plain = tuple(
                 sorted(plain, key=lambda a: (not isinstance(a, Ref), a.id if isinstance(a, Ref) else repr(a)))
             )
-        return self.form.put(Value(op, (*plain, *words.items()), dtype, shape))
+        return self.form.put(FormValue(op, (*plain, *words.items()), dtype, shape))
 
     def _layout(self, op: str, args: tuple[Argument, ...], dtype: str, shape: tuple[int, ...]) -> Ref:
         x = self._value(args[0])
         if x.dtype != dtype:
-            return self.form.put(Value("cast", (args[0],), dtype, shape))
+            return self.form.put(FormValue("cast", (args[0],), dtype, shape))
         if op in _PERMUTES:
             return self.permuted(args[0], _order(op, args, len(x.shape)), dtype, shape)
         return args[0] if x.shape == shape else self.reshaped(args[0], shape)
@@ -221,7 +221,7 @@ class _Builder:
         if value.shape == shape:
             return x
         ones = tuple(size == 1 for size in shape) if _without(shape) == _without(value.shape) else None
-        return self.form.put(Value("reshape", (x, ones), value.dtype, shape))
+        return self.form.put(FormValue("reshape", (x, ones), value.dtype, shape))
 
     def permuted(self, x: Ref, order: tuple[int, ...], dtype: str, shape: tuple[int, ...]) -> Ref:
         """x with its dimensions in another order; of a chain of them only the whole counts."""
@@ -231,7 +231,7 @@ class _Builder:
             return self.permuted(value.args[0], tuple(inner[k] for k in order), dtype, shape)
         if order == tuple(range(len(order))):
             return x
-        return self.form.put(Value("permute", (x, tuple(map(Axis, order))), dtype, shape))
+        return self.form.put(FormValue("permute", (x, tuple(map(DimArgument, order))), dtype, shape))
 
     def _reduction(
         self, op: str, args: tuple[Argument, ...], words: Mapping[str, Argument], dtype: str, shape: tuple[int, ...]
@@ -247,7 +247,7 @@ class _Builder:
         if op in ("var", "std"):
             flags = [a for a in args[1:] if isinstance(a, bool)]  # the first says whether n or n - 1 divides
             rest = (words.get("correction", int(flags[0]) if flags else 1),)
-        made = self.form.put(Value(op, (args[0], tuple(map(Axis, over)), *rest), dtype, kept))
+        made = self.form.put(FormValue(op, (args[0], tuple(map(DimArgument, over)), *rest), dtype, kept))
         return made if kept == shape else self.reshaped(made, shape)
 
     def _unexpanded(self, argument: Argument) -> Argument:
@@ -280,8 +280,8 @@ class _Builder:
 
     # ---------------------------------------------------------------- reading
 
-    def _value(self, ref: Any) -> Value:
-        value: Value = self.form.values[ref.id]
+    def _value(self, ref: Any) -> FormValue:
+        value: FormValue = self.form.values[ref.id]
         return value
 
     def _meta(self, meta: Mapping[str, Any]) -> tuple[str, tuple[int, ...]]:
@@ -318,7 +318,7 @@ def _kind(dtype: str) -> str:
 def _axis(argument: Argument, rank: int) -> Argument:
     if isinstance(argument, tuple):
         return tuple(_axis(item, rank) for item in argument)
-    return Axis(argument % max(rank, 1)) if isinstance(argument, int) else argument
+    return DimArgument(argument % max(rank, 1)) if isinstance(argument, int) else argument
 
 
 def _leading(inner: Sequence[int], shape: Sequence[int]) -> bool:

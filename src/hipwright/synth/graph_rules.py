@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from hipwright.synth.graph_form import Argument, Axis, Form, Ref, Value
+from hipwright.synth.graph_form import Argument, DimArgument, FormValue, NormalForm, Ref
 
 Shape = tuple[int, ...]
 Words = Mapping[str, Argument]
 
 
-class Maker(Protocol):
+class FormBuilder(Protocol):
     """What puts values into a form (graph_read.py)."""
 
-    form: Form
+    form: NormalForm
 
     def make(self, op: str, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref:
         """The value in normal form."""
@@ -42,11 +42,11 @@ def _number(argument: Argument) -> bool:
     return isinstance(argument, (int, float)) and not isinstance(argument, bool)
 
 
-def _given(m: Maker, ref: Ref) -> Value:
+def _given(m: FormBuilder, ref: Ref) -> FormValue:
     return m.form.values[ref.id]
 
 
-def _same(m: Maker, argument: Argument, dtype: str, shape: Shape) -> bool:
+def _same(m: FormBuilder, argument: Argument, dtype: str, shape: Shape) -> bool:
     """Whether the argument already is what the result would be."""
     return isinstance(argument, Ref) and (_given(m, argument).dtype, _given(m, argument).shape) == (dtype, shape)
 
@@ -55,7 +55,7 @@ def _same(m: Maker, argument: Argument, dtype: str, shape: Shape) -> bool:
 
 
 @_rule("linear")
-def _linear(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _linear(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     x, weight, *bias = args
     value = _given(m, weight)
     turned = m.permuted(weight, (1, 0), value.dtype, value.shape[::-1]) if len(value.shape) == 2 else weight
@@ -64,7 +64,7 @@ def _linear(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shap
 
 
 @_rule("addmm", "baddbmm")
-def _addmm(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _addmm(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     if words or len(args) > 3:
         return None
     return m.make("add", (m.make("matmul", args[1:], {}, dtype, shape), args[0]), {}, dtype, shape)
@@ -74,7 +74,7 @@ def _addmm(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape
 
 
 @_rule("add")
-def _add(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _add(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     if "alpha" in words and isinstance(args[1], Ref):
         other = _given(m, args[1])
         scaled = m.make("mul", (args[1], words["alpha"]), {}, other.dtype, other.shape)
@@ -83,17 +83,17 @@ def _add(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: 
 
 
 @_rule("sub")
-def _sub(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _sub(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     return None if words or not _number(args[1]) else m.make("add", (args[0], -args[1]), {}, dtype, shape)
 
 
 @_rule("rsub")
-def _rsub(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _rsub(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     return None if words or len(args) > 2 else m.make("sub", (args[1], args[0]), {}, dtype, shape)
 
 
 @_rule("mul")
-def _mul(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _mul(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     if len(args) != 2:
         return None
     if isinstance(args[0], Ref) and args[0] == args[1]:
@@ -102,21 +102,21 @@ def _mul(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: 
 
 
 @_rule("div")
-def _div(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _div(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     if words or not _number(args[1]) or not args[1] or "float" not in dtype:
         return None
     return m.make("mul", (args[0], 1 / args[1]), {}, dtype, shape)
 
 
 @_rule("addcmul")
-def _addcmul(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _addcmul(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     if words or len(args) != 3:
         return None
     return m.make("add", (args[0], m.make("mul", args[1:], {}, dtype, shape)), {}, dtype, shape)
 
 
 def _power_of(exponent: float) -> Rule:
-    def rule(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+    def rule(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
         return m.make("pow", (args[0], exponent), {}, dtype, shape)
 
     return rule
@@ -126,7 +126,7 @@ RULES.update({"square": _power_of(2), "sqrt": _power_of(0.5), "rsqrt": _power_of
 
 
 @_rule("pow")
-def _pow(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _pow(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     """1 / sqrt(x) is rsqrt(x)."""
     inner = _given(m, args[0]) if isinstance(args[0], Ref) else None
     if inner is None or args[1] != -1 or inner.op != "pow" or inner.args[1] != 0.5:
@@ -138,42 +138,42 @@ def _pow(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: 
 
 
 @_rule("silu")
-def _silu(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _silu(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     return m.make("mul", (args[0], m.make("sigmoid", args, {}, dtype, shape)), {}, dtype, shape)
 
 
 @_rule("clamp", "clamp_min")
-def _clamp(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _clamp(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     low, high = ([words.get("min"), words.get("max")] if words else [*args[1:], None, None])[:2]
     if high is None and _number(low) and low == 0:
         return m.make("relu", (args[0],), {}, dtype, shape)
-    return m.form.put(Value("clamp", (args[0], low, high), dtype, shape))
+    return m.form.put(FormValue("clamp", (args[0], low, high), dtype, shape))
 
 
 @_rule("clamp_max")
-def _clamp_max(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _clamp_max(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     return m.make("clamp", (args[0], None, args[1]), {}, dtype, shape)
 
 
 @_rule("hardtanh")
-def _hardtanh(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _hardtanh(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     return m.make("clamp", (args[0], *(args[1:] or (-1.0, 1.0))), {}, dtype, shape)
 
 
 @_rule("relu6")
-def _relu6(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _relu6(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     return m.make("clamp", (args[0], 0, 6), {}, dtype, shape)
 
 
 @_rule("dropout", "feature_dropout", "alpha_dropout")
-def _dropout(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _dropout(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     return args[0] if len(args) > 2 and not args[2] else None
 
 
 def _converting(name: str) -> Rule:
     """One that converts first is a conversion and one that does not."""
 
-    def rule(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+    def rule(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
         if len(args) < 3:
             return None
         return m.make(name, (m.make("_to_copy", (args[0],), {}, dtype, shape), args[1]), {}, dtype, shape)
@@ -185,7 +185,7 @@ RULES.update({name: _converting(name) for name in ("softmax", "log_softmax")})
 
 
 @_rule("masked_fill")
-def _masked_fill(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _masked_fill(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     return m.make("where", (args[1], args[2], args[0]), {}, dtype, shape)
 
 
@@ -193,7 +193,7 @@ def _masked_fill(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str,
 
 
 @_rule("linalg_vector_norm")
-def _norm(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _norm(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     if len(args) > 1 and args[1] != 2:
         return None
     x = _given(m, args[0])
@@ -203,7 +203,7 @@ def _norm(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape:
 
 
 @_rule("cross_entropy_loss")
-def _cross_entropy(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _cross_entropy(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     logits, target = _given(m, args[0]), _given(m, args[1])
     if words or "float" in target.dtype or len(args) > 5:
         return None
@@ -212,14 +212,14 @@ def _cross_entropy(m: Maker, args: tuple[Argument, ...], words: Words, dtype: st
     return m.make("nll_loss", (logs, *args[1:]), {}, dtype, shape)
 
 
-def _averaged(distance: Callable[[Maker, Ref, Value], Ref]) -> Rule:
+def _averaged(distance: Callable[[FormBuilder, Ref, FormValue], Ref]) -> Rule:
     """A loss: the mean (1, the default), the sum (2) or each (0) of some distance of two tensors."""
 
-    def rule(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+    def rule(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
         x, y = _given(m, args[0]), _given(m, args[1])
         if words or x.shape != y.shape:
             return None
-        each = distance(m, m.make("sub", args[:2], {}, dtype, x.shape), Value("", (), dtype, x.shape))
+        each = distance(m, m.make("sub", args[:2], {}, dtype, x.shape), FormValue("", (), dtype, x.shape))
         kind = args[2] if len(args) > 2 else 1
         return each if kind == 0 else m.make("mean" if kind == 1 else "sum", (each,), {}, dtype, shape)
 
@@ -234,12 +234,12 @@ RULES["l1_loss"] = _averaged(lambda m, d, like: m.make("abs", (d,), {}, like.dty
 
 
 @_rule("expand")
-def _expand(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
-    return args[0] if _same(m, args[0], dtype, shape) else m.form.put(Value("expand", (args[0],), dtype, shape))
+def _expand(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+    return args[0] if _same(m, args[0], dtype, shape) else m.form.put(FormValue("expand", (args[0],), dtype, shape))
 
 
 @_rule("slice")
-def _slice(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _slice(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     """From where to where, counted from the start; one of everything is none."""
     step = args[4] if len(args) > 4 else words.get("step", 1)
     if step == 1 and _same(m, args[0], dtype, shape):
@@ -249,11 +249,11 @@ def _slice(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape
     start = (args[2] if len(args) > 2 else 0) or 0
     start = max(start + given[axis], 0) if start < 0 else start
     end = min(start + shape[axis] * step, given[axis])
-    return m.form.put(Value("slice", (args[0], Axis(axis), start, end, step), dtype, shape))
+    return m.form.put(FormValue("slice", (args[0], DimArgument(axis), start, end, step), dtype, shape))
 
 
 @_rule("select")
-def _select(m: Maker, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
+def _select(m: FormBuilder, args: tuple[Argument, ...], words: Words, dtype: str, shape: Shape) -> Ref | None:
     given = _given(m, args[0]).shape
     axis = args[1] % max(len(given), 1)
-    return m.form.put(Value("select", (args[0], Axis(axis), args[2] % max(given[axis], 1)), dtype, shape))
+    return m.form.put(FormValue("select", (args[0], DimArgument(axis), args[2] % max(given[axis], 1)), dtype, shape))

@@ -21,18 +21,18 @@ _DEPTH = 12  # of calls within calls
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class OperatorResult:
     """One operator's result. above: the results that it was computed from. "in": an input."""
 
     name: str
-    above: tuple[Step, ...] = ()
+    above: tuple[OperatorResult, ...] = ()
 
 
-Held = tuple[Step, ...]  # what an expression holds; () for plain values; a parameter is one Step "state"
+Held = tuple[OperatorResult, ...]  # what an expression holds; () for plain values; a parameter is one Step "state"
 
 
 @dataclass
-class Scope:
+class NameScope:
     """Names and attributes: what they hold, or the expression that made the module they are."""
 
     names: dict[str, Held] = field(default_factory=dict)
@@ -66,23 +66,23 @@ class _Reader:
     def __init__(self, tree: ast.Module) -> None:
         self.functions = {f.name: f for f in tree.body if isinstance(f, ast.FunctionDef)}
         self.classes = {c.name: c for c in tree.body if isinstance(c, ast.ClassDef)}
-        self.found: list[Step] = []
+        self.found: list[OperatorResult] = []
         self.depth = 0
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[OperatorResult]:
         """Every step in the order in which it is read; those no output needs too."""
         having = [c for c in self.classes.values() if _method(c, "forward") is not None]
         chosen = next((c for c in having if c.name == "Model"), having[-1] if having else None)
         if chosen is not None:
             forward = _method(chosen, "forward")
             assert forward is not None
-            self._inside(self._scope(chosen), forward, [(Step("in"),) for _ in _parameters(forward)])
+            self._inside(self._scope(chosen), forward, [(OperatorResult("in"),) for _ in _parameters(forward)])
         return self.found
 
     # ---------------------------------------------------------------- classes and functions
 
-    def _scope(self, cls: ast.ClassDef) -> Scope:
-        scope = Scope(methods={f.name: f for f in cls.body if isinstance(f, ast.FunctionDef)})
+    def _scope(self, cls: ast.ClassDef) -> NameScope:
+        scope = NameScope(methods={f.name: f for f in cls.body if isinstance(f, ast.FunctionDef)})
         made = scope.methods.get("__init__")
         for node in ast.walk(made) if made is not None else ():
             if isinstance(node, ast.Assign):
@@ -92,10 +92,10 @@ class _Reader:
                 self._field(scope, node.target, node.value)
             elif isinstance(node, ast.Call) and canonical(last(node.func)) in STATE:
                 for name in (a.value for a in node.args[:1] if isinstance(a, ast.Constant)):
-                    scope.fields[str(name)] = (Step("state"),)
+                    scope.fields[str(name)] = (OperatorResult("state"),)
         return scope
 
-    def _field(self, scope: Scope, target: ast.expr, value: ast.expr) -> None:
+    def _field(self, scope: NameScope, target: ast.expr, value: ast.expr) -> None:
         if not (isinstance(target, ast.Attribute) and last(target.value) == "self"):
             if isinstance(target, ast.Name):
                 scope.modules.setdefault(
@@ -106,29 +106,29 @@ class _Reader:
             value = scope.modules.get(f"local {value.id}", value)
         called = canonical(last(value.func)) if isinstance(value, ast.Call) else ""
         if called in STATE:
-            scope.fields[target.attr] = (Step("state"),)
+            scope.fields[target.attr] = (OperatorResult("state"),)
         elif called:
             scope.modules[target.attr] = value
 
-    def _inside(self, scope: Scope, function: ast.FunctionDef, arguments: Sequence[Held]) -> Held:
+    def _inside(self, scope: NameScope, function: ast.FunctionDef, arguments: Sequence[Held]) -> Held:
         """What a function returns of its arguments."""
         if self.depth > _DEPTH:
             return ()
         self.depth += 1
-        inner = Scope(
+        inner = NameScope(
             dict(zip(_parameters(function), arguments, strict=False)), scope.fields, scope.modules, scope.methods
         )
         returned = self._block(inner, function.body)
         self.depth -= 1
         return returned
 
-    def _block(self, scope: Scope, body: Iterable[ast.stmt]) -> Held:
+    def _block(self, scope: NameScope, body: Iterable[ast.stmt]) -> Held:
         returned: Held = ()
         for statement in body:
             returned += self._statement(scope, statement)
         return returned
 
-    def _statement(self, scope: Scope, node: ast.stmt) -> Held:
+    def _statement(self, scope: NameScope, node: ast.stmt) -> Held:
         match node:
             case ast.Return(value=ast.expr() as value):
                 return self.read(scope, value)
@@ -150,7 +150,7 @@ class _Reader:
                 return self._block(scope, body)
         return ()
 
-    def _loop(self, scope: Scope, target: ast.expr, items: ast.expr, body: list[ast.stmt]) -> Held:
+    def _loop(self, scope: NameScope, target: ast.expr, items: ast.expr, body: list[ast.stmt]) -> Held:
         """Once for each module of a list that can be read, else once."""
         returned: Held = ()
         modules: list[ast.expr | None] = list(self._listed(scope, items))
@@ -162,7 +162,7 @@ class _Reader:
             returned += self._block(scope, body)
         return returned
 
-    def _bind(self, scope: Scope, target: ast.expr, value: ast.expr) -> None:
+    def _bind(self, scope: NameScope, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
             held = [self.read(scope, item) for item in value.elts]
             for one, what in zip(target.elts, held, strict=False):
@@ -170,7 +170,7 @@ class _Reader:
         else:
             self._hold(scope, target, self.read(scope, value))
 
-    def _hold(self, scope: Scope, target: ast.expr, held: Held) -> None:
+    def _hold(self, scope: NameScope, target: ast.expr, held: Held) -> None:
         if isinstance(target, ast.Name):
             scope.names[target.id] = held
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -183,7 +183,7 @@ class _Reader:
 
     # ---------------------------------------------------------------- expressions
 
-    def read(self, scope: Scope, node: ast.expr) -> Held:
+    def read(self, scope: NameScope, node: ast.expr) -> Held:
         """What an expression holds; the steps in it are noted."""
         match node:
             case ast.Name(id=name):
@@ -208,17 +208,17 @@ class _Reader:
                 return ()
         return tuple(s for child in ast.iter_child_nodes(node) for s in self._child(scope, child))
 
-    def _child(self, scope: Scope, node: ast.AST) -> Held:
+    def _child(self, scope: NameScope, node: ast.AST) -> Held:
         if isinstance(node, ast.comprehension):
             self._hold(scope, node.target, self.read(scope, node.iter))
             return ()
         return self.read(scope, node) if isinstance(node, ast.expr) else ()
 
-    def _attribute(self, scope: Scope, node: ast.Attribute) -> Held:
+    def _attribute(self, scope: NameScope, node: ast.Attribute) -> Held:
         if last(node.value) == "self" and isinstance(node.value, ast.Name):
             return scope.fields.get(node.attr, ())
         if node.attr in ("weight", "bias", "running_mean", "running_var"):
-            return (Step("state"),)
+            return (OperatorResult("state"),)
         return self.read(scope, node.value) if node.attr in ("T", "mT", "H", "data", "values", "indices") else ()
 
     def _step(self, name: str, operands: Iterable[Held]) -> Held:
@@ -227,10 +227,10 @@ class _Reader:
         if not held:
             return ()
         above = {id(step): step for step in held if step.name != "state"}
-        self.found.append(made := Step(name, tuple(above.values())))
+        self.found.append(made := OperatorResult(name, tuple(above.values())))
         return (made,)
 
-    def _call(self, scope: Scope, node: ast.Call) -> Held:
+    def _call(self, scope: NameScope, node: ast.Call) -> Held:
         function, name = node.func, canonical(last(node.func))
         if (module := self._module(scope, function)) is not None:
             return self._apply(scope, module, [self.read(scope, a) for a in node.args])
@@ -242,7 +242,7 @@ class _Reader:
                 return self._inside(scope, inner, self._arguments(scope, node)) if inner else ()
         given = self._arguments(scope, node)
         if isinstance(function, ast.Name) and function.id in self.functions:
-            return self._inside(Scope(), self.functions[function.id], given)
+            return self._inside(NameScope(), self.functions[function.id], given)
         if name in PLAIN:
             return ()
         if name in SILENT:
@@ -251,12 +251,12 @@ class _Reader:
             return self._step("add", [self._step("matmul", given)])
         return self._step(name + modes(node), [*on, *given])
 
-    def _arguments(self, scope: Scope, node: ast.Call) -> list[Held]:
+    def _arguments(self, scope: NameScope, node: ast.Call) -> list[Held]:
         return [self.read(scope, a) for a in (*node.args, *(k.value for k in node.keywords))]
 
     # ---------------------------------------------------------------- modules
 
-    def _module(self, scope: Scope, function: ast.expr) -> ast.expr | None:
+    def _module(self, scope: NameScope, function: ast.expr) -> ast.expr | None:
         """The expression that made the module which is called, if it is one."""
         if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "self":
             return scope.modules.get(function.attr)
@@ -268,14 +268,14 @@ class _Reader:
             return listed[at] if isinstance(at, int) and -len(listed) <= at < len(listed) else None
         return function if isinstance(function, ast.Call) else None  # nn.ReLU()(x)
 
-    def _listed(self, scope: Scope, node: ast.expr) -> Iterator[ast.expr]:
+    def _listed(self, scope: NameScope, node: ast.expr) -> Iterator[ast.expr]:
         """The modules of a ModuleList or Sequential."""
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
             node = scope.modules.get(node.attr, node)
         if isinstance(node, ast.Call) and canonical(last(node.func)) in ("sequential", "module_list"):
             yield from self._parts(scope, node.args)
 
-    def _parts(self, scope: Scope, items: Iterable[ast.expr]) -> Iterator[ast.expr]:
+    def _parts(self, scope: NameScope, items: Iterable[ast.expr]) -> Iterator[ast.expr]:
         for item in items:
             if isinstance(item, ast.Starred):
                 item = item.value
@@ -290,7 +290,7 @@ class _Reader:
             else:
                 yield item
 
-    def _apply(self, scope: Scope, module: ast.expr, given: list[Held]) -> Held:
+    def _apply(self, scope: NameScope, module: ast.expr, given: list[Held]) -> Held:
         """What a module makes of its arguments."""
         while isinstance(module, ast.Call) and isinstance(made := module.func, ast.Attribute) and made.attr in SETTINGS:
             module = made.value  # nn.BatchNorm2d(8).eval()

@@ -58,7 +58,7 @@ class Made(Record, frozen=True, kw_only=True):
     provenance: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class Dropped(Record, frozen=True, kw_only=True):
+class DroppedDraft(Record, frozen=True, kw_only=True):
     """What was not taken. stage: of synth.check.Stage, or of the lint and the search for duplicates."""
 
     draft: Draft

@@ -25,10 +25,10 @@ from hipwright.events import Listener, silent
 from hipwright.records import content_key
 from hipwright.sandbox import Zygote
 from hipwright.synth import constrain, mutate
-from hipwright.synth.check import Refused, examine, same_task
+from hipwright.synth.check import TaskRefused, examine, same_task
 from hipwright.synth.describe import describe
-from hipwright.synth.records import Draft, Dropped, Made, Mode
-from hipwright.synth.store import Store
+from hipwright.synth.records import Draft, DroppedDraft, Made, Mode
+from hipwright.synth.store import SynthStore
 
 AHEAD = 3  # indices under way for each worker
 FRUITLESS = 300  # indices in a row that may come to nothing
@@ -36,10 +36,10 @@ CHANGES = 2  # of one mutation, at most
 WARM = ("torch", "hipwright.task.host.warm")
 _CHECK_SEED = 0
 
-Written = tuple[Draft | None, tuple[Dropped, ...]]
+Written = tuple[Draft | None, tuple[DroppedDraft, ...]]
 
 
-class Writer(Protocol):
+class DraftWriter(Protocol):
     """The LLM mind: a draft, or None, and what was refused on the way. Raises OutOfBudget and ProviderError."""
 
     def __call__(self, index: int, mode: Mode, parents: Mapping[str, str], constraint: str, zygote: Zygote) -> Written:
@@ -48,7 +48,7 @@ class Writer(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
+class SynthesisRequest:
     """What is wanted. parents: {name: source} for the mutation mode; empty: composed tasks are mutated.
 
     constraint: for the constraint mode, in words; "" takes turns through `constrain.PRESETS`. llm_share: of the drafts
@@ -60,7 +60,7 @@ class Plan:
     seed: int = 0
     parents: Mapping[str, str] = field(default_factory=dict)
     constraint: str = ""
-    writer: Writer | None = None
+    writer: DraftWriter | None = None
     llm_share: float = 0.5
 
     def settings(self) -> dict[str, object]:
@@ -75,7 +75,7 @@ class Plan:
             "llm_share": share,
         }
 
-    def wanted(self) -> tuple[constrain.Wanted, tuple[str, ...]]:
+    def wanted(self) -> tuple[constrain.TaskConstraints, tuple[str, ...]]:
         """The constraint as read. BadInput where words are left over and no model is there to read them."""
         found, unknown = constrain.read_wanted(self.constraint)
         if unknown and self.writer is None:
@@ -90,7 +90,7 @@ class Plan:
 class _Seen:
     """What a worker found of one index."""
 
-    tries: tuple[Dropped, ...] = ()
+    tries: tuple[DroppedDraft, ...] = ()
     made: Made | None = None
 
 
@@ -113,8 +113,8 @@ def open_zygotes(count: int, *, unsafe: bool = False) -> Iterator[list[Zygote]]:
 
 
 def synthesise(
-    plan: Plan,
-    store: Store,
+    plan: SynthesisRequest,
+    store: SynthStore,
     zygotes: Sequence[Zygote],
     *,
     listener: Listener = silent,
@@ -147,19 +147,24 @@ def synthesise(
     return store.made
 
 
-def _turn(drafter: _Drafter, hygiene: Hygiene, index: int, seen: _Seen) -> Dropped | None:
+def _turn(drafter: _Drafter, hygiene: Hygiene, index: int, seen: _Seen) -> DroppedDraft | None:
     """Why a task that passed everything by itself is dropped after all."""
     if seen.made is None:
         return None
     wanted = drafter.wanted(index)
     if wanted is not None and (why := constrain.satisfies(seen.made, wanted)):
-        return Dropped(draft=seen.made.draft, stage="constraint", why=why)
+        return DroppedDraft(draft=seen.made.draft, stage="constraint", why=why)
     found = hygiene(seen.made)
-    return None if found is None else Dropped(draft=seen.made.draft, stage=found[0], why=found[1])
+    return None if found is None else DroppedDraft(draft=seen.made.draft, stage=found[0], why=found[1])
 
 
 def _tell(
-    listener: Listener, plan: Plan, store: Store, seen: _Seen, dropped: Dropped | None, pace: tuple[int, float]
+    listener: Listener,
+    plan: SynthesisRequest,
+    store: SynthStore,
+    seen: _Seen,
+    dropped: DroppedDraft | None,
+    pace: tuple[int, float],
 ) -> None:
     last = dropped or (seen.tries[-1] if seen.made is None else None)
     name = last.draft.name if last else seen.made.draft.name if seen.made else ""
@@ -182,16 +187,16 @@ def _tell(
 class _Drafter:
     """The draft of an index."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SynthesisRequest) -> None:
         self.plan = plan
         constrained = "constraint" in plan.modes and plan.constraint
-        self._asked, self._unread = plan.wanted() if constrained else (constrain.Wanted(), ())
+        self._asked, self._unread = plan.wanted() if constrained else (constrain.TaskConstraints(), ())
         self._presets = [constrain.read_wanted(text)[0] for text in constrain.PRESETS]
 
     def mode(self, index: int) -> Mode:
         return self.plan.modes[index % len(self.plan.modes)]
 
-    def wanted(self, index: int) -> constrain.Wanted | None:
+    def wanted(self, index: int) -> constrain.TaskConstraints | None:
         """What the finished task is held to; None outside the constraint mode."""
         if self.mode(index) != "constraint":
             return None
@@ -211,7 +216,7 @@ class _Drafter:
             if self.plan.constraint:  # nothing fits what the user asked for: no other index will do better
                 raise
             draft = Draft(name=f"draft_{index}", source="", mode=mode, seed=self.plan.seed)
-            return None, (Dropped(draft=draft, stage="compose", why=error.message),)
+            return None, (DroppedDraft(draft=draft, stage="compose", why=error.message),)
 
     def _rng(self, *parts: object) -> random.Random:
         return random.Random(content_key("synth", str(self.plan.seed), *map(str, parts)))
@@ -219,7 +224,7 @@ class _Drafter:
     def _preset(self, index: int) -> int:
         return (index // len(self.plan.modes)) % len(self._presets)
 
-    def _composed(self, index: int, rng: random.Random, mode: Mode, wanted: constrain.Wanted | None) -> Draft:
+    def _composed(self, index: int, rng: random.Random, mode: Mode, wanted: constrain.TaskConstraints | None) -> Draft:
         from hipwright.synth.compose import compose, lead_of
 
         lead = "" if wanted is not None else lead_of(index // len(self.plan.modes))
@@ -251,7 +256,9 @@ class _Drafter:
             parents=(same_task(source),),
             detail=f"{name}: {'; '.join(details)}",
         )
-        return (draft, ()) if details else (None, (Dropped(draft=draft, stage="mutation", why="nothing to change"),))
+        return (
+            (draft, ()) if details else (None, (DroppedDraft(draft=draft, stage="mutation", why="nothing to change"),))
+        )
 
     def _parent(self, index: int, rng: random.Random) -> tuple[str, str]:
         if self.plan.parents:
@@ -332,10 +339,10 @@ class _Workers:
                 return _Seen(tries)
             try:
                 made = self._finished(draft, zygote)
-            except Refused as refused:
-                return _Seen((*tries, Dropped(draft=draft, stage=refused.stage, why=refused.message[:500])))
+            except TaskRefused as refused:
+                return _Seen((*tries, DroppedDraft(draft=draft, stage=refused.stage, why=refused.message[:500])))
             if self._overlaps is not None and (why := self._overlaps(made)):
-                return _Seen((*tries, Dropped(draft=draft, stage="overlap", why=why)))
+                return _Seen((*tries, DroppedDraft(draft=draft, stage="overlap", why=why)))
             return _Seen(tries, made)
         finally:
             self._free.put(zygote)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from hipwright.synth.values import Range, Unfit, Value, need, normal, uniform
+from hipwright.synth.values import Range, SketchValue, Unfit, need, normal, uniform
 
 MOST_ELEMENTS = 1 << 21  # of one value
 MOST_INPUTS = 5
@@ -26,7 +26,7 @@ class Sketch:
     inputs: dict[str, str] = field(default_factory=dict)  # name: the expression in get_inputs
     setup: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
-    values: list[Value] = field(default_factory=list)  # float values that a later statement may use again
+    values: list[SketchValue] = field(default_factory=list)  # float values that a later statement may use again
     named: list[str] = field(default_factory=list)  # sizes that the constructor takes
     taken: set[str] = field(default_factory=lambda: {"self", "torch", "nn"})
     used: list[str] = field(default_factory=list)  # operators of the library
@@ -73,7 +73,7 @@ class Sketch:
 
     # ------------------------------------------------------------ inputs and parameters
 
-    def give(self, hint: str, shape: Sequence[int], *, kind: str = "normal") -> Value:
+    def give(self, hint: str, shape: Sequence[int], *, kind: str = "normal") -> SketchValue:
         """A new float input: "normal", "unit" (0 to 1) or "positive" (0.5 to 1.5)."""
         self._room()
         name, spec = self.fresh(hint), ", ".join(self._global(n) for n in shape)
@@ -84,7 +84,7 @@ class Sketch:
             "positive": (f"0.5 + torch.rand({spec}{dtype})", uniform(0.5, 1.5)),
         }[kind]
         self.inputs[name] = text
-        return self._keep(Value(name, tuple(shape), self.dtype, known))
+        return self._keep(SketchValue(name, tuple(shape), self.dtype, known))
 
     def index(self, hint: str, shape: Sequence[int], count: int, of: str = "") -> str:
         """An expression of a new input of whole numbers below `count`; of: the size that bounds them.
@@ -112,13 +112,13 @@ class Sketch:
         self.inputs[name] = f"2 * torch.randint(0, 2, ({spec})) - 1"
         return name
 
-    def parameter(self, hint: str, shape: Sequence[int], *, mean: float = 0.0, std: float = 1.0) -> Value:
+    def parameter(self, hint: str, shape: Sequence[int], *, mean: float = 0.0, std: float = 1.0) -> SketchValue:
         """A new nn.Parameter of normal numbers; its name is self.hint."""
         name = self.fresh(hint)
         shift = f"{mean:g} + " if mean else ""
         scale = f"{std:g} * " if std != 1.0 else ""
         self.setup.append(f"self.{name} = nn.Parameter({shift}{scale}torch.randn({self.sizes_of(shape)}))")
-        return Value(f"self.{name}", tuple(shape), self.dtype, normal(std, mean))
+        return SketchValue(f"self.{name}", tuple(shape), self.dtype, normal(std, mean))
 
     def module(self, hint: str, text: str, *after: str) -> str:
         """A new submodule; `{}` in `after` (further lines of the constructor) stands for it. Returns its name."""
@@ -138,9 +138,9 @@ class Sketch:
         dtype: str = "",
         level: bool = False,
         keep: bool = True,
-    ) -> Value:
+    ) -> SketchValue:
         """A statement `hint = text`. Raises Unfit for what is too large, overflows or says nothing."""
-        value = Value(self.fresh(hint), tuple(shape), dtype or self.dtype, known, level)
+        value = SketchValue(self.fresh(hint), tuple(shape), dtype or self.dtype, known, level)
         need(0 < value.elements <= MOST_ELEMENTS, "too large, or empty")
         value.fit()
         self.lines.append(f"{value.name} = {text}")
@@ -150,18 +150,18 @@ class Sketch:
         """A statement that gives nothing by itself."""
         self.lines.append(text)
 
-    def partner(self, value: Value, hint: str = "other") -> Value:
+    def partner(self, value: SketchValue, hint: str = "other") -> SketchValue:
         """A second operand of the same shape: an earlier value, or a new input."""
         same = [v for v in self.values if v.shape == value.shape and v.name != value.name and v.dtype == value.dtype]
         if same and self.rng.random() < 0.7:
             return self.rng.choice(same)
         return self.give(hint, value.shape)
 
-    def level(self, one: Value, other: Value) -> bool:
+    def level(self, one: SketchValue, other: SketchValue) -> bool:
         """Of a blend of two: an input that was just made evens nothing out."""
         return (one.level or other.level) and self.values[-1].name != other.name
 
-    def positive(self, value: Value) -> tuple[str, Range]:
+    def positive(self, value: SketchValue) -> tuple[str, Range]:
         """An expression of `value` that is not negative, and its range."""
         if value.range.low >= 0:
             return value.name, value.range
@@ -169,7 +169,7 @@ class Sketch:
             return f"{value.name}.abs()", value.range.through(abs)
         return f"{value.name}.square()", value.range.through(lambda v: v * v)
 
-    def dims(self, value: Value, shortest: int = 2) -> tuple[int, ...]:
+    def dims(self, value: SketchValue, shortest: int = 2) -> tuple[int, ...]:
         """Axes to reduce, by `axis` where that is asked for."""
         rank = value.rank
         need(rank >= 1, "nothing to reduce")
@@ -186,7 +186,7 @@ class Sketch:
 
     # ------------------------------------------------------------ inside
 
-    def _keep(self, value: Value) -> Value:
+    def _keep(self, value: SketchValue) -> SketchValue:
         self.values.append(value)
         return value
 
@@ -198,7 +198,7 @@ class Sketch:
         return next((name.upper() for name, value in self.sizes.items() if value == number), str(number))
 
 
-def text_of(sketch: Sketch, outputs: Sequence[Value], title: str) -> str:
+def text_of(sketch: Sketch, outputs: Sequence[SketchValue], title: str) -> str:
     """The file, in the KernelBench form."""
     body = "\n".join([*sketch.setup, *sketch.lines])
     constants = [f"{name.upper()} = {size}" for name, size in sketch.sizes.items() if _named(sketch, name)]

@@ -26,7 +26,7 @@ import msgspec
 from hipwright import __version__
 from hipwright.errors import BadInput
 from hipwright.records import Record
-from hipwright.synth.records import Dropped, Made
+from hipwright.synth.records import DroppedDraft, Made
 
 TASKS, DROPPED, MANIFEST, FILES = "tasks.jsonl", "dropped.jsonl", "manifest.json", "tasks"
 BATCH = 8  # indices between two fsyncs
@@ -53,7 +53,7 @@ class Manifest(Record, frozen=True, kw_only=True):
     complete: bool = False
 
 
-class Store:
+class SynthStore:
     """The folder, open for writing by one process. A context manager.
 
     settings: as `Manifest`. Raises BadInput for a folder that cannot be written, holds other tasks, is being written
@@ -89,7 +89,7 @@ class Store:
         dropped = dict(sorted(self.dropped.items()))
         return {"tasks": len(self.made), "drawn": self.next_index, "dropped": dropped}
 
-    def take(self, index: int, made: Made, tries: tuple[Dropped, ...] = ()) -> None:
+    def take(self, index: int, made: Made, tries: tuple[DroppedDraft, ...] = ()) -> None:
         """The task of an index; tries: what was refused before it. It survives the end of this process."""
         self._refused(index, tries)
         self._append(self._tasks, made, _Line(index=index, tries=len(tries)))
@@ -97,7 +97,7 @@ class Store:
         self.made.append(made)
         self._done(index)
 
-    def drop(self, index: int, dropped: tuple[Dropped, ...]) -> None:
+    def drop(self, index: int, dropped: tuple[DroppedDraft, ...]) -> None:
         """An index that came to nothing, with everything that was refused, the last word last."""
         *tries, last = dropped
         self._refused(index, tries)
@@ -120,7 +120,7 @@ class Store:
 
     # ---------------------------------------------------------------- writing
 
-    def _refused(self, index: int, tries: Sequence[Dropped]) -> None:
+    def _refused(self, index: int, tries: Sequence[DroppedDraft]) -> None:
         for one in tries:
             self._append(self._drops, one, _Line(index=index, final=False))
             self.dropped[one.stage] += 1
@@ -183,7 +183,9 @@ class Store:
                     self._write_task(made)
             else:
                 (self.folder / FILES / f"{made.draft.name}.py").unlink(missing_ok=True)
-        self.dropped.update(Dropped.from_json(line).stage for place, line in drops if place.index < self.next_index)
+        self.dropped.update(
+            DroppedDraft.from_json(line).stage for place, line in drops if place.index < self.next_index
+        )
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -203,16 +205,16 @@ def read_made(folder: Path) -> list[Made]:
     return [Made.from_json(line) for _, line in _lines(folder / TASKS)]
 
 
-def read_dropped(folder: Path) -> list[Dropped]:
+def read_dropped(folder: Path) -> list[DroppedDraft]:
     """What was not taken, in order."""
-    return [Dropped.from_json(line) for _, line in _lines(folder / DROPPED)]
+    return [DroppedDraft.from_json(line) for _, line in _lines(folder / DROPPED)]
 
 
 def _lines(path: Path) -> Iterator[tuple[_Line, bytes]]:
     """Whole, readable lines with their places; a torn one is nobody's fault, and its index is drawn again."""
     if not path.exists():
         return
-    kind: type[Record] = Made if path.name == TASKS else Dropped
+    kind: type[Record] = Made if path.name == TASKS else DroppedDraft
     for line in path.read_bytes().splitlines(keepends=True):
         with contextlib.suppress(msgspec.MsgspecError):
             kind.from_json(line)

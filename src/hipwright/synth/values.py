@@ -172,7 +172,7 @@ def indices(count: int) -> Range:
 
 
 @dataclass(frozen=True)
-class Value:
+class SketchValue:
     """A value of forward. level: sums and averages over its axes are (nearly) constant, as after a softmax."""
 
     name: str

@@ -25,7 +25,7 @@ _ROUND = (32, 16, 8, 4, 2)
 
 
 @dataclass(frozen=True)
-class Symbol:
+class SharedSize:
     """Places that hold one size."""
 
     size: int
@@ -69,7 +69,7 @@ class Space:
             self._answers[shapes] = self._probe(shapes) if len(self._answers) < _QUESTIONS else None
         return self._answers[shapes]
 
-    def _free(self) -> Iterator[Symbol]:
+    def _free(self) -> Iterator[SharedSize]:
         if self.cost(self.given) is None:
             return
         sizes = sorted({size for shape in self.given for size in shape if size > 1}, reverse=True)
@@ -78,17 +78,17 @@ class Space:
                 (leaf, dim) for leaf, shape in enumerate(self.given) for dim, n in enumerate(shape) if n == size
             )
             for group in _partitions(places):
-                free = [symbol for part in group if self._changes(symbol := Symbol(size, part))]
+                free = [symbol for part in group if self._changes(symbol := SharedSize(size, part))]
                 if free:
                     yield from free
                     break
 
-    def _changes(self, symbol: Symbol) -> bool:
+    def _changes(self, symbol: SharedSize) -> bool:
         # 1 alone would prove nothing: it broadcasts against parameters that it does not fit
         others = [n for n in (*_near(symbol.size, symbol.size), symbol.size + 1) if n > 1]
         return any(self.cost(self.put({symbol: n})) is not None for n in others)
 
-    def put(self, sizes: dict[Symbol, int]) -> Shapes:
+    def put(self, sizes: dict[SharedSize, int]) -> Shapes:
         """The given shapes with other sizes for some symbols."""
         shapes = [list(shape) for shape in self.given]
         for symbol, size in sizes.items():
@@ -100,8 +100,8 @@ class Space:
 
     def shrink(self, limit: int) -> Shapes | None:
         """Shapes with at most `limit` elements, the largest size reduced first, odd or prime where possible."""
-        sizes: dict[Symbol, int] = {}
-        stuck: set[Symbol] = set()
+        sizes: dict[SharedSize, int] = {}
+        stuck: set[SharedSize] = set()
         while (cost := self.cost(self.put(sizes))) is not None and cost > limit:
             movable = [s for s in self.symbols if s not in stuck and sizes.get(s, s.size) > 1]
             if not movable:
@@ -117,7 +117,7 @@ class Space:
             self._make_odd(sizes, symbol, limit)
         return self.put(sizes)
 
-    def _make_odd(self, sizes: dict[Symbol, int], symbol: Symbol, limit: int) -> None:
+    def _make_odd(self, sizes: dict[SharedSize, int], symbol: SharedSize, limit: int) -> None:
         now = sizes.get(symbol, symbol.size)
         if now % 2 == 0:
             for size in (n for n in _near(now, now + 2) if n % 2 and n > 1 and n not in sizes.values()):
@@ -126,7 +126,7 @@ class Space:
                     sizes[symbol] = size
                     return
 
-    def _move(self, sizes: dict[Symbol, int], symbol: Symbol, target: int, *, below: int) -> bool:
+    def _move(self, sizes: dict[SharedSize, int], symbol: SharedSize, target: int, *, below: int) -> bool:
         taken = {size for other, size in sizes.items() if other != symbol}
         choices = [size for size in _near(target, below) if size not in taken]
         for size in choices:

@@ -15,7 +15,7 @@ from hipwright.toolchain.targets import TARGETS
 TRIAL = '#include <hip/hip_runtime.h>\nextern "C" __global__ void trial(float* x) { x[threadIdx.x] *= 2.0f; }\n'
 
 
-class Check(Record, frozen=True, kw_only=True):
+class ToolCheck(Record, frozen=True, kw_only=True):
     """One thing that works or not. fix: what to do about it, "" when it works."""
 
     name: str
@@ -24,34 +24,34 @@ class Check(Record, frozen=True, kw_only=True):
     fix: str = ""
 
 
-def checks() -> list[Check]:
+def checks() -> list[ToolCheck]:
     """The compiler by itself, then one real build for each AMD target, then the optional parts."""
     try:
         found = clang.find()
     except HipwrightError as error:
-        return [Check(name="clang", ok=False, detail=error.message, fix=error.hint), _ocml()]
-    return [Check(name="clang", ok=True, detail=f"{found.id} ({found.program})"), *_builds(), _ocml()]
+        return [ToolCheck(name="clang", ok=False, detail=error.message, fix=error.hint), _ocml()]
+    return [ToolCheck(name="clang", ok=True, detail=f"{found.id} ({found.program})"), *_builds(), _ocml()]
 
 
-def _builds() -> list[Check]:
+def _builds() -> list[ToolCheck]:
     with tempfile.TemporaryDirectory(prefix="hipwright-probe-") as folder:
         return [_build(name, BuildCache(folder)) for name in TARGETS]
 
 
-def _build(target: str, cache: BuildCache) -> Check:
+def _build(target: str, cache: BuildCache) -> ToolCheck:
     try:
         build = amdgpu.build(TRIAL, target, {}, cache=cache)
     except HipwrightError as error:
-        return Check(name=target, ok=False, detail=error.message, fix=error.hint)
+        return ToolCheck(name=target, ok=False, detail=error.message, fix=error.hint)
     if build.ok:
-        return Check(name=target, ok=True, detail=f"compiles ({build.seconds:.2f} s); offline, nothing is run")
+        return ToolCheck(name=target, ok=True, detail=f"compiles ({build.seconds:.2f} s); offline, nothing is run")
     lines = build.log.splitlines() or ["no message"]
-    return Check(name=target, ok=False, detail=lines[0], fix=f"reinstall the compiler: {clang.FIX}")
+    return ToolCheck(name=target, ok=False, detail=lines[0], fix=f"reinstall the compiler: {clang.FIX}")
 
 
-def _ocml() -> Check:
+def _ocml() -> ToolCheck:
     bitcode = ocml.find()
     if bitcode:
-        return Check(name="ocml", ok=True, detail=f"AMD's device math library ({bitcode.folder})")
+        return ToolCheck(name="ocml", ok=True, detail=f"AMD's device math library ({bitcode.folder})")
     detail = "AMD's device math library is not here: hipwright's own device math is used (docs/toolchain.md)"
-    return Check(name="ocml", ok=False, detail=detail, fix="optional: ROCm, or apt-get install rocm-device-libs")
+    return ToolCheck(name="ocml", ok=False, detail=detail, fix="optional: ROCm, or apt-get install rocm-device-libs")

@@ -21,7 +21,7 @@ from hipwright.dataset.records import Pair
 from hipwright.dataset.store import PAIRS, BadRow, read_pairs
 from hipwright.errors import BadInput
 from hipwright.records import content_key
-from hipwright.train.records import Problem
+from hipwright.train.records import TrainingProblem
 
 TRAIN = "train"
 UNSPLIT = ("", "unsplit")
@@ -33,7 +33,7 @@ Message = dict[str, str]
 """role and content."""
 
 
-class Row(NamedTuple):
+class ImitationRow(NamedTuple):
     """One thing to imitate: the messages before the answer, the answer as one message, and the task it belongs to."""
 
     prompt: list[Message]
@@ -47,24 +47,24 @@ class Row(NamedTuple):
 
 
 @dataclass
-class Lessons:
+class ImitationRows:
     """Rows by split, `train` among them; bad: lines that could not be read, each as one line for people."""
 
-    splits: dict[str, list[Row]] = field(default_factory=dict)
+    splits: dict[str, list[ImitationRow]] = field(default_factory=dict)
     bad: list[str] = field(default_factory=list)
 
     @property
-    def train(self) -> list[Row]:
+    def train(self) -> list[ImitationRow]:
         """What is learnt from."""
         return self.splits.get(TRAIN, [])
 
     @property
-    def held(self) -> dict[str, list[Row]]:
+    def held(self) -> dict[str, list[ImitationRow]]:
         """What is only looked at."""
         return {name: rows for name, rows in self.splits.items() if name != TRAIN and rows}
 
 
-def lessons(folder: Path, *, rows: int | None = None, held_rows: int | None = None) -> Lessons:
+def lessons(folder: Path, *, rows: int | None = None, held_rows: int | None = None) -> ImitationRows:
     """The rows of a data set or of its export. rows, held_rows: at most so many to learn from, and a held-out split.
 
     BadInput for a folder without such rows, and where none of them is there to learn from.
@@ -78,7 +78,7 @@ def lessons(folder: Path, *, rows: int | None = None, held_rows: int | None = No
         found = list(_taught(_pairs(folder, kind, bad)))
     else:
         raise _wrong(folder, kind, "rows to imitate", "a data set, or its export as jsonl, sft or trl")
-    made = Lessons(_by_split(found), [_line(one) for one in bad])
+    made = ImitationRows(_by_split(found), [_line(one) for one in bad])
     if not made.train:
         raise BadInput(
             f"{folder} has no row to learn from", hint="; ".join(made.bad[:3]) or "`hipwright dataset stats`"
@@ -89,7 +89,7 @@ def lessons(folder: Path, *, rows: int | None = None, held_rows: int | None = No
     return made
 
 
-def problems(folder: Path, *, limit: int | None = None) -> dict[str, list[Problem]]:
+def problems(folder: Path, *, limit: int | None = None) -> dict[str, list[TrainingProblem]]:
     """The problems of a folder by split, each once, in the folder's order; limit: at most so many a split.
 
     BadInput for a folder that holds none.
@@ -101,7 +101,7 @@ def problems(folder: Path, *, limit: int | None = None) -> dict[str, list[Proble
         found = _of_tasks(folder)
     else:
         raise _wrong(folder, kind, "problems", "a data set, its export as jsonl, or a folder of tasks")
-    splits: dict[str, list[Problem]] = {}
+    splits: dict[str, list[TrainingProblem]] = {}
     for one in found:
         splits.setdefault(one.split, []).append(one)
     if not splits.get(TRAIN):
@@ -155,21 +155,21 @@ def _pairs(folder: Path, kind: str, bad: list[BadRow]) -> Iterator[Pair]:
 # ---------------------------------------------------------------- rows
 
 
-def _taught(pairs: Iterable[Pair]) -> Iterator[Row]:
+def _taught(pairs: Iterable[Pair]) -> Iterator[ImitationRow]:
     """Every verified program, once for each prompt, as the exports tell it."""
-    from hipwright.dataset.export.chat import Lessons as Taught
-    from hipwright.dataset.export.writing import LeftOut, Options
+    from hipwright.dataset.export.chat import ChatRows as Taught
+    from hipwright.dataset.export.writing import ExportOptions, LeftOut
 
-    taught = Taught(Options(system=system_prompt()))
+    taught = Taught(ExportOptions(system=system_prompt()))
     for pair in pairs:
         try:
             row = taught(pair)
         except LeftOut:
             continue
-        yield Row(row["prompt"], row["completion"], pair.task, pair.split)
+        yield ImitationRow(row["prompt"], row["completion"], pair.task, pair.split)
 
 
-def _exported(folder: Path, kind: str, bad: list[BadRow]) -> Iterator[Row]:
+def _exported(folder: Path, kind: str, bad: list[BadRow]) -> Iterator[ImitationRow]:
     if kind == "trl":
         yield from _parquet(folder / "sft")
         return
@@ -180,12 +180,12 @@ def _exported(folder: Path, kind: str, bad: list[BadRow]) -> Iterator[Row]:
                 said = [dict(one) for one in row["messages"]]
                 if len(said) < 2 or said[-1]["role"] != "assistant":
                     raise ValueError("the conversation does not end with an answer")
-                yield Row(said[:-1], said[-1:], str(row["task"]), path.stem)
+                yield ImitationRow(said[:-1], said[-1:], str(row["task"]), path.stem)
             except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
                 bad.append(BadRow(file=path.name, line=number, why=f"{type(error).__name__}: {error}"))
 
 
-def _parquet(folder: Path) -> Iterator[Row]:
+def _parquet(folder: Path) -> Iterator[ImitationRow]:
     try:
         import pyarrow.parquet as parquet
     except ImportError:
@@ -195,13 +195,13 @@ def _parquet(folder: Path) -> Iterator[Row]:
     for path in sorted(folder.glob("*.parquet")):
         split = path.name.split("-00", 1)[0]
         for row in parquet.read_table(path, columns=["prompt", "completion", "task"]).to_pylist():
-            yield Row(row["prompt"], row["completion"], row["task"], split)
+            yield ImitationRow(row["prompt"], row["completion"], row["task"], split)
 
 
-def _by_split(rows: Sequence[Row]) -> dict[str, list[Row]]:
+def _by_split(rows: Sequence[ImitationRow]) -> dict[str, list[ImitationRow]]:
     whole = all(row.split in (*UNSPLIT, TRAIN) for row in rows)
     held = _held({row.task for row in rows}) if whole else frozenset()
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[ImitationRow]] = {}
     for row in rows:
         split = HELD if row.task in held else TRAIN if row.split in UNSPLIT else row.split
         found.setdefault(split, []).append(row._replace(split=split))
@@ -218,7 +218,7 @@ def _held(tasks: Iterable[str]) -> frozenset[str]:
 # ---------------------------------------------------------------- problems
 
 
-def _of_pairs(pairs: Iterable[Pair]) -> Iterator[Problem]:
+def _of_pairs(pairs: Iterable[Pair]) -> Iterator[TrainingProblem]:
     """One a task; a data set without splits holds some out, as for rows."""
     known: dict[str, Pair] = {}
     for pair in pairs:
@@ -227,10 +227,10 @@ def _of_pairs(pairs: Iterable[Pair]) -> Iterator[Problem]:
     held = _held(known) if whole else frozenset()
     for key, pair in known.items():
         split = HELD if key in held else TRAIN if pair.split in UNSPLIT else pair.split
-        yield Problem(name=pair.task_name, source=pair.task_source, split=split, facts=_facts(pair))
+        yield TrainingProblem(name=pair.task_name, source=pair.task_source, split=split, facts=_facts(pair))
 
 
-def _of_tasks(folder: Path) -> Iterator[Problem]:
+def _of_tasks(folder: Path) -> Iterator[TrainingProblem]:
     from hipwright.dataset.tasks import read_tasks
 
     entries, _ = read_tasks(folder)
@@ -238,7 +238,7 @@ def _of_tasks(folder: Path) -> Iterator[Problem]:
     for entry in entries:
         facts = _facts(entry.made) if entry.made is not None else {}
         split = HELD if entry.key in held else TRAIN
-        yield Problem(name=entry.name, source=entry.source, split=split, facts=facts)
+        yield TrainingProblem(name=entry.name, source=entry.source, split=split, facts=facts)
 
 
 def _facts(known: Any) -> dict[str, Any]:

@@ -21,16 +21,16 @@ from hipwright.llm.answers.repair import Unusable
 from hipwright.records import Evaluation, Program, Timing
 from hipwright.train.evidence import unusable_words, words
 from hipwright.train.judging.lanes import FLOOR_US, REFERENCE_US
-from hipwright.train.judging.protocols import Judge
-from hipwright.train.records import Clock, Outcome, Problem, Scored, Turn
-from hipwright.train.rewards import Reward
+from hipwright.train.judging.protocols import ProgramJudge
+from hipwright.train.records import AnswerOutcome, Clock, ScoredOutcome, TrainingProblem, Turn
+from hipwright.train.rewards import RewardFunction
 
-Reader = Callable[[str, Problem], Program | Unusable]
+Reader = Callable[[str, TrainingProblem], Program | Unusable]
 HACKS = ("hack", "impossible")
 """Proven ones: refused by rule, or faster than the work can be done, which the clock said twice by its full rules."""
 
 
-def read(completion: str, problem: Problem) -> Program | Unusable:
+def read(completion: str, problem: TrainingProblem) -> Program | Unusable:
     """The program in a completion, read as any model's answer (llm/answers/read.py); never executed, never raises."""
     found = read_answer(completion, task_source=problem.source)
     return found if isinstance(found, Unusable) else found.program
@@ -42,7 +42,7 @@ class Environment:
     A context manager; safe to use from several threads.
     """
 
-    def __init__(self, judge: Judge, reward: Reward, read: Reader = read) -> None:
+    def __init__(self, judge: ProgramJudge, reward: RewardFunction, read: Reader = read) -> None:
         self.judge = judge
         self.reward = reward
         self._read = read
@@ -54,10 +54,10 @@ class Environment:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.judge.__exit__(kind, error, tb)
 
-    def submit(self, problem: Problem, completion: str, history: Sequence[Turn] = ()) -> Future[Outcome]:
+    def submit(self, problem: TrainingProblem, completion: str, history: Sequence[Turn] = ()) -> Future[AnswerOutcome]:
         """The outcome to come; judging goes on in the background. history: the turns before, oldest first."""
         program = self._read(completion, problem)
-        answer: Future[Outcome] = Future()
+        answer: Future[AnswerOutcome] = Future()
         if isinstance(program, Unusable):
             answer.set_result(no_program(program))
             return answer
@@ -77,13 +77,13 @@ class Environment:
         shares = getattr(self.judge, "sharing", None)
         return shares(stage) if shares is not None else nullcontext()
 
-    def score(self, problem: Problem, completion: str, history: Sequence[Turn] = ()) -> Scored:
+    def score(self, problem: TrainingProblem, completion: str, history: Sequence[Turn] = ()) -> ScoredOutcome:
         """One completion, as a group of its own."""
         return self.score_group(problem, [completion], [history])[0]
 
     def score_group(
-        self, problem: Problem, completions: Sequence[str], histories: Sequence[Sequence[Turn]] | None = None
-    ) -> list[Scored]:
+        self, problem: TrainingProblem, completions: Sequence[str], histories: Sequence[Sequence[Turn]] | None = None
+    ) -> list[ScoredOutcome]:
         """The completions of one prompt, scored as a group, in order; judged side by side."""
         before = histories if histories is not None else [()] * len(completions)
         waiting = [self.submit(problem, text, turns) for text, turns in zip(completions, before, strict=True)]
@@ -93,7 +93,9 @@ class Environment:
 # ---------------------------------------------------------------- evaluation -> outcome
 
 
-def outcome(evaluation: Evaluation, program: Program, history: Sequence[Turn] = (), clock: Clock = "device") -> Outcome:
+def outcome(
+    evaluation: Evaluation, program: Program, history: Sequence[Turn] = (), clock: Clock = "device"
+) -> AnswerOutcome:
     """What an evaluation says of an answer. clock: the judge's; a speedup is told only from what it names."""
     _, verdict = deciding(evaluation)
     passed = evaluation.passed
@@ -102,7 +104,7 @@ def outcome(evaluation: Evaluation, program: Program, history: Sequence[Turn] = 
         figures = _measured(evaluation)
     elif passed and clock == "estimate":
         figures = _estimated(evaluation)
-    return Outcome(
+    return AnswerOutcome(
         status=evaluation.status,
         fault=evaluation.fault,
         stage=verdict.stage if verdict is not None else "",
@@ -120,9 +122,9 @@ def outcome(evaluation: Evaluation, program: Program, history: Sequence[Turn] = 
     )
 
 
-def no_program(found: Unusable) -> Outcome:
+def no_program(found: Unusable) -> AnswerOutcome:
     """The outcome of a completion that holds no program."""
-    return Outcome(
+    return AnswerOutcome(
         status="parse_error",
         fault="candidate",
         stage="parse",

@@ -8,13 +8,13 @@ from typing import Any, Protocol
 from hipwright.agents.desk import system
 from hipwright.dataset.export.chat import ASKS, SHAPES, answer, fence
 from hipwright.records import Program
-from hipwright.train.records import Problem, Turn
+from hipwright.train.records import TrainingProblem, Turn
 
 
-class Form(Protocol):
+class PromptForm(Protocol):
     """The tokens of prompts and answers. Pure: equal arguments give equal tokens."""
 
-    def encode(self, problem: Problem, history: Sequence[Turn] = (), context: str = "") -> list[int]:
+    def encode(self, problem: TrainingProblem, history: Sequence[Turn] = (), context: str = "") -> list[int]:
         """The prompt's tokens. history: earlier answers with what was found of them; context: exemplars, lessons."""
         ...
 
@@ -22,7 +22,7 @@ class Form(Protocol):
         """The text of an answer, without its end token."""
         ...
 
-    def target(self, problem: Problem, program_text: str) -> list[int]:
+    def target(self, problem: TrainingProblem, program_text: str) -> list[int]:
         """The answer to imitate, its end token last."""
         ...
 
@@ -40,7 +40,9 @@ class ChatForm:
         self.tokenizer = tokenizer
         self.system = system(targets)
 
-    def messages(self, problem: Problem, history: Sequence[Turn] = (), context: str = "") -> list[dict[str, str]]:
+    def messages(
+        self, problem: TrainingProblem, history: Sequence[Turn] = (), context: str = ""
+    ) -> list[dict[str, str]]:
         """System, user, and for each earlier answer the assistant's text and what the verifier found."""
         parts = [ASKS["translate"], f"## The reference\n{fence(problem.source, 'python')}", context.strip(), SHAPES]
         asked = [
@@ -53,7 +55,7 @@ class ChatForm:
             asked.append({"role": "user", "content": f"## What the verifier found\n{found}\n\n{REPAIR}"})
         return asked
 
-    def encode(self, problem: Problem, history: Sequence[Turn] = (), context: str = "") -> list[int]:
+    def encode(self, problem: TrainingProblem, history: Sequence[Turn] = (), context: str = "") -> list[int]:
         """The prompt's tokens, up to where the assistant answers."""
         text = self._text(self.messages(problem, history, context))
         return list(self.tokenizer.encode(text, add_special_tokens=False))
@@ -62,7 +64,7 @@ class ChatForm:
         """The answer's text."""
         return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
 
-    def target(self, problem: Problem, program_text: str) -> list[int]:
+    def target(self, problem: TrainingProblem, program_text: str) -> list[int]:
         """One code block with the program, and the end of the turn."""
         said = self.tokenizer.encode(answer(Program(text=program_text)), add_special_tokens=False)
         return [*said, int(self.tokenizer.eos_token_id)]

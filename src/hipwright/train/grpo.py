@@ -17,7 +17,7 @@ import msgspec
 
 from hipwright.errors import BadInput
 from hipwright.train import hf
-from hipwright.train.records import Problem
+from hipwright.train.records import TrainingProblem
 
 if TYPE_CHECKING:
     from hipwright.train.environment import Environment
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 STAGE = "rl"
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GrpoSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to reinforce by TRL. steps: updates; batch: answers a device and pass; accumulate: passes an update.
 
     samples: answers of one prompt, a group; batch * accumulate is a multiple of it. loss, clip_low, clip_high: as TRL
@@ -61,7 +61,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 @dataclass(frozen=True)
-class Result:
+class GrpoResult:
     """folder: of the trained model and its tokenizer; steps: updates in all; reward: mean of the last update."""
 
     folder: Path
@@ -72,15 +72,15 @@ class Result:
 def train_grpo(
     model: Any,
     tokenizer: Any,
-    problems: Sequence[Problem],
+    problems: Sequence[TrainingProblem],
     environment: Environment,
-    settings: Settings,
+    settings: GrpoSettings,
     folder: Path,
     log: Metrics | None,
     *,
     resume: bool = False,
     allow_device_change: bool = False,
-) -> Result:
+) -> GrpoResult:
     """Train a loaded model on the problems' rewards. log: None in all processes but the main one.
 
     BadInput as for `train_sft`, and where vLLM is asked for but not installed.
@@ -109,10 +109,10 @@ def train_grpo(
     if trainer.is_world_process_zero():
         tokenizer.save_pretrained(folder / hf.FINAL)
     rewards = [one["reward"] for one in trainer.state.log_history if "reward" in one]
-    return Result(folder / hf.FINAL, trainer.state.global_step, rewards[-1] if rewards else None)
+    return GrpoResult(folder / hf.FINAL, trainer.state.global_step, rewards[-1] if rewards else None)
 
 
-def _enough(problems: int, settings: Settings) -> None:
+def _enough(problems: int, settings: GrpoSettings) -> None:
     """TRL drops what does not fill an update: with too few problems it would end at once, without a word."""
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     needed = processes * settings.batch * settings.accumulate // settings.samples
@@ -122,12 +122,12 @@ def _enough(problems: int, settings: Settings) -> None:
         )
 
 
-def known(problems: Sequence[Problem], settings: Settings) -> dict[str, Any]:
+def known(problems: Sequence[TrainingProblem], settings: GrpoSettings) -> dict[str, Any]:
     """What a resumed training must agree with."""
     return hf.fingerprint(msgspec.to_builtins(settings), hf.digest([one.to_dict() for one in problems]))
 
 
-def _arguments(settings: Settings, folder: Path) -> Any:
+def _arguments(settings: GrpoSettings, folder: Path) -> Any:
     from trl import GRPOConfig
 
     engine = {}

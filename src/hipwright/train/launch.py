@@ -20,13 +20,13 @@ import yaml
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.train import data
 from hipwright.train.recipe import Recipe
-from hipwright.train.work import DONE, WORK, Say, Work, run
+from hipwright.train.work import DONE, WORK, Say, StageWork, run
 
 ACCELERATE, ROWS = "accelerate.yaml", "problems.parquet"
 
 
 @dataclass(frozen=True)
-class Place:
+class NodeRank:
     """Which machine of several this is, counted from 0, and the first one's address."""
 
     rank: int = 0
@@ -48,7 +48,7 @@ class Command:
         return " ".join([*(f"{name}={value}" for name, value in self.variables.items()), shlex.join(self.argv)])
 
 
-def plan(work: Work, place: Place = Place()) -> Command | None:
+def plan(work: StageWork, place: NodeRank = NodeRank()) -> Command | None:
     """The command that does the work; None: this process does it."""
     recipe = work.recipe
     by = recipe.launch.sft if work.stage == "sft" else recipe.launch.rl
@@ -57,7 +57,7 @@ def plan(work: Work, place: Place = Place()) -> Command | None:
     return _accelerate(work, place) if by == "accelerate" else _verl(work)
 
 
-def start(work: Work, say: Say, place: Place = Place()) -> dict[str, Any]:
+def start(work: StageWork, say: Say, place: NodeRank = NodeRank()) -> dict[str, Any]:
     """Do the work; -> its figures, with the command that was run.
 
     BadInput where a GPU, a package or the model is missing, InfrastructureError where the command fails.
@@ -81,7 +81,7 @@ def start(work: Work, say: Say, place: Place = Place()) -> dict[str, Any]:
     return {**figures, "command": command.shell()}
 
 
-def _prepare(work: Work, command: Command) -> None:
+def _prepare(work: StageWork, command: Command) -> None:
     work.folder.mkdir(parents=True, exist_ok=True)
     (work.folder / DONE).unlink(missing_ok=True)
     for name, text in command.files.items():
@@ -93,7 +93,7 @@ def _prepare(work: Work, command: Command) -> None:
 # ---------------------------------------------------------------- what must be there
 
 
-def _require(work: Work, command: Command | None, place: Place) -> None:
+def _require(work: StageWork, command: Command | None, place: NodeRank) -> None:
     recipe = work.recipe
     for name in command.needs if command else ():
         if find_spec(name) is None:
@@ -137,7 +137,7 @@ def _reachable(model: str) -> None:
 # ---------------------------------------------------------------- accelerate
 
 
-def _accelerate(work: Work, place: Place) -> Command:
+def _accelerate(work: StageWork, place: NodeRank) -> Command:
     recipe, folder = work.recipe, work.folder.absolute()
     kept = msgspec.structs.replace(work, data=str(Path(work.data).absolute()), out=str(folder))
     needs = ["accelerate"]
@@ -162,7 +162,7 @@ def _accelerate(work: Work, place: Place) -> Command:
     return Command(argv, files=files, needs=tuple(needs))
 
 
-def accelerate_config(work: Work, place: Place = Place()) -> dict[str, Any]:
+def accelerate_config(work: StageWork, place: NodeRank = NodeRank()) -> dict[str, Any]:
     """accelerate's configuration of the launch, as its own file holds it."""
     launch = work.recipe.launch
     checkpointed = (work.recipe.sft if work.stage == "sft" else work.recipe.grpo).checkpoint_activations
@@ -201,14 +201,14 @@ def accelerate_config(work: Work, place: Place = Place()) -> dict[str, Any]:
 # ---------------------------------------------------------------- verl
 
 
-def _verl(work: Work) -> Command:
+def _verl(work: StageWork) -> Command:
     overrides = [f"{name}={_hydra(value)}" for name, value in verl_overrides(work).items()]
     variables = {"RAY_ADDRESS": "auto"} if work.recipe.launch.machines > 1 else {}
     argv = (sys.executable, "-m", "verl.trainer.main_ppo", *overrides)
     return Command(argv, variables, needs=("verl", "ray", work.recipe.verl.engine))
 
 
-def verl_overrides(work: Work) -> dict[str, Any]:
+def verl_overrides(work: StageWork) -> dict[str, Any]:
     """hydra's overrides of verl 0.9.1, by name. Paths must mean the same on every machine of the Ray cluster."""
     from hipwright.train.adapters import verl as adapter
 
@@ -282,7 +282,7 @@ def _hydra(value: Any) -> str:
     return "null" if value is None else str(value)
 
 
-def write_rows(work: Work) -> Path:
+def write_rows(work: StageWork) -> Path:
     """The problems to learn from in verl's columns; -> the file."""
     from datasets import Dataset, disable_progress_bars
 
@@ -311,7 +311,7 @@ def write_rows(work: Work) -> Path:
 # ---------------------------------------------------------------- dry runs
 
 
-def _dry(work: Work, command: Command | None, say: Say) -> dict[str, Any]:
+def _dry(work: StageWork, command: Command | None, say: Say) -> dict[str, Any]:
     """One update of a random model; before it, whatever the launcher reads is written and read back."""
     checked: dict[str, Any] = {}
     if command is not None:
@@ -330,7 +330,7 @@ def _read_back(path: Path) -> int:
     return int(load_config_from_file(str(path)).num_processes)
 
 
-def _one_score(work: Work) -> int:
+def _one_score(work: StageWork) -> int:
     """verl's reward function, called as verl calls it, on the first row with an answer that holds nothing; -> rows."""
     from datasets import Dataset
 

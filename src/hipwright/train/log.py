@@ -27,7 +27,7 @@ DEFAULT = ("tensorboard",)
 """The trackers of who names none; left out where they are not installed."""
 
 
-class Line(msgspec.Struct):
+class LogLine(msgspec.Struct):
     """What every line of both files begins with."""
 
     stage: str
@@ -135,7 +135,7 @@ class _File:
     def _trim(self, stage: str, resume_step: int) -> None:
         self._trimmed.add(stage)
         lines = self._path.read_bytes().splitlines(keepends=True)
-        stale = _beyond([msgspec.json.decode(line, type=Line) for line in lines], stage, resume_step)
+        stale = _beyond([msgspec.json.decode(line, type=LogLine) for line in lines], stage, resume_step)
         if stale:
             self._stream.close()
             beside = self._path.with_suffix(".tmp")
@@ -153,7 +153,7 @@ def _mend(path: Path) -> None:
             os.truncate(path, whole)
 
 
-def _beyond(lines: Sequence[Line], stage: str, resume_step: int) -> set[int]:
+def _beyond(lines: Sequence[LogLine], stage: str, resume_step: int) -> set[int]:
     """The places of a stage's lines beyond a step, in its last pass: "eval" may begin anew after another training."""
     found: set[int] = set()
     later: int | None = None

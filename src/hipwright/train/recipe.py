@@ -22,11 +22,11 @@ FOLDER = Path(__file__).parent / "recipes"
 Stage = Literal["sft", "rl"]
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RecipeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of a recipe."""
 
 
-class Model(Part, frozen=True, kw_only=True):
+class Model(RecipeTable, frozen=True, kw_only=True):
     """name: a folder, or a name that the Hub knows. architecture: transformers' name of it, for dry runs.
 
     dtype: of the weights as they are loaded. attention: transformers' name of the implementation.
@@ -38,7 +38,7 @@ class Model(Part, frozen=True, kw_only=True):
     attention: Literal["sdpa", "flash_attention_2", "eager"] = "sdpa"
 
 
-class Data(Part, frozen=True, kw_only=True):
+class Data(RecipeTable, frozen=True, kw_only=True):
     """At most so many rows to learn from, rows of a held-out split, and problems; 0 for all."""
 
     rows: int = 0
@@ -46,7 +46,7 @@ class Data(Part, frozen=True, kw_only=True):
     problems: int = 0
 
 
-class Launch(Part, frozen=True, kw_only=True):
+class LaunchSettings(RecipeTable, frozen=True, kw_only=True):
     """Who runs a stage: this process ("here"), accelerate, or verl on a Ray cluster. gpus: of one machine.
 
     sharding: how accelerate spreads the weights; "none" gives each GPU all of them.
@@ -59,14 +59,14 @@ class Launch(Part, frozen=True, kw_only=True):
     sharding: Literal["none", "fsdp", "deepspeed"] = "none"
 
 
-class Reward(Part, frozen=True, kw_only=True):
+class RewardSettings(RecipeTable, frozen=True, kw_only=True):
     """A name of train/rewards.py, and options of it."""
 
     name: str = "hipwright"
     options: dict[str, Any] = {}
 
 
-class Judging(Part, frozen=True, kw_only=True):
+class Judging(RecipeTable, frozen=True, kw_only=True):
     """Where answers are judged. targets: as `--target`; none: a GPU's where there is one, else the static estimate.
 
     gpu_memory_gb: 10^9 bytes of a GPU that judging may use beside training; workers: programs verified at once, 0 for
@@ -80,7 +80,7 @@ class Judging(Part, frozen=True, kw_only=True):
     workers: int = 0
 
 
-class Policy(Part, frozen=True, kw_only=True):
+class PolicySettings(RecipeTable, frozen=True, kw_only=True):
     """Of our own loop. lora_rank: 0 trains all weights. engine: what samples; "": vLLM where it is installed and there
     is a GPU. vllm_memory: the share of the GPU that vLLM takes.
     """
@@ -90,7 +90,7 @@ class Policy(Part, frozen=True, kw_only=True):
     vllm_memory: float = 0.3
 
 
-class Verl(Part, frozen=True, kw_only=True):
+class Verl(RecipeTable, frozen=True, kw_only=True):
     """What verl is told beside the model, the data and the machines. overrides: hydra's, as they are.
 
     prompts, samples: problems a step, and answers for each. micro: sequences a GPU in one pass. engine: of generation;
@@ -114,20 +114,20 @@ class Verl(Part, frozen=True, kw_only=True):
     overrides: dict[str, Any] = {}
 
 
-class Recipe(Part, frozen=True, kw_only=True):
+class Recipe(RecipeTable, frozen=True, kw_only=True):
     """One way to train. rl, grpo, verl: of reinforcement learning by `launch.rl` here, by accelerate, by verl."""
 
     name: str
     about: str
     model: Model
     data: Data = Data()
-    launch: Launch = Launch()
-    reward: Reward = Reward()
+    launch: LaunchSettings = LaunchSettings()
+    reward: RewardSettings = RewardSettings()
     judge: Judging = Judging()
-    sft: sft.Settings = sft.Settings()
-    policy: Policy = Policy()
+    sft: sft.SftSettings = sft.SftSettings()
+    policy: PolicySettings = PolicySettings()
     rl: RLSettings = RLSettings()
-    grpo: grpo.Settings = grpo.Settings()
+    grpo: grpo.GrpoSettings = grpo.GrpoSettings()
     verl: Verl = Verl()
 
 

@@ -12,7 +12,7 @@ Clock = Literal["device", "estimate", ""]
 """What a speedup rests on: paired timing on a device, the static estimate of builds, or nothing."""
 
 
-class Problem(Record, frozen=True, kw_only=True):
+class TrainingProblem(Record, frozen=True, kw_only=True):
     """A task that a policy answers. source: a file in the KernelBench form; facts: columns that reports group by."""
 
     name: str
@@ -21,7 +21,7 @@ class Problem(Record, frozen=True, kw_only=True):
     facts: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class Outcome(Record, frozen=True, kw_only=True):
+class AnswerOutcome(Record, frozen=True, kw_only=True):
     """What the evaluator found of one answer. An outcome with a fault other than the candidate's says nothing of it.
 
     status: the verdict's ("parse_error" also where no program could be read). speedup: against `baseline`, the median
@@ -62,12 +62,12 @@ class Turn(Record, frozen=True, kw_only=True):
     """One answer of a conversation and what it came to."""
 
     completion: str
-    outcome: Outcome
+    outcome: AnswerOutcome
 
 
-class Scored(Record, frozen=True, kw_only=True):
+class ScoredOutcome(Record, frozen=True, kw_only=True):
     """An outcome with its reward. None: unscorable, left out of baseline and gradient. parts: the terms of the sum."""
 
-    outcome: Outcome
+    outcome: AnswerOutcome
     reward: float | None
     parts: dict[str, float] = msgspec.field(default_factory=dict)

@@ -13,7 +13,7 @@ from math import isfinite, log, sqrt
 from typing import Any, Protocol
 
 from hipwright.errors import BadInput
-from hipwright.train.records import Outcome, Scored
+from hipwright.train.records import AnswerOutcome, ScoredOutcome
 
 CAP = 3.0
 """Speedup at which the published system's reward stops growing."""
@@ -26,7 +26,7 @@ SLOWEST = -0.3
 """Lower bound of the speed term: slow and right must stay better than wrong."""
 
 
-class Reward(Protocol):
+class RewardFunction(Protocol):
     """A reward function of a group; order of the outcomes is kept, and does not matter."""
 
     @property
@@ -34,13 +34,13 @@ class Reward(Protocol):
         """As `reward` takes it."""
         ...
 
-    def __call__(self, outcomes: Sequence[Outcome]) -> list[Scored]:
+    def __call__(self, outcomes: Sequence[AnswerOutcome]) -> list[ScoredOutcome]:
         """One Scored an outcome; reward None exactly where the outcome is not scorable."""
         ...
 
 
 @dataclass(frozen=True)
-class Source:
+class PublishedReward:
     """The published system's: 0 unless compiled and correct, else the speedup, at most `CAP`. From 0 to 3.
 
     The speedup is the median of pairs, as it comes: no interval, no roofline. A right program that nothing has timed
@@ -50,11 +50,11 @@ class Source:
     name: str = "source"
     cap: float = CAP
 
-    def __call__(self, outcomes: Sequence[Outcome]) -> list[Scored]:
+    def __call__(self, outcomes: Sequence[AnswerOutcome]) -> list[ScoredOutcome]:
         """One Scored an outcome."""
         return [_scored(outcome, self._parts) for outcome in outcomes]
 
-    def _parts(self, outcome: Outcome) -> dict[str, float]:
+    def _parts(self, outcome: AnswerOutcome) -> dict[str, float]:
         if not (outcome.compiled and right(outcome)):
             return {}
         return {"speedup": min(max(_positive(outcome.speedup) or 1.0, 0.0), self.cap)}
@@ -69,11 +69,11 @@ class Milestones:
 
     name: str = "milestones"
 
-    def __call__(self, outcomes: Sequence[Outcome]) -> list[Scored]:
+    def __call__(self, outcomes: Sequence[AnswerOutcome]) -> list[ScoredOutcome]:
         """One Scored an outcome."""
         return [_scored(outcome, self._parts) for outcome in outcomes]
 
-    def _parts(self, outcome: Outcome) -> dict[str, float]:
+    def _parts(self, outcome: AnswerOutcome) -> dict[str, float]:
         if outcome.hack or not outcome.compiled:
             return {"milestone": -1.0}
         if not right(outcome):
@@ -119,13 +119,13 @@ class Hipwright:
                 hint=f"base must exceed {-SLOWEST:g} times speed",
             )
 
-    def __call__(self, outcomes: Sequence[Outcome]) -> list[Scored]:
+    def __call__(self, outcomes: Sequence[AnswerOutcome]) -> list[ScoredOutcome]:
         """One Scored an outcome."""
         known = [outcome for outcome in outcomes if outcome.scorable]
         opened = 2 * sum(map(right, known)) >= len(known)
         return [_scored(outcome, lambda one: self._parts(one, opened)) for outcome in outcomes]
 
-    def _parts(self, outcome: Outcome, opened: bool) -> dict[str, float]:
+    def _parts(self, outcome: AnswerOutcome, opened: bool) -> dict[str, float]:
         if outcome.hack:
             return {"hack": self.hack}
         if not (outcome.compiled and right(outcome)):
@@ -145,13 +145,13 @@ class Hipwright:
         return parts
 
 
-Maker = Callable[..., Reward]
-_MAKERS: dict[str, Maker] = {"source": Source, "milestones": Milestones, "hipwright": Hipwright}
-REWARDS: dict[str, Reward] = {name: make() for name, make in _MAKERS.items()}
+Maker = Callable[..., RewardFunction]
+_MAKERS: dict[str, Maker] = {"source": PublishedReward, "milestones": Milestones, "hipwright": Hipwright}
+REWARDS: dict[str, RewardFunction] = {name: make() for name, make in _MAKERS.items()}
 """Every reward with its own defaults, by name."""
 
 
-def reward(name: str, **options: Any) -> Reward:
+def reward(name: str, **options: Any) -> RewardFunction:
     """The reward of that name with other options than its defaults (the fields of its class).
 
     BadInput for an unknown name, an unknown option or a value out of range.
@@ -165,12 +165,12 @@ def reward(name: str, **options: Any) -> Reward:
         raise BadInput(f"reward {name!r} has no such option: {', '.join(options)}", hint=f"options: {known}") from None
 
 
-def right(outcome: Outcome) -> bool:
+def right(outcome: AnswerOutcome) -> bool:
     """Scorable, correct, and not by a hack."""
     return outcome.scorable and outcome.correct and not outcome.hack
 
 
-def interval(outcome: Outcome) -> tuple[float, float] | None:
+def interval(outcome: AnswerOutcome) -> tuple[float, float] | None:
     """The speedup's 95 % interval in order; None where nothing was timed or a bound is not a positive number."""
     low, high = _positive(outcome.low), _positive(outcome.high)
     if not outcome.clock or low is None or high is None:
@@ -178,7 +178,7 @@ def interval(outcome: Outcome) -> tuple[float, float] | None:
     return min(low, high), max(low, high)
 
 
-def phi(outcome: Outcome, launch_ms: float = LAUNCH_MS) -> float:
+def phi(outcome: AnswerOutcome, launch_ms: float = LAUNCH_MS) -> float:
     """Certain speed on a log scale from the baseline (0) to the roofline (1), within [-0.3, 1].
 
     log s / log(t_base / t_roofline) with s the lower bound of the speedup; 0 while the interval holds 1, which is where
@@ -191,7 +191,7 @@ def phi(outcome: Outcome, launch_ms: float = LAUNCH_MS) -> float:
     return min(1.0, max(SLOWEST, log(bounds[0]) / log(headroom(outcome, launch_ms))))
 
 
-def headroom(outcome: Outcome, launch_ms: float = LAUNCH_MS) -> float:
+def headroom(outcome: AnswerOutcome, launch_ms: float = LAUNCH_MS) -> float:
     """t_base / t_roofline as `phi` uses it; more than 1."""
     base, floor = _positive(outcome.base_ms), _positive(outcome.floor_ms)
     if base is None or floor is None:
@@ -241,11 +241,11 @@ class Clip:
         self.clipped = int(state["clipped"])
 
 
-def _scored(outcome: Outcome, parts_of: Callable[[Outcome], dict[str, float]]) -> Scored:
+def _scored(outcome: AnswerOutcome, parts_of: Callable[[AnswerOutcome], dict[str, float]]) -> ScoredOutcome:
     if not outcome.scorable:
-        return Scored(outcome=outcome, reward=None)
+        return ScoredOutcome(outcome=outcome, reward=None)
     parts = parts_of(outcome)
-    return Scored(outcome=outcome, reward=float(sum(parts.values())), parts=parts)
+    return ScoredOutcome(outcome=outcome, reward=float(sum(parts.values())), parts=parts)
 
 
 def _positive(value: float | None) -> float | None:

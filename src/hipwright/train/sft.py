@@ -1,7 +1,7 @@
 """Supervised fine-tuning by TRL: all weights or LoRA, packed, with the loss on completions alone.
 
-Held-out rows give a loss while training; held-out problems, where a `Watch` is handed in, give what the model writes.
-A training that was killed goes on with the batch that would have come next and gives the same losses (hf.py).
+Held-out rows give a loss while training; held-out problems, where a `TrainingWatch` is handed in, give what the model
+writes. A training that was killed goes on with the batch that would have come next and gives the same losses (hf.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from hipwright.errors import BadInput
 from hipwright.train import hf
-from hipwright.train.data import TRAIN, Lessons, Row
+from hipwright.train.data import TRAIN, ImitationRow, ImitationRows
 
 if TYPE_CHECKING:
     from hipwright.train.rl.training import Metrics
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STAGE = "sft"
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SftSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to fine-tune. batch: sequences a device and step; accumulate: steps an update; max_length: tokens.
 
     max_steps: 0 for all epochs. packing: several rows in a sequence of max_length, none of which sees another. A longer
@@ -57,7 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return hf.Lora(self.lora_rank, self.lora_alpha, self.lora_dropout)
 
 
-class Watch(Protocol):
+class TrainingWatch(Protocol):
     """Looks at what the model writes while it trains; called by every process, after each update."""
 
     def __call__(self, trainer: Any, step: int) -> None:
@@ -66,7 +66,7 @@ class Watch(Protocol):
 
 
 @dataclass(frozen=True)
-class Result:
+class SftResult:
     """folder: of the trained model and its tokenizer; steps: updates in all; loss: of the last update that was logged;
     eval_loss: by held-out split; too_long: rows left out."""
 
@@ -80,15 +80,15 @@ class Result:
 def train_sft(
     model: Any,
     tokenizer: Any,
-    lessons: Lessons,
-    settings: Settings,
+    lessons: ImitationRows,
+    settings: SftSettings,
     folder: Path,
     log: Metrics | None,
     *,
     resume: bool = False,
     allow_device_change: bool = False,
-    watch: Watch | None = None,
-) -> Result:
+    watch: TrainingWatch | None = None,
+) -> SftResult:
     """Train a loaded model on the rows; checkpoints and the result in `folder`.
 
     log: None in all processes but the main one. BadInput where the folder holds a training and resume is False, where
@@ -110,10 +110,10 @@ def train_sft(
     history = trainer.state.log_history
     losses = {name: _last(history, f"eval_{name}_loss") for name in rows if name != TRAIN}
     held = {name: loss for name, loss in losses.items() if loss is not None}
-    return Result(folder / hf.FINAL, trainer.state.global_step, _last(history, "loss"), held, too_long)
+    return SftResult(folder / hf.FINAL, trainer.state.global_step, _last(history, "loss"), held, too_long)
 
 
-def known(lessons: Lessons, settings: Settings) -> dict[str, Any]:
+def known(lessons: ImitationRows, settings: SftSettings) -> dict[str, Any]:
     """What a resumed training must agree with."""
     rows = {name: [row.columns() for row in rows] for name, rows in lessons.splits.items()}
     return hf.fingerprint(msgspec.to_builtins(settings), hf.digest(rows))
@@ -129,7 +129,7 @@ class Tokens(NamedTuple):
     mask: list[int]
 
 
-def fitting(lessons: Lessons, tokenizer: Any, max_length: int) -> tuple[dict[str, list[Tokens]], int]:
+def fitting(lessons: ImitationRows, tokenizer: Any, max_length: int) -> tuple[dict[str, list[Tokens]], int]:
     """(rows by split that are at most max_length tokens long, how many are longer). Held-out splits may vanish.
 
     BadInput where no row to learn from is left.
@@ -147,7 +147,7 @@ def fitting(lessons: Lessons, tokenizer: Any, max_length: int) -> tuple[dict[str
     return splits, too_long
 
 
-def encode(rows: Sequence[Row], tokenizer: Any) -> list[Tokens]:
+def encode(rows: Sequence[ImitationRow], tokenizer: Any) -> list[Tokens]:
     """Prompt and completion by the tokenizer's chat template, each turned into tokens by itself, as they meet when a
     model answers. BadInput for a template that writes a prompt otherwise once it is answered."""
     asked = [tokenizer.apply_chat_template(row.prompt, tokenize=False, add_generation_prompt=True) for row in rows]
@@ -169,7 +169,7 @@ def _last(history: list[dict[str, Any]], name: str) -> float | None:
     return next((float(one[name]) for one in reversed(history) if name in one), None)
 
 
-def _trainer(model: Any, tokenizer: Any, rows: dict[str, list[Tokens]], settings: Settings, folder: Path) -> Any:
+def _trainer(model: Any, tokenizer: Any, rows: dict[str, list[Tokens]], settings: SftSettings, folder: Path) -> Any:
     from trl import SFTTrainer
 
     held = {name: _dataset(found) for name, found in rows.items() if name != TRAIN}
@@ -183,7 +183,7 @@ def _trainer(model: Any, tokenizer: Any, rows: dict[str, list[Tokens]], settings
     )
 
 
-def _arguments(settings: Settings, folder: Path, *, held: bool) -> Any:
+def _arguments(settings: SftSettings, folder: Path, *, held: bool) -> Any:
     from trl import SFTConfig
 
     evaluate = settings.evaluate_every if held else 0

@@ -9,7 +9,7 @@ from typing import Any
 from hipwright.train.adapters.trl import rates
 from hipwright.train.environment import Environment
 from hipwright.train.forms import ChatForm
-from hipwright.train.records import Problem
+from hipwright.train.records import TrainingProblem
 
 COUNT = 8
 """Problems that are sampled, always the same."""
@@ -17,7 +17,7 @@ NEW_TOKENS = 3072
 SHOWN = 2
 
 
-class Sampling:
+class SampleWatch:
     """A Watch (sft.py): every so many updates one greedy answer a problem. Random states are as if it had not been.
 
     environment, log: None in all processes but the main one, which scores; every process generates, since the weights
@@ -26,7 +26,7 @@ class Sampling:
 
     def __init__(
         self,
-        problems: Sequence[Problem],
+        problems: Sequence[TrainingProblem],
         environment: Environment | None,
         tokenizer: Any,
         log: Any,
@@ -71,7 +71,7 @@ class Sampling:
             model.train(training)
         return texts
 
-    def _answer(self, model: Any, problem: Problem, device: Any) -> str:
+    def _answer(self, model: Any, problem: TrainingProblem, device: Any) -> str:
         """One at a time: prompts of thousands of tokens, and memory that training left little of."""
         import torch
 

@@ -22,8 +22,8 @@ from hipwright.train import data, grpo, hf, sft
 from hipwright.train.judging.opening import Opening, environment
 from hipwright.train.log import Log, Telling
 from hipwright.train.recipe import Recipe, Stage, changed
-from hipwright.train.records import Outcome, Problem, Scored
-from hipwright.train.rewards import Reward
+from hipwright.train.records import AnswerOutcome, ScoredOutcome, TrainingProblem
+from hipwright.train.rewards import RewardFunction
 
 WORK, DONE = "work.json", "result.json"
 """Of a training's folder: what is to be done, and what came of it."""
@@ -31,7 +31,7 @@ WORK, DONE = "work.json", "result.json"
 Say = Callable[[str], None]
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
+class StageWork(msgspec.Struct, frozen=True, kw_only=True):
     """recipe as resolved; model: another folder or name than the recipe's, such as what SFT left.
 
     trackers: as Log's; None: the default ones. dry: one update of a random model.
@@ -54,7 +54,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.out)
 
 
-def run(work: Work, say: Say) -> dict[str, Any]:
+def run(work: StageWork, say: Say) -> dict[str, Any]:
     """Do it. BadInput and InfrastructureError as the stages raise them; -> figures for people and --json."""
     begun = time.monotonic()
     if work.dry:
@@ -66,7 +66,7 @@ def run(work: Work, say: Say) -> dict[str, Any]:
     return {"stage": work.stage, **done, "seconds": round(time.monotonic() - begun, 1)}
 
 
-def shrunk(work: Work) -> Work:
+def shrunk(work: StageWork) -> StageWork:
     """One update, with everything that costs time made small; what decides the code path stays."""
     recipe = work.recipe
     replace = msgspec.structs.replace
@@ -96,7 +96,7 @@ def shrunk(work: Work) -> Work:
 # ---------------------------------------------------------------- stages
 
 
-def _sft(work: Work, say: Say) -> dict[str, Any]:
+def _sft(work: StageWork, say: Say) -> dict[str, Any]:
     recipe, folder = work.recipe, work.folder
     lessons = data.lessons(Path(work.data), rows=recipe.data.rows or None, held_rows=recipe.data.held_rows or None)
     if work.dry:
@@ -123,7 +123,7 @@ def _sft(work: Work, say: Say) -> dict[str, Any]:
     return {"model": str(done.folder), "steps": done.steps, "rows": len(lessons.train), **figures}
 
 
-def _rl(work: Work, say: Say) -> dict[str, Any]:
+def _rl(work: StageWork, say: Say) -> dict[str, Any]:
     recipe = work.recipe
     splits = data.problems(Path(work.data), limit=recipe.data.problems or None)
     problems = splits[data.TRAIN]
@@ -133,14 +133,20 @@ def _rl(work: Work, say: Say) -> dict[str, Any]:
         opening = Opening(reward=recipe.reward, judge=recipe.judge, unsafe=work.unsafe)
         judging = stack.enter_context(environment(opening))
         if work.dry:
-            judging.reward = Spread(judging.reward)
+            judging.reward = DryRunReward(judging.reward)
         say(f"judging on {judging.judge.device or 'the processor'}, clock: {judging.judge.clock or 'none'}")
         train = _rl_here if recipe.launch.rl == "here" else _rl_trl
         return {"problems": len(problems), **train(work, stack, model, tokenizer, problems, judging, say)}
 
 
 def _rl_trl(
-    work: Work, stack: ExitStack, model: Any, tokenizer: Any, problems: list[Problem], judging: Any, say: Say
+    work: StageWork,
+    stack: ExitStack,
+    model: Any,
+    tokenizer: Any,
+    problems: list[TrainingProblem],
+    judging: Any,
+    say: Say,
 ) -> dict[str, Any]:
     """By TRL, in this process or in each of accelerate's."""
     known = grpo.known(problems, work.recipe.grpo)
@@ -160,7 +166,13 @@ def _rl_trl(
 
 
 def _rl_here(
-    work: Work, stack: ExitStack, model: Any, tokenizer: Any, problems: list[Problem], judging: Any, say: Say
+    work: StageWork,
+    stack: ExitStack,
+    model: Any,
+    tokenizer: Any,
+    problems: list[TrainingProblem],
+    judging: Any,
+    say: Say,
 ) -> dict[str, Any]:
     """By our own loop, on one GPU."""
     from hipwright.train.forms import ChatForm
@@ -190,7 +202,7 @@ def _rl_here(
 # ---------------------------------------------------------------- parts
 
 
-def _policy(work: Work, model: Any, tokenizer: Any) -> Any:
+def _policy(work: StageWork, model: Any, tokenizer: Any) -> Any:
     """The loop's policy: sampled by vLLM where the recipe does not say otherwise and it can be."""
     import torch
 
@@ -211,7 +223,7 @@ def _policy(work: Work, model: Any, tokenizer: Any) -> Any:
     return HFPolicy(model, **ends)
 
 
-def _model(work: Work, texts: list[str]) -> tuple[Any, Any]:
+def _model(work: StageWork, texts: list[str]) -> tuple[Any, Any]:
     chosen = work.recipe.model
     if work.dry:
         from hipwright.train.tiny import tiny
@@ -220,47 +232,47 @@ def _model(work: Work, texts: list[str]) -> tuple[Any, Any]:
     return hf.load_model(work.model or chosen.name, dtype=chosen.dtype, attention=chosen.attention)
 
 
-def _shortest(lessons: data.Lessons) -> data.Lessons:
+def _shortest(lessons: data.ImitationRows) -> data.ImitationRows:
     """The two shortest rows to learn from, and one of each held-out split: a step over them takes seconds."""
 
-    def length(row: data.Row) -> int:
+    def length(row: data.ImitationRow) -> int:
         return sum(len(one["content"]) for one in row.prompt + row.completion)
 
     counts = {name: 2 if name == data.TRAIN else 1 for name in lessons.splits}
-    return data.Lessons(
+    return data.ImitationRows(
         {name: sorted(rows, key=length)[: counts[name]] for name, rows in lessons.splits.items()}, lessons.bad
     )
 
 
-def _log(stack: ExitStack, work: Work, point: Path | None, say: Say) -> Telling | None:
+def _log(stack: ExitStack, work: StageWork, point: Path | None, say: Say) -> Telling | None:
     """Of the main process alone."""
     if os.environ.get("RANK", "0") != "0":
         return None
     return Telling(stack.enter_context(Log(work.folder, work.trackers, resume_step=hf.step_of(point))), say)
 
 
-def _watch(stack: ExitStack, work: Work, tokenizer: Any, log: Telling | None) -> Any:
+def _watch(stack: ExitStack, work: StageWork, tokenizer: Any, log: Telling | None) -> Any:
     """What samples held-out problems while SFT goes on; None where the recipe does not ask."""
     every = work.recipe.sft.sample_every
     if not every:
         return None
-    from hipwright.train.watch import Sampling
+    from hipwright.train.watch import SampleWatch
 
     opening = Opening(reward=work.recipe.reward, judge=work.recipe.judge, unsafe=work.unsafe)
     judging = stack.enter_context(environment(opening)) if log is not None else None
     splits = data.problems(Path(work.data), limit=work.recipe.data.problems or None)
     held = [one for name, known in splits.items() if name != data.TRAIN for one in known]
-    return Sampling(held or splits[data.TRAIN], judging, tokenizer, log, every=every)
+    return SampleWatch(held or splits[data.TRAIN], judging, tokenizer, log, every=every)
 
 
-class Spread:
+class DryRunReward:
     """A dry run's reward: random text earns nothing alike, and without a difference no step would be taken."""
 
-    def __init__(self, plain: Reward) -> None:
+    def __init__(self, plain: RewardFunction) -> None:
         self._plain = plain
         self.name = plain.name
 
-    def __call__(self, outcomes: Sequence[Outcome]) -> list[Scored]:
+    def __call__(self, outcomes: Sequence[AnswerOutcome]) -> list[ScoredOutcome]:
         """The plain rewards, a little more for each next answer."""
         return [
             one if one.reward is None else msgspec.structs.replace(one, reward=one.reward + place / 10)
@@ -270,7 +282,7 @@ class Spread:
 
 def main() -> int:
     """What accelerate starts in each process: `python -m hipwright.train.work FOLDER/work.json`."""
-    work = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Work)
+    work = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=StageWork)
     first = os.environ.get("RANK", "0") == "0"
 
     def say(text: str) -> None:

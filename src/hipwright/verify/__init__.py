@@ -8,7 +8,7 @@ static.lint warnings about HIP source, never a verdict
 
 from hipwright.verify.candidate import WORKER
 from hipwright.verify.cpu.verifier import verify_cpu
-from hipwright.verify.oracle import Case, Oracle
+from hipwright.verify.oracle import Oracle, VerificationCase
 from hipwright.verify.reply import checked_trace
 
-__all__ = ["WORKER", "Case", "Oracle", "checked_trace", "verify_cpu"]
+__all__ = ["WORKER", "Oracle", "VerificationCase", "checked_trace", "verify_cpu"]

@@ -16,8 +16,8 @@ from hipwright.errors import BadInput, CandidateError, GuardFailed, TaskError, W
 from hipwright.records import Program, Status, Verdict
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
 from hipwright.tensors import BITS, HostTensor, Tree, tensor_leaves
-from hipwright.verify.compare import Comparison, compare
-from hipwright.verify.oracle import Case
+from hipwright.verify.compare import OutputComparison, compare
+from hipwright.verify.oracle import VerificationCase
 from hipwright.verify.reply import Malformed, believable, check_run, forged
 
 WORKER = "hipwright.verify.cpu.worker:CpuWorker"
@@ -41,7 +41,7 @@ class Rejected(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
+class CallReply:
     """What one call returned."""
 
     info: dict[str, Any]
@@ -54,7 +54,7 @@ class Answer:
         return found
 
 
-class Candidate:
+class CandidateSession:
     """One session of one build. Use as a context manager. so None: kernels are replaced by no-ops."""
 
     def __init__(
@@ -82,13 +82,13 @@ class Candidate:
         self._counted = so is not None
         self._session: Session = zygote.session(WORKER, init, state, limits=limits)
 
-    def __enter__(self) -> Candidate:
+    def __enter__(self) -> CandidateSession:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._session.close()
 
-    def run(self, case: Case, **header: Any) -> Answer:
+    def run(self, case: VerificationCase, **header: Any) -> CallReply:
         """One forward call on the case's inputs. Raises GuardFailed, Rejected, or the infrastructure's own errors."""
         answer = self._call("run", header, case.inputs, case)
         try:
@@ -97,21 +97,21 @@ class Candidate:
             raise Rejected(placed(forged(f"the worker's reply is not our code's: {error}"), case, header)) from error
         return answer
 
-    def mutate(self, case: Case) -> None:
+    def mutate(self, case: VerificationCase) -> None:
         """Give parameters and buffers the case's values, at their old addresses."""
         self._call("mutate", {}, case.state, case)
 
-    def kept(self, name: str, case: Case) -> Tree:
+    def kept(self, name: str, case: VerificationCase) -> Tree:
         """The outputs of the call that was kept under a name, as they are now."""
         return self._call("kept", {"keep": name}, None, case).tree
 
-    def _call(self, method: str, header: Mapping[str, Any], bundle: Tree, case: Case) -> Answer:
+    def _call(self, method: str, header: Mapping[str, Any], bundle: Tree, case: VerificationCase) -> CallReply:
         with attributed(case, header):
-            return Answer(*self._session.call(method, dict(header), bundle, timeout_s=self._wall))
+            return CallReply(*self._session.call(method, dict(header), bundle, timeout_s=self._wall))
 
 
 @contextmanager
-def attributed(case: Case | None, header: Mapping[str, Any]) -> Iterator[None]:
+def attributed(case: VerificationCase | None, header: Mapping[str, Any]) -> Iterator[None]:
     """Failures of a call as Rejected where they are the candidate's; GuardFailed and the others pass through."""
     try:
         yield
@@ -160,7 +160,7 @@ def _crash(status: Status, message: str, error: WorkerError) -> Verdict:
     return Verdict(status=status, fault="candidate", stage="launch", message=message, evidence=dict(error.evidence))
 
 
-def placed(verdict: Verdict, case: Case | None, header: Mapping[str, Any]) -> Verdict:
+def placed(verdict: Verdict, case: VerificationCase | None, header: Mapping[str, Any]) -> Verdict:
     """The verdict with the inputs it was reached on."""
     if case is None:
         return verdict
@@ -176,7 +176,7 @@ def placed(verdict: Verdict, case: Case | None, header: Mapping[str, Any]) -> Ve
     )
 
 
-def where_from(case: Case) -> dict[str, Any]:
+def where_from(case: VerificationCase) -> dict[str, Any]:
     """What is needed to make the inputs again, and what they look like."""
     shapes = [f"{t.dtype}{list(t.shape)}" for t in tensor_leaves(case.inputs)]
     return {"workload": case.workload, "family": case.family, "seed": case.seed, "inputs": shapes}
@@ -185,7 +185,7 @@ def where_from(case: Case) -> dict[str, Any]:
 # ---------------------------------------------------------------- judging
 
 
-def judge(case: Case, answer: Answer, prefix: str = "", poison: int = POISON_A) -> Comparison:
+def judge(case: VerificationCase, answer: CallReply, prefix: str = "", poison: int = POISON_A) -> OutputComparison:
     """Raise Rejected unless the answer is right. A degenerate case can still be got wrong."""
     for key, what in (("inputs_changed", "input"), ("params_changed", "parameter")):
         if answer.info[key]:
@@ -217,7 +217,7 @@ def judge(case: Case, answer: Answer, prefix: str = "", poison: int = POISON_A) 
     return found
 
 
-def judge_again(case: Case, tree: Tree, prefix: str) -> None:
+def judge_again(case: VerificationCase, tree: Tree, prefix: str) -> None:
     """Raise Rejected unless the outputs alone are right (they were returned by an earlier call)."""
     found = compare({"outputs": tree}, type(case.expected)({"outputs": case.expected.tree["outputs"]}))
     if not found.ok:
@@ -225,7 +225,12 @@ def judge_again(case: Case, tree: Tree, prefix: str) -> None:
 
 
 def _wrong(
-    case: Case, found: Comparison, prefix: str, tree: Tree, launched: list[dict[str, Any]], poison: int
+    case: VerificationCase,
+    found: OutputComparison,
+    prefix: str,
+    tree: Tree,
+    launched: list[dict[str, Any]],
+    poison: int,
 ) -> Verdict:
     hint = ""
     if found.status == "wrong_value" and holds_poison(tree, found, poison):
@@ -243,7 +248,7 @@ def _wrong(
     )
 
 
-def holds_poison(tree: Tree, found: Comparison, poison: int) -> bool:
+def holds_poison(tree: Tree, found: OutputComparison, poison: int) -> bool:
     """Whether the element that a comparison names still holds what fresh memory holds."""
     leaf = _leaf(tree, found.path)
     if leaf is None or not leaf.numel or len(found.where) != len(leaf.shape):

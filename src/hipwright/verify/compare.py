@@ -20,7 +20,7 @@ from hipwright.verify.expected import F64, LUCKY, Expected, Mask, Rule
 
 
 @dataclass(frozen=True)
-class Comparison:
+class OutputComparison:
     """The worst leaf. worst_error is error / budget (<= 1 is right; inf for a wrong structure, mask or index)."""
 
     status: Status = "pass"
@@ -54,12 +54,12 @@ class Comparison:
         }
 
 
-def compare(got: Tree, expected: Expected) -> Comparison:
+def compare(got: Tree, expected: Expected) -> OutputComparison:
     """The worst disagreement between outputs and expectations; structure is checked before any value."""
     spec = check_structure(got, expected.tree)
     if spec is not None:
         return spec
-    worst = Comparison()
+    worst = OutputComparison()
     for tensor, rule in _pairs(got, expected.tree):
         found = compare_leaf(tensor, rule)
         if (found.ok, -found.worst_error) < (worst.ok, -worst.worst_error):
@@ -80,7 +80,7 @@ def _pairs(got: Tree, tree: Any) -> list[tuple[HostTensor, Rule]]:
 # ---------------------------------------------------------------- structure
 
 
-def check_structure(got: Tree, tree: Any, path: str = "output") -> Comparison | None:
+def check_structure(got: Tree, tree: Any, path: str = "output") -> OutputComparison | None:
     """None when nesting, dtypes, shapes and layouts are as expected, else a bad_output_spec comparison."""
     if isinstance(tree, Rule):
         return _check_tensor(got, tree)
@@ -96,18 +96,18 @@ def check_structure(got: Tree, tree: Any, path: str = "output") -> Comparison | 
     return _check_scalar(got, tree, path)
 
 
-def _first(found: Any) -> Comparison | None:
+def _first(found: Any) -> OutputComparison | None:
     return next((item for item in found if item is not None), None)
 
 
-def _check_scalar(got: Tree, want: Any, path: str) -> Comparison | None:
+def _check_scalar(got: Tree, want: Any, path: str) -> OutputComparison | None:
     same = type(got) is type(want) and (got == want or (got != got and want != want))
     if isinstance(want, float) and isinstance(got, float) and want == want:
         same = abs(got - want) <= 1e-6 * abs(want)
     return None if same else _bad(path, repr(want), _describe(got))
 
 
-def _check_tensor(got: Tree, rule: Rule) -> Comparison | None:
+def _check_tensor(got: Tree, rule: Rule) -> OutputComparison | None:
     want = rule.spec
     if not isinstance(got, HostTensor):
         return _bad(rule.path, _describe(want), _describe(got))
@@ -140,8 +140,8 @@ def dense(shape: Sequence[int], stride: Sequence[int]) -> bool:
     return True
 
 
-def _bad(path: str, want: str, got: str) -> Comparison:
-    return Comparison(
+def _bad(path: str, want: str, got: str) -> OutputComparison:
+    return OutputComparison(
         status="bad_output_spec",
         worst_error=inf,
         path=path,
@@ -164,10 +164,10 @@ def _describe(value: Any) -> str:
 # ---------------------------------------------------------------- values
 
 
-def compare_leaf(got: HostTensor, rule: Rule) -> Comparison:
+def compare_leaf(got: HostTensor, rule: Rule) -> OutputComparison:
     """One tensor whose spec is already known to be right."""
     if got.numel == 0:
-        return Comparison(path=rule.path)
+        return OutputComparison(path=rule.path)
     found = rule.right.find(got)
     if found is None:
         found = _compared(got, rule)
@@ -176,7 +176,7 @@ def compare_leaf(got: HostTensor, rule: Rule) -> Comparison:
     return found
 
 
-def _compared(got: HostTensor, rule: Rule) -> Comparison:
+def _compared(got: HostTensor, rule: Rule) -> OutputComparison:
     if rule.element is None:
         return _compare_exact(got, rule)
     values, judged = got.to_f64(), rule.judged
@@ -209,7 +209,7 @@ def _compared(got: HostTensor, rule: Rule) -> Comparison:
     return _judged(values, rule, where, worst, wrong, by_row)
 
 
-def _quick(values: F64, rule: Rule) -> Comparison | None:
+def _quick(values: F64, rule: Rule) -> OutputComparison | None:
     """The comparison of a leaf that is finite and within every budget, as nearly all are; None for all others."""
     if rule.judged is not None or rule.element is None:
         return None
@@ -237,7 +237,7 @@ def _eased(rule: Rule, worst: F64) -> F64:
     return np.where(over & (worst <= rule.lift), rule.lift, 1.0)
 
 
-def _judged(values: F64, rule: Rule, where: Any, worst: float, wrong: int, by_row: bool) -> Comparison:
+def _judged(values: F64, rule: Rule, where: Any, worst: float, wrong: int, by_row: bool) -> OutputComparison:
     assert rule.element is not None
     place = tuple(int(i) for i in where)
     want, have, budget = float(rule.expected[place]), float(values[place]), float(rule.element[place])
@@ -249,7 +249,7 @@ def _judged(values: F64, rule: Rule, where: Any, worst: float, wrong: int, by_ro
             f"{rule.path}{_index(place)} is {have:.9g}, expected {want:.9g}: {kind} is {worst:.3g} times the "
             f"tolerance ({wrong} of {values.size} {'rows or elements' if by_row else 'elements'} wrong)"
         )
-    return Comparison(
+    return OutputComparison(
         status=status,  # type: ignore[arg-type]
         worst_error=worst,
         path=rule.path,
@@ -271,17 +271,17 @@ def _mask_mismatch(values: F64, expected: F64) -> Mask:
     return mismatch
 
 
-def _nonfinite(values: F64, rule: Rule, mismatch: Mask) -> Comparison:
+def _nonfinite(values: F64, rule: Rule, mismatch: Mask) -> OutputComparison:
     return _first_wrong(values, rule, mismatch, ": NaN and Inf must stand where the reference has them")
 
 
-def _first_wrong(values: npt.NDArray[Any], rule: Rule, wrong: Mask, why: str) -> Comparison:
+def _first_wrong(values: npt.NDArray[Any], rule: Rule, wrong: Mask, why: str) -> OutputComparison:
     """The verdict on elements that no budget excuses, shown by the first of them."""
     place = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
     want, have = rule.expected[place].item(), values[place].item()
     said = [f"{value:.9g}" if isinstance(value, float) else str(value) for value in (have, want)]
     count = int(wrong.sum())
-    return Comparison(
+    return OutputComparison(
         status="wrong_value",
         worst_error=inf,
         path=rule.path,
@@ -295,7 +295,7 @@ def _first_wrong(values: npt.NDArray[Any], rule: Rule, wrong: Mask, why: str) ->
     )
 
 
-def _compare_exact(got: HostTensor, rule: Rule) -> Comparison:
+def _compare_exact(got: HostTensor, rule: Rule) -> OutputComparison:
     bits = got.bits()
     wrong = bits != rule.expected
     if rule.judged is not None:
@@ -303,7 +303,7 @@ def _compare_exact(got: HostTensor, rule: Rule) -> Comparison:
     if rule.gather is not None and wrong.any():
         wrong &= ~rule.gather.same_choice(bits.astype(np.int64))
     if not wrong.any():
-        return Comparison(path=rule.path, total=bits.size)
+        return OutputComparison(path=rule.path, total=bits.size)
     return _first_wrong(bits, rule, wrong, "")
 
 

@@ -21,7 +21,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Gather:
+class IndexRule:
     """How an index output selects: index i along `dim` of `source` yields `values`; ties are right (docs).
 
     several: the output holds more than one index along `dim` (topk, sort): they must differ.
@@ -85,7 +85,7 @@ class Rule:
     row_length: int = 1
     lift: F64 | None = None
     judged: Mask | None = None
-    gather: Gather | None = None
+    gather: IndexRule | None = None
     evidence: bool = True
     right: Right = field(default_factory=Right, init=False, repr=False)
 

@@ -139,7 +139,7 @@ def applicable(base: Tree, domain: Domain) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Leaf:
+class InputLeaf:
     """What the given values of one leaf say about its domain.
 
     fixed: keep as given (integers, labels). low, high: given range. zeros: positions that are 0 under every seed, when
@@ -158,7 +158,7 @@ class Leaf:
 class Domain:
     """The leaves' domains. `restricted` keeps non-negative leaves non-negative, and within [0, 1] if they were."""
 
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[InputLeaf, ...]
     restricted: bool = False
     large: float = LARGE_SCALES[0]
     extra: dict[str, Any] = field(default_factory=dict)
@@ -170,18 +170,18 @@ def observe(first: Tree, second: Tree) -> Domain:
     return Domain(tuple(_observe_leaf(a, b) for a, b in pairs))
 
 
-def _observe_leaf(a: HostTensor, b: HostTensor) -> Leaf:
+def _observe_leaf(a: HostTensor, b: HostTensor) -> InputLeaf:
     if not a.is_float or not a.numel or a.shape != b.shape:
-        return Leaf()
+        return InputLeaf()
     x, y = a.to_f64(), b.to_f64()
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        return Leaf()
+        return InputLeaf()
     if x.size > 2 * _DISCRETE and len(np.unique(x)) <= _DISCRETE and len(np.unique(np.concatenate([x, y]))) > 1:
-        return Leaf()
+        return InputLeaf()
     zeros = (x == 0) & (y == 0)
     pattern = bool(0.2 * x.size < zeros.sum() < x.size)
     square = x.ndim >= 2 and x.shape[-1] == x.shape[-2] and x.shape[-1] > 1
-    return Leaf(
+    return InputLeaf(
         fixed=False,
         low=float(min(x.min(), y.min())),
         high=float(max(x.max(), y.max())),
@@ -226,7 +226,7 @@ def _leaf(tensor: HostTensor, domain: Domain, index: int, family: str, rng: Rng)
     return restride(out) if family == "strided" else out
 
 
-def _into_domain(values: F64, leaf: Leaf, restricted: bool) -> F64:
+def _into_domain(values: F64, leaf: InputLeaf, restricted: bool) -> F64:
     if leaf.zeros is not None and leaf.zeros.shape == values.shape:
         values = np.where(leaf.zeros, 0.0, values)
     if leaf.symmetric:

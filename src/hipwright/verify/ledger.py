@@ -14,8 +14,8 @@ import numpy as np
 from hipwright.errors import GuardFailed
 from hipwright.records import Verdict
 from hipwright.tensors import HostTensor, tensor_leaves
-from hipwright.verify.candidate import POISON_A, Answer, Rejected, judge, launches, where_from
-from hipwright.verify.oracle import MUTATED, TRIALS, Case, Oracle, Planned
+from hipwright.verify.candidate import POISON_A, CallReply, Rejected, judge, launches, where_from
+from hipwright.verify.oracle import MUTATED, TRIALS, Oracle, Planned, VerificationCase
 
 MANY_ELEMENTS = 1 << 16  # a main workload above this runs the short list of families
 SHORT_LIST = ("given", "normal", "shifted", "outliers", "zeros90", "strided", *TRIALS)
@@ -29,7 +29,7 @@ UNCLAIMED = "unclaimed"
 class Runner(Protocol):
     """A session of one build: `candidate.Candidate`, `gpu_loaded.Loaded`."""
 
-    def run(self, case: Case, **header: Any) -> Answer:
+    def run(self, case: VerificationCase, **header: Any) -> CallReply:
         """One call. Raises GuardFailed, Rejected, or the infrastructure's own errors."""
 
 
@@ -49,7 +49,7 @@ class Ledger:
         """The family that any workload has."""
         return self.oracle.families(workload)[0]
 
-    def main_case(self, family: str) -> Case:
+    def main_case(self, family: str) -> VerificationCase:
         """A case of the main workload; the first family stands in where one does not apply."""
         assert self.main is not None
         name = self.main.workload.name
@@ -91,14 +91,14 @@ class Ledger:
         message = f"the program claims none of the shapes that can be run here: {last}"
         return Rejected(Verdict(status="unscorable", fault="task", message=message, evidence={UNCLAIMED: True}))
 
-    def family_cases(self) -> list[Case]:
+    def family_cases(self) -> list[VerificationCase]:
         """Every family on the main workload; the short list where that is large."""
         assert self.main is not None
         name = self.main.workload.name
         large = elements(self.main_case("given")) > MANY_ELEMENTS
         return [self.oracle.case(name, f) for f in self.oracle.families(name) if not large or f in SHORT_LIST]
 
-    def unseen_cases(self) -> list[Case]:
+    def unseen_cases(self) -> list[VerificationCase]:
         """Shapes that the program could not have been written for, each with two families."""
         return [self._unseen(planned, family) for planned in self._unseen_shapes() for family in ("normal", "given")]
 
@@ -108,11 +108,11 @@ class Ledger:
         planned = (*self.oracle.planned(), *self.beside)
         return [p for p in planned if p.role == "unseen" and p.workload.name not in known]
 
-    def _unseen(self, planned: Planned, family: str) -> Case:
+    def _unseen(self, planned: Planned, family: str) -> VerificationCase:
         families = self.oracle.families(planned.workload.name)
         return self.oracle.case(planned.workload.name, family if family in families else families[0])
 
-    def quick_cases(self) -> list[Case]:
+    def quick_cases(self) -> list[VerificationCase]:
         """The fast gate's: few families, every unseen shape once, the task's own where they are small."""
         assert self.main is not None
         name = self.main.workload.name
@@ -127,7 +127,7 @@ class Ledger:
 
     # ---------------------------------------------------------------- what came of it
 
-    def attempt(self, session: Runner, case: Case) -> bool:
+    def attempt(self, session: Runner, case: VerificationCase) -> bool:
         """Run and judge one case; False when it is skipped."""
         if not self.usable(case):
             return False
@@ -139,13 +139,13 @@ class Ledger:
         self.judge(case, answer)
         return True
 
-    def usable(self, case: Case) -> bool:
+    def usable(self, case: VerificationCase) -> bool:
         """Whether it can be judged; what cannot, or proves nothing, is listed as skipped."""
         if why := case.rejected or case.degenerate:
             self.skipped[case.name] = why
         return not case.rejected
 
-    def declined(self, case: Case, error: GuardFailed) -> None:
+    def declined(self, case: VerificationCase, error: GuardFailed) -> None:
         """A guard refused a case; it may not refuse the task's own inputs."""
         if case.family in ("given", *TRIALS) and self.own(case.workload):
             raise Rejected(refuses(error, case.name)) from error
@@ -155,7 +155,7 @@ class Ledger:
         """Whether the task itself has this workload."""
         return any(p.workload.name == workload and p.workload.origin != "derived" for p in self.oracle.planned())
 
-    def judge(self, case: Case, answer: Answer, prefix: str = "", poison: int = POISON_A) -> None:
+    def judge(self, case: VerificationCase, answer: CallReply, prefix: str = "", poison: int = POISON_A) -> None:
         """Raise Rejected unless the answer is right; a right one to a case that counts is evidence."""
         found = judge(case, answer, prefix, poison)
         if case.expected.reference_dtype == "native":
@@ -199,7 +199,7 @@ class Ledger:
         return {name: [f"{t.dtype}{list(t.shape)}" for t in tensor_leaves(inputs)] for name, inputs in first.items()}
 
 
-def elements(case: Case) -> int:
+def elements(case: VerificationCase) -> int:
     """Of its inputs."""
     return sum(t.numel for t in tensor_leaves(case.inputs))
 
@@ -217,7 +217,7 @@ def refuses(error: GuardFailed, workload: str) -> Verdict:
     )
 
 
-def unstable(case: Case, place: tuple[int, tuple[int, ...]], order: str, first: Answer) -> Verdict:
+def unstable(case: VerificationCase, place: tuple[int, tuple[int, ...]], order: str, first: CallReply) -> Verdict:
     """The verdict on results that are not the same twice."""
     leaf, index = place
     return Verdict(
@@ -231,7 +231,7 @@ def unstable(case: Case, place: tuple[int, tuple[int, ...]], order: str, first: 
     )
 
 
-def first_difference(a: Answer, b: Answer) -> tuple[int, tuple[int, ...]] | None:
+def first_difference(a: CallReply, b: CallReply) -> tuple[int, tuple[int, ...]] | None:
     """(leaf, index) of the first bit that differs; NaN equals NaN."""
     pairs = zip(tensor_leaves(a.tree), tensor_leaves(b.tree), strict=False)
     for leaf, (x, y) in enumerate(pairs):

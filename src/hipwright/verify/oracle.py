@@ -38,7 +38,7 @@ Role = Literal["families", "full", "unseen"]
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class VerificationCase:
     """One thing to get right. rejected: why it cannot be judged; degenerate: why it would prove nothing."""
 
     workload: str
@@ -92,7 +92,7 @@ class Oracle:
         self.policy = self.policy or self.handle.task.tolerance
         self._expectations = Expectations(self.handle, self.policy, self._seed("nudge"))
         self._lock = threading.RLock()
-        self._cases: dict[tuple[str, str], Case] = {}
+        self._cases: dict[tuple[str, str], VerificationCase] = {}
         self._domains: dict[str, draws.Domain] = {}
         self._families: dict[str, tuple[str, ...]] = {}
         self._states: dict[int, Tree] = {}
@@ -173,7 +173,7 @@ class Oracle:
 
     # ---------------------------------------------------------------- cases
 
-    def case(self, workload: str, family: str) -> Case:
+    def case(self, workload: str, family: str) -> VerificationCase:
         """The case, made on first use."""
         with self._lock:
             key = (workload, family)
@@ -274,7 +274,7 @@ class Oracle:
         total = sum(v.size for v in values)
         return sum(int((~np.isfinite(v)).sum()) for v in values) / total if total else 0.0
 
-    def _make(self, workload: str, family: str) -> Case:
+    def _make(self, workload: str, family: str) -> VerificationCase:
         scales = draws.LARGE_SCALES if family == "large" else (1.0,)
         case = None
         for scale in scales:
@@ -288,14 +288,14 @@ class Oracle:
         why = degenerate(case.expected, case.inputs, other.expected if not other.rejected else None)
         return replace(case, degenerate=why)
 
-    def _attempt(self, workload: str, family: str, scale: float) -> Case:
+    def _attempt(self, workload: str, family: str, scale: float) -> VerificationCase:
         seed = self._seed("inputs", workload, family)
         inputs, state = self._base(workload, family), self._state(1 if family == MUTATED else 0)
         if family not in ("given", *TRIALS):
             domain = replace(self._domain(workload), large=scale)
             shape = "normal" if family == MUTATED else family
             inputs = draws.make(inputs, shape, domain, (self.seed or 0) + (family == MUTATED), workload)
-        blank = Case(workload, family, seed, inputs, state, Expected({}))
+        blank = VerificationCase(workload, family, seed, inputs, state, Expected({}))
 
         def again(number: int) -> Tree:
             other = self.handle.inputs(workload, self._seed("again", workload, family, number))

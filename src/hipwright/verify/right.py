@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hipwright.tensors import HostTensor
 
 if TYPE_CHECKING:
-    from hipwright.verify.compare import Comparison
+    from hipwright.verify.compare import OutputComparison
 
 Bytes = npt.NDArray[np.uint8]
 MOST_BYTES = 8 << 20  # of a result that is kept
@@ -23,16 +23,16 @@ class Right:
     again and again: equal bytes are right again, without the arithmetic. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._known: tuple[tuple[HostTensor, Comparison], ...] = ()
+        self._known: tuple[tuple[HostTensor, OutputComparison], ...] = ()
 
-    def find(self, got: HostTensor) -> Comparison | None:
+    def find(self, got: HostTensor) -> OutputComparison | None:
         """What the comparison of an equal result came to. got: of the right dtype and shape."""
         for kept, found in self._known:
             if (kept.stride, kept.offset) == (got.stride, got.offset) and _equal(kept.storage, got.storage):
                 return found
         return None
 
-    def keep(self, got: HostTensor, found: Comparison) -> None:
+    def keep(self, got: HostTensor, found: OutputComparison) -> None:
         """Remember a right result, unless it is large."""
         size = got.storage.nbytes
         if size <= MOST_BYTES:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hipwright.records import TensorSpec
 from hipwright.tensors import BITS, HostTensor
-from hipwright.verify.expected import F64, Gather, Mask, Rule
+from hipwright.verify.expected import F64, IndexRule, Mask, Rule
 
 UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}  # unit roundoff
 LARGEST = {"float64": 1.797e308, "float32": 3.4028e38, "float16": 65504.0, "bfloat16": 3.3895e38}
@@ -164,7 +164,7 @@ def _kind(values: F64) -> npt.NDArray[np.int8]:
 # ---------------------------------------------------------------- selections
 
 
-def find_gather(index: npt.NDArray[Any], sources: Sequence[F64]) -> Gather | None:
+def find_gather(index: npt.NDArray[Any], sources: Sequence[F64]) -> IndexRule | None:
     """How an index leaf selects from one of `sources` by value along a dimension, or None.
 
     Covers the indices of max, min, median and kthvalue with and without the reduced dimension, and of topk and sort:
@@ -183,7 +183,7 @@ def find_gather(index: npt.NDArray[Any], sources: Sequence[F64]) -> Gather | Non
     return None
 
 
-def _selects(index: npt.NDArray[Any], source: F64, dim: int, keepdim: bool) -> Gather | None:
+def _selects(index: npt.NDArray[Any], source: F64, dim: int, keepdim: bool) -> IndexRule | None:
     """One index a row: of the largest, the smallest, or the one of some rank."""
     kept = (*source.shape[:dim], 1, *source.shape[dim + 1 :])
     if index.shape != (kept if keepdim else (*source.shape[:dim], *source.shape[dim + 1 :])):
@@ -193,11 +193,11 @@ def _selects(index: npt.NDArray[Any], source: F64, dim: int, keepdim: bool) -> G
     if any(np.array_equal(full, extreme(source, axis=dim, keepdims=True)) for extreme in (np.max, np.min)) or bool(
         (np.sort(source, axis=dim) == full).all(axis=others).any()
     ):
-        return Gather(source, dim, keepdim, full if keepdim else np.squeeze(full, dim))
+        return IndexRule(source, dim, keepdim, full if keepdim else np.squeeze(full, dim))
     return None
 
 
-def _orders(index: npt.NDArray[Any], source: F64, dim: int) -> Gather | None:
+def _orders(index: npt.NDArray[Any], source: F64, dim: int) -> IndexRule | None:
     """Several indices a row: of the largest or smallest, in order."""
     count = index.shape[dim] if index.ndim == source.ndim else 0
     if not 2 <= count <= source.shape[dim] or index.shape != (*source.shape[:dim], count, *source.shape[dim + 1 :]):
@@ -205,5 +205,5 @@ def _orders(index: npt.NDArray[Any], source: F64, dim: int) -> Gather | None:
     taken, first = np.take_along_axis(source, index.astype(np.int64), axis=dim), range(count)
     upwards = np.sort(source, axis=dim)
     if any(np.array_equal(taken, way.take(first, dim), equal_nan=True) for way in (upwards, np.flip(upwards, dim))):
-        return Gather(source, dim, True, taken, several=True)
+        return IndexRule(source, dim, True, taken, several=True)
     return None

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from hipwright.engine.templates.gemm import tiling
-from hipwright.engine.templates.gemm.tiling import Shape, Tiling, choose, seconds
+from hipwright.engine.templates.gemm.tiling import ProductShape, Tiling, choose, seconds
 from hipwright.engine.write import write
 from hipwright.program import parse
 from hipwright.records import Build, Program
@@ -126,15 +126,15 @@ def test_shared_k_in_a_batch_turned_and_of_nothing() -> None:
 @pytest.mark.parametrize(
     ("shape", "small", "split"),
     [
-        (Shape(1, 64, 1024, 8192, "float32"), None, True),
-        (Shape(1, 128, 512, 16384, "float16"), None, True),
-        (Shape(1, 16, 2048, 4096, "float32"), True, True),
-        (Shape(1, 20, 48, 64, "float32"), True, False),
-        (Shape(4096, 32, 32, 32, "float32"), True, False),
-        (Shape(1, 4096, 4096, 4096, "float16"), False, False),
+        (ProductShape(1, 64, 1024, 8192, "float32"), None, True),
+        (ProductShape(1, 128, 512, 16384, "float16"), None, True),
+        (ProductShape(1, 16, 2048, 4096, "float32"), True, True),
+        (ProductShape(1, 20, 48, 64, "float32"), True, False),
+        (ProductShape(4096, 32, 32, 32, "float32"), True, False),
+        (ProductShape(1, 4096, 4096, 4096, "float16"), False, False),
     ],
 )
-def test_the_tiling(shape: Shape, small: bool | None, split: bool) -> None:
+def test_the_tiling(shape: ProductShape, small: bool | None, split: bool) -> None:
     found = choose(shape)
     assert small is None or found.small == small
     assert (found.split > 1) == split
@@ -143,20 +143,22 @@ def test_the_tiling(shape: Shape, small: bool | None, split: bool) -> None:
 
 
 def test_rows_of_a_tile_are_no_more_than_needed() -> None:
-    assert choose(Shape(1, 12, 4096, 4096, "float32")).rows == 16
-    assert choose(Shape(1, 4096, 12, 4096, "float32")).columns == 16
-    assert choose(Shape(1, 1, 1, 1, "float32")).small
+    assert choose(ProductShape(1, 12, 4096, 4096, "float32")).rows == 16
+    assert choose(ProductShape(1, 4096, 12, 4096, "float32")).columns == 16
+    assert choose(ProductShape(1, 1, 1, 1, "float32")).small
 
 
 def test_one_block_more_than_units_makes_all_wait() -> None:
     tile = Tiling(128, 128, 16)
-    full, more = (Shape(n, 128, 128, 4096, "float32") for n in (3 * tiling.UNITS, 3 * tiling.UNITS + 1))
+    full, more = (ProductShape(n, 128, 128, 4096, "float32") for n in (3 * tiling.UNITS, 3 * tiling.UNITS + 1))
     assert seconds(more, tile) > 1.3 * seconds(full, tile)
-    assert seconds(Shape(4 * tiling.UNITS, 128, 128, 4096, "float32"), tile) == pytest.approx(seconds(more, tile))
+    assert seconds(ProductShape(4 * tiling.UNITS, 128, 128, 4096, "float32"), tile) == pytest.approx(
+        seconds(more, tile)
+    )
 
 
 def test_a_split_pays_its_second_kernel() -> None:
-    shape = Shape(256, 64, 128, 512, "float32")
+    shape = ProductShape(256, 64, 128, 512, "float32")
     once, twice = (seconds(shape, Tiling(64, 64, 16, split)) for split in (1, 2))
     assert twice > once
     assert choose(shape).split == 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from hipwright.engine.templates.gemm.tiling import Shape
+from hipwright.engine.templates.gemm.tiling import ProductShape
 from hipwright.engine.templates.gemm.whole import sizes
 from hipwright.engine.write import explain, space, write
 from tests.engine.gemm.test_tiny import between, first_turned, turned
@@ -59,7 +59,7 @@ def test_every_tile_is_right(knobs: dict[str, int]) -> None:
 
 def test_tiles_fit_the_lds() -> None:
     for m, n, k in ((1000, 1000, 128), (64, 64, 72), (63, 63, 73), (9, 9, 1)):
-        s = sizes(Shape(8, m, n, k, "float32"))
+        s = sizes(ProductShape(8, m, n, k, "float32"))
         assert 4 * (8 * s.rows * (s.depth + 4) + s.depth * (s.columns + 4)) <= SHARED
         assert s.rows <= 8 and s.columns % 4 == s.depth % 4 == 0
 

@@ -10,14 +10,14 @@ import torch
 import torch.nn.functional as F
 
 from hipwright.engine.templates import registry as calls
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.registry import KernelCall, NotLowered, Offer, Output
 from hipwright.engine.write import explain, space, write
 from tests.engine.harness import captured, check, compare, kernels_in, reference, run
 
 
-def naive(body: CallBody) -> list[Kernel]:
+def naive(body: CallBody) -> list[EmittedKernel]:
     """One thread an element of a product: the smallest template there is."""
     a, b = body.operands
     assert a is not None
@@ -47,7 +47,7 @@ def offer(call: KernelCall) -> Offer | None:
 def two(call: KernelCall) -> Offer | None:
     """aminmax of everything as one thread: several outputs, no epilogue, memory between two kernels."""
 
-    def text(body: CallBody) -> list[Kernel]:
+    def text(body: CallBody) -> list[EmittedKernel]:
         (x,) = body.operands
         assert x is not None
         copy = body.temporary("copy", x.shape, "float32", zero=True)

@@ -10,7 +10,7 @@ import torch
 from hipwright.engine.plan.library import library_program
 from hipwright.engine.rewrite.specialise import specialise
 from hipwright.engine.write import write
-from hipwright.program.sets import Member, combine
+from hipwright.program.sets import SetMember, combine
 from tests.engine.harness import captured, leaves, run
 
 
@@ -43,8 +43,8 @@ def test_the_library_plan_is_the_module(rows: int) -> None:
 def test_a_set_of_one_shape_and_the_library() -> None:
     model = torch.nn.Sequential(torch.nn.LayerNorm(32), torch.nn.GELU())
     graph = captured(model, [torch.randn(4, 32)])
-    own = Member(program=write(specialise(graph)))
-    program = combine([own, Member(program=library_program(graph))])
+    own = SetMember(program=write(specialise(graph)))
+    program = combine([own, SetMember(program=library_program(graph))])
     for rows in (4, 7):
         x = torch.randn(rows, 32)
         torch.testing.assert_close(run(program, model, [x])[0], model(x).detach(), rtol=1e-5, atol=1e-5)

@@ -11,7 +11,7 @@ import pytest
 from hipwright.capture.graph import Graph
 from hipwright.engine.write import write
 from hipwright.records import Program
-from hipwright.train.mini.corpus import Corpus, Line, Settings, at_shape, captured, drawn, save, schedules
+from hipwright.train.mini.corpus import Corpus, CorpusLine, CorpusSettings, at_shape, captured, drawn, save, schedules
 from hipwright.train.mini.tasks import Composition
 
 COMPOSITIONS = (
@@ -40,10 +40,12 @@ def corpus_folder(graphs: dict[Composition, Graph], tmp_path_factory: pytest.Tem
     """A corpus of three tasks with six programs each, as `build` would leave it."""
     rng = random.Random(6)
     lines = tuple(
-        Line(operators=one.operators, dtype=one.dtype, shape=SHAPE, programs=tuple(schedules(graph, rng, 6, Counter())))
+        CorpusLine(
+            operators=one.operators, dtype=one.dtype, shape=SHAPE, programs=tuple(schedules(graph, rng, 6, Counter()))
+        )
         for one, graph in graphs.items()
     )
-    settings = Settings(scale="cpu", tasks=3, shapes=1, programs=6).to_dict()
+    settings = CorpusSettings(scale="cpu", tasks=3, shapes=1, programs=6).to_dict()
     folder = tmp_path_factory.mktemp("corpus")
     save(Corpus(lines, {"settings": settings, "engine": "", "counts": {}}), folder)
     return folder

@@ -13,7 +13,7 @@ from hipwright.errors import BadInput
 from hipwright.train.mini.corpus import (
     LONGEST,
     MANIFEST,
-    Settings,
+    CorpusSettings,
     _Job,
     _write,
     build,
@@ -27,7 +27,7 @@ from tests.train.mini.conftest import COMPOSITIONS, SHAPE
 
 
 def test_a_job_gives_the_same_lines_each_time() -> None:
-    job = _Job(COMPOSITIONS[0], (SHAPE, (16, 32)), Settings(scale="cpu", programs=5))
+    job = _Job(COMPOSITIONS[0], (SHAPE, (16, 32)), CorpusSettings(scale="cpu", programs=5))
     (first, counts), (second, _) = _write(None, job), _write(None, job)
     assert first == second
     assert counts["programs"] == sum(len(line.programs) for line in first) == 10
@@ -53,7 +53,7 @@ def test_every_program_of_a_corpus_is_read(corpus_folder: Path) -> None:
 
 def test_a_folder_of_other_settings_is_refused(corpus_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="other settings"):
-        build(Settings(scale="cpu", tasks=4), corpus_folder)
+        build(CorpusSettings(scale="cpu", tasks=4), corpus_folder)
     (tmp_path / MANIFEST).write_text("{}")
     with pytest.raises(BadInput, match="no corpus"):
         load(tmp_path)
@@ -65,7 +65,7 @@ def test_a_folder_of_other_settings_is_refused(corpus_folder: Path, tmp_path: Pa
 
 @pytest.mark.slow
 def test_it_is_made_in_processes_and_kept(tmp_path: Path) -> None:
-    settings = Settings(scale="cpu", tasks=4, shapes=2, programs=3)
+    settings = CorpusSettings(scale="cpu", tasks=4, shapes=2, programs=3)
     made = build(settings, tmp_path, workers=2)
     assert (len(made.lines), made.programs) == (4, 12)
     assert build(settings, tmp_path) == made == load(tmp_path)

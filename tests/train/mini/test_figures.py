@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from hipwright.train.mini.figures import faster, fraction, interval, tables
-from hipwright.train.mini.settings import Evaluation
+from hipwright.train.mini.settings import MiniEvaluationSettings
 from hipwright.train.mini.tasks import Grammar
-from hipwright.train.records import Outcome
+from hipwright.train.records import AnswerOutcome
 from hipwright.train.rewards import reward
 
 PROBLEMS = [problem for split in ("shapes", "deeper") for problem in Grammar(0).problems(split, 12, 12)]  # type: ignore[arg-type]
-FAST = Outcome(
+FAST = AnswerOutcome(
     status="pass",
     compiled=True,
     correct=True,
@@ -26,7 +26,7 @@ FAST = Outcome(
     floor_ms=0.1,
     coverage=1.0,
 )
-SLOW = Outcome(
+SLOW = AnswerOutcome(
     status="pass",
     compiled=True,
     correct=True,
@@ -39,10 +39,10 @@ SLOW = Outcome(
     floor_ms=0.1,
     coverage=1.0,
 )
-WRONG = Outcome(status="wrong_value", fault="candidate", compiled=True)
-HACK = Outcome(status="hack", fault="candidate", compiled=True, hack=True)
-BROKEN = Outcome(status="parse_error", fault="candidate")
-AWAY = Outcome(status="timeout", fault="device")
+WRONG = AnswerOutcome(status="wrong_value", fault="candidate", compiled=True)
+HACK = AnswerOutcome(status="hack", fault="candidate", compiled=True, hack=True)
+BROKEN = AnswerOutcome(status="parse_error", fault="candidate")
+AWAY = AnswerOutcome(status="timeout", fault="device")
 TEXTS = {"fast": FAST, "slow": SLOW, "wrong": WRONG, "hack": HACK, "broken": BROKEN, "away": AWAY}
 
 
@@ -50,7 +50,9 @@ def made(arms: dict[tuple[str, int], list[str]], best: dict[str, tuple[float, in
     """The tables where every task of an arm has the same samples."""
     drawn = {key: {p.name: texts for p in PROBLEMS} for key, texts in arms.items()}
     outcomes = {(p.name, text): outcome for p in PROBLEMS for text, outcome in TEXTS.items()}
-    return tables(PROBLEMS, drawn, outcomes, best or {}, reward("hipwright"), Evaluation(samples=4, examples=2))
+    return tables(
+        PROBLEMS, drawn, outcomes, best or {}, reward("hipwright"), MiniEvaluationSettings(samples=4, examples=2)
+    )
 
 
 def row(found: dict[str, Any], arm: str, split: str, seed: int | None = 0) -> dict[str, Any]:

@@ -13,20 +13,20 @@ from hipwright.llm.compact import expand, prompt
 from hipwright.records import Program
 from hipwright.train.mini import corpus, model
 from hipwright.train.mini.form import CompactForm, read
-from hipwright.train.records import Outcome, Turn
+from hipwright.train.records import AnswerOutcome, Turn
 
 LIMIT_MB = 15
 
 
 @pytest.fixture(scope="module")
-def lines(corpus_folder: Path) -> tuple[corpus.Line, ...]:
+def lines(corpus_folder: Path) -> tuple[corpus.CorpusLine, ...]:
     return corpus.load(corpus_folder).lines
 
 
 @pytest.fixture(scope="module")
-def words(lines: tuple[corpus.Line, ...]) -> Any:
+def words(lines: tuple[corpus.CorpusLine, ...]) -> Any:
     texts = [text for line in lines for text in (prompt(line.problem.source), *line.programs)]
-    return model.tokenizer(texts, model.Shape().vocabulary)
+    return model.tokenizer(texts, model.ModelShape().vocabulary)
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +51,13 @@ def test_a_size_has_the_same_tokens_in_prompt_and_program(words: Any) -> None:
             assert any(found[at : at + len(own)] == own for at in range(len(found))), text
 
 
-def test_programs_are_short_in_tokens(form: CompactForm, lines: tuple[corpus.Line, ...]) -> None:
+def test_programs_are_short_in_tokens(form: CompactForm, lines: tuple[corpus.CorpusLine, ...]) -> None:
     for line in lines:
         sizes = [len(form.target(line.problem, text)) for text in line.programs]
         assert sum(sizes) / len(sizes) < (200 if line.problem.facts["family"] == "pointwise" else 450)
 
 
-def test_form_encodes_decodes_and_imitates(form: CompactForm, lines: tuple[corpus.Line, ...]) -> None:
+def test_form_encodes_decodes_and_imitates(form: CompactForm, lines: tuple[corpus.CorpusLine, ...]) -> None:
     line = lines[0]
     target = form.target(line.problem, line.programs[0])
     assert target[-1] == form.words.eos_token_id
@@ -68,15 +68,15 @@ def test_form_encodes_decodes_and_imitates(form: CompactForm, lines: tuple[corpu
 
 
 def test_a_repair_turn_shows_the_answer_its_status_and_the_first_evidence(
-    form: CompactForm, lines: tuple[corpus.Line, ...]
+    form: CompactForm, lines: tuple[corpus.CorpusLine, ...]
 ) -> None:
-    outcome = Outcome(status="wrong_value", evidence="off by 3 at [0, 1]\nand more")
+    outcome = AnswerOutcome(status="wrong_value", evidence="off by 3 at [0, 1]\nand more")
     turn = Turn(completion="BLOCK = 64\n", outcome=outcome)
     text = form.text(lines[0].problem, [turn])
     assert text == prompt(lines[0].problem.source) + "BLOCK = 64\nwrong_value off by 3 at [0, 1]\n"
 
 
-def test_read_takes_short_programs_and_tells_what_it_cannot(lines: tuple[corpus.Line, ...]) -> None:
+def test_read_takes_short_programs_and_tells_what_it_cannot(lines: tuple[corpus.CorpusLine, ...]) -> None:
     found = read(lines[0].programs[0], lines[0].problem)
     assert isinstance(found, Program)
     assert "#include" in found.text
@@ -86,13 +86,13 @@ def test_read_takes_short_programs_and_tells_what_it_cannot(lines: tuple[corpus.
 
 
 def test_the_model_fits_its_limit(words: Any) -> None:
-    made = model.fresh(words, model.Shape(), 0)
+    made = model.fresh(words, model.ModelShape(), 0)
     count = sum(one.numel() for one in made.parameters())
     assert 6_000_000 < count < LIMIT_MB * 1e6 / 2
 
 
 def test_a_checkpoint_is_a_local_model_of_the_agents(
-    words: Any, form: CompactForm, lines: tuple[corpus.Line, ...], tmp_path: Path
+    words: Any, form: CompactForm, lines: tuple[corpus.CorpusLine, ...], tmp_path: Path
 ) -> None:
     made = model.fresh(words, model.TINY, 0)
     model.save(made, words, tmp_path, {"arm": "base"})

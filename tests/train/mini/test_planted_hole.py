@@ -14,7 +14,7 @@ from hipwright.records import Program
 from hipwright.train.judging.judges import LocalJudge
 from hipwright.train.mini import corpus
 from hipwright.train.mini.form import read
-from hipwright.train.records import Problem
+from hipwright.train.records import TrainingProblem
 
 ROOT = Path(__file__).parents[3]
 
@@ -50,7 +50,7 @@ def test_the_hole_lets_a_cheat_through_and_the_real_verifier_does_not(
         hole = script.Planted(honest, tmp_path / "hole", hole=True)
         closed = script.Planted(honest, tmp_path / "closed", hole=False)
 
-        def status(judge: Any, text: str, problem: Problem) -> str:
+        def status(judge: Any, text: str, problem: TrainingProblem) -> str:
             return str(judge.submit(problem, read(text, problem)).result().status)
 
         for line in (lines[0], lines[2]):

@@ -17,8 +17,8 @@ from hipwright.errors import BadInput, DeviceError
 from hipwright.records import Evaluation, Program
 from hipwright.train.judging.lanes import FLOOR_US, REFERENCE_US
 from hipwright.train.mini import bench, corpus, model, settings, stages
-from hipwright.train.mini.settings import CPU, GPU, Settings, preset
-from hipwright.train.records import Clock, Problem
+from hipwright.train.mini.settings import CPU, GPU, MiniSettings, preset
+from hipwright.train.records import Clock, TrainingProblem
 
 
 class MadeUp:
@@ -35,7 +35,7 @@ class MadeUp:
     def begin(self, scope: str) -> None:
         self.begun.append(Path(scope).name)
 
-    def submit(self, problem: Problem, program: Program) -> Future[Evaluation]:
+    def submit(self, problem: TrainingProblem, program: Program) -> Future[Evaluation]:
         self.asked += 1
         done: Future[Evaluation] = Future()
         features = {REFERENCE_US: 20.0, FLOOR_US: 5.0}
@@ -52,7 +52,7 @@ class MadeUp:
         )
         return done
 
-    def prefetch(self, problems: Iterable[Problem]) -> None:
+    def prefetch(self, problems: Iterable[TrainingProblem]) -> None:
         pass
 
     def __enter__(self) -> Self:
@@ -62,12 +62,12 @@ class MadeUp:
         pass
 
 
-def small(corpus_folder: Path) -> Settings:
+def small(corpus_folder: Path) -> MiniSettings:
     """The CPU preset on the corpus that is there, with still fewer steps."""
     kept = corpus.load(corpus_folder).manifest["settings"]
     return replace(
         CPU,
-        corpus=corpus.Settings(**kept),
+        corpus=corpus.CorpusSettings(**kept),
         corpus_folder=str(corpus_folder),
         rl_tasks=3,
         sft=replace(CPU.sft, steps=40, checkpoint_every=10),
@@ -163,10 +163,10 @@ def test_a_folder_belongs_to_one_run(corpus_folder: Path, tmp_path: Path) -> Non
 def test_what_the_check_found_wrong_is_not_learnt_from(corpus_folder: Path, tmp_path: Path) -> None:
     chosen = small(corpus_folder)
     line = corpus.load(corpus_folder).lines[0]
-    rows = sum(map(len, bench.Bench(tmp_path, chosen).rows))
+    rows = sum(map(len, bench.MiniRun(tmp_path, chosen).rows))
     wrong = [{"problem": line.problem.name, "program": line.programs[0]}]
     (tmp_path / bench.CHECK).write_text(json.dumps({"wrong": wrong}))
-    assert sum(map(len, bench.Bench(tmp_path, chosen).rows)) == rows - 1
+    assert sum(map(len, bench.MiniRun(tmp_path, chosen).rows)) == rows - 1
 
 
 def test_presets() -> None:

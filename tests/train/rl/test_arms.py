@@ -9,12 +9,12 @@ import torch
 from msgspec.structs import replace
 
 from hipwright.records import Fault
-from hipwright.train.records import Outcome, Problem, Scored
+from hipwright.train.records import AnswerOutcome, ScoredOutcome, TrainingProblem
 from hipwright.train.rl.arms import Imitate, Preference, dpo_gradient, gather_preferences, train_dpo
-from hipwright.train.rl.policy import HFPolicy, Sample
-from hipwright.train.rl.rollout import Answer, Batch, Talk
+from hipwright.train.rl.policy import HFPolicy, SampledAnswer
+from hipwright.train.rl.rollout import RolloutAnswer, RolloutBatch, Talk
 from hipwright.train.rl.settings import ImitationSettings, OptimSettings, RLSettings
-from hipwright.train.rl.training import Training
+from hipwright.train.rl.training import TrainingRun
 from tests.train.rl.run_loop import rows
 from tests.train.rl.tools import END, Notes, ToyEnvironment, ToyForm, tiny_model, toy_problems
 
@@ -79,21 +79,27 @@ def test_pairs_are_gathered_from_judged_answers(tmp_path: Path) -> None:
 
 def answered(name: str, first: int, reward: float | None, correct: bool = True, hack: bool = False) -> Talk:
     fault: Fault | None = None if reward is not None else "device"
-    outcome = Outcome(status="pass", fault=fault, correct=correct, hack=hack)
-    one = Answer([20, 3], Sample([first, END], [-1.0, -1.0], True), "", outcome, Scored(outcome=outcome, reward=reward))
-    return Talk(0, Problem(name=name, source=""), "", [one])
+    outcome = AnswerOutcome(status="pass", fault=fault, correct=correct, hack=hack)
+    one = RolloutAnswer(
+        [20, 3],
+        SampledAnswer([first, END], [-1.0, -1.0], True),
+        "",
+        outcome,
+        ScoredOutcome(outcome=outcome, reward=reward),
+    )
+    return Talk(0, TrainingProblem(name=name, source=""), "", [one])
 
 
 def test_the_best_verified_answer_of_each_problem_is_kept(tmp_path: Path) -> None:
     made = policy()
     settings = RLSettings(prompts=2, samples=2)
-    update, training = Imitate(made, settings), Training(made, settings, 5, tmp_path, {}, {})
+    update, training = Imitate(made, settings), TrainingRun(made, settings, 5, tmp_path, {}, {})
     talks = [answered("a", 10, 0.2), answered("a", 11, 0.6), answered("b", 12, 0.9, correct=False)]
-    told = update(Batch(1, [0], [*talks, answered("b", 13, None), answered("c", 14, 0.9, hack=True)]), training)
+    told = update(RolloutBatch(1, [0], [*talks, answered("b", 13, None), answered("c", 14, 0.9, hack=True)]), training)
     assert update.best == {"a": [0.6, [20, 3], [11, END]]} and told["imitated"] == told["new_best"] == 1
-    told = update(Batch(2, [0], [answered("a", 15, 0.5), answered("d", 16, 0.1)]), training)
+    told = update(RolloutBatch(2, [0], [answered("a", 15, 0.5), answered("d", 16, 0.1)]), training)
     assert set(update.best) == {"a", "d"} and (told["imitated"], told["new_best"]) == (2, 1)
-    told = update(Batch(3, [0], [answered(name, 17, 0.3) for name in "efg"]), training)
+    told = update(RolloutBatch(3, [0], [answered(name, 17, 0.3) for name in "efg"]), training)
     assert told["kept"] == 5 and told["imitated"] == 2  # half a batch
     fresh = Imitate(made, settings)
     fresh.load(update.state())
@@ -103,6 +109,6 @@ def test_the_best_verified_answer_of_each_problem_is_kept(tmp_path: Path) -> Non
 def test_nothing_right_is_nothing_to_imitate(tmp_path: Path) -> None:
     made = policy()
     before, settings = made.state(), RLSettings()
-    training = Training(made, settings, 5, tmp_path, {}, {})
-    Imitate(made, settings)(Batch(1, [0], [answered("a", 10, 0.0, correct=False)]), training)
+    training = TrainingRun(made, settings, 5, tmp_path, {}, {})
+    Imitate(made, settings)(RolloutBatch(1, [0], [answered("a", 10, 0.0, correct=False)]), training)
     assert training.step == 1 and all(torch.equal(one, before[name]) for name, one in made.state().items())

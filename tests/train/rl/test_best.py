@@ -14,7 +14,7 @@ from hipwright.train.rl.best import Best
 from hipwright.train.rl.loop import train_rl
 from hipwright.train.rl.policy import HFPolicy
 from hipwright.train.rl.settings import OptimSettings, RLSettings
-from hipwright.train.rl.training import Result, Training
+from hipwright.train.rl.training import LoopResult, TrainingRun
 from tests.train.rl.tools import END, Notes, ToyEnvironment, ToyForm, tiny_model, toy_problems
 
 WINDOW = 3
@@ -42,7 +42,7 @@ class Following(Notes):
         self.weights[step] = self.policy.state()
 
 
-def run(folder: Path, settings: RLSettings = SETTINGS) -> tuple[Result, Following]:
+def run(folder: Path, settings: RLSettings = SETTINGS) -> tuple[LoopResult, Following]:
     policy = HFPolicy(tiny_model(), end=[END], device="cpu")
     notes = Following(policy)
     return train_rl(policy, toy_problems(), ToyEnvironment(), ToyForm(), settings, folder, notes), notes
@@ -68,7 +68,7 @@ def test_the_policy_ends_with_the_weights_of_its_best_steps(tmp_path: Path) -> N
 def test_pieces_keep_what_the_whole_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, notes = run(tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(Training, "paused", property(lambda self: self.step == 5))
+        patch.setattr(TrainingRun, "paused", property(lambda self: self.step == 5))
         piece, part = run(tmp_path / "parts")
     assert not piece.finished and same(part.policy.state(), part.weights[5])
     result, parts = run(tmp_path / "parts")

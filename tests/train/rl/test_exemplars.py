@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import random
 
-from hipwright.train.records import Outcome, Problem, Scored
-from hipwright.train.rl.exemplars import MOST, Context, Exemplars, Lessons, figures
+from hipwright.train.records import AnswerOutcome, ScoredOutcome, TrainingProblem
+from hipwright.train.rl.exemplars import MOST, Exemplars, ExemplarSettings, FailureCounts, figures
 
-SOFTMAX = Problem(name="softmax", source="def forward(self, x): return torch.softmax(x * self.scale, dim=-1)")
-LOGITS = Problem(name="logits", source="def forward(self, y): return torch.log_softmax(y * self.scale, dim=-1)")
-CONV = Problem(name="conv", source="def forward(self, x): return torch.nn.functional.conv2d(x, self.weight)")
+SOFTMAX = TrainingProblem(name="softmax", source="def forward(self, x): return torch.softmax(x * self.scale, dim=-1)")
+LOGITS = TrainingProblem(name="logits", source="def forward(self, y): return torch.log_softmax(y * self.scale, dim=-1)")
+CONV = TrainingProblem(name="conv", source="def forward(self, x): return torch.nn.functional.conv2d(x, self.weight)")
 
 
-def timed(reward: float, speedup: float) -> Scored:
-    outcome = Outcome(
+def timed(reward: float, speedup: float) -> ScoredOutcome:
+    outcome = AnswerOutcome(
         status="pass",
         compiled=True,
         correct=True,
@@ -24,12 +24,12 @@ def timed(reward: float, speedup: float) -> Scored:
         low=speedup - 0.05,
         high=speedup + 0.05,
     )
-    return Scored(outcome=outcome, reward=reward)
+    return ScoredOutcome(outcome=outcome, reward=reward)
 
 
-def failed(message: str, reward: float | None = 0.0, status: str = "wrong_value") -> Scored:
+def failed(message: str, reward: float | None = 0.0, status: str = "wrong_value") -> ScoredOutcome:
     fault = None if reward is not None else "device"
-    return Scored(outcome=Outcome(status=status, fault=fault, message=message), reward=reward)  # type: ignore[arg-type]
+    return ScoredOutcome(outcome=AnswerOutcome(status=status, fault=fault, message=message), reward=reward)  # type: ignore[arg-type]
 
 
 def filled() -> Exemplars:
@@ -67,39 +67,39 @@ def test_what_teaches_nothing_is_not_kept() -> None:
 def test_old_problems_make_room() -> None:
     found = filled()
     for number in range(MOST):
-        found.add(Problem(name=str(number), source="x"), "one", timed(0.5, 1.5))
+        found.add(TrainingProblem(name=str(number), source="x"), "one", timed(0.5, 1.5))
     assert found.contrast(SOFTMAX) == ""
 
 
 def test_figures() -> None:
-    estimate = Outcome(status="pass", correct=True, clock="estimate", speedup=2.0)
+    estimate = AnswerOutcome(status="pass", correct=True, clock="estimate", speedup=2.0)
     assert figures(estimate) == "correct, 2.00x against the baseline by static estimate"
-    assert figures(Outcome(status="pass", correct=True)) == "correct, not timed"
+    assert figures(AnswerOutcome(status="pass", correct=True)) == "correct, not timed"
 
 
 def test_lessons_count_failures_by_kind() -> None:
-    found = Lessons()
+    found = FailureCounts()
     for message, status in (("element 9", "out_of_bounds"), ("element 3", "out_of_bounds"), ("no", "compile_error")):
         found.add(failed(message, status=status).outcome)
     found.add(timed(1.0, 2.0).outcome)
     found.add(failed("gone", None).outcome)
     lines = found.text(1).splitlines()
     assert len(lines) == 2 and "seen in 2 of 4 programs" in lines[1] and "element 3" in lines[1]
-    assert len(found.text(5).splitlines()) == 3 and Lessons().text(3) == ""
+    assert len(found.text(5).splitlines()) == 3 and FailureCounts().text(3) == ""
 
 
 def test_a_context_by_share_and_its_state() -> None:
-    context = Context(0.5, 1)
+    context = ExemplarSettings(0.5, 1)
     context.add(SOFTMAX, "FAST", timed(0.8, 2.5))
     context.add(SOFTMAX, "WRONG", failed("no"))
     texts = [context.text(SOFTMAX, random.Random(seed)) for seed in range(200)]
     assert 70 < sum("FAST" in text for text in texts) < 130 and all("went wrong" in text for text in texts)
-    fresh = Context(0.5, 1)
+    fresh = ExemplarSettings(0.5, 1)
     fresh.load(json.loads(json.dumps(context.state())))
     assert [fresh.text(SOFTMAX, random.Random(seed)) for seed in range(200)] == texts
 
 
 def test_what_no_prompt_shows_is_not_kept() -> None:
-    context = Context(0.0, 0)
+    context = ExemplarSettings(0.0, 0)
     context.add(SOFTMAX, "FAST", timed(0.8, 2.5))
-    assert context.state() == Context(0.0, 0).state() and context.text(SOFTMAX, random.Random(1)) == ""
+    assert context.state() == ExemplarSettings(0.0, 0).state() and context.text(SOFTMAX, random.Random(1)) == ""

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.train.rl import loop, training
-from hipwright.train.rl.arms import Gather, train_rft
+from hipwright.train.rl.arms import CollectPreferences, train_rft
 from hipwright.train.rl.gradient import PolicyGradient
 from hipwright.train.rl.loop import train_rl
-from hipwright.train.rl.policy import HFPolicy, Sample
-from hipwright.train.rl.rollout import Answer, Batch, Talk
+from hipwright.train.rl.policy import HFPolicy, SampledAnswer
+from hipwright.train.rl.rollout import RolloutAnswer, RolloutBatch, Talk
 from hipwright.train.rl.settings import OptimSettings, RLSettings
-from hipwright.train.rl.training import Training
+from hipwright.train.rl.training import TrainingRun
 from tests.train.rl.tools import END, WANTED, Notes, ToyEnvironment, ToyForm, ToyJudge, tiny_model, toy_problems
 
 FAST = OptimSettings(learning_rate=3e-3, warmup=2)
@@ -132,9 +132,9 @@ def test_minutes_end_a_piece_and_a_run(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- the gradient
 
 
-def judged(rewards: list[list[float | None]]) -> Batch:
+def judged(rewards: list[list[float | None]]) -> RolloutBatch:
     """A batch of one problem's conversations with these rewards, and made-up answers."""
-    from hipwright.train.records import Outcome, Scored
+    from hipwright.train.records import AnswerOutcome, ScoredOutcome
 
     (problem,) = toy_problems(1)
     talks = []
@@ -142,17 +142,17 @@ def judged(rewards: list[list[float | None]]) -> Batch:
         talk = Talk(0, problem, "")
         for turn, reward in enumerate(row):
             tokens = [10 + number, 30 + turn, 40 + number, END]
-            outcome = Outcome(
+            outcome = AnswerOutcome(
                 status="pass" if reward is not None else "unscorable", fault=None if reward is not None else "device"
             )
-            one = Answer([20, 3], Sample(tokens, [-4.0, -4.1, -4.2, -4.3], True), "", outcome)
-            one.scored = Scored(outcome=outcome, reward=reward)
+            one = RolloutAnswer([20, 3], SampledAnswer(tokens, [-4.0, -4.1, -4.2, -4.3], True), "", outcome)
+            one.scored = ScoredOutcome(outcome=outcome, reward=reward)
             talk.answers.append(one)
         talks.append(talk)
-    return Batch(1, [0], talks)
+    return RolloutBatch(1, [0], talks)
 
 
-def gradients(batch: Batch, settings: RLSettings) -> tuple[list[torch.Tensor], HFPolicy]:
+def gradients(batch: RolloutBatch, settings: RLSettings) -> tuple[list[torch.Tensor], HFPolicy]:
     made = policy()
     update = PolicyGradient(made, settings)
     weighted, _ = update.weigh(batch)
@@ -200,7 +200,7 @@ def test_an_unscorable_answer_changes_no_gradient() -> None:
 # ---------------------------------------------------------------- the KL to the start
 
 
-def moved(kl: float, tmp_path: Path, *, by: float = 0.05) -> tuple[PolicyGradient, Training, list[torch.Tensor]]:
+def moved(kl: float, tmp_path: Path, *, by: float = 0.05) -> tuple[PolicyGradient, TrainingRun, list[torch.Tensor]]:
     """An update whose policy has left its start, and the start's weights."""
     made = policy()
     settings = replace(SETTINGS, kl=kl)
@@ -209,7 +209,7 @@ def moved(kl: float, tmp_path: Path, *, by: float = 0.05) -> tuple[PolicyGradien
     torch.manual_seed(3)
     for one in made.trainable_parameters():
         one.data += by * torch.randn_like(one)
-    return update, Training(made, settings, 50, tmp_path, {}, {}), start
+    return update, TrainingRun(made, settings, 50, tmp_path, {}, {}), start
 
 
 def test_the_kl_term_is_that_of_the_formula(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_the_kl_term_is_that_of_the_formula(tmp_path: Path) -> None:
     found = [one.grad.clone() for one in made.trainable_parameters()]
     assert places == [one.data_ptr() for one in made.trainable_parameters()]  # captured graphs stay true
 
-    def logprobs(answer: Answer) -> torch.Tensor:
+    def logprobs(answer: RolloutAnswer) -> torch.Tensor:
         sequence = torch.tensor([answer.prompt + answer.sample.tokens])
         table = (made.model(sequence).logits[0] / SETTINGS.temperature).log_softmax(-1)[1:-1]  # type: ignore[attr-defined]
         return table.gather(1, sequence[0, 2:, None])[:, 0]
@@ -283,7 +283,7 @@ def test_groups_without_variance_are_counted_and_not_run() -> None:
 def test_a_step_without_signal_leaves_the_weights(tmp_path: Path) -> None:
     made = policy()
     update = PolicyGradient(made, SETTINGS)
-    training = Training(made, SETTINGS, 5, tmp_path, {}, {})
+    training = TrainingRun(made, SETTINGS, 5, tmp_path, {}, {})
     before = made.state()
     told = update(judged([[0.3], [0.3]]), training)
     assert training.step == 1 and told["grad_norm"] == 0
@@ -293,8 +293,8 @@ def test_a_step_without_signal_leaves_the_weights(tmp_path: Path) -> None:
 def test_gathering_changes_no_weights(tmp_path: Path) -> None:
     made = policy()
     before = made.state()
-    training = Training(made, SETTINGS, 5, tmp_path, {}, {})
-    gather = Gather()
+    training = TrainingRun(made, SETTINGS, 5, tmp_path, {}, {})
+    gather = CollectPreferences()
     assert gather(judged([[1.0], [0.0], [0.5], [None]]), training) == {"preferences": 1}
     assert (gather.found[0].chosen[0], gather.found[0].rejected[0]) == (10, 11)
     gather(judged([[0.5], [0.45]]), training)

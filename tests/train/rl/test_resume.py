@@ -22,7 +22,7 @@ from hipwright.train.rl import checkpoint
 from hipwright.train.rl.loop import train_rl
 from hipwright.train.rl.policy import HFPolicy
 from hipwright.train.rl.settings import OptimSettings, RLSettings
-from hipwright.train.rl.training import Training
+from hipwright.train.rl.training import TrainingRun
 from tests.train.rl.tools import END, Notes, ToyEnvironment, ToyForm, ToyJudge, tiny_model, toy_problems
 
 ROOT = Path(__file__).parents[3]
@@ -92,7 +92,7 @@ def test_pieces_are_the_whole(overlap: bool, tmp_path: Path, monkeypatch: pytest
     settings = replace(SETTINGS, overlap=overlap)
     _, whole = run(tmp_path / "whole", settings)
     with monkeypatch.context() as patch:
-        patch.setattr(Training, "paused", property(lambda self: self.step == 3))
+        patch.setattr(TrainingRun, "paused", property(lambda self: self.step == 3))
         piece, first = run(tmp_path / "parts", settings)
     assert not piece.finished and piece.step == 3
     result, second = run(tmp_path / "parts", settings)

@@ -10,10 +10,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from hipwright.errors import DeviceError
-from hipwright.train.records import Outcome, Problem, Turn
-from hipwright.train.rl.exemplars import Context
-from hipwright.train.rl.policy import Sample
-from hipwright.train.rl.rollout import Roller, Watch
+from hipwright.train.records import AnswerOutcome, TrainingProblem, Turn
+from hipwright.train.rl.exemplars import ExemplarSettings
+from hipwright.train.rl.policy import SampledAnswer
+from hipwright.train.rl.rollout import PhaseSeconds, Roller
 from hipwright.train.rl.settings import RLSettings
 from tests.train.rl.tools import END, ToyEnvironment, ToyForm, ToyJudge, toy_problems
 
@@ -28,21 +28,21 @@ class Script:
     def __init__(self, *turns: list[str]) -> None:
         self.turns, self.asked, self.seeds = list(turns), [], []
 
-    def generate(self, prompts: Sequence[list[int]], *, samples: int, seed: int, **_: Any) -> list[list[Sample]]:
+    def generate(self, prompts: Sequence[list[int]], *, samples: int, seed: int, **_: Any) -> list[list[SampledAnswer]]:
         said = iter(self.turns.pop(0))
         self.asked.append([list(prompt) for prompt in prompts])
         self.seeds.append(seed)
         return [[self._sample(next(said)) for _ in range(samples)] for _ in prompts]
 
-    def _sample(self, text: str) -> Sample:
+    def _sample(self, text: str) -> SampledAnswer:
         tokens = [*(int(word) for word in text.split()), END]
-        return Sample(tokens, [-1.0] * len(tokens), True)
+        return SampledAnswer(tokens, [-1.0] * len(tokens), True)
 
 
 def roller(policy: Script, judge: ToyJudge | None = None, settings: RLSettings = SETTINGS, **more: Any) -> Roller:
     environment = more.pop("environment", None) or ToyEnvironment(judge)
-    context = more.pop("context", None) or Context(0, 0)
-    return Roller(policy, toy_problems(), environment, ToyForm(), settings, context, Watch())
+    context = more.pop("context", None) or ExemplarSettings(0, 0)
+    return Roller(policy, toy_problems(), environment, ToyForm(), settings, context, PhaseSeconds())
 
 
 def test_what_was_refused_is_asked_again_with_what_was_found() -> None:
@@ -86,7 +86,7 @@ def test_the_environment_gets_the_turns_before() -> None:
     seen: list[tuple[str, tuple[str, ...]]] = []
 
     class Watching(ToyEnvironment):
-        def submit(self, problem: Problem, completion: str, history: Sequence[Turn] = ()) -> Any:
+        def submit(self, problem: TrainingProblem, completion: str, history: Sequence[Turn] = ()) -> Any:
             seen.append((completion, tuple(turn.completion for turn in history)))
             return super().submit(problem, completion, history)
 
@@ -97,7 +97,7 @@ def test_the_environment_gets_the_turns_before() -> None:
 
 def test_a_judge_that_raises_is_a_fault_not_a_crash() -> None:
     class Broken(ToyJudge):
-        def judge(self, text: str) -> Outcome:
+        def judge(self, text: str) -> AnswerOutcome:
             raise DeviceError("gone")
 
     rolls = roller(Script(["8", "7", "7"]), Broken())
@@ -118,8 +118,8 @@ def test_a_batch_survives_a_checkpoint() -> None:
 
 
 def test_a_context_that_does_not_fit_is_left_out() -> None:
-    class Wordy(Context):
-        def text(self, problem: Problem, rng: random.Random) -> str:
+    class Wordy(ExemplarSettings):
+        def text(self, problem: TrainingProblem, rng: random.Random) -> str:
             return "one two three"
 
     policy = Script(["7"] * 3, ["7"] * 3)
@@ -148,12 +148,12 @@ def test_the_gpu_is_shared_with_the_judge_s_timings() -> None:
     judge = Sharing()
 
     class Checked(Script):
-        def generate(self, prompts: Sequence[list[int]], **options: Any) -> list[list[Sample]]:
+        def generate(self, prompts: Sequence[list[int]], **options: Any) -> list[list[SampledAnswer]]:
             assert judge.inside == 1
             return super().generate(prompts, **options)
 
     class Outside(ToyEnvironment):
-        def submit(self, problem: Problem, completion: str, history: Sequence[Turn] = ()) -> Any:
+        def submit(self, problem: TrainingProblem, completion: str, history: Sequence[Turn] = ()) -> Any:
             assert judge.inside == 0  # a submission may wait for the judge, which waits for us
             return super().submit(problem, completion, history)
 

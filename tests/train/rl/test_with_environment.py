@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from hipwright.train.records import Problem, Turn
+from hipwright.train.records import TrainingProblem, Turn
 from hipwright.train.rl.loop import train_rl
 from hipwright.train.rl.policy import HFPolicy
 from hipwright.train.rl.settings import OptimSettings, RLSettings
@@ -21,7 +21,7 @@ WORDS = ("wrong", "slow", "fast", "broken", "prose")
 class WordForm:
     """A token is an answer: one of the words, by its number; the last has no program in it."""
 
-    def encode(self, problem: Problem, history: Sequence[Turn] = (), context: str = "") -> list[int]:
+    def encode(self, problem: TrainingProblem, history: Sequence[Turn] = (), context: str = "") -> list[int]:
         assert all(turn.outcome.evidence for turn in history)  # a repair is always told something
         return [20 + int(problem.facts["number"]), *(30 + len(turn.outcome.status) for turn in history)]
 
@@ -29,13 +29,13 @@ class WordForm:
         word = WORDS[tokens[0] % len(WORDS)]
         return "I cannot." if word == "prose" else answer(word)
 
-    def target(self, problem: Problem, program_text: str) -> list[int]:
+    def target(self, problem: TrainingProblem, program_text: str) -> list[int]:
         raise NotImplementedError  # nothing imitates here
 
 
 @pytest.mark.slow
 def test_fast_answers_win(tmp_path: Path) -> None:
-    problems = [Problem(name=f"sum {i}", source=SOURCE, facts={"number": i}) for i in range(4)]
+    problems = [TrainingProblem(name=f"sum {i}", source=SOURCE, facts={"number": i}) for i in range(4)]
     settings = RLSettings(
         steps=30,
         prompts=4,

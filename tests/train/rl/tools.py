@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from hipwright.train.records import Outcome, Problem, Scored, Turn
+from hipwright.train.records import AnswerOutcome, ScoredOutcome, TrainingProblem, Turn
 
 
 def tiny_model(seed: int = 0, vocabulary: int = 64, hidden: int = 64, layers: int = 2) -> Any:
@@ -40,7 +40,7 @@ END = 1
 class ToyForm:
     """Prompts and answers are token numbers in words; an answer's end token is not shown."""
 
-    def encode(self, problem: Problem, history: Sequence[Turn] = (), context: str = "") -> list[int]:
+    def encode(self, problem: TrainingProblem, history: Sequence[Turn] = (), context: str = "") -> list[int]:
         tokens = [20 + int(problem.facts["number"]), 3]
         for turn in history:
             tokens += [int(word) for word in turn.completion.split()] + [4]
@@ -49,7 +49,7 @@ class ToyForm:
     def decode(self, tokens: Sequence[int]) -> str:
         return " ".join(str(token) for token in tokens if token != END)
 
-    def target(self, problem: Problem, program_text: str) -> list[int]:
+    def target(self, problem: TrainingProblem, program_text: str) -> list[int]:
         return [*(int(word) for word in program_text.split()), END]
 
 
@@ -63,17 +63,17 @@ class ToyJudge:
         self.known: dict[str, int] = {}
         self.prefetched: list[str] = []
 
-    def prefetch(self, problems: Sequence[Problem]) -> None:
+    def prefetch(self, problems: Sequence[TrainingProblem]) -> None:
         self.prefetched += [one.name for one in problems]
 
-    def judge(self, text: str) -> Outcome:
+    def judge(self, text: str) -> AnswerOutcome:
         if self.slow:
             time.sleep(self.slow * random.Random(text).random())
         self.known[text] = self.known.get(text, 0) + 1
         if self.fault(text):
-            return Outcome(status="unscorable", fault="device", message="the device fell asleep")
+            return AnswerOutcome(status="unscorable", fault="device", message="the device fell asleep")
         right = str(WANTED) in text.split()
-        return Outcome(
+        return AnswerOutcome(
             status="pass" if right else "wrong_value", compiled=True, correct=right, message="" if right else "no 7"
         )
 
@@ -87,8 +87,8 @@ class ToyJudge:
 class ToyReward:
     """1 for a right answer, 0 for a wrong one, None for what is not scorable."""
 
-    def __call__(self, outcomes: Sequence[Outcome]) -> list[Scored]:
-        return [Scored(outcome=one, reward=float(one.correct) if one.scorable else None) for one in outcomes]
+    def __call__(self, outcomes: Sequence[AnswerOutcome]) -> list[ScoredOutcome]:
+        return [ScoredOutcome(outcome=one, reward=float(one.correct) if one.scorable else None) for one in outcomes]
 
     def __repr__(self) -> str:
         return "toy"
@@ -98,7 +98,7 @@ class ToyEnvironment:
     def __init__(self, judge: ToyJudge | None = None) -> None:
         self.judge, self.reward = judge or ToyJudge(), ToyReward()
 
-    def submit(self, problem: Problem, completion: str, history: Sequence[Turn] = ()) -> Future[Outcome]:
+    def submit(self, problem: TrainingProblem, completion: str, history: Sequence[Turn] = ()) -> Future[AnswerOutcome]:
         self.judge.asked += 1
         return self.judge.pool.submit(self.judge.judge, completion)
 
@@ -120,5 +120,5 @@ class Notes:
         return [values[name] for where, _, values in self.lines if where == stage and name in values]
 
 
-def toy_problems(count: int = 6) -> list[Problem]:
-    return [Problem(name=f"p{i}", source=f"reference {i}", facts={"number": i}) for i in range(count)]
+def toy_problems(count: int = 6) -> list[TrainingProblem]:
+    return [TrainingProblem(name=f"p{i}", source=f"reference {i}", facts={"number": i}) for i in range(count)]

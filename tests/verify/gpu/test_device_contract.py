@@ -13,8 +13,8 @@ from hypothesis.extra import numpy as arrays
 
 from hipwright.records import TensorSpec
 from hipwright.task.device import leaf as device_leaf
-from hipwright.task.device.compare import Check, best_constant, blocks_of, constant_blocks, passes
-from hipwright.task.device.leaf import Leaf, find_gather, honest_errors, median, pieces, ties
+from hipwright.task.device.compare import LeafComparison, best_constant, blocks_of, constant_blocks, passes
+from hipwright.task.device.leaf import DeviceLeaf, find_gather, honest_errors, median, pieces, ties
 from hipwright.task.device.stream import Incoming
 from hipwright.torchio import DTYPES, from_torch
 from hipwright.verify import lint, tolerance
@@ -43,11 +43,11 @@ def _numbers(dtype: str, shape: tuple[int, ...], c: float) -> dict:
     return budget(leaf, given, {"params": {}, "buffers": {}}, c)
 
 
-def _leaf(native, exact, moved, dtype, c, compact=False) -> Leaf:
+def _leaf(native, exact, moved, dtype, c, compact=False) -> DeviceLeaf:
     want = torch.empty(native.numel(), dtype=torch.float32 if compact else torch.float64)
     honest = torch.empty(native.numel(), dtype=torch.bfloat16 if compact else torch.float64)
     judged = honest_errors(native.reshape(-1), exact.reshape(-1), moved.reshape(-1), want=want, honest=honest)
-    leaf = Leaf("output", native.dtype, tuple(native.shape), want, exact=False, honest=honest, judged=judged)
+    leaf = DeviceLeaf("output", native.dtype, tuple(native.shape), want, exact=False, honest=honest, judged=judged)
     leaf.settle(_numbers(dtype, tuple(native.shape), c))
     return leaf
 
@@ -89,8 +89,8 @@ def _cases(draw):
     return dtype, _tensor(native, dtype), torch.from_numpy(exact), torch.from_numpy(moved), _tensor(got, dtype)
 
 
-def _streamed(leaf: Leaf, got: torch.Tensor, chunk: int):
-    check = Check(leaf)
+def _streamed(leaf: DeviceLeaf, got: torch.Tensor, chunk: int):
+    check = LeafComparison(leaf)
     flat = got.reshape(-1)
     for start in range(0, flat.numel(), chunk):
         check.add(flat[start : start + chunk])
@@ -154,7 +154,7 @@ def test_the_compact_form_says_the_same_but_at_the_very_edge(case, chunk):
 @given(_cases(), st.integers(1, 300))
 def test_kernelbench_rule_agrees(case, chunk):
     dtype, native, _, _, got = case
-    leaf = Leaf("output", native.dtype, tuple(native.shape), native.reshape(-1), exact=False)
+    leaf = DeviceLeaf("output", native.dtype, tuple(native.shape), native.reshape(-1), exact=False)
     leaf.settle(_numbers(dtype, tuple(native.shape), 4.0))
     _same(
         _streamed(leaf, got, chunk),
@@ -176,7 +176,7 @@ def test_integers_are_exact(want, seed, chunk, dtype):
         "output", from_torch(native), from_torch(native), from_torch(moved), c=4.0, reduction=1
     )
     same = (native == moved).reshape(-1)
-    leaf = Leaf("output", native.dtype, tuple(native.shape), native.reshape(-1), exact=True)
+    leaf = DeviceLeaf("output", native.dtype, tuple(native.shape), native.reshape(-1), exact=True)
     leaf.judged = None if bool(same.all()) else same
     _same(_streamed(leaf, got, chunk), compare_leaf(from_torch(got), rule))
 
@@ -205,7 +205,7 @@ def test_ties_of_an_index_are_right_and_others_are_not(seed, dim, keepdim, selec
     found = find_gather(index, [source])
     assert found is not None and found.dim == dim
     assert found.count == {"topk": 2, "sort": source.shape[dim]}.get(select, 1)
-    leaf = Leaf("output", index.dtype, tuple(index.shape), index.reshape(-1), exact=True, gather=found)
+    leaf = DeviceLeaf("output", index.dtype, tuple(index.shape), index.reshape(-1), exact=True, gather=found)
     got = torch.from_numpy(rng.integers(-1, source.shape[dim] + 1, tuple(index.shape)))
     got = torch.where(torch.from_numpy(rng.random(tuple(index.shape)) < 0.8), index, got)
     rule = tolerance.strict_rule("output", *[from_torch(index)] * 3, c=4.0, reduction=1)
@@ -260,7 +260,7 @@ def test_layouts_arrive_in_storage_order(order):
     got = exact.float().permute(order).contiguous().permute(tuple(np.argsort(order)))
     got[1, 2, 3] += 1.0
     host = from_torch(got)
-    incoming = Incoming(Check(leaf), list(got.stride()))
+    incoming = Incoming(LeafComparison(leaf), list(got.stride()))
     raw = torch.from_numpy(host.storage)
     for start in range(0, raw.numel(), 96):
         incoming.add(start, raw[start : start + 96])
@@ -273,7 +273,7 @@ def test_chunks_out_of_turn_or_missing_are_refused():
     exact = torch.randn(64, dtype=torch.float64)
     raw = from_torch(exact.float()).storage
     leaf = _leaf(exact.float(), exact, exact, "float32", 4.0)
-    incoming = Incoming(Check(leaf), [1])
+    incoming = Incoming(LeafComparison(leaf), [1])
     incoming.add(0, torch.from_numpy(raw[:64]))
     with pytest.raises(ValueError, match="expected whole elements from 64"):
         incoming.add(128, torch.from_numpy(raw[128:]))
@@ -282,4 +282,4 @@ def test_chunks_out_of_turn_or_missing_are_refused():
     with pytest.raises(ValueError, match="16 of 64"):
         incoming.result()
     with pytest.raises(ValueError, match="more values"):
-        Check(leaf).add(torch.zeros(65))
+        LeafComparison(leaf).add(torch.zeros(65))

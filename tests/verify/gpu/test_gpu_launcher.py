@@ -20,7 +20,7 @@ from hipwright.verify.gpu import worker as gpu_worker
 from hipwright.verify.gpu.client import GpuCandidates
 from hipwright.verify.gpu.source import HostSource
 from hipwright.verify.gpu.verifier import verify_gpu
-from hipwright.verify.oracle import Case
+from hipwright.verify.oracle import VerificationCase
 
 TEXT = """
 HIP = r'''
@@ -38,7 +38,7 @@ def forward(self, x):
     return y
 """
 X = HostTensor.of(np.arange(40, dtype=np.float32).reshape(5, 8))
-CASE = Case("5x8", "given", 1, [X], {}, Expected({}))
+CASE = VerificationCase("5x8", "given", 1, [X], {}, Expected({}))
 STATE = {"params": {"w": HostTensor.of(np.ones(3, np.float32))}, "buffers": {}, "attrs": {}, "modules": {}}
 
 

@@ -16,14 +16,14 @@ from hipwright.sandbox import WorkerDied, WorkerTimeout
 from hipwright.tensors import HostTensor
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify.atomics import adds_floats
-from hipwright.verify.candidate import Answer, Rejected, judge
+from hipwright.verify.candidate import CallReply, Rejected, judge
 from hipwright.verify.gpu.client import GpuCandidates
-from hipwright.verify.gpu.loaded import Loaded
+from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.gpu.sets import Sets
 from hipwright.verify.gpu.side import GpuSide, RunInfo
 from hipwright.verify.gpu.source import HostSource
 from hipwright.verify.gpu.subjects import Foreign
-from hipwright.verify.gpu.timing import Timer
+from hipwright.verify.gpu.timing import SubjectTimer
 from hipwright.verify.ledger import first_difference
 from hipwright.verify.worker.live import Live, Setting
 from hipwright.verify.worker.trees import differing
@@ -133,7 +133,7 @@ class Fake:
         self.alive = False
 
 
-def loaded(reply: Any) -> Loaded:
+def loaded(reply: Any) -> LoadedProgram:
     fake: Any = Fake(reply)
     worker = GpuCandidates(fake, "cpu", "cpu", BuildCache("/nowhere"), fresh=False)
     return worker.load(Program(text=""), None, {}, mode="noop")
@@ -192,8 +192,8 @@ def test_what_was_kept_is_looked_at(kept: Any) -> None:
 def test_a_reply_in_another_order_is_a_difference_and_no_crash() -> None:
     y = HostTensor.of(np.zeros(3, np.float32))
     tree = {"outputs": X, "buffers": {"b": y}}
-    assert first_difference(Answer({}, tree), Answer({}, dict(tree))) is None
-    assert first_difference(Answer({}, tree), Answer({}, dict(reversed(tree.items())))) == (0, ())
+    assert first_difference(CallReply({}, tree), CallReply({}, dict(tree))) is None
+    assert first_difference(CallReply({}, tree), CallReply({}, dict(reversed(tree.items())))) == (0, ())
 
 
 @settings(max_examples=100, deadline=None)
@@ -292,7 +292,7 @@ def test_a_timer_rotates_and_shows_late_values() -> None:
     live = foreign(lambda m, x: x * 2)
     live.prepare(Setting())
     slots = [[torch.full((4,), float(i))] for i in range(3)]
-    timer = Timer(live.subject, slots, "cpu", graph=True)
+    timer = SubjectTimer(live.subject, slots, "cpu", graph=True)
     assert timer.prepare(4)["policy"] == "stream"
     with pytest.raises(HipwrightError, match="revealed"):
         timer.outputs(0)

@@ -19,7 +19,7 @@ from hipwright.torchio import to_torch
 from hipwright.verify.compare import compare
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
 from hipwright.verify.gpu.reference_ends import BaselineMissing
-from hipwright.verify.gpu.rooms import Rooms
+from hipwright.verify.gpu.rooms import SharedHosts
 from tests.verify.conftest import TASKS, Tasks
 
 STRICT = TolerancePolicy()
@@ -27,8 +27,8 @@ DATA = Path(__file__).parents[2] / "task" / "data"
 
 
 @pytest.fixture(scope="module", params=["a host each", "shared hosts"])
-def zygote(request: pytest.FixtureRequest) -> Iterator[Zygote | Rooms]:
-    with Zygote(("torch", "hipwright.task.device.server"), name="reference host") as it, Rooms(it, 2) as rooms:
+def zygote(request: pytest.FixtureRequest) -> Iterator[Zygote | SharedHosts]:
+    with Zygote(("torch", "hipwright.task.device.server"), name="reference host") as it, SharedHosts(it, 2) as rooms:
         yield it if request.param == "a host each" else rooms
 
 

@@ -15,7 +15,7 @@ from hipwright.task import TaskHandle
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves
 from hipwright.torchio import to_torch
 from hipwright.verify.gpu.reference import open_reference
-from hipwright.verify.gpu.rooms import Rooms
+from hipwright.verify.gpu.rooms import SharedHosts
 from tests.verify.conftest import Tasks
 
 from .test_reference import STRICT, stream
@@ -30,19 +30,19 @@ def hosts() -> Iterator[Zygote]:
 
 
 @pytest.fixture
-def rooms(request: pytest.FixtureRequest, hosts: Zygote) -> Iterator[Rooms]:
-    with Rooms(hosts, getattr(request, "param", 1)) as made:
+def rooms(request: pytest.FixtureRequest, hosts: Zygote) -> Iterator[SharedHosts]:
+    with SharedHosts(hosts, getattr(request, "param", 1)) as made:
         yield made
 
 
-def session_of(rooms: Rooms, number: int = 0) -> Session:
+def session_of(rooms: SharedHosts, number: int = 0) -> Session:
     found = rooms._rooms[number]._session
     assert found is not None
     return found
 
 
 @pytest.mark.parametrize("rooms", [2], indirect=True)
-def test_guests_go_to_the_emptiest_room_and_leave_it(rooms: Rooms, tasks: Tasks) -> None:
+def test_guests_go_to_the_emptiest_room_and_leave_it(rooms: SharedHosts, tasks: Tasks) -> None:
     opened = [open_reference(tasks.oracle(name).handle, rooms, "cpu") for name in ("softmax", "row_sum", "linear")]
     assert sorted(len(room.guests) for room in rooms._rooms) == [1, 2]
     assert session_of(rooms, 0) is not session_of(rooms, 1)
@@ -53,7 +53,7 @@ def test_guests_go_to_the_emptiest_room_and_leave_it(rooms: Rooms, tasks: Tasks)
     assert session_of(rooms).alive, "the next task finds it warm"
 
 
-def test_a_room_that_died_comes_back_with_what_its_guests_knew(rooms: Rooms, tasks: Tasks) -> None:
+def test_a_room_that_died_comes_back_with_what_its_guests_knew(rooms: SharedHosts, tasks: Tasks) -> None:
     handles = [tasks.oracle(name).handle for name in ("softmax", "row_sum")]
     references = [open_reference(handle, rooms, "cpu") for handle in handles]
     states = [handle.init_state(1) for handle in handles]
@@ -71,7 +71,7 @@ def test_a_room_that_died_comes_back_with_what_its_guests_knew(rooms: Rooms, tas
     assert not rooms._rooms[0].guests and not rooms._rooms[0].coming
 
 
-def test_a_fault_of_the_device_ends_the_room_and_a_fault_of_the_task_does_not(rooms: Rooms, tasks: Tasks) -> None:
+def test_a_fault_of_the_device_ends_the_room_and_a_fault_of_the_task_does_not(rooms: SharedHosts, tasks: Tasks) -> None:
     handle = tasks.oracle("softmax").handle
     with open_reference(handle, rooms, "cpu") as one, open_reference(handle, rooms, "cpu") as other:
         guest = one._alive()
@@ -84,14 +84,16 @@ def test_a_fault_of_the_device_ends_the_room_and_a_fault_of_the_task_does_not(ro
         assert other.inputs("given", 1).digests()
 
 
-def test_a_room_that_cannot_start_its_guest_counts_it_out(rooms: Rooms) -> None:
+def test_a_room_that_cannot_start_its_guest_counts_it_out(rooms: SharedHosts) -> None:
     with pytest.raises(TaskError):
         rooms.session("", {"name": "broken.py", "source": "raise RuntimeError('no')", "device": "cpu"}, limits=LIMITS)
     assert not rooms._rooms[0].guests and not rooms._rooms[0].coming
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_comparisons_with_one_case_at_once_do_not_mix(shared: bool, rooms: Rooms, hosts: Zygote, tasks: Tasks) -> None:
+def test_comparisons_with_one_case_at_once_do_not_mix(
+    shared: bool, rooms: SharedHosts, hosts: Zygote, tasks: Tasks
+) -> None:
     """Several workers may verify programs of one task: each hears of its own results."""
     handle = tasks.oracle("softmax").handle
     state = handle.init_state(2)

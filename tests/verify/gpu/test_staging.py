@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hipwright.tensors import tensor_leaves
 from hipwright.torchio import to_torch
 from hipwright.verify.worker import staging, trees
-from hipwright.verify.worker.staging import ALIGN, Staging
+from hipwright.verify.worker.staging import ALIGN, PinnedStaging
 
 
 @given(st.lists(st.lists(st.integers(0, 300), max_size=6), min_size=1, max_size=4))
@@ -19,7 +19,7 @@ def test_bytes_arrive_whole_in_every_call(calls: list[list[int]]) -> None:
     """Pieces of any size, before and after the memory has grown, and those it has no room for."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(staging, "MOST_BYTES", 4 * ALIGN)
-        made = Staging("cpu")
+        made = PinnedStaging("cpu")
         for sizes in calls:
             made.begin()
             raw = [torch.from_numpy(np.random.default_rng(n).integers(0, 255, n, dtype=np.uint8)) for n in sizes]
@@ -34,7 +34,7 @@ def test_bytes_arrive_whole_in_every_call(calls: list[list[int]]) -> None:
 
 def test_results_outlive_the_next_call() -> None:
     """A reply of many calls is sent after the last of them."""
-    made = Staging("cpu")
+    made = PinnedStaging("cpu")
     for _ in range(2):  # the second time there is memory
         made.begin()
         first = made.download(torch.arange(5.0))()
@@ -44,7 +44,7 @@ def test_results_outlive_the_next_call() -> None:
 
 
 def test_the_next_program_finds_nothing_of_the_last_ones_answers() -> None:
-    made = Staging("cpu")
+    made = PinnedStaging("cpu")
     for _ in range(2):  # the second time there is memory
         made.begin()
         made.download(made.upload(torch.full((1000,), 7, dtype=torch.uint8)))()
@@ -63,7 +63,7 @@ def test_outputs_keep_strides_gaps_and_types_through_staging() -> None:
         "d": torch.empty(0, 2),
         "e": torch.tensor(3, dtype=torch.int64),
     }
-    made = Staging("cpu")
+    made = PinnedStaging("cpu")
     for _ in range(2):
         made.begin()
         told = trees.fetching(value, "cpu", made)()

@@ -32,7 +32,7 @@ class Arm(Record, frozen=True, kw_only=True):
     without: tuple[str, ...] = ()
 
 
-class Outcome(Record, frozen=True, kw_only=True):
+class ArmOutcome(Record, frozen=True, kw_only=True):
     """What one run found. curve: the best verified score after each evaluation, None before the first.
 
     evaluations: as many as the arm used; failed: those of programs that did not pass. known: it was there already.
@@ -57,7 +57,7 @@ class Outcome(Record, frozen=True, kw_only=True):
         return self.curve[-1] if self.curve else None
 
 
-class Row(Record, frozen=True, kw_only=True):
+class ArmRow(Record, frozen=True, kw_only=True):
     """One arm in the table. ratio: geometric mean of its best over the reference arm's (below 1: it found better), with
     the 95 % bootstrap interval over tasks and the seeds within; pairs: how many it rests on.
 
@@ -87,8 +87,8 @@ class Ablation(Record, frozen=True, kw_only=True):
     targets: tuple[str, ...]
     reference: str
     score_kind: str
-    rows: tuple[Row, ...]
-    outcomes: tuple[Outcome, ...] = ()
+    rows: tuple[ArmRow, ...]
+    outcomes: tuple[ArmOutcome, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -106,7 +106,7 @@ def arms(names: Sequence[str], without: Sequence[str], policies: Sequence[str]) 
     return list({arm.name: arm for arm in found}.values())
 
 
-def outcome(log: RunLog, *, task: str, arm: str, seed: int, run: str, budget: int, known: bool) -> Outcome:
+def outcome(log: RunLog, *, task: str, arm: str, seed: int, run: str, budget: int, known: bool) -> ArmOutcome:
     """A run's log as a curve of `budget` points; one that ended early stays where it was."""
     evaluated = [log.evaluated[number] for number in sorted(log.evaluated)]
     curve: list[float | None] = []
@@ -117,7 +117,7 @@ def outcome(log: RunLog, *, task: str, arm: str, seed: int, run: str, budget: in
             best = score
         curve.append(best)
     curve = (curve + [best] * budget)[:budget]
-    return Outcome(
+    return ArmOutcome(
         task=task,
         arm=arm,
         seed=seed,
@@ -133,7 +133,7 @@ def outcome(log: RunLog, *, task: str, arm: str, seed: int, run: str, budget: in
     )
 
 
-def table(outcomes: Sequence[Outcome], names: Sequence[str], reference: str, seed: int = 0) -> list[Row]:
+def table(outcomes: Sequence[ArmOutcome], names: Sequence[str], reference: str, seed: int = 0) -> list[ArmRow]:
     """A row for each arm, compared with the reference arm."""
     best_known: dict[str, float] = {}
     for one in outcomes:
@@ -146,11 +146,11 @@ def table(outcomes: Sequence[Outcome], names: Sequence[str], reference: str, see
 
 def _row(
     name: str,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[ArmOutcome],
     base: Mapping[tuple[str, int], float | None],
     best_known: Mapping[str, float],
     seed: int,
-) -> Row:
+) -> ArmRow:
     logs: dict[str, list[float]] = {}
     for one in outcomes:
         other = base.get((one.task, one.seed))
@@ -159,7 +159,7 @@ def _row(
     ratio, interval = _interval(logs, seed)
     steps = [_steps(one, best_known.get(one.task)) for one in outcomes]
     after = median([float("inf") if s is None else s for s in steps]) if steps else float("inf")
-    return Row(
+    return ArmRow(
         arm=name,
         runs=len(outcomes),
         pairs=sum(len(values) for values in logs.values()),
@@ -189,14 +189,14 @@ def _interval(logs: Mapping[str, Sequence[float]], seed: int) -> tuple[float | N
     return ratio, (exp(float(low)), exp(float(high)))
 
 
-def _steps(one: Outcome, best: float | None) -> int | None:
+def _steps(one: ArmOutcome, best: float | None) -> int | None:
     """Evaluations until within 5 % of the best known; None where it never got there."""
     if best is None:
         return None
     return next((n for n, score in enumerate(one.curve, 1) if score is not None and score <= CLOSE * best), None)
 
 
-def _excess(outcomes: Sequence[Outcome], best_known: Mapping[str, float]) -> tuple[float | None, ...]:
+def _excess(outcomes: Sequence[ArmOutcome], best_known: Mapping[str, float]) -> tuple[float | None, ...]:
     columns: list[float | None] = []
     for place in range(max((len(o.curve) for o in outcomes), default=0)):
         logs = [log(score / best_known[o.task]) for o in outcomes if (score := o.curve[place]) is not None]

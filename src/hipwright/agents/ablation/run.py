@@ -16,14 +16,23 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.agents.ablation import arms as table
-from hipwright.agents.ablation.arms import Ablation, Arm, Outcome
-from hipwright.agents.engine_mind import EngineMind
+from hipwright.agents.ablation.arms import Ablation, Arm, ArmOutcome
+from hipwright.agents.engine_mind import EngineAuthor
 from hipwright.agents.pipeline import NEIGHBOURS, Pipeline, snapshot
 from hipwright.archive import Archive, read_log
 from hipwright.errors import BadInput, ProviderError
 from hipwright.events import Listener, silent
 from hipwright.records import Run, Task, content_key
-from hipwright.search import Ask, Candidate, Declined, EngineSource, EvaluatorLike, ProposalSource, resume, run
+from hipwright.search import (
+    EngineSource,
+    EvaluatorLike,
+    NoProposal,
+    Proposal,
+    ProposalRequest,
+    ProposalSource,
+    resume,
+    run,
+)
 
 FILL_SEED = 999_983
 """Of the runs that fill the archive: none of the arms' own."""
@@ -46,11 +55,11 @@ Source = Callable[[Archive, Run, Task, EngineSource], AbstractContextManager[Pro
 def engine_source(archive: Archive, run: Run, task: Task, engine: EngineSource) -> Iterator[ProposalSource]:
     """The source of the engine mind's arms."""
     settings = dict(run.settings.get("agents") or {})
-    yield Pipeline(EngineMind(engine, settings, run.targets), None, settings)
+    yield Pipeline(EngineAuthor(engine, settings, run.targets), None, settings)
 
 
 @dataclass
-class Plan:
+class AblationPlan:
     """What is compared. settings: of the models, merged into every run's setting "agents"; empty without any."""
 
     tasks: Sequence[Path]
@@ -66,10 +75,10 @@ class Plan:
     listener: Listener = silent
 
 
-def ablate(plan: Plan, open_task: Open) -> Ablation:
+def ablate(plan: AblationPlan, open_task: Open) -> Ablation:
     """Do what is missing and compare. Ctrl-C keeps all that was evaluated; the same call goes on."""
     _check(plan)
-    outcomes: list[Outcome] = []
+    outcomes: list[ArmOutcome] = []
     with Archive(plan.out / "fill") as fill, Archive(plan.out / "runs") as archive:
         if plan.fill:
             for path in plan.tasks:
@@ -83,7 +92,7 @@ def ablate(plan: Plan, open_task: Open) -> Ablation:
     return compared(plan, outcomes)
 
 
-def compared(plan: Plan, outcomes: Sequence[Outcome]) -> Ablation:
+def compared(plan: AblationPlan, outcomes: Sequence[ArmOutcome]) -> Ablation:
     """The figures and what must be said of them."""
     kinds = sorted({o.score_kind for o in outcomes if o.best is not None})
     return Ablation(
@@ -99,7 +108,7 @@ def compared(plan: Plan, outcomes: Sequence[Outcome]) -> Ablation:
     )
 
 
-def _notes(plan: Plan, kinds: Sequence[str]) -> tuple[str, ...]:
+def _notes(plan: AblationPlan, kinds: Sequence[str]) -> tuple[str, ...]:
     notes = []
     if plan.fill:
         notes.append(
@@ -113,7 +122,7 @@ def _notes(plan: Plan, kinds: Sequence[str]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _check(plan: Plan) -> None:
+def _check(plan: AblationPlan) -> None:
     names = [arm.name for arm in plan.arms]
     if not plan.tasks or not names:
         raise BadInput("nothing to compare", hint="name tasks, and --arms")
@@ -126,12 +135,14 @@ def _check(plan: Plan) -> None:
 # ---------------------------------------------------------------- runs
 
 
-def _fill(plan: Plan, archive: Archive, opened: Opened) -> None:
+def _fill(plan: AblationPlan, archive: Archive, opened: Opened) -> None:
     plan.listener("stage", {"text": f"{opened.task.name}: filling the archive"})
     _search(plan, archive, opened, opened.engine, "best_of_n", FILL_SEED, plan.fill, {}, "fill")
 
 
-def _one(plan: Plan, archive: Archive, opened: Opened, arm: Arm, seed: int, offer: Mapping[str, Any]) -> Outcome:
+def _one(
+    plan: AblationPlan, archive: Archive, opened: Opened, arm: Arm, seed: int, offer: Mapping[str, Any]
+) -> ArmOutcome:
     """One (task, arm, seed), done now or found in the archive."""
     settings: dict[str, Any] = {}
     alone = arm.kind in ("single-shot", "best-of-n")
@@ -149,7 +160,7 @@ def _one(plan: Plan, archive: Archive, opened: Opened, arm: Arm, seed: int, offe
 
 
 def _search(
-    plan: Plan,
+    plan: AblationPlan,
     archive: Archive,
     opened: Opened,
     source: ProposalSource | None,
@@ -183,7 +194,7 @@ def _search(
 
 @contextmanager
 def _source(
-    plan: Plan, archive: Archive, wanted: Run, opened: Opened, given: ProposalSource | None
+    plan: AblationPlan, archive: Archive, wanted: Run, opened: Opened, given: ProposalSource | None
 ) -> Iterator[ProposalSource]:
     agents = wanted.settings.get("agents")
     if given is not None or agents is None:
@@ -203,22 +214,22 @@ class Translating:
         """One action; what it says does not matter."""
         return [{}]
 
-    def prepare(self, asks: Sequence[Ask]) -> None:
+    def prepare(self, asks: Sequence[ProposalRequest]) -> None:
         """The round's translations."""
         self._source.prepare([_translation(ask) for ask in asks])
 
-    def propose(self, ask: Ask, rng: Any) -> Candidate:
+    def propose(self, ask: ProposalRequest, rng: Any) -> Proposal:
         """The model's program; Declined where the engine would have had to step in."""
         made = self._source.propose(_translation(ask), rng)
         if "instead_of" in made.notes:
-            raise Declined(f"the models wrote nothing: {made.notes.get('why', '')}", made.notes)
+            raise NoProposal(f"the models wrote nothing: {made.notes.get('why', '')}", made.notes)
         return made
 
 
-def _translation(ask: Ask) -> Ask:
+def _translation(ask: ProposalRequest) -> ProposalRequest:
     from msgspec.structs import replace
 
-    return Ask(replace(ask.expansion, operator="translate", parents=(), action={}), (), ask.view)
+    return ProposalRequest(replace(ask.expansion, operator="translate", parents=(), action={}), (), ask.view)
 
 
-__all__ = ["NEIGHBOURS", "Opened", "Plan", "Translating", "ablate", "compared", "engine_source"]
+__all__ = ["NEIGHBOURS", "AblationPlan", "Opened", "Translating", "ablate", "compared", "engine_source"]

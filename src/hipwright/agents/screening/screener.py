@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from hipwright.agents.screening.calibration import Calibration, EventCalibration, calibration
 from hipwright.errors import HipwrightError, InfrastructureError, OutOfBudget
-from hipwright.llm.records import Answer, Message, Request
+from hipwright.llm.records import Message, ModelAnswer, Request
 from hipwright.program import parse
 from hipwright.records import Program
-from hipwright.search import Ask, Candidate, Trial, View, fitness
+from hipwright.search import Proposal, ProposalRequest, SearchView, Trial, fitness
 from hipwright.search.interfaces import INFRASTRUCTURE
 from hipwright.search.operators import Choices, Space
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hipwright.agents.base import Tools
     from hipwright.agents.screening.fit import Chance, Scores
 
-Write = Callable[[Choices], Candidate]
+Write = Callable[[Choices], Proposal]
 
 FEWEST = 4
 """Scored trials before the score regression speaks."""
@@ -99,10 +99,10 @@ class EngineScreener:
     def __init__(self, space: Space, problem: Callable[[Program], str]) -> None:
         self._options = {key: tuple(choice.options) for key, choice in space.items()}
         self._read = problem
-        self._fitted: tuple[View, _Fit] | None = None
+        self._fitted: tuple[SearchView, _Fit] | None = None
         self._problems: dict[str, str] = {}
 
-    def choose(self, ask: Ask, draws: Sequence[Choices], write: Write) -> tuple[int, Candidate, Prediction]:
+    def choose(self, ask: ProposalRequest, draws: Sequence[Choices], write: Write) -> tuple[int, Proposal, Prediction]:
         """The draw worth proposing, its program, and what is expected of it: the most useful new one that can be
         written and whose text has nothing against it.
 
@@ -112,7 +112,7 @@ class EngineScreener:
         """
         known = {trial.proposed.program for trial in ask.view.trials}
         found = self.predict(ask, draws)
-        second: list[tuple[bool, int, Candidate, Prediction]] = []
+        second: list[tuple[bool, int, Proposal, Prediction]] = []
         problem: Exception | None = None
         for n in sorted(range(len(draws)), key=lambda n: (-found[n].usefulness, n)):
             try:
@@ -129,7 +129,7 @@ class EngineScreener:
         _, *chosen = min(second, key=lambda one: one[0])
         return tuple(chosen)  # type: ignore[return-value]
 
-    def predict(self, ask: Ask, draws: Sequence[Choices]) -> list[Prediction]:
+    def predict(self, ask: ProposalRequest, draws: Sequence[Choices]) -> list[Prediction]:
         """A prediction for each set of choices drawn for one ask, from the run's trials alone."""
         if self._fitted is None or self._fitted[0] is not ask.view:
             self._fitted = ask.view, _Fit.of(self._options, ask.view)
@@ -174,7 +174,7 @@ class _Fit:
     moves: float
 
     @classmethod
-    def of(cls, options: Mapping[str, Sequence[Any]], view: View) -> _Fit:
+    def of(cls, options: Mapping[str, Sequence[Any]], view: SearchView) -> _Fit:
         from hipwright.agents.screening.fit import Chance, Coding, Scores  # numpy: 60 ms that other commands save
 
         coding = Coding.of(options)
@@ -206,7 +206,7 @@ def _scored(trials: Sequence[Trial]) -> tuple[list[Trial], list[float]]:
     return [t for t, _ in kept], [log(s.value) for _, s in kept]
 
 
-def _moves(view: View, judged: Sequence[Trial]) -> float:
+def _moves(view: SearchView, judged: Sequence[Trial]) -> float:
     """The share of verified children whose figure moved beyond the noise band, from one of two on."""
     by_program = {t.proposed.program: t.evaluation for t in view.verified}
     pairs = [(t.evaluation, by_program.get(key)) for t in judged for key in t.proposed.expansion.parents[:1]]
@@ -214,7 +214,7 @@ def _moves(view: View, judged: Sequence[Trial]) -> float:
     return (sum(abs(gain) > fitness.MODEL_NOISE for gain in gains) + 1.0) / (len(gains) + 2.0)
 
 
-def from_rates(draft: Candidate, view: View, problem: str) -> Prediction:
+def from_rates(draft: Proposal, view: SearchView, problem: str) -> Prediction:
     """A model's program before any model judged it: how its like fared in this run, and what its text says."""
     told = [t.evaluation for t in view.trials if t.evaluation is not None and t.proposed.notes.get("mind") == "llm"]
     judged = [e for e in told if e.fault not in INFRASTRUCTURE]
@@ -225,7 +225,7 @@ def from_rates(draft: Candidate, view: View, problem: str) -> Prediction:
     return predicted.refused(problem) if problem else predicted
 
 
-def _parent(ask: Ask) -> Trial | None:
+def _parent(ask: ProposalRequest) -> Trial | None:
     keys = ask.expansion.parents[:1]
     return next((t for t in ask.view.verified if t.proposed.program in keys), None)
 
@@ -241,7 +241,7 @@ class LlmScreener:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
 
-    def judge(self, drafts: Mapping[int, Candidate], seed: int) -> dict[int, Prediction]:
+    def judge(self, drafts: Mapping[int, Proposal], seed: int) -> dict[int, Prediction]:
         """Predictions by proposal number, asked for side by side; those that a model would not give are missing.
 
         Raises ProviderError; a spent budget only means that nothing more is screened.
@@ -249,7 +249,7 @@ class LlmScreener:
         requests = [self._request(number, draft, seed) for number, draft in sorted(drafts.items())]
         found: dict[int, Prediction] = {}
         for request, answer in zip(requests, self._tools.client.ask_all(requests), strict=True):
-            if isinstance(answer, Answer):
+            if isinstance(answer, ModelAnswer):
                 read = read_prediction(answer.text)
                 if read is not None:
                     found[request.number] = read
@@ -257,7 +257,7 @@ class LlmScreener:
                 raise answer
         return found
 
-    def _request(self, number: int, draft: Candidate, seed: int) -> Request:
+    def _request(self, number: int, draft: Proposal, seed: int) -> Request:
         import random
 
         from hipwright.agents.base import fence, render

@@ -11,13 +11,13 @@ from hipwright.dataset.export.parquet import export_parquet
 from hipwright.dataset.export.preference import export_preference
 from hipwright.dataset.export.rl import export_trl, export_verl
 from hipwright.dataset.export.source import export_source
-from hipwright.dataset.export.writing import Options, Skipped, Written
+from hipwright.dataset.export.writing import ExportOptions, ExportSummary, Skipped
 from hipwright.dataset.records import Pair
 from hipwright.errors import BadInput
 
-__all__ = ["FORMATS", "Options", "Skipped", "Written", "export", "read_export"]
+__all__ = ["FORMATS", "ExportOptions", "ExportSummary", "Skipped", "export", "read_export"]
 
-FORMATS: dict[str, Callable[[Iterable[Pair], Path, Options], Written]] = {
+FORMATS: dict[str, Callable[[Iterable[Pair], Path, ExportOptions], ExportSummary]] = {
     "jsonl": export_jsonl,
     "parquet": export_parquet,
     "sft": export_sft,
@@ -28,8 +28,8 @@ FORMATS: dict[str, Callable[[Iterable[Pair], Path, Options], Written]] = {
 }
 
 
-def export(name: str, pairs: Iterable[Pair], out: Path, options: Options | None = None) -> Written:
+def export(name: str, pairs: Iterable[Pair], out: Path, options: ExportOptions | None = None) -> ExportSummary:
     """Write the pairs to the folder `out` in the format `name`. BadInput for an unknown format or a folder in use."""
     if name not in FORMATS:
         raise BadInput(f"unknown format {name!r}", hint=f"formats: {', '.join(FORMATS)}")
-    return FORMATS[name](pairs, out, options or Options())
+    return FORMATS[name](pairs, out, options or ExportOptions())

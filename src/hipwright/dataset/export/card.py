@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hipwright import __version__
-from hipwright.dataset.export.writing import Columns, Form, Options, Part, Written
+from hipwright.dataset.export.writing import Columns, ExportFormat, ExportOptions, ExportPart, ExportSummary
 
 _SIZES = (
     (1_000, "n<1K"),
@@ -21,7 +21,13 @@ _SIZES = (
 _TAGS = ["code", "hip", "rocm", "amd", "gpu-kernels", "pytorch", "synthetic"]
 
 
-def card(form: Form, parts: Sequence[Part], figures: Mapping[str, Any], written: Written, options: Options) -> str:
+def card(
+    form: ExportFormat,
+    parts: Sequence[ExportPart],
+    figures: Mapping[str, Any],
+    written: ExportSummary,
+    options: ExportOptions,
+) -> str:
     """The whole README.md."""
     import yaml
 
@@ -39,7 +45,9 @@ def card(form: Form, parts: Sequence[Part], figures: Mapping[str, Any], written:
     return f"---\n{front}---\n\n" + "\n\n".join(sections) + "\n"
 
 
-def front_matter(form: Form, parts: Sequence[Part], figures: Mapping[str, Any], options: Options) -> dict[str, Any]:
+def front_matter(
+    form: ExportFormat, parts: Sequence[ExportPart], figures: Mapping[str, Any], options: ExportOptions
+) -> dict[str, Any]:
     """What loaders and the Hub read: licence, categories, size, the files of each split, columns and counts."""
     tables = [table for table in form.tables if any(part.table == table.name for part in parts)]
     licences = [name.lower() or "unknown" for name in figures["licences"]]
@@ -67,11 +75,11 @@ def front_matter(form: Form, parts: Sequence[Part], figures: Mapping[str, Any], 
     }
 
 
-def _paths(part: Part) -> str | list[str]:
+def _paths(part: ExportPart) -> str | list[str]:
     return part.files[0] if len(part.files) == 1 else list(part.files)
 
 
-def _info(name: str, columns: Columns, parts: Sequence[Part]) -> dict[str, Any]:
+def _info(name: str, columns: Columns, parts: Sequence[ExportPart]) -> dict[str, Any]:
     return {
         "config_name": name,
         "features": features(columns),
@@ -98,7 +106,7 @@ def _feature(kind: Any) -> dict[str, Any]:
 # ---------------------------------------------------------------- the text
 
 
-def _opening(form: Form, written: Written, figures: Mapping[str, Any]) -> str:
+def _opening(form: ExportFormat, written: ExportSummary, figures: Mapping[str, Any]) -> str:
     pairs, tasks = _plural(figures["rows"], "pair"), _plural(figures["tasks"], "task")
     return (
         f"{_plural(written.total, 'row')} in the format `{form.name}`, made from {pairs} of a PyTorch reference "
@@ -107,7 +115,7 @@ def _opening(form: Form, written: Written, figures: Mapping[str, Any]) -> str:
     )
 
 
-def _load(form: Form) -> str:
+def _load(form: ExportFormat) -> str:
     names = [table.name for table in form.tables]
     calls = [f'`datasets.load_dataset("path/of/this/folder", "{name}")`' for name in names if name != "default"]
     return (
@@ -117,7 +125,7 @@ def _load(form: Form) -> str:
     )
 
 
-def _splits(parts: Sequence[Part], figures: Mapping[str, Any]) -> str:
+def _splits(parts: Sequence[ExportPart], figures: Mapping[str, Any]) -> str:
     from hipwright.dataset.export.writing import split_name
 
     known = {split_name(name): values for name, values in figures["splits"].items()}
@@ -139,7 +147,7 @@ def _splits(parts: Sequence[Part], figures: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _columns(form: Form) -> str:
+def _columns(form: ExportFormat) -> str:
     lines = []
     for table in form.tables:
         named = ", ".join(f"`{name}` ({_kind(kind)})" for name, kind in table.columns.items())
@@ -153,7 +161,7 @@ def _kind(kind: Any) -> str:
     return f"list of {_kind(kind[0])}" if isinstance(kind, list) else f"{{{', '.join(kind)}}}"
 
 
-def _made(figures: Mapping[str, Any], options: Options) -> str:
+def _made(figures: Mapping[str, Any], options: ExportOptions) -> str:
     kinds = ", ".join(f"{count:,} {name}" for name, count in figures["kinds"].items())
     words = (
         f"By hipwright {__version__}. Pairs by kind: {kinds}. engine: the program of a deterministic engine; variant: "
@@ -201,7 +209,7 @@ def _honest(figures: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _absent(written: Written) -> str:
+def _absent(written: ExportSummary) -> str:
     lines = [f"- {count:,} pairs: {why}." for why, count in written.left_out.items()]
     if written.skipped:
         lines.append(f"- {_plural(len(written.skipped), 'bad row')}, each named with its reason in `skipped.jsonl`.")

@@ -9,8 +9,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hipwright.dataset.export.jsonl import Lines
-from hipwright.dataset.export.writing import Columns, Form, Job, LeftOut, Options, Table, Written, write
+from hipwright.dataset.export.jsonl import JsonlSink
+from hipwright.dataset.export.writing import (
+    Columns,
+    ExportFormat,
+    ExportJob,
+    ExportOptions,
+    ExportSummary,
+    ExportTable,
+    LeftOut,
+    write,
+)
 from hipwright.dataset.records import Pair
 from hipwright.program.settle import settled
 from hipwright.records import Program, content_key
@@ -77,13 +86,13 @@ def fence(text: str, language: str = "") -> str:
     return f"{marks}{language}\n{text.strip(chr(10))}\n{marks}"
 
 
-def prompt(pair: Pair, options: Options) -> list[dict[str, str]]:
+def prompt(pair: Pair, options: ExportOptions) -> list[dict[str, str]]:
     """The messages before the answer."""
     user = {"role": "user", "content": (options.user or user_prompt)(pair)}
     return [{"role": "system", "content": options.system}, user] if options.system else [user]
 
 
-def fresh_prompt(pair: Pair, options: Options) -> list[dict[str, str]]:
+def fresh_prompt(pair: Pair, options: ExportOptions) -> list[dict[str, str]]:
     """The messages that ask for a pair's task from nothing, whatever the pair itself begins with."""
     bare = Pair(
         task=pair.task,
@@ -102,10 +111,10 @@ def reply(program: Program) -> list[dict[str, str]]:
     return [{"role": "assistant", "content": answer(program)}]
 
 
-class Lessons:
+class ChatRows:
     """Rows to imitate: each verified program once for each prompt. Raises LeftOut for the others."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ExportOptions) -> None:
         self.options = options
         self._taught: set[str] = set()
 
@@ -122,8 +131,8 @@ class Lessons:
         return {"prompt": asked, "completion": said, **more, **facts(pair)}
 
 
-def _fill(pairs: Iterator[Pair], job: Job) -> None:
-    lessons = Lessons(job.options)
+def _fill(pairs: Iterator[Pair], job: ExportJob) -> None:
+    lessons = ChatRows(job.options)
 
     def row(pair: Pair) -> dict[str, Any]:
         made = lessons(pair)
@@ -132,10 +141,10 @@ def _fill(pairs: Iterator[Pair], job: Job) -> None:
     job.each(pairs, row)
 
 
-FORM = Form(
+FORM = ExportFormat(
     name="sft",
-    tables=(Table({**MESSAGES, **_MORE, **FACTS}),),
-    opener=Lines,
+    tables=(ExportTable({**MESSAGES, **_MORE, **FACTS}),),
+    opener=JsonlSink,
     fill=_fill,
     about="Conversations: `messages` ends with the assistant's answer, one code block that holds a verified program. "
     "`kind` says what was asked: to translate a reference (engine, variant), to repair a wrong program, or to take one "
@@ -150,6 +159,6 @@ LESSON_COLUMNS: Columns = {
 }
 
 
-def export_sft(pairs: Iterable[Pair], out: Path, options: Options) -> Written:
+def export_sft(pairs: Iterable[Pair], out: Path, options: ExportOptions) -> ExportSummary:
     """Verified pairs as conversations."""
     return write(FORM, pairs, out, options)

@@ -9,13 +9,21 @@ from typing import Any
 import msgspec
 
 from hipwright.dataset.export.rows import COLUMNS, flat, unflat
-from hipwright.dataset.export.writing import Columns, Form, Job, Options, Table, Written, write
+from hipwright.dataset.export.writing import (
+    Columns,
+    ExportFormat,
+    ExportJob,
+    ExportOptions,
+    ExportSummary,
+    ExportTable,
+    write,
+)
 from hipwright.dataset.records import Pair
 from hipwright.dataset.store import BadRow
 from hipwright.errors import BadInput
 
 
-class Lines:
+class JsonlSink:
     """Rows of one split, in `PATH.jsonl`."""
 
     def __init__(self, path: Path, columns: Columns) -> None:
@@ -36,14 +44,14 @@ class Lines:
         return [self._path], self._bytes
 
 
-def _fill(pairs: Iterator[Pair], job: Job) -> None:
+def _fill(pairs: Iterator[Pair], job: ExportJob) -> None:
     job.each(pairs, flat)
 
 
-FORM = Form(
+FORM = ExportFormat(
     name="jsonl",
-    tables=(Table(COLUMNS),),
-    opener=Lines,
+    tables=(ExportTable(COLUMNS),),
+    opener=JsonlSink,
     fill=_fill,
     about="Every pair as one row: `program` with `knobs` solves the reference in `task_source`, or, where `correct` is "
     "false, fails on it in the way that `evidence` tells. `builds` and `estimate_us` have an entry for an AMD target. "
@@ -51,7 +59,7 @@ FORM = Form(
 )
 
 
-def export_jsonl(pairs: Iterable[Pair], out: Path, options: Options) -> Written:
+def export_jsonl(pairs: Iterable[Pair], out: Path, options: ExportOptions) -> ExportSummary:
     """Every pair, as JSON Lines."""
     return write(FORM, pairs, out, options)
 

@@ -9,7 +9,15 @@ from typing import Any
 
 from hipwright.dataset.export import jsonl
 from hipwright.dataset.export.rows import COLUMNS, flat
-from hipwright.dataset.export.writing import Columns, Form, Job, Options, Table, Written, write
+from hipwright.dataset.export.writing import (
+    Columns,
+    ExportFormat,
+    ExportJob,
+    ExportOptions,
+    ExportSummary,
+    ExportTable,
+    write,
+)
 from hipwright.dataset.records import Pair
 from hipwright.errors import BadInput
 
@@ -96,13 +104,15 @@ def _library() -> tuple[Any, Any]:
         raise BadInput("Parquet needs pyarrow", hint="pip install 'hipwright[data]', or --format jsonl") from None
 
 
-def _fill(pairs: Iterator[Pair], job: Job) -> None:
+def _fill(pairs: Iterator[Pair], job: ExportJob) -> None:
     job.each(pairs, flat)
 
 
-FORM = Form(name="parquet", tables=(Table(COLUMNS, folder="data"),), opener=Shards, fill=_fill, about=jsonl.FORM.about)
+FORM = ExportFormat(
+    name="parquet", tables=(ExportTable(COLUMNS, folder="data"),), opener=Shards, fill=_fill, about=jsonl.FORM.about
+)
 
 
-def export_parquet(pairs: Iterable[Pair], out: Path, options: Options) -> Written:
+def export_parquet(pairs: Iterable[Pair], out: Path, options: ExportOptions) -> ExportSummary:
     """Every pair, as Parquet."""
     return write(FORM, pairs, out, options)

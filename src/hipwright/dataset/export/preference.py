@@ -17,8 +17,16 @@ from pathlib import Path
 
 from hipwright.dataset.export.chat import FACTS, MESSAGES, facts, fresh_prompt, reply, settled_text
 from hipwright.dataset.export.grouping import by_task
-from hipwright.dataset.export.jsonl import Lines
-from hipwright.dataset.export.writing import Columns, Form, Job, Options, Table, Written, write
+from hipwright.dataset.export.jsonl import JsonlSink
+from hipwright.dataset.export.writing import (
+    Columns,
+    ExportFormat,
+    ExportJob,
+    ExportOptions,
+    ExportSummary,
+    ExportTable,
+    write,
+)
 from hipwright.dataset.records import STEP_GAIN, Pair
 from hipwright.records import Timing
 from hipwright.search.fitness import MODEL_NOISE, RANKED_BY
@@ -131,7 +139,7 @@ def _faster(right: Sequence[Pair]) -> Iterator[tuple[Pair, Pair, str, str]]:
             yield one, other, how, words
 
 
-def _fill(pairs: Iterator[Pair], job: Job) -> None:
+def _fill(pairs: Iterator[Pair], job: ExportJob) -> None:
     for group in by_task(pairs, job.folder):
         found = list(preferences(group))
         if not found:
@@ -157,10 +165,10 @@ def _fill(pairs: Iterator[Pair], job: Job) -> None:
             job.put(group[0].split, row)
 
 
-FORM = Form(
+FORM = ExportFormat(
     name="preference",
-    tables=(Table(COLUMNS),),
-    opener=Lines,
+    tables=(ExportTable(COLUMNS),),
+    opener=JsonlSink,
     fill=_fill,
     about="Two programs for one task: `chosen` was verified, `rejected` is wrong or certainly slower; `preferred` says "
     "which (correct over wrong, faster by measurement or by estimate) and `evidence` has the verifier's finding or "
@@ -168,6 +176,6 @@ FORM = Form(
 )
 
 
-def export_preference(pairs: Iterable[Pair], out: Path, options: Options) -> Written:
+def export_preference(pairs: Iterable[Pair], out: Path, options: ExportOptions) -> ExportSummary:
     """Better and worse programs for the same task."""
     return write(FORM, pairs, out, options)

@@ -10,11 +10,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hipwright.dataset.export.chat import FACTS, LESSON_COLUMNS, MESSAGES, Lessons, facts, fresh_prompt
+from hipwright.dataset.export.chat import FACTS, LESSON_COLUMNS, MESSAGES, ChatRows, facts, fresh_prompt
 from hipwright.dataset.export.grouping import by_task
 from hipwright.dataset.export.parquet import Shards, Whole
 from hipwright.dataset.export.rows import estimates
-from hipwright.dataset.export.writing import Columns, Form, Job, Options, Table, Written, split_name, write
+from hipwright.dataset.export.writing import (
+    Columns,
+    ExportFormat,
+    ExportJob,
+    ExportOptions,
+    ExportSummary,
+    ExportTable,
+    split_name,
+    write,
+)
 from hipwright.dataset.records import Pair
 
 SOURCE, ABILITY = "hipwright", "hip-kernel"
@@ -35,7 +44,7 @@ VERL: Columns = {
 }
 
 
-def _task(pairs: Sequence[Pair], options: Options) -> tuple[list[dict[str, str]], dict[str, Any]]:
+def _task(pairs: Sequence[Pair], options: ExportOptions) -> tuple[list[dict[str, str]], dict[str, Any]]:
     """(the prompt of a task, what is known of it)."""
     right = [pair for pair in pairs if pair.correct]
     best: dict[str, float] = {}
@@ -50,15 +59,15 @@ def _task(pairs: Sequence[Pair], options: Options) -> tuple[list[dict[str, str]]
     return fresh_prompt(pairs[0], options), {**facts(pairs[0]), **known}
 
 
-def _fill_trl(pairs: Iterator[Pair], job: Job) -> None:
-    lessons = Lessons(job.options)
+def _fill_trl(pairs: Iterator[Pair], job: ExportJob) -> None:
+    lessons = ChatRows(job.options)
     for group in by_task(pairs, job.folder):
         job.each(group, lessons, table="sft")
         asked, known = _task(group, job.options)
         job.put(group[0].split, {"prompt": asked, "ground_truth": group[0].task_source, **known}, table="grpo")
 
 
-def _fill_verl(pairs: Iterator[Pair], job: Job) -> None:
+def _fill_verl(pairs: Iterator[Pair], job: ExportJob) -> None:
     for index, group in enumerate(by_task(pairs, job.folder)):
         asked, known = _task(group, job.options)
         row = {
@@ -71,17 +80,17 @@ def _fill_verl(pairs: Iterator[Pair], job: Job) -> None:
         job.put(group[0].split, row)
 
 
-TRL = Form(
+TRL = ExportFormat(
     name="trl",
-    tables=(Table(GRPO, "grpo", "grpo"), Table(LESSON_COLUMNS, "sft", "sft")),
+    tables=(ExportTable(GRPO, "grpo", "grpo"), ExportTable(LESSON_COLUMNS, "sft", "sft")),
     opener=Shards,
     fill=_fill_trl,
     about="Two tables for TRL. `sft`: a conversational `prompt` and its `completion`, a verified program. `grpo`: one "
     "`prompt` a task; the other columns reach a reward function by name, `ground_truth` with the reference's source.",
 )
-VERL_FORM = Form(
+VERL_FORM = ExportFormat(
     name="verl",
-    tables=(Table(VERL),),
+    tables=(ExportTable(VERL),),
     opener=Whole,
     fill=_fill_verl,
     about="One row a task in verl's columns. `reward_model.ground_truth` is the reference's source, which the reward "
@@ -89,11 +98,11 @@ VERL_FORM = Form(
 )
 
 
-def export_trl(pairs: Iterable[Pair], out: Path, options: Options) -> Written:
+def export_trl(pairs: Iterable[Pair], out: Path, options: ExportOptions) -> ExportSummary:
     """Prompt and completion for SFT, prompt and ground truth for GRPO."""
     return write(TRL, pairs, out, options)
 
 
-def export_verl(pairs: Iterable[Pair], out: Path, options: Options) -> Written:
+def export_verl(pairs: Iterable[Pair], out: Path, options: ExportOptions) -> ExportSummary:
     """Prompt and ground truth in verl's columns."""
     return write(VERL_FORM, pairs, out, options)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hipwright.dataset.export.writing import Columns
-from hipwright.dataset.records import Built, Pair
+from hipwright.dataset.records import BuildSummary, Pair
 from hipwright.records import Program, Timing
 
 COLUMNS: Columns = {
@@ -30,7 +30,7 @@ COLUMNS: Columns = {
     "before_knobs": "string",
     "before_lane": "string",
     "coverage": "float64",
-    "builds": [{"target": "string", "ok": "bool", **{n: "int64" for n in Built.__struct_fields__ if n != "ok"}}],
+    "builds": [{"target": "string", "ok": "bool", **{n: "int64" for n in BuildSummary.__struct_fields__ if n != "ok"}}],
     "estimate_us": [{"target": "string", "microseconds": "float64"}],
     "timing": "string",
     "operators": ["string"],

@@ -10,8 +10,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hipwright.dataset.export.jsonl import Lines
-from hipwright.dataset.export.writing import Columns, Form, Job, LeftOut, Options, Table, Written, write
+from hipwright.dataset.export.jsonl import JsonlSink
+from hipwright.dataset.export.writing import (
+    Columns,
+    ExportFormat,
+    ExportJob,
+    ExportOptions,
+    ExportSummary,
+    ExportTable,
+    LeftOut,
+    write,
+)
 from hipwright.dataset.records import Pair
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.program.modelnew import export as modelnew
@@ -45,7 +54,7 @@ def kernel_source(program: Program, task_source: str) -> str:
     return text
 
 
-def _fill(pairs: Iterator[Pair], job: Job) -> None:
+def _fill(pairs: Iterator[Pair], job: ExportJob) -> None:
     problems: dict[str, int] = {}
     told: set[str] = set()
 
@@ -72,10 +81,10 @@ def _fill(pairs: Iterator[Pair], job: Job) -> None:
     job.each(pairs, row)
 
 
-FORM = Form(
+FORM = ExportFormat(
     name="source",
-    tables=(Table(COLUMNS),),
-    opener=Lines,
+    tables=(ExportTable(COLUMNS),),
+    opener=JsonlSink,
     fill=_fill,
     about="The record of the published system. `kernel_src` is a file with a class `ModelNew`, checked as Python; "
     "its build by `torch.utils.cpp_extension` has not run on an AMD machine here. What was verified is the program "
@@ -84,6 +93,6 @@ FORM = Form(
 )
 
 
-def export_source(pairs: Iterable[Pair], out: Path, options: Options) -> Written:
+def export_source(pairs: Iterable[Pair], out: Path, options: ExportOptions) -> ExportSummary:
     """Right and wrong pairs as the published system's records."""
     return write(FORM, pairs, out, options)

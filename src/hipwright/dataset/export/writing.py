@@ -1,8 +1,8 @@
 """How an export reaches the disk: written beside its place and renamed when it is whole.
 
 A killed or failed export leaves what was there before. A bad row is left out, counted and named with its reason in
-`skipped.jsonl` and in `Written`; a row that a format has no use for (a wrong program among examples to imitate) is
-counted under its reason.
+`skipped.jsonl` and in `ExportSummary`; a row that a format has no use for (a wrong program among examples to imitate)
+is counted under its reason.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import msgspec
 
 from hipwright.dataset.records import Pair
-from hipwright.dataset.stats import Tally
+from hipwright.dataset.stats import DatasetTally
 from hipwright.dataset.store import BadRow
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.records import Record
@@ -43,7 +43,7 @@ class Skipped(Record, frozen=True, kw_only=True):
     why: str
 
 
-class Written(Record, frozen=True, kw_only=True):
+class ExportSummary(Record, frozen=True, kw_only=True):
     """What an export wrote: files with paths inside the folder, rows by table and split, and what is not in it.
 
     read: the pairs that were read whole; skipped: bad rows; left_out: {why: how many} the format has no use for.
@@ -67,7 +67,7 @@ class LeftOut(Exception):
 
 
 @dataclass(frozen=True)
-class Table:
+class ExportTable:
     """One table of an export, a `config` of its card. folder: where its files lie, "" for the export's own."""
 
     columns: Columns
@@ -75,7 +75,7 @@ class Table:
     folder: str = ""
 
 
-class Sink(Protocol):
+class RowSink(Protocol):
     """Takes one split's rows."""
 
     def write(self, row: dict[str, Any]) -> None:
@@ -88,18 +88,18 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True)
-class Form:
+class ExportFormat:
     """A format. opener: (path without suffix, columns) -> Sink; fill: puts the rows of the pairs into the job."""
 
     name: str
-    tables: tuple[Table, ...]
-    opener: Callable[[Path, Columns], Sink]
-    fill: Callable[[Iterator[Pair], Job], None]
+    tables: tuple[ExportTable, ...]
+    opener: Callable[[Path, Columns], RowSink]
+    fill: Callable[[Iterator[Pair], ExportJob], None]
     about: str
 
 
 @dataclass(frozen=True)
-class Options:
+class ExportOptions:
     """How to export. system: the system prompt of chat forms, "" for none; user: a pair's prompt, None for the usual.
 
     title, command: for the card. bad: rows that the reader could not read; it may add to it while it is read.
@@ -113,7 +113,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Part:
+class ExportPart:
     """One split of one table, on disk."""
 
     table: str
@@ -125,16 +125,16 @@ class Part:
 
 
 @dataclass
-class Job:
+class ExportJob:
     """One export under way in `folder`."""
 
-    form: Form
+    form: ExportFormat
     folder: Path
-    options: Options
-    tally: Tally = field(default_factory=Tally)
+    options: ExportOptions
+    tally: DatasetTally = field(default_factory=DatasetTally)
     skipped: list[Skipped] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
-    _sinks: dict[tuple[str, str], Sink] = field(default_factory=dict)
+    _sinks: dict[tuple[str, str], RowSink] = field(default_factory=dict)
     _rows: Counter[tuple[str, str]] = field(default_factory=Counter)
     _seen: set[str] = field(default_factory=set)
 
@@ -184,23 +184,23 @@ class Job:
             with suppress(Exception):  # the error that ended the export is the one to be seen
                 sink.close()
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ExportPart]:
         """Finish all files: train first, then the other splits by name."""
         found = []
         for place in sorted(self._sinks, key=lambda p: (p[0], p[1] != "train", p[1])):
             files, num_bytes = self._sinks[place].close()
             names = tuple(str(path.relative_to(self.folder)) for path in files)
             disk = sum(path.stat().st_size for path in files)
-            found.append(Part(*place, names, self._rows[place], num_bytes, disk))
+            found.append(ExportPart(*place, names, self._rows[place], num_bytes, disk))
         return found
 
 
-def write(form: Form, pairs: Iterable[Pair], out: Path, options: Options) -> Written:
+def write(form: ExportFormat, pairs: Iterable[Pair], out: Path, options: ExportOptions) -> ExportSummary:
     """Export pairs to the folder `out`, whole or not at all. BadInput when no row comes of them."""
     from hipwright.dataset.export.card import card
 
     with replacing(out) as folder:
-        job = Job(form, folder, options)
+        job = ExportJob(form, folder, options)
         try:
             form.fill(job.good(pairs), job)
         except BaseException:
@@ -214,7 +214,7 @@ def write(form: Form, pairs: Iterable[Pair], out: Path, options: Options) -> Wri
         rows: dict[str, dict[str, int]] = {}
         for part in parts:
             rows.setdefault(part.table, {})[part.split] = part.rows
-        written = Written(
+        written = ExportSummary(
             format=form.name,
             files=tuple(name for part in parts for name in part.files),
             rows=rows,
@@ -260,7 +260,7 @@ def _reasons(skipped: Sequence[Skipped], left_out: Mapping[str, int]) -> str:
     return "; ".join(f"{count} x {why}" for why, count in reasons.most_common(4)) or "there are no pairs"
 
 
-def _manifest(written: Written, options: Options) -> str:
+def _manifest(written: ExportSummary, options: ExportOptions) -> str:
     plain = {**written.to_dict(), "skipped": len(written.skipped), "command": options.command}
     return msgspec.json.format(msgspec.json.encode(plain, order="deterministic")).decode() + "\n"
 

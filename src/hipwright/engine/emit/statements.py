@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from hipwright.engine.emit.helpers import FLOAT, GENERIC, INDEX, INTEGER, LIBRARY, PAIRS, RESERVED
 from hipwright.engine.ir import small_ints
-from hipwright.engine.ir.expr import STORAGE, E, Loop, walk
+from hipwright.engine.ir.expr import STORAGE, E, SerialLoop, walk
 from hipwright.engine.ir.index import Atom, Ind, Ix
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.rounding import Rounding
@@ -309,7 +309,7 @@ class Emitter:
         return f"({text})" if text.startswith("-") and e.op != "const" else text
 
     def _loop(self, e: E) -> str:
-        attr: Loop = e.attr
+        attr: SerialLoop = e.attr
         name = self.fresh(e.label or attr.kind)
         body = e.args[0]
         best = attr.kind.startswith("arg")
@@ -352,7 +352,7 @@ class Emitter:
         self.scopes[-1][e.id] = name
         return name
 
-    def _window_position(self, attr: Loop) -> str:
+    def _window_position(self, attr: SerialLoop) -> str:
         text = ""
         for variable, (_, high) in zip(attr.variables, attr.bounds, strict=True):
             text = f"({text}) * {to_c(high)} + {variable.name}" if text else variable.name

@@ -13,7 +13,7 @@ from hipwright.engine.fuse.groups import FULL, ROW, Group
 from hipwright.engine.fuse.schedule import Scheduler
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Ix, ix, product
-from hipwright.engine.lower.core import Item
+from hipwright.engine.lower.core import LoweredItem
 
 UNITS, THREADS = 132, 1024
 """Multiprocessors of an H200, and the threads on each that 64 registers a thread leave: all blocks run at once."""
@@ -81,7 +81,7 @@ def _large(s: Scheduler, group: Group, width: int) -> set[str]:
 def _join(s: Scheduler, rows: Group, columns: Group) -> bool:
     """Give the rows the elements of each sum, and the sums the blocks' parts; False, and nothing changed, if not."""
     reds = [i for i in columns.items if i.kind == "red"]
-    made = [Item(s.c.unique(f"{i.name}_by_block"), "pw", "float32", i.space, i.body, node=i.node) for i in reds]
+    made = [LoweredItem(s.c.unique(f"{i.name}_by_block"), "pw", "float32", i.space, i.body, node=i.node) for i in reds]
     wider = Group(rows.number, rows.space, rows.dims, [*rows.items, *made])
     placed = s.placed(wider)
     if placed is None or any(m.role != FULL for m in placed.members[-len(made) :]):
@@ -104,7 +104,7 @@ def _join(s: Scheduler, rows: Group, columns: Group) -> bool:
     return True
 
 
-def _read_parts(s: Scheduler, item: Item, part: Item, space: Sequence[Ix]) -> None:
+def _read_parts(s: Scheduler, item: LoweredItem, part: LoweredItem, space: Sequence[Ix]) -> None:
     """The sum of what the blocks have left."""
-    kept = s.c.keep(Item(part.name, "pw", "float32", list(space), part.body), between=False)
+    kept = s.c.keep(LoweredItem(part.name, "pw", "float32", list(space), part.body), between=False)
     item.space, item.dims, item.body = list(space), (0,), kept.at

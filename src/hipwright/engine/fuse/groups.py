@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 
 from hipwright.engine.ir.expr import E, indices, walk
 from hipwright.engine.ir.index import Atom, Ix, Var, ix, replace
-from hipwright.engine.lower.core import Context, Item
+from hipwright.engine.lower.core import LoweredItem, LoweringContext
 
 FULL, ROW, PART = "full", "row", "part"
 
 
 @dataclass(eq=False)
-class Member:
+class GroupMember:
     """An item placed in a group: its expression there, where it lies, and its natural position."""
 
-    item: Item
+    item: LoweredItem
     role: str  # "red", "call", FULL, ROW or PART
     value: E
     position: Ix
@@ -30,8 +30,8 @@ class Group:
     number: int
     space: list[Ix]
     dims: tuple[int, ...]
-    items: list[Item] = field(default_factory=list)
-    members: list[Member] = field(default_factory=list)
+    items: list[LoweredItem] = field(default_factory=list)
+    members: list[GroupMember] = field(default_factory=list)
     variables: list[Var] = field(default_factory=list)
     columns: dict[str, Var] = field(default_factory=dict)  # the column variable of the parts, by their width's key
     kind: str = "fused"  # or "scan" or "call"
@@ -48,7 +48,7 @@ class Group:
         return [self.space[k] for k in self.dims]
 
 
-def collapse(c: Context, group: Group) -> None:
+def collapse(c: LoweringContext, group: Group) -> None:
     """Merge neighbouring dimensions that every access walks as one (rewrites the members in place)."""
     lists = [[k for k in range(len(group.space)) if k not in group.dims], list(group.dims)]
     changed = True
@@ -70,7 +70,7 @@ def _drop(group: Group, k: int) -> None:
     group.dims = tuple(d - (d > k) for d in group.dims if d != k)
 
 
-def _merge(c: Context, group: Group, first: int, second: int) -> bool:
+def _merge(c: LoweringContext, group: Group, first: int, second: int) -> bool:
     a, b = group.variables[first], group.variables[second]
     values = [m.value for m in group.members]
     for p in _all_indices(values, [m.position for m in group.members]):

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import replace as changed
 
-from hipwright.engine.fuse.groups import FULL, Group, Member
+from hipwright.engine.fuse.groups import FULL, Group, GroupMember
 from hipwright.engine.ir.expr import E, walk
 from hipwright.engine.ir.index import ZERO, Atom, Ix, Var, divide, ix, modulo, replace
-from hipwright.engine.lower.core import Context
+from hipwright.engine.lower.core import LoweringContext
 
 COUNTS = (2, 3, 4)
 
@@ -41,11 +41,11 @@ def _end(e: E, column: Ix) -> Ix | None:
 
 
 @dataclass
-class Parts:
+class JoinedParts:
     """The members of all parts, over the columns of one."""
 
-    old: list[Member]
-    members: list[Member]
+    old: list[GroupMember]
+    members: list[GroupMember]
     column: Var
 
     def apply(self, group: Group, stores: dict[str, tuple[str, str]]) -> None:
@@ -56,28 +56,28 @@ class Parts:
         group.members, group.space[-1], group.variables[-1] = self.members, self.column.size, self.column
 
 
-def parts_of(c: Context, group: Group) -> Parts | None:
+def parts_of(c: LoweringContext, group: Group) -> JoinedParts | None:
     """The parts, where no condition on the column is left in them."""
     count = equal_parts(group)
     if count is None:
         return None
     part = divide(group.space[-1], ix(count))
     column = c.arena.var("v", part)
-    members: list[Member] = []
+    members: list[GroupMember] = []
     for number in range(count):
         members += _part(c, group, {group.variables[-1]: ix(column) + part * number}, number)
     if any(e.op in ("guard", "sel") and _moves(e.args[0], column) for e in walk([m.value for m in members])):
         return None
-    return Parts(list(group.members), members, column)
+    return JoinedParts(list(group.members), members, column)
 
 
-def _part(c: Context, group: Group, table: Mapping[Atom, Ix], number: int) -> list[Member]:
+def _part(c: LoweringContext, group: Group, table: Mapping[Atom, Ix], number: int) -> list[GroupMember]:
     """The members of one part; the first keep their items, others have copies with names of their own."""
     values = c.arena.rewrite([m.value for m in group.members], table.get, lambda e: None)
     out = []
     for member, value in zip(group.members, values, strict=True):
         item = changed(member.item, name=f"{member.item.name}/{number}") if number else member.item
-        out.append(Member(item, member.role, value, replace(member.position, table.get)))
+        out.append(GroupMember(item, member.role, value, replace(member.position, table.get)))
     return out
 
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from hipwright.engine.fuse.groups import FULL, PART, ROW, Group, Member
+from hipwright.engine.fuse.groups import FULL, PART, ROW, Group, GroupMember
 from hipwright.engine.ir.expr import COMPUTE, E, walk, weight
 from hipwright.engine.ir.index import ONE, Fn, Ix, ix, product
 from hipwright.engine.ir.shapes import flatten, reindex, unflatten
-from hipwright.engine.lower.core import Context, Item
+from hipwright.engine.lower.core import LoweredItem, LoweringContext
 
 MAX_PART = 400
 """The weight of an expression above which recomputing the row's values is not tried."""
 
 
-def place(c: Context, group: Group, items: Sequence[Item]) -> list[Member] | None:
+def place(c: LoweringContext, group: Group, items: Sequence[LoweredItem]) -> list[GroupMember] | None:
     """Every item's expression over the group's variables, members read in place; None if one cannot be."""
     group.variables = [c.arena.var("v", s) for s in group.space]
     full = [ix(v) for v in group.variables]
     kept = [full[k] for k in range(len(full)) if k not in group.dims]
     reduced = [full[k] for k in group.dims]
-    placed: dict[str, Member] = {}
+    placed: dict[str, GroupMember] = {}
     for item in items:
         member = _member(c, group, item, full, kept, reduced)
         if member is None:
@@ -36,27 +36,31 @@ def place(c: Context, group: Group, items: Sequence[Item]) -> list[Member] | Non
             value = _resolve(c, member.value, placed)
         if value is None or (member.role == PART and not _worth(value)):
             return None
-        placed[item.name] = Member(item, member.role, value, member.position)
+        placed[item.name] = GroupMember(item, member.role, value, member.position)
     return list(placed.values())
 
 
-def _exchanged(c: Context, group: Group, item: Item, full: list[Ix], placed: dict[str, Member]) -> Member | None:
+def _exchanged(
+    c: LoweringContext, group: Group, item: LoweredItem, full: list[Ix], placed: dict[str, GroupMember]
+) -> GroupMember | None:
     """A member behind a call that reads its result with two dimensions exchanged, the last one in its place."""
     for a, b in itertools.combinations(range(len(full) - 1), 2):
         order = list(range(len(full)))
         order[a], order[b] = b, a
         index = reindex([group.space[k] for k in order], item.space, [full[k] for k in order])
         index = [i if s != ONE else ix(0) for i, s in zip(index, item.space, strict=True)]
-        member = Member(item, FULL, item.body(index), flatten(item.space, index))
+        member = GroupMember(item, FULL, item.body(index), flatten(item.space, index))
         if _resolve(c, member.value, placed) is not None:
             return member
     return None
 
 
-def _member(c: Context, group: Group, item: Item, full: list[Ix], kept: list[Ix], reduced: list[Ix]) -> Member | None:
+def _member(
+    c: LoweringContext, group: Group, item: LoweredItem, full: list[Ix], kept: list[Ix], reduced: list[Ix]
+) -> GroupMember | None:
     if item.kind == "call":
         value = c.arena.make("row", (), COMPUTE[item.dtype], item.name)
-        return Member(item, "call", value, flatten(item.space, full))
+        return GroupMember(item, "call", value, flatten(item.space, full))
     if item.kind in ("red", "scan"):
         if list(item.space) == group.space and item.dims == group.dims:
             index = full
@@ -65,18 +69,18 @@ def _member(c: Context, group: Group, item: Item, full: list[Ix], kept: list[Ix]
             inner = iter(reindex(group.inner, [item.space[d] for d in item.dims], reduced))
             index = [next(inner) if k in item.dims else next(outer) for k in range(len(item.space))]
         if item.kind == "scan":
-            return Member(item, FULL, item.body(index), flatten(item.space, index))
+            return GroupMember(item, FULL, item.body(index), flatten(item.space, index))
         row = [i for k, i in enumerate(index) if k not in item.dims]
-        return Member(item, "red", item.body(index), flatten(item.shape, row))
+        return GroupMember(item, "red", item.body(index), flatten(item.shape, row))
     whole = product(item.space) == product(group.space)
     if not whole and product(item.space) != product(group.outer):
         return _part(c, group, item, kept)
     index = reindex(group.space, item.space, full) if whole else reindex(group.outer, item.space, kept)
     index = [i if s != ONE else ix(0) for i, s in zip(index, item.space, strict=True)]
-    return Member(item, FULL if whole else ROW, item.body(index), flatten(item.space, index))
+    return GroupMember(item, FULL if whole else ROW, item.body(index), flatten(item.space, index))
 
 
-def _part(c: Context, group: Group, item: Item, kept: list[Ix]) -> Member | None:
+def _part(c: LoweringContext, group: Group, item: LoweredItem, kept: list[Ix]) -> GroupMember | None:
     """A member with columns of its own; parts of equal width share the variable."""
     k = kept_dims(c, group, item)
     if not k:
@@ -84,7 +88,7 @@ def _part(c: Context, group: Group, item: Item, kept: list[Ix]) -> Member | None
     width = product(item.space[k:])
     column = group.columns.setdefault(width.key, c.arena.var("c", width))
     index = reindex(group.outer, item.space[:k], kept) + unflatten(item.space[k:], ix(column))
-    return Member(item, PART, item.body(index), flatten(item.space, index))
+    return GroupMember(item, PART, item.body(index), flatten(item.space, index))
 
 
 def _worth(value: E) -> bool:
@@ -92,7 +96,7 @@ def _worth(value: E) -> bool:
     return any(e.op == "row" for e in walk([value])) and weight([value]) <= MAX_PART
 
 
-def _resolve(c: Context, value: E, placed: dict[str, Member], *, again: bool = False) -> E | None:
+def _resolve(c: LoweringContext, value: E, placed: dict[str, GroupMember], *, again: bool = False) -> E | None:
     """Loads of members become their expressions; a load elsewhere in a member is refused, or computed `again`."""
     failed = False
 
@@ -114,7 +118,7 @@ def _resolve(c: Context, value: E, placed: dict[str, Member], *, again: bool = F
     return None if failed else resolved
 
 
-def _elsewhere(c: Context, member: Member, position: Ix, placed: dict[str, Member]) -> E | None:
+def _elsewhere(c: LoweringContext, member: GroupMember, position: Ix, placed: dict[str, GroupMember]) -> E | None:
     """A member's value at another position of the same row, from what it is computed from."""
     if member.role not in (FULL, PART):
         return None
@@ -124,12 +128,12 @@ def _elsewhere(c: Context, member: Member, position: Ix, placed: dict[str, Membe
     return _resolve(c, member.item.body(index), placed, again=True)
 
 
-def _as_stored(member: Member, dtype: str) -> E:
+def _as_stored(member: GroupMember, dtype: str) -> E:
     """A member's value as a reader of the stored tensor would see it (half rounds)."""
     return member.value
 
 
-def kept_dims(c: Context, group: Group, item: Item) -> int:
+def kept_dims(c: LoweringContext, group: Group, item: LoweredItem) -> int:
     """How many leading dimensions of a pointwise item are the group's rows, when the rest is a part of a row; or 0.
 
     A part is no wider than the row, so that recomputing never reads more than storing would.

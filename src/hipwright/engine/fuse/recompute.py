@@ -16,7 +16,7 @@ from hipwright.engine.fuse.placing import MAX_PART
 from hipwright.engine.fuse.schedule import Scheduler
 from hipwright.engine.ir.expr import E, indices, walk, weight
 from hipwright.engine.ir.index import Fn, Sym, Var
-from hipwright.engine.lower.core import Index, Item
+from hipwright.engine.lower.core import Index, LoweredItem
 
 MORE = 32
 """The weight (engine/ir/expr.py) that computing a value again may add to one reader."""
@@ -48,7 +48,7 @@ def recompute(s: Scheduler, wanted: Collection[str], may: Callable[[str], bool])
             _drop(s, item)
 
 
-def _drop(s: Scheduler, item: Item) -> None:
+def _drop(s: Scheduler, item: LoweredItem) -> None:
     """Nobody reads it any more."""
     group = s.home.pop(item.name)
     group.items.remove(item)
@@ -62,8 +62,8 @@ class _Again:
     """One item, and its readers in other kernels."""
 
     s: Scheduler
-    item: Item
-    away: list[Item]
+    item: LoweredItem
+    away: list[LoweredItem]
 
     def pays(self) -> bool:
         """Is the traffic less, the arithmetic little more, and every load at a sum of variables and sizes?"""
@@ -90,7 +90,7 @@ class _Again:
         sizes = [a.size for a in position.atoms() if isinstance(a, Var) and a.size is not None]
         return self.s.c.hints_of(sizes) * ITEM_BYTES.get(dtype, 1)
 
-    def _light(self, reader: Item) -> bool:
+    def _light(self, reader: LoweredItem) -> bool:
         index = self.s.c.probe(reader.space)
         before = reader.body(index)
         try:

@@ -14,7 +14,7 @@ from hipwright.engine.fuse.groups import PART, Group
 from hipwright.engine.fuse.placing import kept_dims, place
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import ix, product
-from hipwright.engine.lower.core import Context, Item
+from hipwright.engine.lower.core import LoweredItem, LoweringContext
 
 WHOLE = ("float64", "float32", "float16", "bfloat16", "int64", "int32")
 """The dtypes of scans that hold, but for a rounding, what their compute type does."""
@@ -25,7 +25,7 @@ class Scheduler:
 
     def __init__(
         self,
-        context: Context,
+        context: LoweringContext,
         external: dict[str, set[str]],
         fuse: bool = True,
         part: Callable[[str], bool] = lambda name: True,
@@ -38,7 +38,7 @@ class Scheduler:
         self.reads: dict[str, set[str]] = {}
         self.external = external  # library call or view -> the names it reads
 
-    def add(self, item: Item) -> Group:
+    def add(self, item: LoweredItem) -> Group:
         """Place one item; producers have been placed before."""
         self.reads[item.name] = self._item_reads(item)
         if item.kind == "red" and self.fuse:
@@ -60,7 +60,7 @@ class Scheduler:
         self.home[item.name] = group
         return group
 
-    def _row_value(self, item: Item) -> None:
+    def _row_value(self, item: LoweredItem) -> None:
         """A reduction over what a kernel knows of each row, as the mean of the rows' losses, reads one value a row.
 
         The rows' kernel computes it: the reduction is often one block, which would read and divide for all rows.
@@ -72,14 +72,14 @@ class Scheduler:
         exact = item.dtype in ("float32", "float64") and not item.reduction.startswith("arg")
         if not exact or product(item.space) != product(group.outer):
             return
-        made = Item(self.c.unique(f"{item.name}_row"), "pw", item.dtype, item.space, item.body, node=item.node)
+        made = LoweredItem(self.c.unique(f"{item.name}_row"), "pw", item.dtype, item.space, item.body, node=item.node)
         self.reads[made.name] = self.reads[item.name]
         if self._try(group, made):
             self.home[made.name] = group
             item.body = self.c.keep(made, between=False).at
             self.reads[item.name] = {made.name}
 
-    def _absorb(self, group: Group, item: Item) -> None:
+    def _absorb(self, group: Group, item: LoweredItem) -> None:
         """Pointwise groups that a new member reads join its group: their values stay in registers.
 
         They were placed when nothing tied them to it, as a product of two inputs that the row's last pass reads.
@@ -104,7 +104,7 @@ class Scheduler:
         shaped.members = members or []
         return shaped if members is not None else None
 
-    def adopt(self, part: Item, group: Group, *, of: Item) -> None:
+    def adopt(self, part: LoweredItem, group: Group, *, of: LoweredItem) -> None:
         """An item that a group has been given, of which another is the sum now."""
         self.reads[part.name], self.home[part.name] = self.reads[of.name], group
         self.reads[of.name] = {part.name}
@@ -113,7 +113,7 @@ class Scheduler:
         """Does a value come from a group, or from what reads it?"""
         return self._depends(name, group, set())
 
-    def reread(self, item: Item) -> None:
+    def reread(self, item: LoweredItem) -> None:
         """The item's body has changed."""
         self.reads[item.name] = self._item_reads(item)
 
@@ -131,7 +131,7 @@ class Scheduler:
         self.home |= {i.name: group for i in other.items}
         return True
 
-    def _joined(self, item: Item) -> bool:
+    def _joined(self, item: LoweredItem) -> bool:
         """The outputs of one call share its group."""
         group = next((self.home[i.name] for i in item.placed.items if i and i.name in self.home), None)
         if group is None:
@@ -140,13 +140,13 @@ class Scheduler:
         self.home[item.name] = group
         return True
 
-    def _item_reads(self, item: Item) -> set[str]:
+    def _item_reads(self, item: LoweredItem) -> set[str]:
         if item.kind == "call":
             return set(item.placed.reads)
         index = [ix(self.c.arena.var("p", s)) for s in item.space]
         return {e.attr[0] for e in walk([item.body(index)]) if e.op == "load"}
 
-    def _candidates(self, item: Item) -> list[Group]:
+    def _candidates(self, item: LoweredItem) -> list[Group]:
         if item.kind in ("scan", "call"):
             return []
         found: list[Group] = []
@@ -158,14 +158,14 @@ class Scheduler:
                 found.append(group)
         return behind + [g for g in found if g.kind == "fused"]
 
-    def _follows(self, group: Group, item: Item) -> bool:
+    def _follows(self, group: Group, item: LoweredItem) -> bool:
         """May a pointwise item stand behind a call or a scan, as its epilogue?"""
         first = group.items[0]
         # a narrow integer wraps when it is stored, so that its readers must see what was
         alone = first.dtype not in WHOLE if first.kind == "scan" else first.placed.offer.whole
         return item.kind == "pw" and not alone and product(item.space) == product(group.space)
 
-    def _shares(self, group: Group, item: Item) -> bool:
+    def _shares(self, group: Group, item: LoweredItem) -> bool:
         """The same input is read by both over the same space."""
         if product(group.space) != product(item.space) and product(group.outer) != product(item.space):
             return False
@@ -175,7 +175,7 @@ class Scheduler:
 
     # ------------------------------------------------------------ joining
 
-    def _try(self, group: Group, item: Item) -> bool:
+    def _try(self, group: Group, item: LoweredItem) -> bool:
         shaped = self._reshaped(group, item)
         if shaped is None or self._cycle(group, item) or self._hazard(group, item):
             return False
@@ -190,7 +190,7 @@ class Scheduler:
         group.members = members
         return True
 
-    def _reshaped(self, group: Group, item: Item) -> Group | None:
+    def _reshaped(self, group: Group, item: LoweredItem) -> Group | None:
         """The group's space once it holds the item, or None when they do not agree."""
         if item.kind == "red":
             if group.dims:
@@ -208,7 +208,7 @@ class Scheduler:
             return Group(group.number, group.space, group.dims)
         return None
 
-    def _cycle(self, group: Group, item: Item) -> bool:
+    def _cycle(self, group: Group, item: LoweredItem) -> bool:
         """Would the item make the group depend on itself through something outside it?"""
         outside = [name for name in self.reads[item.name] if self.home.get(name) is not group]
         return any(self._depends(name, group, set()) for name in outside)
@@ -225,7 +225,7 @@ class Scheduler:
             below = self.external.get(name, ())
         return any(self._depends(other, group, seen) for other in below)
 
-    def _hazard(self, group: Group, item: Item) -> bool:
+    def _hazard(self, group: Group, item: LoweredItem) -> bool:
         """A module buffer is overwritten by the item (or the group) and read by the other."""
         written = {i.target for i in (*group.items, item) if i.target}
         if not written:

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from hipwright.engine.fuse.groups import Group
 from hipwright.engine.ir.expr import indices, walk
 from hipwright.engine.ir.index import Atom, Fn, Ix, Var, divide, ix, modulo, replace
-from hipwright.engine.lower.core import Context
+from hipwright.engine.lower.core import LoweringContext
 
 FACTORS = range(2, 65)
 
 
-def unfold(c: Context, group: Group) -> None:
+def unfold(c: LoweringContext, group: Group) -> None:
     """Split every dimension of a pointwise group of which accesses know nothing but quotient and remainder."""
     for k in reversed(range(len(group.space))):
         factor = _factor(group, group.variables[k])
@@ -29,7 +29,7 @@ def unfold(c: Context, group: Group) -> None:
         group.variables[k : k + 1] = [outer, inner]
 
 
-def _substitute(c: Context, group: Group, table: Mapping[Atom, Ix]) -> None:
+def _substitute(c: LoweringContext, group: Group, table: Mapping[Atom, Ix]) -> None:
     """Write the members over the new variables."""
 
     def found(a: Atom) -> Ix | None:

@@ -58,7 +58,7 @@ class E:
 
 
 @dataclass(frozen=True)
-class Loop:
+class SerialLoop:
     """attr of a `loop`: a serial reduction over small windows; bounds are [low, high) of each variable."""
 
     kind: str
@@ -73,7 +73,7 @@ class Loop:
         )
 
 
-class Arena:
+class ExprArena:
     """Makes expressions; equal ones are the same object."""
 
     def __init__(self) -> None:
@@ -184,7 +184,7 @@ class Arena:
 
     def loop(self, kind: str, variables: Sequence[Var], bounds: Sequence[tuple[Ix, Ix]], body: E) -> E:
         """A serial reduction of body over the variables. kind argmax/argmin gives the flat position as long."""
-        attr = Loop(kind, tuple(variables), tuple(bounds))
+        attr = SerialLoop(kind, tuple(variables), tuple(bounds))
         inner = [value for pair in bounds for bound in pair for value in _values(bound)]
         ctype = "long" if kind.startswith("arg") else body.ctype
         return self.make("loop", (body, *inner), ctype, attr, attr.key)

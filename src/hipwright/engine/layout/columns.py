@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Var, ix
 from hipwright.engine.layout.pointwise import AT_ONCE, FEW_BLOCKS, MOST_TEAM, RESIDENT, TEAM_KEPT, fills, power
-from hipwright.engine.templates.rows.scope import Layout
+from hipwright.engine.templates.rows.scope import RowLayout
 from hipwright.engine.templates.sweep import linear
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ SHORT_BAG, PICKED_ROWS = 64, 8
 """Rows up to which few lanes sum a bag, each asking for so many at once: what lanes share costs more than the loads."""
 
 
-def columns(plan: RowPlanner, registers: bool) -> Layout:
+def columns(plan: RowPlanner, registers: bool) -> RowLayout:
     """The layout of a kernel whose rows are columns of memory; registers: they stay there between passes."""
     group = plan.group
     stays = [k for k in range(len(group.space)) if k not in group.dims]
@@ -48,7 +48,7 @@ def columns(plan: RowPlanner, registers: bool) -> Layout:
     lanes = threads // share
     items = min(-(-plan.length // lanes), max(kept // vec, 1))
     blocks = -(-plan.rows // (vec * share))
-    layout = Layout("columns", plan.knob("BLOCK", threads), plan.knob("COLUMNS", share))
+    layout = RowLayout("columns", plan.knob("BLOCK", threads), plan.knob("COLUMNS", share))
     plan.pack(layout, "COLUMN_VEC", vec, items)
     layout.registers = registers
     layout.rest = "1" if plan.length <= lanes * items else layout.items

@@ -15,13 +15,13 @@ from typing import Any
 from hipwright.engine.fuse.groups import FULL, PART, Group
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Ind, product
-from hipwright.engine.lower.core import Context
+from hipwright.engine.lower.core import LoweringContext
 from hipwright.engine.templates.base import Body
 from hipwright.engine.templates.pointwise.elementwise import broadcasts
 from hipwright.engine.templates.pointwise.inner import interleaves
 from hipwright.engine.templates.pointwise.sliding import SIDES, slides, spans_planes
 from hipwright.engine.templates.pointwise.transpose import turned
-from hipwright.engine.templates.rows.scope import Layout
+from hipwright.engine.templates.rows.scope import RowLayout
 from hipwright.engine.templates.scan.rows import ScanLayout
 
 SIZES = {
@@ -53,10 +53,10 @@ MOST_VALUES = 64
 
 
 @dataclass(eq=False)
-class Planner:
+class LayoutPlanner:
     """Decides for one group. choose(key, options, default) and knob(name, default, most) are the writer's."""
 
-    c: Context
+    c: LoweringContext
     group: Group
     body: Body
     choose: Callable[[str, Sequence[Any], Any], Any]
@@ -64,7 +64,7 @@ class Planner:
     rows: int = field(init=False)
     length: int = field(init=False)
 
-    def pack(self, layout: Layout, name: str, vec: int, items: int) -> None:
+    def pack(self, layout: RowLayout, name: str, vec: int, items: int) -> None:
         """Neighbours a thread takes, and how many times that at once: as many values as registers may hold."""
         layout.vec = self.knob(name, vec, self.widest())
         layout.items = self.knob("ROW_ITEMS", option(items), MOST_VALUES // self.widest())
@@ -100,13 +100,13 @@ class Planner:
 
 
 @dataclass(eq=False)
-class PointwisePlanner(Planner):
+class PointwisePlanner(LayoutPlanner):
     """For a group without reductions."""
 
     by_parts: bool = False  # members are parts of rows that are stored joined
     planes: str = ""  # the knob of planes that share a stencil's block, or "" for one
 
-    def pointwise(self) -> tuple[str, Layout | None, tuple[str, str, str]]:
+    def pointwise(self) -> tuple[str, RowLayout | None, tuple[str, str, str]]:
         """(mapping, layout of `rows`, names of VEC, PACKS and BLOCK) for a group without reductions."""
         c, group = self.c, self.group
         total = c.hint(product(group.space))
@@ -169,7 +169,7 @@ class PointwisePlanner(Planner):
         sides = [self.c.hint(self.group.space[found[0]]), self.c.hint(self.group.space[-1])]
         return [SIZES[e.attr[2]] for e in found[1]] if min(sides) >= FEW_COLUMNS else []
 
-    def _pointwise_rows(self, last: int, total: int) -> Layout:
+    def _pointwise_rows(self, last: int, total: int) -> RowLayout:
         """Rows of the innermost dimension: lanes for short ones, tiles of blocks for long ones."""
         self.length = last
         vec = self.vector([last])
@@ -181,7 +181,7 @@ class PointwisePlanner(Planner):
             two = total >= BIG and packs >= 16 and not guarded  # packs a lane, for more bytes under way
             lanes = min(max(power(packs // 2 if two else packs), 4), 32)
             threads = self.few_threads(total // last * lanes, 256)
-            layout = Layout("lanes", self.knob("BLOCK", threads), self.knob("LANES", lanes))
+            layout = RowLayout("lanes", self.knob("BLOCK", threads), self.knob("LANES", lanes))
             items = min(-(-packs // lanes), max(16 // vec, 1))
         else:
             full = sum(self.numel(b) >= total for b in self.body.loads)
@@ -193,7 +193,7 @@ class PointwisePlanner(Planner):
             if total < BIG and total // last * -(-packs // threads) > 4 * FEW_BLOCKS:
                 most = 4  # the device holds all blocks at once
             items = min(-(-packs // threads), most)
-            layout = Layout("block", self.knob("ROW_BLOCK", threads))
+            layout = RowLayout("block", self.knob("ROW_BLOCK", threads))
         self.pack(layout, "ROW_VEC", vec, items)
         return layout
 
@@ -206,7 +206,7 @@ class PointwisePlanner(Planner):
         return any(len(found) > 1 for found in places.values())
 
 
-class ScanPlanner(Planner):
+class ScanPlanner(LayoutPlanner):
     """For running sums and products."""
 
     def scan(self) -> ScanLayout:

@@ -19,13 +19,13 @@ from hipwright.engine.layout.pointwise import (
     SHORT_ROW,
     TEAM_KEPT,
     TEAM_THREADS,
-    Planner,
+    LayoutPlanner,
     fills,
     power,
 )
 from hipwright.engine.templates.base import depends
 from hipwright.engine.templates.rows.reducers import levels, pairs
-from hipwright.engine.templates.rows.scope import KEPT_VALUES, Layout
+from hipwright.engine.templates.rows.scope import KEPT_VALUES, RowLayout
 
 MAPPINGS = ("block", "lanes", "columns")
 MANY_ROWS = 64
@@ -61,10 +61,10 @@ class _Row:
     odd: bool
 
 
-class RowPlanner(Planner):
+class RowPlanner(LayoutPlanner):
     """For a group with reductions."""
 
-    def layout(self) -> Layout:
+    def layout(self) -> RowLayout:
         """The layout of the kernel."""
         c, group = self.c, self.group
         self.rows, self.length = c.hint(product(group.outer)), c.hint(product(group.inner))
@@ -77,11 +77,11 @@ class RowPlanner(Planner):
         registers = self._registers(mapping)
         return columns(self, registers) if mapping == "columns" else self._rows(mapping, registers)
 
-    def _crossed(self) -> Layout:
+    def _crossed(self) -> RowLayout:
         """A block a row, row after row: its threads hold it whole, and the sums of their columns."""
         vec = self.vector([self.length])
         threads = min(max(power(-(-self.length // EACH)), 64), 1024)
-        layout = Layout("block", self.knob("ROW_BLOCK", threads), bounds="1024", exact_bounds="1024")
+        layout = RowLayout("block", self.knob("ROW_BLOCK", threads), bounds="1024", exact_bounds="1024")
         self.pack(layout, "ROW_VEC", vec, -(-self.length // (threads * vec)))
         layout.registers = layout.whole = True
         layout.crossed = str(next(iter(self.group.crossed.values())).value)
@@ -127,7 +127,7 @@ class RowPlanner(Planner):
         """Inputs of all rows' whole lengths: what a thread keeps of each stays in registers of its own."""
         return max(sum(self.numel(b) >= self.length * self.rows for b in self.body.loads), 1)
 
-    def _rows(self, mapping: str, registers: bool) -> Layout:
+    def _rows(self, mapping: str, registers: bool) -> RowLayout:
         cut, last = self._cut(mapping), self.c.hint(self.group.space[self.group.dims[-1]])
         segments, long = cut == "segments", self.length > self._block_holds()
         extent = last if segments else self.length
@@ -174,7 +174,7 @@ class RowPlanner(Planner):
         segments = segments and group.dims[-1] == len(group.space) - 1
         return "segments" if segments and (not trailing or (long and last >= 1024)) else ""
 
-    def _lanes(self, row: _Row) -> tuple[Layout, int, int]:
+    def _lanes(self, row: _Row) -> tuple[RowLayout, int, int]:
         """(layout, lanes of a row, packs of a lane)."""
         packs, vec = row.packs, row.vec
         lanes = min(max(power(packs if self._at_once() else packs // 2), 4), 32)
@@ -186,9 +186,9 @@ class RowPlanner(Planner):
             lanes //= 2  # no tile is cut short
         block = 128 if vec * items >= KEPT_VALUES else 256  # of many registers a block less than 256 still fits
         block = self.few_threads(self.rows * lanes, block)
-        return Layout("lanes", self.knob("BLOCK", block), self.knob("LANES", lanes)), lanes, items
+        return RowLayout("lanes", self.knob("BLOCK", block), self.knob("LANES", lanes)), lanes, items
 
-    def _block(self, row: _Row) -> tuple[Layout, int, int]:
+    def _block(self, row: _Row) -> tuple[RowLayout, int, int]:
         """(layout, threads of a row, packs of a thread)."""
         extent, vec, registers = row.extent, row.vec, row.registers
         wide = registers and 512 * 16 < extent <= 512 * KEPT_VALUES  # two such blocks fit a multiprocessor
@@ -200,7 +200,7 @@ class RowPlanner(Planner):
         if row.edges and wide and row.packs * vec <= TEAM_THREADS * EDGES_KEPT:
             threads, most = TEAM_THREADS, 2 * most
         items = min(-(-row.packs // threads), most)
-        layout = Layout("block", self.knob("ROW_BLOCK", threads))
+        layout = RowLayout("block", self.knob("ROW_BLOCK", threads))
         full = registers and 512 * 16 < extent * self.arrays() <= TWO_BLOCKS
         layout.bounds = "1024" if wide and threads == 512 and not row.team else ""
         spare = threads == 512 or row.edges

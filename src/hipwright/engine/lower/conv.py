@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hipwright.engine.ir.index import ONE, Ix
-from hipwright.engine.lower.core import Context, NotLowered, Tensor, as_int
+from hipwright.engine.lower.core import LoweringContext, NotLowered, Tensor, as_int
 
 
 @dataclass(frozen=True)
-class Axis:
+class ConvAxis:
     """One spatial axis: output `o` reads inputs `o * stride - padding + k * dilation` for k < kernel, inside [0, size).
 
     transposed: output `o` reads `(o + padding - k * dilation) / stride` where that divides (the gather form).
@@ -51,7 +51,7 @@ class Axis:
         return not self.transposed or tile % self.stride == 0
 
 
-POINT = Axis(ONE, ONE, 1)
+POINT = ConvAxis(ONE, ONE, 1)
 """An axis of one element, to write 1-d windows as 2-d ones."""
 
 
@@ -62,7 +62,7 @@ class Convolution:
     x: Tensor
     weight: Tensor
     bias: Tensor | None
-    axes: list[Axis]
+    axes: list[ConvAxis]
     groups: int
     channels: int
     outputs: int
@@ -95,7 +95,7 @@ def read_convolution(kind: str, args: Sequence[Any], out: Sequence[Ix]) -> Convo
     kernel, rate = [as_int(s) for s in weight.shape[2:]], spread(dilation, n, 1)
     pads = _padding(padding, kernel, rate)
     axes = [
-        Axis(size, o, k, s, p, d, transposed)
+        ConvAxis(size, o, k, s, p, d, transposed)
         for size, o, k, s, p, d in zip(x.shape[-n:], out[-n:], kernel, spread(stride, n, 1), pads, rate, strict=True)
     ]
     count = as_int(groups) if groups is not None else 1
@@ -104,7 +104,7 @@ def read_convolution(kind: str, args: Sequence[Any], out: Sequence[Ix]) -> Convo
     return Convolution(x, weight, bias, axes, count, channels, outputs, transposed)
 
 
-def add_bias(c: Context, bias: Tensor, n: int) -> Callable[[Tensor], Tensor]:
+def add_bias(c: LoweringContext, bias: Tensor, n: int) -> Callable[[Tensor], Tensor]:
     """What makes a convolution over n axes of its products: a bias for each channel."""
 
     def finish(value: Tensor) -> Tensor:

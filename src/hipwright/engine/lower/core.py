@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from hipwright.capture.graph import Meta, Node
-from hipwright.engine.ir.expr import COMPUTE, FLOATING, SMALL_INTS, STORAGE, Arena, E
+from hipwright.engine.ir.expr import COMPUTE, FLOATING, SMALL_INTS, STORAGE, E, ExprArena
 from hipwright.engine.ir.index import ONE, ZERO, Ix, ix
 from hipwright.engine.ir.shapes import flatten, unflatten
 from hipwright.engine.ir.sizes import SizeReader, evaluate
@@ -54,7 +54,7 @@ class Tensor:
 
 
 @dataclass(eq=False)
-class Item:
+class LoweredItem:
     """Something to compute and keep: `pw` (an element each), `red` (over `dims` of `space`), `scan` (along a dim) or
     `call` (an output of a call template, engine/templates/registry.py).
 
@@ -86,7 +86,7 @@ class Item:
 
 
 @dataclass(eq=False)
-class Call:
+class LibraryCall:
     """A library call that stays in the plan."""
 
     node: Node
@@ -96,14 +96,14 @@ class Call:
     last: bool = False  # an image that is given and kept channels last
 
 
-class Context:
+class LoweringContext:
     """What the operator tables build on."""
 
     def __init__(self, reader: SizeReader, hints: dict[str, int]) -> None:
-        self.arena = Arena()
+        self.arena = ExprArena()
         self.reader = reader
         self.hints = hints
-        self.items: list[Item] = []
+        self.items: list[LoweredItem] = []
         self.origin = ""
         self.names: set[str] = set()
         self._reduced: dict[Any, Tensor] = {}
@@ -137,12 +137,12 @@ class Context:
         """The same value, kept in memory by an item. between: only kernels read it, so its width is ours to choose."""
         if value.buffer:
             return value
-        item = Item(
+        item = LoweredItem(
             self.unique(name or self.origin), "pw", value.dtype, value.shape, value.at, node=name or self.origin
         )
         return self.keep(item, between=between)
 
-    def keep(self, item: Item, *, between: bool = True) -> Tensor:
+    def keep(self, item: LoweredItem, *, between: bool = True) -> Tensor:
         """Take up an item; the tensor its readers see, which has a buffer only where that has the tensor's dtype."""
         self.items.append(item)
         dtype, shape = item.dtype, item.shape
@@ -162,7 +162,7 @@ class Context:
             self.places[name, position.key] = None
         return self.arena.load(name, position, dtype)
 
-    def index_of(self, item: Item, position: Ix) -> list[Ix]:
+    def index_of(self, item: LoweredItem, position: Ix) -> list[Ix]:
         """The index into an item's space of a position in memory that was asked for."""
         return self.places.get((item.name, position.key)) or unflatten(item.space, position)
 
@@ -209,7 +209,7 @@ class Context:
         return [self._probes[k, size.key] for k, size in enumerate(shape)]
 
     def _reduction(self, title: str, kind: str, value: Tensor, dims: Sequence[int], dtype: str) -> Tensor:
-        item = Item(title, "red", dtype, value.shape, value.at, tuple(dims), kind, self.origin)
+        item = LoweredItem(title, "red", dtype, value.shape, value.at, tuple(dims), kind, self.origin)
         self.items.append(item)
         return self.stored(title, dtype, item.shape)
 
@@ -356,4 +356,16 @@ def dims_of(dims: Any, rank: int) -> list[int]:
     return [d % max(rank, 1) for d in listed] if rank else []
 
 
-__all__ = ["TABLE", "Call", "Context", "Index", "Item", "NotLowered", "Tensor", "as_int", "dims_of", "ix", "op"]
+__all__ = [
+    "TABLE",
+    "Index",
+    "LibraryCall",
+    "LoweredItem",
+    "LoweringContext",
+    "NotLowered",
+    "Tensor",
+    "as_int",
+    "dims_of",
+    "ix",
+    "op",
+]

@@ -8,10 +8,10 @@ from typing import Any
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, E
 from hipwright.engine.ir.index import Ind, Ix, ix
-from hipwright.engine.lower.core import Context, Index, NotLowered, Tensor, as_int, op
+from hipwright.engine.lower.core import Index, LoweringContext, NotLowered, Tensor, as_int, op
 
 
-def position(c: Context, index: Tensor, at: Index, size: Ix, *, wrap: bool = True) -> Ix:
+def position(c: LoweringContext, index: Tensor, at: Index, size: Ix, *, wrap: bool = True) -> Ix:
     """The value of an index tensor as an index; a negative one counts from the end."""
     if index.dtype == "bool":
         raise NotLowered("a boolean mask makes a result of unknown size")
@@ -26,7 +26,7 @@ def position(c: Context, index: Tensor, at: Index, size: Ix, *, wrap: bool = Tru
 
 
 @op("embedding")
-def embedding(c: Context, meta: Meta, weight: Tensor, index: Tensor, *rest: Any) -> Tensor:
+def embedding(c: LoweringContext, meta: Meta, weight: Tensor, index: Tensor, *rest: Any) -> Tensor:
     """Rows of a table."""
     return c.tensor(
         weight.dtype,
@@ -36,7 +36,7 @@ def embedding(c: Context, meta: Meta, weight: Tensor, index: Tensor, *rest: Any)
 
 
 @op("index_select")
-def index_select(c: Context, meta: Meta, x: Tensor, dim: int, index: Tensor) -> Tensor:
+def index_select(c: LoweringContext, meta: Meta, x: Tensor, dim: int, index: Tensor) -> Tensor:
     """Slices picked along a dimension."""
     d = dim % x.rank
 
@@ -48,7 +48,7 @@ def index_select(c: Context, meta: Meta, x: Tensor, dim: int, index: Tensor) -> 
 
 
 @op("gather", "take_along_dim")
-def gather(c: Context, meta: Meta, x: Tensor, dim: Any, index: Any, **kw: Any) -> Tensor:
+def gather(c: LoweringContext, meta: Meta, x: Tensor, dim: Any, index: Any, **kw: Any) -> Tensor:
     """x[..., index[i], ...] along one dimension."""
     if isinstance(dim, Tensor):  # take_along_dim(x, index, dim)
         dim, index = index, dim
@@ -64,7 +64,7 @@ def gather(c: Context, meta: Meta, x: Tensor, dim: Any, index: Any, **kw: Any) -
 
 
 @op("index.Tensor", "_unsafe_index.Tensor")
-def index_tensor(c: Context, meta: Meta, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+def index_tensor(c: LoweringContext, meta: Meta, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """Advanced indexing: the index tensors broadcast together; their dimensions go where NumPy puts them."""
     listed = [*indices, *([None] * (x.rank - len(indices)))]
     used = [k for k, t in enumerate(listed) if t is not None]
@@ -88,7 +88,7 @@ def index_tensor(c: Context, meta: Meta, x: Tensor, indices: Sequence[Tensor | N
 
 
 @op("one_hot")
-def one_hot(c: Context, meta: Meta, x: Tensor, classes: int = -1) -> Tensor:
+def one_hot(c: LoweringContext, meta: Meta, x: Tensor, classes: int = -1) -> Tensor:
     """1 where the class matches."""
     if as_int(classes) < 0:
         raise NotLowered("the number of classes depends on the data")
@@ -101,7 +101,7 @@ def one_hot(c: Context, meta: Meta, x: Tensor, classes: int = -1) -> Tensor:
 
 
 @op("index_fill.int_Scalar")
-def index_fill(c: Context, meta: Meta, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def index_fill(c: LoweringContext, meta: Meta, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """Chosen slices set to a value: a slice is chosen when any index equals it."""
     d = dim % x.rank
     count = index.shape[0]

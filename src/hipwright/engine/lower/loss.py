@@ -8,14 +8,14 @@ from typing import Any
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
 from hipwright.engine.ir.index import Ix, product
-from hipwright.engine.lower.core import Context, Index, NotLowered, Tensor, op
+from hipwright.engine.lower.core import Index, LoweringContext, NotLowered, Tensor, op
 from hipwright.engine.lower.indexing import position
 from hipwright.engine.lower.reduce import Math, log_softmax, vector_norm
 
 NONE, MEAN, SUM = 0, 1, 2
 
 
-def total(c: Context, meta: Meta, value: Tensor, reduction: int, count: Any = None) -> Tensor:
+def total(c: LoweringContext, meta: Meta, value: Tensor, reduction: int, count: Any = None) -> Tensor:
     """The loss reduced as asked; count replaces the number of elements."""
     if reduction == NONE:
         return c.cast(value, meta.dtype)
@@ -28,7 +28,9 @@ def total(c: Context, meta: Meta, value: Tensor, reduction: int, count: Any = No
 
 
 def _elementwise(function: str, *, numbers: bool = False) -> Callable[..., Tensor]:
-    def handler(c: Context, meta: Meta, x: Tensor, y: Tensor, reduction: int = MEAN, parameter: float = 1.0) -> Tensor:
+    def handler(
+        c: LoweringContext, meta: Meta, x: Tensor, y: Tensor, reduction: int = MEAN, parameter: float = 1.0
+    ) -> Tensor:
         m = Math(c, meta.dtype)
         extra = [parameter] if numbers else []
         return total(c, meta, m.fn(function, m.of(x), m.of(y), *extra), reduction)
@@ -44,7 +46,7 @@ op("huber_loss")(_elementwise("huber", numbers=True))
 
 @op("binary_cross_entropy")
 def binary_cross_entropy(
-    c: Context, meta: Meta, x: Tensor, y: Tensor, weight: Tensor | None = None, reduction: int = MEAN
+    c: LoweringContext, meta: Meta, x: Tensor, y: Tensor, weight: Tensor | None = None, reduction: int = MEAN
 ) -> Tensor:
     """-(y log x + (1 - y) log(1 - x)), logs clamped at -100."""
     m = Math(c, meta.dtype)
@@ -54,7 +56,7 @@ def binary_cross_entropy(
 
 @op("binary_cross_entropy_with_logits")
 def binary_cross_entropy_with_logits(
-    c: Context,
+    c: LoweringContext,
     meta: Meta,
     x: Tensor,
     y: Tensor,
@@ -72,14 +74,16 @@ def binary_cross_entropy_with_logits(
 
 
 @op("kl_div")
-def kl_div(c: Context, meta: Meta, x: Tensor, y: Tensor, reduction: int = MEAN, log_target: bool = False) -> Tensor:
+def kl_div(
+    c: LoweringContext, meta: Meta, x: Tensor, y: Tensor, reduction: int = MEAN, log_target: bool = False
+) -> Tensor:
     """y (log y - x), 0 where y is 0; `batchmean` is a division after it."""
     m = Math(c, meta.dtype)
     return total(c, meta, m.fn("kl_log" if log_target else "kl", m.of(x), m.of(y)), reduction)
 
 
 @op("soft_margin_loss")
-def soft_margin_loss(c: Context, meta: Meta, x: Tensor, y: Tensor, reduction: int = MEAN) -> Tensor:
+def soft_margin_loss(c: LoweringContext, meta: Meta, x: Tensor, y: Tensor, reduction: int = MEAN) -> Tensor:
     """log(1 + exp(-y x))."""
     m = Math(c, meta.dtype)
     return total(c, meta, m.fn("log1p", m.fn("exp", m.fn("*", m.fn("*", m.of(x), m.of(y)), -1.0))), reduction)
@@ -87,7 +91,7 @@ def soft_margin_loss(c: Context, meta: Meta, x: Tensor, y: Tensor, reduction: in
 
 @op("hinge_embedding_loss")
 def hinge_embedding_loss(
-    c: Context, meta: Meta, x: Tensor, y: Tensor, margin: float = 1.0, reduction: int = MEAN
+    c: LoweringContext, meta: Meta, x: Tensor, y: Tensor, margin: float = 1.0, reduction: int = MEAN
 ) -> Tensor:
     """x where y = 1, max(0, margin - x) where y = -1."""
     m = Math(c, meta.dtype)
@@ -96,7 +100,7 @@ def hinge_embedding_loss(
 
 @op("margin_ranking_loss")
 def margin_ranking_loss(
-    c: Context, meta: Meta, a: Tensor, b: Tensor, y: Tensor, margin: float = 0.0, reduction: int = MEAN
+    c: LoweringContext, meta: Meta, a: Tensor, b: Tensor, y: Tensor, margin: float = 0.0, reduction: int = MEAN
 ) -> Tensor:
     """max(0, -y (a - b) + margin)."""
     m = Math(c, meta.dtype)
@@ -106,7 +110,7 @@ def margin_ranking_loss(
 
 @op("triplet_margin_loss")
 def triplet_margin_loss(
-    c: Context,
+    c: LoweringContext,
     meta: Meta,
     a: Tensor,
     p: Tensor,
@@ -133,7 +137,7 @@ def triplet_margin_loss(
 
 @op("cosine_embedding_loss")
 def cosine_embedding_loss(
-    c: Context, meta: Meta, a: Tensor, b: Tensor, y: Tensor, margin: float = 0.0, reduction: int = MEAN
+    c: LoweringContext, meta: Meta, a: Tensor, b: Tensor, y: Tensor, margin: float = 0.0, reduction: int = MEAN
 ) -> Tensor:
     """1 - cos where y = 1, max(0, cos - margin) where y = -1."""
     m = Math(c, meta.dtype)
@@ -151,7 +155,7 @@ def cosine_embedding_loss(
 
 @op("nll_loss_nd", "nll_loss", "nll_loss2d")
 def nll_loss(
-    c: Context,
+    c: LoweringContext,
     meta: Meta,
     x: Tensor,
     target: Tensor,
@@ -164,7 +168,7 @@ def nll_loss(
 
 
 def _picked(
-    c: Context, meta: Meta, x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore: Any
+    c: LoweringContext, meta: Meta, x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore: Any
 ) -> Tensor:
     m = Math(c, meta.dtype)
     axis = 0 if x.rank == 1 else 1
@@ -200,7 +204,7 @@ def _picked(
 
 @op("cross_entropy_loss")
 def cross_entropy(
-    c: Context,
+    c: LoweringContext,
     meta: Meta,
     x: Tensor,
     target: Tensor,
@@ -247,7 +251,7 @@ def cross_entropy(
 
 
 def _probabilities(
-    c: Context,
+    c: LoweringContext,
     meta: Meta,
     m: Math,
     logp: Tensor,
@@ -271,5 +275,5 @@ def _probabilities(
     return total(c, meta, kept, reduction, _size(c, batch, m))
 
 
-def _size(c: Context, n: Ix, m: Math) -> Tensor:
+def _size(c: LoweringContext, n: Ix, m: Math) -> Tensor:
     return c.tensor(m.dtype, [], lambda i: c.arena.cast(c.arena.index(n), COMPUTE[m.dtype]))

@@ -7,12 +7,14 @@ from typing import Any
 
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.index import ix
-from hipwright.engine.lower.core import Context, NotLowered, Tensor, op
+from hipwright.engine.lower.core import LoweringContext, NotLowered, Tensor, op
 from hipwright.engine.lower.reduce import Math, finish
 from hipwright.engine.lower.views import remap
 
 
-def affine(c: Context, m: Math, x: Tensor, weight: Tensor | None, bias: Tensor | None, dim: int | None) -> Tensor:
+def affine(
+    c: LoweringContext, m: Math, x: Tensor, weight: Tensor | None, bias: Tensor | None, dim: int | None
+) -> Tensor:
     """x * weight + bias: along the channel dimension `dim`, or the trailing dimensions for None."""
     for name, parameter in (("*", weight), ("+", bias)):
         if parameter is not None:
@@ -23,7 +25,7 @@ def affine(c: Context, m: Math, x: Tensor, weight: Tensor | None, bias: Tensor |
     return x
 
 
-def normalise(c: Context, m: Math, x: Tensor, dims: Sequence[int], eps: float) -> Tensor:
+def normalise(c: LoweringContext, m: Math, x: Tensor, dims: Sequence[int], eps: float) -> Tensor:
     """(x - mean) / sqrt(var + eps) over dims (biased variance)."""
     centred, squares, _ = m.moments(x, dims)
     rstd = m.fn("rsqrt", m.fn("+", m.fn("/", squares, m.count(x, dims)), eps))
@@ -32,7 +34,7 @@ def normalise(c: Context, m: Math, x: Tensor, dims: Sequence[int], eps: float) -
 
 @op("layer_norm")
 def layer_norm(
-    c: Context,
+    c: LoweringContext,
     meta: Meta,
     x: Tensor,
     shape: Sequence[Any],
@@ -49,7 +51,7 @@ def layer_norm(
 
 @op("rms_norm")
 def rms_norm(
-    c: Context, meta: Meta, x: Tensor, shape: Sequence[Any], weight: Any = None, eps: float | None = None
+    c: LoweringContext, meta: Meta, x: Tensor, shape: Sequence[Any], weight: Any = None, eps: float | None = None
 ) -> Tensor:
     """x / sqrt(mean x^2 + eps) (Zhang & Sennrich 2019); eps None is the dtype's own."""
     m = Math(c, meta.dtype)
@@ -65,7 +67,14 @@ def rms_norm(
 
 @op("group_norm")
 def group_norm(
-    c: Context, meta: Meta, x: Tensor, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *rest: Any
+    c: LoweringContext,
+    meta: Meta,
+    x: Tensor,
+    groups: int,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    *rest: Any,
 ) -> Tensor:
     """Wu & He 2018."""
     m = Math(c, meta.dtype)
@@ -79,7 +88,7 @@ def group_norm(
 
 @op("instance_norm")
 def instance_norm(
-    c: Context,
+    c: LoweringContext,
     meta: Meta,
     x: Tensor,
     weight: Any,
@@ -100,12 +109,12 @@ def instance_norm(
     return finish(c, meta, affine(c, m, normalise(c, m, m.of(x), range(2, x.rank), eps), weight, bias, 1))
 
 
-def _channel(c: Context, x: Tensor, value: Tensor) -> Tensor:
+def _channel(c: LoweringContext, x: Tensor, value: Tensor) -> Tensor:
     return remap(c, value, [ix(1) if k != 1 else s for k, s in enumerate(x.shape)], lambda i: [i[1]])
 
 
 def _given_statistics(
-    c: Context, meta: Meta, x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, eps: float
+    c: LoweringContext, meta: Meta, x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, eps: float
 ) -> Tensor:
     m = Math(c, meta.dtype)
     centred = m.fn("-", m.of(x), m.of(_channel(c, x, mean)))
@@ -115,7 +124,7 @@ def _given_statistics(
 
 @op("_native_batch_norm_legit_no_training")
 def batch_norm_eval(
-    c: Context,
+    c: LoweringContext,
     metas: Sequence[Meta],
     x: Tensor,
     weight: Any,
@@ -131,7 +140,7 @@ def batch_norm_eval(
 
 @op("_native_batch_norm_legit_functional", "_native_batch_norm_legit.no_stats")
 def batch_norm_train(
-    c: Context, metas: Sequence[Meta], x: Tensor, weight: Any, bias: Any, *rest: Any
+    c: LoweringContext, metas: Sequence[Meta], x: Tensor, weight: Any, bias: Any, *rest: Any
 ) -> tuple[Any, ...]:
     """Ioffe & Szegedy 2015 with the batch's own statistics; the running ones are outputs."""
     *running, train, momentum, eps = rest

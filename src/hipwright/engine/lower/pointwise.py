@@ -7,7 +7,7 @@ from typing import Any
 
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
-from hipwright.engine.lower.core import TABLE, Context, Index, NotLowered, Tensor, op
+from hipwright.engine.lower.core import TABLE, Index, LoweringContext, NotLowered, Tensor, op
 
 # operators that are one device function of one operand: ATen name -> function (helpers.py or the math library)
 UNARY = {
@@ -61,7 +61,7 @@ ON_INTEGERS = {"relu", "sign", "absolute", "square", "floor", "ceil", "trunc", "
 
 
 def _unary(function: str) -> Callable[..., Tensor]:
-    def handler(c: Context, meta: Meta, x: Tensor) -> Tensor:
+    def handler(c: LoweringContext, meta: Meta, x: Tensor) -> Tensor:
         kind = COMPUTE[meta.dtype]
         if kind not in ("float", "double"):
             if function in ("floor", "ceil", "trunc", "rint"):
@@ -98,7 +98,7 @@ BINARY = {
 
 
 def _binary(function: str) -> Callable[..., Tensor]:
-    def handler(c: Context, meta: Meta, a: Any, b: Any) -> Tensor:
+    def handler(c: LoweringContext, meta: Meta, a: Any, b: Any) -> Tensor:
         plain = function == "shift_right" and type(b) is int and 0 <= b < 32
         value = (lambda x, y: c.arena.binary(">>", x, y)) if plain else (lambda x, y: c.arena.call(function, x, y))
         return c.map(value, a, b, dtype=meta.dtype, shape=c.shape(meta))
@@ -113,7 +113,7 @@ COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": "
 
 
 def _comparison(token: str) -> Callable[..., Tensor]:
-    def handler(c: Context, meta: Meta, a: Any, b: Any) -> Tensor:
+    def handler(c: LoweringContext, meta: Meta, a: Any, b: Any) -> Tensor:
         return c.map(
             lambda x, y: c.arena.binary(token, x, y, "bool"),
             a,
@@ -133,7 +133,7 @@ LOGICAL = {"logical_and": "&&", "logical_or": "||", "logical_xor": "!="}
 
 
 def _logical(token: str) -> Callable[..., Tensor]:
-    def handler(c: Context, meta: Meta, a: Tensor, b: Tensor) -> Tensor:
+    def handler(c: LoweringContext, meta: Meta, a: Tensor, b: Tensor) -> Tensor:
         return c.map(
             lambda x, y: c.arena.binary(token, x, y, "bool"), a, b, dtype="bool", shape=c.shape(meta), ctype="bool"
         )
@@ -146,7 +146,7 @@ for _name, _token in LOGICAL.items():
 
 
 def _bitwise(token: str, on_bool: str) -> Callable[..., Tensor]:
-    def handler(c: Context, meta: Meta, a: Any, b: Any) -> Tensor:
+    def handler(c: LoweringContext, meta: Meta, a: Any, b: Any) -> Tensor:
         chosen = on_bool if meta.dtype == "bool" else token
         return c.map(lambda x, y: c.arena.binary(chosen, x, y), a, b, dtype=meta.dtype, shape=c.shape(meta))
 
@@ -160,7 +160,7 @@ for _name, _token, _bool in (("and", "&", "&&"), ("or", "|", "||"), ("xor", "^",
 
 
 def _shift(function: str) -> Callable[..., Tensor]:
-    def handler(c: Context, meta: Meta, a: Any, b: Any) -> Tensor:
+    def handler(c: LoweringContext, meta: Meta, a: Any, b: Any) -> Tensor:
         if meta.dtype in FLOATING or meta.dtype == "bool":
             raise NotLowered(f"{function} of {meta.dtype}")
         plain = function == "shift_right" and type(b) is int and 0 <= b < 32
@@ -181,32 +181,32 @@ for _name in ("left", "right"):
 
 
 @op("logical_not")
-def logical_not(c: Context, meta: Meta, a: Tensor) -> Tensor:
+def logical_not(c: LoweringContext, meta: Meta, a: Tensor) -> Tensor:
     """!(a != 0)."""
     return c.map(lambda x: c.arena.unary("!", x), a, dtype="bool", shape=a.shape, ctype="bool")
 
 
 @op("bitwise_not")
-def bitwise_not(c: Context, meta: Meta, a: Tensor) -> Tensor:
+def bitwise_not(c: LoweringContext, meta: Meta, a: Tensor) -> Tensor:
     """~a, and ! of bools."""
     token = "!" if a.dtype == "bool" else "~"
     return c.map(lambda x: c.arena.unary(token, x), a, dtype=a.dtype, shape=a.shape)
 
 
 @op("neg")
-def neg(c: Context, meta: Meta, a: Tensor) -> Tensor:
+def neg(c: LoweringContext, meta: Meta, a: Tensor) -> Tensor:
     """-a."""
     return c.map(lambda x: c.arena.unary("-", x), a, dtype=a.dtype, shape=a.shape)
 
 
 @op("isnan")
-def isnan(c: Context, meta: Meta, a: Tensor) -> Tensor:
+def isnan(c: LoweringContext, meta: Meta, a: Tensor) -> Tensor:
     """a != a."""
     return c.map(lambda x: c.arena.binary("!=", x, x, "bool"), a, dtype="bool", shape=a.shape, ctype=COMPUTE[a.dtype])
 
 
 @op("isinf")
-def isinf(c: Context, meta: Meta, a: Tensor) -> Tensor:
+def isinf(c: LoweringContext, meta: Meta, a: Tensor) -> Tensor:
     """|a| == inf."""
     if a.dtype not in FLOATING:
         return c.tensor("bool", a.shape, lambda i: c.arena.const(False, "bool"))
@@ -222,24 +222,24 @@ def isinf(c: Context, meta: Meta, a: Tensor) -> Tensor:
 
 
 @op("add.Tensor", "add.Scalar")
-def add(c: Context, meta: Meta, a: Any, b: Any, alpha: Any = 1) -> Tensor:
+def add(c: LoweringContext, meta: Meta, a: Any, b: Any, alpha: Any = 1) -> Tensor:
     """a + alpha * b."""
     return _sum(c, meta, "+", a, b, alpha)
 
 
 @op("sub.Tensor", "sub.Scalar")
-def sub(c: Context, meta: Meta, a: Any, b: Any, alpha: Any = 1) -> Tensor:
+def sub(c: LoweringContext, meta: Meta, a: Any, b: Any, alpha: Any = 1) -> Tensor:
     """a - alpha * b."""
     return _sum(c, meta, "-", a, b, alpha)
 
 
 @op("rsub.Tensor", "rsub.Scalar")
-def rsub(c: Context, meta: Meta, a: Any, b: Any, alpha: Any = 1) -> Tensor:
+def rsub(c: LoweringContext, meta: Meta, a: Any, b: Any, alpha: Any = 1) -> Tensor:
     """b - alpha * a."""
     return _sum(c, meta, "-", b, a, alpha)
 
 
-def _sum(c: Context, meta: Meta, token: str, a: Any, b: Any, alpha: Any) -> Tensor:
+def _sum(c: LoweringContext, meta: Meta, token: str, a: Any, b: Any, alpha: Any) -> Tensor:
     def fn(x: E, y: E) -> E:
         scaled = y if alpha == 1 else c.arena.binary("*", c.operand(alpha, y.ctype, [], []), y)
         if y.ctype == "bool":
@@ -250,14 +250,14 @@ def _sum(c: Context, meta: Meta, token: str, a: Any, b: Any, alpha: Any) -> Tens
 
 
 @op("mul.Tensor", "mul.Scalar")
-def mul(c: Context, meta: Meta, a: Any, b: Any) -> Tensor:
+def mul(c: LoweringContext, meta: Meta, a: Any, b: Any) -> Tensor:
     """a * b."""
     token = "&&" if meta.dtype == "bool" else "*"
     return c.map(lambda x, y: c.arena.binary(token, x, y), a, b, dtype=meta.dtype, shape=c.shape(meta))
 
 
 @op("div.Tensor", "div.Scalar", "true_divide.Tensor", "div.Tensor_mode", "div.Scalar_mode")
-def div(c: Context, meta: Meta, a: Any, b: Any, rounding_mode: str | None = None) -> Tensor:
+def div(c: LoweringContext, meta: Meta, a: Any, b: Any, rounding_mode: str | None = None) -> Tensor:
     """a / b, floor(a / b) or trunc(a / b)."""
 
     def fn(x: E, y: E) -> E:
@@ -270,7 +270,7 @@ def div(c: Context, meta: Meta, a: Any, b: Any, rounding_mode: str | None = None
 
 
 @op("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
-def power(c: Context, meta: Meta, a: Any, b: Any) -> Tensor:
+def power(c: LoweringContext, meta: Meta, a: Any, b: Any) -> Tensor:
     """a ** b; small integer and half exponents without powf."""
 
     def fn(x: E, y: E) -> E:
@@ -290,14 +290,14 @@ def power(c: Context, meta: Meta, a: Any, b: Any) -> Tensor:
 
 
 @op("gelu")
-def gelu(c: Context, meta: Meta, x: Tensor, approximate: str = "none") -> Tensor:
+def gelu(c: LoweringContext, meta: Meta, x: Tensor, approximate: str = "none") -> Tensor:
     """x * Phi(x) (Hendrycks & Gimpel 2016), exact or with tanh."""
     name = "gelu_tanh" if approximate == "tanh" else "gelu"
     return c.map(lambda a: c.arena.call(name, a), x, dtype=meta.dtype, shape=x.shape)
 
 
 def _with_numbers(function: str, *defaults: float) -> Callable[..., Tensor]:
-    def handler(c: Context, meta: Meta, x: Tensor, *numbers: Any) -> Tensor:
+    def handler(c: LoweringContext, meta: Meta, x: Tensor, *numbers: Any) -> Tensor:
         values = [n if n is not None else d for n, d in zip(numbers, defaults, strict=False)]
         values += list(defaults[len(values) :])
         return c.map(lambda *a: c.arena.call(function, *a), x, *values, dtype=meta.dtype, shape=x.shape)
@@ -316,7 +316,7 @@ op("softshrink")(_with_numbers("softshrink", 0.5))
 
 
 @op("clamp", "clamp.Tensor", "clip")
-def clamp(c: Context, meta: Meta, x: Tensor, low: Any = None, high: Any = None, **kw: Any) -> Tensor:
+def clamp(c: LoweringContext, meta: Meta, x: Tensor, low: Any = None, high: Any = None, **kw: Any) -> Tensor:
     """min(max(x, low), high); NaN stays NaN."""
     low, high = kw.get("min", low), kw.get("max", high)
     out = x
@@ -329,7 +329,7 @@ def clamp(c: Context, meta: Meta, x: Tensor, low: Any = None, high: Any = None, 
 
 
 @op("prelu")
-def prelu(c: Context, meta: Meta, x: Tensor, slope: Tensor) -> Tensor:
+def prelu(c: LoweringContext, meta: Meta, x: Tensor, slope: Tensor) -> Tensor:
     """x > 0 ? x : slope * x, one slope per channel."""
 
     def at(index: Index) -> E:
@@ -341,7 +341,7 @@ def prelu(c: Context, meta: Meta, x: Tensor, slope: Tensor) -> Tensor:
 
 
 @op("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
-def where(c: Context, meta: Meta, condition: Tensor, a: Any, b: Any) -> Tensor:
+def where(c: LoweringContext, meta: Meta, condition: Tensor, a: Any, b: Any) -> Tensor:
     """condition ? a : b."""
     shape, kind = c.shape(meta), COMPUTE[meta.dtype]
 
@@ -353,13 +353,13 @@ def where(c: Context, meta: Meta, condition: Tensor, a: Any, b: Any) -> Tensor:
 
 
 @op("masked_fill.Scalar", "masked_fill.Tensor")
-def masked_fill(c: Context, meta: Meta, x: Tensor, mask: Tensor, value: Any) -> Tensor:
+def masked_fill(c: LoweringContext, meta: Meta, x: Tensor, mask: Tensor, value: Any) -> Tensor:
     """mask ? value : x."""
     return where(c, meta, mask, value, x)
 
 
 @op("lerp.Scalar", "lerp.Tensor")
-def lerp(c: Context, meta: Meta, a: Tensor, b: Tensor, weight: Any) -> Tensor:
+def lerp(c: LoweringContext, meta: Meta, a: Tensor, b: Tensor, weight: Any) -> Tensor:
     """a + weight * (b - a)."""
     return c.map(
         lambda x, y, w: c.arena.binary("+", x, c.arena.binary("*", w, c.arena.binary("-", y, x))),
@@ -372,18 +372,18 @@ def lerp(c: Context, meta: Meta, a: Tensor, b: Tensor, weight: Any) -> Tensor:
 
 
 @op("addcmul")
-def addcmul(c: Context, meta: Meta, x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Tensor:
+def addcmul(c: LoweringContext, meta: Meta, x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Tensor:
     """x + value * a * b."""
     return _fused(c, meta, "*", x, a, b, value)
 
 
 @op("addcdiv")
-def addcdiv(c: Context, meta: Meta, x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Tensor:
+def addcdiv(c: LoweringContext, meta: Meta, x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Tensor:
     """x + value * a / b."""
     return _fused(c, meta, "/", x, a, b, value)
 
 
-def _fused(c: Context, meta: Meta, token: str, x: Tensor, a: Tensor, b: Tensor, value: Any) -> Tensor:
+def _fused(c: LoweringContext, meta: Meta, token: str, x: Tensor, a: Tensor, b: Tensor, value: Any) -> Tensor:
     def fn(base: E, y: E, z: E) -> E:
         scaled = y if value == 1 else c.arena.binary("*", c.arena.const(value, y.ctype), y)
         return c.arena.binary("+", base, c.arena.binary(token, scaled, z))
@@ -392,7 +392,7 @@ def _fused(c: Context, meta: Meta, token: str, x: Tensor, a: Tensor, b: Tensor, 
 
 
 @op("_to_copy", "to.dtype", "to.device", "to.dtype_layout", "type_as", "to.other")
-def to_copy(c: Context, meta: Meta, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def to_copy(c: LoweringContext, meta: Meta, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """A cast; to half it really rounds, except what has no more than 8 bits."""
     if meta.dtype == x.dtype:
         return x
@@ -405,19 +405,19 @@ def to_copy(c: Context, meta: Meta, x: Tensor, *args: Any, **kwargs: Any) -> Ten
 
 
 @op("clone", "detach", "alias", "contiguous", "lift_fresh_copy", "lift_fresh", "positive", "detach_", "to.prim_Device")
-def identity(c: Context, meta: Meta, x: Tensor, **kwargs: Any) -> Tensor:
+def identity(c: LoweringContext, meta: Meta, x: Tensor, **kwargs: Any) -> Tensor:
     """The value itself."""
     return x
 
 
 @op("copy")
-def copy(c: Context, meta: Meta, x: Tensor, source: Tensor, *rest: Any) -> Tensor:
+def copy(c: LoweringContext, meta: Meta, x: Tensor, source: Tensor, *rest: Any) -> Tensor:
     """x.copy_(source) as a value: source broadcast to x's shape, in x's dtype."""
     return c.tensor(meta.dtype, x.shape, lambda i: c.to(source.at(c.broadcast(source, i)), meta.dtype))
 
 
 @op("dropout", "feature_dropout", "alpha_dropout", "native_dropout")
-def dropout(c: Context, meta: Meta, x: Tensor, p: float, train: bool) -> Tensor:
+def dropout(c: LoweringContext, meta: Meta, x: Tensor, p: float, train: bool) -> Tensor:
     """Nothing in evaluation mode or for p = 0."""
     if train and p > 0:
         raise NotLowered("it draws random numbers")
@@ -425,7 +425,7 @@ def dropout(c: Context, meta: Meta, x: Tensor, p: float, train: bool) -> Tensor:
 
 
 def _constant(position: int | None, number: float = 0.0) -> Callable[..., Tensor]:
-    def handler(c: Context, meta: Meta, *args: Any, **kwargs: Any) -> Tensor:
+    def handler(c: LoweringContext, meta: Meta, *args: Any, **kwargs: Any) -> Tensor:
         value = number if position is None else args[position]
         return c.tensor(meta.dtype, c.shape(meta), lambda i: c.operand(value, COMPUTE[meta.dtype], [], []))
 
@@ -453,7 +453,7 @@ for _name, _position, _number in (
 
 
 @op("arange", "arange.start", "arange.start_step")
-def arange(c: Context, meta: Meta, *args: Any, **kwargs: Any) -> Tensor:
+def arange(c: LoweringContext, meta: Meta, *args: Any, **kwargs: Any) -> Tensor:
     """start + i * step."""
     start, step = (0, 1) if len(args) == 1 else (args[0], args[2] if len(args) > 2 else 1)
     kind = COMPUTE[meta.dtype]

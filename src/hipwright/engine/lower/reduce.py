@@ -9,7 +9,7 @@ from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, FLOATING, E
 from hipwright.engine.ir.index import Ix, ix, product
 from hipwright.engine.ir.shapes import unflatten
-from hipwright.engine.lower.core import Context, Item, NotLowered, Tensor, dims_of, op
+from hipwright.engine.lower.core import LoweredItem, LoweringContext, NotLowered, Tensor, dims_of, op
 from hipwright.engine.lower.views import remap
 
 INFINITY = float("inf")
@@ -18,7 +18,7 @@ INFINITY = float("inf")
 class Math:
     """Arithmetic on values of one compute dtype, so that a formula reads like one."""
 
-    def __init__(self, c: Context, dtype: str) -> None:
+    def __init__(self, c: LoweringContext, dtype: str) -> None:
         self.c = c
         self.dtype = "float64" if dtype == "float64" else "float32"
         self.ctype = COMPUTE[self.dtype]
@@ -75,11 +75,11 @@ class Math:
         return self.fn("-", self.fn("-", x, mean), rest), squares, mean
 
 
-def _constant(c: Context, value: Ix, dtype: str) -> Tensor:
+def _constant(c: LoweringContext, value: Ix, dtype: str) -> Tensor:
     return c.tensor(dtype, [], lambda i: c.arena.cast(c.arena.index(value), COMPUTE[dtype]))
 
 
-def finish(c: Context, meta: Meta, value: Tensor) -> Tensor:
+def finish(c: LoweringContext, meta: Meta, value: Tensor) -> Tensor:
     """A computed value in the dtype and shape the graph says."""
     out = c.cast(value, meta.dtype)
     shape = c.shape(meta)
@@ -94,23 +94,23 @@ def _float_only(meta: Meta) -> None:
 
 
 @op("sum", "sum.dim_IntList")
-def sum_(c: Context, meta: Meta, x: Tensor, dims: Any = None, keep: bool = False, dtype: Any = None) -> Tensor:
+def sum_(c: LoweringContext, meta: Meta, x: Tensor, dims: Any = None, keep: bool = False, dtype: Any = None) -> Tensor:
     """Sum in the output's compute type (int64 exact)."""
     return _plain(c, "sum", meta, x, dims, keep)
 
 
 @op("prod", "prod.dim_int")
-def prod(c: Context, meta: Meta, x: Tensor, dims: Any = None, keep: bool = False, dtype: Any = None) -> Tensor:
+def prod(c: LoweringContext, meta: Meta, x: Tensor, dims: Any = None, keep: bool = False, dtype: Any = None) -> Tensor:
     """Product."""
     return _plain(c, "prod", meta, x, dims, keep)
 
 
-def _plain(c: Context, kind: str, meta: Meta, x: Tensor, dims: Any, keep: bool) -> Tensor:
+def _plain(c: LoweringContext, kind: str, meta: Meta, x: Tensor, dims: Any, keep: bool) -> Tensor:
     return c.cast(c.reduce(kind, c.cast(x, meta.dtype), dims_of(dims, x.rank), keep=keep), meta.dtype)
 
 
 @op("mean", "mean.dim")
-def mean(c: Context, meta: Meta, x: Tensor, dims: Any = None, keep: bool = False, dtype: Any = None) -> Tensor:
+def mean(c: LoweringContext, meta: Meta, x: Tensor, dims: Any = None, keep: bool = False, dtype: Any = None) -> Tensor:
     """Sum over count."""
     _float_only(meta)
     m, axes = Math(c, meta.dtype), dims_of(dims, x.rank)
@@ -119,14 +119,16 @@ def mean(c: Context, meta: Meta, x: Tensor, dims: Any = None, keep: bool = False
 
 
 def _extreme(kind: str) -> Callable[..., Tensor]:
-    def handler(c: Context, meta: Meta, x: Tensor, dims: Any = None, keep: bool = False) -> Tensor:
+    def handler(c: LoweringContext, meta: Meta, x: Tensor, dims: Any = None, keep: bool = False) -> Tensor:
         return c.cast(c.reduce(kind, x, dims_of(dims, x.rank), keep=keep), meta.dtype)
 
     return handler
 
 
 def _extreme_with_index(kind: str) -> Callable[..., tuple[Tensor, ...]]:
-    def handler(c: Context, metas: Sequence[Meta], x: Tensor, dim: int, keep: bool = False) -> tuple[Tensor, ...]:
+    def handler(
+        c: LoweringContext, metas: Sequence[Meta], x: Tensor, dim: int, keep: bool = False
+    ) -> tuple[Tensor, ...]:
         axes = dims_of(dim, x.rank)
         index = c.reduce(f"arg{kind}", x, axes, keep=keep)
         return c.cast(c.reduce(kind, x, axes, keep=keep), x.dtype), index
@@ -135,7 +137,7 @@ def _extreme_with_index(kind: str) -> Callable[..., tuple[Tensor, ...]]:
 
 
 def _position(kind: str) -> Callable[..., Tensor]:
-    def handler(c: Context, meta: Meta, x: Tensor, dim: int | None = None, keep: bool = False) -> Tensor:
+    def handler(c: LoweringContext, meta: Meta, x: Tensor, dim: int | None = None, keep: bool = False) -> Tensor:
         if dim is None and x.rank > 1:
             flat = remap(c, x, [product(x.shape)], lambda i: unflatten(x.shape, i[0]))
             return c.reduce(kind, flat, [0])
@@ -151,7 +153,7 @@ for _kind in ("max", "min"):
 
 
 def _boolean(kind: str) -> Callable[..., Tensor]:
-    def handler(c: Context, meta: Meta, x: Tensor, dims: Any = None, keep: bool = False) -> Tensor:
+    def handler(c: LoweringContext, meta: Meta, x: Tensor, dims: Any = None, keep: bool = False) -> Tensor:
         return c.cast(c.reduce(kind, c.cast(x, "bool"), dims_of(dims, x.rank), keep=keep), meta.dtype)
 
     return handler
@@ -162,12 +164,12 @@ for _kind in ("any", "all"):
 
 
 @op("count_nonzero.dim_IntList", "count_nonzero")
-def count_nonzero(c: Context, meta: Meta, x: Tensor, dims: Any = None) -> Tensor:
+def count_nonzero(c: LoweringContext, meta: Meta, x: Tensor, dims: Any = None) -> Tensor:
     """How many elements are not 0."""
     return c.reduce("sum", c.cast(c.cast(x, "bool"), "int64"), dims_of(dims, x.rank))
 
 
-def _variance(c: Context, dtype: str, x: Tensor, dims: Any, correction: Any, keep: bool, root: bool) -> Tensor:
+def _variance(c: LoweringContext, dtype: str, x: Tensor, dims: Any, correction: Any, keep: bool, root: bool) -> Tensor:
     m, axes = Math(c, dtype), dims_of(dims, x.rank)
     _, squares, _ = m.moments(m.of(x), axes)
     out = m.fn("/", squares, m.count(x, axes, 1 if correction is None else float(correction)))
@@ -176,7 +178,7 @@ def _variance(c: Context, dtype: str, x: Tensor, dims: Any, correction: Any, kee
 
 
 def _variance_handler(root: bool) -> Callable[..., Tensor]:
-    def handler(c: Context, meta: Meta, x: Tensor, *args: Any, **kw: Any) -> Tensor:
+    def handler(c: LoweringContext, meta: Meta, x: Tensor, *args: Any, **kw: Any) -> Tensor:
         dims, unbiased, keep = None, True, kw.get("keepdim", False)
         rest = list(args)
         if rest and not isinstance(rest[0], bool):
@@ -194,7 +196,7 @@ def _variance_handler(root: bool) -> Callable[..., Tensor]:
 def _variance_and_mean(root: bool) -> Callable[..., tuple[Tensor, Tensor]]:
     spread = _variance_handler(root)
 
-    def handler(c: Context, metas: Sequence[Meta], x: Tensor, *args: Any, **kw: Any) -> tuple[Tensor, Tensor]:
+    def handler(c: LoweringContext, metas: Sequence[Meta], x: Tensor, *args: Any, **kw: Any) -> tuple[Tensor, Tensor]:
         m, dims = Math(c, metas[1].dtype), None if not args or isinstance(args[0], bool) else args[0]
         axes = dims_of(dims, x.rank)
         mean = m.moments(m.of(x), axes)[2]  # of the same values as the variance: one state
@@ -219,7 +221,7 @@ op("std", "std.dim", "std.correction")(_variance_handler(True))
     "norm.ScalarOpt_dim_dtype",
 )
 def vector_norm(
-    c: Context, meta: Meta, x: Tensor, order: Any = 2, dims: Any = None, keep: bool = False, **kw: Any
+    c: LoweringContext, meta: Meta, x: Tensor, order: Any = 2, dims: Any = None, keep: bool = False, **kw: Any
 ) -> Tensor:
     """(sum |x|^p)^(1/p), and its limits."""
     m, axes = Math(c, meta.dtype), dims_of(dims, x.rank)
@@ -242,7 +244,7 @@ def vector_norm(
 
 
 @op("softmax.int", "_softmax")
-def softmax(c: Context, meta: Meta, x: Tensor, dim: int, *rest: Any, **kw: Any) -> Tensor:
+def softmax(c: LoweringContext, meta: Meta, x: Tensor, dim: int, *rest: Any, **kw: Any) -> Tensor:
     """exp(x - max) / sum of it; a row of -inf gives NaN, as in PyTorch."""
     m, axes = Math(c, meta.dtype), dims_of(dim, x.rank)
     e = m.fn("exp", m.fn("-", m.of(x), m.max(m.of(x), axes)))
@@ -250,13 +252,13 @@ def softmax(c: Context, meta: Meta, x: Tensor, dim: int, *rest: Any, **kw: Any) 
 
 
 @op("softmin.int")
-def softmin(c: Context, meta: Meta, x: Tensor, dim: int, *rest: Any, **kw: Any) -> Tensor:
+def softmin(c: LoweringContext, meta: Meta, x: Tensor, dim: int, *rest: Any, **kw: Any) -> Tensor:
     """softmax(-x)."""
     return softmax(c, meta, Math(c, meta.dtype).fn("*", Math(c, meta.dtype).of(x), -1.0), dim)
 
 
 @op("log_softmax.int", "_log_softmax")
-def log_softmax(c: Context, meta: Meta, x: Tensor, dim: int, *rest: Any, **kw: Any) -> Tensor:
+def log_softmax(c: LoweringContext, meta: Meta, x: Tensor, dim: int, *rest: Any, **kw: Any) -> Tensor:
     """x - max - log(sum exp(x - max))."""
     m, axes = Math(c, meta.dtype), dims_of(dim, x.rank)
     shifted = m.fn("-", m.of(x), m.max(m.of(x), axes))
@@ -264,7 +266,7 @@ def log_softmax(c: Context, meta: Meta, x: Tensor, dim: int, *rest: Any, **kw: A
 
 
 @op("logsumexp")
-def logsumexp(c: Context, meta: Meta, x: Tensor, dims: Any, keep: bool = False) -> Tensor:
+def logsumexp(c: LoweringContext, meta: Meta, x: Tensor, dims: Any, keep: bool = False) -> Tensor:
     """log(sum exp(x)), shifted by the maximum where that is finite."""
     m, axes = Math(c, meta.dtype), dims_of(dims, x.rank)
     top = m.fn("finite_or_zero", m.max(m.of(x), axes))
@@ -276,7 +278,7 @@ def logsumexp(c: Context, meta: Meta, x: Tensor, dims: Any, keep: bool = False) 
 
 
 @op("cosine_similarity")
-def cosine_similarity(c: Context, meta: Meta, a: Tensor, b: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+def cosine_similarity(c: LoweringContext, meta: Meta, a: Tensor, b: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """a . b / (max(|a|, eps) max(|b|, eps))."""
     m = Math(c, meta.dtype)
     rank = max(a.rank, b.rank)
@@ -291,7 +293,7 @@ def cosine_similarity(c: Context, meta: Meta, a: Tensor, b: Tensor, dim: int = 1
 
 @op("pairwise_distance")
 def pairwise_distance(
-    c: Context, meta: Meta, a: Tensor, b: Tensor, p: float = 2, eps: float = 1e-6, keep: bool = False
+    c: LoweringContext, meta: Meta, a: Tensor, b: Tensor, p: float = 2, eps: float = 1e-6, keep: bool = False
 ) -> Tensor:
     """|a - b + eps|_p over the last dimension."""
     m = Math(c, meta.dtype)
@@ -303,11 +305,13 @@ def pairwise_distance(
 
 
 def _scan(kind: str) -> Callable[..., Tensor]:
-    def handler(c: Context, meta: Meta, x: Tensor, dim: int, **kw: Any) -> Tensor:
+    def handler(c: LoweringContext, meta: Meta, x: Tensor, dim: int, **kw: Any) -> Tensor:
         if not x.rank:
             return c.cast(x, meta.dtype)
         value = c.cast(x, meta.dtype)
-        item = Item(c.unique(c.origin), "scan", meta.dtype, value.shape, value.at, (dim % x.rank,), kind, c.origin)
+        item = LoweredItem(
+            c.unique(c.origin), "scan", meta.dtype, value.shape, value.at, (dim % x.rank,), kind, c.origin
+        )
         return c.keep(item)
 
     return handler

@@ -8,7 +8,7 @@ from typing import Any
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE
 from hipwright.engine.ir.index import ONE, ZERO, Ix, ix
-from hipwright.engine.lower.core import Context, NotLowered, Tensor, op
+from hipwright.engine.lower.core import LoweringContext, NotLowered, Tensor, op
 from hipwright.engine.lower.norms import affine
 from hipwright.engine.lower.reduce import Math, finish
 from hipwright.engine.lower.views import remap
@@ -16,7 +16,7 @@ from hipwright.engine.lower.views import remap
 
 @op("native_layer_norm")
 def native_layer_norm(
-    c: Context, metas: Sequence[Meta], x: Tensor, shape: Sequence[Any], weight: Any, bias: Any, eps: float
+    c: LoweringContext, metas: Sequence[Meta], x: Tensor, shape: Sequence[Any], weight: Any, bias: Any, eps: float
 ) -> tuple[Tensor, ...]:
     """Ba, Kiros & Hinton 2016; (y, mean, 1 / standard deviation), the last two with sizes of 1."""
     m = Math(c, metas[0].dtype)
@@ -27,7 +27,7 @@ def native_layer_norm(
 
 @op("native_group_norm")
 def native_group_norm(
-    c: Context,
+    c: LoweringContext,
     metas: Sequence[Meta],
     x: Tensor,
     weight: Any,
@@ -56,7 +56,7 @@ def _moments(m: Math, x: Tensor, dims: Sequence[int], eps: float) -> tuple[Tenso
 
 
 @op("scatter.value", "scatter.src")
-def scatter(c: Context, meta: Meta, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def scatter(c: LoweringContext, meta: Meta, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """x with one element set along `dim` in every row that the index has: a comparison instead of a write."""
     axis = dim % max(x.rank, 1)
     if x.rank != index.rank or x.rank == 0 or index.shape[axis] != ONE:

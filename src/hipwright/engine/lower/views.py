@@ -9,16 +9,16 @@ from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, E
 from hipwright.engine.ir.index import ONE, ZERO, Ind, Ix, ix
 from hipwright.engine.ir.shapes import reindex
-from hipwright.engine.lower.core import Context, Index, NotLowered, Tensor, as_int, dims_of, op
+from hipwright.engine.lower.core import Index, LoweringContext, NotLowered, Tensor, as_int, dims_of, op
 
 
-def remap(c: Context, x: Tensor, shape: Sequence[Ix], fn: Callable[[Index], Sequence[Ix]]) -> Tensor:
+def remap(c: LoweringContext, x: Tensor, shape: Sequence[Ix], fn: Callable[[Index], Sequence[Ix]]) -> Tensor:
     """A view: the element at i is x's element at fn(i)."""
     return c.tensor(x.dtype, shape, lambda i: x.at(list(fn(i))))
 
 
 @op("view", "reshape", "_unsafe_view", "flatten.using_ints", "unflatten.int", "view_as", "reshape_as", "view.dtype")
-def view(c: Context, meta: Meta, x: Tensor, *args: Any) -> Tensor:
+def view(c: LoweringContext, meta: Meta, x: Tensor, *args: Any) -> Tensor:
     """The same elements in row-major order under another shape."""
     if meta.dtype != x.dtype:
         raise NotLowered("it reinterprets bits")
@@ -27,14 +27,14 @@ def view(c: Context, meta: Meta, x: Tensor, *args: Any) -> Tensor:
 
 
 @op("unsqueeze")
-def unsqueeze(c: Context, meta: Meta, x: Tensor, dim: int) -> Tensor:
+def unsqueeze(c: LoweringContext, meta: Meta, x: Tensor, dim: int) -> Tensor:
     """A new dimension of size 1."""
     d = dim % (x.rank + 1)
     return remap(c, x, [*x.shape[:d], ONE, *x.shape[d:]], lambda i: [*i[:d], *i[d + 1 :]])
 
 
 @op("squeeze.dim", "squeeze.dims", "squeeze")
-def squeeze(c: Context, meta: Meta, x: Tensor, dims: Any = None) -> Tensor:
+def squeeze(c: LoweringContext, meta: Meta, x: Tensor, dims: Any = None) -> Tensor:
     """Without dimensions of size 1."""
     return c.squeeze(x, [d for d in dims_of(dims, x.rank) if x.shape[d] == ONE])
 
@@ -51,7 +51,7 @@ def squeeze(c: Context, meta: Meta, x: Tensor, dims: Any = None) -> Tensor:
     "adjoint",
     "movedim.intlist",
 )
-def permute(c: Context, meta: Meta, x: Tensor, *args: Any) -> Tensor:
+def permute(c: LoweringContext, meta: Meta, x: Tensor, *args: Any) -> Tensor:
     """Dimensions in another order."""
     order = permutation(x.rank, args)
     inverse = [order.index(k) for k in range(x.rank)]
@@ -71,19 +71,19 @@ def permutation(rank: int, args: Sequence[Any]) -> list[int]:
 
 
 @op("expand", "expand_as", "broadcast_to")
-def expand(c: Context, meta: Meta, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def expand(c: LoweringContext, meta: Meta, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Size-1 dimensions repeated."""
     return remap(c, x, c.shape(meta), lambda i: c.broadcast(x, i))
 
 
 @op("broadcast_tensors")
-def broadcast_tensors(c: Context, metas: Sequence[Meta], tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def broadcast_tensors(c: LoweringContext, metas: Sequence[Meta], tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Every tensor expanded to the common shape."""
     return tuple(expand(c, meta, t) for meta, t in zip(metas, tensors, strict=True))
 
 
 @op("repeat", "tile")
-def repeat(c: Context, meta: Meta, x: Tensor, times: Any) -> Tensor:
+def repeat(c: LoweringContext, meta: Meta, x: Tensor, times: Any) -> Tensor:
     """The tensor laid out several times along each dimension."""
     shape = c.shape(meta)
     extra = len(shape) - x.rank
@@ -96,7 +96,9 @@ def repeat(c: Context, meta: Meta, x: Tensor, times: Any) -> Tensor:
 
 
 @op("repeat_interleave.self_int")
-def repeat_interleave(c: Context, meta: Meta, x: Tensor, times: Any, dim: int | None = None, **kw: Any) -> Tensor:
+def repeat_interleave(
+    c: LoweringContext, meta: Meta, x: Tensor, times: Any, dim: int | None = None, **kw: Any
+) -> Tensor:
     """Each element several times in a row."""
     if dim is None:
         raise NotLowered("it flattens first")
@@ -105,14 +107,14 @@ def repeat_interleave(c: Context, meta: Meta, x: Tensor, times: Any, dim: int | 
 
 
 @op("select.int")
-def select(c: Context, meta: Meta, x: Tensor, dim: int, at: Any) -> Tensor:
+def select(c: LoweringContext, meta: Meta, x: Tensor, dim: int, at: Any) -> Tensor:
     """One slice, without its dimension."""
     d = dim % x.rank
     position = _position(c, at, x.shape[d])
     return remap(c, x, c.shape(meta), lambda i: [*i[:d], position, *i[d:]])
 
 
-def _position(c: Context, at: Any, size: Ix) -> Ix:
+def _position(c: LoweringContext, at: Any, size: Ix) -> Ix:
     if isinstance(at, Ix):
         return at
     return ix(at) if at >= 0 else size + at
@@ -120,7 +122,7 @@ def _position(c: Context, at: Any, size: Ix) -> Ix:
 
 @op("slice.Tensor", "narrow")
 def slice_(
-    c: Context, meta: Meta, x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    c: LoweringContext, meta: Meta, x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Tensor:
     """x[start:end:step] along one dimension."""
     d = dim % x.rank
@@ -129,7 +131,7 @@ def slice_(
     return remap(c, x, shape, lambda i: [first + k * step if j == d else k for j, k in enumerate(i)])
 
 
-def _start(c: Context, start: Any, size: Ix) -> Ix:
+def _start(c: LoweringContext, start: Any, size: Ix) -> Ix:
     """A slice's start counted from the front."""
     if start is None:
         return ZERO
@@ -143,7 +145,7 @@ def _start(c: Context, start: Any, size: Ix) -> Ix:
     return first
 
 
-def pieces(c: Context, name: str, metas: Sequence[Meta], x: Tensor, args: Sequence[Any]) -> tuple[Tensor, ...]:
+def pieces(c: LoweringContext, name: str, metas: Sequence[Meta], x: Tensor, args: Sequence[Any]) -> tuple[Tensor, ...]:
     """split, chunk and unbind: several views of one tensor."""
     dim = (args[0] if args else 0) if name == "unbind" else (args[1] if len(args) > 1 else 0)
     d = as_int(dim) % x.rank
@@ -158,11 +160,11 @@ def pieces(c: Context, name: str, metas: Sequence[Meta], x: Tensor, args: Sequen
     return tuple(out)
 
 
-def _slice_at(c: Context, x: Tensor, shape: Sequence[Ix], d: int, at: Ix) -> Tensor:
+def _slice_at(c: LoweringContext, x: Tensor, shape: Sequence[Ix], d: int, at: Ix) -> Tensor:
     return remap(c, x, shape, lambda i: [*i[:d], at, *i[d:]])
 
 
-def _shifted(c: Context, x: Tensor, shape: Sequence[Ix], d: int, start: Ix) -> Tensor:
+def _shifted(c: LoweringContext, x: Tensor, shape: Sequence[Ix], d: int, start: Ix) -> Tensor:
     return remap(c, x, shape, lambda i: [k + start if j == d else k for j, k in enumerate(i)])
 
 
@@ -176,14 +178,14 @@ op("unbind.int")(_pieces("unbind"))
 
 
 @op("flip")
-def flip(c: Context, meta: Meta, x: Tensor, dims: Sequence[int]) -> Tensor:
+def flip(c: LoweringContext, meta: Meta, x: Tensor, dims: Sequence[int]) -> Tensor:
     """Reversed along dimensions."""
     turned = dims_of(list(dims), x.rank)
     return remap(c, x, x.shape, lambda i: [x.shape[j] - 1 - k if j in turned else k for j, k in enumerate(i)])
 
 
 @op("roll")
-def roll(c: Context, meta: Meta, x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+def roll(c: LoweringContext, meta: Meta, x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
     """Rotated along dimensions."""
     if not dims:
         if x.rank != 1:
@@ -209,7 +211,7 @@ def roll(c: Context, meta: Meta, x: Tensor, shifts: Any, dims: Any = ()) -> Tens
 
 
 @op("cat", "concat", "concatenate")
-def cat(c: Context, meta: Meta, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def cat(c: LoweringContext, meta: Meta, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Joined along a dimension."""
     parts = [t for t in tensors if not (t.rank == 1 and t.shape[0] == ZERO)]
     d = dim % parts[0].rank
@@ -232,7 +234,7 @@ def cat(c: Context, meta: Meta, tensors: Sequence[Tensor], dim: int = 0) -> Tens
 
 
 @op("stack")
-def stack(c: Context, meta: Meta, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def stack(c: LoweringContext, meta: Meta, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Joined along a new dimension."""
     d = dim % (tensors[0].rank + 1)
     rows = [remap(c, t, [*t.shape[:d], ONE, *t.shape[d:]], lambda i: [*i[:d], *i[d + 1 :]]) for t in tensors]
@@ -240,7 +242,7 @@ def stack(c: Context, meta: Meta, tensors: Sequence[Tensor], dim: int = 0) -> Te
 
 
 @op("constant_pad_nd", "pad")
-def pad(c: Context, meta: Meta, x: Tensor, amounts: Sequence[Any], *rest: Any, **kwargs: Any) -> Tensor:
+def pad(c: LoweringContext, meta: Meta, x: Tensor, amounts: Sequence[Any], *rest: Any, **kwargs: Any) -> Tensor:
     """Padded with a value (mode constant only for `pad`)."""
     mode = rest[0] if rest and isinstance(rest[0], str) else "constant"
     numbers = [r for r in rest if not isinstance(r, str) and r is not None]
@@ -254,7 +256,7 @@ def _before(x: Tensor, amounts: Sequence[Any]) -> dict[int, Ix]:
     return {x.rank - 1 - k: ix(a) if isinstance(a, int) else a for k, a in enumerate(amounts[::2])}
 
 
-def _constant_pad(c: Context, meta: Meta, x: Tensor, amounts: Sequence[Any], value: Any) -> Tensor:
+def _constant_pad(c: LoweringContext, meta: Meta, x: Tensor, amounts: Sequence[Any], value: Any) -> Tensor:
     shape, before = c.shape(meta), _before(x, amounts)
 
     def at(i: Index) -> E:
@@ -269,7 +271,7 @@ def _constant_pad(c: Context, meta: Meta, x: Tensor, amounts: Sequence[Any], val
     return c.tensor(x.dtype, shape, at)
 
 
-def edge_pad(c: Context, meta: Meta, x: Tensor, amounts: Sequence[Any], mode: str) -> Tensor:
+def edge_pad(c: LoweringContext, meta: Meta, x: Tensor, amounts: Sequence[Any], mode: str) -> Tensor:
     """Padding by reflection or by the edge's value."""
     shape, before = c.shape(meta), _before(x, amounts)
 
@@ -285,7 +287,7 @@ def edge_pad(c: Context, meta: Meta, x: Tensor, amounts: Sequence[Any], mode: st
     return c.tensor(x.dtype, shape, at)
 
 
-def _read(c: Context, e: E) -> Ix:
+def _read(c: LoweringContext, e: E) -> Ix:
     if e.op == "index":
         position: Ix = e.attr
         return position
@@ -295,13 +297,13 @@ def _read(c: Context, e: E) -> Ix:
 for _mode, _names in (("reflect", "reflection_pad"), ("replicate", "replication_pad")):
     for _rank in (1, 2, 3):
 
-        def _handler(c: Context, meta: Meta, x: Tensor, amounts: Sequence[Any], mode: str = _mode) -> Tensor:
+        def _handler(c: LoweringContext, meta: Meta, x: Tensor, amounts: Sequence[Any], mode: str = _mode) -> Tensor:
             return edge_pad(c, meta, x, amounts, mode)
 
         op(f"{_names}{_rank}d")(_handler)
 
 
-def triangle(c: Context, name: str, x: Tensor, diagonal: int = 0) -> Tensor:
+def triangle(c: LoweringContext, name: str, x: Tensor, diagonal: int = 0) -> Tensor:
     """The lower or upper triangle of the last two dimensions, zero elsewhere."""
 
     def at(i: Index) -> E:
@@ -321,7 +323,7 @@ op("triu")(_triangle("triu"))
 
 
 @op("select_scatter")
-def select_scatter(c: Context, meta: Meta, x: Tensor, source: Tensor, dim: int, at: Any) -> Tensor:
+def select_scatter(c: LoweringContext, meta: Meta, x: Tensor, source: Tensor, dim: int, at: Any) -> Tensor:
     """x with one slice replaced."""
     d = dim % x.rank
     position = _position(c, at, x.shape[d])
@@ -335,7 +337,14 @@ def select_scatter(c: Context, meta: Meta, x: Tensor, source: Tensor, dim: int, 
 
 @op("slice_scatter")
 def slice_scatter(
-    c: Context, meta: Meta, x: Tensor, source: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    c: LoweringContext,
+    meta: Meta,
+    x: Tensor,
+    source: Tensor,
+    dim: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: int = 1,
 ) -> Tensor:
     """x with x[start:end:step] replaced."""
     d = dim % x.rank
@@ -356,7 +365,7 @@ def slice_scatter(
 
 
 @op("glu")
-def glu(c: Context, meta: Meta, x: Tensor, dim: int = -1) -> Tensor:
+def glu(c: LoweringContext, meta: Meta, x: Tensor, dim: int = -1) -> Tensor:
     """First half times sigmoid of the second (Dauphin et al. 2017)."""
     d = dim % x.rank
     shape = c.shape(meta)
@@ -369,7 +378,7 @@ def glu(c: Context, meta: Meta, x: Tensor, dim: int = -1) -> Tensor:
 
 
 @op("pixel_shuffle")
-def pixel_shuffle(c: Context, meta: Meta, x: Tensor, factor: int) -> Tensor:
+def pixel_shuffle(c: LoweringContext, meta: Meta, x: Tensor, factor: int) -> Tensor:
     """Channels to space (Shi et al. 2016)."""
     r = ix(factor)
     return remap(
@@ -378,14 +387,14 @@ def pixel_shuffle(c: Context, meta: Meta, x: Tensor, factor: int) -> Tensor:
 
 
 @op("channel_shuffle")
-def channel_shuffle(c: Context, meta: Meta, x: Tensor, groups: int) -> Tensor:
+def channel_shuffle(c: LoweringContext, meta: Meta, x: Tensor, groups: int) -> Tensor:
     """Channels interleaved across groups (Zhang et al. 2018)."""
     g, per = ix(groups), x.shape[1] // ix(groups)
     return remap(c, x, x.shape, lambda i: [i[0], (i[1] % g) * per + i[1] // g, *i[2:]])
 
 
 @op("diagonal")
-def diagonal(c: Context, meta: Meta, x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+def diagonal(c: LoweringContext, meta: Meta, x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of two dimensions, as the last one."""
     a, b = dim1 % x.rank, dim2 % x.rank
 

@@ -9,7 +9,7 @@ from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE, E
 from hipwright.engine.ir.index import Fn, Ind, Ix, Var, divide, ix, modulo, product
 from hipwright.engine.ir.shapes import flatten
-from hipwright.engine.lower.core import Context, Index, NotLowered, Tensor, as_int, op
+from hipwright.engine.lower.core import Index, LoweringContext, NotLowered, Tensor, as_int, op
 from hipwright.engine.lower.reduce import Math, mean
 
 INFINITY = float("inf")
@@ -24,7 +24,7 @@ def _spread(value: Any, n: int, default: int | None = None) -> list[int]:
 
 
 def _windows(
-    c: Context,
+    c: LoweringContext,
     x: Tensor,
     n: int,
     kernel: Sequence[int],
@@ -51,7 +51,7 @@ def _windows(
 
 def _max_pool(n: int, indices: bool) -> Callable[..., Any]:
     def handler(
-        c: Context,
+        c: LoweringContext,
         meta: Any,
         x: Tensor,
         kernel: Any,
@@ -88,7 +88,7 @@ def _max_pool(n: int, indices: bool) -> Callable[..., Any]:
 
 
 def _flat_position(
-    c: Context,
+    c: LoweringContext,
     x: Tensor,
     n: int,
     best: E,
@@ -111,7 +111,7 @@ def _flat_position(
 
 def _avg_pool(n: int) -> Callable[..., Tensor]:
     def handler(
-        c: Context,
+        c: LoweringContext,
         meta: Meta,
         x: Tensor,
         kernel: Any,
@@ -149,7 +149,7 @@ def _overlap(start: Ix, length: int, size: Ix) -> Ix:
 
 
 def _adaptive(n: int, kind: str) -> Callable[..., Any]:
-    def handler(c: Context, meta: Any, x: Tensor, size: Any) -> Any:
+    def handler(c: LoweringContext, meta: Any, x: Tensor, size: Any) -> Any:
         first = meta[0] if isinstance(meta, (list, tuple)) else meta
         shape, compute = c.shape(first), COMPUTE[first.dtype]
         if kind == "sum" and all(s == ix(1) for s in shape[-n:]):
@@ -189,7 +189,7 @@ for _n in (1, 2, 3):
 
 @op("im2col")
 def im2col(
-    c: Context,
+    c: LoweringContext,
     meta: Meta,
     x: Tensor,
     kernel: Sequence[int],
@@ -229,7 +229,7 @@ def _scales(scales: Any, n: int) -> list[float | None]:
     return [float(s) for s in scales] if scales else [None] * n
 
 
-def _ratio(c: Context, source: Ix, target: Ix, scale: float | None, corners: bool) -> E:
+def _ratio(c: LoweringContext, source: Ix, target: Ix, scale: float | None, corners: bool) -> E:
     """Input pixels per output pixel, as PyTorch rounds it: in float."""
     if scale is not None and not corners:
         return c.arena.const(1.0 / scale, "float")
@@ -241,7 +241,7 @@ def _ratio(c: Context, source: Ix, target: Ix, scale: float | None, corners: boo
 
 
 def _nearest(n: int, exact: bool) -> Callable[..., Tensor]:
-    def handler(c: Context, meta: Meta, x: Tensor, size: Any, scales: Any = None, *rest: Any) -> Tensor:
+    def handler(c: LoweringContext, meta: Meta, x: Tensor, size: Any, scales: Any = None, *rest: Any) -> Tensor:
         shape = c.shape(meta)
         given = _scales(scales, n) if isinstance(scales, (list, tuple)) else [scales, *rest][:n]
         given = (given + [None] * n)[:n]
@@ -271,7 +271,9 @@ for _n in (1, 2, 3):
 
 
 def _linear(n: int) -> Callable[..., Tensor]:
-    def handler(c: Context, meta: Meta, x: Tensor, size: Any, corners: bool, scales: Any = None, *rest: Any) -> Tensor:
+    def handler(
+        c: LoweringContext, meta: Meta, x: Tensor, size: Any, corners: bool, scales: Any = None, *rest: Any
+    ) -> Tensor:
         source = c.realise(x) if not x.buffer else x
         shape, kind = c.shape(meta), COMPUTE[meta.dtype]
         given = _scales(scales, n) if isinstance(scales, (list, tuple)) else ([scales, *rest] + [None] * n)[:n]
@@ -297,7 +299,7 @@ def _linear(n: int) -> Callable[..., Tensor]:
     return handler
 
 
-def _blend(c: Context, x: Tensor, index: list[Ix], ends: list[list[tuple[Ix, E]]], kind: str, d: int) -> E:
+def _blend(c: LoweringContext, x: Tensor, index: list[Ix], ends: list[list[tuple[Ix, E]]], kind: str, d: int) -> E:
     """The weighted sum over the corners, innermost dimension first."""
     if not ends:
         return c.arena.cast(x.at(index), kind)

@@ -17,7 +17,7 @@ from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.templates.registry import permuted
 
 if TYPE_CHECKING:
-    from hipwright.engine.lower.core import Context, Tensor
+    from hipwright.engine.lower.core import LoweringContext, Tensor
 
 KINDS = ("conv2d", "conv_transpose2d")
 LAST, FIRST = [0, 2, 3, 1], [0, 3, 1, 2]
@@ -28,7 +28,7 @@ LEAST_WORK = 2e9
 """Operations from which a convolution is longer than two launches (a round figure for an H200's matrix units)."""
 
 
-def usual(c: Context, node: Node, x: Tensor, weight: Tensor) -> bool | None:
+def usual(c: LoweringContext, node: Node, x: Tensor, weight: Tensor) -> bool | None:
     """Is channels last the default of a convolution? None where it is not offered."""
     out, groups = node.outs[0], node.args[6] if len(node.args) > 6 else 1
     sizes = [s.value for s in weight.shape]
@@ -43,7 +43,7 @@ def usual(c: Context, node: Node, x: Tensor, weight: Tensor) -> bool | None:
     return 2.0 * prod(c.hint(pixels.shape[k]) for k in (0, 2, 3)) * outside * inside * prod(taps) >= LEAST_WORK
 
 
-def image(c: Context, x: Tensor, name: str, shape: Callable[[str], Sequence[Ix]]) -> str:
+def image(c: LoweringContext, x: Tensor, name: str, shape: Callable[[str], Sequence[Ix]]) -> str:
     """The buffer with an image's elements channels last: one that has just them, or a new one. shape: of a buffer."""
     turned = permuted(c, x, LAST)
     places = c.probe(turned.shape)

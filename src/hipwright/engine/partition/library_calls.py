@@ -12,7 +12,7 @@ from hipwright.capture.graph import Meta, Node, plain, references, several, shor
 from hipwright.engine.ir.index import ONE, Ix
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower import views
-from hipwright.engine.lower.core import Call, NotLowered, Tensor
+from hipwright.engine.lower.core import LibraryCall, NotLowered, Tensor
 from hipwright.engine.partition import channels_last
 from hipwright.engine.partition.readers import feeds_kernel
 from hipwright.engine.templates import registry as calls
@@ -34,7 +34,7 @@ SUMMED = {"aten.baddbmm.default": "aten.bmm.default", "aten.addmm.default": "ate
 
 
 @dataclass(eq=False)
-class View:
+class PlanView:
     """A view made in the plan for a library call: `name = text`."""
 
     name: str
@@ -54,7 +54,7 @@ class LibraryCalls:
     def add(self, node: Node, reason: str) -> None:
         """Leave a node to PyTorch."""
         self.out.library[node.name] = reason
-        call = Call(node, reason)
+        call = LibraryCall(node, reason)
         call.node, bias = self._unbiased(node)
         turned = self._turned(node)
         names = references([*call.node.args, *node.kwargs.values()])
@@ -107,7 +107,7 @@ class LibraryCalls:
         name = node.args[0]["node"]
         kept = channels_last.image(self.c, image, plain(name), self._buffer_shape)
         view = self.c.unique(f"{kept}_view")
-        self.out.views.append(View(view, f"{kept}.permute({', '.join(map(str, channels_last.FIRST))})", kept))
+        self.out.views.append(PlanView(view, f"{kept}.permute({', '.join(map(str, channels_last.FIRST))})", kept))
         self.out.metas[view] = self._known(name)
         return {name: view}
 
@@ -181,7 +181,7 @@ class LibraryCalls:
         base = self.ensure(source)
         text = _view_text(kind, base, [self.lowering.resolve(a) for a in node.args[1:]])
         unique = self.c.unique(f"{name}_view")
-        self.out.views.append(View(unique, text, base))
+        self.out.views.append(PlanView(unique, text, base))
         self.out.metas[unique] = self._meta_of(name)
         self.views[name] = unique
         return unique

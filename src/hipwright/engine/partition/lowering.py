@@ -12,8 +12,8 @@ from hipwright.engine.ir.index import Ix, ix
 from hipwright.engine.ir.sizes import SizeReader, evaluate
 from hipwright.engine.knobs import Choice
 from hipwright.engine.lower import indexing, loss, norms, pointwise, reduce, statistics, views, window
-from hipwright.engine.lower.core import TABLE, Call, Context, Item, NotLowered, Tensor
-from hipwright.engine.partition.library_calls import LibraryCalls, View
+from hipwright.engine.lower.core import TABLE, LibraryCall, LoweredItem, LoweringContext, NotLowered, Tensor
+from hipwright.engine.partition.library_calls import LibraryCalls, PlanView
 from hipwright.engine.partition.readers import HEAVY, VIEWS, cropped, followed, multiplied, users
 from hipwright.engine.templates import registry as calls
 from hipwright.engine.templates.attention import scores
@@ -32,10 +32,10 @@ class Lowered:
     """Everything the plan needs. steps are in an order that respects dependencies."""
 
     graph: Graph
-    context: Context
-    items: list[Item] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
-    views: list[View] = field(default_factory=list)
+    context: LoweringContext
+    items: list[LoweredItem] = field(default_factory=list)
+    calls: list[LibraryCall] = field(default_factory=list)
+    views: list[PlanView] = field(default_factory=list)
     metas: dict[str, Meta] = field(default_factory=dict)
     tensors: dict[str, Input] = field(default_factory=dict)
     outputs: dict[str, str] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Lowering:
         self.choices = choices
         hints = {s.name: s.hint for s in graph.symbols}
         self.reader = SizeReader([s.name for s in graph.symbols])
-        self.c = Context(self.reader, hints)
+        self.c = LoweringContext(self.reader, hints)
         self.c.wide = bool(choices.get("wide", False))
         self.plain = bool(choices.get("library", False))  # every operator stays the library's
         self.out = Lowered(graph, self.c)
@@ -286,7 +286,7 @@ class Lowering:
             target = self.out.tensors.get(buffer)
             if target is None:
                 raise ValueError(f"{mutation.access} is written but never read")
-            item = Item(
+            item = LoweredItem(
                 self.c.unique(f"new_{buffer.removeprefix('b_')}"),
                 "pw",
                 target.meta.dtype,

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hipwright.capture.graph import short
-from hipwright.engine.fuse.groups import FULL, Group, Member
+from hipwright.engine.fuse.groups import FULL, Group, GroupMember
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Ix
-from hipwright.engine.lower.core import Call, Context
+from hipwright.engine.lower.core import LibraryCall, LoweringContext
 from hipwright.engine.partition.lowering import Lowered
-from hipwright.engine.plan.writer import Step
+from hipwright.engine.plan.writer import PlanStep
 
 OWN_MEMORY = {
     "mm",
@@ -48,26 +48,26 @@ class Spare:
 class Spares:
     """What may be written over, by the step that does so."""
 
-    def __init__(self, lowered: Lowered, steps: Sequence[Step]) -> None:
+    def __init__(self, lowered: Lowered, steps: Sequence[PlanStep]) -> None:
         """steps: of the plan, in their order."""
         c = lowered.context
         self._made = {i.name: Spare(tuple(i.shape), i.dtype) for i in lowered.items if not i.target}
-        for call in (s.what for s in steps if isinstance(s.what, Call)):
+        for call in (s.what for s in steps if isinstance(s.what, LibraryCall)):
             self._made |= {name: _spare(c, lowered, name) for name in call.outputs if short(call.node.op) in OWN_MEMORY}
         kept = {*lowered.outputs.values(), *(n for v in lowered.views for n in (v.name, v.source))}
         self._last = {name: step.number for step in steps for name in step.reads if name not in kept}
 
-    def of(self, step: Step) -> dict[str, Spare]:
+    def of(self, step: PlanStep) -> dict[str, Spare]:
         """Tensors that this step is the last to read."""
         return {n: self._made[n] for n in sorted(step.reads) if n in self._made and self._last.get(n) == step.number}
 
 
-def _spare(c: Context, lowered: Lowered, name: str) -> Spare:
+def _spare(c: LoweringContext, lowered: Lowered, name: str) -> Spare:
     meta = lowered.metas[name]
     return Spare(tuple(c.shape(meta)), meta.dtype)
 
 
-def homes(group: Group, stored: Sequence[Member], spares: Mapping[str, Spare]) -> dict[str, str]:
+def homes(group: Group, stored: Sequence[GroupMember], spares: Mapping[str, Spare]) -> dict[str, str]:
     """{item: the tensor that it replaces}, for items of a pointwise group whose threads read of the tensor nothing but
     the element that they write.
 

@@ -13,7 +13,7 @@ from hipwright.engine.templates.base import fused
 _IDENTIFIERS = {"signal", "index", "kernel", "main", "select", "remove", "write", "read", "open", "close", "pipe"}
 
 
-class Names:
+class KernelNames:
     """The names given so far in one program."""
 
     def __init__(self) -> None:

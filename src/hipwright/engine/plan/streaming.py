@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING
 from hipwright.engine.emit.tiles import READ_PACK, WRITE_PACK
 from hipwright.engine.fuse.recompute import ITEM_BYTES
 from hipwright.engine.ir.index import Ix
-from hipwright.engine.lower.core import Context
+from hipwright.engine.lower.core import LoweringContext
 
 if TYPE_CHECKING:
-    from hipwright.engine.templates.base import Kernel
+    from hipwright.engine.templates.base import EmittedKernel
 
 PACKED = ("no", "stores", "loads", "both")
 """Settings of programs whose kernels move packs; KEEP is for any kernel that `keeps` offers it to."""
@@ -69,7 +69,7 @@ _STORES = """    if constexpr (N * sizeof(T) % 16 == 0) {
 """
 
 
-def offered(c: Context, helpers: str, sizes: Iterable[Ix]) -> bool:
+def offered(c: LoweringContext, helpers: str, sizes: Iterable[Ix]) -> bool:
     """Do kernels move packs, of a tensor that caches do not hold? helpers: the program's device functions."""
     return READ_PACK in helpers and max((c.hint(size) for size in sizes), default=0) >= ENOUGH
 
@@ -113,7 +113,7 @@ _HEAD = re.compile(
 _READ = re.compile(r"const [\w ]+\* __restrict__ (\w+)")
 
 
-def keeps(c: Context, kernel: Kernel, numels: Mapping[str, Ix], dtypes: Mapping[str, str]) -> bool:
+def keeps(c: LoweringContext, kernel: EmittedKernel, numels: Mapping[str, Ix], dtypes: Mapping[str, str]) -> bool:
     """Does the kernel read far more than caches hold, and write not much less?
 
     Where rows begin off the borders of packs two of them share a line: a softmax of rows of 50257 took 185 us on an
@@ -125,7 +125,9 @@ def keeps(c: Context, kernel: Kernel, numels: Mapping[str, Ix], dtypes: Mapping[
     return read >= KEPT_BYTES and written * WRITTEN >= read
 
 
-def _moved(c: Context, kernel: Kernel, numels: Mapping[str, Ix], dtypes: Mapping[str, str]) -> tuple[int, int]:
+def _moved(
+    c: LoweringContext, kernel: EmittedKernel, numels: Mapping[str, Ix], dtypes: Mapping[str, str]
+) -> tuple[int, int]:
     """Bytes of the tensors that a kernel reads and writes."""
 
     def size(names: Sequence[str]) -> int:
@@ -135,7 +137,9 @@ def _moved(c: Context, kernel: Kernel, numels: Mapping[str, Ix], dtypes: Mapping
     return size(kernel.reads), size(kernel.writes)
 
 
-def reads_only(c: Context, kernels: Sequence[Kernel], numels: Mapping[str, Ix], dtypes: Mapping[str, str]) -> bool:
+def reads_only(
+    c: LoweringContext, kernels: Sequence[EmittedKernel], numels: Mapping[str, Ix], dtypes: Mapping[str, str]
+) -> bool:
     """Do all kernels that move much write next to nothing? Losses and reductions of what caches do not hold."""
     moved = [_moved(c, kernel, numels, dtypes) for kernel in kernels]
     return max((read for read, _ in moved), default=0) >= KEPT_BYTES and all(

@@ -13,12 +13,12 @@ from hipwright.engine.fuse.groups import Group
 from hipwright.engine.ir.index import Ix, nonneg, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import strides
-from hipwright.engine.lower.core import Call
+from hipwright.engine.lower.core import LibraryCall
 from hipwright.engine.partition.channels_last import LAST
-from hipwright.engine.partition.library_calls import View
+from hipwright.engine.partition.library_calls import PlanView
 from hipwright.engine.partition.lowering import Lowered
 from hipwright.engine.plan.exact import with_exact
-from hipwright.engine.templates.base import INT_LIMIT, Kernel
+from hipwright.engine.templates.base import INT_LIMIT, EmittedKernel
 
 FUNCTIONAL = {
     "linear",
@@ -80,17 +80,17 @@ PYTHON_NAMES = {
 
 
 @dataclass(eq=False)
-class Step:
+class PlanStep:
     """One line group of the plan: a kernel, a library call or a view."""
 
-    what: Group | Call | View
+    what: Group | LibraryCall | PlanView
     reads: set[str]
     provides: set[str]
     number: int
     waits: set[int] = field(default_factory=set)
 
 
-def order(steps: Sequence[Step]) -> list[Step]:
+def order(steps: Sequence[PlanStep]) -> list[PlanStep]:
     """A stable topological order. Raises RuntimeError on a cycle."""
     left, done, out = list(steps), set[str](), []
     made = {name for step in steps for name in step.provides}
@@ -163,11 +163,11 @@ class PlanWriter:
                 self.names[buffer] = self._local(cname(buffer))
                 self.lines.append(f"{self.names[buffer]} = {path}.contiguous()")
 
-    def view(self, view: View) -> None:
+    def view(self, view: PlanView) -> None:
         """A view for a library call."""
         self.lines.append(f"{self.name(view.name)} = {view.text.replace(view.source, self.name(view.source), 1)}")
 
-    def call(self, call: Call, read_by_kernels: set[str]) -> None:
+    def call(self, call: LibraryCall, read_by_kernels: set[str]) -> None:
         """A library call."""
         node = call.node
         kind = short(node.op)
@@ -191,7 +191,7 @@ class PlanWriter:
             if output in read_by_kernels and kind not in FLAT_RESULT and not plain:
                 self.lines.append(f"{local} = {local}.contiguous()")
 
-    def _is_flat(self, call: Call) -> bool:
+    def _is_flat(self, call: LibraryCall) -> bool:
         """A linear layer of a row-major tensor gives a row-major tensor."""
         return next(iter(call.refs.values())) in {item.name for item in self.lowered.items}
 
@@ -217,7 +217,7 @@ class PlanWriter:
         comma = "," if len(shape) == 1 else ""
         self.lines.append(f"{self.name(buffer)} = torch.{maker}(({sizes}{comma}), dtype=torch.{dtype})")
 
-    def launch(self, kernel: Kernel, group: Group, allocate: Mapping[str, tuple[list[Ix], str]]) -> None:
+    def launch(self, kernel: EmittedKernel, group: Group, allocate: Mapping[str, tuple[list[Ix], str]]) -> None:
         """Allocations of what a kernel writes, and its launch."""
         kernel.grid = kernel.grid.format(total=to_python(product(group.space)), rows=to_python(product(group.outer)))
         self.lines += kernel.before
@@ -225,7 +225,7 @@ class PlanWriter:
         self.launches([kernel], made, kernel.zeroed)
 
     def launches(
-        self, kernels: Sequence[Kernel], allocate: Mapping[str, tuple[list[Ix], str]], zeroed: Collection[str]
+        self, kernels: Sequence[EmittedKernel], allocate: Mapping[str, tuple[list[Ix], str]], zeroed: Collection[str]
     ) -> None:
         """The kernels of one call, and before them what they write: results and memory between them."""
         self.temporaries |= set(allocate)
@@ -238,7 +238,7 @@ class PlanWriter:
             where = f"[{kernel.grid}, {kernel.block}{lds}]"
             self.lines += self._launch(kernel, where, arguments, known)
 
-    def _launch(self, kernel: Kernel, where: str, arguments: Sequence[str], known: Collection[str]) -> list[str]:
+    def _launch(self, kernel: EmittedKernel, where: str, arguments: Sequence[str], known: Collection[str]) -> list[str]:
         """The launch of the kernel; of its twin, if it has one, where the sizes are the captured ones."""
         general = f"{kernel.name}{where}({', '.join(arguments)})"
         hints = self.lowered.context.hints
@@ -264,7 +264,7 @@ class PlanWriter:
         conditions = [f"{name} == {hint}" for name, hint in symbols.items() if name in names]
         return [f"{self._captured} = {' and '.join(conditions)}"] if conditions else []
 
-    def _argument(self, buffer: str, kernel: Kernel) -> str:
+    def _argument(self, buffer: str, kernel: EmittedKernel) -> str:
         """A kernel's tensor; one that it reads 16 bytes at once is copied where a view begins between them."""
         name, count = self.name(buffer), kernel.aligned.get(buffer, 0)
         given = buffer in self.lowered.tensors or buffer in self.lowered.metas

@@ -14,7 +14,7 @@ WHOLE = 1 << 62
 
 
 @dataclass(frozen=True)
-class Step:
+class SequenceStep:
     """x[..., number, ...]: one place along a dimension of a tensor."""
 
     root: str
@@ -30,7 +30,7 @@ class Steps:
         self.known = metas(graph)
         self.place = {i.name: -1 for i in graph.inputs} | {n.name: k for k, n in enumerate(graph.nodes)}
 
-    def of(self, argument: Any) -> Step | None:
+    def of(self, argument: Any) -> SequenceStep | None:
         """The step that an argument is."""
         node = self.nodes.get(argument["node"]) if isinstance(argument, dict) and "node" in argument else None
         if node is None:
@@ -47,7 +47,7 @@ class Steps:
         meta = self.known.get(root)
         if meta is None or not isinstance(dim, int) or not isinstance(number, int) or number < 0:
             return None
-        return Step(root, dim % len(meta.shape), number)
+        return SequenceStep(root, dim % len(meta.shape), number)
 
     def _whole(self, name: str) -> str:
         """What a slice of everything is a slice of."""
@@ -61,16 +61,16 @@ class Steps:
             node = self.nodes.get(name)
         return name
 
-    def run(self, arguments: Sequence[Any], before: int) -> tuple[Step, ...]:
+    def run(self, arguments: Sequence[Any], before: int) -> tuple[SequenceStep, ...]:
         """The arguments as consecutive steps of a tensor that is there before node number `before`; or none."""
         steps = [self.of(a) for a in arguments]
         first = steps[0] if steps else None
         if first is None or self.place[first.root] >= before:
             return ()
-        wanted = tuple(Step(first.root, first.dim, first.number + k) for k in range(len(steps)))
+        wanted = tuple(SequenceStep(first.root, first.dim, first.number + k) for k in range(len(steps)))
         return wanted if list(wanted) == steps else ()
 
-    def part(self, run: Sequence[Step], name: str) -> tuple[Any, Meta, list[Node]]:
+    def part(self, run: Sequence[SequenceStep], name: str) -> tuple[Any, Meta, list[Node]]:
         """(the steps as one argument, its meta, the node that it needs)."""
         meta, (first, count) = self.known[run[0].root], (run[0], len(run))
         assert meta is not None

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hipwright.engine.emit.statements import Emitter, cname
-from hipwright.engine.fuse.groups import Group, Member
+from hipwright.engine.fuse.groups import Group, GroupMember
 from hipwright.engine.ir.expr import STORAGE, E, indices, walk
 from hipwright.engine.ir.index import Atom, Ind, Ix, Sym, Var, divide, ix, modulo, product, replace
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.rounding import Rounding
 from hipwright.engine.ir.shapes import strides
-from hipwright.engine.lower.core import Context
+from hipwright.engine.lower.core import LoweringContext
 
 INT_LIMIT = 1 << 30
 """Elements up to which a kernel counts in int; twice as many would fit, the rest is for the last block's overshoot."""
@@ -22,7 +22,7 @@ FAST = {"exp": "exp_fast", "sqrt": "sqrt_fast"}
 
 
 @dataclass(eq=False)
-class Kernel:
+class EmittedKernel:
     """A finished kernel: its text, and how the plan launches it."""
 
     name: str
@@ -56,7 +56,7 @@ class Need:
 class Body:
     """Builds one kernel for a group."""
 
-    def __init__(self, context: Context, group: Group, name: str, need: Need) -> None:
+    def __init__(self, context: LoweringContext, group: Group, name: str, need: Need) -> None:
         self.c = context
         self.group = group
         self.name = name
@@ -139,7 +139,7 @@ class Body:
         """An index as a value of the kernel's index type."""
         return text if self.index_type == "int" or not text else f"(long)({text})"
 
-    def store(self, member: Member, value: str, position: str) -> str:
+    def store(self, member: GroupMember, value: str, position: str) -> str:
         """A store statement; half types convert."""
         buffer = self.need.stores[member.item.name][0]
         return f"{self.pointers[buffer]}[{position}] = {self.as_stored(member, value)};"
@@ -150,7 +150,7 @@ class Body:
             found = (e for e in walk(values) if e.op == "fn" and e.attr in FAST and e.ctype == "float")
             self.emit.instead |= {e.id: FAST[e.attr] for e in found}
 
-    def stored_value(self, member: Member) -> str:
+    def stored_value(self, member: GroupMember) -> str:
         """The member's value as memory keeps it: rounded once, and a copy not at all."""
         dtype, e, emit = self.need.stores[member.item.name][1], member.value, self.emit
         rounding = {"float16": "round_half", "bfloat16": "round_bfloat16"}.get(dtype)
@@ -160,12 +160,12 @@ class Body:
             return emit.read(e, emit.position(e.attr[1]))
         return self.as_stored(member, emit.text(e)[0])
 
-    def as_stored(self, member: Member, value: str) -> str:
+    def as_stored(self, member: GroupMember, value: str) -> str:
         """A value as memory keeps it."""
         dtype = self.need.stores[member.item.name][1]
         return f"{STORAGE[dtype]}({value})" if dtype in ("float16", "bfloat16") else value
 
-    def tile_type(self, member: Member) -> str:
+    def tile_type(self, member: GroupMember) -> str:
         """The type in which a tile holds a member until it is stored: floats leave as half types two at a time."""
         _, dtype = self.need.stores[member.item.name]
         if self.in_floats(member):
@@ -173,15 +173,15 @@ class Body:
             return "float"
         return STORAGE[dtype]
 
-    def in_floats(self, member: Member) -> bool:
+    def in_floats(self, member: GroupMember) -> bool:
         """Does the store itself convert?"""
         return self.need.stores[member.item.name][1] in ("float16", "bfloat16") and member.value.ctype == "float"
 
-    def in_tile(self, member: Member, value: str) -> str:
+    def in_tile(self, member: GroupMember, value: str) -> str:
         """A value as the member's tile keeps it."""
         return value if self.in_floats(member) else self.as_stored(member, value)
 
-    def finish(self, grid: str, block: str, comment: str, lines: Sequence[str], bounds: str) -> Kernel:
+    def finish(self, grid: str, block: str, comment: str, lines: Sequence[str], bounds: str) -> EmittedKernel:
         """Wrap the body into an entry kernel; sizes that it does not name are no parameters."""
         named = set(re.findall(r"\w+", "\n".join(lines)))
         self.taken_symbols = [s for s in self.taken_symbols if s in named]
@@ -192,7 +192,9 @@ class Body:
         )
         arguments = [*self.pointers, *self.taken_symbols]
         written = [self.need.stores[m.item.name][0] for m in self.stored]
-        return Kernel(self.name, text, grid, block, arguments, self.emit.used, self.knobs, list(self.loads), written)
+        return EmittedKernel(
+            self.name, text, grid, block, arguments, self.emit.used, self.knobs, list(self.loads), written
+        )
 
     def name_variables(self, which: Sequence[int], prefix: str, flat: str) -> tuple[dict[Var, Ix], list[str]]:
         """Loop variables from one flat counter: (renaming, statements that split the counter)."""
@@ -234,7 +236,7 @@ def wrapped(text: str, width: int = 112) -> str:
     return ",\n    ".join(lines)
 
 
-def _unrounded(member: Member, need: Need) -> E:
+def _unrounded(member: GroupMember, need: Need) -> E:
     """A member's value without the rounding that its store does anyway."""
     rounding = {"float16": "round_half", "bfloat16": "round_bfloat16"}.get(
         need.stores.get(member.item.name, ("", ""))[1]
@@ -255,7 +257,7 @@ def _bare(text: str) -> str:
     return text[1:-1]
 
 
-def by_reciprocals(c: Context, group: Group, need: Need) -> None:
+def by_reciprocals(c: LoweringContext, group: Group, need: Need) -> None:
     """Divide the elements of a row by a value of the row with one division: a product an element, where all results are
     half types, far coarser than the two roundings.
     """

@@ -12,13 +12,13 @@ from typing import Any
 from hipwright.engine.fuse.groups import Group
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import Ix, product
-from hipwright.engine.lower.core import Context, Tensor
+from hipwright.engine.lower.core import LoweringContext, Tensor
 from hipwright.engine.templates.base import INT_LIMIT, Need
 from hipwright.engine.templates.call_kernel import CallKernel
 
 
 @dataclass
-class Options:
+class TemplateOptions:
     """What the program's writer offers: choose(key, options, default), knob(name, default, options, comment)."""
 
     choose: Callable[[str, Sequence[Any], Any], Any]
@@ -38,11 +38,11 @@ class Temporary:
 class CallBody:
     """A chosen call: its operands, its outputs, and what fused behind it."""
 
-    c: Context
+    c: LoweringContext
     group: Group
     name: str
     need: Need
-    options: Options
+    options: TemplateOptions
     temporaries: dict[str, Temporary] = field(default_factory=dict)
     made: list[CallKernel] = field(default_factory=list)
 

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hipwright.engine.emit.statements import Emitter, cname
-from hipwright.engine.fuse.groups import Member
+from hipwright.engine.fuse.groups import GroupMember
 from hipwright.engine.ir.expr import STORAGE, E, walk
 from hipwright.engine.ir.index import ONE, ZERO, Atom, Ind, Ix, Var, ix, replace
 from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.ir.small_ints import BYTES, LOADED
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.access import STORE_ALIGNED, WIDE, certain_loads, step, strides_beside, unit
-from hipwright.engine.templates.base import Kernel, fused, wrapped
+from hipwright.engine.templates.base import EmittedKernel, fused, wrapped
 from hipwright.engine.templates.packed import packs, strides
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class CallKernel:
         self.written.add(buffer)
         return f"{self.pointer(buffer)}[{position}] = {_converted(dtype, value)};"
 
-    def _members(self, index: Place, value: str) -> tuple[list[Member], list[E], list[Ix]]:
+    def _members(self, index: Place, value: str) -> tuple[list[GroupMember], list[E], list[Ix]]:
         """What must be stored, over the template's index."""
         group = self.body.group
         places = self._place(index, group.space)
@@ -313,7 +313,7 @@ class CallKernel:
 
     # ------------------------------------------------------------ the whole
 
-    def finish(self, grid: str, block: str, bounds: str, comment: str = "", lds: str = "") -> Kernel:
+    def finish(self, grid: str, block: str, bounds: str, comment: str = "", lds: str = "") -> EmittedKernel:
         """The kernel. grid, block, lds: plan texts (`//` divides; tuples are legal); bounds: the block as C text."""
         named = set(re.findall(r"\w+", "\n".join(self.emit.lines)))
         symbols = sorted(s for s in self.c.hints if s in named)
@@ -328,7 +328,7 @@ class CallKernel:
             f"    {parameters}) {{\n" + "\n".join(self.emit.lines) + "\n}\n"
         )
         reads = [b for b in self.pointers if b not in self.written]
-        out = Kernel(
+        out = EmittedKernel(
             self.name,
             text,
             grid,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hipwright.engine.ir.expr import E, indices, walk
 from hipwright.engine.ir.index import Atom, Fn, Ix, Sym, Var, divide, ix, modulo, replace
-from hipwright.engine.lower.core import Context, Tensor
+from hipwright.engine.lower.core import LoweringContext, Tensor
 
 WIDTHS = (16, 8, 4)
 BYTES = 16
@@ -37,7 +37,7 @@ class Packs:
     multiples: list[Ix]
 
 
-def packs(c: Context, element: E, axis: str, width: int) -> Packs | None:
+def packs(c: LoweringContext, element: E, axis: str, width: int) -> Packs | None:
     """How an element is read along an axis in packs of `width`; None where something is read in another way."""
     v, moved = Var("v", ix(width)), ix(Var(f"{axis}_pack")) * width
     multiples: dict[str, Ix] = {}
@@ -130,7 +130,7 @@ def _remainder(test: E, v: Var) -> int:
     return found.pop() if len(found) == 1 else 0
 
 
-def packed_width(c: Context, matrix: Tensor, sizes: dict[str, int]) -> int:
+def packed_width(c: LoweringContext, matrix: Tensor, sizes: dict[str, int]) -> int:
     """Elements along the last axis that a pack of 16 bytes or less makes; 0 where no byte makes two."""
     places = [ix(Var(f"p{k}", s)) for k, s in enumerate(matrix.shape)]
     element = matrix.at(places)

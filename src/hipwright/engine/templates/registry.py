@@ -45,11 +45,11 @@ from hipwright.capture.graph import Meta, Node
 from hipwright.engine.ir.expr import weight
 from hipwright.engine.ir.index import Ix, ix
 from hipwright.engine.ir.shapes import reindex
-from hipwright.engine.lower.core import Context, Index, Item, NotLowered, Tensor
+from hipwright.engine.lower.core import Index, LoweredItem, LoweringContext, NotLowered, Tensor
 
 if TYPE_CHECKING:
     from hipwright.engine.ir.expr import E
-    from hipwright.engine.templates.base import Kernel
+    from hipwright.engine.templates.base import EmittedKernel
     from hipwright.engine.templates.call import CallBody
 
 MODULES: tuple[str, ...] = (
@@ -86,7 +86,7 @@ class Offer:
     """A template's offer to write a call. outputs: one per output of the node, in order, None for an unused one."""
 
     name: str
-    write: Callable[[CallBody], Sequence[Kernel]]
+    write: Callable[[CallBody], Sequence[EmittedKernel]]
     operands: Sequence[Tensor | None]
     outputs: Sequence[Output | None]
     default: bool = False
@@ -102,7 +102,7 @@ class KernelCall:
 
     node: Node
     kind: str
-    c: Context
+    c: LoweringContext
     args: list[Any]
     kwargs: dict[str, Any]
     choices: Mapping[str, Any] = field(default_factory=dict)
@@ -138,7 +138,7 @@ class Placed:
     call: KernelCall
     offer: Offer
     operands: list[Tensor | None]
-    items: list[Item | None] = field(default_factory=list)
+    items: list[LoweredItem | None] = field(default_factory=list)
 
     def elements(self) -> list[E]:
         """One expression per operand, over variables of its own: what the kernels read."""
@@ -210,7 +210,7 @@ def place(call: KernelCall, offer: Offer) -> tuple[Placed, Any]:
         shape = output.shape or (c.shape(meta) if meta else list(output.space))
         title = f"{call.node.name}_{number}" if many else call.node.name
         name = c.unique(f"{title}_product" if offer.finish else title)
-        item = Item(name, "call", dtype, list(output.space), _opaque, node=c.origin, result=shape, placed=placed)
+        item = LoweredItem(name, "call", dtype, list(output.space), _opaque, node=c.origin, result=shape, placed=placed)
         c.items.append(item)
         placed.items.append(item)
         values.append(c.stored(name, dtype, shape))
@@ -222,7 +222,7 @@ def _opaque(index: Index) -> E:
     raise RuntimeError("the element of a call is known to its template only")
 
 
-def kept(c: Context, tensor: Tensor | None, dear: int = DEAR) -> Tensor | None:
+def kept(c: LoweringContext, tensor: Tensor | None, dear: int = DEAR) -> Tensor | None:
     """An operand as the kernels read it: dear ones, and those computed from a template's result, from memory.
 
     What is computed from a score that no memory holds (lower/scores.py) stays a function.
@@ -247,7 +247,7 @@ def unfinished(element: E) -> bool:
     return any(e.op == "row" for e in walk([element]))
 
 
-def computed(c: Context, element: E) -> bool:
+def computed(c: LoweringContext, element: E) -> bool:
     """Is the value computed from the result of a template, whose epilogue may hold it?"""
     from hipwright.engine.ir.expr import walk
 
@@ -258,12 +258,12 @@ def computed(c: Context, element: E) -> bool:
 # ---------------------------------------------------------------- operands
 
 
-def probe(c: Context, tensor: Tensor) -> E:
+def probe(c: LoweringContext, tensor: Tensor) -> E:
     """The tensor's element at variables of its own."""
     return tensor.at([ix(c.arena.var("p", s)) for s in tensor.shape])
 
 
-def regroup(c: Context, tensor: Tensor, shape: Sequence[Ix]) -> Tensor:
+def regroup(c: LoweringContext, tensor: Tensor, shape: Sequence[Ix]) -> Tensor:
     """The tensor under another shape of as many elements, row-major: what `view` does."""
     if tensor.buffer:
         return c.stored(tensor.buffer, tensor.dtype, shape)
@@ -271,7 +271,7 @@ def regroup(c: Context, tensor: Tensor, shape: Sequence[Ix]) -> Tensor:
     return c.tensor(tensor.dtype, sizes, lambda i: tensor.at(reindex(sizes, tensor.shape, i)))
 
 
-def permuted(c: Context, tensor: Tensor, order: Sequence[int]) -> Tensor:
+def permuted(c: LoweringContext, tensor: Tensor, order: Sequence[int]) -> Tensor:
     """The tensor with its dimensions in another order (result dimension k is `order[k]`)."""
 
     def at(index: Index) -> E:

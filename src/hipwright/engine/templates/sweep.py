@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from hipwright.engine.fuse.groups import Member
+from hipwright.engine.fuse.groups import GroupMember
 from hipwright.engine.ir.expr import STORAGE, E
 from hipwright.engine.ir.index import Atom, Fn, Ind, Ix, Var, ix
 from hipwright.engine.ir.index_text import to_c
@@ -32,7 +32,7 @@ class Threads:
 
 
 @dataclass(frozen=True)
-class Share:
+class ThreadTile:
     """A thread's elements of one tile, as the device functions take them; width: of a pack of columns, else empty.
 
     most: what the bound does not exceed, where sizes tell that alone.
@@ -46,7 +46,7 @@ class Share:
     full: str = ""  # is no tile cut short? or ""
     most: str = ""
 
-    def arguments(self, body: Body, place: Place, tile: str = "", guard: str = "") -> str:
+    def arguments(self, body: Body, place: VectorAccess, tile: str = "", guard: str = "") -> str:
         """What follows the pointer; tile: what is stored."""
         bound = f"{guard} ? {self.bound} : 0" if guard else self.bound
         full = f"{guard} && {self.full}" if guard and self.full else self.full
@@ -56,7 +56,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Place:
+class VectorAccess:
     """Where an access lies that packs serve: its first element, the stride of rows (columns only), the runs if any."""
 
     start: str
@@ -92,7 +92,7 @@ class Sweep:
     shift: str = ""
     row_starts: dict[str, str] = field(default_factory=dict)
     packs: dict[tuple[str, str], str] = field(default_factory=dict)
-    stores: dict[str, tuple[str, str, Place]] = field(default_factory=dict)  # item -> (tile, pointer, place)
+    stores: dict[str, tuple[str, str, VectorAccess]] = field(default_factory=dict)  # item -> (tile, pointer, place)
 
     def start(self, position: Ix) -> str | None:
         """Where the loop begins for an access that walks the row element by element, else None."""
@@ -108,7 +108,7 @@ class Sweep:
         """The length as far as sizes tell it."""
         return self.most or self.length
 
-    def column(self, position: Ix) -> Place | None:
+    def column(self, position: Ix) -> VectorAccess | None:
         """Where the thread's columns of row 0 begin, and the stride of rows, if the access is dense across columns."""
         across = linear(position, "col")
         if across is None or across[0] != ix(1):
@@ -121,9 +121,9 @@ class Sweep:
             or any(isinstance(a, Ind) for a in down[0].atoms())
         ):
             return None
-        return Place(to_c(down[1] + ix(Var("column"))), to_c(down[0]))
+        return VectorAccess(to_c(down[1] + ix(Var("column"))), to_c(down[0]))
 
-    def runs(self, position: Ix, columns: bool) -> Place | None:
+    def runs(self, position: Ix, columns: bool) -> VectorAccess | None:
         """The place of an access that walks both reduced dimensions in even steps, of one element if along the row."""
         inner = linear(position, "j1") if self.run else None
         outer = linear(inner[1], "j0") if inner else None
@@ -134,27 +134,27 @@ class Sweep:
         if across is None or across[0] != ix(1) or self._changes(across[1]) or any(map(self._changes, steps)):
             return None
         if not columns:
-            return Place(to_c(across[1]), "", to_c(outer[0]), self.run) if inner[0] == ix(1) else None
-        return Place(to_c(across[1] + ix(Var("column"))), to_c(inner[0]), to_c(outer[0]), self.run)
+            return VectorAccess(to_c(across[1]), "", to_c(outer[0]), self.run) if inner[0] == ix(1) else None
+        return VectorAccess(to_c(across[1] + ix(Var("column"))), to_c(inner[0]), to_c(outer[0]), self.run)
 
     def _changes(self, rest: Ix) -> bool:
         return any(isinstance(a, Ind) or (isinstance(a, Var) and a.name in self.inner) for a in rest.atoms())
 
-    def place(self, position: Ix, columns: bool) -> Place | None:
+    def place(self, position: Ix, columns: bool) -> VectorAccess | None:
         """The place of an access that packs serve."""
         if columns:
             return self.column(position) or self.runs(position, columns)
         start = self.start(position)
-        return self.runs(position, columns) or self.back(position) if start is None else Place(start)
+        return self.runs(position, columns) or self.back(position) if start is None else VectorAccess(start)
 
-    def back(self, position: Ix) -> Place | None:
+    def back(self, position: Ix) -> VectorAccess | None:
         """The place of an access that walks the row element by element from its end."""
         found = linear(position, self.variable)
         if found is None or found[0] != ix(-1) or self._changes(found[1]):
             return None
-        return Place(to_c(found[1]), back=True)
+        return VectorAccess(to_c(found[1]), back=True)
 
-    def dense(self, values: Sequence[E], members: Sequence[Member], columns: bool = False) -> bool:
+    def dense(self, values: Sequence[E], members: Sequence[GroupMember], columns: bool = False) -> bool:
         """Does the loop read or write in packs, most of them on their borders?
 
         NVIDIA reads a pack off its border element by element, the lanes 16 bytes apart: each such read occupies the
@@ -168,7 +168,7 @@ class Sweep:
 
     # ------------------------------------------------------------ text
 
-    def read(self, body: Body, values: Sequence[E], known: set[int], share: Share) -> None:
+    def read(self, body: Body, values: Sequence[E], known: set[int], share: ThreadTile) -> None:
         """Ask for the tiles that the values need."""
         for e in unconditional(values, known):
             buffer, position, _ = e.attr
@@ -176,14 +176,14 @@ class Sweep:
             if (buffer, position.key) in self.packs:
                 continue
             if place is None and not share.width and (rest := self.gathered(position)) is not None:
-                place = Place(body.emit.position(rest))
+                place = VectorAccess(body.emit.position(rest))
             if place is None:
                 if share.width and (rest := self.picked(position)) is not None:
                     self._read_picked(body, e, rest, share)
                 continue
             self.packs[buffer, position.key] = self.ask(body, e, place, share)
 
-    def ask(self, body: Body, e: E, place: Place, share: Share) -> str:
+    def ask(self, body: Body, e: E, place: VectorAccess, share: ThreadTile) -> str:
         """Ask for one tile; its name."""
         pointer = body.pointers[e.attr[0]]
         name, function = body.emit.fresh(f"{pointer}_tile"), place.function("load", bool(share.width))
@@ -194,7 +194,7 @@ class Sweep:
         body.emit.line(f"const auto {name} = {function}<{share.shape}>({offset(pointer, place.start)}, {arguments});")
         return name
 
-    def _storing(self, place: Place, columns: bool) -> str:
+    def _storing(self, place: VectorAccess, columns: bool) -> str:
         return "store_inner" if self.shift else place.function("store", columns)
 
     def gathered(self, position: Ix) -> Ix | None:
@@ -222,7 +222,7 @@ class Sweep:
         hidden = (b for a in atoms if isinstance(a, Fn) for b in a.a.atoms() | a.b.atoms())
         return None if any(isinstance(b, Ind) for b in hidden) else across[1]
 
-    def _read_picked(self, body: Body, e: E, rest: Ix, share: Share) -> None:
+    def _read_picked(self, body: Body, e: E, rest: Ix, share: ThreadTile) -> None:
         """Ask for packs of the rows that an index picks: first the index of each, unconditionally, then all rows."""
         buffer, position, dtype = e.attr
         emit, pointer, items = body.emit, body.pointers[buffer], share.shape.split(", ")[0]
@@ -254,7 +254,7 @@ class Sweep:
         emit.line(f"const auto {name} = load_rows<{share.shape}>({rows}, count, {share.width});")
         self.packs[buffer, position.key] = name
 
-    def declare_stores(self, body: Body, members: Sequence[Member], size: str, columns: bool) -> None:
+    def declare_stores(self, body: Body, members: Sequence[GroupMember], size: str, columns: bool) -> None:
         """Tiles for what the pass makes."""
         for member in members:
             place = self.place(member.position, columns)
@@ -265,7 +265,7 @@ class Sweep:
                 body.emit.line(f"Tile<{body.tile_type(member)}, {size}> {name};")
                 self.stores[member.item.name] = (name, offset(body.pointers[buffer], place.start), place)
 
-    def write(self, body: Body, share: Share, guard: str) -> None:
+    def write(self, body: Body, share: ThreadTile, guard: str) -> None:
         """Store what the pass made."""
         for name, pointer, place in self.stores.values():
             arguments = share.arguments(body, place, name, guard)

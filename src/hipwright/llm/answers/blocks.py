@@ -24,7 +24,7 @@ _SMART_TRIPLES = re.compile(r"[“”„]{3}|[‘’‚]{3}")
 
 
 @dataclass(frozen=True)
-class Block:
+class CodeBlock:
     """A piece of code. before: the prose in front of it (its last 400 characters). closed: its fence was closed."""
 
     text: str
@@ -54,7 +54,7 @@ class Block:
 # ---------------------------------------------------------------- fences
 
 
-def blocks(text: str) -> list[Block]:
+def blocks(text: str) -> list[CodeBlock]:
     """The code of an answer, in order; bare text where no fence holds any."""
     if (found := _from_json(text)) is not None:
         return found
@@ -64,7 +64,7 @@ def blocks(text: str) -> list[Block]:
     return [*fenced, *_bare(text)]
 
 
-def _unpacked(block: Block) -> list[Block]:
+def _unpacked(block: CodeBlock) -> list[CodeBlock]:
     """A block of JSON as the code in it; another one as it is."""
     if block.lang == "json" or block.text.lstrip().startswith("{"):
         found = _from_json(block.text)
@@ -73,7 +73,7 @@ def _unpacked(block: Block) -> list[Block]:
     return [_without_word(block)]
 
 
-def _without_word(block: Block) -> Block:
+def _without_word(block: CodeBlock) -> CodeBlock:
     """A first line that says `python` only is the fence's language."""
     first, _, rest = block.text.lstrip("\n").partition("\n")
     if first.strip().lower() in _WORDS:
@@ -99,12 +99,12 @@ class _Open:
         self.lines.append(line)
         self.quote = triple_quote(line, self.quote)
 
-    def block(self, closed: bool) -> Block:
+    def block(self, closed: bool) -> CodeBlock:
         notes = ("a fence inside the code",) if self.stray else ()
-        return Block("\n".join(self.lines) + "\n", self.lang, self.before, closed, notes)
+        return CodeBlock("\n".join(self.lines) + "\n", self.lang, self.before, closed, notes)
 
 
-def _fenced(text: str) -> Iterator[Block]:
+def _fenced(text: str) -> Iterator[CodeBlock]:
     lines = text.split("\n")
     now: _Open | None = None
     prose: list[str] = []
@@ -130,7 +130,7 @@ def _fenced(text: str) -> Iterator[Block]:
         yield now.block(False)
 
 
-def _nested(now: _Open, match: re.Match[str], prose: list[str]) -> tuple[Block | None, _Open]:
+def _nested(now: _Open, match: re.Match[str], prose: list[str]) -> tuple[CodeBlock | None, _Open]:
     """A fence with a language inside a fence: a wrapper around it, a stray line in a literal, or one left open."""
     if now.quote:
         now.nested, now.stray = now.nested + 1, True
@@ -177,7 +177,7 @@ def triple_quote(line: str, inside: str) -> str:
 # ---------------------------------------------------------------- JSON
 
 
-def _from_json(text: str) -> list[Block] | None:
+def _from_json(text: str) -> list[CodeBlock] | None:
     """The code in a JSON document's strings; None when the text is no JSON."""
     bare = text.strip()
     if not bare.startswith(("{", "[", '"')) or not bare.endswith(("}", "]", '"')):
@@ -187,9 +187,9 @@ def _from_json(text: str) -> list[Block] | None:
     except (ValueError, RecursionError):
         return None
     notes = ("code taken out of JSON",)
-    made: list[Block] = []
+    made: list[CodeBlock] = []
     for text_ in _strings(value):
-        inner = list(_fenced(text_)) if "```" in text_ or "~~~" in text_ else [Block(text_)]
+        inner = list(_fenced(text_)) if "```" in text_ or "~~~" in text_ else [CodeBlock(text_)]
         made += [replace(_without_word(b), notes=(*b.notes, *notes)) for b in inner if b.kind != "none"]
     return made
 
@@ -225,7 +225,7 @@ _CODE_LINE = re.compile(
 )
 
 
-def _bare(text: str) -> list[Block]:
+def _bare(text: str) -> list[CodeBlock]:
     """Code that stands in the answer without any fence."""
     lines = [line for line in text.split("\n") if not (line.lstrip().startswith(("```", "~~~")) and _FENCE.match(line))]
     python = next((i for i, line in enumerate(lines) if _PYTHON_START.match(line)), len(lines))
@@ -235,9 +235,9 @@ def _bare(text: str) -> list[Block]:
         hip = lines[cpp:python]
         while hip and not hip[-1].rstrip().endswith(("}", ";")) and not hip[-1].lstrip().startswith("#"):
             hip.pop()
-        made.append(Block("\n".join(hip) + "\n", "hip", _tail(lines[:cpp]), closed=False))
+        made.append(CodeBlock("\n".join(hip) + "\n", "hip", _tail(lines[:cpp]), closed=False))
     if python < len(lines):
-        made.append(Block(until_prose("\n".join(lines[python:])), "python", _tail(lines[:python]), closed=False))
+        made.append(CodeBlock(until_prose("\n".join(lines[python:])), "python", _tail(lines[:python]), closed=False))
     return [replace(b, notes=("code without a fence",)) for b in made if b.kind != "none"]
 
 

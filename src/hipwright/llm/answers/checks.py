@@ -9,7 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from hipwright.llm.answers.repair import Problem, Refused, at_line
+from hipwright.llm.answers.repair import AnswerProblem, AnswerRefused, at_line
 from hipwright.program.language import IMPORTS
 from hipwright.program.signature import blank
 
@@ -106,7 +106,7 @@ UNKNOWN = _rules(
 )
 
 
-def hip_findings(source: str, text: str, first_line: int) -> Iterator[tuple[str, Problem]]:
+def hip_findings(source: str, text: str, first_line: int) -> Iterator[tuple[str, AnswerProblem]]:
     """(kind, problem) of HIP source, worst kind first. first_line: of the source in the program's text."""
     code = blank(source)
     for found in _INCLUDE.finditer(_without_comments(source, code)):
@@ -220,7 +220,7 @@ _LOADERS = frozenset(("load_inline", "load", "CUDAExtension", "CppExtension", "B
 _ACTS_FIX = "delete it: a program is parsed and never executed; it holds HIP, knobs and the plan only"
 
 
-def python_findings(tree: ast.Module, text: str) -> Iterator[tuple[str, Problem]]:
+def python_findings(tree: ast.Module, text: str) -> Iterator[tuple[str, AnswerProblem]]:
     """(kind, problem) of the Python around the kernels."""
     own = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     own |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
@@ -295,12 +295,12 @@ def _attribute(node: ast.Attribute, own: set[str]) -> tuple[str, str, str] | Non
     return None
 
 
-def check(kinds: Iterator[tuple[str, Problem]]) -> None:
+def check(kinds: Iterator[tuple[str, AnswerProblem]]) -> None:
     """Raise Refused with all problems of the worst kind there is."""
     order = ("unsafe_python", "forbidden", "host_code", "unknown_api", "not_a_program")
-    found: dict[str, dict[int, Problem]] = {}
+    found: dict[str, dict[int, AnswerProblem]] = {}
     for kind, problem in kinds:
         found.setdefault(kind, {}).setdefault(problem.line, problem)
     for kind in order:
         if kind in found:
-            raise Refused(kind, *sorted(found[kind].values(), key=lambda p: p.line))
+            raise AnswerRefused(kind, *sorted(found[kind].values(), key=lambda p: p.line))

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hipwright.llm.answers.blocks import Block
-from hipwright.llm.answers.repair import Refused, refuse
+from hipwright.llm.answers.blocks import CodeBlock
+from hipwright.llm.answers.repair import AnswerRefused, refuse
 
 _FINAL = re.compile(r"\b(?:final|corrected|fixed|revised|improved|complete|full|whole|optimi[sz]ed)\b", re.IGNORECASE)
 _DRAFT = re.compile(
@@ -35,7 +35,7 @@ class Chosen:
     notes: tuple[str, ...] = ()
 
 
-def choose(found: Sequence[Block]) -> Chosen:
+def choose(found: Sequence[CodeBlock]) -> Chosen:
     """The program of some blocks. Raises Refused where there is none, or more than one."""
     useful = [b for b in found if b.kind != "none"]
     programs = _distinct([b for b in useful if b.kind == "program"])
@@ -57,13 +57,13 @@ def choose(found: Sequence[Block]) -> Chosen:
     raise refuse("no_code", "there is no program in it", f"write one: {_FORM}")
 
 
-def _notes(block: Block, *more: str) -> tuple[str, ...]:
+def _notes(block: CodeBlock, *more: str) -> tuple[str, ...]:
     return (*block.notes, *more)
 
 
-def _distinct(given: Sequence[Block]) -> list[Block]:
+def _distinct(given: Sequence[CodeBlock]) -> list[CodeBlock]:
     """Without repeats, blanks aside; of two equal ones the later place counts, for what the prose before it says."""
-    kept: dict[str, Block] = {}
+    kept: dict[str, CodeBlock] = {}
     for block in given:
         text = "\n".join(line.rstrip() for line in block.text.strip().split("\n"))
         again = kept.pop(text, None)
@@ -71,7 +71,7 @@ def _distinct(given: Sequence[Block]) -> list[Block]:
     return list(kept.values())
 
 
-def _one_program(programs: list[Block], useful: Sequence[Block]) -> Chosen:
+def _one_program(programs: list[CodeBlock], useful: Sequence[CodeBlock]) -> Chosen:
     chosen = _only(programs, "program")
     index = max(i for i, b in enumerate(useful) if b.text.strip() == chosen.text.strip())
     own = set(kernel_names(chosen.text))
@@ -88,7 +88,7 @@ def _one_program(programs: list[Block], useful: Sequence[Block]) -> Chosen:
     return Chosen(chosen.text, chosen.closed, _notes(chosen, *(["other blocks left out"] if ignored else [])))
 
 
-def _only(given: Sequence[Block], what: str) -> Block:
+def _only(given: Sequence[CodeBlock], what: str) -> CodeBlock:
     """The only block, or the one that is clearly the final one. Raises Refused("two_programs")."""
     if len(given) == 1:
         return given[0]
@@ -106,7 +106,7 @@ def _only(given: Sequence[Block], what: str) -> Block:
     )
 
 
-def _marks(block: Block, pattern: re.Pattern[str]) -> bool:
+def _marks(block: CodeBlock, pattern: re.Pattern[str]) -> bool:
     """Whether the prose right before a block, or its first comment, says what it is."""
     said = "\n".join(line for line in block.before.split("\n")[-2:])
     first = block.text.lstrip().split("\n", 1)[0]
@@ -116,7 +116,7 @@ def _marks(block: Block, pattern: re.Pattern[str]) -> bool:
 # ---------------------------------------------------------------- a HIP block and a plan
 
 
-def _together(plan: Block, hips: list[Block]) -> Chosen:
+def _together(plan: CodeBlock, hips: list[CodeBlock]) -> Chosen:
     """HIP source and a plan from two blocks (or several, when their kernels differ and all are launched)."""
     if len(hips) > 1:
         names = [name for b in hips for name in kernel_names(b.text)]
@@ -136,7 +136,7 @@ def _together(plan: Block, hips: list[Block]) -> Chosen:
 def literal(source: str) -> str:
     """HIP source as the statement that a program has for it."""
     if "'''" in source and '"""' in source:
-        raise Refused(
+        raise AnswerRefused(
             "not_python", *refuse("", "the HIP source holds both ''' and \"\"\"", "write it without").problems
         )
     quote = '"""' if "'''" in source else "'''"

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator
 
 from hipwright.errors import ProgramError
-from hipwright.llm.answers.blocks import Block, blocks, until_prose
+from hipwright.llm.answers.blocks import CodeBlock, blocks, until_prose
 from hipwright.llm.answers.checks import check, hip_findings, python_findings
 from hipwright.llm.answers.choose import Chosen, choose
 from hipwright.llm.answers.mend import hip_of, mend, parsed_of, tree_of
-from hipwright.llm.answers.repair import Problem, Refused, Unusable, at_line, refuse, unusable
+from hipwright.llm.answers.repair import AnswerProblem, AnswerRefused, Unusable, at_line, refuse, unusable
 from hipwright.llm.answers.text import clean, without_reasoning
 from hipwright.program.convert.modelnew import from_modelnew
 from hipwright.program.signature import blank
@@ -38,7 +38,7 @@ def read_answer(text: str, finish: str = "stop", *, task_source: str = "") -> Re
     notes: list[str] = []
     try:
         return _read(text, finish, task_source, notes)
-    except Refused as refused:
+    except AnswerRefused as refused:
         return unusable(refused, tuple(dict.fromkeys(notes)))
     except RecursionError:
         return unusable(refuse("not_python", "the code is nested too deeply", "use more, simpler statements"), notes)
@@ -69,10 +69,10 @@ def _read(text: str, finish: str, task_source: str, notes: list[str]) -> Read:
     return Read(program=program, mended=tuple(dict.fromkeys(notes)))
 
 
-def _chosen(found: list[Block], plain: str, finish: str) -> Chosen:
+def _chosen(found: list[CodeBlock], plain: str, finish: str) -> Chosen:
     try:
         return choose(found)
-    except Refused as refused:
+    except AnswerRefused as refused:
         if finish == "length" and refused.kind == "no_code":
             raise _cut() from None
         if finish == "filtered" and refused.kind == "no_code":
@@ -132,10 +132,10 @@ def _python(text: str, notes: list[str]) -> str:
         raise _not_python(mended, error) from None
 
 
-def _not_python(text: str, error: SyntaxError) -> Refused:
+def _not_python(text: str, error: SyntaxError) -> AnswerRefused:
     if launch := re.search(r"\b\w+[ \t]*<<<", _outside_literals(text)):
         line = text.count("\n", 0, launch.start()) + 1
-        return Refused(
+        return AnswerRefused(
             "host_code",
             at_line(text, line, "a launch with <<< >>> is host code", "write name[grid, block](arguments) in forward"),
         )
@@ -149,7 +149,7 @@ def _not_python(text: str, error: SyntaxError) -> Refused:
     ):
         return _cut()
     line = min(error.lineno or 1, last)
-    return Refused("not_python", at_line(text, line, f"the text is not Python: {said}", "correct this line"))
+    return AnswerRefused("not_python", at_line(text, line, f"the text is not Python: {said}", "correct this line"))
 
 
 def _hangs(text: str) -> bool:
@@ -179,7 +179,7 @@ def _only_hip(text: str) -> None:
     )
 
 
-def _findings(text: str) -> Iterator[tuple[str, Problem]]:
+def _findings(text: str) -> Iterator[tuple[str, AnswerProblem]]:
     tree = tree_of(text)
     yield from python_findings(tree, text)
     place = hip_of(tree)
@@ -200,7 +200,7 @@ def _elided(text: str) -> None:
     """Refuse a program of which a part is left to the reader."""
     if match := _ELIDED.search(text):
         line = text.count("\n", 0, match.start()) + 1
-        raise Refused(
+        raise AnswerRefused(
             "elided", at_line(text, line, "a part of the program is left out here", "write every line in full")
         )
 
@@ -231,7 +231,7 @@ def _parsed(text: str) -> Program:
     return Program(text=text)
 
 
-def _parser_says(text: str, line: int, message: str) -> Refused:
+def _parser_says(text: str, line: int, message: str) -> AnswerRefused:
     said = message.split("; ", 1)
     change = (
         said[1]
@@ -240,12 +240,12 @@ def _parser_says(text: str, line: int, message: str) -> Refused:
         if line
         else "write it in the program form"
     )
-    return Refused(
-        "not_a_program", at_line(text, line, message, change) if line else Problem(message=message, change=change)
+    return AnswerRefused(
+        "not_a_program", at_line(text, line, message, change) if line else AnswerProblem(message=message, change=change)
     )
 
 
-def _cut() -> Refused:
+def _cut() -> AnswerRefused:
     return refuse(
         "truncated",
         "it ends in the middle",
@@ -253,7 +253,7 @@ def _cut() -> Refused:
     )
 
 
-def _too_long(characters: int) -> Refused:
+def _too_long(characters: int) -> AnswerRefused:
     return refuse(
         "too_long",
         f"it has {characters} characters; a program has at most {MAX_PROGRAM}",

@@ -29,7 +29,7 @@ class Unusable(Record, frozen=True, kw_only=True):
     salvaged: tuple[str, ...] = ()
 
 
-class Problem(Record, frozen=True, kw_only=True):
+class AnswerProblem(Record, frozen=True, kw_only=True):
     """One thing to change. line: of the program's text, from 1 (0: none). quote: that line."""
 
     message: str
@@ -38,24 +38,24 @@ class Problem(Record, frozen=True, kw_only=True):
     quote: str = ""
 
 
-class Refused(Exception):
+class AnswerRefused(Exception):
     """Raised inside answers.py where an answer is given up; never leaves it."""
 
-    def __init__(self, kind: str, *problems: Problem) -> None:
+    def __init__(self, kind: str, *problems: AnswerProblem) -> None:
         super().__init__(kind)
         self.kind = kind
         self.problems = problems
 
 
-def refuse(kind: str, message: str, change: str) -> Refused:
+def refuse(kind: str, message: str, change: str) -> AnswerRefused:
     """A refusal with one problem that has no line."""
-    return Refused(kind, Problem(message=message, change=change))
+    return AnswerRefused(kind, AnswerProblem(message=message, change=change))
 
 
-def at_line(text: str, line: int, message: str, change: str) -> Problem:
+def at_line(text: str, line: int, message: str, change: str) -> AnswerProblem:
     """A problem on a line of a text."""
     lines = _lines(text)
-    return Problem(
+    return AnswerProblem(
         message=message, change=change, line=line, quote=quoted(lines[line - 1]) if line <= len(lines) else ""
     )
 
@@ -72,14 +72,14 @@ def quoted(line: str) -> str:
     return plain if len(plain) <= _QUOTE else plain[: _QUOTE - 3] + "..."
 
 
-def unusable(refused: Refused, salvaged: Sequence[str]) -> Unusable:
+def unusable(refused: AnswerRefused, salvaged: Sequence[str]) -> Unusable:
     """The record of a refusal."""
     first = refused.problems[0]
     message = f"line {first.line}: {first.message}" if first.line else first.message
     return Unusable(kind=refused.kind, message=message, repair=prompt(refused.problems), salvaged=tuple(salvaged))
 
 
-def prompt(problems: Sequence[Problem]) -> str:
+def prompt(problems: Sequence[AnswerProblem]) -> str:
     """The repair prompt of some problems."""
     parts = ["Your last answer cannot be used."]
     for problem in problems[:SHOWN]:

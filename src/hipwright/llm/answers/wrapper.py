@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 
-from hipwright.llm.answers.repair import Refused, at_line
+from hipwright.llm.answers.repair import AnswerRefused, at_line
 from hipwright.program.language import FUNCTIONS
 
 _OWN = re.compile(
@@ -58,7 +58,7 @@ def _check_init(text: str, init: ast.FunctionDef) -> None:
     lines = text.split("\n")
     for number in range(init.lineno, (init.end_lineno or init.lineno) + 1):
         if _OWN.search(lines[number - 1].partition("#")[0]):
-            raise Refused(
+            raise AnswerRefused(
                 "own_parameters",
                 at_line(
                     text,

@@ -18,7 +18,7 @@ from hipwright.records import Record
 NANO = 10**9  # of one dollar; a call's cost is rounded up to it once
 
 
-class Limits(Record, frozen=True, kw_only=True):
+class SpendingLimits(Record, frozen=True, kw_only=True):
     """What a run may spend on language models; None: no limit."""
 
     usd: float | None = None
@@ -54,7 +54,7 @@ def to_nano(usd: float, *, up: bool = True) -> int:
 class Budget:
     """What is left of the limits. Thread-safe."""
 
-    def __init__(self, limits: Limits, spent_usd: float = 0.0, spent_tokens: int = 0) -> None:
+    def __init__(self, limits: SpendingLimits, spent_usd: float = 0.0, spent_tokens: int = 0) -> None:
         try:
             self._limit = None if limits.usd is None else to_nano(limits.usd, up=False)
         except ValueError:
@@ -69,7 +69,7 @@ class Budget:
         self._overshot: list[Ticket] = []
 
     @classmethod
-    def resumed(cls, limits: Limits, log: CallLog) -> Budget:
+    def resumed(cls, limits: SpendingLimits, log: CallLog) -> Budget:
         """The budget of a run that goes on: its answers at their cost, its lost calls at what they reserved."""
         answers, lost = log.answers(), log.lost()
         nano = sum(to_nano(a.cost_usd) for a in answers) + sum(to_nano(r.cost_usd) for r in lost)

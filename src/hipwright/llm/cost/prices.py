@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from hipwright.errors import BadInput
-from hipwright.llm.cost.budget import NANO, Limits
+from hipwright.llm.cost.budget import NANO, SpendingLimits
 from hipwright.llm.cost.tariffs import FREE, LOCAL, UNKNOWN, Tariff, given_tariff, package_tariff, package_version
 from hipwright.llm.records import Message, Usage
-from hipwright.llm.specs import Spec, parse_spec
+from hipwright.llm.specs import ModelSpec, parse_spec
 
 REQUEST_TOKENS = 256
 """Tokens that a provider may add to a request (chat templates; a default system prompt)."""
@@ -67,7 +67,7 @@ class Prices:
         tariff, tokens = self.tariff(spec), input_bound(messages)
         return tariff.most(tokens, max_tokens) / NANO, tokens + max_tokens, tariff.priced
 
-    def _find(self, spec: Spec, now: datetime | None) -> Tariff:
+    def _find(self, spec: ModelSpec, now: datetime | None) -> Tariff:
         for name in (spec.name, spec.model):
             if name in self._given:
                 return self._given[name]
@@ -97,7 +97,7 @@ def parse_prices(values: Iterable[str]) -> dict[str, Tariff]:
     return dict(given_tariff(value) for value in values)
 
 
-def require_prices(specs: Iterable[str], given: Mapping[str, Tariff] | Prices, limits: Limits) -> None:
+def require_prices(specs: Iterable[str], given: Mapping[str, Tariff] | Prices, limits: SpendingLimits) -> None:
     """BadInput when a limit in dollars cannot be kept, because a model's price is not known."""
     if limits.usd is None:
         return

@@ -6,7 +6,7 @@ from hipwright.llm.ledger import Recorded
 from hipwright.records import Record
 
 
-class Share(Record, frozen=True, kw_only=True):
+class RoleSpending(Record, frozen=True, kw_only=True):
     """The calls of one role to one model. usd: dollars of the priced ones."""
 
     role: str
@@ -32,7 +32,7 @@ class Spending(Record, frozen=True, kw_only=True):
     lost: int = 0
     lost_usd: float = 0.0
     refused: int = 0
-    shares: tuple[Share, ...] = ()
+    shares: tuple[RoleSpending, ...] = ()
 
 
 def spending(log: Recorded) -> Spending:
@@ -57,7 +57,7 @@ def spending(log: Recorded) -> Spending:
         lost_usd=sum(reserved.cost_usd for reserved in lost),
         refused=len(log.refusals()),
         shares=tuple(
-            Share(role=role, model=model, usd=group["usd"], **{n: int(group[n]) for n in _COUNTED if n != "usd"})
+            RoleSpending(role=role, model=model, usd=group["usd"], **{n: int(group[n]) for n in _COUNTED if n != "usd"})
             for (role, model), group in sorted(groups.items())
         ),
     )

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from hipwright.errors import BadInput
-from hipwright.llm.specs import Spec
+from hipwright.llm.specs import ModelSpec
 from hipwright.records import Record
 
 _PROVIDERS = {"openai": "openai", "anthropic": "anthropic", "google": "google", "bedrock": "aws"}
@@ -88,7 +88,7 @@ def package_version() -> str:
         return "none"
 
 
-def package_tariff(spec: Spec, *, now: datetime | None = None) -> Tariff:
+def package_tariff(spec: ModelSpec, *, now: datetime | None = None) -> Tariff:
     """The model's tariff in genai-prices' bundled data, UNKNOWN when it has none.
 
     Prices that change with the time of day count at their dearest. A change on a later date is not foreseen.
@@ -113,7 +113,7 @@ def package_tariff(spec: Spec, *, now: datetime | None = None) -> Tariff:
     return Tariff(source=f"genai-prices {provider.id}/{model.id}", tiers=_tiers(lists, writes))
 
 
-def _lookup(data: Any, spec: Spec) -> tuple[Any, Any] | None:
+def _lookup(data: Any, spec: ModelSpec) -> tuple[Any, Any] | None:
     """(provider, model) of the data: by the base URL, else by the provider; None when there is none."""
     places: list[dict[Literal["provider_id", "provider_api_url"], str | None]] = []
     if spec.base_url and not spec.loopback:

@@ -13,8 +13,8 @@ from hipwright.program.convert.cpp_flow import ends, returns
 from hipwright.program.convert.cpp_kinds import NONE, Val, kind_of, of_type
 from hipwright.program.convert.cpp_parse import Node, Parser
 from hipwright.program.convert.cpp_statements import Launched, Statements
-from hipwright.program.convert.cpp_text import Inconvertible, Item, Source, tokens, without_template
-from hipwright.program.convert.plan_writer import Writer
+from hipwright.program.convert.cpp_text import CppItem, ExtensionSource, Inconvertible, tokens, without_template
+from hipwright.program.convert.plan_writer import PlanLines
 
 _DEPTH = 8
 
@@ -41,10 +41,10 @@ def parameters(head: str) -> list[tuple[str, str]]:
     return found
 
 
-class Host(Statements):
+class HostTranslator(Statements):
     """Writes out calls of the host functions of one extension."""
 
-    def __init__(self, source: Source, writer: Writer, launched: Launched) -> None:
+    def __init__(self, source: ExtensionSource, writer: PlanLines, launched: Launched) -> None:
         self.source = source
         self.writer = writer
         self.launched = launched
@@ -87,7 +87,7 @@ class Host(Statements):
             return None
         return self.run(item, [self.value(a) for a in args])
 
-    def run(self, item: Item, args: Sequence[Val]) -> Val:
+    def run(self, item: CppItem, args: Sequence[Val]) -> Val:
         """Write out one call with these arguments; its value."""
         if without_template(item.head)[0]:
             raise Inconvertible(f"{item.name} is a template")
@@ -108,7 +108,7 @@ class Host(Statements):
             self.depth -= 1
             self.env, self.types, self.own = outer
 
-    def defaults(self, item: Item, given: int) -> list[Val]:
+    def defaults(self, item: CppItem, given: int) -> list[Val]:
         """Values of trailing parameters that have a default."""
         texts = re.findall(r"(\w+)\s*=\s*([^,()]+)", item.head)
         missing = parameters(item.head)[given:]

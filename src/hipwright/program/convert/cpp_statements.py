@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from hipwright.program.convert.cpp_flow import assigned, returns
 from hipwright.program.convert.cpp_kinds import CTYPES, NONE, OK, STREAM, Val, kind_of, of_type
 from hipwright.program.convert.cpp_parse import Node
-from hipwright.program.convert.cpp_text import Inconvertible, Item
-from hipwright.program.convert.cpp_values import OKAY, Values
-from hipwright.program.convert.plan_writer import Writer
+from hipwright.program.convert.cpp_text import CppItem, Inconvertible
+from hipwright.program.convert.cpp_values import OKAY, CppExpressions
+from hipwright.program.convert.plan_writer import PlanLines
 
 _GUARDS = re.compile(
     r"(?:(?:at|c10)::)?(?:(?:cuda|hip)::)?(?:Optional)?(?:CUDA|Device|HIP)Guard(?:MasqueradingAsCUDA)?"
@@ -40,14 +40,14 @@ Launched = Callable[[str, Sequence[str] | None, Sequence[Val], dict[str, str]], 
 """(kernel, template arguments, arguments, types in scope) -> (entry kernel, its parameters' kinds)."""
 
 
-class Statements(Values):
+class Statements(CppExpressions):
     """Writes statements of one function. functions: by name, lambdas among them; literals: locals that are a number
     and were not assigned again; own: locals of the call being written, which it may assign again.
     """
 
-    writer: Writer
+    writer: PlanLines
     launched: Launched
-    functions: dict[str, Item]
+    functions: dict[str, CppItem]
     literals: dict[str, str]
     own: set[str]
 
@@ -101,7 +101,7 @@ class Statements(Values):
                 self.env[name] = Val("unset " + kind_of(ctype, self.types), "")
                 continue
             if args and args[0][0] == "lambda":
-                self.functions[name] = Item("host", "", name, f"auto {name}{args[0][2]}", args[0][3])
+                self.functions[name] = CppItem("host", "", name, f"auto {name}{args[0][2]}", args[0][3])
                 continue
             typed = ctype != "auto" and form in ("(", "{")
             value = self.on_make(ctype, args) if typed else self.value(args[0])

@@ -20,7 +20,7 @@ class Inconvertible(ProgramError):
 
 
 @dataclass(frozen=True)
-class Item:
+class CppItem:
     """One top-level piece. kind: "include", "define", "directive", "kernel", "device", "host", "prototype", "binding"
     or "other" (types, constants, aliases). name: of a function or macro; head: a function's text before its body."""
 
@@ -40,13 +40,13 @@ class Macro:
 
 
 @dataclass
-class Source:
+class ExtensionSource:
     """An extension's text, taken apart."""
 
-    items: list[Item] = field(default_factory=list)
+    items: list[CppItem] = field(default_factory=list)
     macros: dict[str, Macro] = field(default_factory=dict)
 
-    def functions(self, kind: str) -> dict[str, Item]:
+    def functions(self, kind: str) -> dict[str, CppItem]:
         """Items of a kind by name."""
         return {i.name: i for i in self.items if i.kind == kind and i.body}
 
@@ -58,9 +58,9 @@ _SPACE_NAME = re.compile(r"\s*(?:inline\s+)?namespace\s*(?P<name>[\w:]*)\s*\{")
 _EXTERN = re.compile(r'\s*extern\s*"C"\s*\{')
 
 
-def take_apart(texts: Sequence[str]) -> Source:
+def take_apart(texts: Sequence[str]) -> ExtensionSource:
     """The items of several source texts in order. Raises Inconvertible for unbalanced text."""
-    source = Source()
+    source = ExtensionSource()
     for text in texts:
         _items(uncomment(text), source)
     return source
@@ -76,7 +76,7 @@ def uncomment(text: str) -> str:
     return _COMMENT.sub(blank, text)
 
 
-def _items(code: str, source: Source) -> None:
+def _items(code: str, source: ExtensionSource) -> None:
     at, closers = 0, 0
     while True:
         at += len(code[at:]) - len(code[at:].lstrip())
@@ -104,17 +104,17 @@ def _directive_end(code: str, at: int) -> int:
     return match.end()
 
 
-def _directive(text: str, source: Source) -> Item:
+def _directive(text: str, source: ExtensionSource) -> CppItem:
     if re.match(r"#\s*include\b", text):
-        return Item("include", text)
+        return CppItem("include", text)
     match = re.match(r"#\s*define\s+(?P<name>\w+)(?P<params>\([^)]*\))?(?P<body>.*)", text, re.DOTALL)
     if match is None:
-        return Item("directive", text)
+        return CppItem("directive", text)
     params = (
         None if match["params"] is None else tuple(p.strip() for p in match["params"][1:-1].split(",") if p.strip())
     )
     source.macros[match["name"]] = Macro(params, match["body"].replace("\\\n", " ").strip())
-    return Item("define", text, match["name"])
+    return CppItem("define", text, match["name"])
 
 
 _TYPE_HEAD = re.compile(r"(?:typedef\s+)?(?:struct|class|enum|union)\b")
@@ -173,20 +173,20 @@ def _function_parts(text: str) -> tuple[str, str, str] | None:
     return whole, match.group(1), rest[brace:]
 
 
-def _item(text: str) -> Item:
+def _item(text: str) -> CppItem:
     if re.match(r"PYBIND11_MODULE\b", text):
-        return Item("binding", text, body=text[text.index("{") :])
+        return CppItem("binding", text, body=text[text.index("{") :])
     if re.match(r"TORCH_LIBRARY", text):
         raise Inconvertible("operators registered by TORCH_LIBRARY")
     parts = _function_parts(text)
     if parts is not None:
         head, name, body = parts
-        return Item(_function_kind(head), text, name, head, body)
+        return CppItem(_function_kind(head), text, name, head, body)
     _, rest = without_template(text)
     match = re.match(r"[^={]*?([A-Za-z_]\w*)\s*\(.*\)\s*(?:const|noexcept)?\s*;$", rest, re.DOTALL)
     if match and not _TYPE_HEAD.match(rest) and not re.match(r"\s*(?:typedef|using|static_assert)\b", rest):
-        return Item("prototype", text, match.group(1))
-    return Item("other", text)
+        return CppItem("prototype", text, match.group(1))
+    return CppItem("other", text)
 
 
 def _function_kind(head: str) -> str:

@@ -43,7 +43,7 @@ _MATH = {
 }
 
 
-class Values:
+class CppExpressions:
     """Expressions of one function. env: C++ name -> Val; types: C++ type name -> type."""
 
     env: dict[str, Val]

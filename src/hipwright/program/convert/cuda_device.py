@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hipwright.program.convert.cpp_kinds import Val, of_type
-from hipwright.program.convert.cpp_text import Inconvertible, Item, Source, without_template
+from hipwright.program.convert.cpp_text import CppItem, ExtensionSource, Inconvertible, without_template
 from hipwright.program.signature import parse_signatures
 
 _HOST_ONLY = re.compile(
@@ -90,10 +90,10 @@ PREAMBLE = """// CUDA's lane groups have 32 lanes, whatever the wave
 
 
 @dataclass
-class Device:
+class DeviceSource:
     """Collects what host code launches; `text()` is then the HIP source."""
 
-    source: Source
+    source: ExtensionSource
     wrappers: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
     used: dict[str, None] = field(default_factory=dict)
 
@@ -134,7 +134,7 @@ class Device:
         return "\n".join([*map(_portable, kinds), *(i.text for i in self.source.items if i.kind == "define"), ""])
 
     def template_values(
-        self, item: Item, header: str, targs: Sequence[str], args: Sequence[Val], types: dict[str, str]
+        self, item: CppItem, header: str, targs: Sequence[str], args: Sequence[Val], types: dict[str, str]
     ) -> dict[str, str]:
         """{template parameter: argument}, given, deduced from pointers, or by default."""
         given = list(targs)
@@ -167,7 +167,7 @@ class Device:
             return text
         raise Inconvertible(f"the template argument {text} is not a constant")
 
-    def wrapper(self, item: Item, header: str, values: dict[str, str]) -> str:
+    def wrapper(self, item: CppItem, header: str, values: dict[str, str]) -> str:
         """The extern "C" kernel for a template and its arguments."""
         key = (item.name, tuple(values.values()))
         entry = re.sub(r"\W+", "_", "_".join((item.name, *values.values()))).strip("_")
@@ -180,7 +180,7 @@ class Device:
             self.wrappers[key] = f'extern "C" __global__ void {bounds}\n{entry}({", ".join(params)}) {{ {call} }}\n'
         return entry
 
-    def entry(self, item: Item) -> str:
+    def entry(self, item: CppItem) -> str:
         """A plain kernel as extern "C"."""
         head = re.sub(r'\bextern\s*"C"|\bstatic\b|\binline\b|\b__forceinline__\b', " ", item.head)
         return f'extern "C" {_portable(head).strip()} {_portable(item.body)}\n'
@@ -203,7 +203,7 @@ class Device:
         rest = [p for p in parts if not p.startswith("#include")]
         return "\n".join([*lines, *rest, *self.wrappers.values()])
 
-    def piece(self, item: Item) -> str | None:
+    def piece(self, item: CppItem) -> str | None:
         """One item as it goes over, None for what stays behind."""
         if item.kind == "kernel" and item.body:
             if item.name not in self.used:
@@ -218,7 +218,7 @@ class Device:
             return None if _HOST_ONLY.search(item.text) or "TORCH_" in item.text else _portable(item.text)
         return None
 
-    def as_function(self, item: Item) -> str:
+    def as_function(self, item: CppItem) -> str:
         """A template kernel as a device function, which wrappers call."""
         head = re.sub(r"\b__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", " ", item.head)
         head = re.sub(r"\b__global__\b", "__device__ __forceinline__", head).replace("static ", " ")

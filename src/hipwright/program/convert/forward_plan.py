@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hipwright.program.convert.cpp_host import Host, parameters
+from hipwright.program.convert.cpp_host import HostTranslator, parameters
 from hipwright.program.convert.cpp_kinds import Val
-from hipwright.program.convert.cpp_text import Inconvertible, Item
+from hipwright.program.convert.cpp_text import CppItem, Inconvertible
 from hipwright.program.convert.forward_expression import Expression
 from hipwright.program.convert.forward_state import Attributes
-from hipwright.program.convert.plan_writer import Writer
+from hipwright.program.convert.plan_writer import PlanLines
 
 _DEPTH = 6
 
@@ -23,8 +23,8 @@ class Extensions:
     """names: "ext" or "self.ext" -> index; functions: for each, exported name -> host function."""
 
     names: dict[str, int]
-    functions: list[dict[str, Item]]
-    hosts: list[Host]
+    functions: list[dict[str, CppItem]]
+    hosts: list[HostTranslator]
 
 
 class Forward:
@@ -36,7 +36,7 @@ class Forward:
         owner: ast.ClassDef,
         attributes: Attributes,
         extensions: Extensions,
-        writer: Writer,
+        writer: PlanLines,
         constants: Mapping[str, Any],
     ) -> None:
         self.attributes = attributes

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 
 from hipwright import syntax
 from hipwright.errors import ProgramError
-from hipwright.program.convert.cpp_host import Host
-from hipwright.program.convert.cpp_text import Inconvertible, Item, Source, take_apart
-from hipwright.program.convert.cuda_device import Device
+from hipwright.program.convert.cpp_host import HostTranslator
+from hipwright.program.convert.cpp_text import CppItem, ExtensionSource, Inconvertible, take_apart
+from hipwright.program.convert.cuda_device import DeviceSource
 from hipwright.program.convert.exported import exported_program
 from hipwright.program.convert.forward_plan import Extensions, Forward
 from hipwright.program.convert.forward_state import class_named, method, read
-from hipwright.program.convert.plan_writer import Writer
+from hipwright.program.convert.plan_writer import PlanLines
 from hipwright.program.language import RESERVED
 from hipwright.program.modelnew.check import imports, parse_model_new
 from hipwright.program.modelnew.extensions import Extension, Unknown, constants, static_extensions
@@ -53,9 +53,9 @@ def _converted(tree: ast.Module, found: Sequence[tuple[ast.Call, Extension]], ta
     if len(sources) > 1:
         _no_clash(sources)
     used = {n.id for n in ast.walk(forward) if isinstance(n, ast.Name)} | {a.arg for a in forward.args.args}
-    writer = Writer(set(RESERVED) | used | {name for s in sources for name in s.functions("kernel")})
-    devices = [Device(source) for source in sources]
-    hosts = [Host(s, writer, d.launched) for s, d in zip(sources, devices, strict=True)]
+    writer = PlanLines(set(RESERVED) | used | {name for s in sources for name in s.functions("kernel")})
+    devices = [DeviceSource(source) for source in sources]
+    hosts = [HostTranslator(s, writer, d.launched) for s, d in zip(sources, devices, strict=True)]
     functions = [_exported(e, s) for (_, e), s in zip(found, sources, strict=True)]
     extensions = Extensions(_names(tree, [call for call, _ in found]), functions, hosts)
     attributes = read(tree, task_source)
@@ -75,7 +75,7 @@ def _defines(found: Sequence[tuple[ast.Call, Extension]]) -> str:
     return "".join(f"#define {name} {value or 1}\n" for name, _, value in pairs)
 
 
-def _no_clash(sources: Sequence[Source]) -> None:
+def _no_clash(sources: Sequence[ExtensionSource]) -> None:
     """Several extensions become one source: their names must differ."""
     seen: set[str] = set()
     for source in sources:
@@ -85,7 +85,7 @@ def _no_clash(sources: Sequence[Source]) -> None:
         seen |= names
 
 
-def _exported(extension: Extension, source: Source) -> dict[str, Item]:
+def _exported(extension: Extension, source: ExtensionSource) -> dict[str, CppItem]:
     """{Python name: host function} of an extension."""
     hosts = source.functions("host")
     found = {name: hosts[name] for name in extension.functions if name in hosts}

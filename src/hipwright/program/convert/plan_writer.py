@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 
-class Writer:
+class PlanLines:
     """Lines of a plan, and names that are not yet used in it."""
 
     def __init__(self, used: set[str]) -> None:

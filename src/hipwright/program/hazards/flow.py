@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from hipwright.program.hazards.source import Found, Function, Source
+from hipwright.program.hazards.source import BlankedSource, HazardMatch, SourceFunction
 
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|<<=|>>=|->|\+\+|--|[-+*/%&|^=!<>]=|&&|\|\||::|<<|>>|\S")
 _ASSIGN = frozenset(("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="))
@@ -35,7 +35,7 @@ class _Walk:
     shared: frozenset[str]
     thread: set[str] = field(default_factory=set)
     block: set[str] = field(default_factory=set)
-    found: list[Found] = field(default_factory=list)
+    found: list[HazardMatch] = field(default_factory=list)
     guarded: bool = False
     left: bool = False
 
@@ -159,17 +159,17 @@ class _Walk:
         what = "__syncthreads()" if word in _BARRIERS else f"{word}(...), which has a barrier in it,"
         if branch == "if":
             self.found.append(
-                Found("barrier_in_branch", f"{what} stands in a branch that not every thread takes", at, True)
+                HazardMatch("barrier_in_branch", f"{what} stands in a branch that not every thread takes", at, True)
             )
         elif branch == "loop":
             message = f"{what} stands in a loop whose length may differ between threads"
-            self.found.append(Found("barrier_in_branch", message, at))
+            self.found.append(HazardMatch("barrier_in_branch", message, at))
         elif self.left:
             message = f"{what} comes after threads may have returned"
-            self.found.append(Found("barrier_in_branch", message, at))
+            self.found.append(HazardMatch("barrier_in_branch", message, at))
 
 
-def _walked(source: Source, function: Function, uniform: frozenset[str]) -> _Walk:
+def _walked(source: BlankedSource, function: SourceFunction, uniform: frozenset[str]) -> _Walk:
     body = _without_directives(source.body(function))
     tokens = [(m.group(), function.start + m.start()) for m in _TOKEN.finditer(body)]
     shared = frozenset(re.findall(r"\b__shared__\s+[\w\s()]*?\b(\w+)\s*(?:[\[;=,])", body))
@@ -185,7 +185,7 @@ def _without_directives(body: str) -> str:
     return re.sub(r"^[ \t]*#(?:\\\n|[^\n])*", lambda m: re.sub(r"[^\n]", " ", m.group()), body, flags=re.MULTILINE)
 
 
-def _uniform(source: Source) -> frozenset[str]:
+def _uniform(source: BlankedSource) -> frozenset[str]:
     """Barriers, and the program's own functions that have one in them."""
     known = set(_AGREED)
     bodies = {f.name: set(re.findall(r"\b[A-Za-z_]\w*\b", source.body(f))) for f in source.functions if not f.kernel}
@@ -194,7 +194,7 @@ def _uniform(source: Source) -> frozenset[str]:
     return frozenset(known)
 
 
-def barriers(source: Source) -> Iterator[Found]:
+def barriers(source: BlankedSource) -> Iterator[HazardMatch]:
     """Barriers that some threads of a block do not reach."""
     uniform = _uniform(source)
     for function in source.functions:
@@ -202,7 +202,7 @@ def barriers(source: Source) -> Iterator[Found]:
             yield from _walked(source, function, uniform).found
 
 
-def tails(source: Source) -> Iterator[Found]:
+def tails(source: BlankedSource) -> Iterator[HazardMatch]:
     """Kernels that store by block and thread and compare no index with anything."""
     uniform = _uniform(source)
     if "%" in " ".join(line for line in source.parsed.text.split("\n") if line.lstrip().startswith("assert ")):
@@ -220,5 +220,5 @@ def tails(source: Source) -> Iterator[Found]:
             names = set(re.findall(r"\b[A-Za-z_]\w*", match[1]))
             if names & (walk.thread | _THREAD) and names & (walk.block | {"blockIdx"}):
                 message = f"kernel {function.name} compares no index with a size: the last block may run past the end"
-                yield Found("missing_tail_guard", message, function.start + match.start())
+                yield HazardMatch("missing_tail_guard", message, function.start + match.start())
                 break

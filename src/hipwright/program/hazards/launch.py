@@ -16,7 +16,7 @@ MOST = 256  # combinations of knobs that are looked at
 
 
 @dataclass(frozen=True)
-class Launch:
+class PlanLaunch:
     """name[grid, block, lds_bytes](...) on a line of the program."""
 
     kernel: str
@@ -39,7 +39,7 @@ class Launch:
         return 0 if self.lds_bytes is None else _constant(self.lds_bytes, values)
 
 
-def launches(parsed: Parsed) -> list[Launch]:
+def launches(parsed: Parsed) -> list[PlanLaunch]:
     """Every launch of a checked plan; a local name that is assigned once, at a function's own level, is followed."""
     found = []
     for function in parsed.functions.values():
@@ -53,7 +53,7 @@ def launches(parsed: Parsed) -> list[Launch]:
                 parts = [names.get(p.id, p) if isinstance(p, ast.Name) else p for p in node.func.slice.elts]
                 block = tuple(parts[1].elts) if isinstance(parts[1], ast.Tuple) else (parts[1],)
                 name = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
-                found.append(Launch(name, node.lineno, block, parts[2] if len(parts) > 2 else None))
+                found.append(PlanLaunch(name, node.lineno, block, parts[2] if len(parts) > 2 else None))
     return found
 
 

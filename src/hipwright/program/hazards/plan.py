@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from hipwright.program.hazards.launch import choices, launches, said
-from hipwright.program.hazards.source import Found, Function, Source, element_bytes
+from hipwright.program.hazards.source import BlankedSource, HazardMatch, SourceFunction, element_bytes
 from hipwright.program.language import dotted
 from hipwright.toolchain.targets import Target
 
@@ -19,7 +19,7 @@ _SHARED = re.compile(
 _BOUND = re.compile(r"__launch_bounds__\s*\(([^,()]*(?:\([^()]*\)[^,()]*)*)[,)]")
 
 
-def lds(source: Source, known: Sequence[Target]) -> Iterator[Found]:
+def lds(source: BlankedSource, known: Sequence[Target]) -> Iterator[HazardMatch]:
     """A launch that needs more LDS than a block may have on a target, with the defaults or with other knobs."""
     arrays = _arrays(source)
     calls = {f.name: _called(source, f) for f in source.functions}
@@ -31,7 +31,7 @@ def lds(source: Source, known: Sequence[Target]) -> Iterator[Found]:
             over = [t for t in known if static + dynamic > t.lds_per_block]
             if over:
                 limit = min(t.lds_per_block for t in over)
-                yield Found(
+                yield HazardMatch(
                     "lds_limit",
                     f"{launch.kernel} needs {static + dynamic} bytes of LDS{said(chosen)}; a block has {limit} on "
                     f"{', '.join(t.name for t in over)}",
@@ -42,7 +42,7 @@ def lds(source: Source, known: Sequence[Target]) -> Iterator[Found]:
                 break
 
 
-def _arrays(source: Source) -> list[tuple[int, str, str]]:
+def _arrays(source: BlankedSource) -> list[tuple[int, str, str]]:
     """(position, element type, declarators) of every static array in LDS."""
     return [
         (m.start(), m[2], m[3])
@@ -51,13 +51,13 @@ def _arrays(source: Source) -> list[tuple[int, str, str]]:
     ]
 
 
-def _called(source: Source, function: Function) -> set[str]:
+def _called(source: BlankedSource, function: SourceFunction) -> set[str]:
     names = {f.name for f in source.functions}
     return names & set(re.findall(r"\b([A-Za-z_]\w*)\s*[(<]", source.body(function))) | {function.name}
 
 
 def _static(
-    source: Source,
+    source: BlankedSource,
     arrays: list[tuple[int, str, str]],
     calls: Mapping[str, set[str]],
     kernel: str,
@@ -83,7 +83,7 @@ def _static(
     return total, where
 
 
-def _bytes(source: Source, ctype: str, declarators: str, knobs: Mapping[str, int]) -> int:
+def _bytes(source: BlankedSource, ctype: str, declarators: str, knobs: Mapping[str, int]) -> int:
     """Bytes of `a[2][N], b[4]`; an extent that is not known counts as 0 bytes."""
     width = element_bytes(ctype) or 0
     total = 0
@@ -95,7 +95,7 @@ def _bytes(source: Source, ctype: str, declarators: str, knobs: Mapping[str, int
     return total
 
 
-def launch_bounds(source: Source) -> Iterator[Found]:
+def launch_bounds(source: BlankedSource) -> Iterator[HazardMatch]:
     """A launch with more threads than __launch_bounds__ says, or than a block may have."""
     bounds = {f.name: m[1] for f in source.functions if f.kernel and (m := _BOUND.search(f.head))}
     for launch in launches(source.parsed):
@@ -106,7 +106,7 @@ def launch_bounds(source: Source) -> Iterator[Found]:
             bound = source.number(bounds[launch.kernel], knobs) if launch.kernel in bounds else None
             if threads and threads > (bound or THREADS):
                 what = f"__launch_bounds__ allows {bound}" if bound else f"a block has at most {THREADS}"
-                yield Found(
+                yield HazardMatch(
                     "launch_bounds",
                     f"{launch.kernel} is launched with {threads} threads{said(chosen)}; {what}",
                     0,
@@ -122,7 +122,7 @@ _RANDOM = re.compile(
 )
 
 
-def reinitialised(source: Source) -> Iterator[Found]:
+def reinitialised(source: BlankedSource) -> Iterator[HazardMatch]:
     """Random or newly initialised weights: what `prepare` draws is never the reference's weight."""
     for name, function in source.parsed.functions.items():
         for node in ast.walk(function):
@@ -131,4 +131,4 @@ def reinitialised(source: Source) -> Iterator[Found]:
             path = dotted(node.func)
             if path and len(path) > 1 and _RANDOM.match(path[-1]):
                 message = f"{'.'.join(path)} draws new numbers; the reference's weights are what its model holds"
-                yield Found("parameter_reinit", message, 0, name == "prepare", node.lineno)
+                yield HazardMatch("parameter_reinit", message, 0, name == "prepare", node.lineno)

@@ -13,7 +13,7 @@ from typing import Literal
 from hipwright.errors import ProgramError
 from hipwright.program.hazards.flow import barriers, tails
 from hipwright.program.hazards.plan import launch_bounds, lds, reinitialised
-from hipwright.program.hazards.source import Found, Source, cuda_only, doubles, masks, waves
+from hipwright.program.hazards.source import BlankedSource, HazardMatch, cuda_only, doubles, masks, waves
 from hipwright.program.parse import parse
 from hipwright.records import Record
 from hipwright.toolchain.targets import TARGETS, Target
@@ -66,7 +66,7 @@ def hazards(program_text: str, targets: Sequence[str] = ()) -> list[Hazard]:
     all AMD targets. A text that is no program has none: what is wrong with it the parser says.
     """
     try:
-        source = Source.of(parse(program_text))
+        source = BlankedSource.of(parse(program_text))
     except ProgramError:
         return []
     known = [TARGETS[name] for name in targets if name in TARGETS] if targets else list(TARGETS.values())
@@ -77,14 +77,14 @@ def hazards(program_text: str, targets: Sequence[str] = ()) -> list[Hazard]:
     return sorted(worst.values(), key=lambda h: (h.line, h.severity, h.name))
 
 
-def _all(source: Source, known: Sequence[Target]) -> Iterator[Found]:
+def _all(source: BlankedSource, known: Sequence[Target]) -> Iterator[HazardMatch]:
     yield from waves(source, {target.wave for target in known})
     for rule in (masks, cuda_only, doubles, barriers, tails, launch_bounds, reinitialised):
         yield from rule(source)
     yield from lds(source, known)
 
 
-def _hazard(found: Found, source: Source) -> Hazard:
+def _hazard(found: HazardMatch, source: BlankedSource) -> Hazard:
     line = source.line(found.at) if found.line is None else found.line
     fix = FIXES[found.name]
     return Hazard(

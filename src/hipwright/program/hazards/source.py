@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Found:
+class HazardMatch:
     """A hazard at a position of the blanked HIP source, or on a line of the program."""
 
     name: Name
@@ -29,7 +29,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Function:
+class SourceFunction:
     """A function with a body. start, end: of the body in the blanked source, braces included."""
 
     name: str
@@ -44,17 +44,17 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Source:
+class BlankedSource:
     """A parsed program with its HIP source blanked (comments, strings) and taken apart into functions."""
 
     parsed: Parsed
     code: str
-    functions: tuple[Function, ...]
+    functions: tuple[SourceFunction, ...]
     constants: dict[str, int]
     breaks: list[int] = field(repr=False)
 
     @classmethod
-    def of(cls, parsed: Parsed) -> Source:
+    def of(cls, parsed: Parsed) -> BlankedSource:
         """From a parsed program."""
         code = blank(parsed.hip)
         breaks = [m.start() for m in re.finditer("\n", code)]
@@ -64,11 +64,11 @@ class Source:
         """The program's line of a position."""
         return self.parsed.hip_line + bisect(self.breaks, at - 1)
 
-    def body(self, function: Function) -> str:
+    def body(self, function: SourceFunction) -> str:
         """A function's body."""
         return self.code[function.start : function.end]
 
-    def around(self, at: int) -> Function | None:
+    def around(self, at: int) -> SourceFunction | None:
         """The function that holds a position."""
         return next((f for f in self.functions if f.start <= at < f.end), None)
 
@@ -96,7 +96,7 @@ def element_bytes(name: str) -> int | None:
 _NOT_FUNCTION = re.compile(r"\b(?:struct|class|union|enum)\b[^()]*\Z")
 
 
-def _functions(code: str) -> Iterator[Function]:
+def _functions(code: str) -> Iterator[SourceFunction]:
     """Function bodies at the top level; `extern "C" {` and namespaces are looked into."""
     plain = re.sub(r"^[ \t]*#(?:\\\n|[^\n])*", lambda m: re.sub(r"[^\n]", " ", m.group()), code, flags=re.MULTILINE)
     depth, start, begun, head = 0, 0, 0, ""
@@ -117,7 +117,7 @@ def _functions(code: str) -> Iterator[Function]:
                     r"([A-Za-z_]\w*)\s*\(", re.sub(r"__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)", " ", head)
                 )
                 if begun and name and not _NOT_FUNCTION.search(head):
-                    yield Function(name[0], head, begun, match.end())
+                    yield SourceFunction(name[0], head, begun, match.end())
                 start, begun, head = match.end(), 0, ""
         elif depth == 0:
             start = match.end()
@@ -156,11 +156,11 @@ _KNOWS_WIDTH = re.compile(
 )
 
 
-def waves(source: Source, sizes: set[int]) -> Iterator[Found]:
+def waves(source: BlankedSource, sizes: set[int]) -> Iterator[HazardMatch]:
     """Code that takes a wave to have another number of lanes than a target's."""
     if 64 in sizes:
         for match in _BALLOT.finditer(source.code):
-            yield Found(
+            yield HazardMatch(
                 "wave_size",
                 "__ballot has 64 bits where a wave has 64 lanes; half of them are cut off here",
                 match.start(),
@@ -169,7 +169,7 @@ def waves(source: Source, sizes: set[int]) -> Iterator[Found]:
         for match in _NAMED_32.finditer(source.code):
             if not re.search("warp|wave", match[1], re.IGNORECASE):
                 continue
-            yield Found(
+            yield HazardMatch(
                 "wave_size", f"{match[1]} is 32; a wave has 64 lanes on gfx90a, gfx942 and gfx950", match.start()
             )
     for match in _LOOP.finditer(source.code):
@@ -181,7 +181,7 @@ def waves(source: Source, sizes: set[int]) -> Iterator[Found]:
             r"\b__shfl_(?:xor|down|up)\s*\([^;(),]*(?:\([^;()]*\)[^;(),]*)*,\s*32\s*[,)]", source.code
         ):
             error = not _KNOWS_WIDTH.search(source.code)
-            yield Found(
+            yield HazardMatch(
                 "wave_size", "lanes 32 apart do not exist where a wave has 32 lanes (gfx1100)", match.start(), error
             )
 
@@ -194,18 +194,18 @@ def _shuffled(code: str, loop: re.Match[str]) -> str:
     return body if any(call != "," for call in calls) else ""
 
 
-def _reduction(source: Source, at: int, first: int, sizes: set[int], shuffle: str) -> Iterator[Found]:
+def _reduction(source: BlankedSource, at: int, first: int, sizes: set[int], shuffle: str) -> Iterator[HazardMatch]:
     """A butterfly that starts at 16 (32 lanes) or at 32 (64 lanes)."""
     if first == 16 and 64 in sizes:
         grouped = _groups_of_32(source, at)
         message = "this shuffle starts at 16 and covers 32 lanes; a wave has 64 on gfx90a, gfx942 and gfx950"
-        yield Found("wave_size", message, at, not grouped)
+        yield HazardMatch("wave_size", message, at, not grouped)
     if first == 32 and 32 in sizes:
         message = "this shuffle starts at 32; a wave has 32 lanes on gfx1100, so its first step adds a lane to itself"
-        yield Found("wave_size", message, at, not _KNOWS_WIDTH.search(source.code))
+        yield HazardMatch("wave_size", message, at, not _KNOWS_WIDTH.search(source.code))
 
 
-def _groups_of_32(source: Source, at: int) -> bool:
+def _groups_of_32(source: BlankedSource, at: int) -> bool:
     """Whether the code around works in groups of 32 lanes, which is right in a wave of 64 as well."""
     names = {"32", *(k for k, v in {**source.constants, **source.parsed.defines()}.items() if v == 32)}
     function = source.around(at)
@@ -237,13 +237,13 @@ def _defined(code: str) -> set[str]:
     return set(re.findall(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", code, flags=re.MULTILINE))
 
 
-def masks(source: Source) -> Iterator[Found]:
+def masks(source: BlankedSource) -> Iterator[HazardMatch]:
     """CUDA's wave operations with a mask; a macro of that name is the program's own."""
     own = _defined(source.code)
     for match in _MASKS.finditer(source.code):
         name = match.group().split("(")[0].strip()
         if name not in own:
-            yield Found(
+            yield HazardMatch(
                 "sync_mask",
                 f"{name} with a mask is CUDA's, and a mask of 32 bits is wrong for 64 lanes",
                 match.start(),
@@ -251,17 +251,19 @@ def masks(source: Source) -> Iterator[Found]:
             )
 
 
-def cuda_only(source: Source) -> Iterator[Found]:
+def cuda_only(source: BlankedSource) -> Iterator[HazardMatch]:
     """Names that exist on NVIDIA only, and inline assembly."""
     own = _defined(source.code)
     for match in _CUDA.finditer(source.code):
         if match.group() not in own:
-            yield Found("cuda_only", f"{' '.join(match.group().split())} exists on NVIDIA only", match.start(), True)
+            yield HazardMatch(
+                "cuda_only", f"{' '.join(match.group().split())} exists on NVIDIA only", match.start(), True
+            )
     for match in _ASM.finditer(source.code):
-        yield Found("cuda_only", "inline assembly ties a kernel to one architecture", match.start())
+        yield HazardMatch("cuda_only", "inline assembly ties a kernel to one architecture", match.start())
 
 
-def doubles(source: Source) -> Iterator[Found]:
+def doubles(source: BlankedSource) -> Iterator[HazardMatch]:
     """Literals without an f in arithmetic of a source that has no doubles otherwise."""
     if re.search(r"\bdouble\b", source.code):
         return
@@ -279,7 +281,7 @@ def doubles(source: Source) -> Iterator[Found]:
         line = source.line(match.start())
         if not plain and line not in seen:
             seen.add(line)
-            yield Found(
+            yield HazardMatch(
                 "double_literals",
                 f"{match.group()} is a double: the arithmetic around it is done in 64 bits",
                 match.start(),

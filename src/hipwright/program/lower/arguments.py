@@ -16,7 +16,7 @@ Argument = Any  # torch.Tensor | int | float | bool | None
 Dim3 = tuple[int, int, int]
 
 
-class Launcher(Protocol):
+class KernelLauncher(Protocol):
     """What runs kernels and makes the tensors they write (device/cpu.py and its siblings)."""
 
     def launch(self, kernel: str, grid: Dim3, block: Dim3, lds_bytes: int, args: Sequence[Argument]) -> None:
@@ -52,13 +52,13 @@ def refuse(message: str) -> CandidateError:
     return CandidateError(message, status="launch_error", stage="launch")
 
 
-def make_launch(signature: Signature, launcher: Launcher) -> Callable[..., None]:
+def make_launch(signature: Signature, launcher: KernelLauncher) -> Callable[..., None]:
     """f(grid, block, lds_bytes, *args) that checks every argument and launches; an empty grid launches nothing."""
     slow = _checked_launch(signature, launcher)
     return direct(signature, launcher, list(map(_dtypes, signature.params)), slow) if is_direct(launcher) else slow
 
 
-def _checked_launch(signature: Signature, launcher: Launcher) -> Callable[..., None]:
+def _checked_launch(signature: Signature, launcher: KernelLauncher) -> Callable[..., None]:
     name, run = signature.name, launcher.launch
     casts = tuple(_pointer(name, p) if p.pointer else _scalar(name, p) for p in signature.params)
 
@@ -162,7 +162,7 @@ def _float(kernel: str, param: Param) -> Callable[[Argument], Argument]:
 class Empties:
     """torch.empty and its family with torch's own meaning of sizes and strides, made by the launcher."""
 
-    def __init__(self, launcher: Launcher) -> None:
+    def __init__(self, launcher: KernelLauncher) -> None:
         self._new = launcher.empty
         self._quick = launcher.quick_empty if is_direct(launcher) else None
 

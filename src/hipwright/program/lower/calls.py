@@ -10,14 +10,14 @@ from typing import Any
 from hipwright.program.language import EMPTIES, HOST, MATH, METADATA_METHODS, library_name
 from hipwright.program.lower import ops
 from hipwright.program.lower.emission import Emission
-from hipwright.program.lower.folding import UNROLL, Known, Low, at, class_hint, describe
+from hipwright.program.lower.folding import UNROLL, Constant, Low, at, class_hint, describe
 from hipwright.program.lower.hosts import certain
 from hipwright.program.lower.plan import HOST_CALLS, MATH_CALLS
-from hipwright.program.lower.table import Module, State
+from hipwright.program.lower.table import StateModule, StateTensor
 from hipwright.program.nodes import problem
 
 
-class Calls(Emission):
+class CallLowering(Emission):
     """Lowers the calls of one function."""
 
     def value(self, node: ast.expr) -> Low:
@@ -47,8 +47,8 @@ class Calls(Emission):
     def host_call(self, node: ast.Call, fold: Callable[..., Any], function: Callable[..., Any], name: str) -> Low:
         """min, cdiv, range, math.sqrt, ...: computed now when the arguments are known."""
         low = [self.value(a) for a in node.args if not isinstance(a, ast.Starred)]
-        if len(low) == len(node.args) and not node.keywords and all(isinstance(v, Known) for v in low):
-            found = self.folded_call(node, fold, [v.value for v in low if isinstance(v, Known)])
+        if len(low) == len(node.args) and not node.keywords and all(isinstance(v, Constant) for v in low):
+            found = self.folded_call(node, fold, [v.value for v in low if isinstance(v, Constant)])
             if found is not None:
                 return found
         args, keywords = self.arguments(node)
@@ -59,45 +59,45 @@ class Calls(Emission):
         self.globals[name] = function
         return self.call(name, args, node)
 
-    def folded_call(self, node: ast.Call, fold: Callable[..., Any], args: list[Any]) -> Known | None:
+    def folded_call(self, node: ast.Call, fold: Callable[..., Any], args: list[Any]) -> Constant | None:
         """The result of a host function on known arguments, None where it is left to run time."""
         loops = fold in (enumerate, zip, reversed, tuple)
-        if fold is len and len(args) == 1 and isinstance(args[0], Module):
-            return Known(len(self.items(Known(args[0]), node)))
+        if fold is len and len(args) == 1 and isinstance(args[0], StateModule):
+            return Constant(len(self.items(Constant(args[0]), node)))
         if loops:
-            args = [self.items(Known(a), node) if isinstance(a, Module) else a for a in args]
+            args = [self.items(Constant(a), node) if isinstance(a, StateModule) else a for a in args]
             if any(isinstance(a, range) and len(a) > UNROLL for a in args):
                 return None
-        if any(isinstance(a, (State, Module)) for a in args):
+        if any(isinstance(a, (StateTensor, StateModule)) for a in args):
             return None
         try:
             found = fold(*args)
         except (ArithmeticError, TypeError, ValueError) as error:
             raise problem(node, f"{ast.unparse(node)}: {error}") from None
-        return Known(tuple(found) if loops else found)
+        return Constant(tuple(found) if loops else found)
 
     def method(self, node: ast.Call, func: ast.Attribute) -> Low:
         """A method of a tensor; metadata of the model's own tensors is known now."""
         owner = self.value(func.value)
-        if isinstance(owner, Known) and isinstance(owner.value, Module):
+        if isinstance(owner, Constant) and isinstance(owner.value, StateModule):
             path = ast.unparse(func)
             raise problem(
                 node,
                 f"{path}(...) is not callable in a plan: it belongs to the model"
                 f"{class_hint(self.table.class_of(owner.value))}; write the operator with {path}.weight and the like",
             )
-        if isinstance(owner, Known) and not isinstance(owner.value, State):
+        if isinstance(owner, Constant) and not isinstance(owner.value, StateTensor):
             raise problem(node, f"{ast.unparse(func.value)} is {describe(owner.value)} and has no method {func.attr}")
         if func.attr in EMPTIES:
             function = self.bound("__hw_empty", getattr(self.shared.empties, func.attr))
         else:
             function = self.resolve("method", (func.attr,), node)
         args, keywords = self.arguments(node)
-        if isinstance(owner, Known) and func.attr in METADATA_METHODS and not keywords:
+        if isinstance(owner, Constant) and func.attr in METADATA_METHODS and not keywords:
             constants = [a.value for a in args if isinstance(a, ast.Constant)]
             if len(constants) == len(args) and func.attr != "is_contiguous":
                 found = self.globals[function](owner.value.tensor, *constants)
-                return Known(tuple(found) if isinstance(found, tuple) else found)
+                return Constant(tuple(found) if isinstance(found, tuple) else found)
         return self.call(function, [self.emit(owner, node), *args], node, keywords)
 
     def arguments(self, node: ast.Call) -> tuple[list[ast.expr], list[ast.keyword]]:
@@ -116,7 +116,7 @@ class Calls(Emission):
         """The global name of a library call."""
         try:
             found = ops.resolve(space, rest, allow_random=self.shared.allow_random, in_place=in_place)
-        except ops.Refused as why:
+        except ops.OperatorRefused as why:
             raise problem(node, str(why)) from None
         if not device:
             return self.bound(f"__hw_{space}_{'_'.join(rest)}", found)

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hipwright.errors import ProgramError
-from hipwright.program.lower.arguments import Launcher, make_launch
+from hipwright.program.lower.arguments import KernelLauncher, make_launch
 from hipwright.program.lower.emission import Shared
-from hipwright.program.lower.folding import Known, Low, at, describe, holds_module, returns, store
+from hipwright.program.lower.folding import Constant, Low, at, describe, holds_module, returns, store
 from hipwright.program.lower.hosts import certain_names
-from hipwright.program.lower.plan import FILENAME, Plan
-from hipwright.program.lower.table import State, Table
-from hipwright.program.lower.values import Values
+from hipwright.program.lower.plan import FILENAME, LoweredPlan
+from hipwright.program.lower.table import StateTable, StateTensor
+from hipwright.program.lower.values import ExpressionLowering
 from hipwright.program.nodes import bound_names, problem
 from hipwright.program.parsed import Parsed
 from hipwright.tensors import Tree
@@ -31,17 +31,17 @@ def lower(
     parsed: Parsed,
     knobs: Mapping[str, int],
     table: Tree,
-    launcher: Launcher,
+    launcher: KernelLauncher,
     allow_random: bool = False,
     *,
     device: str = "cpu",
-) -> Plan:
+) -> LoweredPlan:
     """Bind a checked program to a model's state and a launcher.
 
     table: the state table (HostTensors or torch tensors; torch tensors are used as they are). Raises ProgramError with
     a line for a path the model does not have, an operator that is unknown or not functional, and the like.
     """
-    state = table if isinstance(table, Table) else Table(table, device=device)
+    state = table if isinstance(table, StateTable) else StateTable(table, device=device)
     shared = Shared(parsed, dict(parsed.values(knobs)), state, launcher, allow_random, device)
     functions: dict[str, Callable[..., Any]] = {}
     used: list[Any] = []
@@ -56,10 +56,10 @@ def lower(
         raise ProgramError("the program is nested too deeply; use more, simpler statements") from None
     args = parsed.functions["forward"].args
     names = [a.arg for a in args.args][1:]
-    return Plan(functions, names, len(names) - len(args.defaults), state.tensors(), used, shared.prepared)
+    return LoweredPlan(functions, names, len(names) - len(args.defaults), state.tensors(), used, shared.prepared)
 
 
-class _Lowerer(Values):
+class _Lowerer(ExpressionLowering):
     """Lowers the statements of one function."""
 
     # ------------------------------------------------------------ functions and statements
@@ -135,14 +135,14 @@ class _Lowerer(Values):
         for target in targets:
             self.bind(target, value, node)
             kept.append(at(store(target), node))
-        if isinstance(value, Known) and holds_module(value.value):
+        if isinstance(value, Constant) and holds_module(value.value):
             return []
         return [at(ast.Assign(targets=kept, value=self.emit(value, node)), node)]
 
     def branch(self, node: ast.If) -> list[ast.stmt]:
         """An if: decided now when its condition is known."""
         test = self.value(node.test)
-        if isinstance(test, Known):
+        if isinstance(test, Constant):
             return self.block(node.body if self.truth(test, node) else node.orelse)
         before = dict(self.env)
         yes = self.block(node.body)
@@ -160,7 +160,7 @@ class _Lowerer(Values):
         if items is not None:
             out: list[ast.stmt] = []
             for item in items:
-                out += self.assign([node.target], Known(item), node)
+                out += self.assign([node.target], Constant(item), node)
                 out += self.block(node.body)
                 if out and returns(out[-1]):
                     break
@@ -177,12 +177,12 @@ class _Lowerer(Values):
     def guard(self, node: ast.Assert) -> list[ast.stmt]:
         """An assert becomes a call of guard_failed when its condition is false."""
         test = self.value(node.test)
-        if isinstance(test, Known) and self.truth(test, node):
+        if isinstance(test, Constant) and self.truth(test, node):
             return []
         why = node.msg.value if isinstance(node.msg, ast.Constant) else ast.unparse(node.test)
         call = self.call("__hw_fail", [at(ast.Constant(node.lineno), node), at(ast.Constant(str(why)), node)], node)
         stop = at(ast.Expr(call), node)
-        if isinstance(test, Known):
+        if isinstance(test, Constant):
             return [stop]
         return [at(ast.If(test=at(ast.UnaryOp(ast.Not(), self.on_host(test)), node), body=[stop], orelse=[]), node)]
 
@@ -192,8 +192,8 @@ class _Lowerer(Values):
             return at(ast.Expr(self.launch(call, call.func, call.func.value.id)), node)
         assert isinstance(call.func, ast.Attribute)
         owner = self.value(call.func.value)
-        if not isinstance(owner, Known) or not isinstance(owner.value, State) or owner.value.kind != "buffers":
-            what = describe(owner.value) if isinstance(owner, Known) else "a value"
+        if not isinstance(owner, Constant) or not isinstance(owner.value, StateTensor) or owner.value.kind != "buffers":
+            what = describe(owner.value) if isinstance(owner, Constant) else "a value"
             raise problem(node, f"{ast.unparse(call.func.value)} is {what}: only buffers are updated in place")
         method = self.resolve("method", (call.func.attr,), call, in_place=True)
         args, keywords = self.arguments(call)
@@ -213,7 +213,7 @@ class _Lowerer(Values):
         args = []
         for param, arg in zip(signature.params, node.args, strict=True):
             value = self.value(arg)
-            if isinstance(value, Known) and isinstance(value.value, State) and not param.pointer:
+            if isinstance(value, Constant) and isinstance(value.value, StateTensor) and not param.pointer:
                 raise problem(
                     arg, f"{name}: {param.name} is {param.ctype}, but {ast.unparse(arg)} is {describe(value.value)}"
                 )

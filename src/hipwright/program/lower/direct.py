@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeGuard
 
 from hipwright.device.kernels import Geometries, Geometry
-from hipwright.device.pack import FLOAT32_MOST, Layout
+from hipwright.device.pack import FLOAT32_MOST, ArgumentLayout
 from hipwright.program.signature import SIZES, Param, Signature
 
 
@@ -46,7 +46,7 @@ def direct(
 ) -> Callable[..., None]:
     """f(grid, block, lds_bytes, *args). dtypes: what each parameter may point to, () for anything; slow: the long way,
     with the same arguments. For one thread, as the launcher is."""
-    layout = Layout(signature)
+    layout = ArgumentLayout(signature)
     names = [f"a{i}" for i in range(len(signature.params))]
     checks, values = ["not launcher.record"], []
     for name, param, allowed in zip(names, signature.params, dtypes, strict=True):

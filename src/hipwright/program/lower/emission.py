@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hipwright.program.lower.arguments import Empties, Launcher
-from hipwright.program.lower.folding import Known, Low, at, class_hint, describe
+from hipwright.program.lower.arguments import Empties, KernelLauncher
+from hipwright.program.lower.folding import Constant, Low, at, class_hint, describe
 from hipwright.program.lower.hosts import certain
 from hipwright.program.lower.plan import getitem, guard_failed, host
-from hipwright.program.lower.table import Missing, Module, State, Table
+from hipwright.program.lower.table import Missing, StateModule, StateTable, StateTensor
 from hipwright.program.nodes import problem
 from hipwright.program.parsed import Parsed
 
@@ -22,8 +22,8 @@ class Shared:
 
     parsed: Parsed
     values: dict[str, Any]
-    table: Table
-    launcher: Launcher
+    table: StateTable
+    launcher: KernelLauncher
     allow_random: bool
     device: str
 
@@ -75,7 +75,7 @@ class Emission:
 
     def on_host(self, value: Low, node: ast.AST | None = None) -> ast.expr:
         """The value, checked not to be a tensor when it runs."""
-        if isinstance(value, Known):
+        if isinstance(value, Constant):
             return self.emit(value, node or ast.Constant(0))
         if certain(value, self.sure):
             return value
@@ -83,13 +83,13 @@ class Emission:
 
     def emit(self, value: Low, node: ast.AST) -> ast.expr:
         """The node of a lowered value."""
-        if not isinstance(value, Known):
+        if not isinstance(value, Constant):
             return value
         known = value.value
-        if isinstance(known, State):
+        if isinstance(known, StateTensor):
             self.used.append(known.tensor)
             return at(ast.Name(self.bound("__hw_t", known.tensor), ast.Load()), node)
-        if isinstance(known, Module):
+        if isinstance(known, StateModule):
             raise problem(
                 node,
                 f"self.{known.path} is {describe(known)}{class_hint(self.table.class_of(known))}, not a value; "
@@ -98,12 +98,12 @@ class Emission:
         if isinstance(known, (bool, int, float, str)) or known is None or known is ...:
             return at(ast.Constant(known), node)
         if isinstance(known, tuple):
-            return at(ast.Tuple(elts=[self.emit(Known(v), node) for v in known], ctx=ast.Load()), node)
+            return at(ast.Tuple(elts=[self.emit(Constant(v), node) for v in known], ctx=ast.Load()), node)
         return at(ast.Name(self.bound("__hw_c", known), ast.Load()), node)
 
-    def items(self, known: Known, node: ast.AST) -> Any:
+    def items(self, known: Constant, node: ast.AST) -> Any:
         """What a loop over a known value yields."""
-        if isinstance(known.value, Module):
+        if isinstance(known.value, StateModule):
             try:
                 return tuple(self.table.items(known.value))
             except Missing as why:
@@ -112,8 +112,8 @@ class Emission:
             return known.value
         raise problem(node, f"a loop cannot run over {describe(known.value)}; use range(n), a tuple or a module list")
 
-    def truth(self, known: Known, node: ast.AST) -> bool:
+    def truth(self, known: Constant, node: ast.AST) -> bool:
         """The truth of a known value."""
-        if isinstance(known.value, State):
+        if isinstance(known.value, StateTensor):
             raise problem(node, f"self.{known.value.path} is a tensor and has no truth value; test `is not None`")
-        return True if isinstance(known.value, Module) else bool(known.value)
+        return True if isinstance(known.value, StateModule) else bool(known.value)

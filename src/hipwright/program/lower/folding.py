@@ -8,19 +8,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from hipwright.program.lower.table import Module, State
+from hipwright.program.lower.table import StateModule, StateTensor
 
 UNROLL = 128  # iterations up to which a loop over known numbers is unrolled
 
 
 @dataclass(frozen=True)
-class Known:
+class Constant:
     """A value known when the plan is lowered: a number, a string, a tuple, a dtype, a Module or a State."""
 
     value: Any
 
 
-Low = Known | ast.expr
+Low = Constant | ast.expr
 N = TypeVar("N", bound=ast.AST)
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -71,30 +71,30 @@ def returns(node: ast.stmt) -> bool:
 
 def holds_module(value: Any) -> bool:
     """True for a Module, or a tuple with one in it."""
-    return any(map(holds_module, value)) if isinstance(value, tuple) else isinstance(value, Module)
+    return any(map(holds_module, value)) if isinstance(value, tuple) else isinstance(value, StateModule)
 
 
-def fold(op: ast.operator, a: Any, b: Any) -> Known | None:
+def fold(op: ast.operator, a: Any, b: Any) -> Constant | None:
     """The result of a known operation, None where it is left to run time."""
     plain = (bool, int, float)
     if isinstance(a, tuple) and isinstance(b, tuple) and isinstance(op, ast.Add):
-        return Known(a + b)
+        return Constant(a + b)
     if isinstance(a, tuple) and isinstance(b, int) and isinstance(op, ast.Mult) and len(a) * b <= UNROLL:
-        return Known(a * b)
+        return Constant(a * b)
     if not isinstance(a, plain) or not isinstance(b, plain):
         return None
     if isinstance(op, (ast.Pow, ast.LShift, ast.RShift)):
         small = abs(b) <= 64 and (isinstance(a, float) or abs(a) < 2**32)
         how = {ast.Pow: operator.pow, ast.LShift: operator.lshift, ast.RShift: operator.rshift}[type(op)]
-        return Known(how(a, b)) if small else None
-    return Known(_BINARY[type(op)](a, b)) if type(op) in _BINARY else None
+        return Constant(how(a, b)) if small else None
+    return Constant(_BINARY[type(op)](a, b)) if type(op) in _BINARY else None
 
 
 def describe(value: Any) -> str:
     """A few words for an error message."""
-    if isinstance(value, State):
+    if isinstance(value, StateTensor):
         return "a parameter" if value.kind == "params" else "a buffer"
-    if isinstance(value, Module):
+    if isinstance(value, StateModule):
         return "a module"
     return "None" if value is None else f"a {type(value).__name__}"
 

@@ -67,7 +67,7 @@ _SWITCHES = {"p": 0.0, "dropout_p": 0.0, "dropout": 0.0, "training": False, "tra
 """Arguments whose value switches the randomness of an operator off."""
 
 
-class Refused(Exception):
+class OperatorRefused(Exception):
     """A library name that a plan may not call; the message says why and what to do."""
 
 
@@ -83,7 +83,7 @@ def check_ops(parsed: Parsed) -> None:
                     resolve("method", (node.func.attr,), allow_random=True, in_place=node.func.attr.endswith("_"))
                 else:
                     resolve(found[0], found[1], allow_random=True)
-            except Refused as why:
+            except OperatorRefused as why:
                 raise ProgramError(str(why), node.lineno) from None
 
 
@@ -96,11 +96,11 @@ def resolve(space: str, rest: tuple[str, ...], *, allow_random: bool = False, in
     name = rest[0]
     why = refusal(name)
     if why:
-        raise Refused(f"{_spelled(space, rest)} is refused: {why}")
+        raise OperatorRefused(f"{_spelled(space, rest)} is refused: {why}")
     if name.startswith("_") and not (space == "aten" and name in _PRIVATE):
-        raise Refused(f"{_spelled(space, rest)} is private; use a public operator")
+        raise OperatorRefused(f"{_spelled(space, rest)} is private; use a public operator")
     if name.endswith("_") and not in_place:
-        raise Refused(f"{_spelled(space, rest)} works in place; use {name.rstrip('_')}")
+        raise OperatorRefused(f"{_spelled(space, rest)} works in place; use {name.rstrip('_')}")
     if space == "math":
         return MATH[name]
     if space == "aten":
@@ -117,7 +117,7 @@ def resolve(space: str, rest: tuple[str, ...], *, allow_random: bool = False, in
     if space == "torch" and name in _COMPOSITE_TORCH:
         allowed = True
     if not callable(found) or not allowed:
-        raise Refused(_why_not(space, rest, found, packet, owner))
+        raise OperatorRefused(_why_not(space, rest, found, packet, owner))
     return _restricted(_spelled(space, rest), found, packet, allow_random)
 
 
@@ -176,17 +176,17 @@ def _aten(rest: tuple[str, ...], allow_random: bool) -> Op:
     packet = _packet(rest[0])
     if packet is None:
         known = [n for n in dir(torch) if not n.startswith("_")]
-        raise Refused(f"unknown operator {_spelled('aten', rest)}{did_you_mean(rest[0], known)}")
+        raise OperatorRefused(f"unknown operator {_spelled('aten', rest)}{did_you_mean(rest[0], known)}")
     overload = packet
     if len(rest) == 2:
         if rest[1] not in packet.overloads():
-            raise Refused(f"{_spelled('aten', rest)}: its overloads are {', '.join(packet.overloads())}")
+            raise OperatorRefused(f"{_spelled('aten', rest)}: its overloads are {', '.join(packet.overloads())}")
         overload = getattr(packet, rest[1])
         good = _functional_schema(overload._schema)
     else:
         good = all(_functional_schema(s) or _has_out(s) for s in _schemas(packet))
     if not good:
-        raise Refused(
+        raise OperatorRefused(
             f"{_spelled('aten', rest)} is not functional (it writes, or returns no tensor); use the functional form"
         )
     return _restricted(_spelled("aten", rest), overload, packet, allow_random)
@@ -201,7 +201,7 @@ def _method(name: str, allow_random: bool, in_place: bool) -> Op:
     found = getattr(torch.Tensor, name, None)
     if in_place:
         if found is None or _packet(name) is None:
-            raise Refused(f"unknown method .{name}(){did_you_mean(name, dir(torch.Tensor))}")
+            raise OperatorRefused(f"unknown method .{name}(){did_you_mean(name, dir(torch.Tensor))}")
         return _buffer_method(name, found)
     if name in METADATA_METHODS or name in CAST_METHODS or name in ("unique", "new_tensor"):
         return _tensor_method(name)
@@ -209,10 +209,10 @@ def _method(name: str, allow_random: bool, in_place: bool) -> Op:
     if found is None or packet is None or not _functional(packet):
         known = [n for n in dir(torch.Tensor) if not n.startswith("_") and not n.endswith("_")]
         if found is None:
-            raise Refused(f"unknown method .{name}(){did_you_mean(name, known)}")
-        raise Refused(f".{name}() is not a functional ATen operator, so a plan cannot call it")
+            raise OperatorRefused(f"unknown method .{name}(){did_you_mean(name, known)}")
+        raise OperatorRefused(f".{name}() is not a functional ATen operator, so a plan cannot call it")
     if not any(s.arguments and "Tensor" in str(s.arguments[0].type) for s in _schemas(packet)):
-        raise Refused(f".{name}() is not an operator on a tensor")
+        raise OperatorRefused(f".{name}() is not an operator on a tensor")
     return _restricted(f".{name}()", found, packet, allow_random)
 
 
@@ -243,7 +243,7 @@ def _buffer_method(name: str, found: Op) -> Op:
         "logical_not_",
     )
     if name not in allowed:
-        raise Refused(f".{name}() is not among the ways to update a buffer: {', '.join(allowed)}")
+        raise OperatorRefused(f".{name}() is not among the ways to update a buffer: {', '.join(allowed)}")
     return found
 
 
@@ -257,7 +257,7 @@ def _restricted(spelled: str, found: Op, packet: Any, allow_random: bool) -> Op:
     random = _is_random(packet) or any(n in names for n in ("dropout_p",)) or _dropout_like(found)
     if random and not allow_random:
         if not any(n in names for n in _SWITCHES):
-            raise Refused(f"{spelled} draws random numbers, and this task draws none")
+            raise OperatorRefused(f"{spelled} draws random numbers, and this task draws none")
         call = _no_draw(spelled, call, names)
     for name, neutral in (("inplace", False), ("max_norm", None)):
         if name in names:

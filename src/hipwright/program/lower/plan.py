@@ -15,7 +15,7 @@ from hipwright.program.language import HOST, MATH
 FILENAME = "<plan>"
 
 
-class Plan:
+class LoweredPlan:
     """What a program does, ready to run.
 
     tensors: every parameter and buffer by path; kernels write buffers only, and change them in place.

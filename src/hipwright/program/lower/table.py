@@ -17,14 +17,14 @@ from hipwright.tensors import HostTensor, Tree
 
 
 @dataclass(frozen=True)
-class Module:
+class StateModule:
     """A submodule, or a plain object that has attributes; it has a path and no value."""
 
     path: str
 
 
 @dataclass(frozen=True)
-class State:
+class StateTensor:
     """A parameter or a buffer."""
 
     path: str
@@ -36,7 +36,7 @@ class Missing(LookupError):
     """The model has nothing of that name; the message says so and suggests another."""
 
 
-class Table:
+class StateTable:
     """Resolves paths. HostTensors become torch tensors; torch tensors are used as they are."""
 
     def __init__(self, tree: Tree, *, device: str = "cpu") -> None:
@@ -50,24 +50,24 @@ class Table:
         """Every parameter and buffer by path."""
         return {**self.params, **self.buffers}
 
-    def member(self, module: Module, name: str) -> Any:
+    def member(self, module: StateModule, name: str) -> Any:
         """What `module.name` is: Module, State, or a plain value. Raises Missing."""
         path = f"{module.path}.{name}" if module.path else name
         for kind, tensors in (("params", self.params), ("buffers", self.buffers)):
             if path in tensors:
                 tensor = tensors[path]
-                return State(path, kind, tensor) if tensor is not None else None
+                return StateTensor(path, kind, tensor) if tensor is not None else None
         if path in self.attrs:
             return self.attrs[path]
         if path in self.modules or self._is_prefix(path):
-            return Module(path)
+            return StateModule(path)
         if name == "training":
             return self.training
         known = self._names(module)
         owner = f"self.{module.path}" if module.path else "the task's Model"
         raise Missing(f"{owner} has no {name}{did_you_mean(name, known) or self._listed(known)}")
 
-    def item(self, module: Module, key: int | str) -> Any:
+    def item(self, module: StateModule, key: int | str) -> Any:
         """What `module[key]` is. Raises Missing."""
         length = self.length(module)
         if isinstance(key, int):
@@ -78,22 +78,22 @@ class Table:
             key = self._children(module)[key]
         return self.member(module, str(key))
 
-    def items(self, module: Module) -> list[Any]:
+    def items(self, module: StateModule) -> list[Any]:
         """What a loop over the module yields. Raises Missing when it is not a list."""
         length = self.length(module)
         if length < 0:
             raise Missing(f"self.{module.path} is not a module list; loop over one, or over range(n)")
         return [self.item(module, i) for i in range(length)]
 
-    def length(self, module: Module) -> int:
+    def length(self, module: StateModule) -> int:
         """len() of a module list; -1 for what has none."""
         return int(self.modules.get(module.path, {}).get("len", -1))
 
-    def class_of(self, module: Module) -> str:
+    def class_of(self, module: StateModule) -> str:
         """The module's class name, "" if unknown."""
         return str(self.modules.get(module.path, {}).get("class", ""))
 
-    def _children(self, module: Module) -> list[str]:
+    def _children(self, module: StateModule) -> list[str]:
         children = [str(c) for c in self.modules.get(module.path, {}).get("children", [])]
         # a ParameterList has tensors, not modules, for items: they are numbered
         length = self.length(module)
@@ -102,7 +102,7 @@ class Table:
     def _is_prefix(self, path: str) -> bool:
         return any(key.startswith(path + ".") for group in (self.attrs, self.params, self.buffers) for key in group)
 
-    def _names(self, module: Module) -> list[str]:
+    def _names(self, module: StateModule) -> list[str]:
         lead = module.path + "." if module.path else ""
         groups = (self.params, self.buffers, self.attrs, self.modules)
         found = {key[len(lead) :].split(".")[0] for group in groups for key in group if key.startswith(lead) and key}

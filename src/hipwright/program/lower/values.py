@@ -12,22 +12,22 @@ from hipwright.program.language import (
     library_name,
 )
 from hipwright.program.lower import ops
-from hipwright.program.lower.calls import Calls
+from hipwright.program.lower.calls import CallLowering
 from hipwright.program.lower.folding import (
     COMPARE,
     UNROLL,
-    Known,
+    Constant,
     Low,
     at,
     fold,
     holds_module,
     store,
 )
-from hipwright.program.lower.table import Missing, Module, State
+from hipwright.program.lower.table import Missing, StateModule, StateTensor
 from hipwright.program.nodes import problem
 
 
-class Values(Calls):
+class ExpressionLowering(CallLowering):
     """Lowers the expressions of one function."""
 
     def value(self, node: ast.expr) -> Low:
@@ -35,7 +35,7 @@ class Values(Calls):
         self.nodes += 1
         match node:
             case ast.Constant():
-                return Known(node.value)
+                return Constant(node.value)
             case ast.Name():
                 return self.name(node)
             case ast.Attribute():
@@ -54,7 +54,7 @@ class Values(Calls):
                 return self.compare(node)
             case ast.IfExp():
                 test = self.value(node.test)
-                if isinstance(test, Known):
+                if isinstance(test, Constant):
                     return self.value(node.body if self.truth(test, node) else node.orelse)
                 yes, no = (self.emit(self.value(v), v) for v in (node.body, node.orelse))
                 return at(ast.IfExp(test=self.on_host(test), body=yes, orelse=no), node)
@@ -68,11 +68,11 @@ class Values(Calls):
     def name(self, node: ast.Name) -> Low:
         """A known local, a knob, `self`, or a local of the lowered function."""
         if node.id in self.env:
-            return Known(self.env[node.id])
+            return Constant(self.env[node.id])
         if node.id in self.shared.values:
-            return Known(self.shared.values[node.id])
+            return Constant(self.shared.values[node.id])
         if node.id == "self":
-            return Known(Module(""))
+            return Constant(StateModule(""))
         if node.id not in self.locals:  # `check` has seen to it; a lowered function must not read our own globals
             raise problem(node, f"unknown name {node.id}")
         return at(ast.Name(node.id, ast.Load()), node)
@@ -82,49 +82,49 @@ class Values(Calls):
         library = library_name(node)
         if library is not None:
             space, rest = library
-            return Known(ops.torch_value(rest[0]) if space == "torch" else ops.math_value(rest[0]))
+            return Constant(ops.torch_value(rest[0]) if space == "torch" else ops.math_value(rest[0]))
         owner = self.value(node.value)
-        if isinstance(owner, Known):
-            if isinstance(owner.value, Module):
+        if isinstance(owner, Constant):
+            if isinstance(owner.value, StateModule):
                 return self.member(owner.value, node.attr, node)
-            if isinstance(owner.value, State) and node.attr in ("shape", "ndim", "dtype"):
+            if isinstance(owner.value, StateTensor) and node.attr in ("shape", "ndim", "dtype"):
                 found = getattr(owner.value.tensor, node.attr)
-                return Known(tuple(found) if node.attr == "shape" else found)
+                return Constant(tuple(found) if node.attr == "shape" else found)
         if node.attr not in VALUE_ATTRIBUTES and node.attr not in FINFO_FIELDS:
             raise problem(node, f".{node.attr} is not readable in a plan")
         return at(ast.Attribute(self.emit(owner, node), node.attr, ast.Load()), node)
 
-    def member(self, module: Module, name: str, node: ast.expr) -> Low:
+    def member(self, module: StateModule, name: str, node: ast.expr) -> Low:
         """self.<module>.<name>; self.prepared is the dict of prepared values."""
         if module.path == "prepared":
             return self.index(ast.Name("__hw_prepared", ast.Load()), ast.Constant(name), node)
         if not module.path and name == "prepared" and self.shared.parsed.has_prepare:
-            return Known(Module("prepared"))
+            return Constant(StateModule("prepared"))
         try:
-            return Known(self.table.member(module, name))
+            return Constant(self.table.member(module, name))
         except Missing as why:
             raise problem(node, str(why)) from None
 
     def subscript(self, node: ast.Subscript) -> Low:
         """An item of a module list, of a known tuple, or of a value."""
         owner = self.value(node.value)
-        if isinstance(owner, Known) and isinstance(owner.value, Module):
+        if isinstance(owner, Constant) and isinstance(owner.value, StateModule):
             return self.module_item(owner.value, node)
-        if isinstance(owner, Known) and isinstance(owner.value, (tuple, range, str)):
+        if isinstance(owner, Constant) and isinstance(owner.value, (tuple, range, str)):
             key = self.known_key(node.slice)
             if key is not None:
                 try:
                     found = owner.value[key.value]
                 except (IndexError, TypeError) as error:
                     raise problem(node, f"{ast.unparse(node)}: {error}") from None
-                return Known(tuple(found) if isinstance(found, range) else found)
+                return Constant(tuple(found) if isinstance(found, range) else found)
         simple, key_node = self.key(node.slice)
         base = self.emit(owner, node)
         if simple:
             return self.index(base, key_node, node)
         return self.call("__hw_getitem", [base, key_node], node)
 
-    def module_item(self, module: Module, node: ast.Subscript) -> Low:
+    def module_item(self, module: StateModule, node: ast.Subscript) -> Low:
         """An item of a module list, or a prepared value."""
         key = self.known_key(node.slice)
         if key is None or not isinstance(key.value, (int, str)):
@@ -136,19 +136,19 @@ class Values(Calls):
         if module.path == "prepared":
             return self.member(module, str(key.value), node)
         try:
-            return Known(self.table.item(module, key.value))
+            return Constant(self.table.item(module, key.value))
         except Missing as why:
             raise problem(node, str(why)) from None
 
-    def known_key(self, node: ast.expr) -> Known | None:
+    def known_key(self, node: ast.expr) -> Constant | None:
         """The key when all of it is known: an integer, a string or a slice."""
         if isinstance(node, ast.Slice):
-            parts = [Known(None) if p is None else self.value(p) for p in (node.lower, node.upper, node.step)]
-            if all(isinstance(p, Known) for p in parts):
-                return Known(slice(*(p.value for p in parts if isinstance(p, Known))))
+            parts = [Constant(None) if p is None else self.value(p) for p in (node.lower, node.upper, node.step)]
+            if all(isinstance(p, Constant) for p in parts):
+                return Constant(slice(*(p.value for p in parts if isinstance(p, Constant))))
             return None
         found = None if isinstance(node, ast.Tuple) else self.value(node)
-        return found if isinstance(found, Known) else None
+        return found if isinstance(found, Constant) else None
 
     def key(self, node: ast.expr) -> tuple[bool, ast.expr]:
         """(simple, node): simple keys are all known, and go into plain brackets; others are checked when they run."""
@@ -156,11 +156,11 @@ class Values(Calls):
         lowered: list[tuple[bool, list[ast.expr]]] = []
         for part in parts:
             if isinstance(part, ast.Slice):
-                low = [Known(None) if p is None else self.value(p) for p in (part.lower, part.upper, part.step)]
-                lowered.append((all(isinstance(p, Known) for p in low), [self.emit(p, node) for p in low]))
+                low = [Constant(None) if p is None else self.value(p) for p in (part.lower, part.upper, part.step)]
+                lowered.append((all(isinstance(p, Constant) for p in low), [self.emit(p, node) for p in low]))
             else:
                 value = self.value(part)
-                plain = isinstance(value, Known) and not isinstance(value.value, State)
+                plain = isinstance(value, Constant) and not isinstance(value.value, StateTensor)
                 lowered.append((plain, [self.emit(value, part)]))
         simple = all(s for s, _ in lowered)
         out = [
@@ -171,7 +171,7 @@ class Values(Calls):
     def binary(self, node: ast.BinOp) -> Low:
         """An arithmetic operation."""
         left, right = self.value(node.left), self.value(node.right)
-        if isinstance(left, Known) and isinstance(right, Known):
+        if isinstance(left, Constant) and isinstance(right, Constant):
             try:
                 found = fold(node.op, left.value, right.value)
             except (ArithmeticError, TypeError, ValueError) as error:
@@ -184,16 +184,16 @@ class Values(Calls):
         """not, -, + or ~."""
         value = self.value(node.operand)
         if isinstance(node.op, ast.Not):
-            if isinstance(value, Known):
-                return Known(not self.truth(value, node))
+            if isinstance(value, Constant):
+                return Constant(not self.truth(value, node))
             return at(ast.UnaryOp(node.op, self.on_host(value)), node)
-        if isinstance(value, Known) and isinstance(value.value, (bool, int, float)):
+        if isinstance(value, Constant) and isinstance(value.value, (bool, int, float)):
             if isinstance(node.op, ast.USub):
-                return Known(-value.value)
+                return Constant(-value.value)
             if isinstance(node.op, ast.UAdd):
-                return Known(+value.value)
+                return Constant(+value.value)
             if isinstance(value.value, int):
-                return Known(~int(value.value))
+                return Constant(~int(value.value))
         return at(ast.UnaryOp(node.op, self.emit(value, node)), node)
 
     def boolean(self, node: ast.BoolOp) -> Low:
@@ -203,7 +203,7 @@ class Values(Calls):
         for operand in node.values:
             value = self.value(operand)
             parts.append(value)
-            if isinstance(value, Known):
+            if isinstance(value, Constant):
                 if self.truth(value, node) is stop_at:
                     break
                 if operand is not node.values[-1]:
@@ -216,12 +216,12 @@ class Values(Calls):
         """A comparison, chained or not."""
         values = [self.value(v) for v in (node.left, *node.comparators)]
         only_none = all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
-        if all(isinstance(v, Known) for v in values):
-            known = [v.value for v in values if isinstance(v, Known)]
-            if only_none or not any(isinstance(v, (State, Module)) for v in known):
+        if all(isinstance(v, Constant) for v in values):
+            known = [v.value for v in values if isinstance(v, Constant)]
+            if only_none or not any(isinstance(v, (StateTensor, StateModule)) for v in known):
                 try:
                     pairs = zip(node.ops, known, known[1:], strict=False)
-                    return Known(all(COMPARE[type(op)](a, b) for op, a, b in pairs))
+                    return Constant(all(COMPARE[type(op)](a, b) for op, a, b in pairs))
                 except TypeError as error:
                     raise problem(node, f"{ast.unparse(node)}: {error}") from None
         # `a < b < c` and `in` ask for truth values, which tensors do not have on the host
@@ -235,14 +235,14 @@ class Values(Calls):
         for item in node.elts:
             if isinstance(item, ast.Starred):
                 value = self.value(item.value)
-                if isinstance(value, Known):
-                    parts += [Known(v) for v in self.items(value, node)]
+                if isinstance(value, Constant):
+                    parts += [Constant(v) for v in self.items(value, node)]
                 else:
                     parts.append(at(ast.Starred(value=self.on_host(value), ctx=ast.Load()), node))
             else:
                 parts.append(self.value(item))
-        if isinstance(node, ast.Tuple) and all(isinstance(p, Known) for p in parts):
-            return Known(tuple(p.value for p in parts if isinstance(p, Known)))
+        if isinstance(node, ast.Tuple) and all(isinstance(p, Constant) for p in parts):
+            return Constant(tuple(p.value for p in parts if isinstance(p, Constant)))
         elts = [self.emit(p, node) for p in parts]
         return at(type(node)(elts=elts, ctx=ast.Load()), node)
 
@@ -255,7 +255,7 @@ class Values(Calls):
         if items is not None:
             elts = []
             for item in items:
-                self.bind(generator.target, Known(item), node)
+                self.bind(generator.target, Constant(item), node)
                 elts.append(self.emit(self.value(node.elt), node))
             self.env = outer
             return at(ast.List(elts=elts, ctx=ast.Load()), node)
@@ -269,26 +269,26 @@ class Values(Calls):
     def bind(self, target: ast.expr, value: Low, node: ast.AST) -> None:
         """Remember or forget what a target is known to be."""
         if isinstance(target, ast.Name):
-            if isinstance(value, Known):
+            if isinstance(value, Constant):
                 self.env[target.id] = value.value
             else:
                 self.env.pop(target.id, None)
             return
-        if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, Known):
-            items = self.items(value, node) if isinstance(value.value, Module) else value.value
+        if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, Constant):
+            items = self.items(value, node) if isinstance(value.value, StateModule) else value.value
             starred = any(isinstance(t, ast.Starred) for t in target.elts)
             if isinstance(items, (tuple, list)) and not starred:
                 if len(items) != len(target.elts):
                     raise problem(node, f"{len(target.elts)} names are unpacked from {len(items)} values")
                 for inner, item in zip(target.elts, items, strict=True):
-                    self.bind(inner, Known(item), node)
+                    self.bind(inner, Constant(item), node)
                 return
         for name in assigned_names(target):
             self.env.pop(name, None)
 
     def unrolled(self, iterable: Low, node: ast.AST) -> list[Any] | None:
         """The items of a loop that is unrolled, None for one that stays a loop."""
-        if not isinstance(iterable, Known):
+        if not isinstance(iterable, Constant):
             return None
         items = self.items(iterable, node)
         return list(items) if len(items) <= UNROLL or any(map(holds_module, items[:1])) else None

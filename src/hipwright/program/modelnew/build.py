@@ -31,7 +31,7 @@ MODULE = "hipwright_extension"
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedModelNew:
     """A file that can be run. extensions: for `modelnew_run.load`; checks: for the verdict.
 
     profile: what its worker must be confined to: "gpu", or "tools" for Triton, which starts ptxas and keeps its results
@@ -89,7 +89,7 @@ def prepare(
     init_inputs: Tree = (),
     ways: tuple[str, ...] = ("lean", "real"),
     unsafe: bool = False,
-) -> Prepared:
+) -> PreparedModelNew:
     """Find and build the extensions of a file for `target` ("cuda", "rocm" or "cpu").
 
     zygote: where a file whose sources are not constants is executed to learn them; it must have hipwright's
@@ -99,7 +99,7 @@ def prepare(
     started = time.perf_counter()
     kind = check_target(text, target)
     if kind != "extension":
-        return Prepared(kind, seconds=time.perf_counter() - started, checks={"modelnew": kind})
+        return PreparedModelNew(kind, seconds=time.perf_counter() - started, checks={"modelnew": kind})
     wanted, found_by = _found(text, zygote, init_inputs)
     built = [_build(e, arch, cache, ways, unsafe) for e in {key(e): e for e in wanted}.values()]
     seconds = time.perf_counter() - started
@@ -109,7 +109,7 @@ def prepare(
         "extensions": [{k: b[k] for k in ("how", "seconds", "note") if k in b} for b in built],
         "build_seconds": round(seconds, 3),
     }
-    return Prepared(kind, tuple(built), checks, seconds)
+    return PreparedModelNew(kind, tuple(built), checks, seconds)
 
 
 def _static(text: str) -> tuple[Extension, ...]:
@@ -198,6 +198,6 @@ def _first_error(log: str) -> str:
     return (lines or log.splitlines() or ["no message"])[0][:300]
 
 
-def arguments(prepared: Prepared, text: str, seed: int) -> Mapping[str, Any]:
+def arguments(prepared: PreparedModelNew, text: str, seed: int) -> Mapping[str, Any]:
     """The `init` of `modelnew_run.load`."""
     return {"text": text, "seed": seed, "extensions": list(prepared.extensions)}

@@ -238,7 +238,7 @@ def _real(name: str, path: str) -> Any:
     return module
 
 
-class Recorder:
+class ExtensionRecorder:
     """Notes what is asked for, and gives objects that cannot be called."""
 
     def __init__(self) -> None:
@@ -278,7 +278,7 @@ class Discovery:
         from hipwright.sandbox import lockdown
 
         lockdown("task")  # threads and the private /tmp stay possible: sources may be written there
-        recorder = Recorder()
+        recorder = ExtensionRecorder()
         try:
             names = execute(self._text, recorder)
             with guarded("load"):

@@ -51,7 +51,7 @@ class Info(ctypes.Structure):
     )
 
 
-class Value(ctypes.Structure):
+class HwValue(ctypes.Structure):
     """HwValue of hw_torchlite.h."""
 
     _fields_ = (
@@ -67,9 +67,9 @@ class Value(ctypes.Structure):
 _OP = ctypes.CFUNCTYPE(
     ctypes.c_int,
     ctypes.c_char_p,
-    ctypes.POINTER(Value),
+    ctypes.POINTER(HwValue),
     ctypes.c_int,
-    ctypes.POINTER(Value),
+    ctypes.POINTER(HwValue),
     ctypes.POINTER(Info),
     ctypes.c_int,
 )
@@ -216,15 +216,15 @@ class LeanModule:
     def __init__(self, path: str) -> None:
         self._library = ctypes.CDLL(path)
         self._handles = Handles()
-        self._out, self._shape = (Value * ROOM)(), ctypes.c_int(0)
+        self._out, self._shape = (HwValue * ROOM)(), ctypes.c_int(0)
         self._error = ctypes.create_string_buffer(ERROR_BYTES)
         self._library.hw_open.restype = ctypes.c_char_p
         self._library.hw_open.argtypes = [ctypes.POINTER(_Table)]
         listed = json.loads(self._library.hw_open(ctypes.byref(self._handles.table)))
         self._library.hw_call.argtypes = [
             ctypes.c_int,
-            ctypes.POINTER(Value),
-            ctypes.POINTER(Value),
+            ctypes.POINTER(HwValue),
+            ctypes.POINTER(HwValue),
             ctypes.c_int,
             ctypes.POINTER(ctypes.c_int),
             ctypes.c_char_p,
@@ -245,7 +245,7 @@ class LeanModule:
         return call
 
     def _call(self, index: int, given: Sequence[Any]) -> Any:
-        values = (Value * max(1, len(given)))()
+        values = (HwValue * max(1, len(given)))()
         keep = [self._pass(value, item) for value, item in zip(values, given, strict=False)]
         out, shape, error = self._out, self._shape, self._error
         count = self._library.hw_call(index, values, out, ROOM, ctypes.byref(shape), error, ERROR_BYTES)
@@ -259,7 +259,7 @@ class LeanModule:
             return None
         return found[0] if shape.value == 1 else found if shape.value == 2 else tuple(found)
 
-    def _pass(self, value: Value, item: Any) -> Any:
+    def _pass(self, value: HwValue, item: Any) -> Any:
         """Fill one argument; what it points to, to be kept during the call."""
         if item is None:
             value.tag = NONE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hipwright.errors import BadInput
-from hipwright.search.interfaces import Policy
+from hipwright.search.interfaces import SearchPolicy
 from hipwright.search.policies.beam import Beam
 from hipwright.search.policies.best_of_n import BestOfN
 from hipwright.search.policies.epsilon_heap import EpsilonHeap
@@ -14,7 +14,7 @@ from hipwright.search.policies.strategy_tree import StrategyTree
 from hipwright.search.policies.ucb import Ucb
 from hipwright.search.policies.uct import Uct
 
-POLICIES: dict[str, type[Policy]] = {
+POLICIES: dict[str, type[SearchPolicy]] = {
     "best_of_n": BestOfN,
     "islands": Islands,
     "one_plus_one": OnePlusOne,
@@ -27,7 +27,7 @@ POLICIES: dict[str, type[Policy]] = {
 }
 
 
-def policy(name: str) -> Policy:
+def policy(name: str) -> SearchPolicy:
     """The policy called `name`. BadInput for one that does not exist."""
     if name not in POLICIES:
         raise BadInput(f"unknown policy {name!r}", hint=f"policies: {', '.join(POLICIES)}")

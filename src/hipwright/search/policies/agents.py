@@ -20,8 +20,8 @@ import msgspec
 
 from hipwright.records import Decision, Evaluation, Expansion
 from hipwright.search import fitness
-from hipwright.search.interfaces import Policy
-from hipwright.search.view import Trial, View
+from hipwright.search.interfaces import SearchPolicy
+from hipwright.search.view import SearchView, Trial
 
 MODEL_OPERATORS = ("translate", "repair", "improve", "plan")
 SHARE, REPAIRS, PLANS = 0.5, 5, 0.25
@@ -32,10 +32,10 @@ BUCKET = 1.3
 class WithAgents:
     """`inner` chooses parents and accepts; this one decides which expansions a model writes. Pure, as `inner` is."""
 
-    def __init__(self, inner: Policy) -> None:
+    def __init__(self, inner: SearchPolicy) -> None:
         self.inner = inner
 
-    def select(self, view: View, k: int, rng: random.Random) -> list[Expansion]:
+    def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
         """The inner policy's expansions, some of them turned into a model's."""
         chosen = self.inner.select(view, k, rng)
         if not _settings(view).get("llm"):
@@ -43,11 +43,11 @@ class WithAgents:
         waiting = _waiting(view)
         return [self._turned(view, expansion, waiting) for expansion in chosen]
 
-    def accept(self, view: View, trial: Trial, evaluation: Evaluation) -> Decision:
+    def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
         """The inner policy's decision: who wrote a program does not matter."""
         return self.inner.accept(view, trial, evaluation)
 
-    def _turned(self, view: View, expansion: Expansion, waiting: list[Trial]) -> Expansion:
+    def _turned(self, view: SearchView, expansion: Expansion, waiting: list[Trial]) -> Expansion:
         number = expansion.number
         if number < len(view.initial):
             return expansion
@@ -68,7 +68,7 @@ class WithAgents:
         return msgspec.structs.replace(turned, inspirations=exemplars(view, parent[0]))
 
 
-def exemplars(view: View, parent: str) -> tuple[str, ...]:
+def exemplars(view: SearchView, parent: str) -> tuple[str, ...]:
     """Two verified programs from different performance buckets, the faster first; fewer where there are none."""
     ranked = []
     for trial in view.verified:
@@ -82,7 +82,7 @@ def exemplars(view: View, parent: str) -> tuple[str, ...]:
     return (ranked[0][2], *slower[:1])
 
 
-def _settings(view: View) -> dict[str, Any]:
+def _settings(view: SearchView) -> dict[str, Any]:
     return dict(view.settings.get("agents") or {})
 
 
@@ -91,11 +91,11 @@ def _model(expansion: Expansion, operator: str, parents: tuple[str, ...], **acti
     return msgspec.structs.replace(expansion, operator=operator, parents=parents, action={**kept, **action})
 
 
-def _written_by_models(view: View) -> set[str]:
+def _written_by_models(view: SearchView) -> set[str]:
     return {t.proposed.program for t in view.trials if t.proposed.notes.get("mind") == "llm"}
 
 
-def _waiting(view: View) -> list[Trial]:
+def _waiting(view: SearchView) -> list[Trial]:
     """Models' programs that failed by their own fault and were not yet repaired, the latest first."""
     most = int(_settings(view).get("repairs", REPAIRS))
     seen = {t.proposed.expansion.action.get("of") for t in view.trials if t.proposed.expansion.operator == "repair"}

@@ -10,7 +10,7 @@ import random
 
 from hipwright.records import Decision, Evaluation, Expansion
 from hipwright.search.policies.common import against, beats, beats_best, breed, opening, ranked, rejected
-from hipwright.search.view import Trial, View
+from hipwright.search.view import SearchView, Trial
 
 WIDTH = 3
 
@@ -18,7 +18,7 @@ WIDTH = 3
 class Beam:
     """Setting of the run: "beam", how many programs stay (3)."""
 
-    def select(self, view: View, k: int, rng: random.Random) -> list[Expansion]:
+    def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
         """Members take turns by proposal number, so that each is varied as often as the others."""
         members = beam(view) or list(view.verified)
         return [
@@ -26,7 +26,7 @@ class Beam:
             for number in range(view.next_number, view.next_number + k)
         ]
 
-    def accept(self, view: View, trial: Trial, evaluation: Evaluation) -> Decision:
+    def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
         """Keep what fills the beam or is faster than its slowest member."""
         if not evaluation.passed:
             return rejected(trial, evaluation)
@@ -43,11 +43,11 @@ class Beam:
         return Decision(number=trial.number, program=evaluation.program, kept=kept, best=best, reason=reason)
 
 
-def beam(view: View) -> list[Trial]:
+def beam(view: SearchView) -> list[Trial]:
     """The members after all decided trials, fastest first."""
     kept = (t for t in view.verified if t.decision is not None and t.decision.kept)
     return ranked(kept)[: _width(view)]
 
 
-def _width(view: View) -> int:
+def _width(view: SearchView) -> int:
     return max(int(view.settings.get("beam", WIDTH)), 1)

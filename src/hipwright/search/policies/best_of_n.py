@@ -6,13 +6,13 @@ import random
 
 from hipwright.records import Decision, Evaluation, Expansion
 from hipwright.search.policies.common import expansion, keep_if_best
-from hipwright.search.view import Trial, View
+from hipwright.search.view import SearchView, Trial
 
 
 class BestOfN:
     """Nothing is learnt from what was tried; a program is kept when it is the best so far."""
 
-    def select(self, view: View, k: int, rng: random.Random) -> list[Expansion]:
+    def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
         """The starting actions in order, then operator "random"."""
         numbers = range(view.next_number, view.next_number + k)
         return [
@@ -20,6 +20,6 @@ class BestOfN:
             for n in numbers
         ]
 
-    def accept(self, view: View, trial: Trial, evaluation: Evaluation) -> Decision:
+    def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
         """Keep what is faster than the best so far."""
         return keep_if_best(view, trial, evaluation, "the best")

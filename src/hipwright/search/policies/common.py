@@ -8,17 +8,17 @@ from typing import Any
 
 from hipwright.records import Decision, Evaluation, Expansion
 from hipwright.search import fitness
-from hipwright.search.view import Trial, View
+from hipwright.search.view import SearchView, Trial
 
 OPERATOR_WEIGHTS = {"mutate": 0.45, "neighbour": 0.35, "crossover": 0.20}
 
 
-def expansion(view: View, number: int, operator: str, parents: tuple[str, ...] = (), **action: Any) -> Expansion:
+def expansion(view: SearchView, number: int, operator: str, parents: tuple[str, ...] = (), **action: Any) -> Expansion:
     """An expansion with the run's seed."""
     return Expansion(number=number, operator=operator, parents=parents, action=action, seed=view.seed)
 
 
-def opening(view: View, number: int, **action: Any) -> Expansion | None:
+def opening(view: SearchView, number: int, **action: Any) -> Expansion | None:
     """The starting actions in order, then uniform samples while nothing is verified; None from then on."""
     if number < len(view.initial):
         return expansion(view, number, "default", **view.initial[number], **action)
@@ -26,7 +26,7 @@ def opening(view: View, number: int, **action: Any) -> Expansion | None:
 
 
 def breed(
-    view: View, number: int, parent: Trial, mates: Iterable[Trial], rng: random.Random, **action: Any
+    view: SearchView, number: int, parent: Trial, mates: Iterable[Trial], rng: random.Random, **action: Any
 ) -> Expansion:
     """A child of `parent` by an operator drawn with OPERATOR_WEIGHTS; one to cross it with comes from `mates`."""
     operator = rng.choices(list(OPERATOR_WEIGHTS), list(OPERATOR_WEIGHTS.values()))[0]
@@ -51,7 +51,7 @@ def ranked(trials: Iterable[Trial]) -> list[Trial]:
     return sorted(trials, key=lambda trial: (time_of(trial), trial.number))
 
 
-def by_program(view: View) -> Mapping[str, Trial]:
+def by_program(view: SearchView) -> Mapping[str, Trial]:
     """The verified trials by their program's key."""
     return {trial.proposed.program: trial for trial in view.verified}
 
@@ -62,12 +62,12 @@ def parent_of(trial: Trial, known: Mapping[str, Trial]) -> Trial | None:
     return known.get(parents[0]) if parents else None
 
 
-def margin(view: View) -> float:
+def margin(view: SearchView) -> float:
     """The relative gain that counts: the run setting "margin", else the model-noise band."""
     return float(view.settings.get("margin", fitness.MODEL_NOISE))
 
 
-def beats_best(view: View, evaluation: Evaluation) -> bool:
+def beats_best(view: SearchView, evaluation: Evaluation) -> bool:
     """True when a program that passed is faster than the best so far, or the first that passed."""
     if not evaluation.passed:
         return False
@@ -81,14 +81,14 @@ def rejected(trial: Trial, evaluation: Evaluation) -> Decision:
     return Decision(number=trial.number, program=evaluation.program, kept=False, reason=f"not verified: {why}"[:300])
 
 
-def beats(view: View, evaluation: Evaluation, incumbent: Trial | None) -> bool:
+def beats(view: SearchView, evaluation: Evaluation, incumbent: Trial | None) -> bool:
     """True when a program that passed is certainly faster than the incumbent, or there is none."""
     if incumbent is None or incumbent.evaluation is None:
         return True
     return fitness.faster(evaluation, incumbent.evaluation, margin(view))
 
 
-def keep_if_best(view: View, trial: Trial, evaluation: Evaluation, name: str) -> Decision:
+def keep_if_best(view: SearchView, trial: Trial, evaluation: Evaluation, name: str) -> Decision:
     """Keep what is faster than the best so far, which goes by `name` in the reason."""
     if not evaluation.passed:
         return rejected(trial, evaluation)
@@ -97,7 +97,7 @@ def keep_if_best(view: View, trial: Trial, evaluation: Evaluation, name: str) ->
     return Decision(number=trial.number, program=evaluation.program, kept=best, best=best, reason=reason)
 
 
-def against(view: View, evaluation: Evaluation, incumbent: Trial | None, name: str) -> str:
+def against(view: SearchView, evaluation: Evaluation, incumbent: Trial | None, name: str) -> str:
     """In words, how a program that passed compares with an incumbent."""
     if incumbent is None or incumbent.evaluation is None:
         return f"first verified program ({name})"

@@ -32,7 +32,7 @@ from hipwright.search.policies.common import (
     rejected,
     time_of,
 )
-from hipwright.search.view import Trial, View
+from hipwright.search.view import SearchView, Trial
 
 EPSILON = 0.15
 C = 0.5
@@ -58,7 +58,7 @@ class Ball:
 class EpsilonHeap:
     """Settings of the run: "epsilon" (0.15) and "heap_c" (0.5)."""
 
-    def select(self, view: View, k: int, rng: random.Random) -> list[Expansion]:
+    def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
         """Pop the first ball, vary its fastest member, and push it back with one try more."""
         balls = net(view)
         values = [_value(trial) for trial in view.verified]
@@ -79,7 +79,7 @@ class EpsilonHeap:
             selected.append(start)
         return selected
 
-    def accept(self, view: View, trial: Trial, evaluation: Evaluation) -> Decision:
+    def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
         """Keep what opens a ball or is faster than its ball's fastest."""
         if not evaluation.passed:
             return rejected(trial, evaluation)
@@ -96,7 +96,7 @@ class EpsilonHeap:
         return Decision(number=trial.number, program=evaluation.program, kept=kept, best=best, reason=reason)
 
 
-def net(view: View) -> list[Ball]:
+def net(view: SearchView) -> list[Ball]:
     """The balls after all decided trials, in the order they were opened."""
     balls: list[Ball] = []
     known, home = by_program(view), dict[str, Ball]()
@@ -125,7 +125,7 @@ def _near(balls: list[Ball], place: Point, epsilon: float) -> Ball | None:
     return next((ball for ball in balls if math.dist(ball.centre, place) < epsilon), None)
 
 
-def _epsilon(view: View) -> float:
+def _epsilon(view: SearchView) -> float:
     return float(view.settings.get("epsilon", EPSILON))
 
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from hipwright.records import Decision, Evaluation, Expansion
 from hipwright.search.descriptor import Coords, coords
 from hipwright.search.policies.common import against, beats, beats_best, breed, expansion, ranked, rejected
-from hipwright.search.view import Trial, View
+from hipwright.search.view import SearchView, Trial
 
 EXPLORE, EXPLOIT = 0.2, 0.7  # the rest is random
 EVALUATIONS_AN_ISLAND, MOST_ISLANDS = 24, 3
@@ -31,7 +31,7 @@ class Islands:
     """Settings of the run: "islands" (else one for each 24 evaluations of the budget, at most 3) and "migrate" (4
     rounds). A small budget spread over islands finds less: tests/search/test_policies.py measures it."""
 
-    def select(self, view: View, k: int, rng: random.Random) -> list[Expansion]:
+    def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
         """Islands take turns by proposal number; each starts with one random program beside the shared start."""
         count = _islands(view)
         grids = rebuild(view)
@@ -47,7 +47,7 @@ class Islands:
                 selected.append(_breed(view, number, island, grids[island], rng))
         return selected
 
-    def accept(self, view: View, trial: Trial, evaluation: Evaluation) -> Decision:
+    def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
         """Keep what opens a cell of its island or is faster than the cell's elite."""
         if not evaluation.passed:
             return rejected(trial, evaluation)
@@ -67,7 +67,7 @@ class Islands:
         return Decision(number=trial.number, program=evaluation.program, kept=kept, best=best, reason=reason)
 
 
-def rebuild(view: View) -> list[Grid]:
+def rebuild(view: SearchView) -> list[Grid]:
     """The islands' grids after all decided trials: kept programs and migrants."""
     count, period = _islands(view), max(int(view.settings.get("migrate", 4)), 1)
     grids: list[Grid] = [{} for _ in range(count)]
@@ -82,18 +82,18 @@ def rebuild(view: View) -> list[Grid]:
     return grids
 
 
-def _islands(view: View) -> int:
+def _islands(view: SearchView) -> int:
     return max(int(view.settings.get("islands", min(view.budget // EVALUATIONS_AN_ISLAND, MOST_ISLANDS))), 1)
 
 
-def _migrate(view: View, grids: Sequence[Grid]) -> None:
+def _migrate(view: SearchView, grids: Sequence[Grid]) -> None:
     leaders = [ranked(grid.values())[0] if grid else None for grid in grids]
     for island, leader in enumerate(leaders):
         if leader is not None:
             _settle(view, grids[(island + 1) % len(grids)], leader)
 
 
-def _settle(view: View, grid: Grid, trial: Trial) -> None:
+def _settle(view: SearchView, grid: Grid, trial: Trial) -> None:
     if trial.evaluation is None:
         return
     cell = coords(trial.evaluation)
@@ -101,13 +101,13 @@ def _settle(view: View, grid: Grid, trial: Trial) -> None:
         grid[cell] = trial
 
 
-def _breed(view: View, number: int, island: int, grid: Grid, rng: random.Random) -> Expansion:
+def _breed(view: SearchView, number: int, island: int, grid: Grid, rng: random.Random) -> Expansion:
     elites = ranked(grid.values()) or list(view.verified)
     first, strategy = _parent(view, elites, rng)
     return breed(view, number, first, elites, rng, island=island, strategy=strategy)
 
 
-def _parent(view: View, elites: Sequence[Trial], rng: random.Random) -> tuple[Trial, str]:
+def _parent(view: SearchView, elites: Sequence[Trial], rng: random.Random) -> tuple[Trial, str]:
     draw = rng.random()
     if draw < EXPLORE:
         return rng.choice(list(elites)), "explore"

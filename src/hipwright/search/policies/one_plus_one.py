@@ -11,7 +11,7 @@ import random
 
 from hipwright.records import Decision, Evaluation, Expansion
 from hipwright.search.policies.common import expansion, keep_if_best, opening
-from hipwright.search.view import Trial, View
+from hipwright.search.view import SearchView, Trial
 
 RESTART_AFTER = 4
 """Proposals in a row without a new program: the parent's surroundings are used up, so the next is a random one."""
@@ -20,19 +20,19 @@ RESTART_AFTER = 4
 class OnePlusOne:
     """The parent is the best so far. Children of a round share it, and are decided one after another."""
 
-    def select(self, view: View, k: int, rng: random.Random) -> list[Expansion]:
+    def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
         """Children by "mutate" or "neighbour", evenly; "random" once nothing new is near."""
         return [
             opening(view, number) or _child(view, number, rng)
             for number in range(view.next_number, view.next_number + k)
         ]
 
-    def accept(self, view: View, trial: Trial, evaluation: Evaluation) -> Decision:
+    def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
         """The child replaces the parent of this moment when the interval says faster."""
         return keep_if_best(view, trial, evaluation, "the parent")
 
 
-def _child(view: View, number: int, rng: random.Random) -> Expansion:
+def _child(view: SearchView, number: int, rng: random.Random) -> Expansion:
     if view.barren >= RESTART_AFTER:
         return expansion(view, number, "random")
     parent = view.best or view.verified[-1]

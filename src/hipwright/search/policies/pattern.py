@@ -15,7 +15,7 @@ from typing import Any
 
 from hipwright.records import Decision, Evaluation, Expansion
 from hipwright.search.policies.common import by_program, expansion, keep_if_best, opening, ranked, time_of
-from hipwright.search.view import Trial, View
+from hipwright.search.view import SearchView, Trial
 
 BARREN = 4
 """Proposals in a row without a new program: every single change was tried."""
@@ -28,19 +28,19 @@ JOINED, JOINS = 4, 6
 class PatternSearch:
     """Setting of the run: "sweep", the share of the budget for single changes around one base (0.6)."""
 
-    def select(self, view: View, k: int, rng: random.Random) -> list[Expansion]:
+    def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
         """Single changes of the base, then joins of its gains, then the same around the best."""
         numbers = range(view.next_number, view.next_number + k)
         start = [opening(view, number) for number in numbers]
         free = [number for number, given in zip(numbers, start, strict=True) if given is None]
         return [*filter(None, start), *_moves(view, free)]
 
-    def accept(self, view: View, trial: Trial, evaluation: Evaluation) -> Decision:
+    def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
         """Keep what is faster than the best so far."""
         return keep_if_best(view, trial, evaluation, "the best")
 
 
-def _moves(view: View, numbers: Sequence[int]) -> list[Expansion]:
+def _moves(view: SearchView, numbers: Sequence[int]) -> list[Expansion]:
     if not numbers:
         return []
     base = _base(view)
@@ -59,18 +59,18 @@ def _moves(view: View, numbers: Sequence[int]) -> list[Expansion]:
     return joined + [expansion(view, number, operator, (own,), base=own) for number in numbers[len(joined) :]]
 
 
-def _base(view: View) -> Trial:
+def _base(view: SearchView) -> Trial:
     """Around which program the search goes: the last one that moves were made from, else the fastest."""
     known = by_program(view)
     named = [key for t in reversed(view.trials) if (key := str(t.proposed.expansion.action.get("base", ""))) in known]
     return known[named[0]] if named else ranked(view.verified)[0]
 
 
-def _bases(view: View) -> set[str]:
+def _bases(view: SearchView) -> set[str]:
     return {str(t.proposed.expansion.action.get("base", "")) for t in view.trials}
 
 
-def _swept(view: View, mine: Sequence[Trial]) -> bool:
+def _swept(view: SearchView, mine: Sequence[Trial]) -> bool:
     """Were all single changes tried, or as many as the budget is for?"""
     share = float(view.settings.get("sweep", SHARE))
     turns = [t.proposed.evaluable for t in mine if t.proposed.expansion.operator == "turn"]
@@ -78,7 +78,7 @@ def _swept(view: View, mine: Sequence[Trial]) -> bool:
     return barren or sum(turns) >= max(share * view.budget, 1)
 
 
-def _joins(view: View, base: Trial, mine: Sequence[Trial]) -> Sequence[Mapping[str, Any]]:
+def _joins(view: SearchView, base: Trial, mine: Sequence[Trial]) -> Sequence[Mapping[str, Any]]:
     """Sets of choices that each gained by itself and were not tried together, the most promising first."""
     tried = [t.proposed.expansion.action.get("choices") for t in mine]
     left = JOINS - sum(choices is not None for choices in tried)

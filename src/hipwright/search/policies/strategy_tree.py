@@ -31,14 +31,14 @@ from hipwright.search.policies.common import (
     rejected,
     time_of,
 )
-from hipwright.search.view import Trial, View
+from hipwright.search.view import SearchView, Trial
 
 DIFFICULTY = {"neighbour": 1, "mutate": 1, "crossover": 2}
 TRIES = 5
 
 
 @dataclass
-class Tally:
+class StrategyTally:
     """What the log says of the strategies. failed: non-improving tries by (base program, way)."""
 
     failed: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -53,7 +53,7 @@ class Tally:
 class StrategyTree:
     """Setting of the run: "strategy_tries", the non-improving tries before a strategy is given up (5)."""
 
-    def select(self, view: View, k: int, rng: random.Random) -> list[Expansion]:
+    def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
         """The front of the frontier; each choice counts as a try at once. "random" when all are given up."""
         counts, bases = tally(view), ranked(t for t in view.verified if t.decision is None or t.decision.kept)
         most = max(int(view.settings.get("strategy_tries", TRIES)), 1)
@@ -62,7 +62,7 @@ class StrategyTree:
             for number in range(view.next_number, view.next_number + k)
         ]
 
-    def accept(self, view: View, trial: Trial, evaluation: Evaluation) -> Decision:
+    def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
         """Keep what improves on its base, and what has none: it opens strategies of its own."""
         if not evaluation.passed:
             return rejected(trial, evaluation)
@@ -78,9 +78,9 @@ class StrategyTree:
         return Decision(number=trial.number, program=evaluation.program, kept=kept, best=best, reason=reason)
 
 
-def tally(view: View) -> Tally:
+def tally(view: SearchView) -> StrategyTally:
     """Tries and improvements of the strategies over all decided trials."""
-    counts, known = Tally(), by_program(view)
+    counts, known = StrategyTally(), by_program(view)
     for trial in view.trials:
         base, way = parent_of(trial, known), trial.proposed.expansion.operator
         if base is None or way not in DIFFICULTY:
@@ -93,7 +93,9 @@ def tally(view: View) -> Tally:
     return counts
 
 
-def _next(view: View, number: int, bases: list[Trial], counts: Tally, most: int, rng: random.Random) -> Expansion:
+def _next(
+    view: SearchView, number: int, bases: list[Trial], counts: StrategyTally, most: int, rng: random.Random
+) -> Expansion:
     frontier = [
         (time_of(base), DIFFICULTY[way], -counts.rating(way), base.number, way)
         for base in bases

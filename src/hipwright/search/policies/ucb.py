@@ -20,7 +20,7 @@ from typing import Any
 
 from hipwright.records import Decision, Evaluation, Expansion, content_key
 from hipwright.search.policies.common import by_program, expansion, keep_if_best, opening, parent_of, ranked, time_of
-from hipwright.search.view import Trial, View
+from hipwright.search.view import SearchView, Trial
 
 C = 0.5
 PRIOR = 0.25
@@ -33,7 +33,7 @@ Swaps = dict[str, list[Any]]
 class Ucb:
     """Setting of the run: "ucb_c", the weight of exploration (0.5)."""
 
-    def select(self, view: View, k: int, rng: random.Random) -> list[Expansion]:
+    def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
         """A parent by rank r with weight 1 / r^2, then the arm with the largest mean + C sqrt(ln(T + 1) / n)."""
         pulls, selected = _pulls(view), []
         elites = ranked(view.verified)
@@ -42,7 +42,7 @@ class Ucb:
             selected.append(start or _pull(view, number, elites, pulls, rng))
         return selected
 
-    def accept(self, view: View, trial: Trial, evaluation: Evaluation) -> Decision:
+    def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
         """Keep what is faster than the best so far; any verified program may be a parent all the same."""
         return keep_if_best(view, trial, evaluation, "the best")
 
@@ -54,7 +54,7 @@ def arm_of(trial: Trial) -> str:
     return swapped if expansion.operator == "default" and swapped else expansion.operator
 
 
-def swaps(view: View, parent: Trial) -> Swaps:
+def swaps(view: SearchView, parent: Trial) -> Swaps:
     """For each choice of the parent, the values seen in the run that were not tried with its other choices."""
     choices = parent.proposed.choices
     tried = {_signature(trial.proposed.choices) for trial in view.trials}
@@ -68,7 +68,7 @@ def swaps(view: View, parent: Trial) -> Swaps:
 
 
 def _pull(
-    view: View, number: int, elites: list[Trial], pulls: dict[str, tuple[float, int]], rng: random.Random
+    view: SearchView, number: int, elites: list[Trial], pulls: dict[str, tuple[float, int]], rng: random.Random
 ) -> Expansion:
     parent = rng.choices(elites, [rank**-2.0 for rank in range(1, len(elites) + 1)])[0]
     program, swap = parent.proposed.program, swaps(view, parent)
@@ -88,7 +88,7 @@ def _pull(
     return expansion(view, number, arm, () if arm == "random" else (program,))
 
 
-def _pulls(view: View) -> dict[str, tuple[float, int]]:
+def _pulls(view: SearchView) -> dict[str, tuple[float, int]]:
     """For each arm, the sum of its rewards and its number of pulls."""
     pulls: dict[str, tuple[float, int]] = {}
     known, best = by_program(view), math.inf

@@ -29,19 +29,19 @@ from hipwright.search.policies.common import (
     rejected,
     time_of,
 )
-from hipwright.search.view import Trial, View
+from hipwright.search.view import SearchView, Trial
 
 C = 0.3
 WIDEN = 1.5
 
 
 @dataclass
-class Node:
+class TreeNode:
     """One program of the tree. tries: how often it was varied; total: the rewards of its subtree, summed."""
 
     trial: Trial | None = None
-    parent: Node | None = None
-    children: list[Node] = field(default_factory=list)
+    parent: TreeNode | None = None
+    children: list[TreeNode] = field(default_factory=list)
     tries: int = 0
     visits: int = 0
     total: float = 0.0
@@ -57,7 +57,7 @@ class Node:
 class Uct:
     """Setting of the run: "uct_c", the weight of exploration (0.3)."""
 
-    def select(self, view: View, k: int, rng: random.Random) -> list[Expansion]:
+    def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:
         """One walk for each expansion; the root gives a random program, any other node a variation of its own."""
         root, weight = grow(view), float(view.settings.get("uct_c", C))
         return [
@@ -65,7 +65,7 @@ class Uct:
             for number in range(view.next_number, view.next_number + k)
         ]
 
-    def accept(self, view: View, trial: Trial, evaluation: Evaluation) -> Decision:
+    def accept(self, view: SearchView, trial: Trial, evaluation: Evaluation) -> Decision:
         """Every verified program joins the tree."""
         if not evaluation.passed:
             return rejected(trial, evaluation)
@@ -78,10 +78,10 @@ class Uct:
         )
 
 
-def grow(view: View) -> Node:
+def grow(view: SearchView) -> TreeNode:
     """The root of the tree after all decided trials."""
-    root, known = Node(), by_program(view)
-    nodes: dict[str, Node] = {}
+    root, known = TreeNode(), by_program(view)
+    nodes: dict[str, TreeNode] = {}
     fastest = min((time_of(trial) for trial in view.verified), default=math.inf)
     for trial in view.trials:
         above = parent_of(trial, known)
@@ -89,7 +89,7 @@ def grow(view: View) -> Node:
         parent.tries += 1
         node = parent
         if trial.passed:
-            node = Node(trial, parent)
+            node = TreeNode(trial, parent)
             parent.children.append(node)
             nodes[trial.proposed.program] = node
         time = time_of(trial)
@@ -97,7 +97,7 @@ def grow(view: View) -> Node:
     return root
 
 
-def _walk(view: View, number: int, root: Node, weight: float, rng: random.Random) -> Expansion:
+def _walk(view: SearchView, number: int, root: TreeNode, weight: float, rng: random.Random) -> Expansion:
     node = root
     while node.children and node.tries >= WIDEN * math.sqrt(node.visits):
         above = math.log(node.visits)

@@ -59,7 +59,7 @@ class Operator:
 
     def __init__(self, spec: Any, plan: Any, kernels: Kernels) -> None:
         self.spec, self.plan, self.kernels = spec, plan, kernels
-        self._packed = Packed(plan.prepare) if hasattr(plan, "prepare") else None
+        self._packed = PreparedState(plan.prepare) if hasattr(plan, "prepare") else None
         self._state = [(i, name, shape, getattr(torch, dtype)) for i, name, shape, dtype in spec.STATE]
 
     # ------------------------------------------------------------ forward
@@ -189,7 +189,7 @@ class Operator:
         )
 
 
-class Packed:
+class PreparedState:
     """What `prepare` made of parameters, made again when one of them changed or is another."""
 
     def __init__(self, prepare: Callable[..., dict[str, Any]]) -> None:

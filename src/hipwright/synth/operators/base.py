@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hipwright.synth.sketch import Sketch
-from hipwright.synth.values import Value
+from hipwright.synth.values import SketchValue
 
-Make = Callable[[Sketch, Value], Value]
+Make = Callable[[Sketch, SketchValue], SketchValue]
 
 
 @dataclass(frozen=True)
-class Operator:
+class SynthOperator:
     """One operator. make(sketch, value) writes its statements for a float value and returns the result.
 
     make raises Unfit for a value that it cannot take. aten: the name that the dispatcher or torch.export gives it,
@@ -42,11 +42,11 @@ def operator(
     library: bool = False,
     view: bool = False,
     ends: bool = False,
-) -> Callable[[Make], Operator]:
+) -> Callable[[Make], SynthOperator]:
     """Make an Operator of a function; aten is the name where it is not given."""
 
-    def wrap(make: Make) -> Operator:
-        return Operator(
+    def wrap(make: Make) -> SynthOperator:
+        return SynthOperator(
             name=name,
             family=family,
             aten=aten or name,

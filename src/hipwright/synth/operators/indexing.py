@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from hipwright.synth.operators.base import Operator, operator
+from hipwright.synth.operators.base import SynthOperator, operator
 from hipwright.synth.sketch import Sketch
-from hipwright.synth.values import Value, indices, need, normal
+from hipwright.synth.values import SketchValue, indices, need, normal
 
 INDEXING, SELECTION = "indexing", "selection"
 
 FEW = 8  # of slices to pick from
 
 
-def _picked(s: Sketch, x: Value) -> tuple[str, int, int]:
+def _picked(s: Sketch, x: SketchValue) -> tuple[str, int, int]:
     """A new index input along an axis, its length, and the axis."""
     axis = s.rng.choice(range(1, x.rank))
     need(x.shape[axis] >= FEW)
@@ -24,7 +24,7 @@ def _with(shape: tuple[int, ...], axis: int, size: int) -> tuple[int, ...]:
 
 
 @operator("embedding", INDEXING, "an embedding of tokens")
-def _embedding(s: Sketch, x: Value) -> Value:
+def _embedding(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.rank in (2, 3))
     tokens = s.index("tokens", x.shape[:-1], s.sizes.get("vocabulary", 97))
     width = x.shape[-1]
@@ -33,14 +33,14 @@ def _embedding(s: Sketch, x: Value) -> Value:
 
 
 @operator("index_select", INDEXING, "a selection of slices")
-def _index_select(s: Sketch, x: Value) -> Value:
+def _index_select(s: Sketch, x: SketchValue) -> SketchValue:
     picks, length, axis = _picked(s, x)
     text = f"torch.index_select({x.name}, {axis}, {picks})"
     return s.let("selected", text, _with(x.shape, axis, length), x.range)
 
 
 @operator("gather", INDEXING, "a gather along the last axis")
-def _gather(s: Sketch, x: Value) -> Value:
+def _gather(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.shape[-1] >= 4)
     width = max(2, x.shape[-1] // 2)
     where = s.index("where", (*x.shape[:-1], width), x.shape[-1], f"{x.name}.shape[-1]")
@@ -48,7 +48,7 @@ def _gather(s: Sketch, x: Value) -> Value:
 
 
 @operator("take_along_dim", INDEXING, "one chosen element a row")
-def _take_along(s: Sketch, x: Value) -> Value:
+def _take_along(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.shape[-1] >= 8 and x.elements >= FEW * x.shape[-1])
     where = s.index("label", (*x.shape[:-1], 1), x.shape[-1], f"{x.name}.shape[-1]")
     text = f"{x.name} - torch.take_along_dim({x.name}, {where}, dim=-1)"
@@ -56,14 +56,14 @@ def _take_along(s: Sketch, x: Value) -> Value:
 
 
 @operator("index", INDEXING, "rows picked by an index")
-def _rows(s: Sketch, x: Value) -> Value:
+def _rows(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.shape[0] >= FEW)
     picks = s.index("rows", (x.shape[0],), x.shape[0], f"{x.name}.shape[0]")
     return s.let("picked", f"{x.name}[{picks}]", x.shape, x.range, level=x.level)
 
 
 @operator("one_hot", INDEXING, "a one-hot code of labels")
-def _one_hot(s: Sketch, x: Value) -> Value:
+def _one_hot(s: Sketch, x: SketchValue) -> SketchValue:
     need(8 <= x.shape[-1] <= 512 and x.elements >= FEW * x.shape[-1])
     labels = s.index("labels", x.shape[:-1], x.shape[-1], f"{x.name}.shape[-1]")
     text = f"{x.name} - F.one_hot({labels}, {x.name}.shape[-1])"
@@ -71,7 +71,7 @@ def _one_hot(s: Sketch, x: Value) -> Value:
 
 
 @operator("index_add", INDEXING, "a sum into picked rows", library=True)
-def _index_add(s: Sketch, x: Value) -> Value:
+def _index_add(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.shape[0] >= FEW)
     slots = s.index("slots", (x.shape[0],), x.shape[0], f"{x.name}.shape[0]")
     text = f"{x.name}.index_add(0, {slots}, 0.5 * {x.name})"
@@ -79,7 +79,7 @@ def _index_add(s: Sketch, x: Value) -> Value:
 
 
 @operator("scatter_add", INDEXING, "a scatter of sums", library=True)
-def _scatter_add(s: Sketch, x: Value) -> Value:
+def _scatter_add(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.shape[-1] >= 4)
     where = s.index("bins", x.shape, x.shape[-1], f"{x.name}.shape[-1]")
     text = f"torch.scatter_add({x.name}, -1, {where}, 0.5 * {x.name})"
@@ -89,12 +89,12 @@ def _scatter_add(s: Sketch, x: Value) -> Value:
 # ---------------------------------------------------------------- selection by value
 
 
-def _last(x: Value) -> None:
+def _last(x: SketchValue) -> None:
     need(x.rank >= 2 and x.shape[-1] >= 4 and x.range.std > 0.05 * abs(x.range.mean))
 
 
 @operator("argmax", SELECTION, "the position of the maximum", ends=True)
-def _argmax(s: Sketch, x: Value) -> Value:
+def _argmax(s: Sketch, x: SketchValue) -> SketchValue:
     _last(x)
     need(not x.level, "the position may be the same for all")
     text = f"{x.name}.argmax(dim=-1)"
@@ -102,7 +102,7 @@ def _argmax(s: Sketch, x: Value) -> Value:
 
 
 @operator("argmin", SELECTION, "the position of the minimum", ends=True)
-def _argmin(s: Sketch, x: Value) -> Value:
+def _argmin(s: Sketch, x: SketchValue) -> SketchValue:
     _last(x)
     need(not x.level, "the position may be the same for all")
     text = f"{x.name}.argmin(dim=-1)"
@@ -110,7 +110,7 @@ def _argmin(s: Sketch, x: Value) -> Value:
 
 
 @operator("max", SELECTION, "the largest of each row")
-def _maximum(s: Sketch, x: Value) -> Value:
+def _maximum(s: Sketch, x: SketchValue) -> SketchValue:
     _last(x)
     text = f"{x.name}.max(dim=-1, keepdim=True).values - {x.name}"
     known = x.range.extreme(x.shape[-1]) + x.range.times(-1)
@@ -118,7 +118,7 @@ def _maximum(s: Sketch, x: Value) -> Value:
 
 
 @operator("min", SELECTION, "the smallest of each row")
-def _minimum(s: Sketch, x: Value) -> Value:
+def _minimum(s: Sketch, x: SketchValue) -> SketchValue:
     _last(x)
     text = f"{x.name} - {x.name}.min(dim=-1, keepdim=True).values"
     known = x.range + x.range.extreme(x.shape[-1], -1).times(-1)
@@ -126,7 +126,7 @@ def _minimum(s: Sketch, x: Value) -> Value:
 
 
 @operator("topk", SELECTION, "the largest few of each row", library=True)
-def _topk(s: Sketch, x: Value) -> Value:
+def _topk(s: Sketch, x: SketchValue) -> SketchValue:
     _last(x)
     count = s.rng.choice([k for k in (2, 3, 5, 8) if k < x.shape[-1]])
     known = x.range.extreme(max(2, x.shape[-1] // count))
@@ -134,13 +134,13 @@ def _topk(s: Sketch, x: Value) -> Value:
 
 
 @operator("sort", SELECTION, "a sort of each row", library=True)
-def _sort(s: Sketch, x: Value) -> Value:
+def _sort(s: Sketch, x: SketchValue) -> SketchValue:
     _last(x)
     return s.let("ranked", f"torch.sort({x.name}, dim=-1).values", x.shape, x.range, level=True)
 
 
 @operator("kthvalue", SELECTION, "a quantile of each row", library=True)
-def _kthvalue(s: Sketch, x: Value) -> Value:
+def _kthvalue(s: Sketch, x: SketchValue) -> SketchValue:
     _last(x)
     k = max(1, x.shape[-1] // 4)
     known = x.range.averaged(max(2, x.shape[-1] // 2)).times(1.0, -0.6 * x.range.std)
@@ -148,13 +148,13 @@ def _kthvalue(s: Sketch, x: Value) -> Value:
 
 
 @operator("median", SELECTION, "a median of each row", library=True)
-def _median(s: Sketch, x: Value) -> Value:
+def _median(s: Sketch, x: SketchValue) -> SketchValue:
     _last(x)
     known = (x.range + x.range.averaged(max(2, x.shape[-1] // 2)).times(-1)).times(1.0)
     return s.let("centred", f"{x.name} - {x.name}.median(dim=-1, keepdim=True).values", x.shape, known)
 
 
-OPERATORS: tuple[Operator, ...] = (
+OPERATORS: tuple[SynthOperator, ...] = (
     _embedding,
     _index_select,
     _gather,

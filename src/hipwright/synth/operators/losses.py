@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import log, prod, sqrt
 
-from hipwright.synth.operators.base import Make, Operator, operator
+from hipwright.synth.operators.base import Make, SynthOperator, operator
 from hipwright.synth.sketch import Sketch
-from hipwright.synth.values import Range, Value, need, uniform
+from hipwright.synth.values import Range, SketchValue, need, uniform
 
 LOSSES = "losses"
 VARIES = {"float32": 1e-4, "bfloat16": 0.04, "float16": 0.006}
@@ -29,7 +29,7 @@ def _reduced(s: Sketch, known: Range, shape: tuple[int, ...]) -> tuple[str, tupl
 
 
 def _pair(call: str) -> Make:
-    def make(s: Sketch, x: Value) -> Value:
+    def make(s: Sketch, x: SketchValue) -> SketchValue:
         need(x.range.largest < 90)
         target = s.give("target", x.shape)
         gap = (x.range + target.range.times(-1)).through(lambda v: v * v if "mse" in call else abs(v))
@@ -40,7 +40,7 @@ def _pair(call: str) -> Make:
 
 
 @operator("binary_cross_entropy_with_logits", LOSSES, "a binary cross-entropy of logits")
-def _binary(s: Sketch, x: Value) -> Value:
+def _binary(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.range.largest < 60)
     target = s.give("target", x.shape, kind="unit")
     tail, shape, known = _reduced(s, Range(0.0, x.range.largest + 1, 0.5 + x.range.rms, 0.3 + x.range.std / 2), x.shape)
@@ -48,7 +48,7 @@ def _binary(s: Sketch, x: Value) -> Value:
 
 
 @operator("kl_div", LOSSES, "a Kullback-Leibler divergence")
-def _divergence(s: Sketch, x: Value) -> Value:
+def _divergence(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.range.largest < 60 and x.shape[-1] >= 4 and x.rank >= 2)
     target = s.give("target", x.shape, kind="unit")
     text = f"F.kl_div(F.log_softmax({x.name}, dim=-1), {target.name}, reduction="
@@ -61,7 +61,7 @@ def _divergence(s: Sketch, x: Value) -> Value:
 
 
 @operator("cross_entropy_loss", LOSSES, "a cross-entropy with labels")
-def _cross_entropy(s: Sketch, x: Value) -> Value:
+def _cross_entropy(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.range.std > 0.1 and x.range.largest < 60 and x.rank == 2 and 8 <= x.shape[1] <= 2048 and x.shape[0] >= 16)
     labels = s.index("labels", x.shape[:1], x.shape[1], f"{x.name}.shape[1]")
     size = log(x.shape[1]) + x.range.std**2 / 2
@@ -73,7 +73,7 @@ def _cross_entropy(s: Sketch, x: Value) -> Value:
 
 
 @operator("nll_loss_nd", LOSSES, "a negative log-likelihood", aten="nll_loss_nd")
-def _likelihood(s: Sketch, x: Value) -> Value:
+def _likelihood(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.range.std > 0.1 and x.range.largest < 60 and x.rank == 2 and 8 <= x.shape[1] <= 2048 and x.shape[0] >= 16)
     labels = s.index("labels", x.shape[:1], x.shape[1], f"{x.name}.shape[1]")
     size = log(x.shape[1]) + x.range.std**2 / 2
@@ -85,7 +85,7 @@ def _likelihood(s: Sketch, x: Value) -> Value:
 
 
 @operator("soft_margin_loss", LOSSES, "a soft margin loss")
-def _soft_margin(s: Sketch, x: Value) -> Value:
+def _soft_margin(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.range.largest < 9 and abs(x.range.mean) < 3 and x.range.rms > 0.2)
     signs = s.signs("signs", x.shape)
     tail, shape, known = _reduced(s, Range(0.0, 10.0, 0.7 + x.range.rms / 3, 0.1 + x.range.rms / 2), x.shape)
@@ -93,7 +93,7 @@ def _soft_margin(s: Sketch, x: Value) -> Value:
 
 
 @operator("margin_ranking_loss", LOSSES, "a ranking loss")
-def _ranking(s: Sketch, x: Value) -> Value:
+def _ranking(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.range.largest < 60)
     other, signs = s.partner(x), s.signs("order", x.shape)
     gap = x.range + other.range.times(-1)
@@ -104,7 +104,7 @@ def _ranking(s: Sketch, x: Value) -> Value:
 
 
 @operator("triplet_margin_loss", LOSSES, "a triplet loss")
-def _triplet(s: Sketch, x: Value) -> Value:
+def _triplet(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.rank == 2 and x.shape[0] > 3 and x.range.largest < 60 and x.shape[1] >= 4)
     close, far = s.give("positive", x.shape), s.give("negative", x.shape)
     known = uniform(0.0, 2.0 + x.range.std)
@@ -113,7 +113,7 @@ def _triplet(s: Sketch, x: Value) -> Value:
 
 
 @operator("cosine_embedding_loss", LOSSES, "a cosine embedding loss")
-def _cosine(s: Sketch, x: Value) -> Value:
+def _cosine(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.rank == 2 and x.shape[0] > 3 and x.shape[1] >= 4 and abs(x.range.mean) < x.range.std)
     other, signs = s.give("other", x.shape), s.signs("signs", x.shape[:1])
     known = Range(0.0, 2.0, 0.5, 0.5 + 1 / sqrt(x.shape[1]))
@@ -121,7 +121,7 @@ def _cosine(s: Sketch, x: Value) -> Value:
     return s.let("loss", f"F.cosine_embedding_loss({x.name}, {other.name}, {signs}{tail})", shape, known)
 
 
-OPERATORS: tuple[Operator, ...] = (
+OPERATORS: tuple[SynthOperator, ...] = (
     operator("mse_loss", LOSSES, "a mean squared error")(_pair("mse_loss")),
     operator("l1_loss", LOSSES, "a mean absolute error")(_pair("l1_loss")),
     operator("smooth_l1_loss", LOSSES, "a smooth L1 loss")(_pair("smooth_l1_loss")),

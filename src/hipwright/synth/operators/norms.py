@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import log, sqrt
 
-from hipwright.synth.operators.base import Operator, operator
+from hipwright.synth.operators.base import SynthOperator, operator
 from hipwright.synth.sketch import Sketch
-from hipwright.synth.values import Range, Value, need, normal
+from hipwright.synth.values import Range, SketchValue, need, normal
 
 NORMS = "normalisations"
 _WEIGHT = "nn.init.normal_({}.weight, 1.0, 0.2)"
@@ -18,14 +18,14 @@ def _affine(known: Range) -> Range:
 
 
 @operator("layer_norm", NORMS, "a layer norm")
-def _layer_norm(s: Sketch, x: Value) -> Value:
+def _layer_norm(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.shape[-1] >= 5)
     norm = s.module("norm", f"nn.LayerNorm({s.size(x.shape[-1])})", _WEIGHT, _BIAS)
     return s.let("normed", f"{norm}({x.name})", x.shape, _affine(x.range.normal()), level=True)
 
 
 @operator("rms_norm", NORMS, "an RMS norm")
-def _rms_norm(s: Sketch, x: Value) -> Value:
+def _rms_norm(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.shape[-1] >= 5 and x.range.std > max(0.01, 0.3 * abs(x.range.mean)))
     norm = s.module("rms", f"nn.RMSNorm({s.size(x.shape[-1])}, eps=1e-5)", _WEIGHT)
     known = x.range.times(1 / x.range.rms) * normal(0.2, 1.0)
@@ -33,7 +33,7 @@ def _rms_norm(s: Sketch, x: Value) -> Value:
 
 
 @operator("group_norm", NORMS, "a group norm", ranks=(3, 4))
-def _group_norm(s: Sketch, x: Value) -> Value:
+def _group_norm(s: Sketch, x: SketchValue) -> SketchValue:
     ways = [g for g in (2, 3, 4, 5, 8) if x.shape[1] % g == 0]
     need(bool(ways))
     groups = s.rng.choice(ways)
@@ -42,14 +42,14 @@ def _group_norm(s: Sketch, x: Value) -> Value:
 
 
 @operator("instance_norm", NORMS, "an instance norm", ranks=(3, 4))
-def _instance_norm(s: Sketch, x: Value) -> Value:
+def _instance_norm(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.elements // (x.shape[0] * x.shape[1]) >= 8)
     norm = s.module("norm", f"nn.InstanceNorm{x.rank - 2}d({s.size(x.shape[1])}, affine=True)", _WEIGHT, _BIAS)
     return s.let("normed", f"{norm}({x.name})", x.shape, _affine(x.range.normal()), level=True)
 
 
 @operator("batch_norm", NORMS, "a batch norm with running statistics", ranks=(2, 3, 4))
-def _batch_norm(s: Sketch, x: Value) -> Value:
+def _batch_norm(s: Sketch, x: SketchValue) -> SketchValue:
     kind = 2 if x.rank == 4 else 1
     norm = s.module(
         "norm",
@@ -66,14 +66,14 @@ def _batch_norm(s: Sketch, x: Value) -> Value:
 # ---------------------------------------------------------------- scans
 
 
-def _along(s: Sketch, x: Value, longest: int) -> int:
+def _along(s: Sketch, x: SketchValue, longest: int) -> int:
     axes = [k for k in range(x.rank) if 4 <= x.shape[k] <= longest and (k > 0 or x.rank == 2)]
     need(bool(axes), "no axis to scan")
     return s.rng.choice(axes)
 
 
 @operator("cumsum", "scans", "a running sum")
-def _running_sum(s: Sketch, x: Value) -> Value:
+def _running_sum(s: Sketch, x: SketchValue) -> SketchValue:
     axis = _along(s, x, 512 if s.dtype == "float32" else 128)
     count = x.shape[axis]
     mean, std = x.range.mean * count / 2, x.range.std * sqrt(count) + abs(x.range.mean) * count / 3
@@ -85,7 +85,7 @@ def _running_sum(s: Sketch, x: Value) -> Value:
 
 
 @operator("cumprod", "scans", "a running product")
-def _running_product(s: Sketch, x: Value) -> Value:
+def _running_product(s: Sketch, x: SketchValue) -> SketchValue:
     axis = _along(s, x, 64)
     need(x.range.largest < 60 and abs(x.range.mean) < x.range.std, "it grows or vanishes")
     count = x.shape[axis]
@@ -95,7 +95,7 @@ def _running_product(s: Sketch, x: Value) -> Value:
 
 
 @operator("logcumsumexp", "scans", "a running log-sum-exp", library=True)
-def _running_energy(s: Sketch, x: Value) -> Value:
+def _running_energy(s: Sketch, x: SketchValue) -> SketchValue:
     axis = _along(s, x, 512)
     need(x.range.largest < 60)
     grown = log(x.shape[axis])
@@ -104,13 +104,13 @@ def _running_energy(s: Sketch, x: Value) -> Value:
 
 
 @operator("cummax", "scans", "a running maximum", library=True)
-def _running_maximum(s: Sketch, x: Value) -> Value:
+def _running_maximum(s: Sketch, x: SketchValue) -> SketchValue:
     axis = _along(s, x, 512)
     known = x.range.extreme(max(2, x.shape[axis] // 2))
     return s.let("record", f"{x.name}.cummax(dim={axis - x.rank if axis else 0}).values", x.shape, known)
 
 
-OPERATORS: tuple[Operator, ...] = (
+OPERATORS: tuple[SynthOperator, ...] = (
     _layer_norm,
     _rms_norm,
     _group_norm,

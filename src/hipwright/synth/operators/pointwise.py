@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import erf, exp, expm1, log1p, sin, sqrt, tanh
 
-from hipwright.synth.operators.base import Operator, operator
+from hipwright.synth.operators.base import SynthOperator, operator
 from hipwright.synth.sketch import Sketch
-from hipwright.synth.values import Value, need
+from hipwright.synth.values import SketchValue, need
 
 
 def _sigmoid(v: float) -> float:
@@ -33,11 +33,11 @@ ACTIVATIONS: dict[str, tuple[str, str, Callable[[float], float]]] = {
 _INERT = ("leaky_relu", "elu")  # where nothing is negative
 
 
-def _activation(name: str) -> Operator:
+def _activation(name: str) -> SynthOperator:
     words, text, function = ACTIVATIONS[name]
 
     @operator(name, "pointwise", words)
-    def make(s: Sketch, x: Value) -> Value:
+    def make(s: Sketch, x: SketchValue) -> SketchValue:
         need(not (name in _INERT and x.range.low >= 0) and x.range.largest < 60)
         known = x.range.through(function)
         need(known.std > 0.08 * x.range.std, "it is saturated")
@@ -47,7 +47,7 @@ def _activation(name: str) -> Operator:
 
 
 @operator("clamp", "pointwise", "a clamp")
-def _clamp(s: Sketch, x: Value) -> Value:
+def _clamp(s: Sketch, x: SketchValue) -> SketchValue:
     low, high = round(x.range.mean - 1.2 * x.range.std, 3), round(x.range.mean + 1.5 * x.range.std, 3)
     need(low < high)
     known = x.range.through(lambda v: min(high, max(low, v)))
@@ -55,44 +55,44 @@ def _clamp(s: Sketch, x: Value) -> Value:
 
 
 @operator("exp", "pointwise", "a decaying exponential")
-def _exponential(s: Sketch, x: Value) -> Value:
+def _exponential(s: Sketch, x: SketchValue) -> SketchValue:
     text, known = s.positive(x)
     return s.let("decay", f"torch.exp(-{text})", x.shape, known.through(lambda v: exp(-v)), level=x.level)
 
 
 @operator("log1p", "pointwise", "log(1 + x)")
-def _logarithm(s: Sketch, x: Value) -> Value:
+def _logarithm(s: Sketch, x: SketchValue) -> SketchValue:
     text, known = s.positive(x)
     return s.let("compressed", f"torch.log1p({text})", x.shape, known.through(log1p), level=x.level)
 
 
 @operator("sqrt", "pointwise", "a square root")
-def _square_root(s: Sketch, x: Value) -> Value:
+def _square_root(s: Sketch, x: SketchValue) -> SketchValue:
     text, known = s.positive(x)
     return s.let("root", f"torch.sqrt({text} + 0.5)", x.shape, known.through(lambda v: sqrt(v + 0.5)), level=x.level)
 
 
 @operator("rsqrt", "pointwise", "a reciprocal square root")
-def _reciprocal_root(s: Sketch, x: Value) -> Value:
+def _reciprocal_root(s: Sketch, x: SketchValue) -> SketchValue:
     text, known = s.positive(x)
     known = known.through(lambda v: 1 / sqrt(v + 0.25))
     return s.let("inverse", f"torch.rsqrt({text} + 0.25)", x.shape, known, level=x.level)
 
 
 @operator("add", "pointwise", "a sum of two branches")
-def _add(s: Sketch, x: Value) -> Value:
+def _add(s: Sketch, x: SketchValue) -> SketchValue:
     other = s.partner(x, "residual")
     return s.let("summed", f"{x.name} + {other.name}", x.shape, x.range + other.range, level=s.level(x, other))
 
 
 @operator("mul", "pointwise", "a learnt scale")
-def _scale(s: Sketch, x: Value) -> Value:
+def _scale(s: Sketch, x: SketchValue) -> SketchValue:
     weight = s.parameter("scale", x.shape[-1:], mean=1.0, std=0.3)
     return s.let("scaled", f"{x.name} * {weight.name}", x.shape, x.range * weight.range)
 
 
 @operator("where", "pointwise", "a choice by a mask")
-def _where(s: Sketch, x: Value) -> Value:
+def _where(s: Sketch, x: SketchValue) -> SketchValue:
     if x.range.low < 0 < x.range.high and s.rng.random() < 0.5:  # both sides meet at 0, so no rounding can jump
         slope = s.parameter("slope", x.shape[-1:], mean=0.25, std=0.1)
         text = f"torch.where({x.name} > 0, {x.name}, {slope.name} * {x.name})"
@@ -102,7 +102,7 @@ def _where(s: Sketch, x: Value) -> Value:
 
 
 @operator("addcmul", "pointwise", "a learnt scale and shift")
-def _scale_and_shift(s: Sketch, x: Value) -> Value:
+def _scale_and_shift(s: Sketch, x: SketchValue) -> SketchValue:
     axis = 1 if x.rank > 2 else x.rank - 1
     shape = x.shape[axis : axis + 1]
     gamma = s.parameter("gamma", shape, mean=1.0, std=0.2)
@@ -114,14 +114,14 @@ def _scale_and_shift(s: Sketch, x: Value) -> Value:
 
 
 @operator("lerp", "pointwise", "an interpolation between two values")
-def _lerp(s: Sketch, x: Value) -> Value:
+def _lerp(s: Sketch, x: SketchValue) -> SketchValue:
     other, weight = s.partner(x), round(s.rng.uniform(0.2, 0.8), 2)
     known = x.range.times(1 - weight) + other.range.times(weight)
     text = f"torch.lerp({x.name}, {other.name}, {weight:g})"
     return s.let("blended", text, x.shape, known, level=s.level(x, other))
 
 
-OPERATORS: tuple[Operator, ...] = (
+OPERATORS: tuple[SynthOperator, ...] = (
     *map(_activation, ACTIVATIONS),
     _clamp,
     _exponential,

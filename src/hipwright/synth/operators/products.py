@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from math import sqrt
 
-from hipwright.synth.operators.base import Operator, operator
+from hipwright.synth.operators.base import SynthOperator, operator
 from hipwright.synth.sketch import Sketch
-from hipwright.synth.values import Value, need, normal
+from hipwright.synth.values import SketchValue, need, normal
 
 PRODUCTS = "products"
 _MOST = 1 << 27  # multiplications
 
 
-def _outputs(s: Sketch, x: Value) -> int:
+def _outputs(s: Sketch, x: SketchValue) -> int:
     out = s.rng.choice([24, 32, 48, 64, 80])
     need(x.shape[-1] <= 1024 and x.elements * out <= _MOST, "too much work")
     return out
 
 
 @operator("linear", PRODUCTS, "a linear layer", library=True)
-def _linear(s: Sketch, x: Value) -> Value:
+def _linear(s: Sketch, x: SketchValue) -> SketchValue:
     out, width = _outputs(s, x), x.shape[-1]
     layer = s.module("project", f"nn.Linear({s.size(width)}, {s.size(out)})")
     return s.let(
@@ -28,7 +28,7 @@ def _linear(s: Sketch, x: Value) -> Value:
 
 
 @operator("matmul", PRODUCTS, "a matrix product with a learnt matrix", library=True)
-def _matmul(s: Sketch, x: Value) -> Value:
+def _matmul(s: Sketch, x: SketchValue) -> SketchValue:
     out, width = _outputs(s, x), x.shape[-1]
     weight = s.parameter("mixing", (width, out), std=round(1 / sqrt(width), 4))
     return s.let(
@@ -37,7 +37,7 @@ def _matmul(s: Sketch, x: Value) -> Value:
 
 
 @operator("addmm", PRODUCTS, "a matrix product with a bias", ranks=(2,), library=True)
-def _addmm(s: Sketch, x: Value) -> Value:
+def _addmm(s: Sketch, x: SketchValue) -> SketchValue:
     out, width = _outputs(s, x), x.shape[-1]
     need(x.rank == 2)
     weight = s.parameter("weight", (width, out), std=round(1 / sqrt(width), 4))
@@ -47,7 +47,7 @@ def _addmm(s: Sketch, x: Value) -> Value:
 
 
 @operator("bmm", PRODUCTS, "a batched product of a value with itself", ranks=(3,), library=True)
-def _bmm(s: Sketch, x: Value) -> Value:
+def _bmm(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.rank == 3 and x.elements * x.shape[1] <= _MOST and x.shape[1] <= 256, "too much work")
     other = s.give("keys", x.shape)
     known = normal(max(x.range.rms, 1e-6) * sqrt(x.shape[-1])).times(1 / sqrt(x.shape[-1]))
@@ -56,14 +56,14 @@ def _bmm(s: Sketch, x: Value) -> Value:
 
 
 @operator("mv", PRODUCTS, "a product with a learnt vector", ranks=(2,), library=True)
-def _mv(s: Sketch, x: Value) -> Value:
+def _mv(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.rank == 2 and x.shape[0] > 1)
     weight = s.parameter("direction", x.shape[-1:], std=round(2 / sqrt(x.shape[-1]), 4))
     return s.let("score", f"torch.mv({x.name}, {weight.name})", x.shape[:1], normal(2 * max(x.range.rms, 1e-6)))
 
 
 @operator("scaled_dot_product_attention", "attention", "attention", ranks=(3, 4), library=True)
-def _attention(s: Sketch, x: Value) -> Value:
+def _attention(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.rank in (3, 4) and x.shape[-1] <= 512 and 2 <= x.shape[-2] <= 256 and x.elements <= 200_000, "too much work")
     need(abs(x.range.mean) < 2 * x.range.std)
     keys, values = s.give("keys", x.shape), s.give("values", x.shape)
@@ -73,7 +73,7 @@ def _attention(s: Sketch, x: Value) -> Value:
 
 
 @operator("masked_fill", "attention", "masked scores", aten="masked_fill")
-def _masked_scores(s: Sketch, x: Value) -> Value:
+def _masked_scores(s: Sketch, x: SketchValue) -> SketchValue:
     mask = s.mask("hidden", x.shape, 0.2)
     known = x.range.softmax(x.shape[-1])
     need(x.shape[-1] >= 8 and (s.dtype != "float16" or x.shape[-1] <= 600) and x.range.largest < 200)
@@ -81,4 +81,4 @@ def _masked_scores(s: Sketch, x: Value) -> Value:
     return s.let("attention", f"torch.softmax({scores}, dim=-1)", x.shape, known, level=True)
 
 
-OPERATORS: tuple[Operator, ...] = (_linear, _matmul, _addmm, _bmm, _mv, _attention, _masked_scores)
+OPERATORS: tuple[SynthOperator, ...] = (_linear, _matmul, _addmm, _bmm, _mv, _attention, _masked_scores)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import exp, log, prod, sqrt, tanh
 
-from hipwright.synth.operators.base import Operator, operator
+from hipwright.synth.operators.base import SynthOperator, operator
 from hipwright.synth.sketch import Sketch
-from hipwright.synth.values import TAIL, Range, Value, need
+from hipwright.synth.values import TAIL, Range, SketchValue, need
 
 REDUCTIONS = "reductions"
 
@@ -18,7 +18,7 @@ def _text(axes: Sequence[int], rank: int) -> str:
     return str(named[0]) if len(named) == 1 else f"({', '.join(map(str, named))})"
 
 
-def _kept(s: Sketch, x: Value, axes: Sequence[int]) -> tuple[tuple[int, ...], str, int]:
+def _kept(s: Sketch, x: SketchValue, axes: Sequence[int]) -> tuple[tuple[int, ...], str, int]:
     """The result's shape, the arguments, and how many elements are taken together."""
     keep = s.rng.random() < 0.25 or len(axes) == x.rank
     shape = tuple(1 if k in axes else n for k, n in enumerate(x.shape) if keep or k not in axes)
@@ -26,33 +26,33 @@ def _kept(s: Sketch, x: Value, axes: Sequence[int]) -> tuple[tuple[int, ...], st
 
 
 @operator("sum", REDUCTIONS, "a sum")
-def _total(s: Sketch, x: Value) -> Value:
+def _total(s: Sketch, x: SketchValue) -> SketchValue:
     need(not x.level, "it sums to a constant")
     shape, args, count = _kept(s, x, s.dims(x))
     return s.let("total", f"{x.name}.sum({args})", shape, x.range.summed(count))
 
 
 @operator("mean", REDUCTIONS, "a mean")
-def _mean(s: Sketch, x: Value) -> Value:
+def _mean(s: Sketch, x: SketchValue) -> SketchValue:
     need(not x.level, "its mean is a constant")
     shape, args, count = _kept(s, x, s.dims(x))
     return s.let("average", f"{x.name}.mean({args})", shape, x.range.averaged(count))
 
 
 @operator("amax", REDUCTIONS, "a maximum over an axis")
-def _largest(s: Sketch, x: Value) -> Value:
+def _largest(s: Sketch, x: SketchValue) -> SketchValue:
     shape, args, count = _kept(s, x, s.dims(x))
     return s.let("peak", f"{x.name}.amax({args})", shape, x.range.extreme(count))
 
 
 @operator("amin", REDUCTIONS, "a minimum over an axis")
-def _smallest(s: Sketch, x: Value) -> Value:
+def _smallest(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.range.low < -0.1 and abs(x.range.mean) < 0.5 * x.range.std, "it is close to a constant")
     shape, args, count = _kept(s, x, s.dims(x))
     return s.let("lowest", f"{x.name}.amin({args})", shape, x.range.extreme(count, -1))
 
 
-def _spread(x: Value, count: int) -> Range:
+def _spread(x: SketchValue, count: int) -> Range:
     """Of variances over `count` elements."""
     variance = x.range.std**2
     error = variance * sqrt(2.0 / (count - 1))
@@ -60,7 +60,7 @@ def _spread(x: Value, count: int) -> Range:
 
 
 @operator("var", REDUCTIONS, "a variance")
-def _variance(s: Sketch, x: Value) -> Value:
+def _variance(s: Sketch, x: SketchValue) -> SketchValue:
     need(not x.level, "its variance is a constant")
     shape, args, count = _kept(s, x, s.dims(x, 5))
     unbiased = s.rng.choice((0, 1))
@@ -68,14 +68,14 @@ def _variance(s: Sketch, x: Value) -> Value:
 
 
 @operator("std", REDUCTIONS, "a standard deviation")
-def _deviation(s: Sketch, x: Value) -> Value:
+def _deviation(s: Sketch, x: SketchValue) -> SketchValue:
     need(not x.level, "its deviation is a constant")
     shape, args, count = _kept(s, x, s.dims(x, 5))
     return s.let("deviation", f"{x.name}.std({args})", shape, _spread(x, count).through(lambda v: sqrt(max(v, 0.0))))
 
 
 @operator("linalg_vector_norm", REDUCTIONS, "a length of vectors")
-def _length(s: Sketch, x: Value) -> Value:
+def _length(s: Sketch, x: SketchValue) -> SketchValue:
     need(not x.level, "its length is a constant")
     shape, args, count = _kept(s, x, s.dims(x))
     squares = x.range.through(lambda v: v * v).summed(count)
@@ -84,7 +84,7 @@ def _length(s: Sketch, x: Value) -> Value:
 
 
 @operator("prod", REDUCTIONS, "a product over a short axis", aten="prod")
-def _product(s: Sketch, x: Value) -> Value:
+def _product(s: Sketch, x: SketchValue) -> SketchValue:
     short = [k for k in range(1, x.rank) if 2 <= x.shape[k] <= 32]
     need(bool(short) and x.range.largest < 60, "no short axis")
     axis = s.rng.choice(short)
@@ -98,7 +98,7 @@ def _product(s: Sketch, x: Value) -> Value:
 
 
 @operator("any", REDUCTIONS, "a mask of rows that hold anything chosen", aten="any")
-def _any_chosen(s: Sketch, x: Value) -> Value:
+def _any_chosen(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.rank >= 2 and x.shape[-1] >= 4 and x.elements >= 16 * x.shape[-1])
     mask = s.mask("chosen", x.shape, round(min(0.4, 0.7 / x.shape[-1]), 5))
     text = f"{x.name} * {mask}.any(dim=-1, keepdim=True)"
@@ -106,7 +106,7 @@ def _any_chosen(s: Sketch, x: Value) -> Value:
 
 
 @operator("count_nonzero", REDUCTIONS, "a count of what a mask chooses")
-def _counted(s: Sketch, x: Value) -> Value:
+def _counted(s: Sketch, x: SketchValue) -> SketchValue:
     need(x.rank >= 2 and x.shape[-1] >= 8 and not x.level)
     mask = s.mask("valid", x.shape, 0.7)
     count = s.let(
@@ -125,7 +125,7 @@ def _counted(s: Sketch, x: Value) -> Value:
 
 
 @operator("cosine_similarity", "distances", "a cosine similarity")
-def _cosine(s: Sketch, x: Value) -> Value:
+def _cosine(s: Sketch, x: SketchValue) -> SketchValue:
     other = s.give("other", x.shape)
     need(abs(x.range.mean) < x.range.std, "all vectors point one way")
     axis = s.rng.choice(range(1, x.rank))
@@ -136,7 +136,7 @@ def _cosine(s: Sketch, x: Value) -> Value:
 
 
 @operator("pairwise_distance", "distances", "a distance between rows")
-def _distance(s: Sketch, x: Value) -> Value:
+def _distance(s: Sketch, x: SketchValue) -> SketchValue:
     other = s.give("other", x.shape)
     squares = (x.range + other.range.times(-1)).through(lambda v: v * v).summed(x.shape[-1])
     known = squares.inside(0.0, squares.high).through(lambda v: sqrt(max(v, 0.0)))
@@ -146,18 +146,18 @@ def _distance(s: Sketch, x: Value) -> Value:
 # ---------------------------------------------------------------- softmax and its kin
 
 
-def _axis(s: Sketch, x: Value) -> int:
+def _axis(s: Sketch, x: SketchValue) -> int:
     axis = s.rng.choice([x.rank - 1] * 3 + list(range(1, x.rank)))
     need(x.shape[axis] >= 4 and x.range.largest < 200)
     return axis
 
 
-def _fixed(x: Value) -> float:
+def _fixed(x: SketchValue) -> float:
     return 1.0 if x.range.std > 0.3 else 1.0 / max(x.range.std, 1e-3)
 
 
 @operator("softmax", "softmax", "a softmax")
-def _softmax(s: Sketch, x: Value) -> Value:
+def _softmax(s: Sketch, x: SketchValue) -> SketchValue:
     axis = _axis(s, x)
     need(s.dtype != "float16" or x.shape[axis] <= 600, "float16 loses such small numbers")
     sharper = round(_fixed(x), 2)
@@ -167,7 +167,7 @@ def _softmax(s: Sketch, x: Value) -> Value:
 
 
 @operator("log_softmax", "softmax", "a log-softmax")
-def _log_softmax(s: Sketch, x: Value) -> Value:
+def _log_softmax(s: Sketch, x: SketchValue) -> SketchValue:
     axis = _axis(s, x)
     shift = -log(x.shape[axis]) - x.range.std**2 / 2 - x.range.mean
     known = x.range.times(1.0, shift).inside(-4e3, 0.0)
@@ -176,7 +176,7 @@ def _log_softmax(s: Sketch, x: Value) -> Value:
 
 
 @operator("logsumexp", "softmax", "a log-sum-exp")
-def _logsumexp(s: Sketch, x: Value) -> Value:
+def _logsumexp(s: Sketch, x: SketchValue) -> SketchValue:
     need(not x.level, "it is a constant")
     axis = _axis(s, x)
     count = x.shape[axis]
@@ -187,7 +187,7 @@ def _logsumexp(s: Sketch, x: Value) -> Value:
     return s.let("energy", f"torch.logsumexp({x.name}, dim={_text((axis,), x.rank)})", shape, known)
 
 
-OPERATORS: tuple[Operator, ...] = (
+OPERATORS: tuple[SynthOperator, ...] = (
     _total,
     _mean,
     _largest,

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from math import prod, sqrt
 
-from hipwright.synth.operators.base import Make, Operator, operator
+from hipwright.synth.operators.base import Make, SynthOperator, operator
 from hipwright.synth.sketch import Sketch
-from hipwright.synth.values import Range, Value, need, normal
+from hipwright.synth.values import Range, SketchValue, need, normal
 
 POOLING, RESIZING, CONVOLUTIONS = "pooling", "resizing", "convolutions"
 
 
-def _spatial(x: Value, n: int) -> tuple[int, ...]:
+def _spatial(x: SketchValue, n: int) -> tuple[int, ...]:
     need(x.rank == n + 2, "not a batch of channels")
     return x.shape[-n:]
 
 
-def _window(s: Sketch, x: Value, n: int) -> tuple[int, int, int, tuple[int, ...]]:
+def _window(s: Sketch, x: SketchValue, n: int) -> tuple[int, int, int, tuple[int, ...]]:
     """Kernel, stride, padding and the result's shape."""
     kernel, stride, padding = s.rng.choice([(2, 2, 0), (3, 2, 1), (3, 1, 1), (4, 3, 0), (5, 2, 2)])
     sizes = _spatial(x, n)
@@ -26,7 +26,7 @@ def _window(s: Sketch, x: Value, n: int) -> tuple[int, int, int, tuple[int, ...]
 
 
 def _max_pool(n: int) -> Make:
-    def make(s: Sketch, x: Value) -> Value:
+    def make(s: Sketch, x: SketchValue) -> SketchValue:
         kernel, stride, padding, shape = _window(s, x, n)
         text = f"F.max_pool{n}d({x.name}, kernel_size={kernel}, stride={stride}, padding={padding})"
         return s.let("pooled", text, shape, x.range.extreme(kernel**n), level=False)
@@ -35,7 +35,7 @@ def _max_pool(n: int) -> Make:
 
 
 def _avg_pool(n: int) -> Make:
-    def make(s: Sketch, x: Value) -> Value:
+    def make(s: Sketch, x: SketchValue) -> SketchValue:
         kernel, stride, padding, shape = _window(s, x, n)
         text = f"F.avg_pool{n}d({x.name}, kernel_size={kernel}, stride={stride}, padding={padding})"
         return s.let("pooled", text, shape, x.range.averaged(kernel**n), level=x.level)
@@ -44,7 +44,7 @@ def _avg_pool(n: int) -> Make:
 
 
 def _adaptive(n: int, kind: str) -> Make:
-    def make(s: Sketch, x: Value) -> Value:
+    def make(s: Sketch, x: SketchValue) -> SketchValue:
         sizes = _spatial(x, n)
         size = s.rng.choice([k for k in (2, 3, 4, 5, 7) if 2 * k <= min(sizes)] or [1])
         need(not x.level and min(sizes) >= 2)
@@ -57,7 +57,7 @@ def _adaptive(n: int, kind: str) -> Make:
 
 
 def _resize(mode: str, n: int) -> Make:
-    def make(s: Sketch, x: Value) -> Value:
+    def make(s: Sketch, x: SketchValue) -> SketchValue:
         _spatial(x, n)
         exact = ", align_corners=False" if mode in ("linear", "bilinear", "bicubic") else ""
         text = f'F.interpolate({x.name}, scale_factor=2, mode="{mode}"{exact})'
@@ -73,14 +73,14 @@ def _resize(mode: str, n: int) -> Make:
     return make
 
 
-def _convolved(x: Value, fan: int) -> Range:
+def _convolved(x: SketchValue, fan: int) -> Range:
     """PyTorch draws weights uniformly within 1 / sqrt(fan), the bias too."""
     std = sqrt(x.range.rms**2 / 3 + 1 / (3 * fan))
     return normal(std)
 
 
 def _conv(n: int) -> Make:
-    def make(s: Sketch, x: Value) -> Value:
+    def make(s: Sketch, x: SketchValue) -> SketchValue:
         sizes, channels = _spatial(x, n), x.shape[1]
         need(x.elements <= 150_000 and min(sizes) >= 4, "too much work")
         depthwise = channels > 32 or s.rng.random() < 0.4
@@ -94,7 +94,7 @@ def _conv(n: int) -> Make:
 
 
 def _conv_transpose(n: int) -> Make:
-    def make(s: Sketch, x: Value) -> Value:
+    def make(s: Sketch, x: SketchValue) -> SketchValue:
         sizes, channels = _spatial(x, n), x.shape[1]
         need(x.elements <= 60_000 and channels <= 48, "too much work")
         out = s.rng.choice([6, 8, 12])
@@ -105,7 +105,7 @@ def _conv_transpose(n: int) -> Make:
     return make
 
 
-OPERATORS: tuple[Operator, ...] = (
+OPERATORS: tuple[SynthOperator, ...] = (
     operator("max_pool1d", POOLING, "a max pooling", ranks=(3,))(_max_pool(1)),
     operator("max_pool2d", POOLING, "a max pooling", ranks=(4,))(_max_pool(2)),
     operator("avg_pool1d", POOLING, "an average pooling", ranks=(3,))(_avg_pool(1)),

@@ -8,11 +8,11 @@ import torch
 
 from hipwright.digest import span
 from hipwright.errors import TaskError
-from hipwright.task.device.compare import Check, best_constant, blocks_of, constant_blocks, passes
+from hipwright.task.device.compare import LeafComparison, best_constant, blocks_of, constant_blocks, passes
 from hipwright.task.device.expect import Expecting
 from hipwright.task.device.inputs import Inputs, Told, is_fault, key_of, phase, spec_of
-from hipwright.task.device.leaf import Leaf
-from hipwright.task.device.model import Call
+from hipwright.task.device.leaf import DeviceLeaf
+from hipwright.task.device.model import ModelCall
 from hipwright.task.device.stream import Incoming
 from hipwright.tensors import Tree
 from hipwright.torchio import NAMES, map_torch
@@ -98,7 +98,7 @@ class Cases(Inputs):
         self._empty()  # what is only reserved would be missing in the candidate's process
         return {"passes": told, "skipped": ["the outputs for other inputs"] if skipped else []}, None
 
-    def _blind(self, leaf: Leaf, sources: list[torch.Tensor]) -> dict[str, Any]:
+    def _blind(self, leaf: DeviceLeaf, sources: list[torch.Tensor]) -> dict[str, Any]:
         alike = [s for s in sources if s.numel() == leaf.numel and s.is_floating_point() != leaf.exact]
         alike = [s if not leaf.exact else s.to(leaf.dtype) for s in alike]
         return {
@@ -112,7 +112,7 @@ class Cases(Inputs):
     def _strangers(self, header: dict[str, Any]) -> dict[str, torch.Tensor]:
         """The baseline's outputs for other inputs, by path; none where it refuses them."""
         try:
-            call = Call(self.file, self.file.model(self._states[header["state"]]), self._inputs(header["other"]))
+            call = ModelCall(self.file, self.file.model(self._states[header["state"]]), self._inputs(header["other"]))
         except TaskError as error:
             if isinstance(error.__cause__, torch.OutOfMemoryError):
                 self._empty()
@@ -132,7 +132,7 @@ class Cases(Inputs):
         if case is None:
             return {"gone": True}, None
         pairs = zip(case.leaves, header["strides"], strict=False)
-        self._checks[header["case"]] = [Incoming(Check(leaf), stride) for leaf, stride in pairs]
+        self._checks[header["case"]] = [Incoming(LeafComparison(leaf), stride) for leaf, stride in pairs]
         return {}, None
 
     def compare_chunk(self, header: dict[str, Any], bundle: Tree) -> Told:
@@ -148,5 +148,5 @@ class Cases(Inputs):
         return {}, told
 
 
-def _describe(leaf: Leaf) -> dict[str, Any]:
+def _describe(leaf: DeviceLeaf) -> dict[str, Any]:
     return {"path": leaf.path, "dtype": NAMES[leaf.dtype], "shape": list(leaf.shape), "float": not leaf.exact}

@@ -11,16 +11,16 @@ from typing import Any
 
 import torch
 
-from hipwright.task.device.leaf import BLOCK, Leaf, pieces, same_choice, told_twice
+from hipwright.task.device.leaf import BLOCK, DeviceLeaf, pieces, same_choice, told_twice
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _SAMPLE = 1 << 20  # elements from which the commonest value is guessed
 
 
-class Check:
+class LeafComparison:
     """One comparison with one leaf. Values come in logical order, flat, from the first to the last."""
 
-    def __init__(self, leaf: Leaf) -> None:
+    def __init__(self, leaf: DeviceLeaf) -> None:
         self.leaf = leaf
         device = leaf.want.device
         self._next = 0
@@ -153,9 +153,9 @@ class Check:
         return float(self.leaf.budget(flat, flat + 1))
 
 
-def passes(leaf: Leaf, blocks: Iterable[torch.Tensor]) -> bool:
+def passes(leaf: DeviceLeaf, blocks: Iterable[torch.Tensor]) -> bool:
     """Whether these values would be right."""
-    check = Check(leaf)
+    check = LeafComparison(leaf)
     for block in blocks:
         check.add(block)
     return bool(check.result()["kind"] == "pass")
@@ -167,7 +167,7 @@ def blocks_of(values: torch.Tensor) -> Iterable[torch.Tensor]:
     return (flat[start : start + BLOCK] for start in range(0, flat.numel(), BLOCK))
 
 
-def constant_blocks(leaf: Leaf, value: float | int | bool) -> Iterable[torch.Tensor]:
+def constant_blocks(leaf: DeviceLeaf, value: float | int | bool) -> Iterable[torch.Tensor]:
     """One value everywhere."""
     dtype = leaf.dtype if leaf.exact else torch.float64
     for start in range(0, leaf.numel, BLOCK):
@@ -175,7 +175,7 @@ def constant_blocks(leaf: Leaf, value: float | int | bool) -> Iterable[torch.Ten
         yield torch.full((count,), value, dtype=dtype, device=leaf.want.device)
 
 
-def best_constant(leaf: Leaf) -> float | int | bool:
+def best_constant(leaf: DeviceLeaf) -> float | int | bool:
     """The constant with the best chance: a float leaf's mean, the commonest value (of a sample) of an exact one."""
     if leaf.exact:
         values, counts = leaf.want[:: max(1, leaf.numel // _SAMPLE)].unique(return_counts=True)

@@ -16,9 +16,9 @@ import torch
 
 from hipwright.digest import digest
 from hipwright.errors import TaskError
-from hipwright.task.device.leaf import Leaf, find_gather, ties
-from hipwright.task.device.model import Call, DeviceFile, memory, nudge, widened
-from hipwright.task.device.parts import Cut, Sink, cut, kept, leaf_of, same_rows
+from hipwright.task.device.leaf import DeviceLeaf, find_gather, ties
+from hipwright.task.device.model import DeviceFile, ModelCall, memory, nudge, widened
+from hipwright.task.device.parts import Cut, LeafSink, cut, kept, leaf_of, same_rows
 from hipwright.task.host import state as states
 from hipwright.task.host.reference import RUN_SEED, named_leaves
 from hipwright.tensors import Tree
@@ -27,10 +27,10 @@ _MAX_PARTS = 1024
 
 
 @dataclass
-class Case:
+class DeviceExpectation:
     """An expectation: its leaves, and how it came about (`verify.reference_ends.ExpectInfo` documents these)."""
 
-    leaves: list[Leaf]
+    leaves: list[DeviceLeaf]
     tree: Any
     aliases: list[list[str]]
     random: bool
@@ -63,15 +63,15 @@ class Expecting:
         self._generator = torch.Generator(file.device).manual_seed(seed)
         self.notes: list[str] = []
 
-    def make(self, *, strict: bool) -> Case:
+    def make(self, *, strict: bool) -> DeviceExpectation:
         """The expectation. Raises TaskError where the native reference fails."""
         model = self.file.model(self.state)
         before = {path: digest(tensor, 0) for path, tensor in self._buffers(model)}
         held = _allocated(self.file.device)
-        self.native = Call(self.file, model, self.args)
+        self.native = ModelCall(self.file, model, self.args)
         self._peak = _peak(self.file.device) - held
         random = self.native.drew and self._differs()
-        case = Case([], self.native.result, self.native.aliases(), random, self.native.mutated)
+        case = DeviceExpectation([], self.native.result, self.native.aliases(), random, self.native.mutated)
         case.seconds = self.native.seconds
         outputs = self.native.leaves()
         case.bytes_out = sum(tensor.numel() * tensor.element_size() for _, tensor in outputs)
@@ -97,12 +97,12 @@ class Expecting:
 
     def _differs(self) -> bool:
         """Whether another seed gives other outputs."""
-        again = Call(self.file, self.file.model(self.state), self.args, seed=RUN_SEED + 1)
+        again = ModelCall(self.file, self.file.model(self.state), self.args, seed=RUN_SEED + 1)
         return again.digests() != self.native.digests()
 
     # ---------------------------------------------------------------- ways to a reference, best first
 
-    def _strict(self, case: Case, named: list[tuple[str, torch.Tensor]]) -> tuple[str, bool]:
+    def _strict(self, case: DeviceExpectation, named: list[tuple[str, torch.Tensor]]) -> tuple[str, bool]:
         ways: list[tuple[str, Any]] = [("float64", self._whole), ("parts", self._parts), ("native", self._native)]
         unable = False  # an operator without a float64 kernel has none on parts either
         for how, attempt in ways:
@@ -126,7 +126,7 @@ class Expecting:
         kind = "not enough device memory" if _is_memory(error) else str(error)[:200]
         self.notes.append(f"the reference does not run in {'parts' if how == 'parts' else 'float64'}: {kind}")
 
-    def _whole(self, named: list[tuple[str, torch.Tensor]]) -> tuple[list[Leaf], str, bool] | None:
+    def _whole(self, named: list[tuple[str, torch.Tensor]]) -> tuple[list[DeviceLeaf], str, bool] | None:
         """float64 on all inputs at once; None where memory does not allow it."""
         need, room = self._need(), self._room()
         if need > room:
@@ -138,7 +138,7 @@ class Expecting:
             sink.put(0, sink.native, exact[index], None if moved is None else moved[index])
         return [sink.leaf() for sink in sinks], "float64", moved is not None
 
-    def _parts(self, named: list[tuple[str, torch.Tensor]]) -> tuple[list[Leaf], str, bool] | None:
+    def _parts(self, named: list[tuple[str, torch.Tensor]]) -> tuple[list[DeviceLeaf], str, bool] | None:
         """float64 on parts of the batch; None where that would not be the same thing."""
         if any(not path.startswith("output") and path.removeprefix("buffer ") not in self._same for path, _ in named):
             return None
@@ -166,7 +166,7 @@ class Expecting:
             sink.put(0, sink.native, sink.native, None)
         return [sink.leaf() for sink in sinks], f"float64 in {count} parts", all_moved
 
-    def _native(self, named: list[tuple[str, torch.Tensor]]) -> tuple[list[Leaf], str, bool]:
+    def _native(self, named: list[tuple[str, torch.Tensor]]) -> tuple[list[DeviceLeaf], str, bool]:
         """The baseline as its own expectation, and once more on nudged inputs."""
         sinks = self._sinks(named)
         moved: list[torch.Tensor] | None = None
@@ -179,9 +179,9 @@ class Expecting:
             sink.put(0, sink.native, sink.native, None if moved is None else moved[index])
         return [sink.leaf() for sink in sinks], "native", moved is not None
 
-    def _sinks(self, named: list[tuple[str, torch.Tensor]]) -> list[Sink]:
+    def _sinks(self, named: list[tuple[str, torch.Tensor]]) -> list[LeafSink]:
         same = {f"buffer {path}" for path in self._same}
-        return [Sink(path, tensor, unchanged=path in same, held=self._held) for path, tensor in named]
+        return [LeafSink(path, tensor, unchanged=path in same, held=self._held) for path, tensor in named]
 
     # ---------------------------------------------------------------- runs
 
@@ -214,7 +214,7 @@ class Expecting:
 
     def _values(self, model: torch.nn.Module, args: list[Any], *, exact: bool, close: str = "") -> list[torch.Tensor]:
         """Outputs and buffers after, in the order of the leaves. close: as in `TaskHandle.reference`."""
-        call = Call(self.file, model, args, exact=exact, close=close)
+        call = ModelCall(self.file, model, args, exact=exact, close=close)
         return [tensor for _, tensor in (*call.leaves(), *self._buffers(model))]
 
     def _moved_model(self) -> torch.nn.Module:
@@ -243,7 +243,7 @@ class Expecting:
     def _holds(self, batch: Cut, start: int, stop: int) -> bool:
         """Whether the native reference on a part is that part of the whole."""
         try:
-            call = Call(self.file, self.file.model(self.state), batch.args(self.args, start, stop))
+            call = ModelCall(self.file, self.file.model(self.state), batch.args(self.args, start, stop))
         except TaskError:
             return False
         pairs = list(zip(self.native.leaves(), call.leaves(), strict=False))
@@ -251,7 +251,7 @@ class Expecting:
             return False
         return all(same_rows(part, whole[start:stop]) for (_, whole), (_, part) in pairs)
 
-    def _gathers(self, leaves: list[Leaf]) -> None:
+    def _gathers(self, leaves: list[DeviceLeaf]) -> None:
         """Index leaves learn how they select, from the inputs and the float outputs."""
         if all(not leaf.exact or not leaf.evidence or leaf.dtype == torch.bool for leaf in leaves):
             return

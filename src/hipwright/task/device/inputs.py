@@ -18,9 +18,9 @@ from hipwright.records import TensorSpec
 from hipwright.sandbox import crash_page
 from hipwright.task.device import draw as device_draw
 from hipwright.task.device.compare import blocks_of
-from hipwright.task.device.expect import Case
-from hipwright.task.device.model import Call, DeviceFile
-from hipwright.task.device.stream import Staging
+from hipwright.task.device.expect import DeviceExpectation
+from hipwright.task.device.model import DeviceFile, ModelCall
+from hipwright.task.device.stream import StreamBuffer
 from hipwright.task.host.reference import named_leaves
 from hipwright.tensors import BITS, Tree
 from hipwright.torchio import NAMES, map_torch
@@ -41,9 +41,9 @@ class Inputs:
         phase("running the file")
         self.file = self._guard(lambda: DeviceFile(init["name"], init["source"], self.device))
         self._draws: OrderedDict[str, list[Any]] = OrderedDict()
-        self._cases: OrderedDict[int, Case] = OrderedDict()
+        self._cases: OrderedDict[int, DeviceExpectation] = OrderedDict()
         self._current = 0  # the case that is being made
-        self._staging = Staging(self.device)
+        self._staging = StreamBuffer(self.device)
 
     def __getattribute__(self, name: str) -> Any:
         """Public methods with the device's failures told as such."""
@@ -141,7 +141,7 @@ class Inputs:
 
     def _nonfinite(self, header: dict[str, Any]) -> float:
         try:
-            call = Call(self.file, self.file.model(), self._inputs(header))
+            call = ModelCall(self.file, self.file.model(), self._inputs(header))
         except TaskError as error:
             if is_fault(error.__cause__) or isinstance(error.__cause__, torch.OutOfMemoryError):
                 raise

@@ -25,7 +25,7 @@ _ROUND_UP = 1.0 + 2.0**-7
 
 
 @dataclass(frozen=True)
-class Gather:
+class DeviceIndexRule:
     """How an index leaf selects: index i along `dim` of `source` yields `values` (flat); ties are right.
 
     count: indices a row (topk, sort); several must differ.
@@ -44,7 +44,7 @@ class Gather:
 
 
 @dataclass
-class Leaf:
+class DeviceLeaf:
     """One leaf. Tensors are flat in logical order; element counts may exceed 2^31.
 
     want: float64 or float32 expectation, or an exact leaf's own values. honest: the larger of the honest errors, NaN
@@ -60,7 +60,7 @@ class Leaf:
     honest: torch.Tensor | None = None
     judged: torch.Tensor | None = None
     evidence: bool = True
-    gather: Gather | None = None
+    gather: DeviceIndexRule | None = None
     row: torch.Tensor | None = None
     row_length: int = 1
     lift: torch.Tensor | None = None
@@ -142,7 +142,7 @@ def pieces(start: int, stop: int, length: int, limit: int | None = None) -> Iter
 class RowRms:
     """Root mean square of each row, fed in pieces, without squares of the extremes of float64."""
 
-    def __init__(self, leaf: Leaf) -> None:
+    def __init__(self, leaf: DeviceLeaf) -> None:
         self._length = leaf.row_length
         rows = leaf.numel // leaf.row_length
         self._largest = torch.zeros(rows, dtype=torch.float64, device=leaf.want.device)
@@ -205,7 +205,7 @@ def _kind(values: torch.Tensor) -> torch.Tensor:
 # ---------------------------------------------------------------- selections
 
 
-def find_gather(index: torch.Tensor, sources: Sequence[torch.Tensor]) -> Gather | None:
+def find_gather(index: torch.Tensor, sources: Sequence[torch.Tensor]) -> DeviceIndexRule | None:
     """How an index tensor selects from one of `sources` by value (`tolerance.find_gather`), or None."""
     if index.dtype == torch.bool or index.is_floating_point() or not index.numel() or int(index.min()) < 0:
         return None
@@ -221,7 +221,7 @@ def find_gather(index: torch.Tensor, sources: Sequence[torch.Tensor]) -> Gather 
     return None
 
 
-def _selects(index: torch.Tensor, source: torch.Tensor, dim: int, keepdim: bool) -> Gather | None:
+def _selects(index: torch.Tensor, source: torch.Tensor, dim: int, keepdim: bool) -> DeviceIndexRule | None:
     kept = (*source.shape[:dim], 1, *source.shape[dim + 1 :])
     if tuple(index.shape) != (kept if keepdim else (*source.shape[:dim], *source.shape[dim + 1 :])):
         return None
@@ -229,7 +229,7 @@ def _selects(index: torch.Tensor, source: torch.Tensor, dim: int, keepdim: bool)
     if any(torch.equal(taken, extreme(source, dim, keepdim=True)) for extreme in (torch.amax, torch.amin)) or (
         source.numel() <= SORTED and _of_one_rank(source, taken, dim)
     ):
-        return Gather(source, dim, keepdim, taken.reshape(-1))
+        return DeviceIndexRule(source, dim, keepdim, taken.reshape(-1))
     return None
 
 
@@ -238,7 +238,7 @@ def _of_one_rank(source: torch.Tensor, taken: torch.Tensor, dim: int) -> bool:
     return bool(same.movedim(dim, 0).reshape(source.shape[dim], -1).all(1).any())
 
 
-def _orders(index: torch.Tensor, source: torch.Tensor, dim: int) -> Gather | None:
+def _orders(index: torch.Tensor, source: torch.Tensor, dim: int) -> DeviceIndexRule | None:
     count = index.shape[dim] if index.dim() == source.dim() else 0
     several = 2 <= count <= source.shape[dim]
     if not several or tuple(index.shape) != (*source.shape[:dim], count, *source.shape[dim + 1 :]):
@@ -247,7 +247,7 @@ def _orders(index: torch.Tensor, source: torch.Tensor, dim: int) -> Gather | Non
         return None
     taken = source.gather(dim, index.long())
     if any(_same(taken, source.topk(count, dim, largest=largest).values) for largest in (True, False)):
-        return Gather(source, dim, True, taken.reshape(-1), count)
+        return DeviceIndexRule(source, dim, True, taken.reshape(-1), count)
     return None
 
 
@@ -255,7 +255,7 @@ def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
     return bool(((a == b) | (a.isnan() & b.isnan())).all())
 
 
-def ties(gather: Gather) -> torch.Tensor:
+def ties(gather: DeviceIndexRule) -> torch.Tensor:
     """Where several elements of the source have the selected value: any of them is right, and nothing else (flat)."""
     source, dim = gather.source, gather.dim
     values = gather.values.view(*source.shape[:dim], gather.count, *source.shape[dim + 1 :])
@@ -270,7 +270,7 @@ def ties(gather: Gather) -> torch.Tensor:
     return found.narrow(dim, 0, gather.count).reshape(-1)
 
 
-def same_choice(gather: Gather, places: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
+def same_choice(gather: DeviceIndexRule, places: torch.Tensor, got: torch.Tensor) -> torch.Tensor:
     """Where `got` (int64) at flat output places selects a value equal to the expected one."""
     source, size, inner = gather.source, gather.source.shape[gather.dim], gather.inner
     valid = (got >= 0) & (got < size)
@@ -280,7 +280,7 @@ def same_choice(gather: Gather, places: torch.Tensor, got: torch.Tensor) -> torc
     return valid & ((taken == want) | (taken.isnan() & want.isnan()))
 
 
-def told_twice(gather: Gather, got: torch.Tensor) -> torch.Tensor:
+def told_twice(gather: DeviceIndexRule, got: torch.Tensor) -> torch.Tensor:
     """Where a row of the flat output `got` holds an index twice: all of such rows (flat)."""
     rows = got.view(-1, gather.count, gather.inner)
     twice = (rows.sort(1).values.diff(dim=1) == 0).any(1, keepdim=True)

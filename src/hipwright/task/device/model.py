@@ -23,7 +23,7 @@ from hipwright.task.device.leaf import pieces
 from hipwright.task.host import state as states
 from hipwright.task.host.choices import CloseChoices
 from hipwright.task.host.double import float64, widen
-from hipwright.task.host.load import SUPPORTED, TaskFile, seed_everything
+from hipwright.task.host.load import SUPPORTED, TaskModule, seed_everything
 from hipwright.task.host.reference import RUN_SEED, named_leaves
 from hipwright.tensors import Tree
 from hipwright.torchio import NAMES, full_precision, map_torch
@@ -38,7 +38,7 @@ class DeviceFile:
         self.device = device
         full_precision()
         with device:
-            self.file = TaskFile(name, source)
+            self.file = TaskModule(name, source)
             self._template = self.file.model(0)
         self.settle(self._template)
 
@@ -75,7 +75,7 @@ class DeviceFile:
         states.change_plain(model, lambda tensor: moved_to(tensor, self.device))
 
 
-class Call:
+class ModelCall:
     """One call of a model on tensors, and everything that can be seen of it afterwards."""
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from hipwright.task.device.leaf import BLOCK, Leaf, honest_errors
+from hipwright.task.device.leaf import BLOCK, DeviceLeaf, honest_errors
 from hipwright.task.device.model import memory
 from hipwright.task.host.reference import named_leaves
 from hipwright.torchio import map_torch
@@ -18,7 +18,7 @@ COMPACT = 1 << 24  # elements from which a leaf is kept in the compact form
 _SAME = {torch.float64: 8.0, torch.float32: 8.0, torch.float16: 2.0, torch.bfloat16: 2.0}
 
 
-class Sink:
+class LeafSink:
     """Collects one leaf's expectation, part by part."""
 
     def __init__(self, path: str, native: torch.Tensor, *, unchanged: bool, held: Collection[int]) -> None:
@@ -58,7 +58,7 @@ class Sink:
                 self._judged = torch.ones(self._want.numel(), dtype=torch.bool, device=want.device)
             self._judged[start:stop] = judged
 
-    def leaf(self) -> Leaf:
+    def leaf(self) -> DeviceLeaf:
         """The finished leaf."""
         found = leaf_of(self.path, self.native, self._want)
         found.exact, found.honest, found.judged = self.exact, self._honest, self._judged
@@ -120,6 +120,6 @@ def kept(tensor: torch.Tensor) -> int:
     return (2 if tensor.dtype == torch.float32 else 6) * count
 
 
-def leaf_of(path: str, native: torch.Tensor, want: torch.Tensor) -> Leaf:
+def leaf_of(path: str, native: torch.Tensor, want: torch.Tensor) -> DeviceLeaf:
     """A leaf with the spec of the baseline's."""
-    return Leaf(path, native.dtype, tuple(native.shape), want, exact=not native.is_floating_point())
+    return DeviceLeaf(path, native.dtype, tuple(native.shape), want, exact=not native.is_floating_point())

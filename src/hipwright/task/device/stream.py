@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 
 from hipwright.digest import span
-from hipwright.task.device.compare import Check
+from hipwright.task.device.compare import LeafComparison
 from hipwright.task.device.leaf import BLOCK
 from hipwright.tensors import HostTensor
 
 
-class Staging:
+class StreamBuffer:
     """One page-locked buffer on a GPU, through which copies run several times as fast as from ordinary memory."""
 
     def __init__(self, device: torch.device) -> None:
@@ -41,7 +41,7 @@ class Incoming:
     memory until the comparison is done.
     """
 
-    def __init__(self, check: Check, stride: list[int]) -> None:
+    def __init__(self, check: LeafComparison, stride: list[int]) -> None:
         self._check = check
         self._stride = tuple(stride)
         leaf = check.leaf
@@ -68,7 +68,7 @@ class Incoming:
             target[offset : self._due] = raw
 
     def result(self) -> dict[str, object]:
-        """`Check.result`. Raises ValueError when bytes are missing."""
+        """`LeafComparison.result`. Raises ValueError when bytes are missing."""
         if self._whole is not None:
             if self._due != span(self._whole).numel():
                 raise ValueError(f"{self._check.leaf.path}: bytes are missing")

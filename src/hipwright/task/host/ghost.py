@@ -18,20 +18,20 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from hipwright.task.host import state as states
-from hipwright.task.host.load import MODULE, TaskFile
+from hipwright.task.host.load import MODULE, TaskModule
 from hipwright.torchio import map_torch
 
 How = Literal["meta", "fake"]
 HOW: tuple[How, ...] = ("meta", "fake")  # in this order: meta costs less, fake knows devices and more operators
 
 
-class Ghost:
+class MetaModel:
     """The model of a task file on tensors without data. Raises TaskError where the file's code needs data."""
 
     def __init__(self, name: str, source: str) -> None:
         ours = sys.modules.get(MODULE)
         try:
-            self.file = TaskFile(name, source)
+            self.file = TaskModule(name, source)
         finally:
             if ours is not None:
                 sys.modules[MODULE] = ours

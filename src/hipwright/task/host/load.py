@@ -20,7 +20,7 @@ MODULE = "hipwright_task_file"
 SUPPORTED = "tensors of " + ", ".join(sorted(NAMES.values())) + "; int, float, bool, str, None; tuples, lists, dicts"
 
 
-class TaskFile:
+class TaskModule:
     """The names a task file defines. Raises TaskError, naming the file and line, for whatever its code does wrong."""
 
     def __init__(self, name: str, source: str) -> None:

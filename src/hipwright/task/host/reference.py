@@ -16,7 +16,7 @@ from hipwright.errors import TaskError
 from hipwright.task.host import state as states
 from hipwright.task.host.choices import CloseChoices
 from hipwright.task.host.double import float64, widen
-from hipwright.task.host.load import SUPPORTED, TaskFile, seed_everything
+from hipwright.task.host.load import SUPPORTED, TaskModule, seed_everything
 from hipwright.tensors import HostTensor, Tree, map_tensors
 from hipwright.torchio import from_torch, map_torch, tree_from_torch, tree_to_torch
 
@@ -24,10 +24,10 @@ Dtype = Literal["float64", "native"]
 RUN_SEED = 20_117  # of the generators a reference may draw from while it runs
 
 
-class Reference:
+class ReferenceModel:
     """The model of a task file; every run starts from a copy of what the constructor made."""
 
-    def __init__(self, file: TaskFile) -> None:
+    def __init__(self, file: TaskModule) -> None:
         self.file = file
         self._template: torch.nn.Module | None = None
 
@@ -82,7 +82,14 @@ class _Run:
     """One call of the model, and everything that can be seen of it afterwards."""
 
     def __init__(
-        self, reference: Reference, inputs: Tree, state: Tree, *, exact: bool, close: str = "", seed: int = RUN_SEED
+        self,
+        reference: ReferenceModel,
+        inputs: Tree,
+        state: Tree,
+        *,
+        exact: bool,
+        close: str = "",
+        seed: int = RUN_SEED,
     ) -> None:
         self.file = reference.file
         self.model = reference.model(state)

@@ -18,10 +18,10 @@ from hipwright.sandbox import crash_page, lockdown
 from hipwright.task import sizes
 from hipwright.task.host import draw
 from hipwright.task.host import state as states
-from hipwright.task.host.ghost import HOW, Ghost, without_data
+from hipwright.task.host.ghost import HOW, MetaModel, without_data
 from hipwright.task.host.leaves import elements_of, may_index, plain, ranks_of, reshaped, shapes_of, spec_of
-from hipwright.task.host.load import SUPPORTED, TaskFile
-from hipwright.task.host.reference import Reference, named_leaves
+from hipwright.task.host.load import SUPPORTED, TaskModule
+from hipwright.task.host.reference import ReferenceModel, named_leaves
 from hipwright.tensors import Tree
 from hipwright.torchio import map_torch, tree_from_torch
 
@@ -43,11 +43,11 @@ class TaskHost:
     def __init__(self, init: dict[str, Any], bundle: Tree) -> None:
         lockdown("task")
         _phase("running the file")
-        self.file = TaskFile(init["name"], init["source"])
+        self.file = TaskModule(init["name"], init["source"])
         _phase("Model(...)")
-        self.reference = Reference(self.file)
+        self.reference = ReferenceModel(self.file)
         self._parameters = sum(tensor.numel() for _, tensor in states.parameters(self.reference.model()))
-        self.ghost = Ghost(init["name"], init["source"])
+        self.ghost = MetaModel(init["name"], init["source"])
         self._first: list[Any] | None = None  # the first workload's inputs without their data
         self._space: sizes.Space | None = None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import struct
 
-from hipwright.toolchain.cpu.ir import Module, Unreadable
+from hipwright.toolchain.cpu.ir import IrModule, Unreadable
 
 SHIM = frozenset(
     (
@@ -78,12 +78,12 @@ _CALL = re.compile(r"\b(?:call|invoke|callbr)\b([^@\"]*)")
 _INDIRECT = re.compile(r"%[-\w.$]+\(|inttoptr|bitcast")
 
 
-def refusal(module: Module) -> str | None:
+def refusal(module: IrModule) -> str | None:
     """Why this module must not be loaded, None when it may."""
     return _outside(module) or _declared(module) or _variables(module) or _bodies(module)
 
 
-def _outside(module: Module) -> str | None:
+def _outside(module: IrModule) -> str | None:
     for line in module.rest:
         if line.startswith("module asm"):
             return "assembly at file scope"
@@ -92,7 +92,7 @@ def _outside(module: Module) -> str | None:
     return None
 
 
-def _declared(module: Module) -> str | None:
+def _declared(module: IrModule) -> str | None:
     for raw in module.declared:
         name = raw.strip('"')
         if name in SHIM or name in ("memcpy", "memset", "memmove") or _INTRINSICS.match(name):
@@ -103,7 +103,7 @@ def _declared(module: Module) -> str | None:
     return None
 
 
-def _variables(module: Module) -> str | None:
+def _variables(module: IrModule) -> str | None:
     for name, value in module.globals.items():
         words = value.split('"')[0].split()
         if "alias" in words or "ifunc" in words:
@@ -122,7 +122,7 @@ def _variables(module: Module) -> str | None:
     return None
 
 
-def _bodies(module: Module) -> str | None:
+def _bodies(module: IrModule) -> str | None:
     for function in module.functions:
         name = function.name.strip('"')
         if name in _FORBIDDEN_NAMES or name.startswith(("hw_", "__hw_", "__libc", "_dl_", "__tsan")):

@@ -25,7 +25,7 @@ from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import audit as cpu_audit
 from hipwright.toolchain.cpu import check as cpu_check
 from hipwright.toolchain.cpu import state as cpu_state
-from hipwright.toolchain.cpu.ir import NAME, Function, Lines, Module, Unreadable, take_type
+from hipwright.toolchain.cpu.ir import NAME, IrFunction, IrModule, SourceLines, Unreadable, take_type
 from hipwright.toolchain.cpu.sites import Sites
 
 _HERE = Path(__file__).parents[1]
@@ -131,7 +131,7 @@ def _build(source: str, knobs: tuple[str, ...], wave: int, checked: bool, cache:
     ir, log = _front(source, knobs, wave, cache, unsafe)
     if not ir:
         return Build(target="cpu", ok=False, log=log)
-    module = Module.parse(ir)
+    module = IrModule.parse(ir)
     try:
         if why := cpu_audit.refusal(module) or cpu_state.kept(module):
             raise Unreadable(why)
@@ -154,8 +154,8 @@ def prepare_source(source: str) -> str:
 # ---------------------------------------------------------------- lowering the IR
 
 
-def _lower(module: Module, wave: int, checked: bool) -> tuple[tuple[KernelResources, ...], str]:
-    lines = Lines(module.metadata, _SOURCE)
+def _lower(module: IrModule, wave: int, checked: bool) -> tuple[tuple[KernelResources, ...], str]:
+    lines = SourceLines(module.metadata, _SOURCE)
     _join_dynamic_lds(module)
     lds = {name: module.size_of(_variable_type(value)) for name, value in module.globals.items() if _LDS.search(value)}
     kernels = module.kernels()
@@ -181,7 +181,7 @@ def _lower(module: Module, wave: int, checked: bool) -> tuple[tuple[KernelResour
     return resources, "\n".join([text, sites.table(), _constant("hw_meta", json.dumps(meta)), *entries, ""])
 
 
-def _join_dynamic_lds(module: Module) -> None:
+def _join_dynamic_lds(module: IrModule) -> None:
     """All `extern __shared__` arrays are the one dynamic LDS buffer."""
     names = [name for name, value in module.globals.items() if '"hw_dyn"' in value]
     if not names:
@@ -201,7 +201,7 @@ def _variable_type(value: str) -> str:
     return take_type(rest)[0]
 
 
-def _static_lds(module: Module, kernel: Function, lds: Mapping[str, int]) -> int:
+def _static_lds(module: IrModule, kernel: IrFunction, lds: Mapping[str, int]) -> int:
     """Bytes of the `__shared__` variables that a kernel reaches, through the functions it calls too."""
     functions = {f.name: f for f in module.functions}
     reached, waiting = {kernel.name}, [kernel.name]
@@ -231,7 +231,7 @@ def _entry(name: str, params: list[tuple[str, str]]) -> str:
     return "\n".join([f"define void @hw_entry_{name}(ptr %slots) {{", *body, call, "  ret void", "}"])
 
 
-def _own_sections(module: Module) -> None:
+def _own_sections(module: IrModule) -> None:
     """Module variables go to sections with known bounds, so that the checked build can tell them from the rest."""
     for i, line in enumerate(module.rest):
         found = re.match(rf"^@({NAME}) = .*?\b(global|constant) ", line)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from hipwright.toolchain.cpu.ir import Function, Lines, Module, closing, split_commas, take_type
+from hipwright.toolchain.cpu.ir import IrFunction, IrModule, SourceLines, closing, split_commas, take_type
 
 READ, WRITE, ATOMIC = 0, 1, 2  # as in cpu_rt/rt.h
 _MEMORY = re.compile(r"@llvm\.mem(cpy|move|set)\.[\w.]*\(")
@@ -18,7 +18,7 @@ _OWN = re.compile(r"@hw_(?!dyn_lds\b)\w+")
 _POINTER = re.compile(r"ptr (?:\w+\([^)]*\) |align \d+ |(?!getelementptr\b)[a-z]+ (?=[^(]))*")
 
 
-def instrument(module: Module, function: Function, lines: Lines) -> None:
+def instrument(module: IrModule, function: IrFunction, lines: SourceLines) -> None:
     """Insert the checks into one function. Raises Unreadable for an access of unknown size."""
     local = {found.group(1) for line in function.lines if (found := _ALLOCA.match(line))}
     out: list[str] = []
@@ -30,7 +30,7 @@ def instrument(module: Module, function: Function, lines: Lines) -> None:
     function.lines[:] = out
 
 
-def _accesses(module: Module, line: str) -> list[tuple[str, str, int]]:
+def _accesses(module: IrModule, line: str) -> list[tuple[str, str, int]]:
     """(pointer operand, size operand, access) of one instruction."""
     if not line.startswith("  "):
         return []
@@ -57,19 +57,19 @@ def _flags(text: str, *words: str) -> tuple[str, int]:
     return text, access
 
 
-def _load(module: Module, body: str) -> tuple[str, str, int]:
+def _load(module: IrModule, body: str) -> tuple[str, str, int]:
     text, access = _flags(body[5:], "atomic", "volatile")
     kind, rest = take_type(text)
     return _operand(rest.lstrip(", ")), str(module.size_of(kind)), access | READ
 
 
-def _store(module: Module, body: str) -> tuple[str, str, int]:
+def _store(module: IrModule, body: str) -> tuple[str, str, int]:
     text, access = _flags(body[6:], "atomic", "volatile")
     kind, rest = take_type(text)
     return _operand(split_commas(rest)[1]), str(module.size_of(kind)), access | WRITE
 
 
-def _atomic(module: Module, body: str) -> tuple[str, str, int]:
+def _atomic(module: IrModule, body: str) -> tuple[str, str, int]:
     parts = split_commas(body)
     kind, _ = take_type(parts[1])
     return _operand(parts[0][parts[0].index("ptr ") :]), str(module.size_of(kind)), WRITE | ATOMIC

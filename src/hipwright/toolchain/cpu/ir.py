@@ -23,7 +23,7 @@ class Unreadable(Exception):
 
 
 @dataclass
-class Function:
+class IrFunction:
     """One definition. lines[0] is the `define` line, lines[-1] the closing brace."""
 
     name: str
@@ -53,17 +53,17 @@ class Function:
 
 
 @dataclass
-class Module:
+class IrModule:
     """A module in parts: everything before, between and after the functions stays in `rest`, in order."""
 
     rest: list[str]
-    functions: list[Function]
+    functions: list[IrFunction]
     globals: dict[str, str] = field(default_factory=dict)
     declared: list[str] = field(default_factory=list)
     metadata: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, text: str) -> Module:
+    def parse(cls, text: str) -> IrModule:
         """Split the text of a `.ll` file."""
         module = cls([], [])
         current: list[str] | None = None
@@ -74,7 +74,7 @@ class Module:
                     current = None
             elif found := _DEFINE.match(line):
                 current = [line]
-                module.functions.append(Function(found.group(1), current))
+                module.functions.append(IrFunction(found.group(1), current))
             else:
                 module._outside(line)
         return module
@@ -96,7 +96,7 @@ class Module:
         body = [line for function in self.functions for line in function.lines]
         return "\n".join([*head, *body, *tail, ""])
 
-    def kernels(self) -> list[Function]:
+    def kernels(self) -> list[IrFunction]:
         """The functions that were written with `__global__`."""
         return [f for f in self.functions if f.section == "hw_kernels"]
 
@@ -183,7 +183,7 @@ _DBG = re.compile(r"!dbg (!\d+)")
 
 
 @dataclass
-class Lines:
+class SourceLines:
     """Source lines of instructions: the innermost place of the inlined chain that lies in the user's own file."""
 
     metadata: dict[str, str]

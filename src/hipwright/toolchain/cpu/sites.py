@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from hipwright.toolchain.cpu.ir import Function, Lines
+from hipwright.toolchain.cpu.ir import IrFunction, SourceLines
 
 LOOPS, DEPTH = 32, 6  # as in cpu_rt/rt.h
 _SITE = re.compile(r"(@hw_w_(?!store\b)\w+\(i32 noundef )0\b")
@@ -42,11 +42,11 @@ class _Loop:
 class Sites:
     """All places of a module; number 0 stands for "unknown"."""
 
-    lines: Lines
+    lines: SourceLines
     found: list[Site] = field(default_factory=lambda: [Site(0, 0, [])])
     loops: int = 0  # loop counters that a thread needs
 
-    def number(self, function: Function, index: int) -> None:
+    def number(self, function: IrFunction, index: int) -> None:
         """Number the places of the index-th function, in its own lines, and count the iterations of their loops."""
         rows = [i for i, line in enumerate(function.lines) if "@hw_w_" in line and _SITE.search(line)]
         if not rows:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from hipwright.toolchain.cpu.ir import NAME, Function, Module
+from hipwright.toolchain.cpu.ir import NAME, IrFunction, IrModule
 
 _LOCAL = re.compile(rf"^\s*(%{NAME}) = ")
 _USED = re.compile(rf"[@%]{NAME}")
@@ -26,7 +26,7 @@ _PASSES_ON = (
 _HARMLESS = re.compile(r"call void @llvm\.(?:lifetime|assume|dbg|prefetch|experimental\.noalias)")
 
 
-def kept(module: Module) -> str | None:
+def kept(module: IrModule) -> str | None:
     """The refusal of the first variable that outlives a launch and is written by one, None where there is none."""
     held = {f"@{name}" for name, value in module.globals.items() if _is_state(name, value)}
     if not held:
@@ -45,7 +45,7 @@ def _is_state(name: str, value: str) -> bool:
     return "global" in words and "external" not in words and 'section "' not in value and not name.startswith("llvm.")
 
 
-def _written(function: Function, held: set[str]) -> str | None:
+def _written(function: IrFunction, held: set[str]) -> str | None:
     homes = {name: name for name in held}  # value -> the variable its address lies in
     body = function.lines[1:]
     for _ in range(len(body)):  # phis look ahead: until nothing is added

@@ -56,7 +56,7 @@ _STARVED = re.compile(
 _OUR_NAME = re.compile(r"\bhw_((?:u?(?:char|short|int|long|longlong)|float|double)[1-4]|dim3|min|max|ballot|any|all)\b")
 
 
-class Nvrtc(Record, frozen=True, kw_only=True):
+class NvrtcInstallation(Record, frozen=True, kw_only=True):
     """Where NVRTC is. library, builtins: files; include: the folder of cuda_fp16.h; id: for fingerprints and keys."""
 
     library: str
@@ -66,7 +66,7 @@ class Nvrtc(Record, frozen=True, kw_only=True):
 
 
 @functools.cache
-def find() -> Nvrtc:
+def find() -> NvrtcInstallation:
     """NVRTC and NVIDIA's headers: pip packages, torch's own, CUDA_HOME, then the system's.
 
     Raises ToolchainError, with what to install, where one of them is missing.
@@ -81,7 +81,7 @@ def find() -> Nvrtc:
             digest.update((include / name).read_bytes())
         version = builtins[0].name.partition(".so.")[2] if builtins else ""
         known = f"nvrtc {version or library.name} {library.stat().st_size} headers {digest.hexdigest()[:12]}"
-        return Nvrtc(
+        return NvrtcInstallation(
             library=str(library), builtins=str(builtins[0]) if builtins else "", include=str(include), id=known
         )
     raise ToolchainError("no NVRTC on this machine", hint=FIX)

@@ -30,7 +30,7 @@ _OUR_TROUBLE = re.compile(r"cannot open temporary file|No space left on device")
 _STOP = "#pragma nv_hdrstop\n"
 
 
-class Nvrtc:
+class NvrtcService:
     """Service of a compile session for one architecture.
 
     init: library, builtins (paths, "" where there is no second library), options, prefix (the text that a precompiled

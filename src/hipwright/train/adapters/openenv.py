@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.train.forms import ChatForm
-from hipwright.train.records import Problem, Scored, Turn
+from hipwright.train.records import ScoredOutcome, TrainingProblem, Turn
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -70,16 +70,16 @@ class Episode:
     """One problem, and the answers to it so far."""
 
     id: str
-    problem: Problem
+    problem: TrainingProblem
     turns: list[Turn] = field(default_factory=list)
     steps: int = 0
     done: bool = False
 
 
-class Arena:
+class EpisodeStore:
     """Episodes over an open environment. turns: answers that an episode allows; a right one ends it."""
 
-    def __init__(self, environment: Environment, problems: Sequence[Problem], *, turns: int = 1) -> None:
+    def __init__(self, environment: Environment, problems: Sequence[TrainingProblem], *, turns: int = 1) -> None:
         if not problems:
             raise BadInput("there are no problems to serve", hint="--data DIR with a data set or tasks")
         self.environment, self.turns = environment, turns
@@ -142,7 +142,7 @@ class Arena:
             "description": f"HIP programs for PyTorch references: {said}",
         }
 
-    def _told(self, episode: Episode, scored: Scored | None, parts: Mapping[str, float]) -> dict[str, Any]:
+    def _told(self, episode: Episode, scored: ScoredOutcome | None, parts: Mapping[str, float]) -> dict[str, Any]:
         observation = {
             "episode_id": episode.id,
             "problem": episode.problem.name,
@@ -158,7 +158,7 @@ class Arena:
 # ---------------------------------------------------------------- HTTP
 
 
-def app(arena: Arena) -> Starlette:
+def app(arena: EpisodeStore) -> Starlette:
     """The server's application, for any ASGI server. Judging goes on in threads."""
     from starlette.applications import Starlette
     from starlette.routing import Mount, Route, WebSocketRoute
@@ -172,7 +172,7 @@ def app(arena: Arena) -> Starlette:
     return Starlette(routes=[*routes, WebSocketRoute("/ws", partial(_session, arena)), judging])
 
 
-def _gets(arena: Arena) -> dict[str, Any]:
+def _gets(arena: EpisodeStore) -> dict[str, Any]:
     return {
         "/health": lambda _: {"status": "healthy"},
         "/schema": lambda _: SCHEMA,
@@ -190,7 +190,7 @@ async def _get(made: Any, request: Request) -> Any:
         return JSONResponse({"detail": f"{error.message}: {error.hint}"}, status_code=404)
 
 
-async def _post(arena: Arena, made: Any, request: Request) -> Any:
+async def _post(arena: EpisodeStore, made: Any, request: Request) -> Any:
     from starlette.concurrency import run_in_threadpool
     from starlette.responses import JSONResponse
 
@@ -206,18 +206,18 @@ async def _post(arena: Arena, made: Any, request: Request) -> Any:
         return JSONResponse({"detail": error.message}, status_code=500)
 
 
-def _reset(arena: Arena, plain: dict[str, Any]) -> dict[str, Any]:
+def _reset(arena: EpisodeStore, plain: dict[str, Any]) -> dict[str, Any]:
     return arena.reset(plain)[1]
 
 
-def _step(arena: Arena, plain: dict[str, Any]) -> dict[str, Any]:
+def _step(arena: EpisodeStore, plain: dict[str, Any]) -> dict[str, Any]:
     return arena.step(arena.find(plain.get("episode_id")), plain.get("action"))
 
 
 # ---------------------------------------------------------------- WebSocket
 
 
-async def _session(arena: Arena, socket: WebSocket) -> None:
+async def _session(arena: EpisodeStore, socket: WebSocket) -> None:
     """One connection, one episode at a time."""
     from starlette.concurrency import run_in_threadpool
     from starlette.websockets import WebSocketDisconnect
@@ -239,7 +239,7 @@ async def _session(arena: Arena, socket: WebSocket) -> None:
         return
 
 
-def _answer(arena: Arena, held: list[Episode], message: Any) -> dict[str, Any]:
+def _answer(arena: EpisodeStore, held: list[Episode], message: Any) -> dict[str, Any]:
     kind, told = (message.get("type"), message.get("data") or {}) if isinstance(message, dict) else (None, {})
     try:
         if kind == "reset":

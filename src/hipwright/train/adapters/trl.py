@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from hipwright.errors import BadInput
-from hipwright.train.records import Outcome, Problem, Scored
+from hipwright.train.records import AnswerOutcome, ScoredOutcome, TrainingProblem
 
 if TYPE_CHECKING:
     from hipwright.train.environment import Environment
@@ -32,7 +32,9 @@ class TrlReward:
 
     __name__ = "hipwright"  # what TRL logs it under
 
-    def __init__(self, environment: Environment, problems: Sequence[Problem] = (), log: Metrics | None = None) -> None:
+    def __init__(
+        self, environment: Environment, problems: Sequence[TrainingProblem] = (), log: Metrics | None = None
+    ) -> None:
         self._environment = environment
         self._problems = {one.key: one for one in problems}
         self._log = log
@@ -46,7 +48,7 @@ class TrlReward:
         self._tell(asked, texts, scored, columns)
         return [one.reward for one in scored]
 
-    def _asked(self, count: int, columns: Mapping[str, Any]) -> list[Problem]:
+    def _asked(self, count: int, columns: Mapping[str, Any]) -> list[TrainingProblem]:
         """The problem of each row."""
         if COLUMN in columns:
             keys = columns[COLUMN]
@@ -56,22 +58,28 @@ class TrlReward:
         if "ground_truth" not in columns:
             raise BadInput("the data set has neither a column `problem` nor `ground_truth`")
         names = columns.get("task_name") or ["task"] * count
-        return [Problem(name=name, source=src) for name, src in zip(names, columns["ground_truth"], strict=True)]
+        return [
+            TrainingProblem(name=name, source=src) for name, src in zip(names, columns["ground_truth"], strict=True)
+        ]
 
     def _scored(
-        self, asked: Sequence[Problem], prompts: Sequence[Any], waiting: Sequence[Future[Outcome]]
-    ) -> list[Scored]:
+        self, asked: Sequence[TrainingProblem], prompts: Sequence[Any], waiting: Sequence[Future[AnswerOutcome]]
+    ) -> list[ScoredOutcome]:
         groups: dict[tuple[str, str], list[int]] = {}
         for place, (problem, prompt) in enumerate(zip(asked, prompts, strict=True)):
             groups.setdefault((problem.key, text_of(prompt)), []).append(place)
-        found: dict[int, Scored] = {}
+        found: dict[int, ScoredOutcome] = {}
         for places in groups.values():
             rewarded = self._environment.reward([waiting[place].result() for place in places])
             found.update(zip(places, rewarded, strict=True))
         return [found[place] for place in range(len(asked))]
 
     def _tell(
-        self, asked: Sequence[Problem], texts: Sequence[str], scored: Sequence[Scored], columns: Mapping[str, Any]
+        self,
+        asked: Sequence[TrainingProblem],
+        texts: Sequence[str],
+        scored: Sequence[ScoredOutcome],
+        columns: Mapping[str, Any],
     ) -> None:
         """Rates as metrics of the trainer's own, and examples to our log."""
         if (metric := columns.get("log_metric")) is not None:
@@ -85,7 +93,7 @@ class TrlReward:
             self._log.sample("rl", state.global_step + 1, record)
 
 
-def rates(outcomes: Sequence[Outcome]) -> dict[str, float]:
+def rates(outcomes: Sequence[AnswerOutcome]) -> dict[str, float]:
     """Shares of the scorable answers, and of all that the machine kept from being judged."""
     good = [one for one in outcomes if one.scorable]
     count = max(len(good), 1)
@@ -98,7 +106,7 @@ def rates(outcomes: Sequence[Outcome]) -> dict[str, float]:
     }
 
 
-def columns(problems: Sequence[Problem], tokenizer: Any) -> Any:
+def columns(problems: Sequence[TrainingProblem], tokenizer: Any) -> Any:
     """A `datasets.Dataset` of conversational prompts, with the column that names the problem."""
     from datasets import Dataset
 

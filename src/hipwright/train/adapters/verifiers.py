@@ -23,12 +23,12 @@ from hipwright.train.adapters.trl import rates
 from hipwright.train.data import problems
 from hipwright.train.forms import ChatForm
 from hipwright.train.judging.opening import shared
-from hipwright.train.records import Problem, Scored
+from hipwright.train.records import ScoredOutcome, TrainingProblem
 
 __all__ = ["ProgramTaskset"]
 
 
-class Unscorable(RuntimeError):
+class VerifiersUnscorable(RuntimeError):
     """Nothing was learnt of this answer."""
 
 
@@ -65,13 +65,13 @@ class ProgramTask(vf.Task[ProgramData, vf.State, ProgramTaskConfig]):
         """compiled, correct, fast_1, hack: each 0 or 1."""
         return rates([(await self._scored(trace)).outcome])
 
-    async def _scored(self, trace: vf.Trace) -> Scored:
+    async def _scored(self, trace: vf.Trace) -> ScoredOutcome:
         """The judge remembers programs: the second look costs nothing."""
-        problem = Problem(name=self.data.name or "task", source=self.data.source)
+        problem = TrainingProblem(name=self.data.name or "task", source=self.data.source)
         opened = shared(self.config.environment or None)
         scored = await asyncio.to_thread(opened.score, problem, trace.last_reply)
         if scored.reward is None:
-            raise Unscorable(f"{problem.name}: {scored.outcome.fault}: {scored.outcome.message}")
+            raise VerifiersUnscorable(f"{problem.name}: {scored.outcome.fault}: {scored.outcome.message}")
         return scored
 
 

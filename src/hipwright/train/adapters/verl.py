@@ -3,8 +3,8 @@
     reward.custom_reward_function.path=.../hipwright/train/adapters/verl.py
     reward.custom_reward_function.name=compute_score
 
-verl has no reward that means "not known". An answer that the machine kept from being judged raises `Unscorable`: verl's
-trainer (v1) then drops that answer's trajectory and calls its group failed, and with
+verl has no reward that means "not known". An answer that the machine kept from being judged raises `VerlUnscorable`:
+verl's trainer (v1) then drops that answer's trajectory and calls its group failed, and with
 trainer.v1.sampler.sync_refill_failed_groups=True it draws another prompt in its place. A zero would have taught that
 the program was bad. verl scores answers one by one, so each is a group of its own: `hipwright`'s gate on the group's
 share of right answers is open for every right answer.
@@ -19,7 +19,7 @@ SOURCE = "hipwright"
 TRIES = 3
 
 
-class Unscorable(RuntimeError):
+class VerlUnscorable(RuntimeError):
     """Nothing was learnt of this answer: leave its trajectory out."""
 
 
@@ -37,18 +37,18 @@ def compute_score(
     Unscorable, and ValueError for rows of another data source.
     """
     from hipwright.train.judging.opening import shared
-    from hipwright.train.records import Problem
+    from hipwright.train.records import TrainingProblem
 
     if data_source != SOURCE:
         raise ValueError(f"data_source {data_source!r}: this reward function is for {SOURCE!r}")
-    problem = Problem(name=str((extra_info or {}).get("task_name") or "task"), source=ground_truth)
+    problem = TrainingProblem(name=str((extra_info or {}).get("task_name") or "task"), source=ground_truth)
     opened = shared(environment)
     for _ in range(TRIES):
         scored = opened.score(problem, solution_str)
         if scored.reward is not None:
             break
     else:
-        raise Unscorable(f"{problem.name}: {scored.outcome.fault}: {scored.outcome.message}")
+        raise VerlUnscorable(f"{problem.name}: {scored.outcome.fault}: {scored.outcome.message}")
     found = scored.outcome
     fast = found.correct and (found.speedup or 0.0) > 1.0
     flags = {"compiled": found.compiled, "correct": found.correct, "fast_1": fast, "hack": found.hack}

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from hipwright.errors import DeviceError
 from hipwright.machine import Workbench
 from hipwright.measure.profile import Profile
-from hipwright.measure.profiler import Job, Subject, profile_program
+from hipwright.measure.profiler import ProfiledProgram, ProfileJob, profile_program
 from hipwright.records import Build, Program
 from hipwright.toolchain.cache import BuildCache
 
@@ -27,10 +27,10 @@ def counters(
     Raises what `measure.profiler.profile_program` raises, and DeviceError where none of its kernels was seen.
     """
     handle = bench.handle
-    job = Job(target=kind, text=program.text, knobs=program.knobs)  # type: ignore[arg-type]
+    job = ProfileJob(target=kind, text=program.text, knobs=program.knobs)  # type: ignore[arg-type]
     inputs, state = handle.inputs(handle.task.workloads[0].name, INPUT_SEED), handle.init_state(INPUT_SEED)
     architecture = bench.evaluator.gpus[kind].gpu.architecture
-    subject = Subject(job, architecture, build, cache.get(build.blob), inputs, state)
+    subject = ProfiledProgram(job, architecture, build, cache.get(build.blob), inputs, state)
     found = shares(profile_program(subject, index=index, unsafe=unsafe).profiles)
     if not found:
         raise DeviceError("the profiler saw none of the program's kernels")

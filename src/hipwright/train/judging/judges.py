@@ -24,9 +24,9 @@ from hipwright.errors import BadInput, HipwrightError, InfrastructureError
 from hipwright.machine import Machine, machine
 from hipwright.records import Evaluation, Program, TargetResult, content_key
 from hipwright.train.judging.account import Account
-from hipwright.train.judging.protocols import Lane
-from hipwright.train.judging.shelf import Shelf, key_of
-from hipwright.train.records import Clock, Problem
+from hipwright.train.judging.protocols import JudgeBackend
+from hipwright.train.judging.shelf import OpenTaskCache, key_of
+from hipwright.train.records import Clock, TrainingProblem
 
 GPUS = ("cuda", "rocm")
 MACHINE_FAULTS = ("toolchain", "device", "provider", "service")
@@ -102,7 +102,7 @@ class LocalJudge:
             self._made = made = stack.enter_context(self._opener())
             self._lane = stack.enter_context(self._lane_of(made))
             self.device = self._lane.device
-            self._shelf = Shelf(self._lane.open, self._open_tasks, openers=min(16, max(2, _processors())))
+            self._shelf = OpenTaskCache(self._lane.open, self._open_tasks, openers=min(16, max(2, _processors())))
             self._jobs = ThreadPoolExecutor(max(UNDER_WAY, 8 * self._open_tasks), thread_name_prefix="judge")
             self.account.restart()
             self._stack = stack.pop_all()
@@ -127,7 +127,7 @@ class LocalJudge:
 
     # ---------------------------------------------------------------- judging
 
-    def submit(self, problem: Problem, program: Program) -> Future[Evaluation]:
+    def submit(self, problem: TrainingProblem, program: Program) -> Future[Evaluation]:
         """The evaluation to come. A program that is being judged is not judged twice."""
         if self._stack is None:
             raise InfrastructureError("the judge is not open", hint="use it as a context manager")
@@ -146,13 +146,13 @@ class LocalJudge:
         found.add_done_callback(lambda _: self._ended(key, found))
         return found
 
-    def prefetch(self, problems: Sequence[Problem]) -> None:
+    def prefetch(self, problems: Sequence[TrainingProblem]) -> None:
         """Open these tasks in the background, as far as there is room."""
         if self._stack is None:
             raise InfrastructureError("the judge is not open", hint="use it as a context manager")
         self._shelf.prefetch(problems)
 
-    def warm(self, problems: Sequence[Problem]) -> None:
+    def warm(self, problems: Sequence[TrainingProblem]) -> None:
         """Open these now, as many as stay open, start the processes that judge, and wait; what fails to open or to
         start is told of when it is asked for."""
         some = problems[: self._open_tasks]
@@ -189,7 +189,7 @@ class LocalJudge:
             with self.account.during(stage, *(("gpu",) if self.clock == "device" else ())):
                 yield
 
-    def _job(self, key: str, problem: Problem, program: Program) -> Evaluation:
+    def _job(self, key: str, problem: TrainingProblem, program: Program) -> Evaluation:
         evaluation = self._attempt(problem, program)
         for _ in range(ATTEMPTS - 1):
             if evaluation.fault not in MACHINE_FAULTS or self._stack is None:
@@ -203,7 +203,7 @@ class LocalJudge:
             self._count("faults")
         return evaluation
 
-    def _attempt(self, problem: Problem, program: Program) -> Evaluation:
+    def _attempt(self, problem: TrainingProblem, program: Program) -> Evaluation:
         try:
             with self.account.during("judge", what=problem.name):
                 return self._lane.judge(problem, program, self._shelf)
@@ -237,16 +237,16 @@ class LocalJudge:
             self.counts[what] += 1
 
     @contextmanager
-    def _lane_of(self, made: Machine) -> Iterator[Lane]:
-        from hipwright.train.judging.lanes import CpuLane, GpuLane
+    def _lane_of(self, made: Machine) -> Iterator[JudgeBackend]:
+        from hipwright.train.judging.lanes import CpuJudgeBackend, GpuJudgeBackend
 
-        lane: Lane
+        lane: JudgeBackend
         if self.clock == "device":
-            lane = GpuLane(
+            lane = GpuJudgeBackend(
                 made, self.targets[0], self.account, self._seed, self._workers, self._limit_s, self._counters
             )
         else:
-            lane = CpuLane(made, self.account, self._seed, self._workers, self.clock)
+            lane = CpuJudgeBackend(made, self.account, self._seed, self._workers, self.clock)
         try:
             yield lane
         finally:

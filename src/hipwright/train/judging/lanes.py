@@ -19,15 +19,15 @@ from msgspec.structs import replace
 from hipwright.device import topology
 from hipwright.errors import HipwrightError
 from hipwright.evaluate.gpu_task import TimeIt
-from hipwright.evaluate.score import WORKERS, Built, Checked, build, check, measure, ready, unprepared
+from hipwright.evaluate.score import WORKERS, BuiltProgram, GatedProgram, build, check, measure, ready, unprepared
 from hipwright.evaluate.turns import Turns
 from hipwright.machine import Machine, Workbench
 from hipwright.measure.profiler import find_tool
 from hipwright.records import Evaluation, Program
 from hipwright.train.judging.account import Account
 from hipwright.train.judging.counters import counters
-from hipwright.train.judging.shelf import Shelf
-from hipwright.train.records import Clock, Problem
+from hipwright.train.judging.shelf import OpenTaskCache
+from hipwright.train.records import Clock, TrainingProblem
 from hipwright.verify.canary import Canary
 from hipwright.verify.gpu.client import GpuCandidates
 from hipwright.verify.standby import Standby
@@ -43,7 +43,7 @@ SMALL_BYTES = 4 << 20  # of timed inputs: so little is put into every process th
 PATIENCE_S = 2.0  # a verified program waits no longer for others to be timed with
 
 
-class CpuLane:
+class CpuJudgeBackend:
     """No GPU: verification on the cpu target, and estimates for the AMD targets."""
 
     def __init__(self, made: Machine, account: Account, seed: int | None, workers: int, clock: Clock) -> None:
@@ -52,7 +52,7 @@ class CpuLane:
         self._turns = threading.BoundedSemaphore(workers or len(os.sched_getaffinity(0)))
 
     @contextmanager
-    def open(self, problem: Problem) -> Iterator[Workbench]:
+    def open(self, problem: TrainingProblem) -> Iterator[Workbench]:
         """Open a task, and work out what is right."""
         with ExitStack() as stack:
             with self._account.during("opening", what=problem.name):
@@ -65,7 +65,7 @@ class CpuLane:
     def warm(self) -> None:
         """Every candidate has a process of its own here, which starts with it."""
 
-    def judge(self, problem: Problem, program: Program, shelf: Shelf) -> Evaluation:
+    def judge(self, problem: TrainingProblem, program: Program, shelf: OpenTaskCache) -> Evaluation:
         """The evaluator's fast gate."""
         with leased(shelf, problem, self._account) as bench:
             with self._account.during("wait: worker"):
@@ -86,7 +86,7 @@ class CpuLane:
         self._machine.close()
 
 
-class Timer:
+class TimingWorker:
     """A process that holds programs ready to be timed. waiting: programs that are made ready there, or are about to."""
 
     def __init__(self, worker: GpuCandidates) -> None:
@@ -106,7 +106,7 @@ class Timer:
                 self.waiting -= 1
 
 
-class GpuLane:
+class GpuJudgeBackend:
     """One GPU: programs are built at once, verified side by side in shared workers, and timed one by one, alone.
 
     Programs that passed are loaded and captured beside the verifications, in the few processes that time, one after the
@@ -136,7 +136,7 @@ class GpuLane:
         self.device = names[0] if names else f"{self._gpu.kind} {self._gpu.architecture}"
         count = workers or max(1, min(WORKERS, len(os.sched_getaffinity(0)) - 4))
         self._workers = [self._gpu.candidates() for _ in range(count)]
-        self._timers = [Timer(self._gpu.candidates()) for _ in range(min(TIMERS, count))]
+        self._timers = [TimingWorker(self._gpu.candidates()) for _ in range(min(TIMERS, count))]
         for worker in self._processes if limit_s else ():
             worker.call_limit_s = float(limit_s or 0)
         self._idle: queue.SimpleQueue[GpuCandidates] = queue.SimpleQueue()
@@ -152,7 +152,7 @@ class GpuLane:
     def _processes(self) -> tuple[GpuCandidates, ...]:
         return (*self._workers, *(timer.worker for timer in self._timers))
 
-    def _timer(self, problem: Problem, bench: Workbench) -> Timer:
+    def _timer(self, problem: TrainingProblem, bench: Workbench) -> TimingWorker:
         """Of the processes that may time a problem's programs, one that fewest wait for."""
         first = crc32(problem.source.encode()) % len(self._timers)
         some = self._timers[first:] + self._timers[:first]
@@ -160,7 +160,7 @@ class GpuLane:
         return min(some if small else some[:2], key=lambda timer: timer.waiting)
 
     @contextmanager
-    def open(self, problem: Problem) -> Iterator[Workbench]:
+    def open(self, problem: TrainingProblem) -> Iterator[Workbench]:
         """Open a task, work out what is right, and open what its timings stand on."""
         with ExitStack() as stack:
             with self._account.during("opening", what=problem.name):
@@ -193,7 +193,7 @@ class GpuLane:
             for started in [pool.submit(begin, worker) for worker in self._processes]:
                 started.result()
 
-    def judge(self, problem: Problem, program: Program, shelf: Shelf) -> Evaluation:
+    def judge(self, problem: TrainingProblem, program: Program, shelf: OpenTaskCache) -> Evaluation:
         """Built while the task is being opened, verified, timed."""
         with self._account.during("build", what=problem.name):
             built = build(self._gpu, self._target, program)
@@ -205,7 +205,7 @@ class GpuLane:
                 time_it = self._ready(problem, bench, checked, stack)
             return self._timed(problem, bench, checked, time_it)
 
-    def _checked(self, problem: Problem, bench: Workbench, built: Built) -> Checked | Evaluation:
+    def _checked(self, problem: TrainingProblem, bench: Workbench, built: BuiltProgram) -> GatedProgram | Evaluation:
         with self._account.during("wait: worker"):
             worker = self._idle.get()
         try:
@@ -219,7 +219,7 @@ class GpuLane:
         """Whether a process that times may hold the task's inputs among others'."""
         return bench.evaluator.gpus[self._target].room(len(self._workers))
 
-    def _ready(self, problem: Problem, bench: Workbench, checked: Checked, stack: ExitStack) -> TimeIt:
+    def _ready(self, problem: TrainingProblem, bench: Workbench, checked: GatedProgram, stack: ExitStack) -> TimeIt:
         evaluator, timer = bench.evaluator, self._timer(problem, bench)
         if not self._room(bench):
             return unprepared(evaluator, self._target, checked, timer.worker)
@@ -229,7 +229,7 @@ class GpuLane:
             with self._clock.shared(), self._account.during("prepare", "gpu", what=problem.name):
                 return ready(evaluator, self._target, checked, timer.worker, stack)
 
-    def _timed(self, problem: Problem, bench: Workbench, checked: Checked, time_it: TimeIt) -> Evaluation:
+    def _timed(self, problem: TrainingProblem, bench: Workbench, checked: GatedProgram, time_it: TimeIt) -> Evaluation:
         """Only what needs the clock has the GPU to itself."""
         found = measure(bench.evaluator, self._target, checked, time_it, partial(self._alone, problem))
         if not (self._counted and found.passed):
@@ -243,7 +243,7 @@ class GpuLane:
 
         return replace(found, features={**found.features, **self._alone(problem, counted)})
 
-    def _alone(self, problem: Problem, work: Callable[[], T]) -> T:
+    def _alone(self, problem: TrainingProblem, work: Callable[[], T]) -> T:
         """`work`, when its turn comes."""
 
         def accounted() -> T:
@@ -268,7 +268,7 @@ class GpuLane:
 
 
 @contextmanager
-def leased(shelf: Shelf, problem: Problem, account: Account) -> Iterator[Workbench]:
+def leased(shelf: OpenTaskCache, problem: TrainingProblem, account: Account) -> Iterator[Workbench]:
     """The shelf's task; waiting for it is told apart."""
     with ExitStack() as stack:
         with account.during("wait: task"):

@@ -14,10 +14,10 @@ import msgspec
 from hipwright.errors import BadInput
 from hipwright.train.environment import Environment
 from hipwright.train.judging.judges import LocalJudge
-from hipwright.train.judging.protocols import Judge
+from hipwright.train.judging.protocols import ProgramJudge
 from hipwright.train.judging.remote import RemoteJudge
-from hipwright.train.judging.spread import Spread
-from hipwright.train.recipe import Judging, Reward
+from hipwright.train.judging.spread import JudgePool
+from hipwright.train.recipe import Judging, RewardSettings
 from hipwright.train.rewards import reward
 
 VARIABLE = "HIPWRIGHT_ENVIRONMENT"
@@ -30,7 +30,7 @@ TOKEN = "HIPWRIGHT_JUDGE_TOKEN"
 class Opening(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The parts of a recipe that decide what an answer is worth."""
 
-    reward: Reward = Reward()
+    reward: RewardSettings = RewardSettings()
     judge: Judging = Judging()
     unsafe: bool = False
 
@@ -42,12 +42,12 @@ def environment(opening: Opening, gpus: Sequence[int] = ()) -> Environment:
     """
     rewarded = reward(opening.reward.name, **opening.reward.options)
     token = os.environ.get(TOKEN, "")
-    judges: list[Judge]
+    judges: list[ProgramJudge]
     if opening.judge.urls:
         judges = [RemoteJudge(url, token=token) for url in opening.judge.urls]
     else:
         judges = [_local(opening, gpu) for gpu in gpus or [int(os.environ.get("LOCAL_RANK", "0"))]]
-    return Environment(judges[0] if len(judges) == 1 else Spread(judges), rewarded)
+    return Environment(judges[0] if len(judges) == 1 else JudgePool(judges), rewarded)
 
 
 def _local(opening: Opening, gpu: int) -> LocalJudge:

@@ -10,11 +10,11 @@ from typing import Protocol, Self
 
 from hipwright.machine import Workbench
 from hipwright.records import Evaluation, Program
-from hipwright.train.judging.shelf import Shelf
-from hipwright.train.records import Clock, Problem
+from hipwright.train.judging.shelf import OpenTaskCache
+from hipwright.train.records import Clock, TrainingProblem
 
 
-class Judge(Protocol):
+class ProgramJudge(Protocol):
     """What judges programs. Safe to use from several threads; a context manager.
 
     device: the GPU's name, "" where nothing is timed. clock: what speedups rest on.
@@ -23,11 +23,11 @@ class Judge(Protocol):
     device: str
     clock: Clock
 
-    def submit(self, problem: Problem, program: Program) -> Future[Evaluation]:
+    def submit(self, problem: TrainingProblem, program: Program) -> Future[Evaluation]:
         """The evaluation to come; it tells every fault itself, and the future raises nothing of the program's."""
         ...
 
-    def prefetch(self, problems: Sequence[Problem]) -> None:
+    def prefetch(self, problems: Sequence[TrainingProblem]) -> None:
         """Get ready for these."""
         ...
 
@@ -38,13 +38,13 @@ class Judge(Protocol):
     ) -> None: ...
 
 
-class Lane(Protocol):
+class JudgeBackend(Protocol):
     """How one kind of machine judges, for many threads at once."""
 
     device: str
     clock: Clock
 
-    def open(self, problem: Problem) -> AbstractContextManager[Workbench]:
+    def open(self, problem: TrainingProblem) -> AbstractContextManager[Workbench]:
         """Open a task and get it warm."""
         ...
 
@@ -53,7 +53,7 @@ class Lane(Protocol):
         is needed."""
         ...
 
-    def judge(self, problem: Problem, program: Program, shelf: Shelf) -> Evaluation:
+    def judge(self, problem: TrainingProblem, program: Program, shelf: OpenTaskCache) -> Evaluation:
         """One verdict. Raises HipwrightError, for faults of task and machine among them."""
         ...
 

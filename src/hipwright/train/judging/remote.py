@@ -22,7 +22,7 @@ import msgspec
 
 from hipwright.errors import BadInput, InfrastructureError
 from hipwright.records import Evaluation, Program, content_key
-from hipwright.train.records import Clock, Problem
+from hipwright.train.records import Clock, TrainingProblem
 
 AT_ONCE = 64  # requests under way
 RETRY = (408, 425, 429, 500, 502, 503, 504)
@@ -62,7 +62,7 @@ class RemoteJudge:
             self._jobs.shutdown(wait=True, cancel_futures=True)
             self._jobs = None
 
-    def submit(self, problem: Problem, program: Program) -> Future[Evaluation]:
+    def submit(self, problem: TrainingProblem, program: Program) -> Future[Evaluation]:
         """The evaluation to come. Equal programs are asked for once, unless the machine was at fault."""
         key = content_key(problem.source, program.key)
         with self._lock:
@@ -71,7 +71,7 @@ class RemoteJudge:
                 known = self._known[key] = self._opened().submit(self._judge, problem, program)
             return known
 
-    def prefetch(self, problems: Sequence[Problem]) -> None:
+    def prefetch(self, problems: Sequence[TrainingProblem]) -> None:
         """Let the server open these. Nobody waits for it, and a server that cannot opens its tasks as they come."""
 
         def ask() -> None:
@@ -85,7 +85,7 @@ class RemoteJudge:
             raise InfrastructureError("the judge is not open", hint="use it as a context manager")
         return self._jobs
 
-    def _judge(self, problem: Problem, program: Program) -> Evaluation:
+    def _judge(self, problem: TrainingProblem, program: Program) -> Evaluation:
         asked = {"problem": problem.to_dict(), "program": program.to_dict()}
         try:
             found = Evaluation.from_dict(self._ask("/judge", asked, self._attempts, self._timeout_s))

@@ -18,14 +18,14 @@ import msgspec
 
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.records import Program
-from hipwright.train.records import Problem
+from hipwright.train.records import TrainingProblem
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from hipwright.train.judging.protocols import Judge
+    from hipwright.train.judging.protocols import ProgramJudge
 
 PORT = 8765
 MOST_BYTES = 2 << 20  # of a request: a task and a program
@@ -36,7 +36,7 @@ Send = Callable[[Scope], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def app(judge: Judge) -> Starlette:
+def app(judge: ProgramJudge) -> Starlette:
     """The ASGI application over an open judge."""
     from starlette.applications import Starlette
     from starlette.responses import JSONResponse
@@ -47,13 +47,13 @@ def app(judge: Judge) -> Starlette:
 
     async def judged(request: Request) -> Response:
         body = await _body(request)
-        problem = msgspec.convert(body.get("problem"), Problem)
+        problem = msgspec.convert(body.get("problem"), TrainingProblem)
         program = msgspec.convert(body.get("program"), Program)
         evaluation = await asyncio.wrap_future(judge.submit(problem, program))
         return JSONResponse(evaluation.to_dict())
 
     async def prefetch(request: Request) -> Response:
-        problems = msgspec.convert((await _body(request)).get("problems"), list[Problem])
+        problems = msgspec.convert((await _body(request)).get("problems"), list[TrainingProblem])
         judge.prefetch(problems[:MOST_PROBLEMS])
         return JSONResponse({})
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from hipwright.errors import InfrastructureError, WorkerError
 from hipwright.machine import Workbench
-from hipwright.train.records import Problem
+from hipwright.train.records import TrainingProblem
 
 TRIES = 2
-Opener = Callable[[Problem], AbstractContextManager[Workbench]]
+Opener = Callable[[TrainingProblem], AbstractContextManager[Workbench]]
 
 
 @dataclass
@@ -32,7 +32,7 @@ class _Entry:
         return not self.leases and self.opened.done()
 
 
-class Shelf:
+class OpenTaskCache:
     """size: tasks open at once; openers: threads that open them. Safe to use from several threads.
 
     A task that failed to open is opened again when it is asked for again, unless it failed `TRIES` times through its
@@ -55,7 +55,7 @@ class Shelf:
         return len(self._entries)
 
     @contextmanager
-    def lease(self, problem: Problem) -> Iterator[Workbench]:
+    def lease(self, problem: TrainingProblem) -> Iterator[Workbench]:
         """The opened task, which stays open within the block. Waits for room, and while the task is being opened.
 
         Raises what opening it raised; WorkerError when the shelf is closed meanwhile.
@@ -73,7 +73,7 @@ class Shelf:
                         del self._entries[key]
                 self._changed.notify_all()
 
-    def prefetch(self, problems: Sequence[Problem]) -> None:
+    def prefetch(self, problems: Sequence[TrainingProblem]) -> None:
         """Open these ahead, as far as there is room: neither what is in use nor what was opened ahead makes way."""
         with self._changed:
             for problem in problems:
@@ -104,7 +104,7 @@ class Shelf:
 
     # ---------------------------------------------------------------- inside; the lock is held
 
-    def _take(self, problem: Problem) -> _Entry:
+    def _take(self, problem: TrainingProblem) -> _Entry:
         key = key_of(problem)
         with self._changed:
             while not self._closed:
@@ -117,7 +117,7 @@ class Shelf:
                 self._changed.wait()
         raise WorkerError("the judge is closed")
 
-    def _open(self, problem: Problem, *, ahead: bool = False) -> _Entry | None:
+    def _open(self, problem: TrainingProblem, *, ahead: bool = False) -> _Entry | None:
         """Begin to open a task, once the one that makes way for it is closed; None where there is no room."""
         if self._closed:
             return None
@@ -135,7 +135,7 @@ class Shelf:
 
     # ---------------------------------------------------------------- in the pool's threads
 
-    def _fill(self, entry: _Entry, problem: Problem, victim: _Entry | None) -> None:
+    def _fill(self, entry: _Entry, problem: TrainingProblem, victim: _Entry | None) -> None:
         if victim is not None:
             _close(victim)
         try:
@@ -156,6 +156,6 @@ def _close(entry: _Entry) -> None:
         entry.stack.close()
 
 
-def key_of(problem: Problem) -> str:
+def key_of(problem: TrainingProblem) -> str:
     """What makes two problems the same task: the reference's text, whatever it is called."""
     return problem.source

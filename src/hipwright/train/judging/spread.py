@@ -13,21 +13,21 @@ from typing import Any, Self
 from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Program
 from hipwright.train.judging.judges import MACHINE_FAULTS
-from hipwright.train.judging.protocols import Judge
+from hipwright.train.judging.protocols import ProgramJudge
 from hipwright.train.judging.shelf import key_of
-from hipwright.train.records import Clock, Problem
+from hipwright.train.records import Clock, TrainingProblem
 
 AHEAD = 8  # programs more than another judge has that send a task's next one there, where it is to be opened too
 
 
-class Spread:
+class JudgePool:
     """Programs of one task go to one judge, where it is open, unless that has `AHEAD` more waiting than another; what
     meets a fault of the machine is tried on another. A context manager that opens and closes them all.
 
     BadInput on entering where their devices or clocks differ: rewards of two devices do not compare.
     """
 
-    def __init__(self, judges: Sequence[Judge]) -> None:
+    def __init__(self, judges: Sequence[ProgramJudge]) -> None:
         if not judges:
             raise BadInput("no judges", hint="give one for each GPU, or the addresses of some")
         self.judges = list(judges)
@@ -57,13 +57,13 @@ class Spread:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._stack.close()
 
-    def submit(self, problem: Problem, program: Program) -> Future[Evaluation]:
+    def submit(self, problem: TrainingProblem, program: Program) -> Future[Evaluation]:
         """The evaluation to come, of whichever judge."""
         answer: Future[Evaluation] = Future()
         self._send(problem, program, answer, self._order(problem))
         return answer
 
-    def prefetch(self, problems: Sequence[Problem]) -> None:
+    def prefetch(self, problems: Sequence[TrainingProblem]) -> None:
         """Each at the judge where its programs will go first."""
         for number, judge in enumerate(self.judges):
             mine = [problem for problem in problems if self._order(problem)[0] == number]
@@ -87,12 +87,12 @@ class Spread:
 
     # ---------------------------------------------------------------- inside
 
-    def _order(self, problem: Problem) -> list[int]:
+    def _order(self, problem: TrainingProblem) -> list[int]:
         """All judges, the task's own first: by rendezvous hashing, the same in every run."""
         source = key_of(problem).encode()
         return sorted(range(len(self.judges)), key=lambda n: hashlib.sha256(b"%d/" % n + source).digest())
 
-    def _send(self, problem: Problem, program: Program, answer: Future[Evaluation], left: list[int]) -> None:
+    def _send(self, problem: TrainingProblem, program: Program, answer: Future[Evaluation], left: list[int]) -> None:
         with self._lock:
             least = min(left, key=lambda number: self._waiting[number])
             number = left[0] if self._waiting[left[0]] < self._waiting[least] + AHEAD else least

@@ -18,14 +18,14 @@ from hipwright.events import Listener, silent
 from hipwright.llm.compact import prompt
 from hipwright.train.environment import Environment
 from hipwright.train.judging.judges import LocalJudge
-from hipwright.train.judging.protocols import Judge
+from hipwright.train.judging.protocols import ProgramJudge
 from hipwright.train.log import Log, Telling
 from hipwright.train.mini import corpus as corpora
 from hipwright.train.mini import model
 from hipwright.train.mini.form import CompactForm, read
-from hipwright.train.mini.settings import Settings
+from hipwright.train.mini.settings import MiniSettings
 from hipwright.train.mini.tasks import SCALES, Grammar
-from hipwright.train.records import Problem
+from hipwright.train.records import TrainingProblem
 from hipwright.train.rewards import reward
 from hipwright.train.rl.checkpoint import latest_step
 from hipwright.train.rl.packing import Pair
@@ -45,14 +45,14 @@ class PieceOver(Exception):
 
 
 @dataclass
-class Bench:
+class MiniRun:
     """One call: where, what, and until when. judge: opens another judge than this machine's."""
 
     folder: Path
-    settings: Settings
+    settings: MiniSettings
     listener: Listener = silent
     minutes: float | None = None
-    judge: Callable[[], Judge] | None = None
+    judge: Callable[[], ProgramJudge] | None = None
     began: float = field(default_factory=time.monotonic)
     stack: ExitStack = field(default_factory=ExitStack)
 
@@ -122,7 +122,7 @@ class Bench:
         made = self.judge() if self.judge else self.local()
         return self.stack.enter_context(Environment(made, reward(self.settings.reward), read))
 
-    def local(self) -> Judge:
+    def local(self) -> ProgramJudge:
         """This machine's judge, not opened yet."""
         return LocalJudge(
             targets(self.settings.target),
@@ -131,7 +131,7 @@ class Bench:
             shared_hosts=SHARED_HOSTS,
         )
 
-    def warm(self, problems: Sequence[Problem]) -> None:
+    def warm(self, problems: Sequence[TrainingProblem]) -> None:
         """Have these tasks open before a clock runs: the first arm would pay for it, and the next profit."""
         judge: Any = self.environment.judge
         if hasattr(judge, "warm"):
@@ -144,7 +144,7 @@ class Bench:
         if hasattr(judge, "begin"):
             judge.begin(str(self.work(seed, arm).resolve()))
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[TrainingProblem]:
         """What the arms with a judge answer."""
         made = self.settings.corpus
         grammar = Grammar(made.seed, SCALES[made.scale])

@@ -31,7 +31,7 @@ from hipwright.errors import BadInput, HipwrightError
 from hipwright.llm.compact import shortened
 from hipwright.records import Record
 from hipwright.train.mini.tasks import CORPUS, SCALES, Composition, Grammar
-from hipwright.train.records import Problem
+from hipwright.train.records import TrainingProblem
 
 LINES, MANIFEST = "corpus.jsonl.xz", "corpus.json"
 CAPTURED = (48, 80)
@@ -42,7 +42,7 @@ LONG = {"map": ("columns",), "team": (True,)}
 """Structures that are not drawn, by the first part of the choice's name: their programs do not fit a small context."""
 
 
-class Settings(Record, frozen=True, kw_only=True):
+class CorpusSettings(Record, frozen=True, kw_only=True):
     """What decides a corpus. tasks: of training; shapes: tasks of each composition; programs: wanted of each task."""
 
     seed: int = 0
@@ -52,7 +52,7 @@ class Settings(Record, frozen=True, kw_only=True):
     programs: int = 8
 
 
-class Line(Record, frozen=True, kw_only=True):
+class CorpusLine(Record, frozen=True, kw_only=True):
     """A task with its programs in the short form (llm/compact.py)."""
 
     operators: tuple[str, ...]
@@ -61,7 +61,7 @@ class Line(Record, frozen=True, kw_only=True):
     programs: tuple[str, ...]
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> TrainingProblem:
         """The task."""
         return Composition(self.operators, self.dtype).problem(self.shape, "train")
 
@@ -70,7 +70,7 @@ class Line(Record, frozen=True, kw_only=True):
 class Corpus:
     """Lines with what they were made from."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[CorpusLine, ...]
     manifest: dict[str, Any]
 
     @property
@@ -83,10 +83,10 @@ class Corpus:
 class _Job:
     composition: Composition
     shapes: tuple[tuple[int, int], ...]
-    settings: Settings
+    settings: CorpusSettings
 
 
-def build(settings: Settings, folder: Path, *, workers: int = 1) -> Corpus:
+def build(settings: CorpusSettings, folder: Path, *, workers: int = 1) -> Corpus:
     """Make a corpus in `folder`, or read the one that is there. workers: processes.
 
     BadInput where the folder holds a corpus of other settings.
@@ -96,10 +96,10 @@ def build(settings: Settings, folder: Path, *, workers: int = 1) -> Corpus:
         if corpus.manifest["settings"] != _plain(settings):
             raise BadInput(f"{folder} holds a corpus of other settings", hint="choose another folder")
         return corpus
-    made: dict[Composition, tuple[Line, ...]] = {}
+    made: dict[Composition, tuple[CorpusLine, ...]] = {}
     counts: Counter[str] = Counter()
     jobs = list(_jobs(settings))
-    pool: Pool[_Job, tuple[tuple[Line, ...], Counter[str]]] = Pool(max(1, workers), _ready, _write)
+    pool: Pool[_Job, tuple[tuple[CorpusLine, ...], Counter[str]]] = Pool(max(1, workers), _ready, _write)
     for job, result in pool.run(jobs):
         if isinstance(result, HipwrightError):
             counts[f"not captured: {result.message[:120]}"] += 1
@@ -111,15 +111,15 @@ def build(settings: Settings, folder: Path, *, workers: int = 1) -> Corpus:
     return corpus
 
 
-def _manifest(settings: Settings, counts: Counter[str]) -> dict[str, Any]:
+def _manifest(settings: CorpusSettings, counts: Counter[str]) -> dict[str, Any]:
     return {"settings": _plain(settings), "engine": source_key(), "counts": dict(sorted(counts.items()))}
 
 
-def _plain(settings: Settings) -> dict[str, Any]:
+def _plain(settings: CorpusSettings) -> dict[str, Any]:
     return dict(msgspec.to_builtins(settings))
 
 
-def _jobs(settings: Settings) -> Iterator[_Job]:
+def _jobs(settings: CorpusSettings) -> Iterator[_Job]:
     grammar = Grammar(settings.seed, SCALES[settings.scale])
     shapes, source = grammar.scale.shapes(CORPUS), grammar.compositions("train")
     for number in range(-(-settings.tasks // settings.shapes)):
@@ -140,7 +140,7 @@ def _ready() -> Iterator[None]:
     yield
 
 
-def _write(ready: None, job: _Job) -> tuple[tuple[Line, ...], Counter[str]]:
+def _write(ready: None, job: _Job) -> tuple[tuple[CorpusLine, ...], Counter[str]]:
     """The lines of a composition, and what became of the draws."""
     graph = captured(job.composition)
     counts: Counter[str] = Counter()
@@ -150,7 +150,7 @@ def _write(ready: None, job: _Job) -> tuple[tuple[Line, ...], Counter[str]]:
         programs = list(schedules(at_shape(graph, shape), rng, job.settings.programs, counts))
         counts["tasks"] += 1
         counts["programs"] += len(programs)
-        lines.append(Line(operators=job.composition.operators, dtype=job.composition.dtype, shape=shape,
+        lines.append(CorpusLine(operators=job.composition.operators, dtype=job.composition.dtype, shape=shape,
                           programs=tuple(programs)))  # fmt: skip
     return tuple(lines), counts
 
@@ -232,9 +232,10 @@ def load(folder: Path) -> Corpus:
         text = lzma.decompress((folder / LINES).read_bytes())
     except (OSError, ValueError, lzma.LZMAError) as error:
         raise BadInput(f"{folder} holds no corpus of the miniature: {error}", hint="let it be made anew") from None
-    return Corpus(tuple(msgspec.json.decode(line, type=Line) for line in text.splitlines()), manifest)
+    return Corpus(tuple(msgspec.json.decode(line, type=CorpusLine) for line in text.splitlines()), manifest)
 
 
 __all__ = [
-    "Corpus", "Line", "Settings", "at_shape", "build", "captured", "copy", "drawn", "load", "save", "schedules",
+    "Corpus", "CorpusLine", "CorpusSettings", "at_shape", "build", "captured", "copy", "drawn", "load", "save",
+    "schedules",
 ]  # fmt: skip

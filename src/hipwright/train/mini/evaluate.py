@@ -25,38 +25,38 @@ from hipwright.train.mini import model
 from hipwright.train.mini.figures import Drawn, Regret, tables
 from hipwright.train.mini.regret import grid
 from hipwright.train.mini.tasks import HELD_OUT, SCALES, Grammar
-from hipwright.train.records import Outcome, Problem
+from hipwright.train.records import AnswerOutcome, TrainingProblem
 from hipwright.train.rl.policy import HFPolicy
 
 if TYPE_CHECKING:
     from hipwright.train.environment import Environment
-    from hipwright.train.mini.bench import Bench
+    from hipwright.train.mini.bench import MiniRun
 
 FOLDER, VERDICTS = "evaluation", "verdicts{}.jsonl"
 IN_FLIGHT = 8  # tasks whose programs are judged at once, and as many are being opened
 
 
-class Verdict(msgspec.Struct):
+class MiniVerdict(msgspec.Struct):
     """One line of VERDICTS. text: the short program."""
 
     problem: str
     text: str
-    outcome: Outcome
+    outcome: AnswerOutcome
 
 
 @dataclass
-class Judged:
+class JudgedSamples:
     """All that the figures are made of. drawn: by (arm, seed); regrets: of the tasks with a schedule grid."""
 
-    problems: list[Problem]
+    problems: list[TrainingProblem]
     drawn: dict[tuple[str, int], Drawn]
-    outcomes: dict[tuple[str, str], Outcome]
+    outcomes: dict[tuple[str, str], AnswerOutcome]
     grids: dict[str, list[str]]
     environment: Environment
     settings: Any
 
 
-def problems(bench: Bench) -> list[Problem]:
+def problems(bench: MiniRun) -> list[TrainingProblem]:
     """The tasks of all held-out splits, in turn: a call that is cut short knows something of each."""
     settings = bench.settings
     grammar = Grammar(settings.corpus.seed, SCALES[settings.corpus.scale])
@@ -65,7 +65,7 @@ def problems(bench: Bench) -> list[Problem]:
     return [task for turn in zip_longest(*splits) for task in turn if task is not None]
 
 
-def judged(bench: Bench, models: Mapping[tuple[str, int], Path], part: str = "") -> Judged:
+def judged(bench: MiniRun, models: Mapping[tuple[str, int], Path], part: str = "") -> JudgedSamples:
     """Draw and judge what is missing. part: of the name of the file that verdicts are added to.
 
     Raises bench.PieceOver when the call's minutes are used.
@@ -81,10 +81,10 @@ def judged(bench: Bench, models: Mapping[tuple[str, int], Path], part: str = "")
         for task in tasks
     }
     outcomes = _outcomes(bench, tasks, wanted, part)
-    return Judged(tasks, drawn, outcomes, grids, bench.environment, bench.settings)
+    return JudgedSamples(tasks, drawn, outcomes, grids, bench.environment, bench.settings)
 
 
-def report(found: Judged, judge: Any) -> dict[str, Any]:
+def report(found: JudgedSamples, judge: Any) -> dict[str, Any]:
     """evaluation.json."""
     best: Regret = {}
     for name, texts in found.grids.items():
@@ -100,7 +100,7 @@ def report(found: Judged, judge: Any) -> dict[str, Any]:
 # ---------------------------------------------------------------- drawing
 
 
-def _drawn(bench: Bench, key: tuple[str, int], path: Path, tasks: Sequence[Problem]) -> Drawn:
+def _drawn(bench: MiniRun, key: tuple[str, int], path: Path, tasks: Sequence[TrainingProblem]) -> Drawn:
     """The samples of one checkpoint, kept in a file."""
     arm, seed = key
     file = bench.folder / FOLDER / f"samples-{arm}-{seed}.json"
@@ -134,8 +134,8 @@ def _drawn(bench: Bench, key: tuple[str, int], path: Path, tasks: Sequence[Probl
 
 
 def _outcomes(
-    bench: Bench, tasks: Sequence[Problem], wanted: Mapping[str, Sequence[str]], part: str
-) -> dict[tuple[str, str], Outcome]:
+    bench: MiniRun, tasks: Sequence[TrainingProblem], wanted: Mapping[str, Sequence[str]], part: str
+) -> dict[tuple[str, str], AnswerOutcome]:
     """The outcome of every (task, program), from the files and what is judged now."""
     folder = bench.folder / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
@@ -143,7 +143,7 @@ def _outcomes(
     _mend(file)
     files = [file] if part else sorted(folder.glob(VERDICTS.format("*")))  # another seed's may be written to just now
     known = {(one.problem, one.text): one.outcome for found in files for one in _read(found)}
-    waiting: deque[tuple[Problem, dict[str, Future[Outcome]]]] = deque()
+    waiting: deque[tuple[TrainingProblem, dict[str, Future[AnswerOutcome]]]] = deque()
     missing = [(task, [t for t in wanted[task.name] if (task.name, t) not in known]) for task in tasks]
     missing = [(task, texts) for task, texts in missing if texts]
     with file.open("ab") as stream:
@@ -160,7 +160,9 @@ def _outcomes(
 
 
 def _settle(
-    one: tuple[Problem, dict[str, Future[Outcome]]], known: dict[tuple[str, str], Outcome], stream: Any
+    one: tuple[TrainingProblem, dict[str, Future[AnswerOutcome]]],
+    known: dict[tuple[str, str], AnswerOutcome],
+    stream: Any,
 ) -> None:
     """Wait for a task's verdicts, and keep them."""
     task, futures = one
@@ -168,7 +170,7 @@ def _settle(
         outcome = future.result()
         known[task.name, text] = outcome
         if outcome.scorable:
-            stream.write(msgspec.json.encode(Verdict(task.name, text, outcome)) + b"\n")
+            stream.write(msgspec.json.encode(MiniVerdict(task.name, text, outcome)) + b"\n")
     stream.flush()
 
 
@@ -180,8 +182,8 @@ def _mend(file: Path) -> None:
         file.write_bytes(whole)
 
 
-def _read(file: Path) -> Iterator[Verdict]:
+def _read(file: Path) -> Iterator[MiniVerdict]:
     """The whole lines of a file."""
     for line in file.read_bytes().splitlines(keepends=True) if file.exists() else ():
         if line.endswith(b"\n"):
-            yield msgspec.json.decode(line, type=Verdict)
+            yield msgspec.json.decode(line, type=MiniVerdict)

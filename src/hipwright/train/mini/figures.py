@@ -12,16 +12,16 @@ import numpy as np
 from hipwright.evaluate.passk import pass_at_k
 from hipwright.measure.fastp import over_tasks
 from hipwright.train.mini.tasks import HELD_OUT
-from hipwright.train.records import Outcome, Problem, Scored
+from hipwright.train.records import AnswerOutcome, ScoredOutcome, TrainingProblem
 
 if TYPE_CHECKING:
-    from hipwright.train.mini.settings import Evaluation
+    from hipwright.train.mini.settings import MiniEvaluationSettings
 
 Drawn = dict[str, list[str]]
 """Task -> the short programs that one checkpoint wrote for it."""
 Regret = dict[str, tuple[float, int]]
 """Task -> (least time of its schedule grid in milliseconds, schedules judged)."""
-Reward = Callable[[Sequence[Outcome]], list[Scored]]
+Reward = Callable[[Sequence[AnswerOutcome]], list[ScoredOutcome]]
 Values = dict[str, dict[str, float]]
 """Metric -> task -> its mean over the samples that say something."""
 
@@ -38,12 +38,12 @@ COMPARED = (
 
 
 def tables(
-    problems: Sequence[Problem],
+    problems: Sequence[TrainingProblem],
     drawn: Mapping[tuple[str, int], Drawn],
-    outcomes: Mapping[tuple[str, str], Outcome],
+    outcomes: Mapping[tuple[str, str], AnswerOutcome],
     best: Regret,
     reward: Reward,
-    settings: Evaluation,
+    settings: MiniEvaluationSettings,
 ) -> dict[str, Any]:
     """Arms, comparisons, regret and examples of evaluation.json. A row with seed null is of all seeds together."""
     arms = list(dict.fromkeys(arm for arm, _ in drawn))
@@ -66,7 +66,7 @@ def tables(
 
 
 def _values(
-    tasks: Sequence[Problem], drawn: Drawn, outcomes: Mapping[tuple[str, str], Outcome], reward: Reward
+    tasks: Sequence[TrainingProblem], drawn: Drawn, outcomes: Mapping[tuple[str, str], AnswerOutcome], reward: Reward
 ) -> Values:
     """By metric and task; tasks that nothing is known of are left out, "infra" aside."""
     found: Values = {name: {} for name in (*METRICS, "hack", "infra", "good", "known", "speedup")}
@@ -99,19 +99,19 @@ def _values(
     return found
 
 
-def faster(outcome: Outcome, p: float) -> bool:
+def faster(outcome: AnswerOutcome, p: float) -> bool:
     """Right, and for sure more than p times as fast as the baseline: the interval's lower bound is."""
     return outcome.correct and outcome.low is not None and outcome.low > p
 
 
-def fraction(outcome: Outcome) -> float | None:
+def fraction(outcome: AnswerOutcome) -> float | None:
     """Share of the roofline that a right program reaches."""
     if outcome.floor_ms and outcome.time_ms:
         return outcome.floor_ms / outcome.time_ms
     return outcome.metrics.get("roofline_fraction")
 
 
-def _share(outcomes: Sequence[Outcome], good: Callable[[Outcome], bool]) -> float:
+def _share(outcomes: Sequence[AnswerOutcome], good: Callable[[AnswerOutcome], bool]) -> float:
     return sum(map(good, outcomes)) / len(outcomes)
 
 
@@ -172,7 +172,7 @@ def _comparisons(arms: Sequence[str], pooled: Mapping[tuple[str, str], Values]) 
 
 
 def _regret(
-    arm: str, drawn: Mapping[tuple[str, int], Drawn], outcomes: Mapping[tuple[str, str], Outcome], best: Regret
+    arm: str, drawn: Mapping[tuple[str, int], Drawn], outcomes: Mapping[tuple[str, str], AnswerOutcome], best: Regret
 ) -> dict[str, Any]:
     """How many times the best schedule's time an arm's right programs take: their mean, and the best of each task."""
     all_, first = [], []
@@ -197,9 +197,9 @@ def _exp(values: list[float] | None) -> list[float] | None:
 
 
 def _examples(
-    problems: Sequence[Problem],
+    problems: Sequence[TrainingProblem],
     drawn: Mapping[tuple[str, int], Drawn],
-    outcomes: Mapping[tuple[str, str], Outcome],
+    outcomes: Mapping[tuple[str, str], AnswerOutcome],
     count: int,
 ) -> list[dict[str, Any]]:
     """The first sample of each arm, of the first seed, side by side; tasks of all splits in turn."""

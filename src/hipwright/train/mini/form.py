@@ -11,7 +11,7 @@ from hipwright.llm.compact import expand, prompt, shorten
 from hipwright.program import parse
 from hipwright.records import Program
 from hipwright.train.mini.model import ANSWER
-from hipwright.train.records import Problem, Turn
+from hipwright.train.records import TrainingProblem, Turn
 
 EVIDENCE = 120
 """Characters of the first line of the evidence that a repair turn shows."""
@@ -24,11 +24,11 @@ class CompactForm:
         self.words = words
         self._answer, self._end = words.convert_tokens_to_ids(ANSWER), words.eos_token_id
 
-    def encode(self, problem: Problem, history: Sequence[Turn] = (), context: str = "") -> list[int]:
+    def encode(self, problem: TrainingProblem, history: Sequence[Turn] = (), context: str = "") -> list[int]:
         """The prompt, earlier answers each with its status and first line of evidence, and the answer's mark."""
         return [*self._tokens(self.text(problem, history, context)), self._answer]
 
-    def text(self, problem: Problem, history: Sequence[Turn] = (), context: str = "") -> str:
+    def text(self, problem: TrainingProblem, history: Sequence[Turn] = (), context: str = "") -> str:
         """The prompt as text."""
         parts = [context.strip() + "\n" if context.strip() else "", prompt(problem.source)]
         for turn in history:
@@ -40,7 +40,7 @@ class CompactForm:
         """The short program."""
         return str(self.words.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
-    def target(self, problem: Problem, program_text: str) -> list[int]:
+    def target(self, problem: TrainingProblem, program_text: str) -> list[int]:
         """The short program and the end token; a program in the long form is shortened first."""
         return [*self._tokens(shorten(program_text)), self._end]
 
@@ -54,7 +54,7 @@ class CompactForm:
         return list(self.words.encode(text, add_special_tokens=False))
 
 
-def read(text: str, problem: Problem) -> Program | Unusable:
+def read(text: str, problem: TrainingProblem) -> Program | Unusable:
     """The program that a short answer stands for; nothing is mended. Never raises and never executes."""
     whole = expand(text)
     try:

@@ -26,7 +26,7 @@ LINE = r"[^\n]*\n"
 APART = r"^[A-Z]\w* = \d+\n|(?<![\w.])\d{3,}(?![\w.])"
 
 
-class Shape(Record, frozen=True, kw_only=True):
+class ModelShape(Record, frozen=True, kw_only=True):
     """The transformer. context: tokens of prompt and program together."""
 
     vocabulary: int = 1024
@@ -37,7 +37,7 @@ class Shape(Record, frozen=True, kw_only=True):
     context: int = 1024
 
 
-TINY = Shape(hidden=64, inner=128, layers=2, heads=4)
+TINY = ModelShape(hidden=64, inner=128, layers=2, heads=4)
 """For tests on a processor."""
 
 
@@ -68,7 +68,7 @@ def tokenizer(texts: Iterable[str], vocabulary: int) -> Any:
     )
 
 
-def fresh(words: Any, shape: Shape, seed: int) -> Any:
+def fresh(words: Any, shape: ModelShape, seed: int) -> Any:
     """A model of random weights in float32 for a tokenizer."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM

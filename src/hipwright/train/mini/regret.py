@@ -14,13 +14,13 @@ from hipwright.program import parse
 from hipwright.records import Program
 from hipwright.train.mini.corpus import at_shape, captured, options
 from hipwright.train.mini.tasks import HELD_OUT, Composition
-from hipwright.train.records import Problem
+from hipwright.train.records import TrainingProblem
 
 if TYPE_CHECKING:
-    from hipwright.train.mini.settings import Evaluation
+    from hipwright.train.mini.settings import MiniEvaluationSettings
 
 
-def grid(tasks: Sequence[Problem], settings: Evaluation) -> dict[str, list[str]]:
+def grid(tasks: Sequence[TrainingProblem], settings: MiniEvaluationSettings) -> dict[str, list[str]]:
     """Short programs of the first `regret` tasks of each split, pointwise ones first, for they have few schedules.
 
     A task with more than `grid` schedules gives so many of them, drawn uniformly.
@@ -49,7 +49,7 @@ def all_schedules(graph: Graph) -> Iterator[str]:
             yield shortened(Program(text=text, knobs=dict(zip(knobs, map(int, chosen), strict=True))))
 
 
-def _graph(task: Problem) -> Graph:
+def _graph(task: TrainingProblem) -> Graph:
     """The engine's graph of a task, from its name's operators."""
     *operators, _, _ = task.name.split("-")
     composition = Composition(tuple(operators), task.facts["dtype"])

@@ -18,7 +18,7 @@ GPUS = ("cuda", "rocm")
 _CONSTANT = OptimSettings(learning_rate=2e-4, warmup=10, weight_decay=0.01)
 
 
-class Evaluation(Record, frozen=True, kw_only=True):
+class MiniEvaluationSettings(Record, frozen=True, kw_only=True):
     """What the evaluation draws. tasks, samples: of each split and arm; regret: tasks a split whose schedules are
     judged in full; grid: schedules of such a task at most; examples: tasks shown side by side."""
 
@@ -30,7 +30,7 @@ class Evaluation(Record, frozen=True, kw_only=True):
     seed: int = 7
 
 
-class Settings(Record, frozen=True, kw_only=True):
+class MiniSettings(Record, frozen=True, kw_only=True):
     """One run. target: "cuda", "rocm", or "cpu" (static estimates). seeds: whole repetitions behind the corpus.
 
     arm_minutes: wall time of each arm of each seed. rl_tasks: training tasks that the arms with a judge answer
@@ -48,9 +48,9 @@ class Settings(Record, frozen=True, kw_only=True):
     open_tasks: int = 136
     held: int = 32
     checked: int = 64
-    corpus: corpus.Settings = corpus.Settings()
+    corpus: corpus.CorpusSettings = corpus.CorpusSettings()
     corpus_folder: str = ""
-    model: model.Shape = model.Shape()
+    model: model.ModelShape = model.ModelShape()
     sft: ImitationSettings = ImitationSettings(
         steps=1500,
         batch_tokens=65536,
@@ -72,11 +72,11 @@ class Settings(Record, frozen=True, kw_only=True):
         curriculum=CurriculumSettings(floor=1.0),  # also tasks that are always right: what is fast is learnt there
         optim=replace(_CONSTANT, learning_rate=1.5e-4, warmup=5),
     )
-    evaluation: Evaluation = Evaluation()
+    evaluation: MiniEvaluationSettings = MiniEvaluationSettings()
 
 
-GPU = Settings()
-CPU = Settings(
+GPU = MiniSettings()
+CPU = MiniSettings(
     target="cpu",
     seeds=(0,),
     arm_minutes=0.3,
@@ -84,7 +84,7 @@ CPU = Settings(
     open_tasks=24,
     held=1,
     checked=2,
-    corpus=corpus.Settings(scale="cpu", tasks=8, shapes=4, programs=6),
+    corpus=corpus.CorpusSettings(scale="cpu", tasks=8, shapes=4, programs=6),
     model=model.TINY,
     sft=ImitationSettings(
         steps=120,
@@ -113,12 +113,12 @@ CPU = Settings(
         checkpoint_every=1,
         optim=replace(_CONSTANT, learning_rate=3e-4),
     ),
-    evaluation=Evaluation(tasks=2, samples=2, regret=1, grid=4, examples=2),
+    evaluation=MiniEvaluationSettings(tasks=2, samples=2, regret=1, grid=4, examples=2),
 )
 """No GPU: tiny tasks, verified on the processor, speed by static estimates. It shows the path, nothing is learnt."""
 
 
-def preset(target: str) -> Settings:
+def preset(target: str) -> MiniSettings:
     """The settings for a target. BadInput for one that nothing can be judged on."""
     if target == "cpu":
         return CPU

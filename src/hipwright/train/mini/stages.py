@@ -29,18 +29,18 @@ from hipwright.device.topology import choose
 from hipwright.errors import BadInput
 from hipwright.events import Listener, silent
 from hipwright.report import train_page
-from hipwright.train.judging.protocols import Judge
+from hipwright.train.judging.protocols import ProgramJudge
 from hipwright.train.mini import evaluate, model
-from hipwright.train.mini.bench import CHECK, Bench, PieceOver
+from hipwright.train.mini.bench import CHECK, MiniRun, PieceOver
 from hipwright.train.mini.form import CompactForm, read
-from hipwright.train.mini.settings import ARMS, BASE, CONTINUED, GPUS, RFT, SFT, Settings
-from hipwright.train.records import Problem
+from hipwright.train.mini.settings import ARMS, BASE, CONTINUED, GPUS, RFT, SFT, MiniSettings
+from hipwright.train.records import TrainingProblem
 from hipwright.train.rl.arms import train_rft
 from hipwright.train.rl.imitation import sft_loop
 from hipwright.train.rl.loop import train_rl
 from hipwright.train.rl.packing import Pair
 from hipwright.train.rl.policy import HFPolicy
-from hipwright.train.rl.training import Result
+from hipwright.train.rl.training import LoopResult
 
 RUN, EVALUATION, ACCOUNT, LOCK = "run.json", "evaluation.json", "account.json", ".lock"
 SHOWN = 32  # tasks whose samples are parsed while SFT goes on
@@ -48,12 +48,12 @@ SHOWN = 32  # tasks whose samples are parsed while SFT goes on
 
 def run(
     folder: Path,
-    settings: Settings,
+    settings: MiniSettings,
     *,
     resume: bool = False,
     listener: Listener = silent,
     minutes: float | None = None,
-    judge: Callable[[], Judge] | None = None,
+    judge: Callable[[], ProgramJudge] | None = None,
     seed: int | None = None,
 ) -> dict[str, Any]:
     """All stages, as far as `minutes` go. -> {"finished", "folder", "models": {seed: {arm: path}}, "evaluation"}.
@@ -69,7 +69,7 @@ def run(
         choose("all", settings.target)  # a corpus takes minutes: say now that there is no such GPU
     folder.mkdir(parents=True, exist_ok=True)
     _threads()
-    bench = Bench(folder, settings, listener, minutes, judge)
+    bench = MiniRun(folder, settings, listener, minutes, judge)
     finished = True
     with bench.stack:
         try:
@@ -105,7 +105,7 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _claim(folder: Path, settings: Settings, resume: bool) -> None:
+def _claim(folder: Path, settings: MiniSettings, resume: bool) -> None:
     """The folder is this run's, from its first call to its last."""
     path, plain = folder / RUN, json.loads(msgspec.json.encode(settings))
     if path.exists():
@@ -118,7 +118,7 @@ def _claim(folder: Path, settings: Settings, resume: bool) -> None:
     _write(path, {"recipe": "mini", "target": settings.target, "settings": plain})
 
 
-def _told(bench: Bench, finished: bool) -> dict[str, Any]:
+def _told(bench: MiniRun, finished: bool) -> dict[str, Any]:
     done = {
         str(seed): {
             name: str(bench.place(seed, name))
@@ -146,7 +146,7 @@ def _write(path: Path, data: Mapping[str, Any]) -> None:
 # ---------------------------------------------------------------- the corpus
 
 
-def _check(bench: Bench) -> None:
+def _check(bench: MiniRun) -> None:
     """Have a sample of the corpus judged, a program of a task each; what is wrong is not learnt from."""
     path = bench.folder / CHECK
     if path.exists() or not bench.settings.checked:
@@ -171,7 +171,7 @@ def _check(bench: Bench) -> None:
 # ---------------------------------------------------------------- training
 
 
-def _train(bench: Bench, seed: int) -> None:
+def _train(bench: MiniRun, seed: int) -> None:
     """Base, SFT, and the arms of one seed; what is there already is skipped."""
     settings = bench.settings
     base = bench.place(seed, BASE)
@@ -186,7 +186,7 @@ def _train(bench: Bench, seed: int) -> None:
             _finish(bench, seed, arm, *_arm(bench, seed, arm))
 
 
-def _finish(bench: Bench, seed: int, name: str, policy: HFPolicy, result: Result) -> None:
+def _finish(bench: MiniRun, seed: int, name: str, policy: HFPolicy, result: LoopResult) -> None:
     """Keep the model of a training that is done. Raises PieceOver for one that is not."""
     if not result.finished:
         raise PieceOver
@@ -198,14 +198,14 @@ def _finish(bench: Bench, seed: int, name: str, policy: HFPolicy, result: Result
     bench.say("trained", arm=name, seed=seed, steps=result.step, minutes=result.minutes, **told)
 
 
-def _sft(bench: Bench, seed: int) -> tuple[HFPolicy, Result]:
+def _sft(bench: MiniRun, seed: int) -> tuple[HFPolicy, LoopResult]:
     """From random weights to the SFT model."""
     policy = _policy(model.fresh(bench.words, bench.settings.model, seed), bench.words)
     settings = replace(bench.settings.sft, seed=seed)
     return policy, _imitate(bench, seed, SFT, policy, settings)
 
 
-def _imitate(bench: Bench, seed: int, name: str, policy: HFPolicy, settings: Any) -> Result:
+def _imitate(bench: MiniRun, seed: int, name: str, policy: HFPolicy, settings: Any) -> LoopResult:
     learn, held = bench.rows
     bench.say(name, seed=seed, rows=len(learn))
     folder = bench.work(seed, name)
@@ -217,7 +217,7 @@ def _imitate(bench: Bench, seed: int, name: str, policy: HFPolicy, settings: Any
         return sft_loop(policy, learn, settings, folder, log, evaluate=figures, piece_minutes=bench.left())
 
 
-def _arm(bench: Bench, seed: int, arm: str) -> tuple[HFPolicy, Result]:
+def _arm(bench: MiniRun, seed: int, arm: str) -> tuple[HFPolicy, LoopResult]:
     """One arm from the SFT model, for its minutes."""
     settings, folder = bench.settings, bench.work(seed, arm)
     network, _ = model.load(bench.place(seed, SFT))
@@ -244,7 +244,7 @@ def _policy(network: Any, words: Any) -> HFPolicy:
 
 
 def held_figures(
-    policy: HFPolicy, form: CompactForm, held: Sequence[Pair], problems: Sequence[Problem]
+    policy: HFPolicy, form: CompactForm, held: Sequence[Pair], problems: Sequence[TrainingProblem]
 ) -> dict[str, float]:
     """Mean loss of held-out pairs, nats a token, and the share of sampled programs that parse."""
     from hipwright.records import Program
@@ -262,7 +262,7 @@ def held_figures(
 # ---------------------------------------------------------------- evaluation
 
 
-def _evaluate(bench: Bench) -> None:
+def _evaluate(bench: MiniRun) -> None:
     """Samples of every checkpoint, their verdicts, the figures."""
     if (bench.folder / EVALUATION).exists():
         return
@@ -270,7 +270,7 @@ def _evaluate(bench: Bench) -> None:
     _write(bench.folder / EVALUATION, evaluate.report(judged, bench.environment.judge))
 
 
-def _models(bench: Bench, seeds: Sequence[int]) -> dict[tuple[str, int], Path]:
+def _models(bench: MiniRun, seeds: Sequence[int]) -> dict[tuple[str, int], Path]:
     """By (arm, seed)."""
     names = (BASE, SFT, *bench.settings.arms)
     models = {(name, seed): bench.place(seed, name) for seed in seeds for name in names}

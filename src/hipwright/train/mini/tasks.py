@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
-from hipwright.train.records import Problem
+from hipwright.train.records import TrainingProblem
 
 Split = Literal["train", "shapes", "compositions", "deeper"]
 HELD_OUT: tuple[Split, ...] = ("shapes", "compositions", "deeper")
@@ -144,12 +144,12 @@ class Composition:
         made = ", ".join(f"torch.randn({sizes[name]}{dtype})" for name in self.inputs)
         return _FILE.format(names=", ".join(self.inputs), body="\n".join(lines), made=made)
 
-    def problem(self, shape: tuple[int, int], split: Split) -> Problem:
+    def problem(self, shape: tuple[int, int], split: Split) -> TrainingProblem:
         """The task as training hands it around."""
         rows, columns = shape
         name = "-".join([*self.operators, self.dtype.replace("float", "f"), f"{rows}x{columns}"])
         facts = {"family": self.family, "depth": len(self.operators), "dtype": self.dtype, "shape": list(shape)}
-        return Problem(name=name, source=self.source(shape), split=split, facts=facts)
+        return TrainingProblem(name=name, source=self.source(shape), split=split, facts=facts)
 
 
 _FILE = """import torch
@@ -207,19 +207,19 @@ class Grammar:
             seen.add(made)
             yield made
 
-    def problems(self, split: Split, count: int, compositions: int | None = None) -> list[Problem]:
+    def problems(self, split: Split, count: int, compositions: int | None = None) -> list[TrainingProblem]:
         """`count` different tasks to judge; compositions: how many train has (the shapes split draws from those)."""
         rng = random.Random(f"problems {self.seed} {split}")
         shapes = self.scale.shapes(HELD if split == "shapes" else CORPUS, judged=True)
         source = self.compositions(split)
         pool = [next(source) for _ in range(compositions or count)]
-        found: dict[str, Problem] = {}
+        found: dict[str, TrainingProblem] = {}
         while len(found) < min(count, len(pool) * len(shapes)):
             problem = rng.choice(pool).problem(rng.choice(shapes), split)
             found[problem.name] = problem
         return list(found.values())
 
-    def practice(self, count: int, compositions: int) -> list[Problem]:
+    def practice(self, count: int, compositions: int) -> list[TrainingProblem]:
         """`count` different tasks of train for who has a judge.
 
         No programs are needed, so half of them have shapes, and half of them compositions, that the corpus (with the
@@ -229,7 +229,7 @@ class Grammar:
         source = self.compositions("train")
         pool = [next(source) for _ in range(2 * compositions)]
         shapes = [self.scale.shapes(one, judged=True) for one in (CORPUS, PRACTICE)]
-        found: dict[str, Problem] = {}
+        found: dict[str, TrainingProblem] = {}
         while len(found) < min(count, len(pool) * sum(map(len, shapes))):
             problem = rng.choice(pool).problem(rng.choice(rng.choice(shapes)), "train")
             found[problem.name] = problem

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hipwright.train.rl.policy import Policy
+from hipwright.train.rl.policy import PolicyModel
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,7 +25,7 @@ FARTHEST = 10.0
 class Anchor:
     """The weights that a policy has now, for good: as much memory again as those that are trained."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: PolicyModel) -> None:
         self._policy = policy
         self._weights = [one.detach().clone() for one in policy.trainable_parameters()]
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hipwright.records import Record
-from hipwright.train.forms import Form
-from hipwright.train.records import Problem
+from hipwright.train.forms import PromptForm
+from hipwright.train.records import TrainingProblem
 from hipwright.train.rl.checkpoint import digest
 from hipwright.train.rl.imitation import Passes, imitate, take
-from hipwright.train.rl.loop import Loop
+from hipwright.train.rl.loop import TrainingLoop
 from hipwright.train.rl.packing import Pair
-from hipwright.train.rl.policy import HFPolicy, Policy
-from hipwright.train.rl.rollout import Batch, Scorer
+from hipwright.train.rl.policy import HFPolicy, PolicyModel
+from hipwright.train.rl.rollout import OutcomeScorer, RolloutBatch
 from hipwright.train.rl.settings import ImitationSettings, RLSettings
-from hipwright.train.rl.training import Metrics, Result, Training
+from hipwright.train.rl.training import LoopResult, Metrics, TrainingRun
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,22 +32,24 @@ MARGIN = 0.1
 
 
 def train_rft(
-    policy: Policy,
-    problems: Sequence[Problem],
-    environment: Scorer,
-    form: Form,
+    policy: PolicyModel,
+    problems: Sequence[TrainingProblem],
+    environment: OutcomeScorer,
+    form: PromptForm,
     settings: RLSettings,
     folder: Path,
     log: Metrics,
     *,
     piece_minutes: float | None = None,
     allow_device_change: bool = False,
-) -> Result:
+) -> LoopResult:
     """Sample and judge as `train_rl` does, and imitate each problem's best verified answer so far.
 
     The same settings, budget, checkpoints and log; the advantages' settings are not used.
     """
-    loop = Loop(Imitate(policy, settings), policy, problems, environment, form, settings, folder, log, piece_minutes)
+    loop = TrainingLoop(
+        Imitate(policy, settings), policy, problems, environment, form, settings, folder, log, piece_minutes
+    )
     return loop.run(allow_device_change=allow_device_change)
 
 
@@ -58,13 +60,13 @@ class Imitate:
     better than the mean.
     """
 
-    def __init__(self, policy: Policy, settings: RLSettings) -> None:
+    def __init__(self, policy: PolicyModel, settings: RLSettings) -> None:
         self.name = "rejection fine-tuning"
         self.policy, self.settings = policy, settings
         self._imitation = ImitationSettings(micro_tokens=settings.micro_tokens, row_tokens=0)
         self.best: dict[str, list[Any]] = {}  # problem -> [reward, prompt, completion]
 
-    def __call__(self, batch: Batch, training: Training) -> dict[str, float]:
+    def __call__(self, batch: RolloutBatch, training: TrainingRun) -> dict[str, float]:
         """One optimizer step."""
         new = self._keep(batch)
         older = [name for name in self.best if name not in new]
@@ -82,7 +84,7 @@ class Imitate:
             metrics["grad_norm"] = float(training.apply(last=not left))
         return metrics
 
-    def _keep(self, batch: Batch) -> list[str]:
+    def _keep(self, batch: RolloutBatch) -> list[str]:
         """The problems of which this batch has a better answer than was known."""
         new: dict[str, None] = {}
         for talk in batch.talks:
@@ -115,7 +117,7 @@ class Preference(Record, frozen=True, kw_only=True):
     rejected: list[int]
 
 
-def preferences(batch: Batch) -> list[Preference]:
+def preferences(batch: RolloutBatch) -> list[Preference]:
     """Of each group of first answers, the best and the worst with a reward, where they differ by `MARGIN`."""
     found = []
     for _, turn, answers in batch.groups():
@@ -130,32 +132,32 @@ def preferences(batch: Batch) -> list[Preference]:
 
 
 def gather_preferences(
-    policy: Policy,
-    problems: Sequence[Problem],
-    environment: Scorer,
-    form: Form,
+    policy: PolicyModel,
+    problems: Sequence[TrainingProblem],
+    environment: OutcomeScorer,
+    form: PromptForm,
     settings: RLSettings,
     folder: Path,
     log: Metrics,
     *,
     piece_minutes: float | None = None,
     allow_device_change: bool = False,
-) -> tuple[list[Preference], Result]:
+) -> tuple[list[Preference], LoopResult]:
     """Sample and judge without learning, and collect the preferences of every group."""
-    gather = Gather()
-    loop = Loop(gather, policy, problems, environment, form, settings, folder, log, piece_minutes)
+    gather = CollectPreferences()
+    loop = TrainingLoop(gather, policy, problems, environment, form, settings, folder, log, piece_minutes)
     result = loop.run(allow_device_change=allow_device_change)
     return gather.found, result
 
 
-class Gather:
+class CollectPreferences:
     """An update that changes nothing: it keeps each batch's preferences."""
 
     def __init__(self) -> None:
         self.name = "gathering preferences"
         self.found: list[Preference] = []
 
-    def __call__(self, batch: Batch, training: Training) -> dict[str, float]:
+    def __call__(self, batch: RolloutBatch, training: TrainingRun) -> dict[str, float]:
         """No optimizer step."""
         self.found += preferences(batch)
         training.skip()
@@ -182,7 +184,7 @@ def train_dpo(
     *,
     piece_minutes: float | None = None,
     allow_device_change: bool = False,
-) -> Result:
+) -> LoopResult:
     """Direct preference optimisation (Rafailov et al. 2023): raise the chosen answer's odds over the rejected one's.
 
         L = - log sigmoid(beta ((log p - log p_ref)(chosen) - (log p - log p_ref)(rejected))), the mean over pairs
@@ -190,7 +192,7 @@ def train_dpo(
     The reference is the policy as it comes in: its log-probabilities are computed once, before the first step, and are
     part of the checkpoint. Logged at stage "dpo"; margin: the mean of what the sigmoid is taken of, over beta.
     """
-    reference = Reference(policy, pairs, settings)
+    reference = ReferenceMargins(policy, pairs, settings)
 
     def gradient(batch: Sequence[int]) -> Mapping[str, Tensor]:
         return dpo_gradient(policy, [pairs[i] for i in batch], [reference.gaps[i] for i in batch], settings)
@@ -205,7 +207,7 @@ def train_dpo(
     return passes.run("dpo", gradient, allow_device_change=allow_device_change)
 
 
-class Reference:
+class ReferenceMargins:
     """log p_ref(chosen) - log p_ref(rejected) of each pair."""
 
     def __init__(self, policy: HFPolicy, pairs: Sequence[Preference], settings: ImitationSettings) -> None:
@@ -228,7 +230,7 @@ class Reference:
 
 
 def dpo_gradient(
-    policy: Policy, pairs: Sequence[Preference], reference: Sequence[float], settings: ImitationSettings
+    policy: PolicyModel, pairs: Sequence[Preference], reference: Sequence[float], settings: ImitationSettings
 ) -> dict[str, Tensor]:
     """Accumulate the gradient of the mean loss; loss, accuracy (share of pairs in the right order) and margin."""
     import torch
@@ -251,7 +253,7 @@ def dpo_gradient(
     return {name: torch.stack(values).sum() for name, values in found.items()}
 
 
-def _sums(policy: Policy, rows: Sequence[Pair]) -> Tensor:
+def _sums(policy: PolicyModel, rows: Sequence[Pair]) -> Tensor:
     """log p of each completion, all in one pass."""
     import torch
 

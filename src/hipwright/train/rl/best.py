@@ -11,7 +11,7 @@ from math import isfinite
 from statistics import fmean
 from typing import Any
 
-from hipwright.train.rl.policy import Policy
+from hipwright.train.rl.policy import PolicyModel
 
 
 class Best:
@@ -21,7 +21,7 @@ class Best:
     improves they understate the later weights.
     """
 
-    def __init__(self, policy: Policy, window: int) -> None:
+    def __init__(self, policy: PolicyModel, window: int) -> None:
         self._policy = policy
         self._recent: deque[float] = deque(maxlen=window)
         self._kept: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from typing import Any
 
 from hipwright.agents.evidence import clean
 from hipwright.agents.lessons import Lesson, guidance, kind_of_words
-from hipwright.train.records import Outcome, Problem, Scored
+from hipwright.train.records import AnswerOutcome, ScoredOutcome, TrainingProblem
 
 GAP = 0.1
 """Two rewards nearer than this are no contrast."""
@@ -28,7 +28,7 @@ class Exemplars:
     def __init__(self) -> None:
         self._kept: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
-    def add(self, problem: Problem, text: str, scored: Scored) -> None:
+    def add(self, problem: TrainingProblem, text: str, scored: ScoredOutcome) -> None:
         """Keep an answer if it is its problem's best or worst; one without a reward or a program teaches nothing."""
         if scored.reward is None or scored.outcome.status == "parse_error":
             return
@@ -42,7 +42,7 @@ class Exemplars:
         if len(self._kept) > MOST:
             self._kept.popitem(last=False)
 
-    def contrast(self, problem: Problem) -> str:
+    def contrast(self, problem: TrainingProblem) -> str:
         """Two scored answers to this problem, else to the one whose source shares most words; "": there is none."""
         useful = {name: one for name, one in self._kept.items() if _gap(one) >= GAP}
         if not useful:
@@ -68,14 +68,14 @@ class Exemplars:
         self._kept = OrderedDict((name, entry) for name, entry in state["kept"])
 
 
-class Lessons:
+class FailureCounts:
     """Failures by kind, counted over the run."""
 
     def __init__(self) -> None:
         self._judged = 0
         self._kinds: dict[str, dict[str, Any]] = {}
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: AnswerOutcome) -> None:
         """Count an outcome; faults that are not the candidate's teach nothing."""
         if not outcome.scorable:
             return
@@ -104,20 +104,20 @@ class Lessons:
         self._judged, self._kinds = state["judged"], {kind: dict(one) for kind, one in state["kinds"].items()}
 
 
-class Context:
+class ExemplarSettings:
     """What is put into prompts. share: of prompts with a contrast; most: lessons in each prompt."""
 
     def __init__(self, share: float, most: int) -> None:
         self.share, self.most = share, most
-        self.exemplars, self.lessons = Exemplars(), Lessons()
+        self.exemplars, self.lessons = Exemplars(), FailureCounts()
 
-    def text(self, problem: Problem, rng: random.Random) -> str:
+    def text(self, problem: TrainingProblem, rng: random.Random) -> str:
         """The sections for one prompt. Draws from `rng` once, whatever it gives."""
         shown = rng.random() < self.share
         parts = [self.exemplars.contrast(problem) if shown else "", self.lessons.text(self.most) if self.most else ""]
         return "\n\n".join(part for part in parts if part)
 
-    def add(self, problem: Problem, text: str, scored: Scored) -> None:
+    def add(self, problem: TrainingProblem, text: str, scored: ScoredOutcome) -> None:
         """Learn of one answer; what no prompt will show is not kept."""
         if self.share:
             self.exemplars.add(problem, text, scored)
@@ -134,7 +134,7 @@ class Context:
         self.lessons.load(state["lessons"])
 
 
-def figures(outcome: Outcome) -> str:
+def figures(outcome: AnswerOutcome) -> str:
     """An outcome in a few words: why it failed, or how fast it is and what that rests on."""
     if not outcome.correct:
         return clean(f"{outcome.status}: {outcome.message}", 200)

@@ -9,10 +9,10 @@ from hipwright.errors import BadInput
 from hipwright.train.rewards import Clip
 from hipwright.train.rl.advantage import advantages, flat, returns
 from hipwright.train.rl.anchor import Anchor, estimate
-from hipwright.train.rl.policy import Policy
-from hipwright.train.rl.rollout import Answer, Batch
+from hipwright.train.rl.policy import PolicyModel
+from hipwright.train.rl.rollout import RolloutAnswer, RolloutBatch
 from hipwright.train.rl.settings import RLSettings
-from hipwright.train.rl.training import Training
+from hipwright.train.rl.training import TrainingRun
 
 
 class PolicyGradient:
@@ -25,13 +25,13 @@ class PolicyGradient:
     not run: their gradient is 0.
     """
 
-    def __init__(self, policy: Policy, settings: RLSettings) -> None:
+    def __init__(self, policy: PolicyModel, settings: RLSettings) -> None:
         self.name = "policy gradient"
         self.policy, self.settings = policy, settings
         self.clip = Clip()
         self.anchor = Anchor(policy) if settings.kl else None
 
-    def __call__(self, batch: Batch, training: Training) -> dict[str, float]:
+    def __call__(self, batch: RolloutBatch, training: TrainingRun) -> dict[str, float]:
         """The batch's optimizer updates; the figures are the last one's."""
         weighted, metrics = self.weigh(batch)
         tokens = sum(len(answer.sample.tokens) for answer, _ in weighted)
@@ -46,10 +46,10 @@ class PolicyGradient:
             metrics["grad_norm"] = float(training.apply(last=not left))
         return metrics
 
-    def weigh(self, batch: Batch) -> tuple[list[tuple[Answer, float]], dict[str, float]]:
+    def weigh(self, batch: RolloutBatch) -> tuple[list[tuple[RolloutAnswer, float]], dict[str, float]]:
         """Every answer that has an advantage, with it; and how many groups have none."""
         clipped = self._clipped(batch)
-        found: list[tuple[Answer, float]] = []
+        found: list[tuple[RolloutAnswer, float]] = []
         groups = still = 0
         for _, _, answers in batch.groups():
             values = [clipped[id(answer)] for answer in answers]
@@ -61,7 +61,7 @@ class PolicyGradient:
             found += [(one, weight) for one, weight in zip(answers, weights, strict=True) if weight is not None]
         return found, {"groups": float(groups), "zero_variance": still / max(groups, 1)}
 
-    def _clipped(self, batch: Batch) -> dict[int, float | None]:
+    def _clipped(self, batch: RolloutBatch) -> dict[int, float | None]:
         """What each answer is worth, by its identity: the reward, clipped, with its share of what followed."""
         answers = [answer for talk in batch.talks for answer in talk.answers]
         rewards = [answer.scored.reward if answer.scored else None for answer in answers]
@@ -73,7 +73,7 @@ class PolicyGradient:
             worth.update({id(answer): value for answer, value in zip(talk.answers, values, strict=True)})
         return worth
 
-    def _start(self, used: Sequence[tuple[Answer, float]]) -> list[list[float]]:
+    def _start(self, used: Sequence[tuple[RolloutAnswer, float]]) -> list[list[float]]:
         """What the policy that training began from says of the answers; nothing where nobody asks."""
         if self.anchor is None:
             return []
@@ -83,7 +83,7 @@ class PolicyGradient:
             return self.policy.logprobs(pairs, temperature=settings.temperature, micro_tokens=settings.micro_tokens)
 
     def _gradient(
-        self, used: Sequence[tuple[Answer, float]], tokens: int, start: Sequence[Sequence[float]] = ()
+        self, used: Sequence[tuple[RolloutAnswer, float]], tokens: int, start: Sequence[Sequence[float]] = ()
     ) -> dict[str, float]:
         """Accumulate the loss's gradient; figures over the tokens that were run."""
         import torch

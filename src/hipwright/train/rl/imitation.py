@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from hipwright.errors import BadInput
 from hipwright.train.rl.checkpoint import digest
 from hipwright.train.rl.packing import Pair
-from hipwright.train.rl.policy import Policy
+from hipwright.train.rl.policy import PolicyModel
 from hipwright.train.rl.settings import ImitationSettings
-from hipwright.train.rl.training import Metrics, Result, Training
+from hipwright.train.rl.training import LoopResult, Metrics, TrainingRun
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +30,7 @@ Gradient = Callable[[Sequence[int]], Mapping[str, "Tensor"]]
 
 
 def sft_loop(
-    policy: Policy,
+    policy: PolicyModel,
     rows: Sequence[Pair],
     settings: ImitationSettings,
     folder: Path,
@@ -39,7 +39,7 @@ def sft_loop(
     evaluate: Evaluate | None = None,
     piece_minutes: float | None = None,
     allow_device_change: bool = False,
-) -> Result:
+) -> LoopResult:
     """Minimise the mean negative log-likelihood of the completions' tokens. Resumes from FOLDER's checkpoint.
 
     rows: (prompt tokens, completion tokens), the completion with its end token. evaluate: called every
@@ -55,7 +55,7 @@ def sft_loop(
     return passes.run("sft", gradient, evaluate, allow_device_change=allow_device_change)
 
 
-def imitate(policy: Policy, rows: Sequence[Pair], settings: ImitationSettings) -> Tensor:
+def imitate(policy: PolicyModel, rows: Sequence[Pair], settings: ImitationSettings) -> Tensor:
     """Accumulate the gradient of the mean loss of some rows, in nats a completion token; returns that loss."""
     import torch
 
@@ -76,7 +76,7 @@ class Passes:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: PolicyModel,
         sizes: Sequence[int],
         settings: ImitationSettings,
         folder: Path,
@@ -90,11 +90,11 @@ class Passes:
         self.number, self.place = 0, 0
         self._order: tuple[int, list[int]] = (-1, [])
         total = settings.steps or self._steps()
-        self.training = Training(policy, settings, total, folder, identity, {"passes": self}, piece_minutes)
+        self.training = TrainingRun(policy, settings, total, folder, identity, {"passes": self}, piece_minutes)
 
     def run(
         self, stage: str, gradient: Gradient, evaluate: Evaluate | None = None, *, allow_device_change: bool = False
-    ) -> Result:
+    ) -> LoopResult:
         """Go on until the piece or the run is over."""
         training = self.training
         training.resume(allow_device_change=allow_device_change)

@@ -15,17 +15,17 @@ from typing import Any, Protocol
 import msgspec
 
 from hipwright.errors import InfrastructureError
-from hipwright.train.forms import Form
-from hipwright.train.records import Problem
+from hipwright.train.forms import PromptForm
+from hipwright.train.records import TrainingProblem
 from hipwright.train.rl.best import Best
 from hipwright.train.rl.checkpoint import digest
 from hipwright.train.rl.curriculum import Curriculum
-from hipwright.train.rl.exemplars import Context
+from hipwright.train.rl.exemplars import ExemplarSettings
 from hipwright.train.rl.gradient import PolicyGradient
-from hipwright.train.rl.policy import Policy
-from hipwright.train.rl.rollout import Batch, Roller, Scorer, Watch
+from hipwright.train.rl.policy import PolicyModel
+from hipwright.train.rl.rollout import OutcomeScorer, PhaseSeconds, Roller, RolloutBatch
 from hipwright.train.rl.settings import RLSettings
-from hipwright.train.rl.training import Metrics, Result, Stateful, Training
+from hipwright.train.rl.training import LoopResult, Metrics, Stateful, TrainingRun
 
 STAGE = "rl"
 BLIND = 3
@@ -37,52 +37,52 @@ class Update(Stateful, Protocol):
 
     name: str
 
-    def __call__(self, batch: Batch, training: Training) -> dict[str, float]:
+    def __call__(self, batch: RolloutBatch, training: TrainingRun) -> dict[str, float]:
         """The update's own figures."""
         ...
 
 
 def train_rl(
-    policy: Policy,
-    problems: Sequence[Problem],
-    environment: Scorer,
-    form: Form,
+    policy: PolicyModel,
+    problems: Sequence[TrainingProblem],
+    environment: OutcomeScorer,
+    form: PromptForm,
     settings: RLSettings,
     folder: Path,
     log: Metrics,
     *,
     piece_minutes: float | None = None,
     allow_device_change: bool = False,
-) -> Result:
+) -> LoopResult:
     """Train by clipped policy gradient on the environment's rewards; resumes from FOLDER's checkpoint.
 
     Call it again, with the same arguments, until the result is `finished`. Raises BadInput where the folder is another
     run's, and InfrastructureError after three batches in a row that nothing of could be scored.
     """
     update = PolicyGradient(policy, settings)
-    loop = Loop(update, policy, problems, environment, form, settings, folder, log, piece_minutes)
+    loop = TrainingLoop(update, policy, problems, environment, form, settings, folder, log, piece_minutes)
     return loop.run(allow_device_change=allow_device_change)
 
 
-class Loop:
+class TrainingLoop:
     """One run; `update` decides what it learns from a batch."""
 
     def __init__(
         self,
         update: Update,
-        policy: Policy,
-        problems: Sequence[Problem],
-        environment: Scorer,
-        form: Form,
+        policy: PolicyModel,
+        problems: Sequence[TrainingProblem],
+        environment: OutcomeScorer,
+        form: PromptForm,
         settings: RLSettings,
         folder: Path,
         log: Metrics,
         piece_minutes: float | None = None,
     ) -> None:
         self.settings, self.log, self.update, self.problems = settings, log, update, problems
-        self.watch = Watch()
+        self.watch = PhaseSeconds()
         self.curriculum = Curriculum(len(problems), settings.curriculum)
-        self.context = Context(settings.exemplars, settings.lessons)
+        self.context = ExemplarSettings(settings.exemplars, settings.lessons)
         self.roller = Roller(policy, problems, environment, form, settings, self.context, self.watch)
         self.ahead = Ahead(self.roller)
         self.blind = 0
@@ -100,9 +100,9 @@ class Loop:
             "reward": repr(environment.reward),
             "update": update.name,
         }
-        self.training = Training(policy, settings, settings.steps, folder, identity, parts, piece_minutes)
+        self.training = TrainingRun(policy, settings, settings.steps, folder, identity, parts, piece_minutes)
 
-    def run(self, *, allow_device_change: bool = False) -> Result:
+    def run(self, *, allow_device_change: bool = False) -> LoopResult:
         """Go on until the piece or the run is over; a run that is over leaves the policy with its best weights, where
         the settings ask for them."""
         training = self.training
@@ -139,11 +139,11 @@ class Loop:
             self._show(batch)
         return metrics
 
-    def _start(self, step: int) -> Batch:
+    def _start(self, step: int) -> RolloutBatch:
         rng = random.Random(f"{self.settings.seed}/{step}/draw")
         return self.roller.start(step, self.curriculum.draw(self.settings.prompts, rng))
 
-    def _look(self, batch: Batch) -> None:
+    def _look(self, batch: RolloutBatch) -> None:
         """Tell curriculum and context of a judged batch; give up where nothing can be judged any more."""
         scored = 0
         for slot, turn, answers in batch.groups():
@@ -162,7 +162,7 @@ class Loop:
                 hint="mend the machine; the same command goes on from the last checkpoint",
             )
 
-    def _show(self, batch: Batch) -> None:
+    def _show(self, batch: RolloutBatch) -> None:
         """Log one conversation of the batch, a different slot each time."""
         talk = batch.talks[(self.training.step // self.settings.sample_every) % len(batch.talks)]
         for turn, answer in enumerate(talk.answers):
@@ -200,7 +200,7 @@ class Ahead:
 
     def __init__(self, roller: Roller) -> None:
         self.roller = roller
-        self.batch: Batch | None = None
+        self.batch: RolloutBatch | None = None
 
     def state(self) -> dict[str, Any]:
         """What was sampled."""
@@ -211,7 +211,7 @@ class Ahead:
         self.batch = self.roller.restore(state["batch"]) if state["batch"] else None
 
 
-def figures(batch: Batch) -> dict[str, float]:
+def figures(batch: RolloutBatch) -> dict[str, float]:
     """What a judged batch came to: shares of all scorable answers, of first turns, and of infrastructure faults."""
     answers = [answer for talk in batch.talks for answer in talk.answers if answer.scored]
     known = [one.scored for one in answers if one.scored and one.scored.reward is not None]

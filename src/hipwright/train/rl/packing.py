@@ -22,7 +22,7 @@ ALIGN = 16
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedRows:
     """Rows of equal length. tokens, owners, positions: rows x length; an owner of 0 is padding.
 
     states, targets: for every completion token, in the order of the sequences, the flat place whose state predicts it,
@@ -78,7 +78,7 @@ def batches(packed: Sequence[Sequence[int]], lengths: Sequence[int], tokens: int
     return groups
 
 
-def pack(pairs: Sequence[Pair], layout: Sequence[Sequence[int]], device: str) -> tuple[Packed, list[int]]:
+def pack(pairs: Sequence[Pair], layout: Sequence[Sequence[int]], device: str) -> tuple[PackedRows, list[int]]:
     """The rows of `layout` (indices into pairs) as tensors, and the indices of the sequences in their order there."""
     import numpy as np
     import torch
@@ -106,4 +106,4 @@ def pack(pairs: Sequence[Pair], layout: Sequence[Sequence[int]], device: str) ->
     rows_of = (np.array(tokens, dtype=np.int64), np.repeat(owners, sizes), positions)
     shaped = [torch.from_numpy(one.reshape(len(layout), length)).to(device, non_blocking=True) for one in rows_of]
     place = torch.from_numpy(states).to(device, non_blocking=True)
-    return Packed(shaped[0], shaped[1], shaped[2], place, shaped[0].flatten()[place + 1], tuple(counts)), order
+    return PackedRows(shaped[0], shaped[1], shaped[2], place, shaped[0].flatten()[place + 1], tuple(counts)), order

@@ -33,7 +33,7 @@ SHAPES = 4
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampledAnswer:
     """One answer. tokens: with the end token, where it `ended`; logprobs: of each token when it was sampled."""
 
     tokens: list[int]
@@ -54,7 +54,7 @@ class Likelihood:
     entropy: Tensor
 
 
-class Policy(Protocol):
+class PolicyModel(Protocol):
     """What the loops need of a model."""
 
     device: str
@@ -62,7 +62,7 @@ class Policy(Protocol):
 
     def generate(
         self, prompts: Sequence[Sequence[int]], *, samples: int, max_new_tokens: int, temperature: float, seed: int
-    ) -> list[list[Sample]]:
+    ) -> list[list[SampledAnswer]]:
         """`samples` answers to each prompt. Equal weights, arguments and seed give equal answers on one device."""
         ...
 
@@ -161,7 +161,7 @@ class HFPolicy:
 
     def generate(
         self, prompts: Sequence[Sequence[int]], *, samples: int, max_new_tokens: int, temperature: float, seed: int
-    ) -> list[list[Sample]]:
+    ) -> list[list[SampledAnswer]]:
         """See Policy. At most MAX_ROWS answers are sampled at once; temperature 0 takes the likeliest token."""
         import torch
 
@@ -169,7 +169,7 @@ class HFPolicy:
             raise BadInput("an empty prompt", hint="a prompt needs at least a token")
         generator = torch.Generator(self.device).manual_seed(seed)
         many = max(MAX_ROWS // samples, 1)
-        found: list[list[Sample]] = []
+        found: list[list[SampledAnswer]] = []
         with torch.no_grad():
             for start in range(0, len(prompts), many):
                 some = prompts[start : start + many]
@@ -188,12 +188,12 @@ class HFPolicy:
         self._decoders.move_to_end(key)
         return self._decoders[key]
 
-    def _samples(self, decoder: Decoder) -> list[Sample]:
+    def _samples(self, decoder: Decoder) -> list[SampledAnswer]:
         ends, found = set(self._end), []
         for tokens, logprobs in zip(decoder.tokens.tolist(), decoder.logprobs.tolist(), strict=True):
             last = next((place for place, token in enumerate(tokens) if token in ends), None)
             count = len(tokens) if last is None else last + 1
-            found.append(Sample(tokens[:count], logprobs[:count], last is not None))
+            found.append(SampledAnswer(tokens[:count], logprobs[:count], last is not None))
         return found
 
     def last_logits(self, tokens: Tensor, mask: Tensor, positions: Tensor, cache: Any) -> Tensor:

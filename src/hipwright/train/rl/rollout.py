@@ -17,33 +17,33 @@ from typing import Any, Protocol
 
 from hipwright.errors import BadInput, HipwrightError
 from hipwright.records import content_key
-from hipwright.train.forms import Form
-from hipwright.train.records import Outcome, Problem, Scored, Turn
-from hipwright.train.rl.exemplars import Context
-from hipwright.train.rl.policy import Policy, Sample
+from hipwright.train.forms import PromptForm
+from hipwright.train.records import AnswerOutcome, ScoredOutcome, TrainingProblem, Turn
+from hipwright.train.rl.exemplars import ExemplarSettings
+from hipwright.train.rl.policy import PolicyModel, SampledAnswer
 from hipwright.train.rl.settings import RLSettings
 
 
-class Scorer(Protocol):
+class OutcomeScorer(Protocol):
     """What the loops need of `hipwright.train.environment.Environment`."""
 
     judge: Any
-    reward: Callable[[Sequence[Outcome]], list[Scored]]
+    reward: Callable[[Sequence[AnswerOutcome]], list[ScoredOutcome]]
 
-    def submit(self, problem: Problem, completion: str, history: Sequence[Turn] = ()) -> Future[Outcome]:
+    def submit(self, problem: TrainingProblem, completion: str, history: Sequence[Turn] = ()) -> Future[AnswerOutcome]:
         """The outcome to come."""
         ...
 
 
 @dataclass
-class Answer:
+class RolloutAnswer:
     """One turn. scored: set once its group is judged."""
 
     prompt: list[int]
-    sample: Sample
+    sample: SampledAnswer
     text: str
-    outcome: Outcome | None = None
-    scored: Scored | None = None
+    outcome: AnswerOutcome | None = None
+    scored: ScoredOutcome | None = None
 
 
 @dataclass
@@ -51,10 +51,10 @@ class Talk:
     """One conversation. slot: its prompt's number in the batch."""
 
     slot: int
-    problem: Problem
+    problem: TrainingProblem
     context: str
-    answers: list[Answer] = field(default_factory=list)
-    waiting: Future[Outcome] | None = None
+    answers: list[RolloutAnswer] = field(default_factory=list)
+    waiting: Future[AnswerOutcome] | None = None
 
     @property
     def history(self) -> list[Turn]:
@@ -63,14 +63,14 @@ class Talk:
 
 
 @dataclass
-class Batch:
+class RolloutBatch:
     """The conversations of one step. drawn: the problem of each slot."""
 
     step: int
     drawn: list[int]
     talks: list[Talk]
 
-    def groups(self) -> Iterator[tuple[int, int, list[Answer]]]:
+    def groups(self) -> Iterator[tuple[int, int, list[RolloutAnswer]]]:
         """(slot, turn, answers): the answers to one prompt at one turn. Later turns may have fewer."""
         for slot in range(len(self.drawn)):
             talks = [talk for talk in self.talks if talk.slot == slot]
@@ -86,7 +86,7 @@ class Batch:
         }
 
 
-class Watch:
+class PhaseSeconds:
     """Seconds by phase."""
 
     def __init__(self) -> None:
@@ -112,18 +112,18 @@ class Roller:
 
     def __init__(
         self,
-        policy: Policy,
-        problems: Sequence[Problem],
-        environment: Scorer,
-        form: Form,
+        policy: PolicyModel,
+        problems: Sequence[TrainingProblem],
+        environment: OutcomeScorer,
+        form: PromptForm,
         settings: RLSettings,
-        context: Context,
-        watch: Watch,
+        context: ExemplarSettings,
+        watch: PhaseSeconds,
     ) -> None:
         self.policy, self.problems, self.environment = policy, problems, environment
         self.form, self.settings, self.context, self.watch = form, settings, context, watch
 
-    def start(self, step: int, drawn: Sequence[int]) -> Batch:
+    def start(self, step: int, drawn: Sequence[int]) -> RolloutBatch:
         """Sample the first answers to these problems, and hand them to the judge."""
         self.environment.judge.prefetch([self.problems[index] for index in drawn])
         rng = random.Random(f"{self.settings.seed}/{step}/context")
@@ -134,11 +134,11 @@ class Roller:
             context, prompt = self._opening(problem, rng)
             prompts.append(prompt)
             talks += [Talk(slot, problem, context) for _ in range(self.settings.samples)]
-        batch = Batch(step, list(drawn), talks)
+        batch = RolloutBatch(step, list(drawn), talks)
         self._sample(batch, 0, talks, prompts, self.settings.samples)
         return batch
 
-    def finish(self, batch: Batch) -> None:
+    def finish(self, batch: RolloutBatch) -> None:
         """Wait for the judge, sample and judge the repairs, and score every group."""
         going = batch.talks
         for turn in range(1, self.settings.turns + 1):
@@ -155,13 +155,13 @@ class Roller:
             for answer, scored in zip(answers, self.environment.reward(outcomes), strict=True):
                 answer.scored = scored
 
-    def restore(self, state: dict[str, Any]) -> Batch:
+    def restore(self, state: dict[str, Any]) -> RolloutBatch:
         """A batch from a checkpoint, handed to the judge again."""
         talks = [
             Talk(slot, self.problems[state["drawn"][slot]], context, [_answer(one, self.form) for one in answers])
             for slot, context, answers in state["talks"]
         ]
-        batch = Batch(state["step"], state["drawn"], talks)
+        batch = RolloutBatch(state["step"], state["drawn"], talks)
         for talk in talks:
             talk.waiting = self.environment.submit(talk.problem, talk.answers[-1].text, talk.history)
         return batch
@@ -181,7 +181,7 @@ class Roller:
 
     # ---------------------------------------------------------------- one turn
 
-    def _opening(self, problem: Problem, rng: random.Random) -> tuple[str, list[int]]:
+    def _opening(self, problem: TrainingProblem, rng: random.Random) -> tuple[str, list[int]]:
         """The context and the first prompt; a context that does not fit is left out."""
         context = self.context.text(problem, rng)
         prompt = self.form.encode(problem, (), context)
@@ -200,7 +200,9 @@ class Roller:
         prompt = self.form.encode(talk.problem, talk.history, talk.context)
         return prompt if len(prompt) <= self.settings.max_prompt_tokens else []
 
-    def _sample(self, batch: Batch, turn: int, talks: Sequence[Talk], prompts: list[list[int]], samples: int) -> None:
+    def _sample(
+        self, batch: RolloutBatch, turn: int, talks: Sequence[Talk], prompts: list[list[int]], samples: int
+    ) -> None:
         settings = self.settings
         with self.on_gpu("generate"):
             groups = self.policy.generate(
@@ -215,7 +217,7 @@ class Roller:
             for talk, (prompt, sample) in zip(talks, flat, strict=True):
                 text = self.form.decode(sample.tokens)
                 talk.waiting = self.environment.submit(talk.problem, text, talk.history)
-                talk.answers.append(Answer(prompt, sample, text))
+                talk.answers.append(RolloutAnswer(prompt, sample, text))
 
     def _collect(self, talks: Sequence[Talk]) -> None:
         with self.watch.phase("wait"):
@@ -225,18 +227,18 @@ class Roller:
                     talk.waiting = None
 
 
-def _result(waiting: Future[Outcome]) -> Outcome:
+def _result(waiting: Future[AnswerOutcome]) -> AnswerOutcome:
     """A fault that the judge raises instead of telling it is unscorable: a bad rollout is data, not a crash."""
     try:
         return waiting.result()
     except HipwrightError as error:
-        return Outcome(status="unscorable", fault=error.fault, stage=error.stage, message=error.message)
+        return AnswerOutcome(status="unscorable", fault=error.fault, stage=error.stage, message=error.message)
 
 
-def _plain(answer: Answer) -> list[Any]:
+def _plain(answer: RolloutAnswer) -> list[Any]:
     return [answer.prompt, answer.sample.tokens, answer.sample.logprobs, answer.sample.ended]
 
 
-def _answer(plain: Sequence[Any], form: Form) -> Answer:
+def _answer(plain: Sequence[Any], form: PromptForm) -> RolloutAnswer:
     prompt, tokens, logprobs, ended = plain
-    return Answer(prompt, Sample(tokens, logprobs, ended), form.decode(tokens))
+    return RolloutAnswer(prompt, SampledAnswer(tokens, logprobs, ended), form.decode(tokens))

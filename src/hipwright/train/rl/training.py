@@ -12,7 +12,7 @@ import msgspec
 
 from hipwright.train.rl import checkpoint
 from hipwright.train.rl.optim import Optim
-from hipwright.train.rl.policy import Policy
+from hipwright.train.rl.policy import PolicyModel
 from hipwright.train.rl.settings import ImitationSettings, RLSettings
 
 CADENCE = {"max_minutes", "checkpoint_every", "sample_every", "log_every", "evaluate_every"}
@@ -45,7 +45,7 @@ class Stateful(Protocol):
 
 
 @dataclass(frozen=True)
-class Result:
+class LoopResult:
     """How far a loop came. finished: all steps are done or all minutes used; else a piece ended. steps count from 1."""
 
     finished: bool
@@ -54,7 +54,7 @@ class Result:
     metrics: dict[str, float] = field(default_factory=dict)
 
 
-class Training:
+class TrainingRun:
     """A run in `folder`. parts: by name, everything else that decides what the next step does; one that is named like
     a part of the identity is not restored where that differs.
 
@@ -63,7 +63,7 @@ class Training:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: PolicyModel,
         settings: RLSettings | ImitationSettings,
         total: int,
         folder: Path,
@@ -145,9 +145,9 @@ class Training:
         }
         checkpoint.save(self.folder, self.step, self.identity, state)
 
-    def result(self, metrics: Mapping[str, float]) -> Result:
+    def result(self, metrics: Mapping[str, float]) -> LoopResult:
         """How far it is."""
-        return Result(self.finished, self.step, self.minutes, dict(metrics))
+        return LoopResult(self.finished, self.step, self.minutes, dict(metrics))
 
 
 def binding(settings: RLSettings | ImitationSettings) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def binding(settings: RLSettings | ImitationSettings) -> dict[str, Any]:
     return {name: value for name, value in plain.items() if name not in free}
 
 
-def architecture(policy: Policy) -> list[Any]:
+def architecture(policy: PolicyModel) -> list[Any]:
     """Names would need the whole state; the shapes in order tell models apart well enough."""
     return [list(one.shape) for one in policy.trainable_parameters()]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.errors import BadInput
-from hipwright.train.rl.policy import HFPolicy, Sample
+from hipwright.train.rl.policy import HFPolicy, SampledAnswer
 
 
 class VLLMPolicy(HFPolicy):
@@ -43,7 +43,7 @@ class VLLMPolicy(HFPolicy):
 
     def generate(
         self, prompts: Sequence[Sequence[int]], *, samples: int, max_new_tokens: int, temperature: float, seed: int
-    ) -> list[list[Sample]]:
+    ) -> list[list[SampledAnswer]]:
         """See Policy. Equal seeds give equal answers as far as vLLM's kernels do."""
         from vllm import SamplingParams
 
@@ -61,10 +61,10 @@ class VLLMPolicy(HFPolicy):
         answers = self._engine.generate(asked, options, use_tqdm=False)
         return [[self._read(one) for one in answer.outputs] for answer in answers]
 
-    def _read(self, output: Any) -> Sample:
+    def _read(self, output: Any) -> SampledAnswer:
         tokens = list(output.token_ids)
         logprobs = [float(known[token].logprob) for token, known in zip(tokens, output.logprobs, strict=True)]
-        return Sample(tokens, logprobs, bool(tokens) and tokens[-1] in self._end)
+        return SampledAnswer(tokens, logprobs, bool(tokens) and tokens[-1] in self._end)
 
     def _hand_over(self) -> None:
         def load(network: Any) -> None:

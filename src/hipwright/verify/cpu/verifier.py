@@ -21,7 +21,16 @@ from hipwright.program import Parsed
 from hipwright.records import Build, Program, Verdict
 from hipwright.sandbox import Limits, Zygote
 from hipwright.toolchain.cache import BuildCache
-from hipwright.verify.candidate import POISON_A, POISON_B, POISON_C, Answer, Candidate, Rejected, judge, judge_again
+from hipwright.verify.candidate import (
+    POISON_A,
+    POISON_B,
+    POISON_C,
+    CallReply,
+    CandidateSession,
+    Rejected,
+    judge,
+    judge_again,
+)
 from hipwright.verify.cpu.left_out import too_long
 from hipwright.verify.ledger import Ledger, elements, first_difference, unstable
 from hipwright.verify.oracle import MUTATED, Oracle
@@ -142,7 +151,7 @@ class _Verification(Ledger):
             if not self.oracle.kernelbench:
                 self.second_call(session)
 
-    def _claimed(self, session: Candidate) -> Answer:
+    def _claimed(self, session: CandidateSession) -> CallReply:
         """The answer on the first workload that no guard refuses, which becomes `main`."""
         for planned in self.candidates():
             name = planned.workload.name
@@ -184,7 +193,7 @@ class _Verification(Ledger):
         if thorough:
             self.own_shapes(wave)
 
-    def orders(self, session: Candidate) -> None:
+    def orders(self, session: CandidateSession) -> None:
         """Three orders, three poisons: the third cannot be told from results."""
         case = self.main_case("normal")
         answers = []
@@ -200,12 +209,12 @@ class _Verification(Ledger):
                 raise Rejected(unstable(case, place, order, first))
         self.checks["orders"] = "within tolerance (float atomics)" if open_order else "bit-equal"
 
-    def families(self, session: Candidate) -> None:
+    def families(self, session: CandidateSession) -> None:
         """Every family on the main workload."""
         cases = self.family_cases()
         self.checks["families"] = [case.family for case in cases if self.attempt(session, case)]
 
-    def other_shapes(self, session: Candidate) -> None:
+    def other_shapes(self, session: CandidateSession) -> None:
         """Shapes that the program could not have been written for."""
         for case in self.unseen_cases():
             self.attempt(session, case)
@@ -231,7 +240,7 @@ class _Verification(Ledger):
                     self.skipped[name] = too_long(f"over {FULL_LAUNCH_S:g}")
                     return  # the session is gone
 
-    def second_call(self, session: Candidate) -> None:
+    def second_call(self, session: CandidateSession) -> None:
         """New values at the old addresses; then the first call's outputs are read again."""
         first, second = self.main_case("normal"), self.main_case(MUTATED)
         if second.rejected:
@@ -262,7 +271,7 @@ class _Verification(Ledger):
                     break
         self.checks["noop_right"] = right
 
-    def _session(self, wave: int | None, *, checked: bool, launch_limit_s: float | None = None) -> Candidate:
+    def _session(self, wave: int | None, *, checked: bool, launch_limit_s: float | None = None) -> CandidateSession:
         """A session of one build; wave None is the no-op one. Its state is that of the main cases."""
         first = self.oracle.planned()[0].workload.name
         state = self.oracle.case(first, self.first_family(first)).state
@@ -270,7 +279,7 @@ class _Verification(Ledger):
         if wave is not None:
             so = self.cache.path(self.builds[wave, checked].blob)
         more = {} if launch_limit_s is None else {"launch_limit_s": launch_limit_s}
-        return Candidate(self.zygote, self.program, state, so=so, wave=wave or 64, limits=self.limits, **more)
+        return CandidateSession(self.zygote, self.program, state, so=so, wave=wave or 64, limits=self.limits, **more)
 
 
 def _predicted_seconds(entry: Mapping[str, Any]) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from hipwright.records import Status, TensorSpec
 from hipwright.tensors import HostTensor, Tree, leaves, tensor_leaves
 from hipwright.verify import tolerance
-from hipwright.verify.compare import Comparison
+from hipwright.verify.compare import OutputComparison
 from hipwright.verify.expected import LUCKY, Rule
 
 T = TypeVar("T")
@@ -119,7 +119,7 @@ def _pair(got: Tree, tree: Tree) -> list[int]:
     return [n for key, item in tree.items() for n in _pair(got[key], item)] if isinstance(tree, Mapping) else []
 
 
-def comparison(told: Mapping[str, Any], spec: TensorSpec) -> Comparison:
+def comparison(told: Mapping[str, Any], spec: TensorSpec) -> OutputComparison:
     """One leaf's result, in the words of `verify.compare`.
 
     told: {"path", "kind": "pass", "element", "row", "mask" or "exact", "worst", "flat": logical index or -1,
@@ -127,11 +127,11 @@ def comparison(told: Mapping[str, Any], spec: TensorSpec) -> Comparison:
     """
     kind, total = told["kind"], told["total"]
     if told["flat"] < 0:
-        return Comparison(path=told["path"], total=total)
+        return OutputComparison(path=told["path"], total=total)
     where = tuple(int(i) for i in np.unravel_index(told["flat"], spec.shape))
     status: Status = "pass" if kind == "pass" else "wrong_value"
     hard = kind in ("mask", "exact")
-    return Comparison(
+    return OutputComparison(
         status=status,
         worst_error=inf if hard else told["worst"],
         path=told["path"],

@@ -19,9 +19,9 @@ from hipwright.tensors import HostTensor, Tree
 from hipwright.toolchain.cache import BuildCache
 from hipwright.verify.canary import Canary
 from hipwright.verify.candidate import LAUNCH_LIMIT_S, POISON_A, Rejected, attributed
-from hipwright.verify.gpu.loaded import BULK_LIMIT_S, Loaded
+from hipwright.verify.gpu.loaded import BULK_LIMIT_S, LoadedProgram
 from hipwright.verify.gpu.side import Mode, as_candidate_error
-from hipwright.verify.oracle import Case
+from hipwright.verify.oracle import VerificationCase
 from hipwright.verify.reply import whole_numbers
 from hipwright.verify.sent import SentCases
 from hipwright.verify.standby import Standby
@@ -123,7 +123,7 @@ class GpuCandidates:
         mode: Mode = "run",
         poison: int = POISON_A,
         more: Mapping[str, Any] | None = None,
-    ) -> Loaded:
+    ) -> LoadedProgram:
         """Make a program ready. build: its code object (None for the modes and lanes that need none). more: what else
         modelnew_run.load wants to know (extensions, seed).
 
@@ -146,7 +146,7 @@ class GpuCandidates:
                     if not attempt:
                         raise
             assert self._session is not None
-            return Loaded(self, self._session, number, program, mode)
+            return LoadedProgram(self, self._session, number, program, mode)
 
     def _load(
         self, program: Program, build: Build | None, table: Tree, mode: Mode, poison: int, more: Mapping[str, Any]
@@ -209,7 +209,7 @@ class GpuCandidates:
         header: Mapping[str, Any],
         bundle: Tree = None,
         *,
-        case: Case | None = None,
+        case: VerificationCase | None = None,
         limit_s: float | None = None,
         quick: bool = False,
     ) -> tuple[dict[str, Any], Tree]:

@@ -13,10 +13,10 @@ from hipwright.errors import GuardFailed
 from hipwright.records import TensorSpec, Verdict
 from hipwright.tensors import BITS, HostTensor, leaves
 from hipwright.verify.candidate import POISON_B, Rejected, launches
-from hipwright.verify.compare import Comparison
-from hipwright.verify.gpu.loaded import Loaded
+from hipwright.verify.compare import OutputComparison
+from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.gpu.side import RunInfo
-from hipwright.verify.gpu.source import Source, span_bytes
+from hipwright.verify.gpu.source import ChunkSource, span_bytes
 from hipwright.verify.ledger import different
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def judge_on_device(
-    session: Loaded, run: RunInfo, reference: DeviceReference, expected: ExpectInfo, prefix: str = ""
-) -> Comparison:
+    session: LoadedProgram, run: RunInfo, reference: DeviceReference, expected: ExpectInfo, prefix: str = ""
+) -> OutputComparison:
     """Raise Rejected unless a result that lies on the device is right. Buffers are judged where the result has them."""
     name, family = expected.drawn.workload, expected.drawn.family
     _untouched(run, expected, prefix)
@@ -61,12 +61,12 @@ class Seen:
     """
 
     seed: int = field(default_factory=lambda: secrets.randbits(62))
-    right: dict[tuple[str, ...], Comparison] = field(default_factory=dict)
+    right: dict[tuple[str, ...], OutputComparison] = field(default_factory=dict)
 
 
 def judge_set(
-    session: Loaded, reference: DeviceReference, expected: ExpectInfo, set_name: str, seen: Seen | None = None
-) -> Comparison:
+    session: LoadedProgram, reference: DeviceReference, expected: ExpectInfo, set_name: str, seen: Seen | None = None
+) -> OutputComparison:
     """One call on the first slot of a set, judged there. Raises Rejected, also where the program's guards refuse it.
 
     seen: of this expectation. It is asked of programs alone: digests of host code's results are not believed.
@@ -93,10 +93,10 @@ def judge_set(
 
 
 def twice_on_device(
-    session: Loaded,
+    session: LoadedProgram,
     reference: DeviceReference,
     cases: Sequence[ExpectInfo],
-    sources: Sequence[Source],
+    sources: Sequence[ChunkSource],
     open_order: Callable[[Sequence[Mapping[str, Any]]], bool],
 ) -> bool:
     """The first case with two poisons, which must give the same bits unless the launches say otherwise (returned);
@@ -124,7 +124,7 @@ def twice_on_device(
     return free
 
 
-def first_difference_on_device(session: Loaded, a: RunInfo, b: RunInfo) -> tuple[int, int] | None:
+def first_difference_on_device(session: LoadedProgram, a: RunInfo, b: RunInfo) -> tuple[int, int] | None:
     """(leaf, place in its memory) of the first element that two results do not share; NaN equals NaN.
 
     A tensor with gaps is left out: nobody says what lies in them.
@@ -169,7 +169,7 @@ def named(verdict: Verdict, workload: str, family: str) -> Verdict:
 
 
 def wild(changed: tuple[str, int, int, str]) -> Verdict:
-    """The verdict on a write to inputs that no call was given (`Loaded.audit`)."""
+    """The verdict on a write to inputs that no call was given (`LoadedProgram.audit`)."""
     name, slot, leaf, what = changed
     where = "beside" if what == "zone" else "to"
     return Verdict(

@@ -12,10 +12,10 @@ from hipwright.errors import CandidateError, DeviceError, GuardFailed, WorkerErr
 from hipwright.records import Program, TensorSpec, Verdict
 from hipwright.sandbox import Session
 from hipwright.tensors import HostTensor, Tree, leaves
-from hipwright.verify.candidate import POISON_A, Answer, Rejected, placed
+from hipwright.verify.candidate import POISON_A, CallReply, Rejected, placed
 from hipwright.verify.gpu.side import GpuSide, Mode, RunInfo
-from hipwright.verify.gpu.source import CHUNK_BYTES, Source, span_bytes
-from hipwright.verify.oracle import Case
+from hipwright.verify.gpu.source import CHUNK_BYTES, ChunkSource, span_bytes
+from hipwright.verify.oracle import VerificationCase
 from hipwright.verify.reply import (
     Malformed,
     believable,
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 BULK_LIMIT_S = 600.0  # of moving and checking large inputs, where no candidate runs
 
-Outcome = Answer | GuardFailed | Verdict
+Outcome = CallReply | GuardFailed | Verdict
 
 
-class Loaded:
+class LoadedProgram:
     """One program in the worker. Use as a context manager."""
 
     def __init__(self, owner: GpuCandidates, session: Session, number: int, program: Program, mode: Mode) -> None:
@@ -66,7 +66,7 @@ class Loaded:
 
     # ---------------------------------------------------------------- small cases
 
-    def run(self, case: Case, **header: Any) -> Answer:
+    def run(self, case: VerificationCase, **header: Any) -> CallReply:
         """One forward call on the case's inputs. Raises GuardFailed, Rejected, or the infrastructure's own errors."""
         outcome = self.run_many([(case, header)])[0]
         if isinstance(outcome, GuardFailed):
@@ -75,7 +75,9 @@ class Loaded:
             raise Rejected(outcome)
         return outcome
 
-    def run_many(self, items: Sequence[tuple[Case, Mapping[str, Any]]], *, together: bool = False) -> list[Outcome]:
+    def run_many(
+        self, items: Sequence[tuple[VerificationCase, Mapping[str, Any]]], *, together: bool = False
+    ) -> list[Outcome]:
         """`run` for each, in one message. The list ends early with the first Verdict. together: the worker waits for
         the device once; a fault of the device is then told of the first, whichever it was."""
         if not items:
@@ -95,7 +97,7 @@ class Loaded:
             self._owner.cases.clear()
         return self._outcomes(told, trees, items, together)
 
-    def again(self, first: Case, second: Case, *, together: bool = False) -> list[Outcome]:
+    def again(self, first: VerificationCase, second: VerificationCase, *, together: bool = False) -> list[Outcome]:
         """Two calls at the same addresses, the second with new values and parameters; then the first's outputs as they
         are now (an Answer with outputs alone). Shorter where a call failed."""
         bundle = [first.inputs, second.state, second.inputs]
@@ -105,9 +107,12 @@ class Loaded:
         if isinstance(runs, list) and len(runs) == 3 and isinstance(trees, list) and len(trees) == 3:
             if not isinstance(trees[2], dict) or set(trees[2]) != {"outputs"}:
                 raise Rejected(placed(forged("the worker's reply is not our code's"), first, {}))
-            kept = [Answer({}, trees[2])]
+            kept = [CallReply({}, trees[2])]
             told, trees = {"runs": runs[:2]}, trees[:2]
-        items: list[tuple[Case, Mapping[str, Any]]] = [(first, {"keep": "first"}), (second, {"reuse": True})]
+        items: list[tuple[VerificationCase, Mapping[str, Any]]] = [
+            (first, {"keep": "first"}),
+            (second, {"reuse": True}),
+        ]
         return self._outcomes(told, trees, items, together) + kept
 
     def trace(self, state: Tree, inputs: Tree) -> dict[str, Any]:
@@ -115,13 +120,13 @@ class Loaded:
         told, _ = self._call("trace", {}, [state, inputs])
         return checked_trace(told)
 
-    def operators(self, case: Case) -> Any:
+    def operators(self, case: VerificationCase) -> Any:
         """The library's operators in one call of a modelnew candidate; what a hostile process says of itself."""
         told, _ = self._call("operators", {}, case.inputs, case=case)
         return told.get("ops")
 
     def _outcomes(
-        self, told: Any, trees: Any, items: Sequence[tuple[Case, Mapping[str, Any]]], together: bool
+        self, told: Any, trees: Any, items: Sequence[tuple[VerificationCase, Mapping[str, Any]]], together: bool
     ) -> list[Outcome]:
         found: list[Outcome] = []
         try:
@@ -141,7 +146,7 @@ class Loaded:
                     found.append(placed(verdict, case, header))
                 else:
                     check_run(entry, tree, counted=False)
-                    found.append(Answer(entry, tree))
+                    found.append(CallReply(entry, tree))
         except (Malformed, ValueError) as error:
             verdict = placed(forged(f"the worker's reply is not our code's: {error}"), *items[len(found)])
             found.append(verdict)
@@ -151,7 +156,7 @@ class Loaded:
 
     # ---------------------------------------------------------------- large inputs
 
-    def place(self, set_name: str, source: Source, slots: int = 1) -> None:
+    def place(self, set_name: str, source: ChunkSource, slots: int = 1) -> None:
         """Make sure that the slots of a set hold the source's values; what is there and whole is left as it is."""
         told, _ = self._call("set_stale", {"set": set_name, "slots": slots}, bulk=True, quick=True)
         stale = set(whole_numbers(told, "stale"))
@@ -161,7 +166,7 @@ class Loaded:
             if number in stale or held.get(number) != wanted.drawn:
                 self.fill(set_name, number, wanted)
 
-    def fill(self, set_name: str, slot: int, source: Source) -> None:
+    def fill(self, set_name: str, slot: int, source: ChunkSource) -> None:
         """Put a source's values into one slot, at the addresses it has if the tensors look the same."""
         where = {"set": set_name, "slot": slot}
         held = self._owner.placed.setdefault(set_name, {})
@@ -198,7 +203,9 @@ class Loaded:
             self._owner.placed.get(set_name, {}).pop(number, None)
         return found
 
-    def run_set(self, set_name: str, slot: int = 0, poison: int = POISON_A, case: Case | None = None) -> RunInfo:
+    def run_set(
+        self, set_name: str, slot: int = 0, poison: int = POISON_A, case: VerificationCase | None = None
+    ) -> RunInfo:
         """One forward call on a slot; the results stay on the device until `drop`."""
         header = {"set": set_name, "slot": slot, "poison": poison}
         told, specs = self._call("run_set", header, case=case)
@@ -261,7 +268,7 @@ class Loaded:
         header: Mapping[str, Any],
         bundle: Tree = None,
         *,
-        case: Case | None = None,
+        case: VerificationCase | None = None,
         bulk: bool = False,
         quick: bool = False,
     ) -> tuple[dict[str, Any], Tree]:

@@ -22,13 +22,13 @@ from hipwright.program.lower.trace import NoopLauncher
 from hipwright.program.signature import REMEMBERED
 from hipwright.tensors import Tree
 from hipwright.verify.gpu.subjects import Foreign, PlainNothing
-from hipwright.verify.gpu.timing import Timer
-from hipwright.verify.worker.live import Live, ProgramSubject, Setting, Subject
+from hipwright.verify.gpu.timing import SubjectTimer
+from hipwright.verify.worker.live import CallableSubject, Live, ProgramSubject, Setting
 from hipwright.verify.worker.recorder import too_much_memory
 
 
 @dataclass
-class Loaded:
+class WorkerCandidate:
     """One candidate. launchers: to be closed with it; results: outputs that stay on the device, by handle."""
 
     live: Live
@@ -37,7 +37,7 @@ class Loaded:
     init: dict[str, Any]
     launchers: list[Any] = field(default_factory=list)
     results: dict[int, dict[str, Any]] = field(default_factory=dict)
-    timers: dict[int, Timer] = field(default_factory=dict)
+    timers: dict[int, SubjectTimer] = field(default_factory=dict)
 
 
 def parsed_text(text: str) -> Parsed:
@@ -50,7 +50,7 @@ def _remembered(text: str) -> Parsed:
     return parse(text)
 
 
-class Maker:
+class SubjectFactory:
     """Makes the subjects of candidates. init: the worker's; driver: None for "cpu"; limit_bytes: of their memory."""
 
     def __init__(self, init: dict[str, Any], driver: Any, limit_bytes: int) -> None:
@@ -59,7 +59,7 @@ class Maker:
         self._driver = driver
         self._limit = limit_bytes
 
-    def subject(self, loaded: Loaded, setting: Setting, table: Tree) -> Subject:
+    def subject(self, loaded: WorkerCandidate, setting: Setting, table: Tree) -> CallableSubject:
         """The candidate on a state table, as it is verified."""
         if loaded.parsed is None:
             module = importlib.import_module("hipwright.program.modelnew.run")
@@ -68,7 +68,7 @@ class Maker:
             return subject
         return self._program(loaded, table, self._launcher(loaded, setting))
 
-    def timed(self, loaded: Loaded, mode: str) -> Subject:
+    def timed(self, loaded: WorkerCandidate, mode: str) -> CallableSubject:
         """A subject for timing: nothing but what the plan asks for, no poison, no zones. mode: "run" or "noop"."""
         if loaded.parsed is None:
             return loaded.live.subject
@@ -88,7 +88,7 @@ class Maker:
         launcher.record = False
         return self._program(loaded, loaded.live.table, launcher, record=False)
 
-    def _program(self, loaded: Loaded, table: Tree, launcher: Any, *, record: bool = True) -> ProgramSubject:
+    def _program(self, loaded: WorkerCandidate, table: Tree, launcher: Any, *, record: bool = True) -> ProgramSubject:
         assert loaded.parsed is not None
         loaded.launchers.append(launcher)
         knobs = {str(k): int(v) for k, v in loaded.init["knobs"].items()}
@@ -96,7 +96,7 @@ class Maker:
             loaded.parsed, knobs, table, launcher, self._device, limit_bytes=self._limit, record=record
         )
 
-    def _launcher(self, loaded: Loaded, setting: Setting) -> Any:
+    def _launcher(self, loaded: WorkerCandidate, setting: Setting) -> Any:
         assert loaded.parsed is not None
         if loaded.init["mode"] == "noop":
             return NoopLauncher(device=self._device, poison=setting.poison)
@@ -122,7 +122,7 @@ class Maker:
 
 
 @contextmanager
-def faults(loaded: Loaded | None, on_gpu: bool) -> Iterator[None]:
+def faults(loaded: WorkerCandidate | None, on_gpu: bool) -> Iterator[None]:
     """Whose fault an exception is, and whether this process can go on."""
     try:
         yield
@@ -153,6 +153,6 @@ def faults(loaded: Loaded | None, on_gpu: bool) -> Iterator[None]:
         raise found from error
 
 
-def _module(loaded: Loaded) -> GpuLauncher | None:
+def _module(loaded: WorkerCandidate) -> GpuLauncher | None:
     """Who has the code on the device already: loading and unloading it wait for the whole device."""
     return next((one for one in loaded.launchers if isinstance(one, GpuLauncher) and not one.broken), None)

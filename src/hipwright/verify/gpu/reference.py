@@ -20,11 +20,11 @@ from hipwright.records import TensorSpec, TolerancePolicy
 from hipwright.sandbox import Limits, RemoteFailure, Session, WorkerDied, WorkerTimeout, Zygote
 from hipwright.task import TaskHandle
 from hipwright.tensors import HostTensor, Tree, leaves
-from hipwright.verify.compare import Comparison, check_structure
+from hipwright.verify.compare import OutputComparison, check_structure
 from hipwright.verify.expectation import NATIVE_SLACK, alias_pairs
 from hipwright.verify.gpu import budget as rules
-from hipwright.verify.gpu.reference_ends import BaselineMissing, Drawn, ExpectInfo, InputSource, ReferenceSide
-from hipwright.verify.gpu.rooms import Guest, Rooms
+from hipwright.verify.gpu.reference_ends import BaselineMissing, ExpectInfo, InputSetId, InputSource, ReferenceSide
+from hipwright.verify.gpu.rooms import Guest, SharedHosts
 
 BASELINES = ("eager", "compile")
 MORE = ("max-autotune", "copy")
@@ -38,7 +38,7 @@ LIMITS = Limits(wall_s=600.0, cpu_s=24 * 3600.0, memory_mb=16384)
 
 def open_reference(
     handle: TaskHandle,
-    zygote: Zygote | Rooms,
+    zygote: Zygote | SharedHosts,
     device: str,
     *,
     limits: Limits = LIMITS,
@@ -60,7 +60,9 @@ class DeviceReference:
     next call, and what it held is made again.
     """
 
-    def __init__(self, handle: TaskHandle, zygote: Zygote | Rooms, device: str, limits: Limits, memory: int) -> None:
+    def __init__(
+        self, handle: TaskHandle, zygote: Zygote | SharedHosts, device: str, limits: Limits, memory: int
+    ) -> None:
         self.handle = handle
         self.device = device
         self._limits = limits
@@ -108,20 +110,20 @@ class DeviceReference:
         """One set of inputs, drawn on the device when first looked at. Slots of one seed hold different values."""
         return InputSource(self, self._drawn(workload, seed, family, slot))
 
-    def _drawn(self, workload: str, seed: int, family: str, slot: int = 0) -> Drawn:
+    def _drawn(self, workload: str, seed: int, family: str, slot: int = 0) -> InputSetId:
         restricted = family != "given" and self._restricted(workload)
-        return Drawn(workload, seed, family, restricted, slot)
+        return InputSetId(workload, seed, family, restricted, slot)
 
     def _restricted(self, workload: str) -> bool:
         """Whether signed values break a reference that the given ones do not (`Domain.restricted`)."""
         key = ("restricted", workload)
         if key not in self._known:
-            drawn = [self.header(Drawn(workload, 0, family)) for family in ("given", "normal")]
+            drawn = [self.header(InputSetId(workload, 0, family)) for family in ("given", "normal")]
             given, signed = self.ask("nonfinite", {"drawn": drawn})[0]["shares"]
             self._known[key] = signed > given
         return bool(self._known[key])
 
-    def header(self, drawn: Drawn) -> dict[str, Any]:
+    def header(self, drawn: InputSetId) -> dict[str, Any]:
         """A draw as the host knows it."""
         first = self.handle.task.workloads[0]
         return {
@@ -133,7 +135,7 @@ class DeviceReference:
             "slot": drawn.slot,
         }
 
-    def told(self, method: str, drawn: Drawn) -> tuple[dict[str, Any], Tree]:
+    def told(self, method: str, drawn: InputSetId) -> tuple[dict[str, Any], Tree]:
         """A question about inputs whose answer cannot change."""
         with self._lock:
             if (method, drawn) not in self._known:
@@ -164,7 +166,7 @@ class DeviceReference:
                     self._expected[key] = ExpectInfo(0, drawn, {"outputs": None, "buffers": {}}, rejected=why)
             return self._expected[key]
 
-    def _make(self, drawn: Drawn, state: Tree, policy: TolerancePolicy) -> ExpectInfo:
+    def _make(self, drawn: InputSetId, state: Tree, policy: TolerancePolicy) -> ExpectInfo:
         case, strict = next(self._ids), policy.mode == "strict"
         header = {"case": case, "drawn": self.header(drawn), "state": self._state(state), "strict": strict}
         told, tree = self.ask("run", header)
@@ -189,12 +191,14 @@ class DeviceReference:
         )
         if not strict or info.rejected or info.random or info.mutated:
             return info
-        other = self.header(Drawn(drawn.workload, drawn.seed + 1, drawn.family, drawn.restricted, drawn.slot))
+        other = self.header(InputSetId(drawn.workload, drawn.seed + 1, drawn.family, drawn.restricted, drawn.slot))
         found = self.ask("lint", {**header, "other": other})[0]
         notes = tuple(f"not linted for want of device memory: {what}" for what in found["skipped"])
         return replace(info, degenerate=rules.degenerate(found["passes"]), notes=(*info.notes, *notes))
 
-    def compare(self, expected: ExpectInfo, got: Tree, stream: Iterable[tuple[int, int, HostTensor]]) -> Comparison:
+    def compare(
+        self, expected: ExpectInfo, got: Tree, stream: Iterable[tuple[int, int, HostTensor]]
+    ) -> OutputComparison:
         """What `verify.compare.compare` says, worked out on the device.
 
         got: {"outputs": nesting, "buffers": {path: leaf}} with a TensorSpec for each tensor. stream: (leaf, offset,
@@ -213,7 +217,7 @@ class DeviceReference:
             for leaf, offset, chunk in rules.ahead(stream):
                 self.ask("compare_chunk", {"case": case, "leaf": place[leaf], "offset": offset}, chunk)
             found = self.ask("compare_end", {"case": case})[1]["leaves"]
-        worst = Comparison()
+        worst = OutputComparison()
         for told, spec in zip(found, specs, strict=True):
             one = rules.comparison(told, spec)
             if (one.ok, -one.worst_error) < (worst.ok, -worst.worst_error):

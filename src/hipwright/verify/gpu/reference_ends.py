@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from hipwright.device.side import Block, Prepared
+from hipwright.device.side import LaunchMode, TimedBlock
 from hipwright.errors import TaskError, WorkerError
 from hipwright.records import TensorSpec
 from hipwright.tensors import HostTensor, Tree, leaves
@@ -17,7 +17,7 @@ CHUNK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class Drawn:
+class InputSetId:
     """Names one set of inputs; the host makes it again from this alone whenever it needs it.
 
     family: "given", or "normal" and "outliers" made on the device. restricted: those keep to the given values' range.
@@ -40,7 +40,7 @@ class ExpectInfo:
     """
 
     case: int
-    drawn: Drawn
+    drawn: InputSetId
     tree: Tree
     aliases: frozenset[tuple[str, str]] = frozenset()
     random: bool = False
@@ -60,7 +60,7 @@ class ExpectInfo:
         return not (self.rejected or self.degenerate)
 
 
-class Host(Protocol):
+class ReferenceHost(Protocol):
     """The reference that made these: how they speak to its process."""
 
     generation: int
@@ -69,11 +69,11 @@ class Host(Protocol):
         """A request to the host; quick: without tensors."""
         ...
 
-    def told(self, method: str, drawn: Drawn) -> tuple[dict[str, Any], Tree]:
+    def told(self, method: str, drawn: InputSetId) -> tuple[dict[str, Any], Tree]:
         """A question about inputs whose answer cannot change."""
         ...
 
-    def header(self, drawn: Drawn) -> dict[str, Any]:
+    def header(self, drawn: InputSetId) -> dict[str, Any]:
         """A draw as the host knows it."""
         ...
 
@@ -85,7 +85,7 @@ class BaselineMissing(TaskError):
 class InputSource:
     """One set of inputs in the host. `slot` gives the same set with other values."""
 
-    def __init__(self, reference: Host, drawn: Drawn) -> None:
+    def __init__(self, reference: ReferenceHost, drawn: InputSetId) -> None:
         self._reference = reference
         self.drawn = drawn
 
@@ -136,30 +136,30 @@ class InputSource:
 
 
 class ReferenceSide:
-    """A baseline as `hipwright.device.side.Side`. notes: how it runs, such as flags that the file set."""
+    """A baseline as `hipwright.device.side.TimedSide`. notes: how it runs, such as flags that the file set."""
 
-    def __init__(self, reference: Host, name: str, side: int, generation: int, notes: tuple[str, ...]) -> None:
+    def __init__(self, reference: ReferenceHost, name: str, side: int, generation: int, notes: tuple[str, ...]) -> None:
         self.name = name
         self.notes = notes
         self._reference = reference
         self._side = side
         self._generation = generation
 
-    def prepare(self, iterations_hint: int) -> Prepared:
+    def prepare(self, iterations_hint: int) -> LaunchMode:
         """Warm up, and capture the graphs where asked to and possible."""
         told = self._ask("side_prepare", {"calls": iterations_hint})
-        return Prepared(policy=told["policy"], why=told["why"], call_ms=told["call_ms"])
+        return LaunchMode(policy=told["policy"], why=told["why"], call_ms=told["call_ms"])
 
     def stream(self, why: str) -> None:
         """No graphs from now on."""
         self._ask("side_stream", {"why": why})
 
-    def block(self, calls: int) -> Block:
+    def block(self, calls: int) -> TimedBlock:
         """`calls` calls over the rotating slots."""
         start = time.perf_counter()
         told = self._ask("side_block", {"calls": calls})
         wall = (time.perf_counter() - start) * 1e3
-        return Block(calls=told["calls"], device_ms=told["device_ms"], host_ms=told["host_ms"], wall_ms=wall)
+        return TimedBlock(calls=told["calls"], device_ms=told["device_ms"], host_ms=told["host_ms"], wall_ms=wall)
 
     def latency(self, calls: int) -> tuple[float, ...]:
         """Milliseconds of single synchronised calls."""

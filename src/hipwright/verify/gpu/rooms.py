@@ -16,7 +16,7 @@ _SERVICE = "hipwright.task.device.room:DeviceRoom"
 _LEAVING_S = 60.0
 
 
-class Rooms:
+class SharedHosts:
     """A few processes for the device hosts of many tasks; `session` is Zygote's, and gives a Guest of the emptiest.
 
     For tasks that trust each other: one that changes torch changes it for all guests of its room.
@@ -68,7 +68,7 @@ class _Room:
                 self._session = None
 
     def enter(self, init: dict[str, Any], limits: Limits) -> Guest:
-        """See `Rooms.session`."""
+        """See `SharedHosts.session`."""
         with self.lock:
             if self._session is None or not self._session.alive:
                 self._session = self._zygote.session(_SERVICE, {}, limits=limits)

@@ -12,7 +12,7 @@ from typing import Any
 
 from hipwright.errors import CandidateError, GuardFailed
 from hipwright.tensors import Tree
-from hipwright.verify.gpu.made import Loaded, faults
+from hipwright.verify.gpu.made import WorkerCandidate, faults
 
 Entry = tuple[dict[str, Any], Tree]
 
@@ -24,7 +24,9 @@ class Runs:
         self._noise = noise
         self._cases: dict[str, Tree] = {}  # inputs on the host, by the parent's names
 
-    def many(self, loaded: Loaded, header: Mapping[str, Any], given: Sequence[Tree]) -> tuple[dict[str, Any], Tree]:
+    def many(
+        self, loaded: WorkerCandidate, header: Mapping[str, Any], given: Sequence[Tree]
+    ) -> tuple[dict[str, Any], Tree]:
         """`Live.run` for each of header["runs"] on its entry of `given` -> one entry each in {"runs"} and in the tree.
 
         header["cases"]: names under which inputs are kept here, whose entry is None from then on; "drop": names that
@@ -41,7 +43,9 @@ class Runs:
                 row.begin(settings, case)
         return row.answer()
 
-    def again(self, loaded: Loaded, header: Mapping[str, Any], bundle: Sequence[Tree]) -> tuple[dict[str, Any], Tree]:
+    def again(
+        self, loaded: WorkerCandidate, header: Mapping[str, Any], bundle: Sequence[Tree]
+    ) -> tuple[dict[str, Any], Tree]:
         """Two calls at the same addresses, new values and parameters in between; then the first outputs once more.
 
         bundle: [first inputs, second state, second inputs]. As `many`, three entries, the last with outputs only.
@@ -78,7 +82,7 @@ class Runs:
 class _Row:
     """Calls that are waited for together, or one by one."""
 
-    def __init__(self, loaded: Loaded, noise: Callable[[], None] | None, *, together: bool) -> None:
+    def __init__(self, loaded: WorkerCandidate, noise: Callable[[], None] | None, *, together: bool) -> None:
         self._loaded, self._noise, self._together = loaded, noise, together
         self._found: list[Entry] = []
         self._waiting: list[Callable[[], Entry]] = []

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from hipwright.device.side import Block, Prepared
+from hipwright.device.side import LaunchMode, TimedBlock
 from hipwright.errors import CandidateError
 from hipwright.tensors import Tree
 from hipwright.verify.candidate import POISON_B, Rejected
-from hipwright.verify.gpu.source import Source
+from hipwright.verify.gpu.source import ChunkSource
 from hipwright.verify.reply import numbers, whole_numbers
 
 if TYPE_CHECKING:
-    from hipwright.verify.gpu.loaded import Loaded
+    from hipwright.verify.gpu.loaded import LoadedProgram
 
 Mode = Literal["run", "noop"]
 
@@ -31,12 +31,12 @@ class RunInfo:
 
 
 class GpuSide:
-    """A loaded program as `hipwright.device.side.Side`, and what shows that the timed calls did the work.
+    """A loaded program as `hipwright.device.side.TimedSide`, and what shows that the timed calls did the work.
 
     Raises CandidateError where the program fails, as every side does.
     """
 
-    def __init__(self, loaded: Loaded, set_name: str, graph: bool, name: str, own_time: bool = True) -> None:
+    def __init__(self, loaded: LoadedProgram, set_name: str, graph: bool, name: str, own_time: bool = True) -> None:
         self.name = name
         self._with_own_time = own_time
         self.set_name = set_name
@@ -44,29 +44,29 @@ class GpuSide:
         self._slots = len(loaded._slots.get(set_name, {}))
         self._graph = graph
         self._timer = self._open("run")
-        self._prepared: Prepared | None = None
+        self._prepared: LaunchMode | None = None
 
-    def prepare(self, iterations_hint: int) -> Prepared:
+    def prepare(self, iterations_hint: int) -> LaunchMode:
         """Warm up, capture where asked to and possible, and find the share of the program's own kernels; at once where
         that was done: score mode does it before a program has the GPU to itself."""
         if self._prepared is None:
             self._prepared = self._prepare(iterations_hint)
         return self._prepared
 
-    def _prepare(self, iterations_hint: int) -> Prepared:
+    def _prepare(self, iterations_hint: int) -> LaunchMode:
         told = self._ask("time_prepare", {"hint": iterations_hint})
         policy = "graph" if told.get("policy") == "graph" else "stream"
         call_ms = numbers(told, "call_ms")[0]
         prepare = None if told.get("prepare_ms") is None else numbers(told, "prepare_ms")[0]
         own = self._own_time(call_ms, iterations_hint)
-        return Prepared(policy, str(told.get("why", ""))[:300], call_ms, prepare, own)  # type: ignore[arg-type]
+        return LaunchMode(policy, str(told.get("why", ""))[:300], call_ms, prepare, own)  # type: ignore[arg-type]
 
     def stream(self, why: str) -> None:
         """Launch on the stream from now on."""
         self._ask("time_stream", {"why": why})
         self._prepared = None
 
-    def block(self, calls: int) -> Block:
+    def block(self, calls: int) -> TimedBlock:
         """At least `calls` calls back to back."""
         start = time.perf_counter()
         told = self._ask("time_block", {"calls": calls})
@@ -74,13 +74,13 @@ class GpuSide:
         # a whole tour at most; host code of candidates runs none, and its word is not asked for
         foreign = self._loaded.program.lane != "program"
         made = calls if foreign else min(max(calls, whole_numbers(told, "calls")[0]), calls + self._slots)
-        return Block(made, numbers(told, "device_ms")[0], numbers(told, "host_ms")[0], wall)
+        return TimedBlock(made, numbers(told, "device_ms")[0], numbers(told, "host_ms")[0], wall)
 
     def latency(self, calls: int) -> tuple[float, ...]:
         """Milliseconds of single calls."""
         return numbers(self._ask("time_latency", {"calls": calls}), "ms")
 
-    def reveal(self, slot: int, source: Source, poison: int = POISON_B) -> None:
+    def reveal(self, slot: int, source: ChunkSource, poison: int = POISON_B) -> None:
         """Late values at the addresses of a slot, and poison where outputs lie; the next block's are kept."""
         self._loaded.fill(self.set_name, slot, source)
         self._ask("time_reveal", {"poison": poison})

@@ -11,7 +11,7 @@ from hipwright.tensors import BITS, HostTensor, Tree, map_tensors, tensor_leaves
 CHUNK_BYTES = 64 << 20
 
 
-class Source(Protocol):
+class ChunkSource(Protocol):
     """Inputs that are placed on the device chunk by chunk (verify.reference_ends.InputSource, or `HostSource`)."""
 
     @property
@@ -32,7 +32,7 @@ class Source(Protocol):
     def chunks(self) -> Iterator[tuple[int, int, HostTensor]]:
         """(leaf, offset, bytes) for the span of every tensor leaf."""
 
-    def slot(self, index: int) -> Source:
+    def slot(self, index: int) -> ChunkSource:
         """The inputs of another slot."""
 
 

@@ -14,7 +14,7 @@ from hipwright.verify.atomics import adds_floats
 from hipwright.verify.candidate import Rejected
 from hipwright.verify.gpu.client import GpuCandidates
 from hipwright.verify.gpu.large import Seen, judge_on_device, judge_set, twice_on_device, wild
-from hipwright.verify.gpu.loaded import Loaded
+from hipwright.verify.gpu.loaded import LoadedProgram
 from hipwright.verify.gpu.source import span_bytes
 from hipwright.verify.ledger import Ledger
 from hipwright.verify.oracle import MUTATED
@@ -50,7 +50,7 @@ class OnDevice(Ledger):
     worker: GpuCandidates
     more: Mapping[str, Any] | None
 
-    def large(self, session: Loaded, reference: DeviceReference) -> None:
+    def large(self, session: LoadedProgram, reference: DeviceReference) -> None:
         """The task's own shapes that are too large for the oracle, judged on the device."""
         for name in self.own_large():
             source = reference.inputs(name, self.oracle.seed_of("device", name), "given")
@@ -72,7 +72,7 @@ class OnDevice(Ledger):
         own = [w.name for w in self.oracle.handle.task.workloads if w.origin != "derived"]
         return [name for name in own if name in self.oracle.skipped]
 
-    def again_on_device(self, session: Loaded, reference: DeviceReference, name: str) -> None:
+    def again_on_device(self, session: LoadedProgram, reference: DeviceReference, name: str) -> None:
         """What the main workload is asked, of a program that claims the task's own large shapes alone."""
         assert self.oracle.policy is not None
         seeds = [self.oracle.seed_of("device", name), self.oracle.seed_of("device", name, MUTATED)]
@@ -89,7 +89,7 @@ class OnDevice(Ledger):
         counted = any(entry.get("float_atomics") for entry in stats)
         return self.parsed is None or counted or adds_floats(self.parsed.hip)
 
-    def on_device(self, session: Loaded, reference: DeviceReference, name: str, family: str) -> None:
+    def on_device(self, session: LoadedProgram, reference: DeviceReference, name: str, family: str) -> None:
         """One case whose inputs and outputs never leave the device but in chunks."""
         seed = self.oracle.seed_of("device", name)
         assert self.oracle.policy is not None
@@ -117,7 +117,7 @@ class OnDevice(Ledger):
 
     def one_on_device(
         self,
-        session: Loaded,
+        session: LoadedProgram,
         reference: DeviceReference,
         expected: ExpectInfo,
         set_name: str,

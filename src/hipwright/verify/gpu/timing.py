@@ -15,18 +15,18 @@ import torch
 from hipwright.device.memory import pattern
 from hipwright.device.rotation import Rotation
 from hipwright.errors import CandidateError
-from hipwright.verify.worker.live import Subject
+from hipwright.verify.worker.live import CallableSubject
 from hipwright.verify.worker.trees import address, tensors_of
 
 
-class Timer:
+class SubjectTimer:
     """One subject over its slots. slots: the arguments of each. graph: whether graphs may be tried; tours: of all slots
     at once. pool: of the graphs' memory, which those of other subjects may share: a call's results are read before
     another subject runs."""
 
     def __init__(
         self,
-        subject: Subject,
+        subject: CallableSubject,
         slots: Sequence[Sequence[Any]],
         device: str,
         *,

@@ -25,7 +25,7 @@ from hipwright.verify.candidate import (
     POISON_A,
     POISON_B,
     POISON_C,
-    Answer,
+    CallReply,
     Rejected,
     judge,
     judge_again,
@@ -35,11 +35,11 @@ from hipwright.verify.gpu.client import GpuCandidates
 from hipwright.verify.gpu.large import (
     large_verdict,
 )
-from hipwright.verify.gpu.loaded import Loaded, Outcome
+from hipwright.verify.gpu.loaded import LoadedProgram, Outcome
 from hipwright.verify.gpu.side import GpuSide
 from hipwright.verify.gpu.stages import OnDevice, TimedInputs
 from hipwright.verify.ledger import first_difference, unstable
-from hipwright.verify.oracle import MUTATED, Case, Oracle
+from hipwright.verify.oracle import MUTATED, Oracle, VerificationCase
 
 if TYPE_CHECKING:
     from hipwright.verify.gpu.reference import DeviceReference
@@ -52,7 +52,7 @@ REPEATS: tuple[dict[str, Any], ...] = (
     {"poison": POISON_C, "order": "reverse"},
 )
 
-Item = tuple[Case, Mapping[str, Any]]
+Item = tuple[VerificationCase, Mapping[str, Any]]
 
 
 def verify_gpu(
@@ -142,7 +142,7 @@ class _Verification(OnDevice):
 
     # ---------------------------------------------------------------- stages
 
-    def main_workload(self, session: Loaded, repeats: Sequence[Mapping[str, Any]]) -> bool:
+    def main_workload(self, session: LoadedProgram, repeats: Sequence[Mapping[str, Any]]) -> bool:
         """Given values and normal ones, on the first workload that the program claims; False where it claims none."""
         for planned in self.candidates():
             name = planned.workload.name
@@ -162,7 +162,9 @@ class _Verification(OnDevice):
             return True
         return False
 
-    def repeated(self, case: Case, answers: Sequence[Answer], repeats: Sequence[Mapping[str, Any]]) -> None:
+    def repeated(
+        self, case: VerificationCase, answers: Sequence[CallReply], repeats: Sequence[Mapping[str, Any]]
+    ) -> None:
         """The same inputs give the same bits, whatever memory held and whatever else ran."""
         if len(answers) < 2:
             return
@@ -174,7 +176,7 @@ class _Verification(OnDevice):
                 raise Rejected(unstable(case, place, how, answers[0]))
         self.checks["repeats"] = "within tolerance (float atomics)" if open_order else "bit-equal"
 
-    def cases(self, session: Loaded, gate: Gate) -> None:
+    def cases(self, session: LoadedProgram, gate: Gate) -> None:
         """Families, unseen shapes, and the task's own shapes that the oracle holds."""
         if gate == "fast":  # a family of a small workload costs a GPU next to nothing
             families = self.family_cases()
@@ -194,7 +196,7 @@ class _Verification(OnDevice):
         assert self.main is not None
         self.checks["families"] = [case.family for case in ran if case.workload == self.main.workload.name]
 
-    def second_call(self, session: Loaded) -> None:
+    def second_call(self, session: LoadedProgram) -> None:
         """New values at the old addresses; then the first call's outputs are read again."""
         first, second = self.main_case("normal"), self.main_case(MUTATED)
         if second.rejected:
@@ -206,7 +208,7 @@ class _Verification(OnDevice):
         prefix = "in a second call with new values at the same addresses, "
         self.settle((second, {"reuse": True}), outcomes[1], prefix)
         kept = outcomes[2]
-        if not first.expected.aliases and isinstance(kept, Answer):
+        if not first.expected.aliases and isinstance(kept, CallReply):
             judge_again(first, kept.tree["outputs"], "an earlier call's result changed with the next call: ")
         self.checks["second_call"] = "pass"
 
@@ -221,8 +223,8 @@ class _Verification(OnDevice):
                 outcomes = session.run_many([(case, {}) for case in cases])
                 right = len(outcomes) == len(cases)
                 for case, outcome in zip(cases, outcomes, strict=False):
-                    right = right and isinstance(outcome, Answer)
-                    if isinstance(outcome, Answer):
+                    right = right and isinstance(outcome, CallReply)
+                    if isinstance(outcome, CallReply):
                         judge(case, outcome)
         except (Rejected, CandidateError, DeviceError):  # an operator may not survive what no kernel wrote
             right = False
@@ -230,7 +232,7 @@ class _Verification(OnDevice):
 
     # ---------------------------------------------------------------- small parts
 
-    def settle(self, item: Item, outcome: Outcome, prefix: str = "") -> Answer | None:
+    def settle(self, item: Item, outcome: Outcome, prefix: str = "") -> CallReply | None:
         """Judge one outcome; None for a shape that the program declines."""
         case, settings = item
         if isinstance(outcome, Verdict):
@@ -253,7 +255,7 @@ class _Verification(OnDevice):
         return shapes
 
 
-def judge_timed(side: GpuSide, loaded: Loaded, slot: int, case: Case) -> None:
+def judge_timed(side: GpuSide, loaded: LoadedProgram, slot: int, case: VerificationCase) -> None:
     """Raise Rejected unless what the last timed call on a slot returned is right for the case revealed to it."""
     run = side.timed_output(slot)
     if run.info["inputs_changed"] or run.info["params_changed"]:

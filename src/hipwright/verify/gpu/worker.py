@@ -23,14 +23,14 @@ from hipwright.program.lower.trace import trace
 from hipwright.sandbox import lockdown
 from hipwright.tensors import HostTensor, Tree
 from hipwright.torchio import map_torch
-from hipwright.verify.gpu.made import Loaded, Maker, faults, parsed_text
+from hipwright.verify.gpu.made import SubjectFactory, WorkerCandidate, faults, parsed_text
 from hipwright.verify.gpu.runs import Runs
 from hipwright.verify.gpu.sets import Sets, Slot, look
 from hipwright.verify.gpu.subjects import Noise, spec_of, start_gpu, tidy_gpu
 from hipwright.verify.gpu.tables import StateTables
-from hipwright.verify.gpu.timing import Timer
+from hipwright.verify.gpu.timing import SubjectTimer
 from hipwright.verify.worker.live import Live, Setting
-from hipwright.verify.worker.staging import Staging
+from hipwright.verify.worker.staging import PinnedStaging
 from hipwright.verify.worker.trees import on_device, tensors_of, to_host
 
 Answer = tuple[dict[str, Any], Tree]
@@ -49,15 +49,15 @@ class GpuWorker:
         limit = int(init.get("memory_limit_bytes", 0))
         driver = None if init["driver"] == "cpu" else open_driver(str(init["driver"]), _index(self.device))
         self._states = StateTables(self.device)
-        self._programs: dict[int, Loaded] = {}
+        self._programs: dict[int, WorkerCandidate] = {}
         self._sets = Sets(self.device)
-        self._staging = Staging(self.device) if self.on_gpu else None
+        self._staging = PinnedStaging(self.device) if self.on_gpu else None
         self._pool = GraphPool(self.device) if self.on_gpu else None
         self._count = 0
         self._runs = Runs(Noise(self.device).make if self.on_gpu else None)
         if self.on_gpu:
             limit = start_gpu(self.device, limit)
-        self._maker = Maker(init, driver, limit)
+        self._maker = SubjectFactory(init, driver, limit)
         lockdown(init.get("profile", "gpu") if self.on_gpu else "candidate")
 
     def pulse(self, header: dict[str, Any], _: Tree) -> Answer:
@@ -84,7 +84,7 @@ class GpuWorker:
             live = Live(
                 lambda setting, state: self._maker.subject(loaded, setting, state), table, self.device, self._staging
             )
-            loaded = Loaded(live, parsed_text(header["text"]) if program else None, code, header)
+            loaded = WorkerCandidate(live, parsed_text(header["text"]) if program else None, code, header)
             loaded.live.prepare(Setting.of(header))
             self._count += 1
             self._programs[self._count] = loaded
@@ -215,13 +215,13 @@ class GpuWorker:
             self._count += 1
             own = loaded.parsed is not None
             pool = self._pool.handle() if self._pool is not None and own else None
-            loaded.timers[self._count] = Timer(
+            loaded.timers[self._count] = SubjectTimer(
                 subject, slots, self.device, graph=bool(header["graph"]), tours=own, pool=pool
             )
         return {"timer": self._count}, None
 
     def time_prepare(self, header: dict[str, Any], _: Tree) -> Answer:
-        """`Timer.prepare`."""
+        """`SubjectTimer.prepare`."""
         with self._timing(header) as timer:
             return timer.prepare(int(header["hint"])), None
 
@@ -232,12 +232,12 @@ class GpuWorker:
         return {}, None
 
     def time_block(self, header: dict[str, Any], _: Tree) -> Answer:
-        """`Timer.block`."""
+        """`SubjectTimer.block`."""
         with self._timing(header) as timer:
             return timer.block(int(header["calls"])), None
 
     def time_latency(self, header: dict[str, Any], _: Tree) -> Answer:
-        """`Timer.latency`."""
+        """`SubjectTimer.latency`."""
         with self._timing(header) as timer:
             return {"ms": timer.latency(int(header["calls"]))}, None
 
@@ -259,7 +259,7 @@ class GpuWorker:
 
     # ---------------------------------------------------------------- inside
 
-    def _keep(self, loaded: Loaded, info: dict[str, Any], result: dict[str, Any]) -> Answer:
+    def _keep(self, loaded: WorkerCandidate, info: dict[str, Any], result: dict[str, Any]) -> Answer:
         self._count += 1
         loaded.results[self._count] = result
         try:
@@ -271,7 +271,7 @@ class GpuWorker:
         return {**info, "handle": self._count}, specs
 
     @contextmanager
-    def _timing(self, header: Mapping[str, Any]) -> Iterator[Timer]:
+    def _timing(self, header: Mapping[str, Any]) -> Iterator[SubjectTimer]:
         loaded = self._programs[int(header["program"])]
         with faults(loaded, self.on_gpu):
             yield loaded.timers[int(header["timer"])]

@@ -1,7 +1,7 @@
 """A candidate in memory: state and inputs that are watched, one call of it, and what the call did. Imports torch.
 
-Shared by the workers of all targets. What differs between them is the `Subject`: how a candidate is called, where its
-memory comes from, and how one learns that it misbehaved.
+Shared by the workers of all targets. What differs between them is the `CallableSubject`: how a candidate is called,
+where its memory comes from, and how one learns that it misbehaved.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from hipwright.errors import CandidateError, DeviceError, GuardFailed
 from hipwright.program import Parsed
 from hipwright.program.lower.closures import lower
 from hipwright.tensors import Tree
-from hipwright.verify.worker.recorder import Recorder, too_much_memory
-from hipwright.verify.worker.staging import Staging
+from hipwright.verify.worker.recorder import LaunchRecorder, too_much_memory
+from hipwright.verify.worker.staging import PinnedStaging
 from hipwright.verify.worker.trees import (
     address,
     difference,
@@ -53,7 +53,7 @@ class Setting:
         return cls(str(header.get("order", "forward")), int(header.get("seed", 0)), int(header.get("poison", POISON)))
 
 
-class Subject(Protocol):
+class CallableSubject(Protocol):
     """A candidate that can be called. params, buffers: its state in watched memory, by path."""
 
     params: dict[str, Tensor]
@@ -68,7 +68,7 @@ class Subject(Protocol):
     def settle(self) -> None:
         """Wait for everything it started. Raises CandidateError for what went wrong in it."""
 
-    def looking(self, flags: Sequence[Tensor], staging: Staging | None) -> Callable[[], list[bool]]:
+    def looking(self, flags: Sequence[Tensor], staging: PinnedStaging | None) -> Callable[[], list[bool]]:
         """What does as `settle`, and tells what these flags on the device say; one wait for all, where that is
         possible. staging: what takes the flags to the host now, with all else that is asked of the device."""
 
@@ -76,7 +76,7 @@ class Subject(Protocol):
         """One entry per launch so far, with argument_bytes."""
 
 
-class Launcher(Protocol):
+class SubjectLauncher(Protocol):
     """What is asked of device.cpu.CpuLauncher, device.gpu.GpuLauncher and program.trace.NoopLauncher alike."""
 
     def launch(self, kernel: str, grid: Any, block: Any, lds_bytes: int, args: Sequence[Any]) -> None:
@@ -92,14 +92,14 @@ class Live:
 
     def __init__(
         self,
-        make: Callable[[Setting, Tree], Subject],
+        make: Callable[[Setting, Tree], CallableSubject],
         table: Tree,
         device: str = "cpu",
-        staging: Staging | None = None,
+        staging: PinnedStaging | None = None,
     ) -> None:
         self.device = device
         self._staging = staging
-        self.subject: Subject
+        self.subject: CallableSubject
         self.table: Any  # on the device; nobody but this class writes to it
         self._make = make
         self.table = on_device(table, device)
@@ -107,7 +107,7 @@ class Live:
         self._kept: dict[str, Any] = {}
         self._inputs: Any = None
 
-    def prepare(self, setting: Setting) -> Subject:
+    def prepare(self, setting: Setting) -> CallableSubject:
         """Subject and state for this setting; kept while it stays the same."""
         if setting != self._setting:
             if self._setting is not None and self.device != "cpu" and self._held() > MANY_BYTES:
@@ -158,7 +158,7 @@ class Live:
         return staging is not None and staging.fits and self._held() <= MANY_BYTES
 
     @property
-    def _staged(self) -> Staging | None:
+    def _staged(self) -> PinnedStaging | None:
         return self._staging if isinstance(self.subject, ProgramSubject) else None
 
     def call(self, given: Any, originals: Any = None) -> tuple[dict[str, Any], Any]:
@@ -182,7 +182,7 @@ class Live:
         return before, outputs
 
     def _ending(
-        self, before: int, given: Any, originals: Any, outputs: Any, staging: Staging | None = None
+        self, before: int, given: Any, originals: Any, outputs: Any, staging: PinnedStaging | None = None
     ) -> Callable[[], dict[str, Any]]:
         """What waits for a call, raises its faults, and tells what it did: inputs (where `originals` are known) and
         parameters that no longer hold what they were given, launches, aliases.
@@ -206,7 +206,7 @@ class Live:
 
         return ended
 
-    def params_changed(self, subject: Subject | None = None) -> list[int]:
+    def params_changed(self, subject: CallableSubject | None = None) -> list[int]:
         """Numbers of the parameters that no longer hold what they were given; of another subject of the same table."""
         params = (subject or self.subject).params
         return differing(params, {path: self.table["params"][path] for path in params})
@@ -269,14 +269,14 @@ class ProgramSubject:
         parsed: Parsed,
         knobs: Mapping[str, int],
         table: Tree,
-        launcher: Launcher,
+        launcher: SubjectLauncher,
         device: str = "cpu",
         *,
         limit_bytes: int = 0,
         record: bool = True,
     ) -> None:
         self.inner: Any = launcher
-        self.recorder = Recorder(launcher, parsed.signatures, limit_bytes) if record else None
+        self.recorder = LaunchRecorder(launcher, parsed.signatures, limit_bytes) if record else None
         self.params = guarded(table["params"], self.guard)
         self.buffers = guarded(table["buffers"], self.guard)
         state = {**table, "params": self.params, "buffers": self.buffers}
@@ -294,7 +294,7 @@ class ProgramSubject:
             if hasattr(self.inner, name):
                 getattr(self.inner, name)()
 
-    def looking(self, flags: Sequence[Tensor], staging: Staging | None = None) -> Callable[[], list[bool]]:
+    def looking(self, flags: Sequence[Tensor], staging: PinnedStaging | None = None) -> Callable[[], list[bool]]:
         """What does as `settle`, and tells what the flags say."""
         if hasattr(self.inner, "looking"):
             told: Callable[[], list[bool]] = self.inner.looking(flags, staging.download if staging else None)

@@ -16,7 +16,7 @@ from hipwright.verify.worker.trees import address
 Tensor = Any  # torch.Tensor, untyped here
 
 
-class Recorder:
+class LaunchRecorder:
     """A launcher that also notes, for each launch, how many bytes its tensor arguments hold; those that it reads and
     replaces count twice.
 

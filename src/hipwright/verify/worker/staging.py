@@ -18,7 +18,7 @@ MOST_BYTES = 64 << 20
 ALIGN = 64
 
 
-class Staging:
+class PinnedStaging:
     """One worker's pinned memory. device: "cuda:0"; "cpu" for tests, which need no pinned memory.
 
     `begin` starts a call: what was staged before is overwritten from then on.

@@ -10,7 +10,7 @@ import torch
 from hipwright.errors import CandidateError
 from hipwright.tensors import HostTensor, Tree, map_tensors
 from hipwright.torchio import map_torch, to_torch, tree_from_torch
-from hipwright.verify.worker.staging import Staging
+from hipwright.verify.worker.staging import PinnedStaging
 
 Tensor = Any  # torch.Tensor, untyped here
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -38,7 +38,7 @@ def address(tensor: Tensor) -> int:
     return int(tensor.untyped_storage().data_ptr())
 
 
-def on_device(tree: Tree, device: str, staging: Staging | None = None) -> Any:
+def on_device(tree: Tree, device: str, staging: PinnedStaging | None = None) -> Any:
     """A tree of HostTensors as torch tensors; on the cpu they are views of the same memory. Sharing is kept."""
     homes: dict[int, Tensor] = {}
 
@@ -127,7 +127,7 @@ def to_host(value: Any, device: str) -> Tree:
     return fetching(value, device)()
 
 
-def fetching(value: Any, device: str, staging: Staging | None = None) -> Callable[[], Tree]:
+def fetching(value: Any, device: str, staging: PinnedStaging | None = None) -> Callable[[], Tree]:
     """Start to bring outputs to the host, as far as they can be staged -> what gives them as HostTensors, once the
     device has been waited for; that raises CandidateError for a value that no output can be."""
     own = torch.device(device)

@@ -15,7 +15,7 @@ from hipwright.engine.emit.statements import literal
 from hipwright.engine.ir.expr import E
 from hipwright.engine.ir.index import Ix, Var, ix, nonneg
 from hipwright.engine.lower.core import Tensor
-from hipwright.engine.templates.attention.form import Form, read, vector
+from hipwright.engine.templates.attention.form import AttentionProblem, read, vector
 from hipwright.engine.templates.call_kernel import CallKernel
 
 VANISHES = 104.0
@@ -30,7 +30,7 @@ TOKENS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def beyond(f: Form) -> float | None:
+def beyond(f: AttentionProblem) -> float | None:
     """The score of every key after the query, whatever the product; None where there is no such constant."""
     if f.scores is None:
         return None
@@ -91,7 +91,7 @@ def _ordered(token: str, a: Ix | None, b: Ix | None) -> bool | None:
 # ---------------------------------------------------------------- text
 
 
-def stop(kernel: CallKernel, f: Form, score: float) -> None:
+def stop(kernel: CallKernel, f: AttentionProblem, score: float) -> None:
     """At the top of a step of the keys: leave the loop beyond the diagonal, if no row of the block needs the rest."""
     if score == float("-inf"):
         return  # the loop ends at the diagonal: a row with nothing before it is NaN, with the rest or without
@@ -105,7 +105,7 @@ def stop(kernel: CallKernel, f: Form, score: float) -> None:
     kernel.close()
 
 
-def rest(kernel: CallKernel, f: Form, v: Tensor, names: list[str]) -> None:
+def rest(kernel: CallKernel, f: AttentionProblem, v: Tensor, names: list[str]) -> None:
     """Behind the loop: infinite and NaN values of the keys left out, times 0, make their columns NaN."""
     count = vector(v, f.size_v)
     length = kernel.size(f.keys)

@@ -31,7 +31,7 @@ Place = Sequence[Ix | str | int]
 
 
 @dataclass(eq=False)
-class Form:
+class AttentionProblem:
     """One attention: q [lead..., queries, size], k [lead..., keys, size], v [lead..., keys, size_v].
 
     The last of `lead` is the query's head; `group` query heads share a key head. scale includes log2(e).
@@ -87,7 +87,7 @@ def _few(rows: int, keys: int) -> bool:
     return rows <= FEW and keys >= MANY
 
 
-def form(call: KernelCall) -> Form:
+def form(call: KernelCall) -> AttentionProblem:
     """The form of `scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=, enable_gqa=)`, or of
     `hip.attention(q, k, v, scores)`.
 
@@ -113,10 +113,10 @@ def form(call: KernelCall) -> Form:
     return _form(call, factor * LOG2E, causal=bool(call.arg(5, "is_causal", False)))
 
 
-def _form(call: KernelCall, scale: float, *, causal: bool, scores: Tensor | None = None) -> Form:
+def _form(call: KernelCall, scale: float, *, causal: bool, scores: Tensor | None = None) -> AttentionProblem:
     q, k, v = call.args[:3]
     lead, kv_lead, sizes = q.shape[:-2], k.shape[:-2], (q.shape[-1].value, v.shape[-1].value)
-    found = Form(
+    found = AttentionProblem(
         q.dtype,
         lead,
         q.shape[-2],
@@ -196,7 +196,7 @@ def read(kernel: CallKernel, operand: Tensor, place: Place, count: int, into: st
 # ---------------------------------------------------------------- scores
 
 
-def score(kernel: CallKernel, f: Form, mask: Tensor | None, names: Sequence[str], value: str) -> str:
+def score(kernel: CallKernel, f: AttentionProblem, mask: Tensor | None, names: Sequence[str], value: str) -> str:
     """A score with its mask, over variables `m` and `n` in range; may emit statements.
 
     With `f.scores`, the score is that function of the product, `mask` its tensor.
@@ -226,7 +226,7 @@ def split_index(kernel: CallKernel, counter: str, sizes: Sequence[Ix], names: Se
     kernel.line(f"const {kernel.kind} {names[0]} = {rest};")
 
 
-def kv_names(f: Form, names: Sequence[str]) -> list[str]:
+def kv_names(f: AttentionProblem, names: Sequence[str]) -> list[str]:
     """The names that index the leading dimensions of keys and values."""
     return [*names[:-1], "shared_head"]
 
@@ -235,7 +235,7 @@ __all__ = [
     "FLOATS",
     "LARGEST_HEAD",
     "WRITTEN",
-    "Form",
+    "AttentionProblem",
     "by_default",
     "form",
     "kv_names",

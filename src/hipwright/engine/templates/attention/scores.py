@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE
-from hipwright.engine.lower.core import TABLE, Context, Tensor
+from hipwright.engine.lower.core import TABLE, LoweringContext, Tensor
 from hipwright.engine.templates.registry import kept
 
 SCORES = "hip.scores"
@@ -12,17 +12,17 @@ SIDE = "hip.side"
 ROUNDED = "hip.rounded"
 
 
-def scores(c: Context, meta: Meta, name: str) -> Tensor:
+def scores(c: LoweringContext, meta: Meta, name: str) -> Tensor:
     """The product of a query and a key, which the attention's kernel computes and calls `name`; read at one place."""
     return c.tensor(meta.dtype, c.shape(meta), lambda index: c.arena.make("row", (), COMPUTE[meta.dtype], name))
 
 
-def side(c: Context, meta: Meta, value: Tensor) -> Tensor | None:
+def side(c: LoweringContext, meta: Meta, value: Tensor) -> Tensor | None:
     """What a score is computed with besides the product: from memory, when it is dear to compute for each score."""
     return kept(c, value)
 
 
-def rounded(c: Context, meta: Meta, value: Tensor) -> Tensor:
+def rounded(c: LoweringContext, meta: Meta, value: Tensor) -> Tensor:
     """A sum of half or bfloat16 as the module has it: -65504 swallows a score, and then all of a row are equal."""
     name = "round_half" if meta.dtype == "float16" else "round_bfloat16"
     return c.tensor(meta.dtype, value.shape, lambda i: c.arena.call(name, c.arena.cast(value.at(i), "float")))

@@ -12,7 +12,7 @@ from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.attention.form import (
     FEW,
     WRITTEN,
-    Form,
+    AttentionProblem,
     form,
     kv_names,
     read,
@@ -20,7 +20,7 @@ from hipwright.engine.templates.attention.form import (
     split_index,
     vector,
 )
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.pieces import GATHER
@@ -46,9 +46,9 @@ def split(call: KernelCall) -> Offer | None:
     )
 
 
-def write(body: CallBody) -> list[Kernel]:
+def write(body: CallBody) -> list[EmittedKernel]:
     """One kernel for the pieces, one to combine them."""
-    f: Form = body.data
+    f: AttentionProblem = body.data
     q, k, v, mask = (*body.operands, None)[:4]
     assert q is not None
     assert k is not None
@@ -65,12 +65,12 @@ def write(body: CallBody) -> list[Kernel]:
     return [first, _combine(body, f, (parts, stats), chunk)]
 
 
-def _pieces(body: CallBody, f: Form) -> Ix:
+def _pieces(body: CallBody, f: AttentionProblem) -> Ix:
     """An upper bound of the number of pieces: DECODE_KEYS is at least 64."""
     return (f.keys + 63) // 64
 
 
-def _piece(f: Form) -> int:
+def _piece(f: AttentionProblem) -> int:
     """Keys of a piece: enough pieces for every compute unit twice, but not more than needed."""
     piece = 64
     while piece < 512 and f.hints["heads"] * -(-f.hints["keys"] // (2 * piece)) >= 264:
@@ -80,11 +80,11 @@ def _piece(f: Form) -> int:
 
 def _first(
     body: CallBody,
-    f: Form,
+    f: AttentionProblem,
     operands: tuple[Tensor, Tensor, Tensor, Tensor | None],
     out: tuple[str, str],
     knobs: tuple[str, str, str],
-) -> Kernel:
+) -> EmittedKernel:
     q, k, v, mask = operands
     kernel = body.kernel("pieces", NAMES)
     kernel.define("lane_gather", GATHER)
@@ -103,7 +103,7 @@ def _first(
     return kernel.finish(grid, block, block, "the softmax of each piece of the keys")
 
 
-def _head(kernel: CallKernel, f: Form, widths: tuple[int, int], knobs: tuple[str, str, str]) -> None:
+def _head(kernel: CallKernel, f: AttentionProblem, widths: tuple[int, int], knobs: tuple[str, str, str]) -> None:
     block, rows, chunk = knobs
     queries, keys = kernel.size(f.queries * f.group), kernel.size(f.keys)
     lanes = [
@@ -125,7 +125,7 @@ def _head(kernel: CallKernel, f: Form, widths: tuple[int, int], knobs: tuple[str
         kernel.line(text)
 
 
-def _row(kernel: CallKernel, f: Form, names: list[str]) -> None:
+def _row(kernel: CallKernel, f: AttentionProblem, names: list[str]) -> None:
     """Statements that give row `row`'s head and query position."""
     length = kernel.size(f.queries)
     group = f"shared_head * {f.group} + " if f.group > 1 else "shared_head"
@@ -133,7 +133,7 @@ def _row(kernel: CallKernel, f: Form, names: list[str]) -> None:
     kernel.line(f"const {kernel.kind} {names[-1]} = {group}{which}, m = (first + row) % {length};")
 
 
-def _queries(kernel: CallKernel, f: Form, q: Tensor, names: list[str]) -> None:
+def _queries(kernel: CallKernel, f: AttentionProblem, q: Tensor, names: list[str]) -> None:
     """The queries into LDS, scaled, then what a lane needs into registers."""
     kernel.open("for (int i = threadIdx.x; i < R * PIECES * LANES * W; i += THREADS)")
     kernel.line("const int row = i / (PIECES * LANES * W), d = i % (PIECES * LANES * W);")
@@ -159,7 +159,7 @@ def _queries(kernel: CallKernel, f: Form, q: Tensor, names: list[str]) -> None:
         kernel.line(text)
 
 
-def _dots(kernel: CallKernel, f: Form, k: Tensor, names: list[str]) -> None:
+def _dots(kernel: CallKernel, f: AttentionProblem, k: Tensor, names: list[str]) -> None:
     """scores[r][kk] = q . k; LANES lanes share a key."""
     kernel.line("#pragma unroll 4")
     kernel.open("for (int turn = 0; turn < (CHUNK + TEAMS - 1) / TEAMS; ++turn)")
@@ -189,7 +189,7 @@ def _dots(kernel: CallKernel, f: Form, k: Tensor, names: list[str]) -> None:
     kernel.line("__syncthreads();")
 
 
-def _weights(kernel: CallKernel, f: Form, mask: Tensor | None, names: list[str], stats: str) -> None:
+def _weights(kernel: CallKernel, f: AttentionProblem, mask: Tensor | None, names: list[str], stats: str) -> None:
     """scores become exp2(score - maximum); 32 lanes a row. Maximum and sum of the piece are kept."""
     kernel.open("for (int row = threadIdx.x / 32; row < R; row += THREADS / 32)")
     kernel.line("float best = -INFINITY, total = 0.0f;")
@@ -225,7 +225,7 @@ def _weights(kernel: CallKernel, f: Form, mask: Tensor | None, names: list[str],
     kernel.line("__syncthreads();")
 
 
-def _values(kernel: CallKernel, f: Form, v: Tensor, names: list[str], parts: str) -> None:
+def _values(kernel: CallKernel, f: AttentionProblem, v: Tensor, names: list[str], parts: str) -> None:
     """The weighted sum of the piece's values: LANES_V lanes share a key, then the teams' sums are added in LDS."""
     kernel.line("float out[R][PIECES_V * WV] = {};")
     kernel.line("#pragma unroll 4")
@@ -250,7 +250,7 @@ def _values(kernel: CallKernel, f: Form, v: Tensor, names: list[str], parts: str
     _add_teams(kernel, f, parts)
 
 
-def _add_teams(kernel: CallKernel, f: Form, parts: str) -> None:
+def _add_teams(kernel: CallKernel, f: AttentionProblem, parts: str) -> None:
     kernel.line("#pragma unroll")
     kernel.open("for (int r = 0; r < R; ++r)")
     kernel.line("#pragma unroll")
@@ -273,7 +273,7 @@ def _add_teams(kernel: CallKernel, f: Form, parts: str) -> None:
     kernel.close()
 
 
-def _combine(body: CallBody, f: Form, made: tuple[str, str], chunk: str) -> Kernel:
+def _combine(body: CallBody, f: AttentionProblem, made: tuple[str, str], chunk: str) -> EmittedKernel:
     """One thread an output element: the pieces weighted by their sums."""
     parts, stats = made
     kernel = body.kernel("combine", "i chunks z best total sum c weight top row d i0 i1 i2 i3 i4 i5 head m r")

@@ -14,7 +14,7 @@ from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.attention.causal import beyond, rest, stop
 from hipwright.engine.templates.attention.form import (
     WRITTEN,
-    Form,
+    AttentionProblem,
     form,
     kv_names,
     read,
@@ -22,7 +22,7 @@ from hipwright.engine.templates.attention.form import (
     split_index,
     vector,
 )
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template
@@ -49,9 +49,9 @@ def tiled(call: KernelCall) -> Offer | None:
     return Offer("tiled", write, operands, [output], default=f.small and not f.decoding, data=f)
 
 
-def write(body: CallBody) -> list[Kernel]:
+def write(body: CallBody) -> list[EmittedKernel]:
     """The kernel: 16 lanes share ATTN_ROWS query rows and ATTN_KEYS of every 16 * ATTN_KEYS keys."""
-    f: Form = body.data
+    f: AttentionProblem = body.data
     q, k, v, mask = (*body.operands, None)[:4]
     assert q is not None
     assert k is not None
@@ -96,7 +96,7 @@ def write(body: CallBody) -> list[Kernel]:
     return [_finish(kernel, f, threads, rows_, keys_)]
 
 
-def _defaults(f: Form) -> tuple[int, int]:
+def _defaults(f: AttentionProblem) -> tuple[int, int]:
     """(rows, keys) of a thread: as large as LDS and the number of blocks allow."""
     size = max(f.size, f.size_v)
     rows, keys = (8, 4) if size <= 64 else (8, 2) if size <= 128 else (4, 1)
@@ -106,18 +106,18 @@ def _defaults(f: Form) -> tuple[int, int]:
     return rows, keys
 
 
-def _widths(f: Form) -> tuple[int, int]:
+def _widths(f: AttentionProblem) -> tuple[int, int]:
     """(columns of a query or key tile, of a value tile) in LDS, in floats."""
     step = 16 * _each(f)
     return -(-f.size // 32) * 32, -(-f.size_v // step) * step
 
 
-def _each(f: Form) -> int:
+def _each(f: AttentionProblem) -> int:
     """Neighbouring output columns of a lane."""
     return 4 if f.size_v > 32 else 2 if f.size_v > 16 else 1
 
 
-def _head(kernel: CallKernel, f: Form, threads: str, rows: str, keys: str) -> None:
+def _head(kernel: CallKernel, f: AttentionProblem, threads: str, rows: str, keys: str) -> None:
     wide, wide_v = _widths(f)
     each = _each(f)
     lds = f"{kernel.name}_lds"
@@ -170,7 +170,7 @@ def _load(
     kernel.close()
 
 
-def _scores(kernel: CallKernel, f: Form, mask: Tensor | None, names: list[str]) -> None:
+def _scores(kernel: CallKernel, f: AttentionProblem, mask: Tensor | None, names: list[str]) -> None:
     """s[r][c]: query row m0 + ty + TY * r, key n0 + tx + 16 * c; -inf where there is nothing to attend to."""
     kernel.emit.lines += _indented(SCORES, kernel.emit.depth)
     kernel.line("#pragma unroll")
@@ -189,12 +189,12 @@ def _scores(kernel: CallKernel, f: Form, mask: Tensor | None, names: list[str]) 
     kernel.close()
 
 
-def _softmax(kernel: CallKernel, f: Form) -> None:
+def _softmax(kernel: CallKernel, f: AttentionProblem) -> None:
     text = SOFTMAX.replace("@SHRINK@", f.power("old - base")).replace("@P@", f.power("s[r][c] - base"))
     kernel.emit.lines += _indented(text, kernel.emit.depth)
 
 
-def _store(kernel: CallKernel, f: Form, names: list[str]) -> None:
+def _store(kernel: CallKernel, f: AttentionProblem, names: list[str]) -> None:
     """The rows divided by their sums."""
     kernel.line("#pragma unroll")
     kernel.open("for (int r = 0; r < RM; ++r)")
@@ -221,7 +221,7 @@ def _store(kernel: CallKernel, f: Form, names: list[str]) -> None:
     kernel.close()
 
 
-def _finish(kernel: CallKernel, f: Form, threads: str, rows: str, keys: str) -> Kernel:
+def _finish(kernel: CallKernel, f: AttentionProblem, threads: str, rows: str, keys: str) -> EmittedKernel:
     wide, wide_v = _widths(f)
     bm, bn = f"{threads} // 16 * {rows}", f"16 * {keys}"
     lds = f"4 * ({bm} * {wide} + {bn} * {max(wide, wide_v)} + {bm} * ({bn} + 4))"

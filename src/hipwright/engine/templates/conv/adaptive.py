@@ -14,7 +14,7 @@ from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import flatten, unflatten
 from hipwright.engine.lower.core import NotLowered, Tensor
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.pointwise.elementwise import otherwise
@@ -70,7 +70,7 @@ def adaptive(call: KernelCall) -> Offer | None:
     )
 
 
-def write(body: CallBody) -> list[Kernel]:
+def write(body: CallBody) -> list[EmittedKernel]:
     """One kernel."""
     a: Planes = body.data
     (x,) = body.operands

@@ -15,7 +15,7 @@ from math import ceil, inf, prod
 
 from hipwright.engine.ir.expr import indices, walk
 from hipwright.engine.ir.index import ONE, ZERO, Fn, Ix, divide, ix, product
-from hipwright.engine.lower.conv import Axis, Convolution, add_bias, read_convolution
+from hipwright.engine.lower.conv import ConvAxis, Convolution, add_bias, read_convolution
 from hipwright.engine.lower.core import NotLowered, Tensor
 from hipwright.engine.templates.conv import gemm_text as conv_gemm_text
 from hipwright.engine.templates.conv.stencil_calls import KINDS, few_products
@@ -35,12 +35,12 @@ MARGIN = 0.95
 
 
 @dataclass(eq=False)
-class Window(gemm.Spec):
+class Window(gemm.GemmSpec):
     """A convolution's product. space: [groups * phases, outputs, positions of a phase]; flat: an input is found by its
     place in the flattened image, rims: the axes along which a tap may fall outside."""
 
     batch: Ix
-    axes: list[Axis]
+    axes: list[ConvAxis]
     groups: int
     channels: int
     outputs: int
@@ -85,7 +85,7 @@ class Window(gemm.Spec):
         return [self.batch, ix(self.groups * self.outputs), *places]
 
 
-def steps(axes: Sequence[Axis]) -> list[Ix]:
+def steps(axes: Sequence[ConvAxis]) -> list[Ix]:
     """Positions of the largest phase along each axis."""
     return [a.out if a.phases == 1 else divide(a.out + (a.phases - 1), ix(a.phases)) for a in axes]
 
@@ -148,7 +148,7 @@ def _divides(call: KernelCall, x: Tensor) -> bool:
     return any(isinstance(a, Fn) for e in walk([probe(call.c, x)]) for p in indices(e) for a in p.atoms())
 
 
-def _reaches_out(call: KernelCall, a: Axis) -> bool:
+def _reaches_out(call: KernelCall, a: ConvAxis) -> bool:
     """May a tap fall outside the input?"""
     last = call.c.hint(a.size) - a.dilation * (a.kernel - 1) - 1
     return a.transposed or a.padding > 0 or call.c.hint(a.out) != last // a.stride + 1

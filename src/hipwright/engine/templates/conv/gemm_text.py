@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 from hipwright.engine.ir.index import ZERO, Ix, Var, divide, ix, modulo
 from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.ir.shapes import flatten, unflatten
-from hipwright.engine.lower.conv import Axis
+from hipwright.engine.lower.conv import ConvAxis
 from hipwright.engine.templates.access import WIDE
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.gemm.side import KEEP
-from hipwright.engine.templates.gemm.tiled import NAMES, Gemm, Side
+from hipwright.engine.templates.gemm.tiled import NAMES, Gemm, ProductOperand
 
 if TYPE_CHECKING:
-    from hipwright.engine.templates.base import Kernel
+    from hipwright.engine.templates.base import EmittedKernel
     from hipwright.engine.templates.conv.gemm import Window
 
 OURS = """columns depth count cycle Tap taps tap i d0 d1 d2 i0 i1 i2 k0 k1 k2 o0 o1 o2 phase0 phase1 phase2 first0
@@ -31,7 +31,7 @@ first1 first2 count0 count1 count2 start0 start1 start2 spot image inside base p
 t_a t_b c c_a c_b hop_a hop_b skip_a skip_b which whole s reads value BP valid_a valid_b at0 at1 at2"""
 
 
-def write(body: CallBody) -> list[Kernel]:
+def write(body: CallBody) -> list[EmittedKernel]:
     """One kernel."""
     return [Implicit(body).kernel()]
 
@@ -50,10 +50,10 @@ class Implicit(Gemm):
         if self.conv.phases > 1:
             self.depth = "depth"
 
-    def sides(self) -> list[Side]:
+    def sides(self) -> list[ProductOperand]:
         """Weights lie along k; those of a transposed convolution do not, and a phase has only some."""
         weights, x = self.operands
-        rows = (Scattered if self.conv.transposed else Side)("a", weights, "row", self.m, self.bm)
+        rows = (Scattered if self.conv.transposed else ProductOperand)("a", weights, "row", self.m, self.bm)
         return [rows, Gathered("b", x, "col", self.n, self.bn)]
 
     def grid(self) -> str:
@@ -216,13 +216,13 @@ def _channel(conv: Window, each: int, name: str) -> Ix:
     return group * each + ix(Var(name, ix(each)))
 
 
-def _jump(axis: Axis) -> int:
+def _jump(axis: ConvAxis) -> int:
     """From one tap of a phase to its next."""
     return axis.stride // gcd(axis.stride, axis.dilation)
 
 
 @dataclass(eq=False)
-class _Walk(Side):
+class _Walk(ProductOperand):
     """A side whose threads count k up by a tap and a channel: t_ and c_.
 
     Every read is legal, what lies outside is read at place 0 and replaced when it is kept: with no branch between them

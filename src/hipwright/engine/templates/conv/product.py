@@ -20,7 +20,7 @@ from hipwright.engine.templates.gemm.products import (
     contraction,
 )
 from hipwright.engine.templates.gemm.tensor_tiles import MMA
-from hipwright.engine.templates.gemm.tiling import LAUNCH, Shape, choose
+from hipwright.engine.templates.gemm.tiling import LAUNCH, ProductShape, choose
 from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template, regroup
 
 RATE, MOVED = 250e12, 2.6e12
@@ -45,14 +45,14 @@ def pointwise(call: KernelCall) -> Offer | None:
     made = contraction(call.c, rows, "bmk", x, "bkp", "bmp")
     finish = None if conv.bias is None else add_bias(call.c, conv.bias, n)
     shape = [batch, ix(conv.outputs), area]
-    spec = gemm.Spec(made.space, made.k, conv.x.dtype)
+    spec = gemm.GemmSpec(made.space, made.k, conv.x.dtype)
     return Offer("gemm", gemm_small.write, [made.a, made.b], [Output(shape)], _better(call, spec), finish, data=spec)
 
 
-def _better(call: KernelCall, spec: gemm.Spec) -> bool:
+def _better(call: KernelCall, spec: gemm.GemmSpec) -> bool:
     """Is the product, with what follows behind it, faster than the library and a kernel for the rest?"""
     batch, m, n = call.hints(spec.space)
-    shape = Shape(batch, m, n, call.c.hint(spec.k), spec.dtype)
+    shape = ProductShape(batch, m, n, call.c.hint(spec.k), spec.dtype)
     if choose(shape).small:
         return False
     operations, outputs = 2.0 * batch * m * n * shape.k, 2.0 * batch * m * n

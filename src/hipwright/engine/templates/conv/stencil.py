@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hipwright.engine.ir.index import ONE, Ix, product
-from hipwright.engine.lower.conv import Axis
+from hipwright.engine.lower.conv import ConvAxis
 
 SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 MOST_UNROLLED, MOST_SUMS, MOST_WEIGHTS, MOST_SPAN = 1024, 64, 64, 64
@@ -36,7 +36,7 @@ class Stencil:
     "inside" the input, or with the "padded" rim. positions: also where the maximum lies.
     """
 
-    axes: list[Axis]
+    axes: list[ConvAxis]
     lead: list[Ix]
     source: Callable[[Index, Ix, Index], list[Ix]]
     weights: Callable[[Index, Ix, Ix, Index], list[Ix]] | None = None

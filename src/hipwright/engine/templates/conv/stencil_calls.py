@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hipwright.engine.ir.index import ONE, ZERO, Ix, divide, ix, modulo, product
-from hipwright.engine.lower.conv import POINT, Axis, Convolution, add_bias, read_convolution, spread
+from hipwright.engine.lower.conv import POINT, ConvAxis, Convolution, add_bias, read_convolution, spread
 from hipwright.engine.lower.core import NotLowered, Tensor
 from hipwright.engine.templates.conv.stencil import SIZES, Stencil, tiles
 from hipwright.engine.templates.conv.stencil_text import write
@@ -23,7 +23,7 @@ SINGLE_CHANNELS, SINGLE_OUTPUTS, SINGLE_PRODUCTS, PHASED_PRODUCTS = 32, 64, 1024
 16e12), the library in full precision 26 to 28e12 and 6e12. Larger ones have not been measured."""
 
 
-def _two_axes(axes: Sequence[Axis]) -> list[Axis]:
+def _two_axes(axes: Sequence[ConvAxis]) -> list[ConvAxis]:
     return [POINT, *axes] if len(axes) == 1 else list(axes)
 
 
@@ -106,7 +106,7 @@ def _single(conv: Convolution, n: int, products: float) -> bool:
 # ---------------------------------------------------------------- pooling
 
 
-def _pool(call: KernelCall, n: int, axes: list[Axis], **how: Any) -> Offer | None:
+def _pool(call: KernelCall, n: int, axes: list[ConvAxis], **how: Any) -> Offer | None:
     """Pooling over the last n axes; everything before them is one."""
     x: Tensor = call.args[0]
     if x.dtype not in SIZES:
@@ -122,12 +122,12 @@ def _pool(call: KernelCall, n: int, axes: list[Axis], **how: Any) -> Offer | Non
     return Offer("stencil", write, [flat], outputs, default=window > 1, whole=stencil.positions, data=stencil)
 
 
-def _pool_axes(call: KernelCall, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any) -> list[Axis]:
+def _pool_axes(call: KernelCall, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any) -> list[ConvAxis]:
     x: Tensor = call.args[0]
     sizes, shape = spread(kernel, n), call.shape(0)
     steps = spread(stride, n) if stride not in (None, []) else sizes
     return [
-        Axis(*each)
+        ConvAxis(*each)
         for each in zip(
             x.shape[-n:], shape[-n:], sizes, steps, spread(padding, n, 0), spread(dilation, n, 1), strict=True
         )
@@ -196,7 +196,7 @@ def adaptive_pool(call: KernelCall) -> Offer | None:
     for size, out in zip(sizes, shape, strict=True):
         if size is None or out is None or size % out:
             raise NotLowered("windows of several sizes")
-        axes.append(Axis(ix(size), ix(out), size // out, size // out))
+        axes.append(ConvAxis(ix(size), ix(out), size // out, size // out))
     if "max" in call.kind:
         return _pool(call, n, axes, combine="max")
     return _pool(call, n, axes, scale=1.0 / math.prod(a.kernel for a in axes))

@@ -11,7 +11,7 @@ from hipwright.engine.ir.expr import COMPUTE, E, indices, walk
 from hipwright.engine.ir.index import ONE, ZERO, Fn, Ix, Var, divide, ix, product
 from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.ir.shapes import flatten, unflatten
-from hipwright.engine.lower.conv import Axis
+from hipwright.engine.lower.conv import ConvAxis
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.conv.stencil import SIZES, Stencil, Tile, tiles, usual_tile
@@ -23,7 +23,7 @@ NAMES = (
 
 
 @dataclass(eq=False)
-class Scope:
+class StencilScope:
     """One kernel; `k` prints, the rest is geometry."""
 
     body: CallBody
@@ -298,7 +298,7 @@ def at(name: str, count: int) -> Ix:
     return ZERO if name == "0" else ix(Var(name, ix(count)))
 
 
-def window_count(axis: Axis, place: Ix, kind: str) -> Ix:
+def window_count(axis: ConvAxis, place: Ix, kind: str) -> Ix:
     """Elements of an average's window along an axis."""
     start = place * axis.stride - axis.padding
     if kind == "padded":
@@ -314,7 +314,7 @@ def scaled(*terms: tuple[str, int]) -> str:
     return to_c(total)
 
 
-def meets(axis: Axis, tile: int, ky: str, u: str, r: str) -> str:
+def meets(axis: ConvAxis, tile: int, ky: str, u: str, r: str) -> str:
     """When does input row r of the tile not meet output row u through tap ky?"""
     if axis.transposed:
         left = scaled((u, 1), (ky, -axis.dilation))

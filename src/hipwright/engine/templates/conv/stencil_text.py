@@ -6,12 +6,12 @@ from hipwright.engine.emit.statements import literal
 from hipwright.engine.ir.index import ZERO, Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.shapes import flatten
-from hipwright.engine.lower.conv import Axis
+from hipwright.engine.lower.conv import ConvAxis
 from hipwright.engine.templates.access import WIDE
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.conv.stencil import streams
-from hipwright.engine.templates.conv.stencil_scope import Scope, at, meets, scaled, window_count
+from hipwright.engine.templates.conv.stencil_scope import StencilScope, at, meets, scaled, window_count
 
 MANY_TAPS = 16
 FENCE = """// Keep the compiler for AMD from reading all rows ahead of all sums, and from packing sums of different
@@ -49,15 +49,15 @@ __device__ __forceinline__ float pool_max(float a, float b) {
 """
 
 
-def write(body: CallBody) -> list[Kernel]:
+def write(body: CallBody) -> list[EmittedKernel]:
     """The kernel of a stencil."""
     return [_Writer(body, body.data).kernel()]
 
 
-class _Writer(Scope):
+class _Writer(StencilScope):
     """Writes one kernel."""
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> EmittedKernel:
         """All of it."""
         grid = self.decode()
         width = self.pack()
@@ -151,7 +151,7 @@ class _Writer(Scope):
             places.append(ix(Var(place, axis.size)))
         return channel, taps, places
 
-    def _serial_place(self, axis: Axis, at: Ix, tap: str, name: str) -> None:
+    def _serial_place(self, axis: ConvAxis, at: Ix, tap: str, name: str) -> None:
         k, moved = self.k, at + axis.padding - ix(Var(tap)) * axis.dilation
         if axis.transposed:
             if axis.stride > 1:

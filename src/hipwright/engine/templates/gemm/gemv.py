@@ -16,7 +16,7 @@ from math import ceil
 
 from hipwright.engine.ir.expr import walk
 from hipwright.engine.ir.index import ZERO, Ix, ix
-from hipwright.engine.lower.core import Context, Tensor
+from hipwright.engine.lower.core import LoweringContext, Tensor
 from hipwright.engine.templates.access import unit
 from hipwright.engine.templates.gemm.splits import SPLITS
 from hipwright.engine.templates.packed import packed_width
@@ -36,7 +36,7 @@ ITEM_BYTES = {"float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2,
 
 
 @dataclass(eq=False)
-class Spec:
+class GemvSpec:
     """matrix [batch, rows, k], vectors [batch, few, k]; `swapped`: the rows are the output's columns (out[b, c, r])."""
 
     matrix: Tensor
@@ -63,7 +63,7 @@ class Spec:
         return ["b", vector, row] if self.swapped else ["b", row, vector]
 
 
-def plan(c: Context, a: Tensor, b: Tensor, space: list[Ix], k: Ix) -> Spec | None:
+def plan(c: LoweringContext, a: Tensor, b: Tensor, space: list[Ix], k: Ix) -> GemvSpec | None:
     """How the product a[b, m, k] b[b, n, k] would be written, or None: too many of both, or strided reads."""
     m, n = c.hint(space[1]), c.hint(space[2])
     if min(m, n) > MOST or ZERO in space:
@@ -75,12 +75,12 @@ def plan(c: Context, a: Tensor, b: Tensor, space: list[Ix], k: Ix) -> Spec | Non
         if axis == 2 and width:  # what the vectors' packs leave of the registers
             width = max(4, min(width, 64 // min(FEW, min(m, n))))
         if width and not (axis == 1 and c.hint(matrix.shape[1]) < 2 * width):
-            return Spec(matrix, vectors, space, k, swapped, axis == 2, width)
+            return GemvSpec(matrix, vectors, space, k, swapped, axis == 2, width)
     width = packed_width(c, matrix, ITEM_BYTES)
-    return Spec(matrix, vectors, space, k, swapped, True, width, True) if width else None
+    return GemvSpec(matrix, vectors, space, k, swapped, True, width, True) if width else None
 
 
-def _width(c: Context, matrix: Tensor, axis: int) -> int:
+def _width(c: LoweringContext, matrix: Tensor, axis: int) -> int:
     """Elements in 16 bytes of the largest thing read along an axis; 0 when nothing runs along it."""
     variables = [c.arena.var("p", s) for s in matrix.shape]
     loads = [e for e in walk([matrix.at([ix(v) for v in variables])]) if e.op == "load"]
@@ -104,7 +104,7 @@ def side_by_side(rows: int, width: int) -> int:
     return next((c for c in (32, 16) if rows // (c * width) >= SMALL_GRID), 8)
 
 
-def default_split(batch: int, rows: int, few: int, depth: int, spec: Spec) -> int:
+def default_split(batch: int, rows: int, few: int, depth: int, spec: GemvSpec) -> int:
     """Blocks along k: enough to fill the device, each with several steps."""
     rows *= batch
     if spec.along_k:

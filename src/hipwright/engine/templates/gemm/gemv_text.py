@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.lower.core import Tensor
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import factor
-from hipwright.engine.templates.gemm.gemv import FEW, MANY_ROWS, Spec, default_split, groups, side_by_side
-from hipwright.engine.templates.gemm.splits import SPLITS, Parts
+from hipwright.engine.templates.gemm.gemv import FEW, MANY_ROWS, GemvSpec, default_split, groups, side_by_side
+from hipwright.engine.templates.gemm.splits import SPLITS, SplitKPartials
 
 
-def write(body: CallBody) -> list[Kernel]:
+def write(body: CallBody) -> list[EmittedKernel]:
     """One kernel, or two when blocks share a row."""
-    spec: Spec = body.data
+    spec: GemvSpec = body.data
     matrix, vectors = (t for t in body.operands if t is not None)
     spec.matrix, spec.vectors = matrix, vectors
     return (_Along if spec.along_k else _Across)(body, spec).kernels()
@@ -29,7 +29,7 @@ class _Gemv:
     title = ""
     share = "1"
 
-    def __init__(self, body: CallBody, spec: Spec) -> None:
+    def __init__(self, body: CallBody, spec: GemvSpec) -> None:
         self.body, self.spec = body, spec
         self.chunk = min(FEW, body.hint(spec.few))  # vectors of one block
         self.loose = spec.few.value is None or spec.few.value % self.chunk != 0
@@ -37,7 +37,7 @@ class _Gemv:
         self.tune()
         batch, rows, few, depth = (body.hint(s) for s in (spec.space[0], spec.rows, spec.few, spec.k))
         self.split = int(body.choose("split", SPLITS, default_split(batch, rows, few, depth, spec)))
-        self.parts = Parts(body, self.split, [spec.space[0], spec.few, spec.rows]) if self.split > 1 else None
+        self.parts = SplitKPartials(body, self.split, [spec.space[0], spec.few, spec.rows]) if self.split > 1 else None
         self.k = body.kernel("parts" if self.parts else "", self.names)
         self.rows, self.few, self.depth = (self.k.size(s) for s in (spec.rows, spec.few, spec.k))
 
@@ -53,7 +53,7 @@ class _Gemv:
         """The body."""
         raise NotImplementedError
 
-    def kernels(self) -> list[Kernel]:
+    def kernels(self) -> list[EmittedKernel]:
         """Sums, and what adds the blocks' parts."""
         spec = self.spec
         tile_c, tile_plan = self.tile()

@@ -16,7 +16,7 @@ from math import ceil
 from hipwright.engine.ir.index import ONE, ZERO, Ix, divide
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.lower.core import NotLowered, Tensor
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.gemm import tiled as gemm
 from hipwright.engine.templates.gemm.products import (
@@ -33,7 +33,7 @@ from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_
 
 
 @dataclass(eq=False)
-class Groups(gemm.Spec):
+class Groups(gemm.GemmSpec):
     """space: [groups, rows of a group on average, columns], for the choice of tiles; rows: of all groups."""
 
     groups: Ix
@@ -77,7 +77,7 @@ def _better(call: KernelCall, p: Groups) -> bool:
     return mine < MARGIN * (library + (LAUNCH if call.followed else 0.0))
 
 
-def write_grouped(body: CallBody) -> list[Kernel]:
+def write_grouped(body: CallBody) -> list[EmittedKernel]:
     """One kernel."""
     return [_Grouped(body).kernel()]
 
@@ -92,10 +92,13 @@ class _Grouped(gemm.Gemm):
         self.p: Groups = body.data
         self.m = "end"
 
-    def sides(self) -> list[gemm.Side]:
+    def sides(self) -> list[gemm.ProductOperand]:
         """Rows of all groups, and the columns of this block's matrix."""
         a, b, _ = self.operands
-        return [gemm.Side("a", a, "row", self.m, self.bm), gemm.Side("b", b, "col", self.n, self.bn)]
+        return [
+            gemm.ProductOperand("a", a, "row", self.m, self.bm),
+            gemm.ProductOperand("b", b, "col", self.n, self.bn),
+        ]
 
     def grid(self) -> str:
         """As many tiles as uneven groups may need."""

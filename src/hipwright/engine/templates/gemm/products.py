@@ -14,13 +14,22 @@ from typing import Any
 
 from hipwright.engine.ir.expr import E, walk
 from hipwright.engine.ir.index import ONE, ZERO, Ix, product
-from hipwright.engine.lower.core import Context, Index, NotLowered, Tensor
+from hipwright.engine.lower.core import Index, LoweringContext, NotLowered, Tensor
 from hipwright.engine.rewrite.contractions import letters_of
 from hipwright.engine.templates.gemm import gemv, gemv_text, tiny
 from hipwright.engine.templates.gemm import small as gemm_small
 from hipwright.engine.templates.gemm import tiled as gemm
 from hipwright.engine.templates.gemm import whole as gemm_whole
-from hipwright.engine.templates.gemm.tiling import CACHE_READ, LAUNCH, STEP, UNITS, VECTOR_RATE, Shape, choose, seconds
+from hipwright.engine.templates.gemm.tiling import (
+    CACHE_READ,
+    LAUNCH,
+    STEP,
+    UNITS,
+    VECTOR_RATE,
+    ProductShape,
+    choose,
+    seconds,
+)
 from hipwright.engine.templates.registry import DEAR, KernelCall, Offer, Output, call_template, permuted, probe, regroup
 
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
@@ -37,7 +46,7 @@ DEAR_ONCE = 64
 
 
 @dataclass(eq=False)
-class Product:
+class MatrixProduct:
     """out[b, m, n] = sum over k of a[b, m, k] * b[b, n, k]. `finish` makes the node's value of the stored product."""
 
     a: Tensor
@@ -61,7 +70,7 @@ class Product:
 # ---------------------------------------------------------------- operators as contractions
 
 
-def product_of(call: KernelCall) -> Product | None:
+def product_of(call: KernelCall) -> MatrixProduct | None:
     """The operator as a product, or None when it is none of these or not in a dtype written here."""
     made = _FORMS[call.kind](call)
     if made is None or made.dtype not in LIBRARY_RATE or made.b.dtype != made.dtype:
@@ -69,7 +78,7 @@ def product_of(call: KernelCall) -> Product | None:
     return made
 
 
-def contraction(c: Context, a: Tensor, la: str, b: Tensor, lb: str, out: str) -> Product:
+def contraction(c: LoweringContext, a: Tensor, la: str, b: Tensor, lb: str, out: str) -> MatrixProduct:
     """einsum("la,lb->out") with no letter twice in one term."""
     sizes = dict(zip(lb, b.shape, strict=True)) | dict(zip(la, a.shape, strict=True))
     batch = [x for x in out if x in la and x in lb]
@@ -85,19 +94,19 @@ def contraction(c: Context, a: Tensor, la: str, b: Tensor, lb: str, out: str) ->
     left = _grouped(c, a, la, [*batch, *m, *k], [total[0], total[1], depth])
     right = _grouped(c, b, lb, [*batch, *n, *k], [total[0], total[2], depth])
     order = [*batch, *m, *n]
-    made = Product(left, right, total, depth)
+    made = MatrixProduct(left, right, total, depth)
     if order != list(out):
         made.shape = [sizes[x] for x in order]
         made.finish = lambda stored: permuted(c, stored, [order.index(x) for x in out])
     return made
 
 
-def _grouped(c: Context, t: Tensor, letters: str, order: Sequence[str], shape: Sequence[Ix]) -> Tensor:
+def _grouped(c: LoweringContext, t: Tensor, letters: str, order: Sequence[str], shape: Sequence[Ix]) -> Tensor:
     places = [letters.index(x) for x in order]
     return regroup(c, t if places == sorted(places) else permuted(c, t, places), shape)
 
 
-def _matmul(call: KernelCall) -> Product:
+def _matmul(call: KernelCall) -> MatrixProduct:
     c, a, b = call.c, call.args[0], call.args[1]
     left, right = a.shape[:-2], b.shape[:-2]
     la, lb = ("k" if a.rank == 1 else "mk"), ("k" if b.rank == 1 else "kn")
@@ -121,7 +130,7 @@ def _wider(left: Sequence[Ix], right: Sequence[Ix], k: int) -> Ix:
     return b if a == ONE else a
 
 
-def _expanded(c: Context, t: Tensor, batch: Sequence[Ix]) -> Tensor:
+def _expanded(c: LoweringContext, t: Tensor, batch: Sequence[Ix]) -> Tensor:
     """A matrix (or vector) per batch index, read where it lies."""
     kept = min(t.rank, 2)
     if list(t.shape[:-kept]) == list(batch):
@@ -133,7 +142,7 @@ def _expanded(c: Context, t: Tensor, batch: Sequence[Ix]) -> Tensor:
     return c.tensor(t.dtype, [*batch, *t.shape[-kept:]], at)
 
 
-def _linear(call: KernelCall) -> Product:
+def _linear(call: KernelCall) -> MatrixProduct:
     c, x, w = call.c, call.args[0], call.args[1]
     letters = "abcdefgh"[: x.rank - 1]
     made = contraction(c, x, letters + "k", w, "nk", letters + "n")
@@ -143,7 +152,7 @@ def _linear(call: KernelCall) -> Product:
     return made
 
 
-def _added(call: KernelCall) -> Product:
+def _added(call: KernelCall) -> MatrixProduct:
     """addmm and baddbmm: beta * bias + alpha * (a @ b)."""
     c, bias, a, b = call.c, *call.args[:3]
     lead = "a" if call.kind == "baddbmm" else ""
@@ -153,7 +162,7 @@ def _added(call: KernelCall) -> Product:
     return made
 
 
-def _plus(c: Context, stored: Tensor, bias: Tensor, alpha: float, beta: float) -> Tensor:
+def _plus(c: LoweringContext, stored: Tensor, bias: Tensor, alpha: float, beta: float) -> Tensor:
     """alpha * stored + beta * bias, broadcast; with beta 0 the bias is not read, as in PyTorch."""
     arena = c.arena
 
@@ -168,7 +177,7 @@ def _plus(c: Context, stored: Tensor, bias: Tensor, alpha: float, beta: float) -
     return c.map(value, *operands, dtype=stored.dtype, shape=stored.shape)
 
 
-def _einsum(call: KernelCall) -> Product | None:
+def _einsum(call: KernelCall) -> MatrixProduct | None:
     operands = call.args[1]
     found = letters_of(call.args[0], len(operands))
     if found is None:
@@ -179,7 +188,7 @@ def _einsum(call: KernelCall) -> Product | None:
     return contraction(call.c, operands[0], letters[0], operands[1], letters[1], out)
 
 
-_FORMS: dict[str, Callable[[KernelCall], Product | None]] = {
+_FORMS: dict[str, Callable[[KernelCall], MatrixProduct | None]] = {
     "mm": _matmul,
     "bmm": _matmul,
     "matmul": _matmul,
@@ -198,7 +207,7 @@ _FORMS: dict[str, Callable[[KernelCall], Product | None]] = {
 class Costs:
     """Estimated seconds of a product by each way, for the captured sizes. A rule to choose by, no prediction."""
 
-    def __init__(self, call: KernelCall, p: Product) -> None:
+    def __init__(self, call: KernelCall, p: MatrixProduct) -> None:
         self.c, self.p = call.c, p
         self.batch, self.m, self.n = call.hints(p.space)
         self.k = call.c.hint(p.k)
@@ -237,7 +246,7 @@ class Costs:
             seconds += LAUNCH + self.copied / READ
         return seconds + (LAUNCH + 2 * self.out_bytes / READ if self.followed else 0.0)
 
-    def gemv(self, spec: gemv.Spec) -> float:
+    def gemv(self, spec: gemv.GemvSpec) -> float:
         """Bound by memory; from two rows on by the vector units too. The matrix is read once for FEW vectors; a split
         adds a kernel, and its parts are written and read."""
         rows, few = self.c.hint(spec.rows), self.c.hint(spec.few)
@@ -252,11 +261,11 @@ class Costs:
 
     def whole(self) -> float:
         """All of k at once."""
-        return gemm_whole.seconds(Shape(self.batch, self.m, self.n, self.k, self.p.dtype))
+        return gemm_whole.seconds(ProductShape(self.batch, self.m, self.n, self.k, self.p.dtype))
 
     def gemm(self) -> float:
         """Tiles on the vector units: matrix units are only used on CDNA, which this rule leaves out."""
-        shape = Shape(self.batch, self.m, self.n, self.k, self.p.dtype)
+        shape = ProductShape(self.batch, self.m, self.n, self.k, self.p.dtype)
         return max(seconds(shape, choose(shape)), LAUNCH + self.bytes / LIBRARY_READ)
 
 
@@ -284,7 +293,7 @@ def short(call: KernelCall) -> Offer | None:
     costs = Costs(call, p)
     if costs.k > tiny.MOST_DEPTH or costs.flops > 2 * tiny.MOST_WORK:
         return None
-    data: Any = gemm.Spec(p.space, p.k, p.dtype)
+    data: Any = gemm.GemmSpec(p.space, p.k, p.dtype)
     default = costs.k <= tiny.MOST_DEPTH // 2 and costs.tiny() < min(costs.gemm(), MARGIN * costs.library())
     return Offer("tiny", tiny.write, [p.a, p.b], [p.output], default, p.finish, data=data)
 
@@ -298,7 +307,7 @@ def whole(call: KernelCall) -> Offer | None:
     costs = Costs(call, p)
     if costs.k > gemm_whole.MOST_K or min(costs.m, costs.n) <= gemv.FEW:
         return None
-    data: Any = gemm.Spec(p.space, p.k, p.dtype)
+    data: Any = gemm.GemmSpec(p.space, p.k, p.dtype)
     default = costs.whole() < min(costs.gemm(), MARGIN * costs.library())
     return Offer("whole", gemm_whole.write, [p.a, p.b], [p.output], default, p.finish, data=data)
 
@@ -310,7 +319,7 @@ def tiled(call: KernelCall) -> Offer | None:
     if p is None or ZERO in p.space:
         return None
     costs = Costs(call, p)
-    data: Any = gemm.Spec(p.space, p.k, p.dtype)
+    data: Any = gemm.GemmSpec(p.space, p.k, p.dtype)
     default = costs.gemm() < MARGIN * costs.library()
     return Offer("gemm", gemm_small.write, [p.a, p.b], [p.output], default, p.finish, data=data)
 
@@ -327,7 +336,7 @@ __all__ = [
     "STEP",
     "VECTOR_RATE",
     "Costs",
-    "Product",
+    "MatrixProduct",
     "contraction",
     "product_of",
 ]

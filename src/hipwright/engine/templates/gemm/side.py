@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class Side:
+class ProductOperand:
     """A (rows of the output) or B (its columns): how its tile is read and kept."""
 
     name: str

@@ -10,20 +10,20 @@ conflicts.
 
 from __future__ import annotations
 
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
-from hipwright.engine.templates.gemm.tiled import NAMES, UNIT_TEXT, Gemm, Side, Spec, tile_knobs
-from hipwright.engine.templates.gemm.tiling import DEPTH, LARGE, SMALL, SPLITS, Shape, Tiling, choose
+from hipwright.engine.templates.gemm.tiled import NAMES, UNIT_TEXT, Gemm, GemmSpec, ProductOperand, tile_knobs
+from hipwright.engine.templates.gemm.tiling import DEPTH, LARGE, SMALL, SPLITS, ProductShape, Tiling, choose
 
 OURS = """VK WANT DEEP SLICES SIDE TX TY SIXTEENS WAVES WAVES_M WAVES_N TileA TileB TILES SUMS memory tile_a tile_b sums
 sum s c xa yb slice low"""
 
 
-def write(body: CallBody) -> list[Kernel]:
+def write(body: CallBody) -> list[EmittedKernel]:
     """One kernel, or two where blocks share k."""
-    spec: Spec = body.data
+    spec: GemmSpec = body.data
     batch, m, n, k = (body.hint(s) for s in (*spec.space, spec.k))
-    tiling = choose(Shape(batch, m, n, k, spec.dtype))
+    tiling = choose(ProductShape(batch, m, n, k, spec.dtype))
     split = int(body.choose("split", SPLITS, tiling.split))
     return (Small if tiling.small else Large)(body, tiling, split).kernels()
 
@@ -72,7 +72,7 @@ class Small(Large):
             shapes[f"SHAPE_{side.name.upper()}"] = row if side.row_major else f"[2][{self.bk}][{side.size} + VK]"
         self.fill(_CONSTANTS, **shapes)
 
-    def multiply(self, sides: list[Side]) -> None:
+    def multiply(self, sides: list[ProductOperand]) -> None:
         """Each slice its share of the tile's k."""
         a, b = (s.row_major for s in sides)
         texts = {

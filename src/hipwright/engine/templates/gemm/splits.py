@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hipwright.engine.ir.index import Ix, ix, product
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel, Place
 
@@ -20,7 +20,7 @@ BLOCK = 256
 
 
 @dataclass(eq=False)
-class Parts:
+class SplitKPartials:
     """float parts [split, batch, x, y] of a result whose second kernel is `added`."""
 
     body: CallBody
@@ -36,7 +36,7 @@ class Parts:
         batch, many_x, many_y = (k.size(s) for s in self.shape)
         return f"{k.pointer(self.buffer)} + ((split * {batch} + b) * {many_x} + {x}) * {many_y} + {y}"
 
-    def added(self, index: Place) -> Kernel:
+    def added(self, index: Place) -> EmittedKernel:
         """One thread an element adds its parts in order. index: the output's, of the names b, x and y."""
         k = self.body.kernel("sum", "i x y b total q")
         _, many_x, many_y = (k.size(s) for s in self.shape)

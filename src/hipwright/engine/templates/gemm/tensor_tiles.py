@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hipwright.engine.ir.index_text import to_c
-from hipwright.engine.templates.gemm.side import KEEP, Side
+from hipwright.engine.templates.gemm.side import KEEP, ProductOperand
 
 if TYPE_CHECKING:
     from hipwright.engine.templates.call_kernel import CallKernel
@@ -181,7 +181,7 @@ def constants(k: CallKernel, g: Gemm, *, staged: bool) -> None:
     k.line("const int wave = threadIdx.x / 32, lane = threadIdx.x % 32;")
 
 
-def multiply(g: Gemm, sides: list[Side]) -> None:
+def multiply(g: Gemm, sides: list[ProductOperand]) -> None:
     """acc += A B of the tiles in LDS buffer `part`."""
     a, b = sides
     row, column = "(wave / 4 * WM + i) * 16", "wave % 4 * (WN * 8) + j * 16"
@@ -200,7 +200,7 @@ def multiply(g: Gemm, sides: list[Side]) -> None:
     g.fill(_MULTIPLY, TURNED_A=turned[0], TURNED_B=turned[1], AT_A=at_a, AT_B=at_b, MMA=MMA[g.spec.dtype])
 
 
-def staged(k: CallKernel, g: Gemm, sides: list[Side]) -> None:
+def staged(k: CallKernel, g: Gemm, sides: list[ProductOperand]) -> None:
     """The loop over k: tiles are asked for STAGES - 1 steps ahead."""
     k.open("const auto ask = [&](const int number, const int into)")
     k.line(f"const {k.kind} k0 = ({'first + ' if g.parts else ''}number) * {g.bk};")
@@ -226,7 +226,7 @@ def staged(k: CallKernel, g: Gemm, sides: list[Side]) -> None:
     k.close()
 
 
-def _ask(k: CallKernel, g: Gemm, side: Side) -> None:
+def _ask(k: CallKernel, g: Gemm, side: ProductOperand) -> None:
     """One operand's tile of step `number` into buffer `into`; zero outside."""
     side.slot(k, g)
 

@@ -18,12 +18,12 @@ from math import ceil
 from hipwright.engine.ir.expr import STORAGE
 from hipwright.engine.ir.index import ONE, Ix
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel, factor
 from hipwright.engine.templates.gemm import tensor_tiles
-from hipwright.engine.templates.gemm.side import Side
-from hipwright.engine.templates.gemm.splits import Parts
+from hipwright.engine.templates.gemm.side import ProductOperand
+from hipwright.engine.templates.gemm.splits import SplitKPartials
 from hipwright.engine.templates.gemm.tiling import DEPTH, UNITS
 from hipwright.engine.templates.gemm.tiling import LARGE as TILES
 
@@ -40,7 +40,7 @@ slot r kk more T Accumulator HalfFragment BfloatFragment PAD fa fb ty tx part at
 
 
 @dataclass(eq=False)
-class Spec:
+class GemmSpec:
     """[batch, m, n], the depth, and the dtype in LDS."""
 
     space: list[Ix]
@@ -84,10 +84,10 @@ class Gemm:
     staged = True  # do tensor cores have their own loop over k? Only where sides are as they lie in memory
 
     def __init__(self, body: CallBody, split: int = 1) -> None:
-        self.spec: Spec = body.data
+        self.spec: GemmSpec = body.data
         self.bm, self.bn, self.bk = self.knobs(body)
         self.split = split
-        self.parts = Parts(body, split, self.spec.space) if split > 1 else None
+        self.parts = SplitKPartials(body, split, self.spec.space) if split > 1 else None
         self.k: CallKernel = body.kernel("parts" if self.parts else "", self.names)
         self.storage = STORAGE[self.spec.dtype]
         self.tensor = self.tensors()
@@ -107,12 +107,12 @@ class Gemm:
         """Where NVIDIA's tensor cores take over, as the preprocessor reads it; or ""."""
         return tensor_tiles.condition(self)
 
-    def sides(self) -> list[Side]:
+    def sides(self) -> list[ProductOperand]:
         """How the tiles of A and B are read and kept."""
         a, b = self.operands
-        return [Side("a", a, "row", self.m, self.bm), Side("b", b, "col", self.n, self.bn)]
+        return [ProductOperand("a", a, "row", self.m, self.bm), ProductOperand("b", b, "col", self.n, self.bn)]
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> EmittedKernel:
         """The text."""
         k = self.k
         self.constants()
@@ -135,7 +135,7 @@ class Gemm:
         bounds = "512" if self.tensor else "256, 1"  # 128 registers: two blocks a multiprocessor
         return k.finish(self.grid(), "256", bounds, f"tiles of {self.bm} x {self.bn}, {self.bk} deep")
 
-    def _steps(self, sides: list[Side]) -> None:
+    def _steps(self, sides: list[ProductOperand]) -> None:
         """The loop over k: the next tiles are in registers while these are multiplied."""
         k = self.k
         k.line("#pragma unroll 1")  # a compiler that knows the steps would unroll them, and spill
@@ -160,7 +160,7 @@ class Gemm:
         grid = f"cdiv({to_python(m)}, {self.bm}) * cdiv({to_python(n)}, {self.bn})"
         return grid + ("" if batch == ONE else f" * {factor(batch)}") + (f" * {self.split}" if self.parts else "")
 
-    def kernels(self) -> list[Kernel]:
+    def kernels(self) -> list[EmittedKernel]:
         """The product, and what adds the blocks' parts where k is cut."""
         made = [self.kernel()]
         return [*made, self.parts.added(["b", "x", "y"])] if self.parts else made
@@ -217,7 +217,7 @@ class Gemm:
 
     # ------------------------------------------------------------ the product
 
-    def multiply(self, sides: list[Side]) -> None:
+    def multiply(self, sides: list[ProductOperand]) -> None:
         """acc += A B of the tiles in LDS buffer `step & 1`."""
         self.k.line("const int part = step & 1;")
         if self.tensor and not self.staged:
@@ -367,4 +367,16 @@ for (int q = 0; q < @BK@; ++q) {
 }
 #endif
 """
-__all__ = ["DEPTH", "NAMES", "TILES", "UNITS", "UNIT_TEXT", "Gemm", "Side", "Spec", "depth", "tile", "tile_knobs"]
+__all__ = [
+    "DEPTH",
+    "NAMES",
+    "TILES",
+    "UNITS",
+    "UNIT_TEXT",
+    "Gemm",
+    "GemmSpec",
+    "ProductOperand",
+    "depth",
+    "tile",
+    "tile_knobs",
+]

@@ -32,7 +32,7 @@ LEAST_STEPS = 4
 
 
 @dataclass(frozen=True)
-class Shape:
+class ProductShape:
     """A product's sizes at capture, and its dtype."""
 
     batch: int
@@ -68,21 +68,21 @@ class Tiling:
         read, written = 1 / down + 1 / across, 1 / self.rows + 1 / self.columns
         return 1 / (read + written)
 
-    def blocks(self, shape: Shape) -> int:
+    def blocks(self, shape: ProductShape) -> int:
         """In all."""
         return shape.batch * ceil(shape.m / self.rows) * ceil(shape.n / self.columns) * self.split
 
-    def share(self, shape: Shape) -> int:
+    def share(self, shape: ProductShape) -> int:
         """Of k, in steps, for a block."""
         return ceil(ceil(shape.k / self.depth) / self.split)
 
-    def resident(self, shape: Shape) -> int:
+    def resident(self, shape: ProductShape) -> int:
         """Blocks on a unit at once."""
         lds = 2 * (self.rows + self.columns) * (self.depth * shape.item + 16)
         return max(1, min(RESIDENT, LDS // lds))
 
 
-def candidates(shape: Shape) -> Iterator[Tiling]:
+def candidates(shape: ProductShape) -> Iterator[Tiling]:
     """Tiles no larger than the product needs; not 16 x 16 (gemv.py), and splits that leave every block some steps."""
     for sizes in (SMALL, LARGE):
         rows = [t for t in sizes if t <= LARGE[0] or t < 2 * shape.m]
@@ -92,7 +92,7 @@ def candidates(shape: Shape) -> Iterator[Tiling]:
                 yield from _splits(shape, r, c)
 
 
-def _splits(shape: Shape, rows: int, columns: int) -> Iterator[Tiling]:
+def _splits(shape: ProductShape, rows: int, columns: int) -> Iterator[Tiling]:
     base = DEPTH[shape.dtype]
     small = max(rows, columns) <= SMALL[-1]
     for split in SPLITS:
@@ -103,7 +103,7 @@ def _splits(shape: Shape, rows: int, columns: int) -> Iterator[Tiling]:
             yield made
 
 
-def seconds(shape: Shape, tiling: Tiling) -> float:
+def seconds(shape: ProductShape, tiling: Tiling) -> float:
     """The longest of arithmetic, latency and memory, and the second kernel of a split.
 
     Arithmetic: the units' whole tiles; a unit with one block more than the others makes all wait (the tail). Latency: a
@@ -125,6 +125,6 @@ def seconds(shape: Shape, tiling: Tiling) -> float:
     return LAUNCH + max(arithmetic, latency, memory) + second
 
 
-def choose(shape: Shape) -> Tiling:
+def choose(shape: ProductShape) -> Tiling:
     """The tiling of the least estimate; a split must win by a tenth. Of equal ones that with the fewest blocks."""
     return min(candidates(shape), key=lambda t: (seconds(shape, t) * (1.1 if t.split > 1 else 1), t.blocks(shape)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.lower.core import Tensor
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel, factor
 
@@ -22,7 +22,7 @@ LATENCY, RATE = 0.8e-6, 4e12
 """Seconds of waiting, and operations a second: a rule to choose by, beside those in tiling.py, no prediction."""
 
 
-def write(body: CallBody) -> list[Kernel]:
+def write(body: CallBody) -> list[EmittedKernel]:
     """One kernel."""
     return [_Tiny(body).kernel()]
 
@@ -39,7 +39,7 @@ class _Tiny:
         self.a, self.b = (t for t in body.operands if t is not None)
         self.along_k = body.made[-1].contiguous(self.b, 2)
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> EmittedKernel:
         """The text."""
         k = self.k
         self._place()

@@ -17,11 +17,11 @@ from math import ceil, inf
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.access import WIDE as ACCESS
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel, factor
 from hipwright.engine.templates.gemm.side import KEEP
-from hipwright.engine.templates.gemm.tiling import LAUNCH, Shape
+from hipwright.engine.templates.gemm.tiling import LAUNCH, ProductShape
 
 NAMES = """TM TX THREADS a_tile b_tile next start t tiles_m tiles_n row0 col0 b k0 acc x y i j l q v e
 tx ty slot r kk p row col at deep_a deep_b wide_a wide_b"""
@@ -48,7 +48,7 @@ class Sizes:
     depth: int
 
 
-def sizes(shape: Shape) -> Sizes:
+def sizes(shape: ProductShape) -> Sizes:
     """The smallest that hold the product, or the largest."""
     pieces = ceil(shape.k / MOST_DEPTH)
     return Sizes(
@@ -56,7 +56,7 @@ def sizes(shape: Shape) -> Sizes:
     )
 
 
-def seconds(shape: Shape) -> float:
+def seconds(shape: ProductShape) -> float:
     """Whole tiles at RATE, or what is moved at READ; never for few blocks. A rule to choose by, no prediction."""
     s = sizes(shape)
     blocks = shape.batch * ceil(shape.m / (s.rows * LINES)) * ceil(shape.n / s.columns)
@@ -71,7 +71,7 @@ def _fours(size: int) -> int:
     return max(WIDE, ceil(size / WIDE) * WIDE)
 
 
-def write(body: CallBody) -> list[Kernel]:
+def write(body: CallBody) -> list[EmittedKernel]:
     """One kernel."""
     return [_Whole(body).kernel()]
 
@@ -82,7 +82,7 @@ class _Whole:
     def __init__(self, body: CallBody) -> None:
         self.spec = body.data
         batch, m, n, k = (body.hint(s) for s in (*self.spec.space, self.spec.k))
-        best = sizes(Shape(batch, m, n, k, self.spec.dtype))
+        best = sizes(ProductShape(batch, m, n, k, self.spec.dtype))
         self.tm = body.knob("WHOLE_M", best.rows, _options((1, 2, 4, 6, 8), best.rows), "rows of a thread's sums")
         self.bn = body.knob("WHOLE_N", best.columns, _options((16, 32, 48, 64), best.columns), "columns of a block")
         self.bk = body.knob("WHOLE_K", best.depth, _options((16, 32, 64), best.depth), "depth of the tiles in LDS")
@@ -97,7 +97,7 @@ class _Whole:
             for name, t, row, size in (("a", a, "row", f"({LINES} * TM)"), ("b", b, "col", self.bn))
         ]
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> EmittedKernel:
         """The text."""
         k = self.k
         self._constants()

@@ -13,13 +13,13 @@ from hipwright.engine.emit.statements import Emitter
 from hipwright.engine.ir.expr import STORAGE, E, indices, walk
 from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.shapes import flatten
-from hipwright.engine.templates.base import Body, Kernel, fused
+from hipwright.engine.templates.base import Body, EmittedKernel, fused
 from hipwright.engine.templates.sweep import linear, prune
 
 NARROW = ("float16", "bfloat16", "int16", "int8", "uint8", "bool")
 
 
-def elementwise(body: Body, vec: str = "", items: str = "", threads: str = "BLOCK") -> Kernel:
+def elementwise(body: Body, vec: str = "", items: str = "", threads: str = "BLOCK") -> EmittedKernel:
     """The kernel; with `vec` and `items` (knobs), packs of neighbours where they lie side by side."""
     group, emit = body.group, body.emit
     total = product(group.space)
@@ -42,7 +42,7 @@ def elementwise(body: Body, vec: str = "", items: str = "", threads: str = "BLOC
     return body.finish(f"cdiv({{total}}, {threads})", threads, fused(group), emit.lines, threads)
 
 
-def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], count: str, flat: Ix) -> Kernel:
+def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], count: str, flat: Ix) -> EmittedKernel:
     emit, group, kind = body.emit, body.group, body.index_type
     vec, items, threads = knobs
     step, bound = body.as_index(f"{threads} * {vec}"), body.as_index(count)

@@ -10,7 +10,7 @@ from hipwright.engine.fuse.groups import Group
 from hipwright.engine.ir.expr import STORAGE, walk
 from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.templates.base import Body, Kernel, fused
+from hipwright.engine.templates.base import Body, EmittedKernel, fused
 from hipwright.engine.templates.pointwise.elementwise import roomy
 from hipwright.engine.templates.sweep import linear
 
@@ -30,7 +30,7 @@ def interleaves(group: Group) -> bool:
     return False
 
 
-def inner(body: Body, threads: str, items: str) -> Kernel:
+def inner(body: Body, threads: str, items: str) -> EmittedKernel:
     """The kernel; items: the knob of the positions a thread takes, BLOCK apart."""
     group, emit, kind = body.group, body.emit, body.index_type
     length = group.space[-1].value

@@ -9,16 +9,16 @@ from __future__ import annotations
 from hipwright.engine.ir.expr import STORAGE, E, walk
 from hipwright.engine.ir.index import Ix
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.templates.base import Body, Kernel, fused
+from hipwright.engine.templates.base import Body, EmittedKernel, fused
 from hipwright.engine.templates.pointwise.elementwise import needs_test, on_borders, otherwise, roomy
-from hipwright.engine.templates.rows.scope import Layout, RowScope
-from hipwright.engine.templates.sweep import OFF_BORDERS, PACK, Place, offset, prune, unconditional
+from hipwright.engine.templates.rows.scope import RowLayout, RowScope
+from hipwright.engine.templates.sweep import OFF_BORDERS, PACK, VectorAccess, offset, prune, unconditional
 
 FEW_READS = 4
 """Tiles of single elements that a thread reads as long as they are as large as those of packs."""
 
 
-def plain_rows(body: Body, layout: Layout) -> Kernel:
+def plain_rows(body: Body, layout: RowLayout) -> EmittedKernel:
     """The kernel of a pointwise group, by rows; layout.mapping: block or lanes."""
     return PlainRows(body, layout).kernel()
 
@@ -26,7 +26,7 @@ def plain_rows(body: Body, layout: Layout) -> Kernel:
 class PlainRows(RowScope):
     """Writes one kernel."""
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> EmittedKernel:
         """The finished kernel."""
         body, emit, layout = self.body, self.emit, self.layout
         emit.taken |= {
@@ -140,7 +140,7 @@ class PlainRows(RowScope):
             place = self.row_sweep.place(e.attr[1], False)
             buffer, position, _ = e.attr
             if place is None and (rest := self.row_sweep.gathered(position)) is not None:
-                place = Place(self.emit.position(rest) if hoisted else "")
+                place = VectorAccess(self.emit.position(rest) if hoisted else "")
             if place is not None and _forwards(place):
                 out[buffer, position.key] = self._access(buffer, position, place)
         return out
@@ -154,7 +154,7 @@ class PlainRows(RowScope):
                 out[m.item.name] = self._access(buffer, m.position, place)
         return out
 
-    def _access(self, buffer: str, position: Ix, place: Place) -> tuple[str, str, bool]:
+    def _access(self, buffer: str, position: Ix, place: VectorAccess) -> tuple[str, str, bool]:
         on = position.terms.get((), 0) % PACK.get(self.body.need.dtypes[buffer], 4) == 0
         return buffer, offset(self.body.pointers[buffer], place.start), on
 
@@ -187,6 +187,6 @@ class PlainRows(RowScope):
         emit.close()
 
 
-def _forwards(place: Place) -> bool:
+def _forwards(place: VectorAccess) -> bool:
     """Does the access walk the row element by element?"""
     return not place.back and not place.run

@@ -15,7 +15,7 @@ from hipwright.engine.fuse.groups import Group
 from hipwright.engine.ir.expr import STORAGE, E, walk
 from hipwright.engine.ir.index import Atom, Ix, Var, ix, product, replace
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.templates.base import Body, Kernel, fused
+from hipwright.engine.templates.base import Body, EmittedKernel, fused
 from hipwright.engine.templates.pointwise.elementwise import otherwise, roomy
 from hipwright.engine.templates.sweep import linear, unconditional
 
@@ -135,7 +135,7 @@ def _spans(accesses: Sequence[tuple[str, Ix]], along: str, side: int) -> list[Sp
     return spans
 
 
-def sliding(body: Body, threads: str, rows: int, side: int, planes: str = "") -> Kernel:
+def sliding(body: Body, threads: str, rows: int, side: int, planes: str = "") -> EmittedKernel:
     """The kernel; threads: a knob; rows, side: of a thread; planes: the knob of how many a block covers, or one."""
     return _Sliding(body, threads, rows, side, planes).kernel()
 
@@ -145,7 +145,7 @@ class _Sliding:
         self.body, self.threads, self.rows, self.side, self.planes = body, threads, rows, side, planes
         self.emit, self.group = body.emit, body.group
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> EmittedKernel:
         """The finished kernel."""
         body, emit, group, kind = self.body, self.emit, self.group, self.body.index_type
         emit.taken |= {

@@ -11,7 +11,7 @@ from hipwright.engine.fuse.groups import Group
 from hipwright.engine.ir.expr import STORAGE, E
 from hipwright.engine.ir.index import Ind, Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.templates.base import Body, Kernel, fused
+from hipwright.engine.templates.base import Body, EmittedKernel, fused
 from hipwright.engine.templates.pointwise import transpose_packs
 from hipwright.engine.templates.pointwise.elementwise import roomy
 from hipwright.engine.templates.sweep import linear, unconditional
@@ -45,7 +45,7 @@ def _along(position: Ix, a: Var, b: Var) -> bool:
     return across is not None and down is not None and across[0] == ix(1) and down[0] not in (ix(0), ix(1))
 
 
-def transpose(body: Body, threads: str, size: str) -> Kernel:
+def transpose(body: Body, threads: str, size: str) -> EmittedKernel:
     """The kernel; size: the knob of a tile's side."""
     group, emit, kind = body.group, body.emit, body.index_type
     found = turned(group, {m.item.name for m in body.stored})
@@ -112,14 +112,14 @@ def _declare(body: Body, size: str) -> tuple[list[E], dict[tuple[str, str], str]
 
 def _packed(
     body: Body, threads: str, size: str, space: list[Ix], loads: list[E], staged: dict[tuple[str, str], str]
-) -> transpose_packs.Packed | None:
+) -> transpose_packs.VectorTranspose | None:
     """The kernel's way by packs, where they serve."""
     n = transpose_packs.width(body, loads, space)
     if not n:
         return None
     body.emit.taken |= set(transpose_packs.NAMES)
     tests = _tests([body.emit.position(s) for s in space], size)
-    return transpose_packs.Packed(body, loads, size, threads, n, staged, tests)
+    return transpose_packs.VectorTranspose(body, loads, size, threads, n, staged, tests)
 
 
 def _stage(

@@ -41,7 +41,7 @@ def width(body: Body, loads: Sequence[E], sizes: Sequence[Ix]) -> int:
 
 
 @dataclass(eq=False)
-class Packed:
+class VectorTranspose:
     """size, threads: the knobs; width: elements of a pack; names: of the tiles in LDS; tests: is a pack within?"""
 
     body: Body

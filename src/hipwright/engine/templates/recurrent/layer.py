@@ -9,7 +9,7 @@ from hipwright.engine.ir.index import ZERO, Ix, ix
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.rewrite.recurrent import LAYER
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.pieces import GATHER, LOAD_16
 from hipwright.engine.templates.recurrent.text import GATES, LayerSpec, layer_text
@@ -73,7 +73,7 @@ def _state(value: Tensor | None) -> Tensor | None:
     return None if e.op == "const" and e.attr == 0 else value
 
 
-def write(body: CallBody) -> list[Kernel]:
+def write(body: CallBody) -> list[EmittedKernel]:
     """The layer's kernel, and before it the one that packs its weights if they are streamed.
 
     Layers of one kind and size share the kernels' text, which therefore is device code that is written once.
@@ -96,15 +96,15 @@ def write(body: CallBody) -> list[Kernel]:
     return kernels
 
 
-def _packing(body: CallBody, layer: Layer, spec: LayerSpec) -> list[Kernel]:
+def _packing(body: CallBody, layer: Layer, spec: LayerSpec) -> list[EmittedKernel]:
     """The launch that packs the weights of both directions."""
     packed = body.temporary("packed", [ix(layer.directions), ix(spec.pitch)], layer.dtype)
     weights = [t.buffer for t in body.operands[2:4] if t is not None]
     grid = f"(cdiv({spec.packed()}, 256), {layer.directions})"
-    return [Kernel(f"{spec.name}_pack", "", grid, "256", [*weights, packed], reads=weights, writes=[packed])]
+    return [EmittedKernel(f"{spec.name}_pack", "", grid, "256", [*weights, packed], reads=weights, writes=[packed])]
 
 
-def _steps(body: CallBody, layer: Layer, spec: LayerSpec, packed: str) -> Kernel:
+def _steps(body: CallBody, layer: Layer, spec: LayerSpec, packed: str) -> EmittedKernel:
     """The launch of all steps."""
     buffers = [t.buffer if t is not None else "None" for t in body.operands]
     if packed:
@@ -120,7 +120,7 @@ def _steps(body: CallBody, layer: Layer, spec: LayerSpec, packed: str) -> Kernel
     grid = f"(cdiv({to_python(layer.batch)}, RNN_ROWS), {layer.directions})"
     reads = [b for b in dict.fromkeys(buffers) if b != "None"]
     used = {("relu", "")} if spec.kind == "rnn_relu" else {("sigmoid", "float")}
-    return Kernel(
+    return EmittedKernel(
         spec.name, "", grid, spec.threads(), arguments, used, reads=reads, writes=[b for b in outs if b != "None"]
     )
 

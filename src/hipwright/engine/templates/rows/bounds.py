@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hipwright.engine.fuse.groups import Member
+from hipwright.engine.fuse.groups import GroupMember
 from hipwright.engine.ir.expr import FLOATING
 from hipwright.engine.templates.base import depends
-from hipwright.engine.templates.rows.reducers import State
-from hipwright.engine.templates.sweep import Share, Sweep, offset
+from hipwright.engine.templates.rows.reducers import ReducerState
+from hipwright.engine.templates.sweep import Sweep, ThreadTile, offset
 
 if TYPE_CHECKING:
     from hipwright.engine.templates.rows.kernel import RowKernel
@@ -18,7 +18,7 @@ class TileBounds:
     """One sweep's tiles, their sizes and ends."""
 
     def __init__(
-        self, kernel: RowKernel, sweep: Sweep, level: int, made: list[State], full: list[Member], vec: str
+        self, kernel: RowKernel, sweep: Sweep, level: int, made: list[ReducerState], full: list[GroupMember], vec: str
     ) -> None:
         self.k, self.sweep, self.level, self.made, self.full, self.vec = kernel, sweep, level, made, full, vec
         self.emit, self.kind = kernel.emit, kernel.body.index_type
@@ -42,7 +42,7 @@ class TileBounds:
         """Where tiles end, as text."""
         return self._typed("bound" if self.segmented else self.sweep.length)
 
-    def share(self, start: str) -> Share:
+    def share(self, start: str) -> ThreadTile:
         """What this thread takes of a tile."""
         k, columns = self.k, self.k.columns
         scale = "" if columns or self.vec == "1" else f" * {self.vec}"
@@ -54,7 +54,7 @@ class TileBounds:
             self.emit.line(f"const bool full = {self._full()};  // does every tile end within the row?")
         step = self._typed(f"{k.threads.count}{scale}")
         most = self._typed(self.sweep.most)
-        return Share(f"{self.items}, {self.vec}", "base", step, self.end, "width" if columns else "", full, most)
+        return ThreadTile(f"{self.items}, {self.vec}", "base", step, self.end, "width" if columns else "", full, most)
 
     def _full(self) -> str:
         """A test that costs nothing where sizes are constants, and then takes all others away."""

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from hipwright.engine.templates.rows.scope import RowScope
 
 
-class Crossing:
+class ColumnAccumulator:
     """The sums of one kernel, by item: names[item].v[k] belongs to element k of this thread's part of each row."""
 
     def __init__(self, kernel: RowScope, count: str) -> None:

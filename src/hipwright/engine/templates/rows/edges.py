@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAMES = {"border", "head", "reach"}
 
 
-class Edges:
+class UnalignedRows:
     """The edges of a kernel's rows. now: are they being written?"""
 
     def __init__(self, kernel: RowKernel) -> None:

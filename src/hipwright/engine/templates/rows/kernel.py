@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from hipwright.engine.fuse.groups import FULL, PART, ROW, Member
+from hipwright.engine.fuse.groups import FULL, PART, ROW, GroupMember
 from hipwright.engine.ir.expr import COMPUTE, STORAGE, E
 from hipwright.engine.ir.index import Var, product
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.templates.base import Body, Kernel, fused
+from hipwright.engine.templates.base import Body, EmittedKernel, fused
 from hipwright.engine.templates.rows.edges import NAMES as EDGES
-from hipwright.engine.templates.rows.edges import Edges
-from hipwright.engine.templates.rows.reducers import MOMENTS, State, levels, pairs, quiet, states
-from hipwright.engine.templates.rows.scope import Layout, RowScope, column_of, elements
+from hipwright.engine.templates.rows.edges import UnalignedRows
+from hipwright.engine.templates.rows.reducers import MOMENTS, ReducerState, levels, pairs, quiet, states
+from hipwright.engine.templates.rows.scope import RowLayout, RowScope, column_of, elements
 from hipwright.engine.templates.rows.stash import NAMES as STASH
-from hipwright.engine.templates.rows.stash import Stash
+from hipwright.engine.templates.rows.stash import LdsRowCache
 from hipwright.engine.templates.rows.tiles import Tiles
 from hipwright.engine.templates.sweep import PACK, Sweep, unconditional
 
@@ -29,7 +29,7 @@ FLOAT_STATES = (*MOMENTS, "sum", "prod", "max", "min")
 """Reductions whose states hold values alone."""
 
 
-def rows(body: Body, layout: Layout) -> Kernel:
+def rows(body: Body, layout: RowLayout) -> EmittedKernel:
     """The kernel for a group with reductions."""
     return RowKernel(body, layout).kernel()
 
@@ -37,7 +37,7 @@ def rows(body: Body, layout: Layout) -> Kernel:
 class RowKernel(RowScope):
     """Writes one kernel; `emit` holds the text."""
 
-    def __init__(self, body: Body, layout: Layout) -> None:
+    def __init__(self, body: Body, layout: RowLayout) -> None:
         super().__init__(body, layout)
         self.packs: dict[tuple[str, str], str] = {}
         self.place = ""
@@ -47,10 +47,10 @@ class RowKernel(RowScope):
         self.ahead: dict[tuple[str, str], str] = {}  # tiles that are asked for before the pass that reads them
         self.asked = False
         self.fits: bool | None = None  # does a row fit registers, in the branch now written; None: no branches
-        self.edges: Edges | None = None
-        self.stash: Stash | None = None
+        self.edges: UnalignedRows | None = None
+        self.stash: LdsRowCache | None = None
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> EmittedKernel:
         """The finished kernel."""
         body, group, emit = self.body, self.group, self.emit
         emit.taken |= {
@@ -161,7 +161,7 @@ class RowKernel(RowScope):
         if not self.columns and not self.row_sweep.dense([m.value for m in whole], stores):
             self.vec = "1"
         if layout.edges and self.vec != "1" and not self.edges:
-            self.edges = Edges(self)
+            self.edges = UnalignedRows(self)
             self.edges.declare()
         step = self.threads.count if self.columns or self.vec == "1" else f"{self.threads.count} * {self.vec}"
         self._open_variant(f"{step} * {layout.items}")
@@ -182,7 +182,7 @@ class RowKernel(RowScope):
             emit.line(f"constexpr int few = {layout.items} < 2 ? 1 : 2;  // packs at once of what does not stay")
         elif layout.rest == "few":
             layout.rest = layout.items
-        self.stash = Stash(self, layout.stash) if layout.stash else None
+        self.stash = LdsRowCache(self, layout.stash) if layout.stash else None
         if self.stash and self.stash.fits():
             self.stash.declare()
         else:
@@ -226,7 +226,7 @@ class RowKernel(RowScope):
         reds = [self.levels[m.item.name] for m in self.group.members if m.role == "red"]
         return max([*full, *reds])
 
-    def _at(self, level: int) -> list[Member]:
+    def _at(self, level: int) -> list[GroupMember]:
         """The members that a pass evaluates along the row."""
         reds = [m for m in self.group.members if m.role == "red" and self.levels[m.item.name] == level]
         reds = [m for m in reds if m.item.name not in self.online]
@@ -290,7 +290,7 @@ class RowKernel(RowScope):
 
     # ------------------------------------------------------------ one sweep
 
-    def _sweep(self, sweep: Sweep, level: int, made: list[State], full: list[Member]) -> None:
+    def _sweep(self, sweep: Sweep, level: int, made: list[ReducerState], full: list[GroupMember]) -> None:
         emit = self.emit
         values = [s.value for s in made] + [m.value for m in full]
         emit.count(values)
@@ -318,7 +318,7 @@ class RowKernel(RowScope):
             tiles.rest(after_first=kept)
         self._combine(made)
 
-    def _declare(self, state: State) -> None:
+    def _declare(self, state: ReducerState) -> None:
         emit, vec = self.emit, self.layout.vec
         if not self.columns:
             emit.line(f"{state.struct} {state.name} = {state.start};")
@@ -327,7 +327,7 @@ class RowKernel(RowScope):
         emit.line("#pragma unroll")
         emit.line(f"for (int v = 0; v < {vec}; ++v) {state.name}[v] = {state.value_start};")
 
-    def _combine(self, made: list[State]) -> None:
+    def _combine(self, made: list[ReducerState]) -> None:
         """Each thread's part of the reductions becomes the row's."""
         emit, layout = self.emit, self.layout
         together = self._together(made)
@@ -347,9 +347,9 @@ class RowKernel(RowScope):
         if self.team and made:
             self.team.combine(made, layout)
 
-    def _together(self, made: list[State]) -> list[State]:
+    def _together(self, made: list[ReducerState]) -> list[ReducerState]:
         """Plain values of one operator that a block combines at once: one wait for all. These are done."""
-        done: list[State] = []
+        done: list[ReducerState] = []
         plain = [s for s in made if self.layout.mapping == "block" and s.struct == s.ctype and s.kind != "moments"]
         for kind in dict.fromkeys((s.operator, s.ctype) for s in plain):
             some = [s for s in plain if (s.operator, s.ctype) == kind]

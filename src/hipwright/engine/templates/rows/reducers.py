@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hipwright.engine.emit.statements import ATOM, Emitter, literal
-from hipwright.engine.fuse.groups import Member
+from hipwright.engine.fuse.groups import GroupMember
 from hipwright.engine.ir.expr import COMPUTE, E, walk
 
 OPERATORS = {
@@ -29,14 +29,14 @@ WORDS = {"float": ("float32", 1), "double": ("float64", 1), "int": ("int32", 1),
 
 
 @dataclass(eq=False)
-class State:
+class ReducerState:
     """What one thread carries along: its type, where it starts, how two combine, and whose results it holds."""
 
     name: str
     kind: str  # a reduction, "moments" or "exponentials"
     ctype: str  # of the values
     value: E
-    members: list[Member]
+    members: list[GroupMember]
     results: dict[str, str] = field(default_factory=dict)  # item -> what follows the state's name
     index: str = "long"  # the type of a position in the row
     quiet: bool = False  # a maximum of numbers only: what reads it is NaN anyway where a value is
@@ -135,10 +135,10 @@ def worst(maximum: bool, ctype: str) -> str:
     return f"-{big} - 1" if maximum else big
 
 
-def pairs(members: Sequence[Member]) -> dict[str, tuple[Member, str]]:
+def pairs(members: Sequence[GroupMember]) -> dict[str, tuple[GroupMember, str]]:
     """Sums of exp(x - max x) and the maxima they go with: {sum's item: (the maximum, how the sum is read)}."""
     tops = {m.item.name: m for m in members if m.role == "red" and m.item.reduction == "max"}
-    found: dict[str, tuple[Member, str]] = {}
+    found: dict[str, tuple[GroupMember, str]] = {}
     taken: set[str] = set()
     for m in members:
         if m.role != "red" or m.item.reduction != "sum" or m.value.op != "fn" or m.value.attr != "exp":
@@ -156,7 +156,7 @@ def pairs(members: Sequence[Member]) -> dict[str, tuple[Member, str]]:
     return found
 
 
-def quiet(members: Sequence[Member], stored: set[str]) -> set[str]:
+def quiet(members: Sequence[GroupMember], stored: set[str]) -> set[str]:
     """Maxima that may pass over NaN: each shifts exponentials whose sum is then NaN, and so is all that reads it.
 
     One instruction a value instead of three. stored: the items that reach memory.
@@ -187,12 +187,12 @@ def _spreads(e: E, total: str) -> bool:
 
 
 def states(
-    emit: Emitter, members: Sequence[Member], online: dict[str, tuple[Member, str]], deaf: set[str]
-) -> list[State]:
+    emit: Emitter, members: Sequence[GroupMember], online: dict[str, tuple[GroupMember, str]], deaf: set[str]
+) -> list[ReducerState]:
     """The states of one pass's reductions; deaf: maxima that may pass over NaN."""
-    out: list[State] = []
+    out: list[ReducerState] = []
     sums = {top.item.name: (name, read) for name, (top, read) in online.items()}
-    moments: dict[int, State] = {}
+    moments: dict[int, ReducerState] = {}
     placed = {(m.item.reduction, m.value.id): m for m in members if m.item.reduction.startswith("arg")}
     by = {m.item.name: m.item for m in members}
     also = {m.item.name: placed.get((f"arg{m.item.reduction}", m.value.id)) for m in members}
@@ -206,13 +206,13 @@ def states(
             state = moments.get(m.value.id)
             if state is None:
                 label = emit.fresh(f"{m.item.node}_moments" if m.item.node else "moments")
-                state = moments[m.value.id] = State(label, "moments", COMPUTE[m.item.dtype], m.value, [])
+                state = moments[m.value.id] = ReducerState(label, "moments", COMPUTE[m.item.dtype], m.value, [])
                 out.append(state)
             state.members.append(m)
             state.results[name] = MOMENTS[kind]
         elif name in sums:
             total, read = sums[name]
-            state = State(emit.fresh(name), "exponentials", COMPUTE[m.item.dtype], m.value, [m])
+            state = ReducerState(emit.fresh(name), "exponentials", COMPUTE[m.item.dtype], m.value, [m])
             state.results = {name: ".top", total: read}
             out.append(state)
         else:
@@ -222,13 +222,13 @@ def states(
             results = {name: ".first()" if best else ""}
             results |= {n: ".value" for n, place in also.items() if place is m and COMPUTE[by[n].dtype] == ctype}
             label = emit.fresh(f"{name}_best" if best else name)
-            out.append(State(label, kind, ctype, m.value, [m], results, emit.index_type, name in deaf))
+            out.append(ReducerState(label, kind, ctype, m.value, [m], results, emit.index_type, name in deaf))
     for state in out:
         state.note(emit)
     return out
 
 
-def levels(members: Sequence[Member], online: dict[str, tuple[Member, str]]) -> dict[str, int]:
+def levels(members: Sequence[GroupMember], online: dict[str, tuple[GroupMember, str]]) -> dict[str, int]:
     """The pass of each reduction, and under `=name` the first pass after which a value can be computed."""
     out: dict[str, int] = {}
     for member in members:

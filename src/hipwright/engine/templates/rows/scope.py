@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hipwright.engine.emit.statements import cname, literal
-from hipwright.engine.fuse.groups import Member
+from hipwright.engine.fuse.groups import GroupMember
 from hipwright.engine.ir.expr import E, walk
 from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.templates.base import Body, depends
-from hipwright.engine.templates.rows.crossing import Crossing
-from hipwright.engine.templates.rows.team import Team
+from hipwright.engine.templates.rows.crossing import ColumnAccumulator
+from hipwright.engine.templates.rows.team import CooperativeBlocks
 from hipwright.engine.templates.sweep import Sweep, Threads, unconditional
 
 KEPT_VALUES = 32
@@ -24,7 +24,7 @@ KEPT_VALUES = 32
 
 
 @dataclass
-class Layout:
+class RowLayout:
     """How a row kernel is laid out; names of knobs or literals.
 
     registers: keep the first tile between passes. whole: the row has a fixed length and is one tile. segments: the row
@@ -57,14 +57,14 @@ class Layout:
 class RowScope:
     """One kernel of rows, up to its loops; `emit` holds the text."""
 
-    def __init__(self, body: Body, layout: Layout) -> None:
+    def __init__(self, body: Body, layout: RowLayout) -> None:
         self.body, self.layout, self.emit, self.group = body, layout, body.emit, body.group
         self.kept: dict[int, tuple[E, int, str]] = {}  # expression id -> (expression, pass that computes it, array)
         self.memo: dict[int, bool] = {}
         self.columns = layout.mapping == "columns"
         self.vec = layout.vec
-        self.team = Team(body, layout.team, self.columns) if layout.team else None
-        self.crossing: Crossing | None = None
+        self.team = CooperativeBlocks(body, layout.team, self.columns) if layout.team else None
+        self.crossing: ColumnAccumulator | None = None
 
     # ------------------------------------------------------------ names
 
@@ -125,7 +125,7 @@ class RowScope:
             if self.team:
                 return self.team.prologue(count, "{rows}")
             if layout.crossed:
-                self.crossing = Crossing(self, count)
+                self.crossing = ColumnAccumulator(self, count)
                 return layout.crossed
             emit.line(f"const {kind} row = blockIdx.x;")
             return "{rows}"
@@ -188,7 +188,7 @@ class RowScope:
 
     # ------------------------------------------------------------ a row's values
 
-    def store_row(self, member: Member, name: str | None) -> None:
+    def store_row(self, member: GroupMember, name: str | None) -> None:
         """One thread of the row writes its value."""
         emit = self.emit
         own = "threadIdx.x == 0" if self.layout.mapping == "block" else "live && lane == 0"
@@ -287,7 +287,7 @@ class RowScope:
         emit.name(load, name)
 
 
-def column_of(member: Member) -> Ix | None:
+def column_of(member: GroupMember) -> Ix | None:
     """How many columns of their own a member's values have; None where they are the row's."""
     return next((a.size for a in member.position.atoms() if isinstance(a, Var) and a.name == "c"), None)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hipwright.engine.ir.expr import STORAGE, E
-from hipwright.engine.templates.sweep import Place, offset, prune
+from hipwright.engine.templates.sweep import VectorAccess, offset, prune
 
 if TYPE_CHECKING:
     from hipwright.engine.templates.rows.kernel import RowKernel
@@ -27,7 +27,7 @@ MOST = 40960
 """Bytes of LDS: a kernel may declare 48 KiB on every device, and blocks reduce there too."""
 
 
-class Stash:
+class LdsRowCache:
     """The LDS of a kernel. tiles: the knob, tiles of a block; now: is a tile being written that it holds?"""
 
     def __init__(self, kernel: RowKernel, tiles: str) -> None:
@@ -40,7 +40,7 @@ class Stash:
         loads = all(e.op == "load" and level == 0 for e, level, _ in k.kept.values())
         return bool(self.arrays) and loads and all(self._place(e) is not None for e in self.arrays.values())
 
-    def _place(self, e: E) -> Place | None:
+    def _place(self, e: E) -> VectorAccess | None:
         place = self.kernel.row_sweep.place(e.attr[1], columns=False)
         return place if place and not place.back else None
 

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 
 from hipwright.engine.emit.statements import cname
 from hipwright.engine.ir.index import Ix, Sym, ix, product
-from hipwright.engine.templates.base import Body, Kernel
-from hipwright.engine.templates.rows.reducers import State
+from hipwright.engine.templates.base import Body, EmittedKernel
+from hipwright.engine.templates.rows.reducers import ReducerState
 
 if TYPE_CHECKING:
-    from hipwright.engine.templates.rows.scope import Layout
+    from hipwright.engine.templates.rows.scope import RowLayout
 
 SMALL_TOTAL, SMALL_TEAM = 1 << 22, 16
 """Elements up to which a team stays this small: caches hold them all, and the cpu target keeps few blocks at once."""
 
 
 @dataclass(eq=False)
-class Team:
+class CooperativeBlocks:
     """The blocks of a row. size: the knob that bounds them."""
 
     body: Body
@@ -83,7 +83,7 @@ class Team:
             self.body.pointers[name] = self.body.emit.fresh(cname(name))
             self.body.scratch.append(name)
 
-    def combine(self, made: Sequence[State], layout: Layout) -> None:
+    def combine(self, made: Sequence[ReducerState], layout: RowLayout) -> None:
         """Every state over all blocks of the team."""
         emit, body = self.body.emit, self.body
         self.rounds += 1
@@ -106,7 +106,7 @@ class Team:
         for s in made:
             self._collect(s, layout)
 
-    def _hand(self, made: Sequence[State], layout: Layout) -> None:
+    def _hand(self, made: Sequence[ReducerState], layout: RowLayout) -> None:
         """The blocks' parts of all states go out, and come in."""
         emit, name, outer = self.body.emit, f"{self.body.name}_hands", product(self.body.group.outer)
         emit.used |= {("team_hand", ""), ("team_gather", "")}
@@ -124,7 +124,7 @@ class Team:
             emit.line(f"{s.name} = {gathered};")
         self.buffers[name] = ([outer * ix(Sym(self.size)) * self.handed + 1], "int64")
 
-    def _padded(self, layout: Layout) -> Ix:
+    def _padded(self, layout: RowLayout) -> Ix:
         """Packs of columns times their width: at most a pack more than there are, on each line."""
         kept = [k for k in range(len(self.body.group.space)) if k not in self.body.group.dims]
         lines = product([self.body.group.space[k] for k in kept[:-1]])
@@ -134,7 +134,7 @@ class Team:
             else self.body.group.space[kept[-1]] + int(layout.vec)
         )
 
-    def _leave(self, s: State, layout: Layout) -> None:
+    def _leave(self, s: ReducerState, layout: RowLayout) -> None:
         emit = self.body.emit
         if not self.columns:
             emit.line(f"if (threadIdx.x == 0) {s.name}_parts[row * team + part] = {s.name};")
@@ -158,7 +158,7 @@ class Team:
             emit.used.add(("team_last", ""))
             emit.line(f"if (!team_last({counter}, team)) return;")
 
-    def _collect(self, s: State, layout: Layout) -> None:
+    def _collect(self, s: ReducerState, layout: RowLayout) -> None:
         emit = self.body.emit
         start = s.value_start
         if not self.columns:
@@ -177,7 +177,7 @@ class Team:
         emit.close()
         emit.line(f"column_reduce<{layout.threads}, {layout.share}, {layout.vec}>({s.name}, {s.operator}());")
 
-    def finish(self, kernel: Kernel, tiles: str, total: str, blocks: str) -> None:
+    def finish(self, kernel: EmittedKernel, tiles: str, total: str, blocks: str) -> None:
         """What the plan does for the team: its size, its memory. blocks: to how many a row gives full packs, or ""."""
         name = f"{self.body.name}_team"
         kernel.arguments.append(name)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hipwright.engine.fuse.groups import Member
+from hipwright.engine.fuse.groups import GroupMember
 from hipwright.engine.templates.rows.bounds import TileBounds
-from hipwright.engine.templates.sweep import Share, prune
+from hipwright.engine.templates.sweep import ThreadTile, prune
 
 
 class Tiles(TileBounds):
@@ -20,7 +20,7 @@ class Tiles(TileBounds):
         k.asked = True
         scale = "" if self.vec == "1" else f" * {self.vec}"
         lane, step = f"({self.kind}){k.threads.lane}{scale}", self._typed(f"{k.threads.count}{scale}")
-        share = Share(f"{self.items}, {self.vec}", lane, step, self._typed(sweep.length), full=self._full())
+        share = ThreadTile(f"{self.items}, {self.vec}", lane, step, self._typed(sweep.length), full=self._full())
         for e in k.later(self.level):
             place = sweep.place(e.attr[1], columns=False)
             if place is not None and (e.attr[0], e.attr[1].key) not in k.ahead:
@@ -226,7 +226,7 @@ class Tiles(TileBounds):
                 self.emit.line(f"{k.stays(name)}{place} = {text};")
                 self.emit.name(e, k.kept_text(e, f"{k.stays(name)}{place}"))
 
-    def _store(self, member: Member) -> None:
+    def _store(self, member: GroupMember) -> None:
         k, emit = self.k, self.emit
         if k.crossing and member.item.name in k.crossing.names:
             emit.line(f"{k.crossing.names[member.item.name]}.v[{k.place}] += {emit.text(member.value)[0]};")

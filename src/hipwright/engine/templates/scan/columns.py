@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from hipwright.engine.ir.index import Sym, Var, ix
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.templates.base import Kernel
-from hipwright.engine.templates.sweep import Share, prune
+from hipwright.engine.templates.base import EmittedKernel
+from hipwright.engine.templates.sweep import ThreadTile, prune
 
 if TYPE_CHECKING:
     from hipwright.engine.templates.scan.rows import Scan
@@ -82,7 +82,7 @@ def column_tiles(scan: Scan) -> str:
     _place(scan, flags)
     one, bound = scan.body.as_index("1"), scan.body.as_index(scan.length)
     emit.line(f"const int count = live ? tile_count<{layout.items}, 1>(base, {one}, {bound}) : 0;")
-    share = Share(f"{layout.items}, {vec}", "base", one, bound, "width")
+    share = ThreadTile(f"{layout.items}, {vec}", "base", one, bound, "width")
     _own_rows(scan, share)
     emit.line(f"{scan.ctype} before[{vec}];")
     places = f"{sums} + (long)columns * 2 * tiles * {layout.share} * {vec}, {flags} + 1 + columns * 2 * tiles"
@@ -116,7 +116,7 @@ def _place(scan: Scan, flags: str) -> None:
     emit.line(f"const {kind} base = ({kind})(tile * {lanes} + lane) * {layout.items};")
 
 
-def _own_rows(scan: Scan, share: Share) -> None:
+def _own_rows(scan: Scan, share: ThreadTile) -> None:
     """Each thread scans the rows that it holds."""
     emit, layout = scan.emit, scan.layout
     scan.sweep.read(scan.body, [scan.member.value], set(), share)
@@ -136,7 +136,7 @@ def _own_rows(scan: Scan, share: Share) -> None:
     emit.read = plain
 
 
-def _write(scan: Scan, share: Share) -> None:
+def _write(scan: Scan, share: ThreadTile) -> None:
     """With what comes before them, the rows are stored, and what is computed from them."""
     emit, layout = scan.emit, scan.layout
     scan.sweep.read(scan.body, scan.behind, set(), share)
@@ -152,7 +152,7 @@ def _write(scan: Scan, share: Share) -> None:
     emit.read = plain
 
 
-def column_memory(scan: Scan, kernel: Kernel, dtype: str) -> None:
+def column_memory(scan: Scan, kernel: EmittedKernel, dtype: str) -> None:
     """Flags (zeroed) and sums: for each block of columns two a tile, its own and what comes before whole groups."""
     layout, name = scan.layout, scan.body.name
     packs = f"{to_python(scan.outer)} * cdiv({to_python(scan.across)}, {layout.vec})"

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from hipwright.engine.ir.expr import STORAGE, E
 from hipwright.engine.templates.pointwise.elementwise import NARROW, otherwise
-from hipwright.engine.templates.sweep import Place, Share, offset, prune, unconditional
+from hipwright.engine.templates.sweep import ThreadTile, VectorAccess, offset, prune, unconditional
 
 if TYPE_CHECKING:
     from hipwright.engine.templates.scan.rows import Scan
 
-Access = tuple[str, str, Place]
+Access = tuple[str, str, VectorAccess]
 """A buffer, the pointer to its row, and how the row is walked."""
 
 
@@ -29,7 +29,7 @@ def has_narrow(s: Scan) -> bool:
 
 def narrow_values(s: Scan, base: str, step: str, bound: str) -> None:
     """This thread's tile of inputs, the identity past the end."""
-    emit, share = s.emit, Share(f"{s.layout.items}, {s.layout.vec}", base, step, bound)
+    emit, share = s.emit, ThreadTile(f"{s.layout.items}, {s.layout.vec}", base, step, bound)
     values = [s.member.value]
 
     def made() -> list[str]:
@@ -45,7 +45,7 @@ def narrow_values(s: Scan, base: str, step: str, bound: str) -> None:
     emit.close()
 
 
-def narrow_write(s: Scan, value: str, share: Share) -> None:
+def narrow_write(s: Scan, value: str, share: ThreadTile) -> None:
     """Store the scan's tile and what is computed from it."""
     emit, body, writes = s.emit, s.body, _writes(s)
     _open(s, share, [*_reads(s, s.behind), *writes])
@@ -87,7 +87,7 @@ def _writes(s: Scan) -> list[Access]:
     return found
 
 
-def _open(s: Scan, share: Share, accesses: list[Access]) -> None:
+def _open(s: Scan, share: ThreadTile, accesses: list[Access]) -> None:
     """The branch of threads whose packs lie within and on their borders."""
     tests = [f"whole_packs<{share.shape}>({share.base}, {share.step}, {share.bound})"]
     for buffer, pointer, place in accesses:
@@ -97,7 +97,7 @@ def _open(s: Scan, share: Share, accesses: list[Access]) -> None:
     s.emit.open(f"if ({' && '.join(dict.fromkeys(tests))})")
 
 
-def _read(s: Scan, share: Share, values: list[E]) -> Any:
+def _read(s: Scan, share: ThreadTile, values: list[E]) -> Any:
     """Ask for the packs; loads that they serve are elements of them from here on. Returns how loads were printed."""
     emit, packs = s.emit, dict[tuple[str, str], str]()
     for e in unconditional(values, set()):
@@ -114,7 +114,7 @@ def _read(s: Scan, share: Share, values: list[E]) -> Any:
     return plain
 
 
-def _behind(s: Scan, share: Share) -> str:
+def _behind(s: Scan, share: ThreadTile) -> str:
     """Is the pack of element k behind the row? One test a pack."""
     return f"{share.base} + k / {s.layout.vec} * {share.step} >= {share.bound}"
 

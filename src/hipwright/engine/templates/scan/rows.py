@@ -17,11 +17,11 @@ from hipwright.engine.emit.statements import literal
 from hipwright.engine.ir.expr import COMPUTE, E
 from hipwright.engine.ir.index import Var, ix, product
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.templates.base import Body, Kernel, fused
+from hipwright.engine.templates.base import Body, EmittedKernel, fused
 from hipwright.engine.templates.pointwise.elementwise import roomy
 from hipwright.engine.templates.scan.columns import column_memory, column_tiles
 from hipwright.engine.templates.scan.narrow import has_narrow, narrow_values, narrow_write
-from hipwright.engine.templates.sweep import Share, Sweep, prune
+from hipwright.engine.templates.sweep import Sweep, ThreadTile, prune
 
 OPERATORS = {"sum": ("Sum", 0), "prod": ("Product", 1)}
 
@@ -37,7 +37,7 @@ class ScanLayout:
     share: str = ""
 
 
-def scan(body: Body, layout: ScanLayout) -> Kernel:
+def scan(body: Body, layout: ScanLayout) -> EmittedKernel:
     """Inclusive scan; the input's own computation is fused in, and what is pointwise behind it."""
     return Scan(body, layout).kernel()
 
@@ -60,7 +60,7 @@ class Scan:
         """The values that stand behind the scan."""
         return [m.value for m in self.body.stored if m is not self.member]
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> EmittedKernel:
         """The finished kernel."""
         body, emit, layout = self.body, self.emit, self.layout
         emit.taken |= {
@@ -157,7 +157,7 @@ class Scan:
             emit.line(f"{self.ctype} before = carry;")
             emit.line(f"join_waves<{layout.threads}>(total, flip, {op}, before, carry);")
             emit.line("flip ^= 1;")
-        share = Share(f"{layout.items}, {layout.vec}", "base", "step", self.body.as_index(self.length))
+        share = ThreadTile(f"{layout.items}, {layout.vec}", "base", "step", self.body.as_index(self.length))
         self._write(f"{op}(before, value.v[k])", share)
         if not chunks:
             emit.close()
@@ -172,7 +172,7 @@ class Scan:
             narrow_values(self, base, step, bound)
             return
         self.sweep.read(
-            self.body, [self.member.value], set(), Share(f"{layout.items}, {layout.vec}", base, step, bound)
+            self.body, [self.member.value], set(), ThreadTile(f"{layout.items}, {layout.vec}", base, step, bound)
         )
         plain = self.read_packs("k")
         emit.line(f"Tile<{self.ctype}, {self.extent}> value;")
@@ -198,7 +198,7 @@ class Scan:
         emit.read = lambda e, p: f"{packs[k]}.v[{place}]" if (k := (e.attr[0], e.attr[1].key)) in packs else plain(e, p)
         return plain
 
-    def _write(self, value: str, share: Share) -> None:
+    def _write(self, value: str, share: ThreadTile) -> None:
         """Store the scan's tile and what is computed from it."""
         emit, body = self.emit, self.body
         if self.narrow:
@@ -261,7 +261,7 @@ class Scan:
         call = f"sum_before<{layout.threads}>(all, {places}, tiles, (int)tile, {self.identity}, {op})"
         self.emit.line(f"before = {op}({call}, before);")
 
-    def _memory(self, kernel: Kernel) -> None:
+    def _memory(self, kernel: EmittedKernel) -> None:
         """Flags (zeroed) and sums: two a tile, the tile's own and that of whole groups before it."""
         span = f"{self.layout.threads} * {self.extent}"
         name = self.body.name
@@ -318,7 +318,7 @@ class Scan:
         emit, layout, member = self.emit, self.layout, self.member
         one, bound = self.body.as_index("1"), self.body.as_index(self.length)
         emit.line(f"const int count = tile_count<{layout.items}, 1>(start, {one}, {bound});")
-        share = Share(f"{layout.items}, {layout.vec}", "start", one, bound, "width")
+        share = ThreadTile(f"{layout.items}, {layout.vec}", "start", one, bound, "width")
         self.sweep.read(self.body, [member.value, *self.behind], set(), share)
         place = f"k * {layout.vec} + v"
         plain = self.read_packs(place)

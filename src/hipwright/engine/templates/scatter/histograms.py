@@ -15,7 +15,7 @@ from hipwright.engine.ir.expr import COMPUTE
 from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import unflatten
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 
@@ -29,7 +29,7 @@ NAMES = "i u row part parts base have many start end at b bins place value first
 
 
 @dataclass(eq=False)
-class Histogram:
+class HistogramScatter:
     """Rows of `length` elements for `places` places each; parts: how many blocks share a row."""
 
     a: Scatter
@@ -44,7 +44,7 @@ class Histogram:
         return product(self.lead)
 
 
-def histogram(body: CallBody, a: Scatter) -> Histogram | None:
+def histogram(body: CallBody, a: Scatter) -> HistogramScatter | None:
     """How a call is written with its places in LDS, or None: memory's atomics. The choice is `call:<node>:place`."""
     x, chosen, source = body.operands
     assert x is not None and chosen is not None and source is not None
@@ -60,10 +60,10 @@ def histogram(body: CallBody, a: Scatter) -> Histogram | None:
     parts = 1 if rows >= BLOCKS // 2 else max(min(BLOCKS // max(rows, 1), many // (4 * max(few, 1))), 1)
     parts = 1 << parts.bit_length() - 1
     parts = int(body.choose("parts", sorted({1, 4, 16, 64, 256, parts}), parts))
-    return Histogram(a, lead, length, places, parts)
+    return HistogramScatter(a, lead, length, places, parts)
 
 
-def write_rows(body: CallBody, h: Histogram, total: str) -> Kernel:
+def write_rows(body: CallBody, h: HistogramScatter, total: str) -> EmittedKernel:
     """The kernel: a block a row, which also writes what was there; or a part of a row, added to memory."""
     block = body.knob("HISTOGRAM_BLOCK", 512, (256, 512, 1024), "threads of a block that adds in LDS")
     k = body.kernel(names=NAMES)
@@ -95,7 +95,7 @@ def write_rows(body: CallBody, h: Histogram, total: str) -> Kernel:
     return k.finish(grid, block, block, "sums in LDS" if h.parts == 1 else f"sums in LDS, {h.parts} parts a row")
 
 
-def _lead(k: CallKernel, h: Histogram) -> list[Ix]:
+def _lead(k: CallKernel, h: HistogramScatter) -> list[Ix]:
     """The row's index, one variable a dimension."""
     index: list[Ix] = []
     for number, place in enumerate(unflatten(h.lead, ix(Var("row", h.rows))) if h.lead else []):
@@ -104,7 +104,7 @@ def _lead(k: CallKernel, h: Histogram) -> list[Ix]:
     return index
 
 
-def _inside(body: CallBody, h: Histogram, index: list[Ix], n: str) -> str:
+def _inside(body: CallBody, h: HistogramScatter, index: list[Ix], n: str) -> str:
     """How many elements the row has: none where another call's index has fewer rows than there are places for."""
     chosen, k = body.operands[1], body.made[-1]
     assert chosen is not None
@@ -113,7 +113,7 @@ def _inside(body: CallBody, h: Histogram, index: list[Ix], n: str) -> str:
     return f"({' && '.join(tests)} ? {n} : 0)" if tests else n
 
 
-def _share(k: CallKernel, h: Histogram, n: str) -> None:
+def _share(k: CallKernel, h: HistogramScatter, n: str) -> None:
     """This block's elements of the row."""
     if h.parts == 1:
         k.line(f"const {k.kind} start = 0, end = {n};")
@@ -122,7 +122,7 @@ def _share(k: CallKernel, h: Histogram, n: str) -> None:
     k.line(f"const {k.kind} start = blockIdx.x % {h.parts} * step, end = start + step < many ? start + step : many;")
 
 
-def _start(k: CallKernel, h: Histogram, x: Tensor, index: list[Ix], kind: str, block: str) -> None:
+def _start(k: CallKernel, h: HistogramScatter, x: Tensor, index: list[Ix], kind: str, block: str) -> None:
     """What is there, or nothing where memory has it already."""
     k.open(f"for (int b = threadIdx.x; b < have; b += {block})")
     if h.parts > 1:
@@ -133,7 +133,9 @@ def _start(k: CallKernel, h: Histogram, x: Tensor, index: list[Ix], kind: str, b
     k.close()
 
 
-def _add(body: CallBody, k: CallKernel, h: Histogram, index: list[Ix], kind: str, block: str, places: str) -> None:
+def _add(
+    body: CallBody, k: CallKernel, h: HistogramScatter, index: list[Ix], kind: str, block: str, places: str
+) -> None:
     """Elements are asked for ITEMS at a time, then added."""
     _, chosen, source = body.operands
     assert chosen is not None and source is not None

@@ -23,8 +23,8 @@ from hipwright.engine.ir.expr import COMPUTE, STORAGE, E
 from hipwright.engine.ir.index import ONE, Ind, Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import flatten, unflatten
-from hipwright.engine.lower.core import Context, NotLowered, Tensor, as_int
-from hipwright.engine.templates.base import INT_LIMIT, Kernel
+from hipwright.engine.lower.core import LoweringContext, NotLowered, Tensor, as_int
+from hipwright.engine.templates.base import INT_LIMIT, EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template
@@ -141,7 +141,7 @@ def setting(call: KernelCall) -> Offer | None:
     )
 
 
-def _taken(c: Context, x: Tensor, source: Tensor | float, last: Tensor, a: Scatter) -> Tensor:
+def _taken(c: LoweringContext, x: Tensor, source: Tensor | float, last: Tensor, a: Scatter) -> Tensor:
     """x, or the source's element (or the one number) where one was named: last counts from 1."""
     arena, kind = c.arena, COMPUTE[x.dtype]
 
@@ -160,7 +160,7 @@ def _taken(c: Context, x: Tensor, source: Tensor | float, last: Tensor, a: Scatt
 # ---------------------------------------------------------------- kernels
 
 
-def write_adding(body: CallBody) -> list[Kernel]:
+def write_adding(body: CallBody) -> list[EmittedKernel]:
     """The start, the places' own values taken away, the atomics, and the division or conversion."""
     a: Scatter = body.data
     x, _, source = body.operands
@@ -186,7 +186,7 @@ def write_adding(body: CallBody) -> list[Kernel]:
     return [*kernels, _finish(body, a, x, total, count, block)] if half or count else kernels
 
 
-def write_last(body: CallBody) -> list[Kernel]:
+def write_last(body: CallBody) -> list[EmittedKernel]:
     """Zeros, and the largest place in the index that names each element, counted from 1."""
     a: Scatter = body.data
     (chosen,), last, block = body.operands, body.stored(0), _block(body)
@@ -238,7 +238,7 @@ def _target(k: CallKernel, a: Scatter, chosen: Tensor, index: list[Any], buffer:
     return f"&{k.pointer(buffer)}[{k.emit.position(flatten(a.shape, place))}]"
 
 
-def _start(body: CallBody, a: Scatter, x: Tensor, total: str, count: str, block: str) -> Kernel:
+def _start(body: CallBody, a: Scatter, x: Tensor, total: str, count: str, block: str) -> EmittedKernel:
     k, index, grid = _flat(body, "start", a.shape, block)
     k.written.add(total)
     kind = STORAGE[body.dtype(total)]
@@ -254,7 +254,7 @@ def _start(body: CallBody, a: Scatter, x: Tensor, total: str, count: str, block:
     return k.finish(grid, block, block, "what is there")
 
 
-def _reset(body: CallBody, a: Scatter, total: str, block: str) -> Kernel:
+def _reset(body: CallBody, a: Scatter, total: str, block: str) -> EmittedKernel:
     """The places that are named begin with nothing; several threads may say so, hence atomically."""
     chosen = body.operands[1]
     assert chosen is not None
@@ -269,7 +269,7 @@ def _reset(body: CallBody, a: Scatter, total: str, block: str) -> Kernel:
     return k.finish(grid, block, block, "the places that are named, empty")
 
 
-def _each(body: CallBody, a: Scatter, source: Tensor, total: str, count: str, block: str) -> Kernel:
+def _each(body: CallBody, a: Scatter, source: Tensor, total: str, count: str, block: str) -> EmittedKernel:
     """One atomic operation an element."""
     chosen = body.operands[1]
     assert chosen is not None
@@ -320,7 +320,7 @@ __device__ void {name}({kind}* p, {kind} v) {{
 """
 
 
-def _finish(body: CallBody, a: Scatter, x: Tensor, total: str, count: str, block: str) -> Kernel:
+def _finish(body: CallBody, a: Scatter, x: Tensor, total: str, count: str, block: str) -> EmittedKernel:
     """Half types in their type; means."""
     if not count:
         k, _, grid = _flat(body, "end", [product(a.shape)], block)

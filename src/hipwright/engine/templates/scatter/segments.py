@@ -13,7 +13,7 @@ from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import unflatten
 from hipwright.engine.lower.core import NotLowered, as_int
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template, regroup
@@ -66,7 +66,7 @@ def embedding_bag(call: KernelCall) -> Offer | None:
     return Offer("bag", write_bag, [weight, index, offsets, weights], outputs, default=True, data=bag)
 
 
-def write_bag(body: CallBody) -> list[Kernel]:
+def write_bag(body: CallBody) -> list[EmittedKernel]:
     """One kernel: threads side by side take neighbouring columns of a bag."""
     b: Bag = body.data
     weight = body.operands[0]
@@ -155,7 +155,7 @@ def embedding(call: KernelCall) -> Offer | None:
     )
 
 
-def write_rows(body: CallBody) -> list[Kernel]:
+def write_rows(body: CallBody) -> list[EmittedKernel]:
     """One kernel: threads side by side copy neighbouring columns."""
     weight, index = body.operands
     assert weight is not None and index is not None

@@ -14,7 +14,7 @@ from hipwright.engine.ir.index import ONE, Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import unflatten
 from hipwright.engine.lower.core import Tensor
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.registry import regroup
@@ -59,7 +59,7 @@ class SortedRows:
             body.temporary(name, [self.rows], "int32") for name in ("rank", "order", "where")
         )
 
-    def kernels(self) -> list[Kernel]:
+    def kernels(self) -> list[EmittedKernel]:
         """Count, begin, order, sum."""
         return [self._count(), self._begin(), self._order(), self._sum()]
 
@@ -72,16 +72,16 @@ class SortedRows:
         k.line(f"if (at < 0) at += {k.size(self.places)};")
         return k
 
-    def _finish(self, k: CallKernel, threads: Ix, comment: str) -> Kernel:
+    def _finish(self, k: CallKernel, threads: Ix, comment: str) -> EmittedKernel:
         return k.finish(f"cdiv({to_python(threads)}, {self.block})", self.block, self.block, comment)
 
-    def _count(self) -> Kernel:
+    def _count(self) -> EmittedKernel:
         k = self._named("count")
         k.written |= {self.counts, self.rank}
         k.line(f"{k.pointer(self.rank)}[i] = atomicAdd(&{k.pointer(self.counts)}[at], 1);")
         return self._finish(k, self.rows, "how many rows each place has")
 
-    def _begin(self) -> Kernel:
+    def _begin(self) -> EmittedKernel:
         """Places need not follow one another: each block takes as much room as its places have rows."""
         k, block = self.body.kernel("begin", names=NAMES), self.block
         k.written |= {self.counts, self.begin}
@@ -103,7 +103,7 @@ class SortedRows:
         k.line(f"if (i < {places}) {k.pointer(self.begin)}[i] = offset + total[threadIdx.x] - have;")
         return self._finish(k, self.places, "where the rows of each place begin")
 
-    def _order(self) -> Kernel:
+    def _order(self) -> EmittedKernel:
         k = self._named("order")
         k.written |= {self.order, self.where}
         k.line(f"const int p = {k.pointer(self.begin)}[at] + {k.pointer(self.rank)}[i];")
@@ -113,7 +113,7 @@ class SortedRows:
 
     # ------------------------------------------------------------ sums
 
-    def _sum(self) -> Kernel:
+    def _sum(self) -> EmittedKernel:
         body, block = self.body, self.block
         many = body.knob("SEGMENT_ROWS", 128, (32, 64, 128), "sorted rows a thread sums")
         k = body.kernel(names=NAMES)

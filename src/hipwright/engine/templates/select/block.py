@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from hipwright.engine.ir.expr import COMPUTE
 from hipwright.engine.ir.index import ONE, Ix, divide, ix, modulo, product
 from hipwright.engine.ir.index_text import to_python
-from hipwright.engine.lower.core import Context, Tensor
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.lower.core import LoweringContext, Tensor
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.registry import regroup
@@ -91,7 +91,7 @@ __device__ void sort_keys(unsigned long long* keys, int total, int size) {
 
 
 @dataclass(eq=False)
-class Writer:
+class SelectionWriter:
     """What the kernels of a selection share."""
 
     body: CallBody
@@ -143,11 +143,11 @@ def flag(value: bool) -> str:
 # ---------------------------------------------------------------- sort
 
 
-def write_sort(body: CallBody) -> list[Kernel]:
+def write_sort(body: CallBody) -> list[EmittedKernel]:
     """Whole rows sorted in LDS; all or the first `take` are kept."""
     s: Selection = body.data
     block = body.knob("SORT_BLOCK", 256, (128, 256, 512, 1024), "threads of a sort")
-    w = Writer(body, s, body.kernel(names=NAMES))
+    w = SelectionWriter(body, s, body.kernel(names=NAMES))
     w.define()
     k, n = w.k, w.k.size(s.length)
     k.line("extern __shared__ unsigned long long keys[];")
@@ -173,7 +173,7 @@ def write_sort(body: CallBody) -> list[Kernel]:
     return [k.finish(grid, block, block, "bitonic sort in LDS", lds)]
 
 
-def _store_sorted(w: Writer, n: str, block: str) -> None:
+def _store_sorted(w: SelectionWriter, n: str, block: str) -> None:
     k, s = w.k, w.s
     low, high = (s.take - 1 if s.only and s.take else 0), (n if s.take is None else str(s.take))
     k.open(f"for (int i = threadIdx.x; i < total; i += {block})")
@@ -185,7 +185,7 @@ def _store_sorted(w: Writer, n: str, block: str) -> None:
     k.close()
 
 
-def _by_counting(w: Writer, n: str, block: str) -> None:
+def _by_counting(w: SelectionWriter, n: str, block: str) -> None:
     """A row too long for LDS, which the captured call has not: each element counts those before it."""
     k, s = w.k, w.s
     k.open(f"if ({n} > size)")
@@ -207,7 +207,7 @@ def _by_counting(w: Writer, n: str, block: str) -> None:
 # ---------------------------------------------------------------- select
 
 
-def write_select(body: CallBody) -> list[Kernel]:
+def write_select(body: CallBody) -> list[EmittedKernel]:
     """The first `take` of long rows: filtered by the worst of the best so far; few rows are cut into parts."""
     s: Selection = body.data
     assert s.take is not None
@@ -216,7 +216,7 @@ def write_select(body: CallBody) -> list[Kernel]:
     parts = int(body.choose("parts", [n for n in (1, 2, 4, 8, 16, 32, 64) if n <= 2 * parts], min(parts, 64)))
     block = body.knob("SELECT_BLOCK", 256, (128, 256), "threads that select from a row")
     if parts == 1:
-        w = Writer(body, s, body.kernel(names=NAMES))
+        w = SelectionWriter(body, s, body.kernel(names=NAMES))
         _row(w, w.k.size(s.rows))
         _walk(w, block).write("0", w.k.size(s.length))
         _store_best(w, block)
@@ -226,14 +226,14 @@ def write_select(body: CallBody) -> list[Kernel]:
     return [_cut(body, s, found, parts, block), _join(body, s, found, parts, block)]
 
 
-def _row(w: Writer, rows: str) -> None:
+def _row(w: SelectionWriter, rows: str) -> None:
     w.define()
     w.k.line(f"const {w.k.kind} row = blockIdx.x;")
 
 
-def _cut(body: CallBody, s: Selection, found: str, parts: int, block: str) -> Kernel:
+def _cut(body: CallBody, s: Selection, found: str, parts: int, block: str) -> EmittedKernel:
     """The best keys of each part of a row."""
-    w = Writer(body, s, body.kernel("parts", names=NAMES))
+    w = SelectionWriter(body, s, body.kernel("parts", names=NAMES))
     w.define()
     k, n = w.k, w.k.size(s.length)
     k.line(f"const {k.kind} row = blockIdx.x / {parts};")
@@ -247,9 +247,9 @@ def _cut(body: CallBody, s: Selection, found: str, parts: int, block: str) -> Ke
     return k.finish(f"({to_python(s.rows)}) * {parts}", block, block, f"the best {s.take} of a row's part")
 
 
-def _join(body: CallBody, s: Selection, found: str, parts: int, block: str) -> Kernel:
+def _join(body: CallBody, s: Selection, found: str, parts: int, block: str) -> EmittedKernel:
     """The best of the parts' keys."""
-    w = Writer(body, s, body.kernel(names=NAMES))
+    w = SelectionWriter(body, s, body.kernel(names=NAMES))
     _row(w, w.k.size(s.rows))
     total = parts * (s.take or 1)
     pointer = w.k.pointer(found)
@@ -269,7 +269,7 @@ def _join(body: CallBody, s: Selection, found: str, parts: int, block: str) -> K
     return w.k.finish(to_python(s.rows), block, block, f"the best {s.take} of a row")
 
 
-def _walk(w: Writer, block: str) -> Walk:
+def _walk(w: SelectionWriter, block: str) -> Walk:
     assert w.s.take is not None
     largest = flag(w.s.largest)
     return Walk(
@@ -284,7 +284,7 @@ def _walk(w: Writer, block: str) -> Walk:
     )
 
 
-def _store_best(w: Writer, block: str) -> None:
+def _store_best(w: SelectionWriter, block: str) -> None:
     k, s = w.k, w.s
     assert s.take is not None
     if s.only:
@@ -296,7 +296,7 @@ def _store_best(w: Writer, block: str) -> None:
     k.close()
 
 
-def rows_of(c: Context, x: Tensor, dim: int) -> tuple[Tensor, Ix, Ix]:
+def rows_of(c: LoweringContext, x: Tensor, dim: int) -> tuple[Tensor, Ix, Ix]:
     """(x as rows along a dimension, their number, how far apart a row's elements are)."""
     outer, length, inner = product(x.shape[:dim]), x.shape[dim], product(x.shape[dim + 1 :])
     if inner == ONE:

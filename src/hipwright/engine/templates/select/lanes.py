@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.lower.core import Tensor
-from hipwright.engine.templates.base import Kernel
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
-from hipwright.engine.templates.select.block import KEYS, Selection, Writer, flag
+from hipwright.engine.templates.select.block import KEYS, Selection, SelectionWriter, flag
 from hipwright.engine.templates.select.block import NAMES as SHARED
 
 MOST_BEST, MOST_ROW, ITEMS, PACK = 8, 1024, 32, 4
@@ -75,12 +75,12 @@ def suits(take: int | None, length: int) -> bool:
     return take is not None and take <= MOST_BEST and length <= MOST_ROW
 
 
-def write_lanes(body: CallBody) -> list[Kernel]:
+def write_lanes(body: CallBody) -> list[EmittedKernel]:
     """One kernel; a row has `lanes` neighbouring lanes."""
     return [_Lanes(body).kernel()]
 
 
-class _Lanes(Writer):
+class _Lanes(SelectionWriter):
     """Writes it."""
 
     def __init__(self, body: CallBody) -> None:
@@ -95,7 +95,7 @@ class _Lanes(Writer):
         self.tile = self.lanes * self.items
         self.block = body.knob("SELECT_LANES_BLOCK", 128, (64, 128, 256), "threads of a block that selects by lanes")
 
-    def kernel(self) -> Kernel:
+    def kernel(self) -> EmittedKernel:
         """All of it."""
         s, k, block = self.s, self.k, self.block
         k.define("key_of", KEYS)
