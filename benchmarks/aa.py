@@ -19,7 +19,7 @@ from pathlib import Path
 
 from hipwright.cli.session import workbench
 from hipwright.errors import HipwrightError
-from hipwright.evaluate.baselines import Kept
+from hipwright.evaluation.baselines import Kept
 from hipwright.events import silent
 from hipwright.measure.bench import time_pairs
 from hipwright.measure.roofline import rotation

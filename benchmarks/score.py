@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from hipwright.audit.mutants import mutants, sample
 from hipwright.cli.session import machine
 from hipwright.device import topology
-from hipwright.evaluate.score import BatchScorer
+from hipwright.evaluation.score import BatchScorer
 from hipwright.events import silent
 from hipwright.machine import Machine
 from hipwright.program import parse

@@ -22,9 +22,9 @@ from hipwright.capture.graph import Graph
 from hipwright.cli.session import Workbench
 from hipwright.engine.tuned import TuningCache, tuned_of
 from hipwright.engine.write import space, write
-from hipwright.evaluate import Evaluator
-from hipwright.evaluate.gpu_task import GpuTask
-from hipwright.evaluate.score import BatchScorer
+from hipwright.evaluation import Evaluator
+from hipwright.evaluation.gpu_task import GpuTask
+from hipwright.evaluation.score import BatchScorer
 from hipwright.program import parse
 from hipwright.records import Estimate, Evaluation, Program, Timing, Verdict, content_key
 from hipwright.verify import Oracle

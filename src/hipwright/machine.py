@@ -13,8 +13,8 @@ from hipwright.errors import BadInput
 from hipwright.events import Listener, silent
 
 if TYPE_CHECKING:
-    from hipwright.evaluate import Evaluator
-    from hipwright.evaluate.gpu import GpuContext
+    from hipwright.evaluation import Evaluator
+    from hipwright.evaluation.gpu import GpuContext
     from hipwright.sandbox import Zygote
     from hipwright.task import TaskHandle
     from hipwright.toolchain.cache import BuildCache
@@ -64,14 +64,14 @@ class Machine:
 
     @contextmanager
     def _bench(self, handle: TaskHandle, seed: int | None, listener: Listener) -> Iterator[Workbench]:
-        from hipwright.evaluate import Evaluator
+        from hipwright.evaluation import Evaluator
         from hipwright.verify import Oracle
 
         with ExitStack() as stack:
             oracle = Oracle(handle, seed=seed, listener=listener)
             gpus: dict[str, GpuTask] = {}
             if self.gpus:
-                from hipwright.evaluate.gpu_task import GpuTask
+                from hipwright.evaluation.gpu_task import GpuTask
 
                 gpus = {kind: stack.enter_context(GpuTask(gpu, handle)) for kind, gpu in self.gpus.items()}
             evaluator = Evaluator(
@@ -104,7 +104,7 @@ def machine(
     gpu_memory_gb: 10^9 bytes of it that all processes together may use; 0 for all. shared_hosts, compile_s: as in
     `open_gpu`. cache: another folder of builds than the user's.
     """
-    from hipwright.evaluate.bench import GPU_TARGETS
+    from hipwright.evaluation.bench import GPU_TARGETS
     from hipwright.sandbox import Zygote
     from hipwright.toolchain.cache import BuildCache
     from hipwright.verify import WORKER
@@ -121,7 +121,7 @@ def machine(
         candidates.start()  # imports torch while the task opens
         found = Machine(host, candidates, BuildCache(cache_folder), targets, unsafe)
         for kind in on_gpu:
-            from hipwright.evaluate.gpu import open_gpu
+            from hipwright.evaluation.gpu import open_gpu
 
             limit = int(gpu_memory_gb * 1e9)
             opening = open_gpu(

@@ -12,7 +12,7 @@ from hipwright.agents.evidence import clean, deciding, evidence, figures, reason
 from hipwright.agents.judge import answered, bottleneck
 from hipwright.agents.lessons import kind_of
 from hipwright.audit.cases import CORPUS
-from hipwright.evaluate.pipeline import Evaluator
+from hipwright.evaluation.pipeline import Evaluator
 from hipwright.records import Build, KernelResources, Program, TargetResult, Timing, Versus
 
 BROKEN = CORPUS / "program" / "broken"

@@ -18,7 +18,7 @@ from hipwright.agents.planner import strategies
 from hipwright.agents.writer import LlmSource
 from hipwright.archive import Archive, export
 from hipwright.errors import BadInput, OutOfBudget, ProviderError
-from hipwright.evaluate.pipeline import Evaluator
+from hipwright.evaluation.pipeline import Evaluator
 from hipwright.llm.answers.read import Unusable, read_answer
 from hipwright.llm.calls import MemoryCalls
 from hipwright.llm.client import Client

@@ -13,7 +13,7 @@ from hipwright.agents.base import PromptLimits, Tools
 from hipwright.agents.writer import LlmSource
 from hipwright.archive import Archive, Proposed
 from hipwright.errors import HipwrightError
-from hipwright.evaluate.pipeline import Evaluator
+from hipwright.evaluation.pipeline import Evaluator
 from hipwright.llm.records import ModelAnswer, Request
 from hipwright.records import (
     Build,

@@ -15,7 +15,7 @@ from hipwright.audit import bench
 from hipwright.audit.bench import Gate, TargetVerifier, open_bench
 from hipwright.audit.cases import CorpusCase, by_task, select
 from hipwright.audit.run import Matrix, matrix, run
-from hipwright.evaluate import modelnew
+from hipwright.evaluation import modelnew
 from hipwright.sandbox import Zygote
 from hipwright.toolchain.cpu import build as cpu
 from tests import warm

@@ -113,7 +113,7 @@ def test_a_task_that_cannot_be_judged_fails_with_its_reason(machine: Machine, so
 
 def test_only_the_verifiers_reasons_make_a_negative(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that ran out of time on a busy machine, or that the machine failed, is not called wrong."""
-    from hipwright.evaluate import Evaluator
+    from hipwright.evaluation import Evaluator
 
     real = Evaluator.evaluate
     seen: list[str] = []

@@ -15,7 +15,7 @@ from hipwright.dataset.make import BuildSettings, Hooks, make
 from hipwright.dataset.store import OUTCOMES, DatasetStore, TaskOutcome, append, read_outcomes
 from hipwright.dataset.tasks import DatasetTask
 from hipwright.engine.version import source_key
-from hipwright.evaluate import Evaluator
+from hipwright.evaluation import Evaluator
 from hipwright.records import Evaluation, Program
 from tests.dataset import tiny
 from tests.engine.harness import captured

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.suite import figures, report
 from benchmarks.suite.records import Trial
-from hipwright.evaluate import Evaluator
+from hipwright.evaluation import Evaluator
 from hipwright.measure.fit import (
     FEATURES,
     TimedProgram,

@@ -17,7 +17,7 @@ from hipwright.engine.tuned import TuningCache
 from hipwright.sandbox import Zygote
 from hipwright.verify.gpu.client import GPU_WORKER
 from tests import warm
-from tests.evaluate.test_gpu_task import Processor
+from tests.evaluation.test_gpu_task import Processor
 
 pytestmark = pytest.mark.slow
 TASK = """import torch

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from hipwright.evaluate.bench import BenchRow, Speedup
-from hipwright.evaluate.figures import figures
+from hipwright.evaluation.bench import BenchRow, Speedup
+from hipwright.evaluation.figures import figures
 from hipwright.report.bench_page import BenchPage
 
 

@@ -9,7 +9,7 @@ from bench_sample import bench_page, mixed, timed_row
 from report_sample import HOSTILE
 from test_browser import BROWSER, look
 
-from hipwright.evaluate.bench import BenchRow
+from hipwright.evaluation.bench import BenchRow
 from hipwright.report import bench_plots
 from hipwright.report.bench_page import render_bench
 

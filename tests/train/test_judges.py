@@ -21,7 +21,7 @@ import pytest
 from judged import problem, processor_machine, program
 
 from hipwright.errors import BadInput, DeviceError, InfrastructureError
-from hipwright.evaluate.pipeline import Evaluator
+from hipwright.evaluation.pipeline import Evaluator
 from hipwright.machine import Machine, machine
 from hipwright.measure.profile import Profile
 from hipwright.measure.profiler import ProfiledProgram, ProfileReport

@@ -23,7 +23,7 @@ from hipwright.audit.differential import Label, label
 from hipwright.audit.found import JudgedCase, ObservedVerdict
 from hipwright.audit.mutants import mutants, sample
 from hipwright.errors import HipwrightError
-from hipwright.evaluate.figures import wilson
+from hipwright.evaluation.figures import wilson
 from hipwright.llm.records import Message, Request
 from hipwright.program import parse
 from hipwright.records import Record, content_key

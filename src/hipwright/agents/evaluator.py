@@ -1,6 +1,6 @@
 """Hardware evaluator: how fast is the program, on which machine, and where does nobody know? Deterministic.
 
-A typed reading of `hipwright.evaluate.Evaluator`. A figure keeps its target and its kind: a static estimate is never
+A typed reading of `hipwright.evaluation.Evaluator`. A figure keeps its target and its kind: a static estimate is never
 reported as a measurement, nor one machine's time as another's.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from hipwright.evaluate import Evaluator
+from hipwright.evaluation import Evaluator
 from hipwright.measure.words import device_words
 from hipwright.records import Evaluation, Program, Record, TargetResult
 

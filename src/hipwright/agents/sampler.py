@@ -18,7 +18,7 @@ from hipwright.agents.context import task_text
 from hipwright.agents.task_generator import code_of
 from hipwright.archive import Archive
 from hipwright.errors import HipwrightError, OutOfBudget
-from hipwright.evaluate.bench import ModelSample
+from hipwright.evaluation.bench import ModelSample
 from hipwright.llm.ledger import CallLog
 from hipwright.llm.records import Message, ModelAnswer, Request, Reserved
 from hipwright.program.modelnew.check import lane_of

@@ -1,13 +1,13 @@
 """Correctness verifier: is the program right? Deterministic, and never a language model's to decide.
 
-A typed reading of `hipwright.evaluate.Evaluator` (docs/verification.md): the same stages, without the clock.
+A typed reading of `hipwright.evaluation.Evaluator` (docs/verification.md): the same stages, without the clock.
 """
 
 from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from hipwright.evaluate import Evaluator
+from hipwright.evaluation import Evaluator
 from hipwright.records import Evaluation, Fault, Program, Record, Stage, Status
 
 Gate = Literal["fast", "full"]

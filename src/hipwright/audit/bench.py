@@ -14,9 +14,9 @@ from hipwright import config
 from hipwright.audit.cases import CorpusCase
 from hipwright.audit.found import ObservedVerdict, found_in
 from hipwright.errors import HipwrightError
-from hipwright.evaluate import Evaluator
-from hipwright.evaluate.gpu import GpuContext, open_gpu
-from hipwright.evaluate.gpu_task import GpuTask
+from hipwright.evaluation import Evaluator
+from hipwright.evaluation.gpu import GpuContext, open_gpu
+from hipwright.evaluation.gpu_task import GpuTask
 from hipwright.records import Program
 from hipwright.sandbox import Limits, Zygote
 from hipwright.task import TaskHandle, open_task

@@ -16,7 +16,7 @@ import numpy as np
 
 from hipwright.audit.bench import LIMITS
 from hipwright.errors import HipwrightError
-from hipwright.evaluate import Evaluator
+from hipwright.evaluation import Evaluator
 from hipwright.program import parse
 from hipwright.records import Build, Program
 from hipwright.tensors import HostTensor, Tree, map_tensors, tensor_leaves

@@ -21,10 +21,10 @@ from hipwright.errors import (
     ToolchainError,
     WorkerError,
 )
-from hipwright.evaluate.bench import MACHINE_FAULTS, BenchRow, ModelSample, failed_row, row_of
-from hipwright.evaluate.gate import Gate
-from hipwright.evaluate.pool import StageResult
-from hipwright.evaluate.schedule import EvaluationJob
+from hipwright.evaluation.bench import MACHINE_FAULTS, BenchRow, ModelSample, failed_row, row_of
+from hipwright.evaluation.gate import Gate
+from hipwright.evaluation.pool import StageResult
+from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.events import silent
 from hipwright.program import parse
 from hipwright.program.settle import settled

@@ -13,7 +13,7 @@ import msgspec
 
 from hipwright import config
 from hipwright.errors import BadInput, HipwrightError, OutOfBudget
-from hipwright.evaluate.bench import BenchRow, ModelSample, failed_row, malformed_row
+from hipwright.evaluation.bench import BenchRow, ModelSample, failed_row, malformed_row
 
 if TYPE_CHECKING:
     from hipwright.agents.sampler import SampleResult, Want

@@ -11,9 +11,9 @@ from hipwright.cli import bench_model
 from hipwright.cli.outdir import write_files
 from hipwright.cli.output import Face, finite
 from hipwright.cli.tables import plain_table
-from hipwright.evaluate.bench import BenchRow, to_csv
-from hipwright.evaluate.figures import figures, worst
-from hipwright.evaluate.model_figures import model_figures
+from hipwright.evaluation.bench import BenchRow, to_csv
+from hipwright.evaluation.figures import figures, worst
+from hipwright.evaluation.model_figures import model_figures
 from hipwright.report.bench_page import BenchPage, render_bench
 from hipwright.report.views import number, percent, seconds
 from hipwright.toolchain.targets import TARGETS

@@ -13,7 +13,7 @@ from hipwright.capture.graph import Graph
 from hipwright.cli.session import Workbench
 from hipwright.engine.write import space, write
 from hipwright.errors import ProviderError, WorkerError
-from hipwright.evaluate.bench import ModelSample
+from hipwright.evaluation.bench import ModelSample
 from hipwright.records import Evaluation, Program, content_key
 from hipwright.search import EngineSource, ProposalSource
 

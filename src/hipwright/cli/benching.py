@@ -25,10 +25,10 @@ from hipwright.cli.output import Face, clean
 from hipwright.device import topology
 from hipwright.device.topology import GpuInfo
 from hipwright.errors import BadInput, SandboxMissing
-from hipwright.evaluate.bench import GPU_TARGETS, BenchRow, ModelSample, RowStore, failed_row, missing_row
-from hipwright.evaluate.pool import Dispatcher, JobOutcome, StageResult
-from hipwright.evaluate.schedule import EvaluationJob
-from hipwright.evaluate.suite import BenchTask, CandidateFile, find_tasks, match_candidates
+from hipwright.evaluation.bench import GPU_TARGETS, BenchRow, ModelSample, RowStore, failed_row, missing_row
+from hipwright.evaluation.pool import Dispatcher, JobOutcome, StageResult
+from hipwright.evaluation.schedule import EvaluationJob
+from hipwright.evaluation.suite import BenchTask, CandidateFile, find_tasks, match_candidates
 from hipwright.program.modelnew.check import lane_of
 from hipwright.records import Program, content_key
 from hipwright.sandbox import SANDBOX_HINT, available

@@ -23,7 +23,7 @@ def score(
     """Score PROGRAMs of TASK on a GPU: verdict, and speedup over eager. Exit 1 when none passed."""
     from hipwright.cli.outcome import result_object
     from hipwright.errors import BadInput
-    from hipwright.evaluate.score import BatchScorer
+    from hipwright.evaluation.score import BatchScorer
     from hipwright.events import silent
     from hipwright.records import Program
 

@@ -157,7 +157,7 @@ def _models(
 def _parents(wanted: _Wanted) -> dict[str, str]:
     """{name: source} of the tasks to mutate; empty where composed ones are."""
     from hipwright.cli import session
-    from hipwright.evaluate.suite import find_tasks
+    from hipwright.evaluation.suite import find_tasks
 
     if "mutation" not in wanted.modes:
         return {}

@@ -20,7 +20,7 @@ from hipwright.dataset.make import TaskMachine
 from hipwright.dataset.records import Pair, built
 from hipwright.dataset.workers import Opener, Pool
 from hipwright.errors import HipwrightError, InfrastructureError, WorkerError
-from hipwright.evaluate.results import compiler
+from hipwright.evaluation.results import compiler
 from hipwright.events import Listener, silent
 from hipwright.records import Evaluation, Program, Record
 from hipwright.search.interfaces import INFRASTRUCTURE

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Protocol
 
 from hipwright.errors import HipwrightError, WorkerError
-from hipwright.evaluate import Evaluator
+from hipwright.evaluation import Evaluator
 from hipwright.records import Evaluation, Program
 from hipwright.search.interfaces import INFRASTRUCTURE
 from hipwright.task import TaskHandle

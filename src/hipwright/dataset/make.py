@@ -31,7 +31,7 @@ from hipwright.dataset.store import TaskOutcome
 from hipwright.dataset.tasks import DatasetTask
 from hipwright.engine.write import space, write
 from hipwright.errors import HipwrightError, InfrastructureError, WorkerError
-from hipwright.evaluate.results import compiler
+from hipwright.evaluation.results import compiler
 from hipwright.events import Listener, silent
 from hipwright.records import Evaluation, Program, Record, content_key
 from hipwright.search import fitness

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from hipwright.errors import HipwrightError, InfrastructureError
-from hipwright.evaluate.suite import find_tasks
+from hipwright.evaluation.suite import find_tasks
 from hipwright.events import Listener, silent
 from hipwright.measure.cost import FREE, base_name
 from hipwright.records import Record, TolerancePolicy

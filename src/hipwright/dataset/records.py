@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hipwright.evaluate.results import RUNNING
+from hipwright.evaluation.results import RUNNING
 from hipwright.records import Evaluation, KernelResources, Program, Record, Timing, content_key
 
 Kind = Literal["engine", "variant", "repair", "step", "negative"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from hipwright.errors import BadInput
-from hipwright.evaluate.suite import find_tasks
+from hipwright.evaluation.suite import find_tasks
 from hipwright.records import content_key
 from hipwright.synth.records import Made
 

@@ -15,7 +15,7 @@ from hipwright.events import Listener
 from hipwright.records import Evaluation, Program, Task
 
 if TYPE_CHECKING:
-    from hipwright.evaluate import Evaluator
+    from hipwright.evaluation import Evaluator
     from hipwright.measure.profiler import ProfileReport
     from hipwright.task import TaskHandle
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hipwright import __version__
-from hipwright.evaluate.bench import BenchRow
-from hipwright.evaluate.figures import worst
+from hipwright.evaluation.bench import BenchRow
+from hipwright.evaluation.figures import worst
 from hipwright.report import bench_model, bench_plots, html, views
 
 
@@ -16,8 +16,8 @@ from hipwright.report import bench_model, bench_plots, html, views
 class BenchPage:
     """What the page shows.
 
-    figures: of hipwright.evaluate.figures; expected: how many rows there would be in all; model: of
-    hipwright.evaluate.model_figures, None where no model was measured.
+    figures: of hipwright.evaluation.figures; expected: how many rows there would be in all; model: of
+    hipwright.evaluation.model_figures, None where no model was measured.
     """
 
     title: str

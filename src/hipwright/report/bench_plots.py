@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log10
 
-from hipwright.evaluate.bench import BenchRow
+from hipwright.evaluation.bench import BenchRow
 from hipwright.report.plots import Tick
 
 WIDTH = 960

@@ -1,6 +1,6 @@
 """Where a program stands in the MAP-Elites grid: 4 x 4 x 4 cells by how it uses memory, arithmetic and parallelism.
 
-The axes are KernelFoundry's; `hipwright.evaluate.features` computes them from a build and its launches, without a GPU:
+The axes are KernelFoundry's; `hipwright.evaluation.features` finds them in a build and its launches, without a GPU:
 
     memory_level        0.75 * widest vector memory access / 16 bytes + 0.25 * share of kernels that use LDS
     compute_level       log2(1 + arithmetic instructions / memory instructions) / 8

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from hipwright.agents.evidence import clean, deciding
-from hipwright.evaluate.bench import compiled
+from hipwright.evaluation.bench import compiled
 from hipwright.llm.answers.read import read_answer
 from hipwright.llm.answers.repair import Unusable
 from hipwright.records import Evaluation, Program, Timing

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from hipwright.device import topology
 from hipwright.errors import HipwrightError
-from hipwright.evaluate.gpu_task import TimeIt
-from hipwright.evaluate.score import WORKERS, BuiltProgram, GatedProgram, build, check, measure, ready, unprepared
-from hipwright.evaluate.turns import Turns
+from hipwright.evaluation.gpu_task import TimeIt
+from hipwright.evaluation.score import WORKERS, BuiltProgram, GatedProgram, build, check, measure, ready, unprepared
+from hipwright.evaluation.turns import Turns
 from hipwright.machine import Machine, Workbench
 from hipwright.measure.profiler import find_tool
 from hipwright.records import Evaluation, Program

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hipwright.evaluate.passk import pass_at_k
+from hipwright.evaluation.passk import pass_at_k
 from hipwright.measure.fastp import over_tasks
 from hipwright.train.mini.tasks import HELD_OUT
 from hipwright.train.records import AnswerOutcome, ScoredOutcome, TrainingProblem

@@ -1,5 +1,5 @@
 """One Evaluation of one program: parse, lint, build, verify, estimate."""
 
-from hipwright.evaluate.pipeline import Evaluator
+from hipwright.evaluation.pipeline import Evaluator
 
 __all__ = ["Evaluator"]

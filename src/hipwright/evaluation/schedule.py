@@ -1,4 +1,4 @@
-"""Which job goes where: pure bookkeeping for the dispatcher (evaluate/pool.py), which calls it under one lock.
+"""Which job goes where: pure bookkeeping for the dispatcher (evaluation/pool.py), which calls it under one lock.
 
 Jobs of one group (a task) share a reference that is warm on the GPUs that own the group. A GPU stays with its group
 while that has work, then takes the first group without an owner, then helps where what is left outweighs warming up.

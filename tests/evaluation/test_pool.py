@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from hipwright.errors import CandidateError, DeviceError, ToolchainError
-from hipwright.evaluate.gate import Gate
-from hipwright.evaluate.pool import Dispatcher, EvaluationJob, StageResult
-from hipwright.evaluate.schedule import Board
+from hipwright.evaluation.gate import Gate
+from hipwright.evaluation.pool import Dispatcher, EvaluationJob, StageResult
+from hipwright.evaluation.schedule import Board
 from tests.load import Watch
 
 # seconds of the phases of one small task on one GPU, a fifth of what they really take

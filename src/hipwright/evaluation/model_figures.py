@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hipwright.evaluate.bench import BenchRow
-from hipwright.evaluate.figures import BASELINES
-from hipwright.evaluate.passk import AtK, Samples, curve, per_solved
+from hipwright.evaluation.bench import BenchRow
+from hipwright.evaluation.figures import BASELINES
+from hipwright.evaluation.passk import AtK, Samples, curve, per_solved
 from hipwright.measure.fastp import LEVELS
 
 Good = Callable[[BenchRow], bool]

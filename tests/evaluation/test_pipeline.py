@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hipwright.evaluate.features import features
-from hipwright.evaluate.results import library_shares
+from hipwright.evaluation.features import features
+from hipwright.evaluation.results import library_shares
 from hipwright.measure.cost import coverage
 from hipwright.records import Build, KernelResources
 

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import structs
 
 import hipwright
-from hipwright.evaluate.features import features
+from hipwright.evaluation.features import features
 from hipwright.measure.bench import BenchResult
 from hipwright.measure.cost import OpCall, total_seconds
 from hipwright.records import Build, Estimate, Evaluation, Program, TargetResult, Timing, Verdict

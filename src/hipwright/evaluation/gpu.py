@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, Literal
 
 from hipwright.errors import InfrastructureError
-from hipwright.evaluate.gate import Gate as Door
-from hipwright.evaluate.modelnew import PRELOAD
+from hipwright.evaluation.gate import Gate as Door
+from hipwright.evaluation.modelnew import PRELOAD
 from hipwright.records import Build
 from hipwright.sandbox import GpuAccess, OneShotPool, Zygote
 from hipwright.task import TaskHandle

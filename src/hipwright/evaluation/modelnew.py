@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from hipwright.errors import ProgramError
-from hipwright.evaluate.results import NOT_ASKED, Findings, environment, library_shares, rejected
+from hipwright.evaluation.results import NOT_ASKED, Findings, environment, library_shares, rejected
 from hipwright.measure.cost import coverage
 from hipwright.program import parse
 from hipwright.program.convert.modelnew import from_modelnew
@@ -27,9 +27,9 @@ from hipwright.verify.gpu.verifier import verify_gpu
 from hipwright.verify.reply import checked_trace
 
 if TYPE_CHECKING:
-    from hipwright.evaluate.gpu_grounds import Gate
-    from hipwright.evaluate.gpu_task import GpuTask
-    from hipwright.evaluate.pipeline import Evaluator
+    from hipwright.evaluation.gpu_grounds import Gate
+    from hipwright.evaluation.gpu_task import GpuTask
+    from hipwright.evaluation.pipeline import Evaluator
 
 PRELOAD = ("torch", GPU_WORKER.partition(":")[0], "hipwright.program.modelnew.warm")
 OFFLINE = "a ModelNew file that is not converted has no program to compile for this target"

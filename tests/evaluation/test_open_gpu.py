@@ -9,7 +9,7 @@ import pytest
 
 from hipwright.device import topology
 from hipwright.errors import InfrastructureError
-from hipwright.evaluate import gpu
+from hipwright.evaluation import gpu
 from hipwright.toolchain.cache import BuildCache
 
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 from hipwright.errors import WorkerError
-from hipwright.evaluate.gate import Gate
+from hipwright.evaluation.gate import Gate
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ import io
 import pytest
 
 from hipwright.errors import BadInput, DeviceError, TaskError
-from hipwright.evaluate.bench import BenchRow, RowStore, Speedup, failed_row, missing_row, row_of, to_csv
-from hipwright.evaluate.figures import figures, wilson, worst
-from hipwright.evaluate.suite import find_tasks, match_candidates
+from hipwright.evaluation.bench import BenchRow, RowStore, Speedup, failed_row, missing_row, row_of, to_csv
+from hipwright.evaluation.figures import figures, wilson, worst
+from hipwright.evaluation.suite import find_tasks, match_candidates
 from hipwright.records import Build, Evaluation, TargetResult, Timing, Verdict, Versus
 
 # ---------------------------------------------------------------- suites

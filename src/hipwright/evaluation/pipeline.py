@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 import hipwright
 from hipwright.errors import BadInput, HipwrightError
-from hipwright.evaluate.features import features
-from hipwright.evaluate.modelnew import ModelNewEvaluator
-from hipwright.evaluate.results import (
+from hipwright.evaluation.features import features
+from hipwright.evaluation.modelnew import ModelNewEvaluator
+from hipwright.evaluation.results import (
     NOT_ASKED,
     Findings,
     build_verdict,
@@ -44,7 +44,7 @@ from hipwright.verify.static import Warning as LintWarning
 from hipwright.verify.static import lint
 
 if TYPE_CHECKING:
-    from hipwright.evaluate.gpu_task import GpuTask
+    from hipwright.evaluation.gpu_task import GpuTask
 
 Gate = Literal["full", "fast"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hipwright.evaluate.bench import BenchRow
+from hipwright.evaluation.bench import BenchRow
 from hipwright.measure.fastp import (
     FAILED,
     LEVELS,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from hipwright.errors import OutOfBudget, ProviderError, TaskError
-from hipwright.evaluate.bench import BenchRow, ModelSample, Speedup, failed_row, malformed_row, to_csv
-from hipwright.evaluate.figures import figures
-from hipwright.evaluate.model_figures import model_figures
+from hipwright.evaluation.bench import BenchRow, ModelSample, Speedup, failed_row, malformed_row, to_csv
+from hipwright.evaluation.figures import figures
+from hipwright.evaluation.model_figures import model_figures
 from hipwright.report.bench_model import cost_lines, curves, share_words
 from hipwright.report.bench_page import BenchPage, render_bench
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hipwright.evaluate.passk import AtK, Samples, at_k, curve, interval, pass_at_k, per_solved
+from hipwright.evaluation.passk import AtK, Samples, at_k, curve, interval, pass_at_k, per_solved
 
 
 @st.composite

@@ -1,7 +1,7 @@
 """One task on one GPU: build, verify, time. A timing has the GPU to itself.
 
 `GpuTask` holds the task's reference and baselines, in a process of their own, beside what
-`hipwright.evaluate.gpu.GpuContext` keeps warm for all tasks, and lends an evaluator its three verbs.
+`hipwright.evaluation.gpu.GpuContext` keeps warm for all tasks, and lends an evaluator its three verbs.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from msgspec import structs
 
 from hipwright.device.side import TimedSide
 from hipwright.errors import HipwrightError
-from hipwright.evaluate.gpu import GpuContext
-from hipwright.evaluate.gpu_grounds import SHARE, Gate, Grounds, TimingContext
+from hipwright.evaluation.gpu import GpuContext
+from hipwright.evaluation.gpu_grounds import SHARE, Gate, Grounds, TimingContext
 from hipwright.measure import bench
 from hipwright.measure.bench import BenchResult
 from hipwright.measure.settings import FULL, SCORE, BenchSettings

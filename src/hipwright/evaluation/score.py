@@ -24,11 +24,11 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from hipwright.errors import BadInput, HipwrightError
-from hipwright.evaluate.gpu import GpuContext
-from hipwright.evaluate.gpu_task import GpuTask, TimeIt
-from hipwright.evaluate.pipeline import Evaluator
-from hipwright.evaluate.results import Findings, build_verdict, rejected
-from hipwright.evaluate.turns import Turns
+from hipwright.evaluation.gpu import GpuContext
+from hipwright.evaluation.gpu_task import GpuTask, TimeIt
+from hipwright.evaluation.pipeline import Evaluator
+from hipwright.evaluation.results import Findings, build_verdict, rejected
+from hipwright.evaluation.turns import Turns
 from hipwright.measure.bench import BenchResult
 from hipwright.program import Parsed, parse
 from hipwright.records import Evaluation, Program, Verdict

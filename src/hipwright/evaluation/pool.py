@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hipwright.errors import DeviceError, InfrastructureError
-from hipwright.evaluate.gate import Gate
-from hipwright.evaluate.schedule import Board, EvaluationJob
+from hipwright.evaluation.gate import Gate
+from hipwright.evaluation.schedule import Board, EvaluationJob
 
 GLANCE_S = 0.1  # between two looks for hanging devices
 STRIKES = 3  # jobs in a row that met a fault of the machine on a device: it is given up

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from hipwright.evaluate import Evaluator, score
-from hipwright.evaluate.gpu import GpuContext
-from hipwright.evaluate.gpu_task import GpuTask
-from hipwright.evaluate.score import BatchScorer
+from hipwright.evaluation import Evaluator, score
+from hipwright.evaluation.gpu import GpuContext
+from hipwright.evaluation.gpu_task import GpuTask
+from hipwright.evaluation.score import BatchScorer
 from hipwright.program import parse
 from hipwright.records import Build, Program
 from hipwright.sandbox import Zygote
@@ -151,7 +151,7 @@ def test_a_slow_build_keeps_nobody_waiting(bench: Evaluator, monkeypatch: pytest
 def test_large_inputs_lie_on_the_device_once(bench: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     """A winner is measured again after the processes of the first measurement have ended."""
     task = bench.gpus["cuda"]
-    monkeypatch.setattr("hipwright.evaluate.gpu_grounds.BIG_BYTES", 0)
+    monkeypatch.setattr("hipwright.evaluation.gpu_grounds.BIG_BYTES", 0)
     task._known.clear()
     opened: list[bool] = []
     fresh = GpuTask._open_measured

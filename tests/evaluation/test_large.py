@@ -11,7 +11,7 @@ import pytest
 
 from hipwright.capture.graph import Graph
 from hipwright.engine.write import space, write
-from hipwright.evaluate import Evaluator
+from hipwright.evaluation import Evaluator
 from hipwright.records import Evaluation
 from hipwright.sandbox import Zygote
 from hipwright.task import TaskHandle, open_task

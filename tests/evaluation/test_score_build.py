@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hipwright.evaluate import score
-from hipwright.evaluate.score import build
+from hipwright.evaluation import score
+from hipwright.evaluation.score import build
 from hipwright.program import parse
 from hipwright.records import Build, Program
 
