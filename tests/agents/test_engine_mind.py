@@ -11,7 +11,7 @@ import pytest
 from compare_minds import GOOD, POOR, found
 from landscape import SPACE, Judge, begin, go_on, write
 
-from hipwright.agents.engine_mind import PARTS, EngineAuthor, hints, meaning
+from hipwright.agents.engine_mind import EngineAuthor, hints, meaning
 from hipwright.archive import Archive, export, read_log
 from hipwright.records import Expansion
 from hipwright.search import EngineSource, ProposalRequest, SearchView
@@ -30,11 +30,11 @@ def proposals(folder: Path, without: list[str], **more: Any) -> list[dict[str, A
     settings = {**OFFER, "without": without, "tuned": more.pop("tuned", None)}
     with Archive(folder / "-".join(["run", *without])) as archive:
         begin(archive, Judge(), budget=24, seed=5, settings={"agents": settings}, source=mind(settings), **more)
-        log = read_log(archive.events(archive.latest().id))
+        log = read_log(archive.events(archive.run("latest").id))
         return [log.proposed[n].choices for n in sorted(log.proposed)]
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", ["tuned", "archive_parents", "retrieval", "failure_memory", "screener"])
 def test_proposals_change_when_a_part_is_removed(tmp_path: Path, part: str) -> None:
     everything = proposals(tmp_path / "a", [], tuned=TUNED)
     assert proposals(tmp_path / "b", [], tuned=TUNED) == everything
@@ -84,7 +84,7 @@ def test_a_remembered_failure_is_drawn_again(tmp_path: Path) -> None:
             settings = {"without": [*without, "screener"]}
             with Archive(tmp_path / f"{without}{seed}") as archive:
                 begin(archive, Judge(), budget=32, seed=seed, settings={"agents": settings}, source=mind(settings))
-                log = read_log(archive.events(archive.latest().id))
+                log = read_log(archive.events(archive.run("latest").id))
                 count += sum(not e.evaluation.passed for e in log.evaluated.values())
         return count
 
@@ -94,7 +94,7 @@ def test_a_remembered_failure_is_drawn_again(tmp_path: Path) -> None:
 def test_notes_say_how_a_program_came_about(tmp_path: Path) -> None:
     with Archive(tmp_path) as archive:
         begin(archive, Judge(), budget=24, seed=5, settings={"agents": OFFER}, source=mind(OFFER))
-        log = read_log(archive.events(archive.latest().id))
+        log = read_log(archive.events(archive.run("latest").id))
     notes = [p.notes for p in log.proposed.values()]
     assert all(n["mind"] == "engine" for n in notes)
     screened = [n["screener"] for n in notes if "screener" in n]

@@ -238,6 +238,6 @@ def test_a_whole_run_of_both_minds_ends_with_something(tmp_path: Path) -> None:
     with Archive(tmp_path) as archive:
         pipeline = Pipeline(engine(), Writer(script), settings["agents"])
         result = begin(archive, Judge(), budget=16, seed=2, settings=settings, source=pipeline)
-        operators = {p.expansion.operator for p in read_log(archive.events(archive.latest().id)).proposed.values()}
+        operators = {p.expansion.operator for p in read_log(archive.events(archive.run("latest").id)).proposed.values()}
     assert result.program is not None and result.evaluations == 16
     assert operators & set(MODEL_OPERATORS)

@@ -88,7 +88,7 @@ class ArchiveContract:
             for name in names:
                 archive.begin_run(a_run(name))
             assert [r.id for r in archive.runs()] == names
-            assert archive.latest() == a_run(names[-1])
+            assert archive.run("latest") == a_run(names[-1])
 
     def test_runs_are_found_by_name_prefix_or_latest(self, tmp_path: Path) -> None:
         with self.open(tmp_path) as archive:

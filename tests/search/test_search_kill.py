@@ -51,7 +51,7 @@ def kill_at_random(home: Path, workers: int, rng: random.Random, longest: float)
 
 def evaluated(home: Path) -> list[tuple[int, str]]:
     with Archive(home) as archive:
-        events = archive.events(archive.latest().id) if archive.runs() else []
+        events = archive.events(archive.run("latest").id) if archive.runs() else []
     return [(e.number, e.data["evaluation"]["program"]) for e in events if e.kind == "evaluated"]
 
 
@@ -78,7 +78,7 @@ def test_killed_and_resumed_equals_uninterrupted(tmp_path: Path, workers: int, k
     finish(home, workers)
     assert canonical(home) == canonical(whole)
     with Archive(home) as archive:
-        log = read_log(archive.events(archive.latest().id))
+        log = read_log(archive.events(archive.run("latest").id))
     assert len(log.evaluated) == 24 and log.resumes >= 2
     # only what a kill cut off before it was recorded (at most one a worker) may have been evaluated again
     tally = Counter((home / "tally").read_text().split())
@@ -109,7 +109,7 @@ def test_two_processes_cannot_work_on_one_run(tmp_path: Path) -> None:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             with Archive(tmp_path) as archive:
-                if archive.runs() and archive.is_locked(archive.latest().id):
+                if archive.runs() and archive.is_locked(archive.run("latest").id):
                     break
             time.sleep(0.02)
         with Archive(tmp_path) as archive:

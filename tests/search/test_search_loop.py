@@ -201,7 +201,7 @@ def test_an_evaluator_that_raises_ends_the_run_and_it_can_be_resumed(archive: Ar
         judge = Dies(mark=f"dies-{workers}")
         with pytest.raises(InfrastructureError, match="no sandbox"):
             begin(archive, judge, workers=workers)
-        recorded = len(read_log(archive.events(archive.latest().id)).evaluated)
+        recorded = len(read_log(archive.events(archive.run("latest").id)).evaluated)
         assert 5 <= recorded <= 6
         healthy = Judge(mark=judge.mark)
         assert go_on(archive, healthy).reason == "budget" and len(healthy.calls) == 24 - recorded
@@ -219,7 +219,7 @@ def test_stop_requested_returns_what_was_found_and_resume_goes_on(archive: Archi
         assert result.interrupted and result.reason == "interrupted"
         assert 7 <= result.evaluations < 24 and result.evaluations == len(judge.calls)
         assert result.evaluation is not None and result.evaluation.passed
-        kinds = [e.kind for e in archive.events(archive.latest().id)]
+        kinds = [e.kind for e in archive.events(archive.run("latest").id)]
         assert kinds[-1] == "interrupted" and "finished" not in kinds
         assert go_on(archive, judge).evaluations == 24
         assert canonical(archive) == expected
@@ -350,7 +350,7 @@ def test_a_run_is_resumed_only_with_its_own_task_and_evaluator(archive: Archive)
 
 def test_the_task_is_kept_with_the_run(archive: Archive) -> None:
     begin(archive, budget=1)
-    assert archive.task(archive.latest().task) == TASK
+    assert archive.task(archive.run("latest").task) == TASK
 
 
 @pytest.mark.parametrize("wrong", [{"budget": 0}, {"budget": -3}, {"policy_name": "genius"}])

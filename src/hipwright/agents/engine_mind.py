@@ -25,8 +25,6 @@ from hipwright.records import Program
 from hipwright.search import EngineSource, Proposal, ProposalRequest, SearchView
 from hipwright.search.operators import Choices, complete, operator
 
-PARTS = ("tuned", "archive_parents", "retrieval", "failure_memory", "screener")
-"""What can be switched off."""
 DRAWS = 4
 """Draws for one ask, of which the screener proposes one."""
 RETRIEVED = 0.35
@@ -34,7 +32,6 @@ RETRIEVED = 0.35
 REDRAWS = 6
 
 _FRESH = {"mutate", "random"}  # operators that draw values anew; the others move or mix what is there
-Hints = Mapping[str, Sequence[tuple[Any, float]]]
 
 
 class EngineAuthor:

@@ -130,10 +130,6 @@ class Archive:
         why = f"{name!r} names {len(found)} runs" if found else f"no run {name!r}"
         raise BadInput(f"{why} in {self.home}", hint="`hipwright runs` lists them")
 
-    def latest(self) -> Run:
-        """The run that was begun last. BadInput when there is none."""
-        return self.run("latest")
-
     def program(self, key: str) -> Program:
         """A stored program."""
         return self._get(key, Program)

@@ -102,10 +102,6 @@ class Lineup(Record, frozen=True, kw_only=True):
             raise BadInput(f"no model for the role {role!r}", hint="add --llm PROVIDER:MODEL, which is for every role")
         return rng.choices([one.name for one in able], [one.weight for one in able])[0]
 
-    def covers(self, role: str) -> bool:
-        """Whether `choose` has a model for this role."""
-        return bool(self._able(role))
-
     def specs(self) -> list[str]:
         """The specs as they may be written, in the order given."""
         return [str(one) for one in self.members]

@@ -20,7 +20,7 @@ from hipwright.errors import BadInput, InfrastructureError, ProviderError
 from hipwright.events import Listener, silent
 from hipwright.records import Decision, Evaluation, Event, Program, Record, Run, content_key
 from hipwright.search import stop
-from hipwright.search.confirm import Confirm, confirm_winner
+from hipwright.search.confirm import Confirm, confirmation, ranking
 from hipwright.search.interfaces import (
     INFRASTRUCTURE,
     EvaluatorLike,
@@ -83,7 +83,7 @@ class Search:
             return self.log.finished, False
         try:
             reason = self._rounds()
-            best = confirm_winner(self) if self.confirm else self.view.best
+            best = self._winner()
         except (Interrupted, KeyboardInterrupt):
             return self._paused("interrupted"), True
         except ProviderError as error:
@@ -280,6 +280,20 @@ class Search:
         return Decision(number=trial.number, program=trial.proposed.program, kept=False, reason=reason)
 
     # ---------------------------------------------------------------- end
+
+    def _winner(self) -> Trial | None:
+        """The first of `ranking` that passes the second verification, where the run has one; None if none passes."""
+        if self.confirm is None:
+            return self.view.best
+        for trial in ranking(self.view):
+            if trial.number not in self.log.confirmed:
+                if self.stop_requested():
+                    raise Interrupted
+                confirmed = confirmation(self.confirm, self.archive.program(trial.proposed.program))
+                self._append([LogEntry("confirmed", trial.number, confirmed.to_dict())])
+            if self.log.confirmed[trial.number].passed:
+                return trial
+        return None
 
     def _ending(self, reason: str, best: Trial | None) -> Finished:
         evaluation = best.evaluation if best else None
