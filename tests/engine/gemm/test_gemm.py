@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hipwright.engine.templates.gemm.tiled import DEPTH
+from hipwright.engine.templates.gemm.tiling import DEPTH
 from hipwright.engine.write import explain, space, write
 from hipwright.program import parse
 from hipwright.records import Program

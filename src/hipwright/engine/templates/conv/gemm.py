@@ -9,18 +9,17 @@ with one of the zeros between the inputs is computed, and nothing is added atomi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil, inf, prod
 
 from hipwright.engine.ir.expr import indices, walk
-from hipwright.engine.ir.index import ONE, ZERO, Fn, Ix, divide, ix, product
+from hipwright.engine.ir.index import ONE, ZERO, Fn, Ix, ix, product
 from hipwright.engine.lower.conv import ConvAxis, Convolution, add_bias, read_convolution
 from hipwright.engine.lower.core import NotLowered, Tensor
 from hipwright.engine.templates.conv import gemm_text as conv_gemm_text
 from hipwright.engine.templates.conv.stencil_calls import KINDS, few_products
-from hipwright.engine.templates.gemm import tiled as gemm
+from hipwright.engine.templates.conv.window import Window, steps
 from hipwright.engine.templates.gemm import tiling
+from hipwright.engine.templates.gemm.scope import MFMA
 from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template, probe, regroup
 
 MOST_TAPS = 343
@@ -34,69 +33,13 @@ WIDE_SIDE = 5
 MARGIN = 0.95
 
 
-@dataclass(eq=False)
-class Window(gemm.GemmSpec):
-    """A convolution's product. space: [groups * phases, outputs, positions of a phase]; flat: an input is found by its
-    place in the flattened image, rims: the axes along which a tap may fall outside."""
-
-    batch: Ix
-    axes: list[ConvAxis]
-    groups: int
-    channels: int
-    outputs: int
-    transposed: bool
-    flat: bool
-    rims: list[int]
-
-    @property
-    def taps(self) -> int:
-        """Of all phases."""
-        return prod(a.kernel for a in self.axes)
-
-    @property
-    def phases(self) -> int:
-        """1 unless transposed with a stride."""
-        return prod(a.phases for a in self.axes)
-
-    @property
-    def steps(self) -> list[Ix]:
-        """Positions of the largest phase along each axis."""
-        return steps(self.axes)
-
-    @property
-    def area(self) -> Ix:
-        """Outputs of an image and channel."""
-        return product([a.out for a in self.axes])
-
-    @property
-    def positions(self) -> Ix:
-        """Columns of a phase."""
-        return self.space[2]
-
-    @property
-    def coordinates(self) -> list[int]:
-        """The axes whose own place is needed in the loop."""
-        return self.rims if self.flat else list(range(len(self.axes)))
-
-    @property
-    def shape(self) -> list[Ix]:
-        """The output as the kernel walks it: neighbours of a phase are no neighbours in memory."""
-        places = [self.area] if self.phases == 1 else [a.out for a in self.axes]
-        return [self.batch, ix(self.groups * self.outputs), *places]
-
-
-def steps(axes: Sequence[ConvAxis]) -> list[Ix]:
-    """Positions of the largest phase along each axis."""
-    return [a.out if a.phases == 1 else divide(a.out + (a.phases - 1), ix(a.phases)) for a in axes]
-
-
 @call_template(*KINDS)
 def implicit(call: KernelCall) -> Offer | None:
     """Any convolution in float32, float16 or bfloat16."""
     out = call.shape(0)
     conv = read_convolution(call.kind, [call.arg(k) for k in range(9)], out)
     n = len(conv.axes)
-    if conv.x.dtype not in gemm.MFMA or conv.weight.dtype != conv.x.dtype:
+    if conv.x.dtype not in MFMA or conv.weight.dtype != conv.x.dtype:
         return None
     if prod(a.kernel for a in conv.axes) > MOST_TAPS:
         raise NotLowered("a window of so many taps")
@@ -190,7 +133,7 @@ def _better(call: KernelCall, conv: Convolution, window: Window) -> bool:
     if rate == inf:
         return False
     batch, m, n = call.hints(window.space)
-    rows, columns = gemm.tile(batch, m, n)
+    rows, columns = tiling.tile(batch, m, n)
     blocks = batch * ceil(m / rows) * ceil(n / columns)
     full = batch * m * n / (blocks * rows * columns)
     intensity = tiling.Tiling(rows, columns, tiling.DEPTH["float32"]).intensity
@@ -201,4 +144,4 @@ def _better(call: KernelCall, conv: Convolution, window: Window) -> bool:
     return work / mine < MARGIN * (work / rate + behind)
 
 
-__all__ = ["Window", "implicit", "library_rate"]
+__all__ = ["implicit", "library_rate"]

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING
 
 from hipwright.engine.ir.index import ZERO, Ix, Var, divide, ix, modulo
 from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.ir.shapes import flatten, unflatten
 from hipwright.engine.lower.conv import ConvAxis
 from hipwright.engine.templates.access import WIDE
+from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
-from hipwright.engine.templates.gemm.side import KEEP
-from hipwright.engine.templates.gemm.tiled import NAMES, Gemm, ProductOperand
-
-if TYPE_CHECKING:
-    from hipwright.engine.templates.base import EmittedKernel
-    from hipwright.engine.templates.conv.gemm import Window
+from hipwright.engine.templates.conv.window import Window
+from hipwright.engine.templates.gemm.scope import NAMES, GemmScope
+from hipwright.engine.templates.gemm.side import KEEP, ProductOperand
+from hipwright.engine.templates.gemm.tiled import Gemm
 
 OURS = """columns depth count cycle Tap taps tap i d0 d1 d2 i0 i1 i2 k0 k1 k2 o0 o1 o2 phase0 phase1 phase2 first0
 first1 first2 count0 count1 count2 start0 start1 start2 spot image inside base place at weight AL BL r_a r_b kk_a kk_b
@@ -229,7 +227,7 @@ class _Walk(ProductOperand):
     all reads of a tile are under way at once.
     """
 
-    def start(self, k: CallKernel, g: Gemm, taken: str) -> None:
+    def start(self, k: CallKernel, g: GemmScope, taken: str) -> None:
         """The first k of this thread; `taken` of every tile it counts while it reads."""
         n = self.name
         k.line(f"unsigned valid_{n} = 0;")
@@ -246,13 +244,13 @@ class _Walk(ProductOperand):
         k.line(f"++c_{n};")
         k.close()
 
-    def take(self, k: CallKernel, g: Gemm, index: list[Ix | str | int]) -> None:
+    def take(self, k: CallKernel, g: GemmScope, index: list[Ix | str | int]) -> None:
         """The v-th element at a legal index, and whether it counts (`reads`)."""
         n = self.name
         k.line(f"valid_{n} |= (unsigned)reads << v;")
         k.line(f"next_{n}[v] = {k.load(self.operand, index, g.spec.dtype)};")
 
-    def put(self, k: CallKernel, g: Gemm, count: str, row: str, depth: str) -> None:
+    def put(self, k: CallKernel, g: GemmScope, count: str, row: str, depth: str) -> None:
         """Registers to LDS, into the buffer that is not being read."""
         n = self.name
         k.line("#pragma unroll")
@@ -275,7 +273,7 @@ class _Walk(ProductOperand):
 class Gathered(_Walk):
     """The inputs: a thread takes BL neighbouring k's of one position, the threads beside it the next positions."""
 
-    def declare(self, k: CallKernel, g: Gemm) -> None:
+    def declare(self, k: CallKernel, g: GemmScope) -> None:
         """Where this thread's position begins to read."""
         conv: Window = g.spec  # type: ignore[assignment]
         k.line(f"constexpr int BL = {self.size} * {g.bk} / 256;  // k's that a thread gathers, of one position")
@@ -293,7 +291,7 @@ class Gathered(_Walk):
             k.line(f"const {k.kind} base = {to_c(flatten([a.size for a in conv.axes], starts))};")
         self.start(k, g, "BL")
 
-    def read(self, k: CallKernel, g: Gemm) -> None:
+    def read(self, k: CallKernel, g: GemmScope) -> None:
         """Memory to registers."""
         conv: Window = g.spec  # type: ignore[assignment]
         k.line("valid_b = 0;")
@@ -316,7 +314,7 @@ class Gathered(_Walk):
         k.close()
         self.onward(k)
 
-    def keep(self, k: CallKernel, g: Gemm) -> None:
+    def keep(self, k: CallKernel, g: GemmScope) -> None:
         """Registers to LDS; in packs where matrix units read rows of half types."""
         if g.tensor:
             k.define("AlignedWide", WIDE)
@@ -340,14 +338,14 @@ class Gathered(_Walk):
 class Scattered(_Walk):
     """The weights of a transposed convolution, [inputs, outputs, taps]: threads side by side take neighbouring k's."""
 
-    def declare(self, k: CallKernel, g: Gemm) -> None:
+    def declare(self, k: CallKernel, g: GemmScope) -> None:
         """Which k and rows are this thread's."""
         k.line(f"constexpr int AL = {self.size} * {g.bk} / 256;  // rows that a thread reads, of one k")
         k.line("T next_a[AL];")
         k.line(f"const int r_a = threadIdx.x / {g.bk}, kk_a = threadIdx.x % {g.bk};")
         self.start(k, g, "0")
 
-    def read(self, k: CallKernel, g: Gemm) -> None:
+    def read(self, k: CallKernel, g: GemmScope) -> None:
         """Memory to registers."""
         conv: Window = g.spec  # type: ignore[assignment]
         k.line("valid_a = 0;")
@@ -361,6 +359,6 @@ class Scattered(_Walk):
         k.close()
         self.onward(k)
 
-    def keep(self, k: CallKernel, g: Gemm) -> None:
+    def keep(self, k: CallKernel, g: GemmScope) -> None:
         """Registers to LDS."""
         self.put(k, g, "AL", f"r_a + v * (256 / {g.bk})", "kk_a")

@@ -10,7 +10,6 @@ from hipwright.engine.ir.index import ONE, ZERO, ix, product
 from hipwright.engine.lower.conv import add_bias, read_convolution
 from hipwright.engine.templates.conv.stencil_calls import KINDS
 from hipwright.engine.templates.gemm import small as gemm_small
-from hipwright.engine.templates.gemm import tiled as gemm
 from hipwright.engine.templates.gemm.products import (
     LIBRARY_LATENCY,
     LIBRARY_RATE,
@@ -19,6 +18,7 @@ from hipwright.engine.templates.gemm.products import (
     READ,
     contraction,
 )
+from hipwright.engine.templates.gemm.scope import GemmSpec
 from hipwright.engine.templates.gemm.tensor_tiles import MMA
 from hipwright.engine.templates.gemm.tiling import LAUNCH, ProductShape, choose
 from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template, regroup
@@ -45,11 +45,11 @@ def pointwise(call: KernelCall) -> Offer | None:
     made = contraction(call.c, rows, "bmk", x, "bkp", "bmp")
     finish = None if conv.bias is None else add_bias(call.c, conv.bias, n)
     shape = [batch, ix(conv.outputs), area]
-    spec = gemm.GemmSpec(made.space, made.k, conv.x.dtype)
+    spec = GemmSpec(made.space, made.k, conv.x.dtype)
     return Offer("gemm", gemm_small.write, [made.a, made.b], [Output(shape)], _better(call, spec), finish, data=spec)
 
 
-def _better(call: KernelCall, spec: gemm.GemmSpec) -> bool:
+def _better(call: KernelCall, spec: GemmSpec) -> bool:
     """Is the product, with what follows behind it, faster than the library and a kernel for the rest?"""
     batch, m, n = call.hints(spec.space)
     shape = ProductShape(batch, m, n, call.c.hint(spec.k), spec.dtype)

@@ -18,7 +18,6 @@ from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.lower.core import NotLowered, Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
-from hipwright.engine.templates.gemm import tiled as gemm
 from hipwright.engine.templates.gemm.products import (
     ITEM_BYTES,
     LAUNCH,
@@ -29,11 +28,15 @@ from hipwright.engine.templates.gemm.products import (
     STEP,
     VECTOR_RATE,
 )
+from hipwright.engine.templates.gemm.scope import NAMES, GemmSpec
+from hipwright.engine.templates.gemm.side import ProductOperand
+from hipwright.engine.templates.gemm.tiled import Gemm
+from hipwright.engine.templates.gemm.tiling import UNITS, depth, tile
 from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template, permuted, regroup
 
 
 @dataclass(eq=False)
-class Groups(gemm.GemmSpec):
+class Groups(GemmSpec):
     """space: [groups, rows of a group on average, columns], for the choice of tiles; rows: of all groups."""
 
     groups: Ix
@@ -67,11 +70,11 @@ def grouped(call: KernelCall) -> Offer | None:
 def _better(call: KernelCall, p: Groups) -> bool:
     """Estimated seconds at capture, with the figures of templates/products.py; groups as even as can be."""
     (groups, m, n), k = call.hints(p.space), call.c.hint(p.k)
-    rows, columns = gemm.tile(groups, m, n)
+    rows, columns = tile(groups, m, n)
     moved = ITEM_BYTES[p.dtype] * (groups * m * (n + k) + groups * n * k) / LIBRARY_READ
     tiles = groups * ceil(m / rows) * ceil(n / columns) * rows * columns
-    rate = VECTOR_RATE * min(1.0, tiles / (rows * columns * gemm.UNITS))
-    steps = ceil(k / gemm.depth(groups, m, n, p.dtype))
+    rate = VECTOR_RATE * min(1.0, tiles / (rows * columns * UNITS))
+    steps = ceil(k / depth(groups, m, n, p.dtype))
     mine = LAUNCH + max(2.0 * tiles * k / rate, moved, steps * STEP)
     library = LAUNCH + max(LIBRARY_LATENCY, 2.0 * groups * m * n * k / LIBRARY_RATE[p.dtype], moved)
     return mine < MARGIN * (library + (LAUNCH if call.followed else 0.0))
@@ -82,22 +85,22 @@ def write_grouped(body: CallBody) -> list[EmittedKernel]:
     return [_Grouped(body).kernel()]
 
 
-class _Grouped(gemm.Gemm):
+class _Grouped(Gemm):
     """The tiled product of one group's rows; `end` is where they end."""
 
-    names = f"{gemm.NAMES} begin end count"
+    names = f"{NAMES} begin end count"
 
     def __init__(self, body: CallBody) -> None:
         super().__init__(body)
         self.p: Groups = body.data
         self.m = "end"
 
-    def sides(self) -> list[gemm.ProductOperand]:
+    def sides(self) -> list[ProductOperand]:
         """Rows of all groups, and the columns of this block's matrix."""
         a, b, _ = self.operands
         return [
-            gemm.ProductOperand("a", a, "row", self.m, self.bm),
-            gemm.ProductOperand("b", b, "col", self.n, self.bn),
+            ProductOperand("a", a, "row", self.m, self.bm),
+            ProductOperand("b", b, "col", self.n, self.bn),
         ]
 
     def grid(self) -> str:

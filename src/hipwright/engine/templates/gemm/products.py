@@ -18,8 +18,8 @@ from hipwright.engine.lower.core import Index, LoweringContext, NotLowered, Tens
 from hipwright.engine.rewrite.contractions import letters_of
 from hipwright.engine.templates.gemm import gemv, gemv_text, tiny
 from hipwright.engine.templates.gemm import small as gemm_small
-from hipwright.engine.templates.gemm import tiled as gemm
 from hipwright.engine.templates.gemm import whole as gemm_whole
+from hipwright.engine.templates.gemm.scope import GemmSpec
 from hipwright.engine.templates.gemm.tiling import (
     CACHE_READ,
     LAUNCH,
@@ -293,7 +293,7 @@ def short(call: KernelCall) -> Offer | None:
     costs = Costs(call, p)
     if costs.k > tiny.MOST_DEPTH or costs.flops > 2 * tiny.MOST_WORK:
         return None
-    data: Any = gemm.GemmSpec(p.space, p.k, p.dtype)
+    data: Any = GemmSpec(p.space, p.k, p.dtype)
     default = costs.k <= tiny.MOST_DEPTH // 2 and costs.tiny() < min(costs.gemm(), MARGIN * costs.library())
     return Offer("tiny", tiny.write, [p.a, p.b], [p.output], default, p.finish, data=data)
 
@@ -307,7 +307,7 @@ def whole(call: KernelCall) -> Offer | None:
     costs = Costs(call, p)
     if costs.k > gemm_whole.MOST_K or min(costs.m, costs.n) <= gemv.FEW:
         return None
-    data: Any = gemm.GemmSpec(p.space, p.k, p.dtype)
+    data: Any = GemmSpec(p.space, p.k, p.dtype)
     default = costs.whole() < min(costs.gemm(), MARGIN * costs.library())
     return Offer("whole", gemm_whole.write, [p.a, p.b], [p.output], default, p.finish, data=data)
 
@@ -319,7 +319,7 @@ def tiled(call: KernelCall) -> Offer | None:
     if p is None or ZERO in p.space:
         return None
     costs = Costs(call, p)
-    data: Any = gemm.GemmSpec(p.space, p.k, p.dtype)
+    data: Any = GemmSpec(p.space, p.k, p.dtype)
     default = costs.gemm() < MARGIN * costs.library()
     return Offer("gemm", gemm_small.write, [p.a, p.b], [p.output], default, p.finish, data=data)
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.call_kernel import CallKernel
-
-if TYPE_CHECKING:
-    from hipwright.engine.templates.gemm.tiled import Gemm
+from hipwright.engine.templates.gemm.scope import GemmScope
 
 
 @dataclass(eq=False)
@@ -25,13 +22,13 @@ class ProductOperand:
     row_major: bool = False  # on the vector units; on the matrix units every tile is
     in_rows: bool = True  # for tensor cores: does the tile stand in rows along k?
 
-    def lie(self, k: CallKernel, g: Gemm) -> None:
+    def lie(self, k: CallKernel, g: GemmScope) -> None:
         """Along which dimension memory runs, and how the tile stands in LDS."""
         self.along_k = k.contiguous(self.operand, 2) or not k.contiguous(self.operand, 1)
         self.row_major = self.along_k and g.row_major
         self.in_rows = self.along_k
 
-    def declare(self, k: CallKernel, g: Gemm) -> None:
+    def declare(self, k: CallKernel, g: GemmScope) -> None:
         """Packs of 16 bytes along the dimension in which memory runs."""
         n = self.name
         self.lie(k, g)
@@ -46,7 +43,7 @@ class ProductOperand:
         if conditions:
             k.line(f"const bool fast_{n} = {' && '.join(conditions)};")
 
-    def slot(self, k: CallKernel, g: Gemm) -> None:
+    def slot(self, k: CallKernel, g: GemmScope) -> None:
         """Open the loop over this thread's packs: r and kk are a pack's place in the tile."""
         k.line("#pragma unroll")
         k.open(f"for (int l = 0; l < {self.mine}; ++l)")
@@ -62,7 +59,7 @@ class ProductOperand:
         """Where (r, kk) stands in the tile that tensor cores read (tensor_tiles.py)."""
         return f"in_rows({r}, {kk})" if self.in_rows else f"across_rows<{self.size}>({r}, {kk})"
 
-    def read(self, k: CallKernel, g: Gemm) -> None:
+    def read(self, k: CallKernel, g: GemmScope) -> None:
         """Memory to registers; zero outside."""
         self.slot(k, g)
 
@@ -72,7 +69,7 @@ class ProductOperand:
         self.bring(k, g, f"{self.registers}[l]", whole)
         k.close()
 
-    def bring(self, k: CallKernel, g: Gemm, into: str, whole: Callable[[list[str], str], None]) -> None:
+    def bring(self, k: CallKernel, g: GemmScope, into: str, whole: Callable[[list[str], str], None]) -> None:
         """A pack as `whole` writes it, of an index and its axis, where all of it counts; else each element, or zero."""
         start = "row0" if self.row == "row" else "col0"
         k.line(f"const {k.kind} {self.row} = {start} + r, p = k0 + kk;")
@@ -94,7 +91,7 @@ class ProductOperand:
         for _ in range(3):
             k.close()
 
-    def keep(self, k: CallKernel, g: Gemm) -> None:
+    def keep(self, k: CallKernel, g: GemmScope) -> None:
         """Registers to LDS, into the buffer that is not being read: a pack at once where it lies along a row."""
         self.slot(k, g)
         tile, value = f"tile_{self.name}[(step + 1) & 1]", f"{self.registers}[l]"

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
-from hipwright.engine.templates.gemm.tiled import NAMES, UNIT_TEXT, Gemm, GemmSpec, ProductOperand, tile_knobs
+from hipwright.engine.templates.gemm.scope import NAMES, UNIT_TEXT, GemmSpec, tile_knobs
+from hipwright.engine.templates.gemm.side import ProductOperand
+from hipwright.engine.templates.gemm.tiled import Gemm
 from hipwright.engine.templates.gemm.tiling import DEPTH, LARGE, SMALL, SPLITS, ProductShape, Tiling, choose
 
 OURS = """VK WANT DEEP SLICES SIDE TX TY SIXTEENS WAVES WAVES_M WAVES_N TileA TileB TILES SUMS memory tile_a tile_b sums

@@ -10,14 +10,10 @@ this path on a processor.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hipwright.engine.ir.index_text import to_c
+from hipwright.engine.templates.call_kernel import CallKernel
+from hipwright.engine.templates.gemm.scope import GemmScope
 from hipwright.engine.templates.gemm.side import KEEP, ProductOperand
-
-if TYPE_CHECKING:
-    from hipwright.engine.templates.call_kernel import CallKernel
-    from hipwright.engine.templates.gemm.tiled import Gemm
 
 MMA = {"float16": "mma_half", "bfloat16": "mma_bfloat"}
 """dtype: the product."""
@@ -164,12 +160,12 @@ for (int q = 0; q < 32; q += 16) {
 """
 
 
-def condition(g: Gemm) -> str:
+def condition(g: GemmScope) -> str:
     """Where tensor cores take over, as the preprocessor reads it: tiles as they are dealt out to 2 x 4 warps."""
     return f"GEMM_MMA && {g.bm} >= 64 && {g.bn} >= 64 && {g.bk} == 32" if g.spec.dtype in MMA else ""
 
 
-def constants(k: CallKernel, g: Gemm, *, staged: bool) -> None:
+def constants(k: CallKernel, g: GemmScope, *, staged: bool) -> None:
     """Tiles in LDS, 48 KiB of them at most; sums in registers."""
     m, n = g.bm, g.bn
     k.line(f"constexpr int WM = {m} / 32, WN = {n} / 32;  // 16 x 8 tiles of one of 2 x 4 warps")
@@ -181,7 +177,7 @@ def constants(k: CallKernel, g: Gemm, *, staged: bool) -> None:
     k.line("const int wave = threadIdx.x / 32, lane = threadIdx.x % 32;")
 
 
-def multiply(g: Gemm, sides: list[ProductOperand]) -> None:
+def multiply(g: GemmScope, sides: list[ProductOperand]) -> None:
     """acc += A B of the tiles in LDS buffer `part`."""
     a, b = sides
     row, column = "(wave / 4 * WM + i) * 16", "wave % 4 * (WN * 8) + j * 16"
@@ -200,7 +196,7 @@ def multiply(g: Gemm, sides: list[ProductOperand]) -> None:
     g.fill(_MULTIPLY, TURNED_A=turned[0], TURNED_B=turned[1], AT_A=at_a, AT_B=at_b, MMA=MMA[g.spec.dtype])
 
 
-def staged(k: CallKernel, g: Gemm, sides: list[ProductOperand]) -> None:
+def staged(k: CallKernel, g: GemmScope, sides: list[ProductOperand]) -> None:
     """The loop over k: tiles are asked for STAGES - 1 steps ahead."""
     k.open("const auto ask = [&](const int number, const int into)")
     k.line(f"const {k.kind} k0 = ({'first + ' if g.parts else ''}number) * {g.bk};")
@@ -226,7 +222,7 @@ def staged(k: CallKernel, g: Gemm, sides: list[ProductOperand]) -> None:
     k.close()
 
 
-def _ask(k: CallKernel, g: Gemm, side: ProductOperand) -> None:
+def _ask(k: CallKernel, g: GemmScope, side: ProductOperand) -> None:
     """One operand's tile of step `number` into buffer `into`; zero outside."""
     side.slot(k, g)
 

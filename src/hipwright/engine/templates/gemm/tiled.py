@@ -11,97 +11,22 @@ Several blocks may share a tile's k (`split`, splits.py). Tiles of at most 64 x 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import ceil
-
-from hipwright.engine.ir.expr import STORAGE
-from hipwright.engine.ir.index import ONE, Ix
+from hipwright.engine.ir.index import ONE
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.templates.base import EmittedKernel
-from hipwright.engine.templates.call import CallBody
-from hipwright.engine.templates.call_kernel import CallKernel, factor
+from hipwright.engine.templates.call_kernel import factor
 from hipwright.engine.templates.gemm import tensor_tiles
+from hipwright.engine.templates.gemm.scope import UNIT_TEXT, GemmScope
 from hipwright.engine.templates.gemm.side import ProductOperand
-from hipwright.engine.templates.gemm.splits import SplitKPartials
-from hipwright.engine.templates.gemm.tiling import DEPTH, UNITS
-from hipwright.engine.templates.gemm.tiling import LARGE as TILES
-
-MFMA = {
-    "float32": ("float", "f32_16x16x4f32", 4),
-    "float16": ("HalfFragment", "f32_16x16x16f16", 16),
-    "bfloat16": ("BfloatFragment", "f32_16x16x16bf16_1k", 16),
-}
-"""dtype: (one lane's part of an operand, the instruction, its k)."""
-CDNA = "defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)"
-NAMES = """TM TN GM GN PM PN HM HN WM WN AV BV ROWS_A ROWS_B tile_a tile_b t tiles_m tiles_n row0 col0 b k0 step steps
-next_a next_b acc into number ahead to STAGES ask x y i j l q v e wave lane fast_a fast_b fa0 fb0 row col p
-slot r kk more T Accumulator HalfFragment BfloatFragment PAD fa fb ty tx part at split all share first pack"""
 
 
-@dataclass(eq=False)
-class GemmSpec:
-    """[batch, m, n], the depth, and the dtype in LDS."""
-
-    space: list[Ix]
-    k: Ix
-    dtype: str
-
-
-def tile_knobs(body: CallBody, start: Sequence[int], options: Sequence[Sequence[int]]) -> tuple[str, str, str]:
-    """GEMM_M, GEMM_N and GEMM_K."""
-    texts = ("rows of a block's tile", "columns of a block's tile", "depth of the tiles in LDS")
-    names = ("GEMM_M", "GEMM_N", "GEMM_K")
-    m, n, k = (body.knob(*each) for each in zip(names, start, options, texts, strict=True))
-    return m, n, k
-
-
-def tile(batch: int, m: int, n: int) -> tuple[int, int]:
-    """The largest tile that still gives every unit of a large GPU a block, no larger than the product."""
-    rows, columns = (next((t for t in TILES if size <= t), TILES[-1]) for size in (m, n))
-    while (rows, columns) != (TILES[0], TILES[0]) and batch * ceil(m / rows) * ceil(n / columns) < UNITS:
-        rows, columns = (rows // 2, columns) if rows >= columns else (rows, columns // 2)
-    return rows, columns
-
-
-def depth(batch: int, m: int, n: int, dtype: str) -> int:
-    """Deep tiles where there are too few blocks to hide a step's latency behind others."""
-    rows, columns = tile(batch, m, n)
-    few = batch * ceil(m / rows) * ceil(n / columns) < 2 * UNITS
-    return DEPTH[dtype] * (2 if few and max(rows, columns) <= 64 else 1)
-
-
-class Gemm:
+class Gemm(GemmScope):
     """The multiplying core. A template with operands or an output of its own overrides sides, place, store and grid.
 
     What it may rely on: 256 threads; row0, col0 and b are the block's place; the sums are `acc[i][j]`, of the rows and
     columns that `store` names; a tile in LDS is `tile_a[buffer][row][k]` under GEMM_MFMA, `tile_a[buffer][k][row]` else
     (on tensor cores as tensor_tiles.py says), and a side that does not inherit `declare` fills it so.
     """
-
-    names = NAMES
-    row_major = False  # are operands that run along k kept row-major on the vector units too?
-    staged = True  # do tensor cores have their own loop over k? Only where sides are as they lie in memory
-
-    def __init__(self, body: CallBody, split: int = 1) -> None:
-        self.spec: GemmSpec = body.data
-        self.bm, self.bn, self.bk = self.knobs(body)
-        self.split = split
-        self.parts = SplitKPartials(body, split, self.spec.space) if split > 1 else None
-        self.k: CallKernel = body.kernel("parts" if self.parts else "", self.names)
-        self.storage = STORAGE[self.spec.dtype]
-        self.tensor = self.tensors()
-        self.batch, self.m, self.n = (self.k.size(s) for s in self.spec.space)
-        self.depth = self.k.size(self.spec.k)
-        self.operands = [t for t in body.operands if t is not None]
-
-    def knobs(self, body: CallBody) -> tuple[str, str, str]:
-        """Rows, columns and depth of a tile."""
-        batch, m, n = (body.hint(s) for s in self.spec.space)
-        rows, columns = tile(batch, m, n)
-        small, base = max(rows, columns) <= 64, DEPTH[self.spec.dtype]
-        tiles, depths = (TILES[:2], (base, 2 * base)) if small else (TILES, (base // 2, base))
-        return tile_knobs(body, (rows, columns, depth(batch, m, n, self.spec.dtype)), (tiles, tiles, depths))
 
     def tensors(self) -> str:
         """Where NVIDIA's tensor cores take over, as the preprocessor reads it; or ""."""
@@ -228,23 +153,6 @@ class Gemm:
         if self.tensor and not self.staged:
             self.k.emit.lines.append("#endif")
 
-    def fill(self, text: str, **more: str) -> None:
-        """Write a text with the tile's sizes and the matrix instruction in their places."""
-        fragment, instruction, depth = MFMA[self.spec.dtype]
-        known = {
-            "BM": self.bm,
-            "BN": self.bn,
-            "BK": self.bk,
-            "DEPTH": str(depth),
-            "FRAGMENT": fragment,
-            "INSTRUCTION": instruction,
-            **more,
-        }
-        for name, value in known.items():
-            text = text.replace(f"@{name}@", value)
-        for line in text.strip("\n").split("\n"):
-            self.k.line(line) if not line.startswith("#") else self.k.emit.lines.append(line)
-
     def store(self) -> None:
         """Sums to the epilogue: neighbours along n at once on the vector units."""
         k = self.k
@@ -313,27 +221,7 @@ class Gemm:
         k.line(f"for (int v = 0; v < {width}; ++v) pack.v[v] = {value};")
         k.line(f"store_wide<{width}>({self.parts.at(k, 'row', 'col')}, pack);")
 
-    def loops(self, *loops: tuple[str, str]) -> None:
-        """Open unrolled loops: (variable, count)."""
-        for name, count in loops:
-            self.k.line("#pragma unroll")
-            self.k.open(f"for (int {name} = 0; {name} < {count}; ++{name})")
 
-    def ends(self, count: int) -> None:
-        """Close loops."""
-        for _ in range(count):
-            self.k.close()
-
-
-UNIT_TEXT = f"""#if {CDNA}
-#define GEMM_MFMA 1
-using Accumulator = float __attribute__((ext_vector_type(4)));
-using HalfFragment = _Float16 __attribute__((ext_vector_type(4)));
-using BfloatFragment = short __attribute__((ext_vector_type(4)));
-#else
-#define GEMM_MFMA 0
-#endif
-"""
 _MULTIPLY = """
 #if GEMM_MFMA
 #pragma unroll
@@ -367,16 +255,3 @@ for (int q = 0; q < @BK@; ++q) {
 }
 #endif
 """
-__all__ = [
-    "DEPTH",
-    "NAMES",
-    "TILES",
-    "UNITS",
-    "UNIT_TEXT",
-    "Gemm",
-    "GemmSpec",
-    "ProductOperand",
-    "depth",
-    "tile",
-    "tile_knobs",
-]

@@ -31,6 +31,21 @@ LEAST_STEPS = 4
 """Tiles of k of a block, if k is cut."""
 
 
+def tile(batch: int, m: int, n: int) -> tuple[int, int]:
+    """The largest tile that still gives every unit of a large GPU a block, no larger than the product."""
+    rows, columns = (next((t for t in LARGE if size <= t), LARGE[-1]) for size in (m, n))
+    while (rows, columns) != (LARGE[0], LARGE[0]) and batch * ceil(m / rows) * ceil(n / columns) < UNITS:
+        rows, columns = (rows // 2, columns) if rows >= columns else (rows, columns // 2)
+    return rows, columns
+
+
+def depth(batch: int, m: int, n: int, dtype: str) -> int:
+    """Deep tiles where there are too few blocks to hide a step's latency behind others."""
+    rows, columns = tile(batch, m, n)
+    few = batch * ceil(m / rows) * ceil(n / columns) < 2 * UNITS
+    return DEPTH[dtype] * (2 if few and max(rows, columns) <= 64 else 1)
+
+
 @dataclass(frozen=True)
 class ProductShape:
     """A product's sizes at capture, and its dtype."""

@@ -9,19 +9,16 @@ rows are cut into parts, whose sums are added to memory, one atomic a place and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hipwright.engine.ir.expr import COMPUTE
 from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import unflatten
+from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
-
-if TYPE_CHECKING:
-    from hipwright.engine.lower.core import Tensor
-    from hipwright.engine.templates.scatter.scatters import Scatter
+from hipwright.engine.templates.scatter.form import Scatter
 
 MOST_PLACES, ITEMS, BLOCKS = 8192, 4, 264
 """Places in LDS at once (32 KiB); elements a thread asks for at once; blocks that fill an H200."""

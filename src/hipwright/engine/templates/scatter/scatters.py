@@ -15,7 +15,6 @@ Products of floats stay with the library: their rounding depends on the order, w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hipwright.engine.emit.statements import literal
@@ -29,6 +28,7 @@ from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template
 from hipwright.engine.templates.rows.reducers import worst
+from hipwright.engine.templates.scatter.form import Scatter
 from hipwright.engine.templates.scatter.histograms import histogram, write_rows
 from hipwright.engine.templates.scatter.sorted_rows import SortedRows, sorts
 
@@ -46,18 +46,6 @@ FLOATS = {
     ),
 }
 """C type -> integers as wide, the casts of bits, and the bits of the NaN above all numbers (all bits: below)."""
-
-
-@dataclass(eq=False)
-class Scatter:
-    """What happens at the places. each: the index has the source's shape (scatter), not one element a slice."""
-
-    shape: list[Ix]
-    dim: int
-    each: bool
-    mode: str  # add, mean, amax, amin, prod or last
-    alpha: float = 1.0
-    include: bool = True
 
 
 # ---------------------------------------------------------------- which calls

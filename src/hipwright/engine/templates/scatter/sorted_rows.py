@@ -8,8 +8,6 @@ one atomic. Every chunk has as many rows as another, so one place with most of t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hipwright.engine.ir.index import ONE, Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import unflatten
@@ -18,9 +16,7 @@ from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.registry import regroup
-
-if TYPE_CHECKING:
-    from hipwright.engine.templates.scatter.scatters import Scatter
+from hipwright.engine.templates.scatter.form import Scatter
 
 WIDTHS = {"float32": 4, "float16": 8, "bfloat16": 8}
 FEW_COLUMNS, ENOUGH, ITEMS = 64, 1 << 22, 8

@@ -1,0 +1,67 @@
+"""A convolution as a product: its sizes, axes and phases (see implicit_gemm.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from hipwright.engine.ir.index import Ix, divide, ix, product
+from hipwright.engine.lower.conv import ConvAxis
+from hipwright.engine.templates.gemm.scope import GemmSpec
+
+
+@dataclass(eq=False)
+class Window(GemmSpec):
+    """A convolution's product. space: [groups * phases, outputs, positions of a phase]; flat: an input is found by its
+    place in the flattened image, rims: the axes along which a tap may fall outside."""
+
+    batch: Ix
+    axes: list[ConvAxis]
+    groups: int
+    channels: int
+    outputs: int
+    transposed: bool
+    flat: bool
+    rims: list[int]
+
+    @property
+    def taps(self) -> int:
+        """Of all phases."""
+        return prod(a.kernel for a in self.axes)
+
+    @property
+    def phases(self) -> int:
+        """1 unless transposed with a stride."""
+        return prod(a.phases for a in self.axes)
+
+    @property
+    def steps(self) -> list[Ix]:
+        """Positions of the largest phase along each axis."""
+        return steps(self.axes)
+
+    @property
+    def area(self) -> Ix:
+        """Outputs of an image and channel."""
+        return product([a.out for a in self.axes])
+
+    @property
+    def positions(self) -> Ix:
+        """Columns of a phase."""
+        return self.space[2]
+
+    @property
+    def coordinates(self) -> list[int]:
+        """The axes whose own place is needed in the loop."""
+        return self.rims if self.flat else list(range(len(self.axes)))
+
+    @property
+    def shape(self) -> list[Ix]:
+        """The output as the kernel walks it: neighbours of a phase are no neighbours in memory."""
+        places = [self.area] if self.phases == 1 else [a.out for a in self.axes]
+        return [self.batch, ix(self.groups * self.outputs), *places]
+
+
+def steps(axes: Sequence[ConvAxis]) -> list[Ix]:
+    """Positions of the largest phase along each axis."""
+    return [a.out if a.phases == 1 else divide(a.out + (a.phases - 1), ix(a.phases)) for a in axes]
