@@ -1,16 +1,20 @@
-"""Expressions of ModelNew.forward -> expressions of a plan. What must be written before one goes to its `Forward`."""
+"""Converts expressions of ModelNew.forward to expressions of a plan.
+
+Statements that must precede an expression (a launch, a temporary) are written through its `ForwardContext`.
+"""
 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from hipwright import syntax
-from hipwright.program.convert.cpp_text import Inconvertible
+from hipwright.program.convert.cpp_host import HostTranslator
+from hipwright.program.convert.cpp_text import CppItem, Inconvertible
+from hipwright.program.convert.forward_state import Attributes
+from hipwright.program.convert.plan_writer import PlanLines
 from hipwright.program.language import RESERVED
-
-if TYPE_CHECKING:
-    from hipwright.program.convert.forward_plan import Forward
 
 _CONV = (
     "F.{name}({{x}}, self.{{n}}.weight, self.{{n}}.bias, self.{{n}}.stride, self.{{n}}.padding, self.{{n}}.dilation, "
@@ -51,10 +55,46 @@ _FUNCTIONAL = {
 _DROPPED_METHODS = ("cuda", "detach", "requires_grad_", "clone_if_needed")
 
 
-class Expression(ast.NodeTransformer):
-    """One expression of forward: names, attributes and calls as the plan has them."""
+@dataclass
+class Extensions:
+    """The extensions of a file by index.
 
-    def __init__(self, forward: Forward, names: dict[str, str]) -> None:
+    names: "ext" or "self.ext" -> index; functions: for each extension, exported name -> host function.
+    """
+
+    names: dict[str, int]
+    functions: list[dict[str, CppItem]]
+    hosts: list[HostTranslator]
+
+
+class ForwardContext(Protocol):
+    """What an expression needs of the forward that contains it: the file's names, and where statements go."""
+
+    attributes: Attributes
+    extensions: Extensions
+    writer: PlanLines
+    constants: dict[str, Any]
+    methods: dict[str, ast.FunctionDef]
+    functions: dict[str, ast.FunctionDef]
+    classes: dict[str, ast.ClassDef]
+
+    def local(self, text: str) -> str:
+        """A name for a value that is used more than once."""
+        ...
+
+    def extension_call(self, index: int, name: str, args: list[str], keywords: dict[str, str]) -> str:
+        """Writes a call of a host function inline; returns the text of its value."""
+        ...
+
+    def own_call(self, function: ast.FunctionDef, args: list[str], keywords: dict[str, str], skip: int) -> str:
+        """Writes a call of a helper of the file inline; returns the text of its value."""
+        ...
+
+
+class Expression(ast.NodeTransformer):
+    """Converts one expression of forward: names, attributes and calls become those of the plan."""
+
+    def __init__(self, forward: ForwardContext, names: dict[str, str]) -> None:
         self.forward = forward
         self.names = names
 

@@ -5,26 +5,16 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from hipwright.program.convert.cpp_host import HostTranslator, parameters
+from hipwright.program.convert.cpp_host import parameters
 from hipwright.program.convert.cpp_kinds import Val
-from hipwright.program.convert.cpp_text import CppItem, Inconvertible
-from hipwright.program.convert.forward_expression import Expression
+from hipwright.program.convert.cpp_text import Inconvertible
+from hipwright.program.convert.forward_expression import Expression, Extensions
 from hipwright.program.convert.forward_state import Attributes
 from hipwright.program.convert.plan_writer import PlanLines
 
 _DEPTH = 6
-
-
-@dataclass
-class Extensions:
-    """names: "ext" or "self.ext" -> index; functions: for each, exported name -> host function."""
-
-    names: dict[str, int]
-    functions: list[dict[str, CppItem]]
-    hosts: list[HostTranslator]
 
 
 class Forward:

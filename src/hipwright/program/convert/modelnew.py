@@ -17,7 +17,8 @@ from hipwright.program.convert.cpp_host import HostTranslator
 from hipwright.program.convert.cpp_text import CppItem, ExtensionSource, Inconvertible, take_apart
 from hipwright.program.convert.cuda_device import DeviceSource
 from hipwright.program.convert.exported import exported_program
-from hipwright.program.convert.forward_plan import Extensions, Forward
+from hipwright.program.convert.forward_expression import Extensions
+from hipwright.program.convert.forward_plan import Forward
 from hipwright.program.convert.forward_state import class_named, method, read
 from hipwright.program.convert.plan_writer import PlanLines
 from hipwright.program.language import RESERVED

@@ -13,36 +13,26 @@ from typing import Literal
 from hipwright.errors import ProgramError
 from hipwright.program.hazards.flow import barriers, tails
 from hipwright.program.hazards.plan import launch_bounds, lds, reinitialised
-from hipwright.program.hazards.source import BlankedSource, HazardMatch, cuda_only, doubles, masks, waves
+from hipwright.program.hazards.source import BlankedSource, HazardMatch, HazardName
+from hipwright.program.hazards.tokens import cuda_only, doubles, masks, waves
 from hipwright.program.parse import parse
 from hipwright.records import Record
 from hipwright.toolchain.targets import TARGETS, Target
 
-Name = Literal[
-    "wave_size",
-    "sync_mask",
-    "cuda_only",
-    "lds_limit",
-    "missing_tail_guard",
-    "parameter_reinit",
-    "barrier_in_branch",
-    "launch_bounds",
-    "double_literals",
-]
 Severity = Literal["error", "warning"]
 
 
 class Hazard(Record, frozen=True, kw_only=True):
     """One finding. line: of the program's text, from 1. message and fix: one line each."""
 
-    name: Name
+    name: HazardName
     line: int
     message: str
     fix: str
     severity: Severity = "warning"
 
 
-FIXES: dict[Name, str] = {
+FIXES: dict[HazardName, str] = {
     "wave_size": "start at warpSize / 2, count lanes with threadIdx.x % warpSize and waves with / warpSize, and keep "
     "__ballot in unsigned long long (__popcll, __ffsll)",
     "sync_mask": "write the form without a mask: __shfl_xor(v, offset), __ballot(p), __syncwarp()",

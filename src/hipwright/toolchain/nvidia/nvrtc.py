@@ -31,7 +31,7 @@ from hipwright.toolchain.nvidia import ptx
 from hipwright.toolchain.nvidia.architectures import nominal
 from hipwright.toolchain.pool import CompilePool
 
-SERVICE = "hipwright.toolchain.nvidia.nvrtc_service:Nvrtc"
+SERVICE = "hipwright.toolchain.nvidia.nvrtc_service:NvrtcService"
 FIX = "pip install nvidia-cuda-nvrtc nvidia-cuda-runtime, or install torch for CUDA"
 LOG_LIMIT = 6000  # characters
 _AGAIN = "try again; report it if it stays"
