@@ -13,13 +13,13 @@ from hipwright.program import Parsed, parse
 from hipwright.program.lower.ops import check_ops
 from hipwright.records import Build, Program, TolerancePolicy
 from hipwright.sandbox import Limits, Zygote
+from hipwright.targets import OFFLINE
 from hipwright.task.handle import TaskHandle
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
 from hipwright.toolchain.nvidia import nvrtc
 from hipwright.toolchain.pool import CompilePool
-from hipwright.toolchain.targets import TARGETS
 from hipwright.verify import Oracle, verify_cpu
 from tests import warm
 
@@ -51,7 +51,7 @@ def compilers() -> Iterator[CompilePool]:
 
 def waves(page: Page) -> tuple[int, ...]:
     """The wave widths that the page's targets have."""
-    widths = {TARGETS[target].wave if target in TARGETS else 32 for target in page.targets}
+    widths = {OFFLINE[target].wave if target in OFFLINE else 32 for target in page.targets}
     return tuple(sorted(widths, reverse=True))
 
 
@@ -103,14 +103,14 @@ def test_matrix_instructions_are_really_used(cache: BuildCache) -> None:
 
 def test_wide_loads_are_really_wide(cache: BuildCache) -> None:
     parsed = parse(PAGES["vector-loads"].programs[0])
-    for target in TARGETS:
+    for target in OFFLINE:
         kernels = {k.name: k for k in amdgpu.build(parsed.hip, target, parsed.defines(), cache=cache).kernels}
         assert kernels["gate_packs"].widest_vmem_bytes == 16 and kernels["gate_rest"].widest_vmem_bytes == 4
 
 
 def test_there_is_a_page_for_each_subject() -> None:
     by_kind = {kind: {p.name for p in PAGES.values() if p.kind == kind} for kind in ("arch", "technique", "api")}
-    assert by_kind["arch"] == {*TARGETS, "sm_90"}
+    assert by_kind["arch"] == {*OFFLINE, "sm_90"}
     assert by_kind["technique"] == set(TECHNIQUES.split())
     assert by_kind["api"] == {"program-form", "library-calls", "cuda-habits"}
 
@@ -119,7 +119,7 @@ def test_there_is_a_page_for_each_subject() -> None:
 def test_the_form_of_a_page(name: str) -> None:
     page = PAGES[name]
     assert page.title and page.tags and page.programs
-    assert set(page.targets) <= {*TARGETS, "sm_90"}
+    assert set(page.targets) <= {*OFFLINE, "sm_90"}
     assert page.kind != "arch" or page.targets == (name,)
     assert not re.search(r"(?<![\w.])/(?:home|root|tmp|usr|work)/", page.text), "a path of some machine"
     assert all("def get_init_inputs" in task for task in page.tasks)
@@ -127,7 +127,7 @@ def test_the_form_of_a_page(name: str) -> None:
 
 def test_figures_are_those_of_the_target_table() -> None:
     """LDS, compute units and bandwidth in the pages agree with what the estimate reckons with."""
-    for name, target in TARGETS.items():
+    for name, target in OFFLINE.items():
         text = PAGES[name].text
         assert re.search(rf"\b{target.lds_per_block >> 10} KiB", text), name
         assert re.search(rf"\| compute units \| {target.cus}\b", text), name

@@ -8,10 +8,9 @@ import pytest
 
 from hipwright.measure.estimate import LAUNCH, estimate
 from hipwright.records import Build, KernelResources
-from hipwright.toolchain.nvidia.architectures import nominal
-from hipwright.toolchain.targets import TARGETS
+from hipwright.targets import OFFLINE, TARGETS
 
-MI300X = TARGETS["gfx942"]
+MI300X = OFFLINE["gfx942"]
 
 
 def resources(**changes: Any) -> KernelResources:
@@ -79,13 +78,13 @@ def test_lds_limits_residency() -> None:
     assert microseconds(small, {**item, "lds": 60 * 1024}) > microseconds(small, item)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", OFFLINE)
 def test_library_products_cost_at_least_their_roofline(target: str) -> None:
     square = {"dtype": "float32", "shape": [4096, 4096], "stride": [4096, 1]}
     call = {"op": "aten.mm.default", "in": [square, square], "out": [square]}
     view = {"op": "aten.view.default", "in": [square], "out": [square]}
-    result = estimate(TARGETS[target], Build(target=target, ok=True), [], [call, view], 3 * 4 * 4096**2)
-    floor = 2 * 4096**3 / TARGETS[target].flops["float32"]
+    result = estimate(OFFLINE[target], Build(target=target, ok=True), [], [call, view], 3 * 4 * 4096**2)
+    floor = 2 * 4096**3 / OFFLINE[target].flops["float32"]
     assert result.microseconds * 1e-6 > floor
     assert 0 < result.roofline_fraction <= 1
     assert [row["name"] for row in result.detail] == ["aten.mm.default"]
@@ -102,8 +101,9 @@ def test_a_librarys_selection_goes_over_its_bytes_digit_by_digit(name: str, pass
 
 
 def test_an_nvidia_gpu_is_estimated_by_warps() -> None:
-    h200 = nominal("sm_90a")
-    assert h200 is not None and h200 == nominal("sm_90") and nominal("sm_10") is None and nominal("gfx942") == MI300X
+    h200 = TARGETS.architecture("sm_90a")
+    assert h200 is not None and h200 == TARGETS.architecture("sm_90")
+    assert TARGETS.architecture("sm_10") is None and TARGETS.architecture("gfx942") == MI300X
     elements, kernel = 1 << 28, resources(occupancy=16)
     build = Build(target="cuda", ok=True, kernels=(kernel,))
     seconds = estimate(h200, build, [launch(elements)], [], 0.0).microseconds * 1e-6 - LAUNCH

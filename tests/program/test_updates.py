@@ -9,7 +9,7 @@ from hipwright.program import parse
 from hipwright.program.lower.trace import trace
 from hipwright.program.updates import Updates
 from hipwright.records import Build, KernelResources
-from hipwright.toolchain.targets import TARGETS
+from hipwright.targets import OFFLINE
 
 TEXT = """HIP = r'''
 #include <hip/hip_runtime.h>
@@ -43,7 +43,7 @@ def test_a_tensor_of_the_same_memory_counts_in_each_launch() -> None:
 
 
 def test_the_estimate_moves_it_twice() -> None:
-    target = TARGETS["gfx942"]
+    target = OFFLINE["gfx942"]
     build = Build(target=target.name, ok=True, kernels=(KernelResources(name="fill", vgpr=16, sgpr=16),))
     spec = {"dtype": "float32", "shape": [1 << 20], "stride": [1]}
 

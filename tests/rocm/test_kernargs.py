@@ -19,9 +19,9 @@ from hipwright.device.pack import ArgumentLayout, pack
 from hipwright.device.rocm import check_signatures
 from hipwright.errors import CandidateError, ToolchainError
 from hipwright.program.signature import SCALARS, Param, parse_signatures
+from hipwright.targets import OFFLINE
 from hipwright.tensors import to_bf16_bits
 from hipwright.toolchain.amd import isa
-from hipwright.toolchain.targets import TARGETS
 
 from .conftest import Stub
 
@@ -43,7 +43,7 @@ def source(kernels: Sequence[Sequence[str]]) -> str:
     return text
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", OFFLINE)
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kernels=st.lists(shapes, min_size=30, max_size=60))
 def test_offsets_and_sizes_are_the_compilers(code: Callable[..., bytes], target: str, kernels: list[list[str]]) -> None:

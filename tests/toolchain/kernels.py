@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hipwright.toolchain.targets import TARGETS
+from hipwright.targets import OFFLINE
 
 HEAD = "#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n#include <hip/hip_bf16.h>\n"
 
@@ -237,4 +237,4 @@ DEFINES = {"BLOCK": 256, "TILE": 32}
 def pairs(*names: str) -> list[Any]:
     """Every kernel for every target; half of the targets only in the long run, as gfx942 stands for its siblings."""
     long_run = {"gfx90a": [pytest.mark.slow], "gfx950": [pytest.mark.slow]}
-    return [pytest.param(name, target, marks=long_run.get(target, [])) for name in names for target in TARGETS]
+    return [pytest.param(name, target, marks=long_run.get(target, [])) for name in names for target in OFFLINE]

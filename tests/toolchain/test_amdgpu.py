@@ -12,12 +12,12 @@ from hipwright.errors import BadInput, SandboxMissing, ToolchainError
 from hipwright.program.signature import parse_signatures
 from hipwright.records import Build
 from hipwright.sandbox import bwrap
+from hipwright.targets import OFFLINE
 from hipwright.toolchain import clang, probe
 from hipwright.toolchain.amd import codeobject, isa, ocml
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
-from hipwright.toolchain.targets import TARGETS
 
 from . import kernels
 
@@ -33,14 +33,14 @@ def test_builds_everywhere(built: Built, cache: BuildCache, name: str, target: s
     assert build.log == ""
     assert [kernel.name for kernel in build.kernels] == [name]
     code = cache.get(build.blob)
-    assert codeobject.machine(code) == TARGETS[target].elf_machine
+    assert codeobject.machine(code) == OFFLINE[target].elf_machine
     assert isa.kernel_args(code) == isa.kernel_args(cache.get(build.isa_blob).decode())
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", OFFLINE)
 def test_mfma_is_for_cdna_only(built: Built, target: str) -> None:
     build = built("mfma", target)
-    assert build.ok == TARGETS[target].mfma
+    assert build.ok == OFFLINE[target].mfma
     if build.ok:
         assert build.kernels[0].instructions["mfma"] >= 1
     else:
@@ -187,14 +187,14 @@ def test_own_device_math_is_named(built: Built) -> None:
 
 def test_doctor_builds_for_every_target() -> None:
     checks = {check.name: check for check in probe.checks()}
-    assert {"clang", *TARGETS} <= {name for name, check in checks.items() if check.ok}
+    assert {"clang", *OFFLINE} <= {name for name, check in checks.items() if check.ok}
     assert checks["ocml"].ok == (ocml.find() is not None)
 
 
 # ---------------------------------------------------------------- ocml
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", OFFLINE)
 @pytest.mark.skipif(ocml.find() is None, reason="no ocml bitcode: ROCm, triton or rocm-device-libs gives it")
 def test_ocml_is_linked_where_it_is_found(built: Built, cache: BuildCache, target: str) -> None:
     build = built("doubles", target)
@@ -215,4 +215,4 @@ def test_an_unusable_ocml_is_left_aside(
 
 
 def test_isa_version_numbers() -> None:
-    assert [ocml.isa_version(name) for name in TARGETS] == [9010, 9402, 9500, 11000]
+    assert [ocml.isa_version(name) for name in OFFLINE] == [9010, 9402, 9500, 11000]

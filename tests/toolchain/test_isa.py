@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from hipwright.records import Build
+from hipwright.targets import OFFLINE
 from hipwright.toolchain.amd import codeobject, isa
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
-from hipwright.toolchain.targets import TARGETS
 
 from . import kernels
 
@@ -28,32 +28,32 @@ def stated(cache: BuildCache, build: Build, what: str) -> int:
 def test_occupancy_formula_agrees_with_the_compiler(built: Built, cache: BuildCache, name: str, target: str) -> None:
     build = built(name, target)
     if not build.ok:
-        assert name in kernels.WITH_MFMA and not TARGETS[target].mfma
+        assert name in kernels.WITH_MFMA and not OFFLINE[target].mfma
         return
     kernel = build.kernels[0]
-    registers = stated(cache, build, "TotalNumVgprs") if TARGETS[target].mfma else kernel.vgpr
-    ours = isa.occupancy(TARGETS[target], registers, kernel.lds_bytes, kernel.max_workgroup, kernel.sgpr)
+    registers = stated(cache, build, "TotalNumVgprs") if OFFLINE[target].mfma else kernel.vgpr
+    ours = isa.occupancy(OFFLINE[target], registers, kernel.lds_bytes, kernel.max_workgroup, kernel.sgpr)
     assert ours == stated(cache, build, "Occupancy") == kernel.occupancy
 
 
 @pytest.mark.parametrize(("tile", "waves"), [(32, 8), (64, 3), (100, 1)])
 def test_lds_limits_occupancy(tile: int, waves: int) -> None:
     # 4 KiB: 15 blocks of 4 waves; 16.6 KB: 3 blocks; 40.4 KB: 1 block, each spread over 4 SIMDs
-    assert isa.occupancy(TARGETS["gfx942"], 16, tile * (tile + 1) * 4, 256) == waves
+    assert isa.occupancy(OFFLINE["gfx942"], 16, tile * (tile + 1) * 4, 256) == waves
 
 
 def test_lds_is_given_in_granules() -> None:
     # 32 KiB become 26 granules of 1280 bytes on gfx950: 4 blocks of 4 waves, where 160 / 32 would say 5
-    assert isa.occupancy(TARGETS["gfx950"], 16, 32768, 256) == 4
+    assert isa.occupancy(OFFLINE["gfx950"], 16, 32768, 256) == 4
 
 
 def test_registers_limit_occupancy() -> None:
-    cdna = [isa.occupancy(TARGETS["gfx942"], n, 0, 256) for n in (1, 64, 65, 128, 129, 256, 257, 512)]
+    cdna = [isa.occupancy(OFFLINE["gfx942"], n, 0, 256) for n in (1, 64, 65, 128, 129, 256, 257, 512)]
     assert cdna == [8, 8, 7, 4, 3, 2, 1, 1]
-    rdna = [isa.occupancy(TARGETS["gfx1100"], n, 0, 256) for n in (1, 96, 97, 192, 193, 256)]
+    rdna = [isa.occupancy(OFFLINE["gfx1100"], n, 0, 256) for n in (1, 96, 97, 192, 193, 256)]
     assert rdna == [16, 16, 12, 8, 7, 5]
-    assert isa.occupancy(TARGETS["gfx90a"], 8, 0, 256, sgprs=102) == 7
-    assert isa.occupancy(TARGETS["gfx942"], 520, 0, 256) == 0
+    assert isa.occupancy(OFFLINE["gfx90a"], 8, 0, 256, sgprs=102) == 7
+    assert isa.occupancy(OFFLINE["gfx942"], 520, 0, 256) == 0
 
 
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
@@ -92,7 +92,7 @@ def test_every_instruction_is_counted_once(built: Built, cache: BuildCache) -> N
     assert sum(build.kernels[0].instructions.values()) == len(lines)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", OFFLINE)
 def test_bytes_moved(built: Built, target: str) -> None:
     narrow, wide = built("saxpy", target).kernels[0], built("saxpy4", target).kernels[0]
     assert (narrow.vmem_bytes, narrow.widest_vmem_bytes) == (12, 4)
@@ -169,7 +169,7 @@ def test_what_is_no_code_object_is_refused(code: bytes) -> None:
 
 def test_assembly_without_metadata_is_refused() -> None:
     with pytest.raises(ValueError, match="amdgpu_metadata"):
-        isa.parse("s_endpgm\n")
+        isa.parse("s_endpgm\n", None)
 
 
 def test_a_truncated_code_object_is_refused(built: Built, cache: BuildCache) -> None:

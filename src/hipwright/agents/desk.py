@@ -17,7 +17,7 @@ from hipwright.program.hazards.report import hazards
 from hipwright.records import Evaluation, Program
 from hipwright.search.interfaces import NoProposal, Proposal, ProposalRequest
 from hipwright.search.view import Trial
-from hipwright.toolchain.targets import TARGETS
+from hipwright.targets import OFFLINE
 
 T = TypeVar("T")
 Steps = Generator[Request, ModelAnswer, T]
@@ -125,7 +125,7 @@ class WritingRole(Role, Protocol):
 
 def system(targets: Sequence[str]) -> str:
     """What every writer is told first: the program form, an example, what goes wrong here, how to answer."""
-    known = [TARGETS[name] for name in targets if name in TARGETS]
+    known = [OFFLINE[name] for name in targets if name in OFFLINE]
     nvidia = "cuda" in targets  # the same source, built by NVRTC: 32 lanes, 48 KiB without asking for more
     waves = sorted({target.wave for target in known} | ({32} if nvidia else set())) or [64]
     lds = min([target.lds_per_block >> 10 for target in known] + [48 if nvidia else 64])

@@ -16,7 +16,7 @@ from hipwright.agents.evidence import clean, figures, resources, shown
 from hipwright.measure.estimate import ISSUE_CYCLES, LAUNCH
 from hipwright.measure.fit import FITTED
 from hipwright.records import Estimate, Evaluation, KernelResources, Program, Record, TargetResult
-from hipwright.toolchain.targets import TARGETS
+from hipwright.targets import OFFLINE
 
 NAME = "judge"
 WIDE_BYTES = 16  # a lane's widest load or store
@@ -81,7 +81,7 @@ def _found(target: str, result: TargetResult) -> Iterator[ProgramBottleneck]:
 
 
 def _kernel(target: str, row: Mapping[str, Any], kernel: KernelResources) -> Iterator[ProgramBottleneck]:
-    name, most = kernel.name, TARGETS[target].max_waves_per_simd if target in TARGETS else 8
+    name, most = kernel.name, OFFLINE[target].max_waves_per_simd if target in OFFLINE else 8
     if kernel.spills or kernel.scratch_bytes:
         yield ProgramBottleneck(
             name="spills",

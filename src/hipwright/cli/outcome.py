@@ -55,16 +55,16 @@ def _build(build: Build | None) -> dict[str, Any] | None:
 
 def not_measured(targets: Sequence[str], evaluation: Evaluation | None) -> list[str]:
     """What this run cannot know, a line each."""
-    from hipwright.toolchain.targets import TARGETS
+    from hipwright.targets import OFFLINE
 
     results = evaluation.targets if evaluation else {}
     timed = {name: result.timing for name, result in results.items() if result.timing}
     here = timed["rocm"].architecture if "rocm" in timed else ""
     why = f"the AMD GPU here is {here}" if here else "no AMD GPU was used"
     lines = [
-        f"{why}: speed on {TARGETS[name].product} ({name}) was not measured"
+        f"{why}: speed on {OFFLINE[name].product} ({name}) was not measured"
         for name in targets
-        if name in TARGETS and name not in timed and name != here
+        if name in OFFLINE and name not in timed and name != here
     ]
     if "cuda" in timed:
         lines.append(f"the figures of the cuda target are {device_words('cuda', timed['cuda'])}: no AMD GPU's speed")

@@ -27,10 +27,10 @@ def choose(names: Sequence[str] | None) -> tuple[str, ...]:
     BadInput for a name nobody knows, and for a GPU that this machine does not have.
     """
     from hipwright.sandbox.gpu import gpu_count
-    from hipwright.toolchain.targets import TARGETS
+    from hipwright.targets import OFFLINE
 
     chosen = tuple(dict.fromkeys(names)) if names else default()
-    known = (*TARGETS, "cpu", *GPUS)
+    known = (*OFFLINE, "cpu", *GPUS)
     for name in chosen:
         if name not in known:
             raise BadInput(f"unknown target {name!r}", hint=f"targets: {', '.join(known)}")
@@ -38,6 +38,6 @@ def choose(names: Sequence[str] | None) -> tuple[str, ...]:
             maker = "AMD" if name == "rocm" else "NVIDIA"
             raise BadInput(
                 f"target {name}: no {maker} GPU here",
-                hint=f"`hipwright doctor` says what this machine has; without a GPU: {', '.join((*TARGETS, 'cpu'))}",
+                hint=f"`hipwright doctor` says what this machine has; without a GPU: {', '.join((*OFFLINE, 'cpu'))}",
             )
     return chosen

@@ -15,8 +15,8 @@ from typing import Any
 from hipwright.device.hip_api import DEVICE_ATTRIBUTES, FUNCTION_ATTRIBUTES, STICKY, SUCCESS, Hip, problem, told
 from hipwright.device.pack import ArgumentLayout, SignatureLike
 from hipwright.errors import CandidateError, DeviceError, HipwrightError, ToolchainError
+from hipwright.targets import OFFLINE
 from hipwright.toolchain.amd import codeobject, isa
-from hipwright.toolchain.targets import TARGETS
 
 WORK_ITEMS_LIMIT = 1 << 32
 """A dispatch counts work-items of each dimension in 32 bits (HSA's AQL packet), so grid * block must stay below."""
@@ -160,7 +160,7 @@ def made_for(code: bytes) -> str:
         machine = codeobject.machine(code)
     except ValueError as error:
         return f"no AMD GPU ({error})"
-    names = [target.name for target in TARGETS.values() if target.elf_machine == machine]
+    names = [target.name for target in OFFLINE.values() if target.elf_machine == machine]
     return names[0] if names else f"ELF machine {machine:#x}"
 
 

@@ -33,12 +33,11 @@ from hipwright.measure.fit import CostModel, load, refined
 from hipwright.program import Parsed, parse
 from hipwright.records import Build, Estimate, Evaluation, Program, content_key
 from hipwright.sandbox import Limits, Zygote
+from hipwright.targets import OFFLINE, TARGETS
 from hipwright.task import Outline, TaskHandle
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.cpu import build as cpu
-from hipwright.toolchain.nvidia.architectures import nominal
-from hipwright.toolchain.targets import TARGETS
 from hipwright.verify import WORKER, Oracle, checked_trace, verify_cpu
 from hipwright.verify.static import Warning as LintWarning
 from hipwright.verify.static import lint
@@ -68,8 +67,8 @@ class Evaluator:
 
     def __post_init__(self) -> None:
         for name in self.targets:
-            if name not in TARGETS and name != "cpu" and name not in self.gpus:
-                known = ", ".join([*TARGETS, "cpu", *self.gpus])
+            if name not in OFFLINE and name != "cpu" and name not in self.gpus:
+                known = ", ".join([*OFFLINE, "cpu", *self.gpus])
                 raise BadInput(f"unknown target {name!r}", hint=f"this evaluator knows {known}")
         self._outlined: Outline | None = None
         machines = {*self.amd, *(gpu.gpu.architecture for gpu in self.gpus.values())}
@@ -89,12 +88,12 @@ class Evaluator:
     @property
     def amd(self) -> tuple[str, ...]:
         """The AMD targets among `targets`."""
-        return tuple(name for name in self.targets if name in TARGETS)
+        return tuple(name for name in self.targets if name in OFFLINE)
 
     @property
     def waves(self) -> tuple[int, ...]:
         """The wave sizes that the CPU must prove: those of the AMD targets, widest first; 64 without any."""
-        return tuple(sorted({TARGETS[name].wave for name in self.amd} or {64}, reverse=True))
+        return tuple(sorted({OFFLINE[name].wave for name in self.amd} or {64}, reverse=True))
 
     def evaluate(
         self,
@@ -212,10 +211,10 @@ class Evaluator:
         on_cpu = found.verdicts.get("cpu")
         traffic = (on_cpu.checks.get("traffic") if on_cpu else None) or {}
         floor = self._floor_bytes()
-        built = {name: (TARGETS.get(name), build) for name, build in found.amd.items()}
+        built = {name: (OFFLINE.get(name), build) for name, build in found.amd.items()}
         for name, gpu in self.gpus.items():  # of the GPU at hand too, beside what was measured
             if name in found.gpu and found.gpu[name].kernels:
-                built[name] = nominal(gpu.gpu.architecture), found.gpu[name]
+                built[name] = TARGETS.architecture(gpu.gpu.architecture), found.gpu[name]
         for name, (target, build) in built.items():
             if target is not None:
                 told = estimate(target, build, trace["launches"], trace["ops"], floor, traffic)
@@ -241,7 +240,7 @@ class Evaluator:
         found = {}
         for name in self.amd:
             nothing = Build(target=name, ok=True)
-            found[name] = self._refined(name, estimate(TARGETS[name], nothing, [], ops, floor))
+            found[name] = self._refined(name, estimate(OFFLINE[name], nothing, [], ops, floor))
         return found
 
     def _refined(self, machine: str, told: Estimate) -> Estimate:

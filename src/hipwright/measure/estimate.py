@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from hipwright.measure.cost import base_name, is_product, op_bytes, op_flops, op_seconds, tensor_bytes
 from hipwright.records import Build, Estimate, KernelResources
-from hipwright.toolchain.targets import Target
+from hipwright.targets import NVIDIA, Architecture
 
 MEMORY_LATENCY = 800e-9  # s, HBM under load
 CACHE_SPEEDUP = 3.0  # L2 and Infinity Cache over HBM bandwidth
@@ -68,30 +68,30 @@ Bound = Literal["memory", "compute", "latency", "launch"]
 
 
 def estimate(
-    target: Target,
+    architecture: Architecture,
     build: Build,
     launches: Sequence[Mapping[str, Any]],
     library: Sequence[Mapping[str, Any]],
     floor_bytes: float,
     traffic: Mapping[str, float] | None = None,
 ) -> Estimate:
-    """Microseconds a call on `target`.
+    """Microseconds a call on `architecture`.
 
     launches and library are `program.trace` records at the workload's shapes; floor_bytes is what the task itself must
     move; traffic maps a kernel to counted bytes / argument bytes (>= 1) from the checked CPU run.
     """
     kernels = {kernel.name: kernel for kernel in build.kernels}
     rows = [
-        _launch(target, kernels[item["kernel"]], item, (traffic or {}).get(item["kernel"], 1.0))
+        _launch(architecture, kernels[item["kernel"]], item, (traffic or {}).get(item["kernel"], 1.0))
         for item in launches
         if item["kernel"] in kernels
     ]
-    rows += [row for call in library if (row := _library(target, call))]
+    rows += [row for call in library if (row := _library(architecture, call))]
     seconds = sum(row["seconds"] for row in rows)
-    floor = floor_bytes / target.bandwidth + sum(_product_seconds(target, call) for call in library)
+    floor = floor_bytes / architecture.bandwidth + sum(_product_seconds(architecture, call) for call in library)
     heaviest = max(rows, key=lambda row: row["seconds"], default=None)
     return Estimate(
-        target=target.name,
+        target=architecture.name,
         microseconds=round(seconds * 1e6, 4),
         bound=heaviest["bound"] if heaviest else "launch",
         roofline_fraction=round(min(1.0, floor / seconds), 4) if seconds else 0.0,
@@ -99,19 +99,22 @@ def estimate(
     )
 
 
-def _launch(target: Target, kernel: KernelResources, item: Mapping[str, Any], traffic: float) -> dict[str, Any]:
+def _launch(
+    architecture: Architecture, kernel: KernelResources, item: Mapping[str, Any], traffic: float
+) -> dict[str, Any]:
     threads, blocks = prod(item["block"]), prod(item["grid"])
-    waves = blocks * ceil(threads / target.wave)
+    waves = blocks * ceil(threads / architecture.wave)
     tensors = [arg for arg in item["args"] if isinstance(arg, Mapping)]
     needed = float(sum(tensor_bytes(arg) * (2 if arg.get("updated") else 1) for arg in tensors))
-    resident = _resident_waves(target, kernel, threads, int(item["lds"]))
-    busy = min(target.cus, blocks)
-    in_flight = min(resident, waves / busy) * target.wave * _outstanding_bytes(kernel)
-    efficiency = min(1.0, in_flight / (target.bandwidth / target.cus * MEMORY_LATENCY)) * busy / target.cus
+    resident = _resident_waves(architecture, kernel, threads, int(item["lds"]))
+    busy = min(architecture.cus, blocks)
+    in_flight = min(resident, waves / busy) * architecture.wave * _outstanding_bytes(kernel)
+    saturation = min(1.0, in_flight / (architecture.bandwidth / architecture.cus * MEMORY_LATENCY))
+    efficiency = saturation * busy / architecture.cus
     rereads = needed * max(0.0, traffic - 1.0)
-    memory = (needed + rereads / CACHE_SPEEDUP) / (target.bandwidth * max(efficiency, 1e-4))
-    issue = _issue_seconds(target, kernel, waves, busy, needed + rereads)
-    slots = busy * max(1.0, resident * target.wave / max(threads, target.wave))
+    memory = (needed + rereads / CACHE_SPEEDUP) / (architecture.bandwidth * max(efficiency, 1e-4))
+    issue = _issue_seconds(architecture, kernel, waves, busy, needed + rereads)
+    slots = busy * max(1.0, resident * architecture.wave / max(threads, architecture.wave))
     tail = ceil(blocks / slots) * slots / blocks if blocks > slots else 1.0
     work = max(memory, issue) * min(tail, 2.0)
     bound: Bound = "launch" if work < LAUNCH else ("memory" if memory >= issue else "compute")
@@ -131,12 +134,12 @@ def _launch(target: Target, kernel: KernelResources, item: Mapping[str, Any], tr
     }
 
 
-def _resident_waves(target: Target, kernel: KernelResources, threads: int, dynamic_lds: int) -> int:
+def _resident_waves(architecture: Architecture, kernel: KernelResources, threads: int, dynamic_lds: int) -> int:
     """Waves that fit on one CU at once, by registers, by LDS and by whole blocks."""
-    per_block = ceil(threads / target.wave)
-    by_registers = max(1, kernel.occupancy or target.max_waves_per_simd) * target.simds_per_cu
+    per_block = ceil(threads / architecture.wave)
+    by_registers = max(1, kernel.occupancy or architecture.max_waves_per_simd) * architecture.simds_per_cu
     lds = kernel.lds_bytes + dynamic_lds
-    by_lds = (target.lds_per_cu // lds) * per_block if lds else by_registers
+    by_lds = (architecture.lds_per_cu // lds) * per_block if lds else by_registers
     return max(per_block, min(by_registers, by_lds) // per_block * per_block)
 
 
@@ -147,29 +150,29 @@ def _outstanding_bytes(kernel: KernelResources) -> float:
     return average * min(loads, OUTSTANDING_LOADS)
 
 
-def _issue_seconds(target: Target, kernel: KernelResources, waves: int, busy: int, moved: float) -> float:
-    per_pass = waves * target.wave * max(kernel.vmem_bytes, 1)
+def _issue_seconds(architecture: Architecture, kernel: KernelResources, waves: int, busy: int, moved: float) -> float:
+    per_pass = waves * architecture.wave * max(kernel.vmem_bytes, 1)
     trips = max(1.0, moved / per_pass) if kernel.vmem_bytes else 1.0
-    warps = target.name.startswith("sm_")
-    costs, share = (WARP_ISSUE_CYCLES, 1.0) if warps else (ISSUE_CYCLES, target.wave / 64)
+    warps = architecture.vendor == NVIDIA
+    costs, share = (WARP_ISSUE_CYCLES, 1.0) if warps else (ISSUE_CYCLES, architecture.wave / 64)
     cycles = sum(costs.get(kind, 1) * count for kind, count in kernel.instructions.items())
-    simds = busy * target.simds_per_cu
-    return waves * trips * cycles * share / (min(simds, waves) * target.clock_hz)
+    simds = busy * architecture.simds_per_cu
+    return waves * trips * cycles * share / (min(simds, waves) * architecture.clock_hz)
 
 
-def _library(target: Target, call: Mapping[str, Any]) -> dict[str, Any] | None:
+def _library(architecture: Architecture, call: Mapping[str, Any]) -> dict[str, Any] | None:
     if op_seconds(call) == 0.0:
         return None
     passes = PASSES.get(base_name(call["op"]), 1)
-    moved, work = passes * op_bytes(call) / target.bandwidth, _product_seconds(target, call)
+    moved, work = passes * op_bytes(call) / architecture.bandwidth, _product_seconds(architecture, call)
     seconds = max(moved, work) / LIBRARY_EFFICIENCY
     bound: Bound = "launch" if seconds < LAUNCH else ("memory" if moved >= work else "compute")
     return {"kind": "library", "name": call["op"], "seconds": seconds + LAUNCH, "bytes": op_bytes(call), "bound": bound}
 
 
-def _product_seconds(target: Target, call: Mapping[str, Any]) -> float:
+def _product_seconds(architecture: Architecture, call: Mapping[str, Any]) -> float:
     """Roofline time of a matrix product, 0 for other operators."""
     if not call["in"] or not is_product(base_name(call["op"])):
         return 0.0
-    rate = target.flops.get(call["in"][0]["dtype"]) or target.flops["float32"]
+    rate = architecture.flops.get(call["in"][0]["dtype"]) or architecture.flops["float32"]
     return op_flops(call) / rate

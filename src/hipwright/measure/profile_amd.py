@@ -18,8 +18,8 @@ from typing import Any
 
 from hipwright.errors import InfrastructureError
 from hipwright.measure.profile import Profile, plain_name, share_of
+from hipwright.targets import OFFLINE, Architecture
 from hipwright.toolchain.amd import isa
-from hipwright.toolchain.targets import TARGETS, Target
 
 _COMMON: tuple[tuple[str, ...], ...] = (
     (
@@ -43,20 +43,17 @@ _CDNA: tuple[tuple[str, ...], ...] = (
     ("TCP_TOTAL_CACHE_ACCESSES_sum", "TCP_TCC_READ_REQ_sum", "TCP_TCC_WRITE_REQ_sum"),
     ("TA_TOTAL_WAVEFRONTS_sum", "TCP_TOTAL_ACCESSES_sum"),
 )
-_EA = {"gfx90a": "TCC_EA", "gfx942": "TCC_EA0", "gfx950": "TCC_EA0"}
-"""The name of L2's side to memory."""
-_BUBBLE = ("gfx942", "gfx950")
-"""Architectures that count 128-byte reads, as TCC_BUBBLE."""
 _IDENTITY = ("Dispatch_Id", "Kernel_Name")
 
 
 def groups(arch: str) -> list[tuple[str, ...]]:
     """Counters by run for an architecture. RDNA has other names for its caches: there only what all have in common."""
-    ea = _EA.get(arch)
-    if ea is None:
+    architecture = OFFLINE.get(arch)
+    if architecture is None or not architecture.memory_counter:
         return list(_COMMON)
-    reads = (f"{ea}_RDREQ_sum", f"{ea}_RDREQ_32B_sum", *(("TCC_BUBBLE_sum",) if arch in _BUBBLE else ()))
-    return [*_COMMON, *_CDNA, reads, (f"{ea}_WRREQ_sum", f"{ea}_WRREQ_64B_sum")]
+    prefix, large = architecture.memory_counter, architecture.counts_128_byte_reads
+    reads = (f"{prefix}_RDREQ_sum", f"{prefix}_RDREQ_32B_sum", *(("TCC_BUBBLE_sum",) if large else ()))
+    return [*_COMMON, *_CDNA, reads, (f"{prefix}_WRREQ_sum", f"{prefix}_WRREQ_64B_sum")]
 
 
 def command(program: Sequence[str], group: Sequence[str], folder: str, *, tool: str) -> list[str]:
@@ -186,27 +183,27 @@ def _profile(
     arch: str,
     device: str,
 ) -> Profile:
-    target = TARGETS.get(arch)
+    architecture = OFFLINE.get(arch)
     row = next((run.row for run in runs if run.row), {})
     durations = sorted(d for run in runs if (d := _duration_us(run)) is not None)
     grid, block = _triple(launch["grid"]), _triple(launch["block"])
     figures: dict[str, Any] = {name: rule(counters) for name, rule in _RULES.items()}
-    figures["dram_read_bytes"], figures["dram_write_bytes"] = _read_bytes(counters, arch), _write_bytes(counters, arch)
+    figures["dram_read_bytes"], figures["dram_write_bytes"] = _dram_bytes(counters, architecture)
     figures["registers"] = _plus(_number(row.get("VGPR_Count", "")), _number(row.get("Accum_VGPR_Count", "0")))
     figures["lds_bytes"] = _number(row.get("LDS_Block_Size", ""))
     figures["scratch_bytes"] = _number(row.get("Scratch_Size", ""))
     figures["duration_us"] = durations[len(durations) // 2] if durations else None
-    figures |= _residency(target, figures, grid, block)
+    figures |= _residency(architecture, figures, grid, block)
     moved, took = _plus(figures["dram_read_bytes"], figures["dram_write_bytes"]), figures["duration_us"]
-    if target is not None and moved is not None and took:
-        figures["dram_throughput_pct"] = 100.0 * moved / (took * 1e-6) / target.bandwidth
+    if architecture is not None and moved is not None and took:
+        figures["dram_throughput_pct"] = 100.0 * moved / (took * 1e-6) / architecture.bandwidth
     return Profile(
         kernel=str(launch["kernel"]),
         target="rocm",
         number=number,
         device=device,
         architecture=arch,
-        units=target.cus if target else None,
+        units=architecture.cus if architecture else None,
         grid=grid,
         block=block,
         stalls=_stalls(counters),
@@ -221,19 +218,22 @@ def _duration_us(run: Dispatch) -> float | None:
 
 
 def _residency(
-    target: Target | None, figures: Mapping[str, float | None], grid: tuple[int, int, int], block: tuple[int, int, int]
+    architecture: Architecture | None,
+    figures: Mapping[str, float | None],
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
 ) -> dict[str, float | None]:
-    """How many waves could be resident, and how often the blocks fill the device, by the target's own limits."""
+    """How many waves could be resident, and how often the blocks fill the device, by the architecture's limits."""
     registers, lds = figures["registers"], figures["lds_bytes"]
-    if target is None or registers is None or lds is None:
+    if architecture is None or registers is None or lds is None:
         return {}
     threads = math.prod(block)
-    waves = isa.occupancy(target, int(registers), int(lds), threads) * target.simds_per_cu
-    blocks_each = max(1, waves // math.ceil(threads / target.wave))
-    most = target.max_waves_per_simd * target.simds_per_cu
+    waves = isa.occupancy(architecture, int(registers), int(lds), threads) * architecture.simds_per_cu
+    blocks_each = max(1, waves // math.ceil(threads / architecture.wave))
+    most = architecture.max_waves_per_simd * architecture.simds_per_cu
     return {
         "occupancy_limit_pct": 100.0 * min(waves, most) / most,
-        "rounds": math.prod(grid) / (blocks_each * target.cus),
+        "rounds": math.prod(grid) / (blocks_each * architecture.cus),
     }
 
 
@@ -276,20 +276,22 @@ _RULES: dict[str, Callable[[Mapping[str, float]], float | None]] = {
 }
 
 
-def _read_bytes(c: Mapping[str, float], arch: str) -> float | None:
-    """Requests are of 64 bytes but for those counted apart as of 32, and of 128 on gfx942 and later."""
-    ea = _EA.get(arch, "")
-    total, small = c.get(f"{ea}_RDREQ_sum"), c.get(f"{ea}_RDREQ_32B_sum")
-    large = c.get("TCC_BUBBLE_sum") if arch in _BUBBLE else 0.0
-    if total is None or small is None or large is None:
-        return None
-    return 128.0 * large + 32.0 * small + 64.0 * max(0.0, total - large - small)
+def _dram_bytes(c: Mapping[str, float], architecture: Architecture | None) -> tuple[float | None, float | None]:
+    """(bytes read, bytes written) by L2's requests to memory; None where they were not counted.
 
-
-def _write_bytes(c: Mapping[str, float], arch: str) -> float | None:
-    ea = _EA.get(arch, "")
-    total, large = c.get(f"{ea}_WRREQ_sum"), c.get(f"{ea}_WRREQ_64B_sum")
-    return None if total is None or large is None else 64.0 * large + 32.0 * max(0.0, total - large)
+    Reads are of 64 bytes but for those counted apart as of 32 and, where the architecture counts them, of 128.
+    """
+    if architecture is None or not architecture.memory_counter:
+        return None, None
+    prefix = architecture.memory_counter
+    total, small = c.get(f"{prefix}_RDREQ_sum"), c.get(f"{prefix}_RDREQ_32B_sum")
+    large = c.get("TCC_BUBBLE_sum") if architecture.counts_128_byte_reads else 0.0
+    read = None
+    if total is not None and small is not None and large is not None:
+        read = 128.0 * large + 32.0 * small + 64.0 * max(0.0, total - large - small)
+    stores, whole = c.get(f"{prefix}_WRREQ_sum"), c.get(f"{prefix}_WRREQ_64B_sum")
+    written = None if stores is None or whole is None else 64.0 * whole + 32.0 * max(0.0, stores - whole)
+    return read, written
 
 
 def _stalls(c: Mapping[str, float]) -> dict[str, float]:

@@ -6,11 +6,11 @@ import tempfile
 
 from hipwright.errors import HipwrightError
 from hipwright.records import Record
+from hipwright.targets import OFFLINE
 from hipwright.toolchain import clang
 from hipwright.toolchain.amd import ocml
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
-from hipwright.toolchain.targets import TARGETS
 
 TRIAL = '#include <hip/hip_runtime.h>\nextern "C" __global__ void trial(float* x) { x[threadIdx.x] *= 2.0f; }\n'
 
@@ -35,7 +35,7 @@ def checks() -> list[ToolCheck]:
 
 def _builds() -> list[ToolCheck]:
     with tempfile.TemporaryDirectory(prefix="hipwright-probe-") as folder:
-        return [_build(name, BuildCache(folder)) for name in TARGETS]
+        return [_build(name, BuildCache(folder)) for name in OFFLINE]
 
 
 def _build(target: str, cache: BuildCache) -> ToolCheck:

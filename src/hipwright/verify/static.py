@@ -13,7 +13,7 @@ from typing import Literal
 from hipwright.program import Parsed
 from hipwright.program.signature import blank
 from hipwright.records import Record
-from hipwright.toolchain.targets import TARGETS
+from hipwright.targets import OFFLINE
 
 Kind = Literal["wave_size", "portability", "resources", "bounds", "host"]
 
@@ -94,10 +94,10 @@ _PATTERNS: tuple[tuple[str, Kind, str, str], ...] = (
 
 
 def lint(parsed: Parsed, targets: Sequence[str] = ()) -> list[Warning]:
-    """Findings in line order. targets: names from `TARGETS`; wave-size findings need one with 64 lanes."""
+    """Findings in line order. targets: names from `OFFLINE`; wave-size findings need one with 64 lanes."""
     source = parsed.hip
     code = blank(source)
-    wide = any(TARGETS[name].wave == 64 for name in targets) or not targets
+    wide = any(OFFLINE[name].wave == 64 for name in targets) or not targets
     found = [*_patterns(code), *_lds(code), *_tails(code), *_headers(source)]
     if wide:
         found += _shuffles(code)

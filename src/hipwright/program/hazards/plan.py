@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hipwright.program.hazards.launch import choices, launches, said
 from hipwright.program.hazards.source import BlankedSource, HazardMatch, SourceFunction, element_bytes
 from hipwright.program.language import dotted
-from hipwright.toolchain.targets import Target
+from hipwright.targets import Architecture
 
 THREADS = 1024  # of a block, on every target
 _SHARED = re.compile(
@@ -19,7 +19,7 @@ _SHARED = re.compile(
 _BOUND = re.compile(r"__launch_bounds__\s*\(([^,()]*(?:\([^()]*\)[^,()]*)*)[,)]")
 
 
-def lds(source: BlankedSource, known: Sequence[Target]) -> Iterator[HazardMatch]:
+def lds(source: BlankedSource, known: Sequence[Architecture]) -> Iterator[HazardMatch]:
     """A launch that needs more LDS than a block may have on a target, with the defaults or with other knobs."""
     arrays = _arrays(source)
     calls = {f.name: _called(source, f) for f in source.functions}

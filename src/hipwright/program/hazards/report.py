@@ -17,7 +17,7 @@ from hipwright.program.hazards.source import BlankedSource, HazardMatch, HazardN
 from hipwright.program.hazards.tokens import cuda_only, doubles, masks, waves
 from hipwright.program.parse import parse
 from hipwright.records import Record
-from hipwright.toolchain.targets import TARGETS, Target
+from hipwright.targets import OFFLINE, Architecture
 
 Severity = Literal["error", "warning"]
 
@@ -52,14 +52,14 @@ FIXES: dict[HazardName, str] = {
 def hazards(program_text: str, targets: Sequence[str] = ()) -> list[Hazard]:
     """The hazards of a program on some targets, in the order of lines. Never raises for a text.
 
-    targets: names of `toolchain.targets.TARGETS` (others, such as "cpu" and "cuda", have no limits here); none means
+    targets: names of `hipwright.targets.OFFLINE` (others, such as "cpu" and "cuda", have no limits here); none means
     all AMD targets. A text that is no program has none: what is wrong with it the parser says.
     """
     try:
         source = BlankedSource.of(parse(program_text))
     except ProgramError:
         return []
-    known = [TARGETS[name] for name in targets if name in TARGETS] if targets else list(TARGETS.values())
+    known = [OFFLINE[name] for name in targets if name in OFFLINE] if targets else list(OFFLINE.values())
     made = {_hazard(found, source) for found in _all(source, known)}
     worst: dict[tuple[str, int], Hazard] = {}
     for hazard in sorted(made, key=lambda h: (h.severity, h.message)):
@@ -67,7 +67,7 @@ def hazards(program_text: str, targets: Sequence[str] = ()) -> list[Hazard]:
     return sorted(worst.values(), key=lambda h: (h.line, h.severity, h.name))
 
 
-def _all(source: BlankedSource, known: Sequence[Target]) -> Iterator[HazardMatch]:
+def _all(source: BlankedSource, known: Sequence[Architecture]) -> Iterator[HazardMatch]:
     yield from waves(source, {target.wave for target in known})
     for rule in (masks, cuda_only, doubles, barriers, tails, launch_bounds, reinitialised):
         yield from rule(source)

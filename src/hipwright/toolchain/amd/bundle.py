@@ -9,8 +9,8 @@ import struct
 from typing import Any
 
 from hipwright.records import KernelResources
+from hipwright.targets import OFFLINE, Architecture
 from hipwright.toolchain.amd import codeobject, isa
-from hipwright.toolchain.targets import TARGETS
 
 _MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 _COMPRESSED = b"CCOB"
@@ -54,11 +54,11 @@ def resources(code: bytes, arch: str) -> tuple[KernelResources, ...]:
 
     Raises ValueError for anything but an AMD code object.
     """
-    target = TARGETS.get(arch)
-    return tuple(_kernel(entry, target) for entry in codeobject.metadata(code).get("amdhsa.kernels", ()))
+    architecture = OFFLINE.get(arch)
+    return tuple(_kernel(entry, architecture) for entry in codeobject.metadata(code).get("amdhsa.kernels", ()))
 
 
-def _kernel(entry: dict[str, Any], target: Any) -> KernelResources:
+def _kernel(entry: dict[str, Any], architecture: Architecture | None) -> KernelResources:
     vgpr, agpr, sgpr = (int(entry.get(f".{name}_count", 0)) for name in ("vgpr", "agpr", "sgpr"))
     lds, workgroup = int(entry[".group_segment_fixed_size"]), int(entry[".max_flat_workgroup_size"])
     return KernelResources(
@@ -69,6 +69,6 @@ def _kernel(entry: dict[str, Any], target: Any) -> KernelResources:
         lds_bytes=lds,
         scratch_bytes=int(entry[".private_segment_fixed_size"]),
         spills=int(entry.get(".vgpr_spill_count", 0)) + int(entry.get(".sgpr_spill_count", 0)),
-        occupancy=isa.occupancy(target, vgpr, lds, workgroup, sgpr) if target else 0,
+        occupancy=isa.occupancy(architecture, vgpr, lds, workgroup, sgpr) if architecture else 0,
         max_workgroup=workgroup,
     )

@@ -28,12 +28,12 @@ import numpy as np
 from hipwright.errors import HipwrightError, ToolchainError
 from hipwright.records import Build, content_key
 from hipwright.sandbox import Limits, WorkerTimeout, Zygote, run_tool
+from hipwright.targets import OFFLINE
 from hipwright.tensors import HostTensor, Tree
 from hipwright.toolchain.amd import bundle, codeobject, rocm_paths
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
-from hipwright.toolchain.targets import TARGETS
 
 SERVICE = "hipwright.toolchain.amd.hiprtc:HiprtcService"
 SOURCE = "kernel.hip"
@@ -187,7 +187,7 @@ def _routes(hip: str, arch: str, pool: CompilePool, cache: BuildCache, unsafe: b
         found.append(("hipRTC", _identity(library), lambda d: _by_hiprtc(hip, d, arch, init, pool, cache)))
     if hipcc:
         found.append(("hipcc", _identity(hipcc), lambda d: _by_hipcc(hip, d, arch, hipcc, cache, unsafe)))
-    if arch in TARGETS:
+    if arch in OFFLINE:
         found.append(("clang, offline", "", lambda d: (amdgpu.build(hip, arch, d, cache=cache, unsafe=unsafe), False)))
     return found
 
@@ -247,7 +247,7 @@ def _made(data: bytes, arch: str, log: str, cache: BuildCache) -> Build:
     try:
         code = bundle.extract(data, arch)
         kernels = bundle.resources(code, arch)
-        if arch in TARGETS and codeobject.machine(code) != TARGETS[arch].elf_machine:
+        if arch in OFFLINE and codeobject.machine(code) != OFFLINE[arch].elf_machine:
             raise ValueError("made for another GPU")
     except ValueError as error:
         raise ToolchainError(f"its output for {arch} cannot be used: {error}") from None

@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from hipwright.records import KernelResources
+from hipwright.targets import Architecture
 from hipwright.toolchain.amd import codeobject
-from hipwright.toolchain.targets import TARGETS, Target
 
 CLASSES = (
     "valu",
@@ -35,7 +35,6 @@ CLASSES = (
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _METADATA = re.compile(r"^\s*\.amdgpu_metadata\n(.*?)^\s*\.end_amdgpu_metadata", re.MULTILINE | re.DOTALL)
-_TARGET = re.compile(r'\.amdgcn_target\s+"[^"]*--(gfx\w+)')
 _INSTRUCTION = re.compile(r"^\t([a-z][a-z0-9_]+)(?:[ \t]+([^;\n]*))?", re.MULTILINE)
 _OCCUPANCY = re.compile(r"^; Occupancy: (\d+)", re.MULTILINE)
 
@@ -62,10 +61,12 @@ _DWORDS = re.compile(r"dwordx(\d)")
 _BITS = re.compile(r"(?:^|_)(?:[bufi]|bf)(8|16|32|64|96|128)(?:_|$)")
 
 
-def parse(asm: str) -> tuple[KernelResources, ...]:
-    """The kernels of an assembly text, in its order. Raises ValueError for text without AMD metadata."""
-    target = TARGETS.get(_target_name(asm))
-    return tuple(_kernel(asm, entry, target) for entry in _document(asm)["amdhsa.kernels"])
+def parse(asm: str, architecture: Architecture | None) -> tuple[KernelResources, ...]:
+    """The kernels of an assembly text, in its order, with their occupancy where the architecture is known.
+
+    Raises ValueError for text without AMD metadata.
+    """
+    return tuple(_kernel(asm, entry, architecture) for entry in _document(asm)["amdhsa.kernels"])
 
 
 def kernel_args(code: str | bytes) -> dict[str, list[tuple[int, int, str]]]:
@@ -81,7 +82,7 @@ def kernel_args(code: str | bytes) -> dict[str, list[tuple[int, int, str]]]:
     }
 
 
-def occupancy(target: Target, vgprs: int, lds_bytes: int, workgroup: int, sgprs: int = 0) -> int:
+def occupancy(architecture: Architecture, vgprs: int, lds_bytes: int, workgroup: int, sgprs: int = 0) -> int:
     """Waves that one SIMD can hold at once, 0 if none fits.
 
     vgprs: what a wave needs, AGPRs included (they share the file). lds_bytes: of one block; workgroup: its threads.
@@ -89,16 +90,16 @@ def occupancy(target: Target, vgprs: int, lds_bytes: int, workgroup: int, sgprs:
     rounded up to the granule; whole blocks in the LDS, spread over the SIMDs that share it; the hardware's own count.
     On gfx9 a wave with more than 100 SGPRs costs one more.
     """
-    share = max(1, ceil(vgprs / target.vgpr_granule)) * target.vgpr_granule
-    limits = [target.max_waves_per_simd, target.vgprs_per_simd // share]
-    if target.wave == 64 and sgprs > 100:
+    share = max(1, ceil(vgprs / architecture.vgpr_granule)) * architecture.vgpr_granule
+    limits = [architecture.max_waves_per_simd, architecture.vgprs_per_simd // share]
+    if architecture.wave == 64 and sgprs > 100:
         limits.append(7)
     if lds_bytes:
         # a gfx11 workgroup processor is two CUs that share their LDS
-        units = 2 if target.wave == 32 else 1
-        allocated = ceil(lds_bytes / target.lds_granule) * target.lds_granule
-        waves = (units * target.lds_per_cu // allocated) * ceil(workgroup / target.wave)
-        limits.append(ceil(waves / (units * target.simds_per_cu)))
+        units = 2 if architecture.wave == 32 else 1
+        allocated = ceil(lds_bytes / architecture.lds_granule) * architecture.lds_granule
+        waves = (units * architecture.lds_per_cu // allocated) * ceil(workgroup / architecture.wave)
+        limits.append(ceil(waves / (units * architecture.simds_per_cu)))
     return min(limits)
 
 
@@ -110,12 +111,7 @@ def _document(asm: str) -> dict[str, Any]:
     return document
 
 
-def _target_name(asm: str) -> str:
-    found = _TARGET.search(asm)
-    return found[1] if found else ""
-
-
-def _kernel(asm: str, entry: dict[str, Any], target: Target | None) -> KernelResources:
+def _kernel(asm: str, entry: dict[str, Any], architecture: Architecture | None) -> KernelResources:
     name = entry[".name"]
     body, tail = _sections(asm, name)
     counts, moved = Counter[str](), [0]
@@ -125,8 +121,8 @@ def _kernel(asm: str, entry: dict[str, Any], target: Target | None) -> KernelRes
     vgpr, agpr = int(entry[".vgpr_count"]), int(entry.get(".agpr_count", 0))
     lds, workgroup = entry[".group_segment_fixed_size"], entry[".max_flat_workgroup_size"]
     limits = [int(stated) for stated in _OCCUPANCY.findall(tail)[:1]]
-    if target:  # LLVM forgets that LDS is given in granules, which matters on gfx950
-        limits.append(occupancy(target, vgpr, lds, workgroup, entry[".sgpr_count"]))
+    if architecture:  # LLVM forgets that LDS is given in granules, which matters on gfx950
+        limits.append(occupancy(architecture, vgpr, lds, workgroup, entry[".sgpr_count"]))
     return KernelResources(
         name=name,
         vgpr=vgpr - agpr if agpr else vgpr,

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from hipwright.records import Record
-from hipwright.toolchain.targets import Target
+from hipwright.targets import Architecture
 
 LIBRARIES = ("ocml.bc", "ockl.bc")
 CONSTANTS = "oclc.ll"
@@ -56,15 +56,15 @@ def flags(bitcode: Bitcode) -> list[str]:
     return [*linked, "-DHW_OCML=1", "-Wno-linker-warnings"]
 
 
-def constants(target: Target) -> str:
+def constants(architecture: Architecture) -> str:
     """LLVM IR of what the library reads: IEEE subnormals, no relaxed math, wave, architecture, code object v6."""
     values = {
         "daz_opt": ("i8", 0),
         "finite_only_opt": ("i8", 0),
         "unsafe_math_opt": ("i8", 0),
         "correctly_rounded_sqrt32": ("i8", 1),
-        "wavefrontsize64": ("i8", int(target.wave == 64)),
-        "ISA_version": ("i32", isa_version(target.name)),
+        "wavefrontsize64": ("i8", int(architecture.wave == 64)),
+        "ISA_version": ("i32", isa_version(architecture.isa)),
         "ABI_version": ("i32", 600),
     }
     lines = [

@@ -17,10 +17,10 @@ import msgspec
 from hipwright.errors import BadInput, ToolchainError
 from hipwright.records import Build, content_key
 from hipwright.sandbox import Limits, ToolResult, run_tool
+from hipwright.targets import OFFLINE, Architecture
 from hipwright.toolchain import clang, pch
 from hipwright.toolchain.amd import codeobject, isa, ocml
 from hipwright.toolchain.cache import BuildCache
-from hipwright.toolchain.targets import TARGETS, Target
 
 SOURCE = "kernel.hip"
 LOG_LIMIT = 6000  # characters
@@ -75,45 +75,50 @@ def build(source: str, target: str, defines: Mapping[str, int], *, cache: BuildC
     """Compile HIP source for one AMD target. `blob` is the code object, `isa_blob` the assembly.
 
     Never raises for a wrong source. Raises ToolchainError where there is no compiler, SandboxMissing where it cannot be
-    contained (and not `unsafe`), BadInput for a target that is not in `TARGETS`.
+    contained (and not `unsafe`), BadInput for a target that is not offline.
     """
-    if target not in TARGETS:
-        raise BadInput(f"unknown AMD target {target!r}", hint=f"targets: {', '.join(TARGETS)}")
+    if target not in OFFLINE:
+        raise BadInput(f"unknown AMD target {target!r}", hint=f"targets: {', '.join(OFFLINE)}")
     knobs = tuple(f"-D{name}={value}" for name, value in sorted(defines.items()))
-    key = content_key("amdgpu", source, target, "\0".join((*FLAGS, *WARNINGS, *knobs, _SCRIPT)), compiler_id())
+    architecture = OFFLINE[target]
+    isa_name = () if architecture.isa == target else (architecture.isa,)
+    flags = "\0".join((*FLAGS, *WARNINGS, *knobs, _SCRIPT, *isa_name))
+    key = content_key("amdgpu", source, target, flags, compiler_id())
     if known := cache.load(key):
         return known
     started = time.perf_counter()
-    made, lasting = _build(source, TARGETS[target], knobs, cache, unsafe)
+    made, lasting = _build(source, architecture, knobs, cache, unsafe)
     made = msgspec.structs.replace(made, seconds=time.perf_counter() - started)
     if lasting:
         cache.store(key, made)
     return made
 
 
-def _build(source: str, target: Target, knobs: tuple[str, ...], cache: BuildCache, unsafe: bool) -> tuple[Build, bool]:
+def _build(
+    source: str, architecture: Architecture, knobs: tuple[str, ...], cache: BuildCache, unsafe: bool
+) -> tuple[Build, bool]:
     """The build, and whether the same source would give the same again (a timeout might not)."""
     if refused := outside(source):
-        return Build(target=target.name, ok=False, log=refused), True
+        return Build(target=architecture.name, ok=False, log=refused), True
     bitcode = ocml.find()
-    result = _compile(source, target, knobs, bitcode, cache, unsafe)
+    result = _compile(source, architecture, knobs, bitcode, cache, unsafe)
     if bitcode and result.returncode and _OCML_TROUBLE.search(result.stderr):
         bitcode = None  # a library this compiler cannot use is no fault of the source
-        result = _compile(source, target, knobs, bitcode, cache, unsafe)
+        result = _compile(source, architecture, knobs, bitcode, cache, unsafe)
     if result.returncode and pch.REFUSED.search(result.stderr):
-        result = _compile(source, target, knobs, bitcode, None, unsafe)
+        result = _compile(source, architecture, knobs, bitcode, None, unsafe)
     if result.returncode or result.timed_out:
         log, lasting = _failure(result)
-        return Build(target=target.name, ok=False, log=log), lasting
+        return Build(target=architecture.name, ok=False, log=log), lasting
     asm, code = result.files["kernel.s"].decode(), result.files["kernel.hsaco"]
-    if codeobject.machine(code) != target.elf_machine:
-        raise ToolchainError(f"the compiler made code for another GPU than {target.name}", hint=clang.FIX)
+    if codeobject.machine(code) != architecture.elf_machine:
+        raise ToolchainError(f"the compiler made code for another GPU than {architecture.name}", hint=clang.FIX)
     return Build(
-        target=target.name,
+        target=architecture.name,
         ok=True,
         blob=cache.put(code),
         isa_blob=cache.put(asm.encode()),
-        kernels=isa.parse(asm),
+        kernels=isa.parse(asm, architecture),
         device_math="ocml" if bitcode else "own",
         log=_clean(result.stderr),
     ), True
@@ -121,7 +126,7 @@ def _build(source: str, target: Target, knobs: tuple[str, ...], cache: BuildCach
 
 def _compile(
     source: str,
-    target: Target,
+    architecture: Architecture,
     knobs: tuple[str, ...],
     bitcode: ocml.Bitcode | None,
     cache: BuildCache | None,
@@ -131,19 +136,19 @@ def _compile(
     found = clang.find()
     files = {SOURCE: source.encode()}
     visible = [Path(found.folder), clang.INCLUDE]
-    common = [*FLAGS, f"--offload-arch={target.name}", *WARNINGS]
+    common = [*FLAGS, f"--offload-arch={architecture.isa}", *WARNINGS]
     library: list[str] = []
     if cache and not bitcode:
         library, more = pch.flags(source, common, cache, unsafe=unsafe)
         visible += more
         files |= pch.files(source)
     if bitcode:
-        files[ocml.CONSTANTS] = ocml.constants(target).encode()
+        files[ocml.CONSTANTS] = ocml.constants(architecture).encode()
         visible.append(Path(bitcode.folder))
         library = ocml.flags(bitcode)
     front = [*common, *library, *knobs, "-I", str(clang.INCLUDE), "-S", SOURCE, "-o", "kernel.s"]
     return run_tool(
-        ["/bin/sh", "-c", _SCRIPT, "sh", found.program, target.name, *front],
+        ["/bin/sh", "-c", _SCRIPT, "sh", found.program, architecture.isa, *front],
         files=files,
         outputs=["kernel.s", "kernel.hsaco"],
         ro=visible,

@@ -23,12 +23,12 @@ import numpy as np
 from hipwright.errors import BadInput, ToolchainError
 from hipwright.records import Build, KernelResources, Record, content_key
 from hipwright.sandbox import WorkerDied, WorkerTimeout, Zygote
+from hipwright.targets import TARGETS
 from hipwright.tensors import HostTensor
 from hipwright.toolchain import clang, pch
 from hipwright.toolchain.amd.offline import outside
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.nvidia import ptx
-from hipwright.toolchain.nvidia.architectures import nominal
 from hipwright.toolchain.pool import CompilePool
 
 SERVICE = "hipwright.toolchain.nvidia.nvrtc_service:NvrtcService"
@@ -150,7 +150,7 @@ def _build(hip: str, knobs: str, arch: str, pool: CompilePool, cache: BuildCache
     if not ok:
         return Build(target="cuda", ok=False, log=_explain(log)), True
     try:
-        kernels = ptx.with_mix(resources(log), mixes, nominal(arch), OWN)
+        kernels = ptx.with_mix(resources(log), mixes, TARGETS.architecture(arch), OWN)
     except msgspec.ValidationError as error:
         raise ToolchainError(f"the NVRTC session tells no instruction mix: {error}", hint=_AGAIN) from None
     return Build(

@@ -17,8 +17,8 @@ import msgspec
 from msgspec.structs import replace
 
 from hipwright.records import KernelResources
+from hipwright.targets import Architecture
 from hipwright.toolchain.amd.isa import occupancy
-from hipwright.toolchain.targets import Target
 
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 _Class = Literal[
@@ -76,19 +76,19 @@ def mixes(ptx: str) -> dict[str, Mix]:
 
 
 def with_mix(
-    kernels: Iterable[KernelResources], told: Any, target: Target | None, prefix: str = ""
+    kernels: Iterable[KernelResources], told: Any, architecture: Architecture | None, prefix: str = ""
 ) -> tuple[KernelResources, ...]:
-    """What ptxas told of each kernel, with its mix and, where `target` is known, occupancy.
+    """What ptxas told of each kernel, with its mix and, where `architecture` is known, occupancy.
 
     told: `mixes` as plain types, from a process that saw hostile source; msgspec.ValidationError where it is anything
     else. prefix: before the name of a kernel that was renamed for the compiler.
     """
     found = {name.removeprefix(prefix): mix for name, mix in msgspec.convert(told, dict[str, Mix]).items()}
-    return tuple(_mixed(kernel, found.get(kernel.name, _mix("")), target) for kernel in kernels)
+    return tuple(_mixed(kernel, found.get(kernel.name, _mix("")), architecture) for kernel in kernels)
 
 
-def _mixed(kernel: KernelResources, mix: Mix, target: Target | None) -> KernelResources:
-    waves = occupancy(target, kernel.vgpr, 0, target.wave) if target else kernel.occupancy
+def _mixed(kernel: KernelResources, mix: Mix, architecture: Architecture | None) -> KernelResources:
+    waves = occupancy(architecture, kernel.vgpr, 0, architecture.wave) if architecture else kernel.occupancy
     return replace(
         kernel,
         instructions={str(kind): count for kind, count in mix.instructions.items()},

@@ -1,0 +1,57 @@
+"""The list of targets: what it holds, and that a new AMD architecture needs nothing but a record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hipwright.errors import BadInput
+from hipwright.targets import AMD, NVIDIA, OFFLINE, REPRESENTATIVE, TARGETS, offline_amd
+from hipwright.toolchain.amd import codeobject, offline
+from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.probe import TRIAL
+
+
+def test_the_list_and_its_order() -> None:
+    assert TARGETS.names() == ("gfx90a", "gfx942", "gfx950", "gfx1100", "cpu", "rocm", "cuda")
+    assert [target.name for target in TARGETS.gpus] == ["rocm", "cuda"]
+    assert [target.name for target in TARGETS.running] == ["cpu", "rocm", "cuda"]
+    assert list(OFFLINE) == ["gfx90a", "gfx942", "gfx950", "gfx1100"] and len(OFFLINE) == 4
+    assert TARGETS.default_offline == ("gfx942", "gfx950") and REPRESENTATIVE.name == "gfx942"
+    assert TARGETS.gpu_choices() == "cuda or rocm"
+
+
+def test_what_a_target_is() -> None:
+    assert TARGETS.is_gpu("rocm") and not TARGETS.is_gpu("gfx942") and not TARGETS.is_gpu("metal")
+    assert TARGETS.is_host("cpu") and not TARGETS.is_host("cuda")
+    assert {target.vendor for target in TARGETS.gpus} == {AMD, NVIDIA}
+    assert all(target.proves and target.waves for target in TARGETS)
+    with pytest.raises(BadInput, match="unknown target 'metal'"):
+        TARGETS["metal"]
+    with pytest.raises(BadInput, match="'cpu' is no GPU target"):
+        TARGETS.gpu("cpu")
+    with pytest.raises(ValueError, match="no GPU runtime"):
+        _ = TARGETS["cpu"].gpu_runtime
+    with pytest.raises(KeyError):
+        OFFLINE["cpu"]
+
+
+def test_a_new_amd_architecture_is_one_record(tmp_path: Path) -> None:
+    """The toy has the machine code of gfx942 and other figures: as a product with fewer registers would."""
+    figures = msgspec.structs.replace(
+        OFFLINE["gfx942"], name="gfxtoy", compiler_name="gfx942", product="Toy", max_waves_per_simd=2
+    )
+    with TARGETS.added(offline_amd(figures)):
+        assert list(OFFLINE)[-1] == "gfxtoy" and TARGETS.names()[-3:] == ("cpu", "rocm", "cuda")
+        assert TARGETS.architecture("gfxtoy") == figures
+        build = offline.build(TRIAL, "gfxtoy", {}, cache=BuildCache(tmp_path))
+        with pytest.raises(ValueError, match="already"), TARGETS.added(offline_amd(figures)):
+            pass
+    assert build.ok and build.target == "gfxtoy"
+    assert [kernel.occupancy for kernel in build.kernels] == [2]
+    assert codeobject.machine(BuildCache(tmp_path).get(build.blob)) == OFFLINE["gfx942"].elf_machine
+    assert "gfxtoy" not in TARGETS
+    with pytest.raises(BadInput, match="unknown AMD target"):
+        offline.build(TRIAL, "gfxtoy", {}, cache=BuildCache(tmp_path))
