@@ -2,6 +2,7 @@
 # make test      everything that CI runs: some 20 minutes on two processors
 # make test-all  whole matrices too, and the tests that take minutes or download something: hours
 # make quick     the tests that take seconds
+# make house     the structure of the code in six figures, each with its limit
 # PIP_FLAGS reaches pip; on a machine without a GPU this saves 2 GB of CUDA libraries:
 #   make demo PIP_FLAGS='--extra-index-url https://download.pytorch.org/whl/cpu'
 
@@ -13,7 +14,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FL
 OUT ?= out/demo
 BUDGET ?= 12
 
-.PHONY: demo test test-all check quick clean
+.PHONY: demo test test-all check quick house clean
 .DELETE_ON_ERROR:
 
 # The stamps make a second `make` start at once; a changed pyproject.toml installs again.
@@ -46,6 +47,9 @@ check: $(VENV)/.stamp-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+house:
+	$(PYTHON) scripts/house.py
 
 quick: $(VENV)/.stamp-test
 	@scripts/system-deps.sh bubblewrap g++
