@@ -32,6 +32,7 @@ Status = Literal[
     "degenerate",
     "unscorable",
 ]
+CandidateForm = Literal["program", "modelnew"]
 Stage = Literal["load", "parse", "lint", "build", "launch", "verify", "measure"]
 
 R = TypeVar("R", bound="Record")
@@ -132,9 +133,12 @@ class Task(Record, frozen=True, kw_only=True):
 
 
 class Program(Record, frozen=True, kw_only=True):
-    """A candidate. `knobs` are the chosen values (others take their default); the key hashes all that it holds."""
+    """A candidate in one of two forms: HIP source and launch plan ("program"), or a ModelNew file with host code.
 
-    lane: Literal["program", "modelnew"] = "program"
+    knobs: the chosen values; others take their default. `form` is "lane" in JSON.
+    """
+
+    form: CandidateForm = msgspec.field(name="lane", default="program")
     text: str
     knobs: dict[str, int] = {}
 

@@ -33,7 +33,7 @@ from hipwright.llm.specs import parse_specs
 from tests.cli.cli_tools import hipwright, one_object
 from tests.llm.server import LocalProvider
 
-RELU = next(case for case in select(("relu_signed",), lane="program", kind="honest"))
+RELU = next(case for case in select(("relu_signed",), form="program", kind="honest"))
 
 
 @pytest.fixture(scope="module")
@@ -139,9 +139,9 @@ def test_a_provider_that_refuses_gives_no_variants_and_its_error() -> None:
 
 
 def test_the_corpus_is_counted_by_verifier_and_lane() -> None:
-    honest = next(case for case in select(lane="program", kind="honest"))
-    broken = next(case for case in select(lane="program", kind="broken"))
-    hostile = next(case for case in select(lane="modelnew", kind="hostile"))
+    honest = next(case for case in select(form="program", kind="honest"))
+    broken = next(case for case in select(form="program", kind="broken"))
+    hostile = next(case for case in select(form="modelnew", kind="hostile"))
     right = ObservedVerdict(status="pass", coverage=1.0)
     cells = [
         (honest, right),
@@ -156,9 +156,9 @@ def test_the_corpus_is_counted_by_verifier_and_lane() -> None:
     found = corpus_confusions(compare(case, "cpu full", one) for case, one in cells)
     assert found == [
         Confusion(
-            verifier="cpu full", lane="program", right_accepted=2, right_refused=1, wrong_accepted=1, wrong_refused=2
+            verifier="cpu full", form="program", right_accepted=2, right_refused=1, wrong_accepted=1, wrong_refused=2
         ),
-        Confusion(verifier="cpu full", lane="modelnew", no_verdict=1, unseen=1),
+        Confusion(verifier="cpu full", form="modelnew", no_verdict=1, unseen=1),
     ]
     assert found[0].fooled and not found[1].fooled
     low, high = found[0].false_accepts

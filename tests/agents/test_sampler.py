@@ -112,7 +112,7 @@ def test_a_replay_names_what_differs() -> None:
 def test_a_modelnew_answer(text: str, finish: str, kind: str) -> None:
     program, found, why = read_modelnew(text, finish)
     assert found == kind and (program is None) == bool(why)
-    assert program is None or program.lane == "modelnew"
+    assert program is None or program.form == "modelnew"
 
 
 def test_prompts_show_the_reference_and_nothing_of_this_machine(tmp_path: Path) -> None:

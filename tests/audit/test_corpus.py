@@ -10,17 +10,17 @@ import pytest
 from hipwright.audit.cases import CHECKS, CORPUS, ROWS, CorpusCase, all_cases, select
 from hipwright.errors import CandidateError, ProgramError
 from hipwright.program import parse
-from hipwright.program.modelnew.check import check, lane_of
+from hipwright.program.modelnew.check import check, form_of
 
 CASES = all_cases()
 
 
 def test_files_and_rows_are_the_same() -> None:
     files = {
-        f"{lane}/{kind}/{path.stem}"
-        for lane in ("program", "modelnew")
+        f"{form}/{kind}/{path.stem}"
+        for form in ("program", "modelnew")
         for kind in ("honest", "broken", "hostile")
-        for path in (CORPUS / lane / kind).glob("*.py")
+        for path in (CORPUS / form / kind).glob("*.py")
     }
     assert {case.id for case in CASES} == files
     assert all(case.task_path.is_file() for case in CASES)
@@ -29,10 +29,10 @@ def test_files_and_rows_are_the_same() -> None:
 
 
 def test_it_is_large_and_covers_the_taxonomy() -> None:
-    kinds = Counter((case.lane, case.kind) for case in CASES)
+    kinds = Counter((case.form, case.kind) for case in CASES)
     bad = [case for case in CASES if not case.honest]
     assert len(bad) >= 80 and len(CASES) - len(bad) >= 40
-    assert all(kinds[lane, kind] for lane in ("program", "modelnew") for kind in ("honest", "broken", "hostile"))
+    assert all(kinds[form, kind] for form in ("program", "modelnew") for kind in ("honest", "broken", "hostile"))
     assert {case.row for case in bad} == {*ROWS, "mistake"}
 
 
@@ -48,7 +48,7 @@ def test_a_row_says_what_must_happen(case: CorpusCase) -> None:
     assert bool(case.rule) <= ("static rules" in case.checks)
 
 
-@pytest.mark.parametrize("case", select(lane="program"), ids=lambda case: case.id)
+@pytest.mark.parametrize("case", select(form="program"), ids=lambda case: case.id)
 def test_what_the_parser_must_stop_it_stops(case: CorpusCase) -> None:
     try:
         parse(case.text)
@@ -58,7 +58,7 @@ def test_what_the_parser_must_stop_it_stops(case: CorpusCase) -> None:
         assert case.checks != ("parser",)
 
 
-@pytest.mark.parametrize("case", select(lane="modelnew"), ids=lambda case: case.id)
+@pytest.mark.parametrize("case", select(form="modelnew"), ids=lambda case: case.id)
 def test_what_static_rules_must_stop_they_stop(case: CorpusCase) -> None:
     try:
         refused = {finding.rule for finding in check(case.text) if finding.refused}
@@ -74,9 +74,9 @@ def test_what_static_rules_must_stop_they_stop(case: CorpusCase) -> None:
 
 
 def test_lanes_are_told_by_content() -> None:
-    told = {case.id: lane_of(case.text) for case in CASES}
+    told = {case.id: form_of(case.text) for case in CASES}
     # a file that calls its class by another name, or gives a program a class, is what its text says
-    odd = {i for i, lane in told.items() if not i.startswith(lane)}
+    odd = {i for i, form in told.items() if not i.startswith(form)}
     assert odd <= {"program/hostile/subclasses_the_reference", "modelnew/broken/no_model"}
 
 
@@ -84,7 +84,7 @@ def test_honest_candidates_cover_what_kernels_meet() -> None:
     tasks = "".join(case.task_path.read_text() for case in CASES if case.honest)
     for word in ("float64", "half()", "bfloat16()", "int32", "uint8", "randint", "> 0", "BatchNorm", "register_buffer"):
         assert word in tasks, word
-    plans = "".join(case.text for case in select(lane="program", kind="honest"))
+    plans = "".join(case.text for case in select(form="program", kind="honest"))
     for word in ("atomicAdd", "def prepare", "stride(0)", "conv2d", "F.linear", "return y, s", "torch.bool", "float4"):
         assert word.replace("F.", "functional.") in plans or word in plans, word
 
@@ -98,7 +98,7 @@ def test_tasks_are_tasks() -> None:
 
 
 def test_patterns_choose() -> None:
-    assert {case.name for case in select(["decoy*"], lane="program")} >= {"decoy", "decoy_one_element"}
+    assert {case.name for case in select(["decoy*"], form="program")} >= {"decoy", "decoy_one_element"}
     assert all(case.kind == "honest" for case in select(["honest"]))
     assert select(["program/broken/tail_read"])[0].task == "row_sum"
     assert not select(["no such thing"])

@@ -13,12 +13,12 @@ from hipwright.audit.found import ObservedVerdict, compare
 from hipwright.audit.run import matrix, run
 from hipwright.errors import DeviceError
 
-HONEST = CorpusCase(lane="program", kind="honest", name="good", task="row_sum")
+HONEST = CorpusCase(form="program", kind="honest", name="good", task="row_sum")
 HOSTILE = CorpusCase(
-    lane="program", kind="hostile", name="bad", task="row_sum", row="A3", checks=("values",), statuses=("wrong_value",)
+    form="program", kind="hostile", name="bad", task="row_sum", row="A3", checks=("values",), statuses=("wrong_value",)
 )
 DECOY = CorpusCase(
-    lane="program", kind="hostile", name="decoy", task="row_sum", row="B2", checks=("coverage",), statuses=("pass",)
+    form="program", kind="hostile", name="decoy", task="row_sum", row="B2", checks=("coverage",), statuses=("pass",)
 )
 
 
@@ -103,7 +103,7 @@ def test_a_task_is_closed_once_after_its_last_case() -> None:
 
 
 def test_the_suite_for_others() -> None:
-    params = suite.params(lane="program", kind="hostile", target="cuda")
+    params = suite.params(form="program", kind="hostile", target="cuda")
     assert params and all(param.id == param.values[0].id for param in params)
     suite.check(HONEST, "pass")
     suite.check(HOSTILE, "out_of_bounds")

@@ -16,7 +16,7 @@ from hipwright.audit.mutate import MutationReport, equivalent, examine, run_muta
 from hipwright.errors import ProgramError
 from hipwright.program import parse
 
-HONEST = {case.name: case for case in select(lane="program", kind="honest")}
+HONEST = {case.name: case for case in select(form="program", kind="honest")}
 
 
 def drawn(seed: int) -> list[Mutant]:

@@ -170,7 +170,7 @@ def test_large_inputs_lie_on_the_device_once(bench: Evaluator, monkeypatch: pyte
 
 def test_score_mode_tells_what_it_cannot_take(bench: Evaluator) -> None:
     with BatchScorer(bench, workers=1) as scorer:
-        (found,) = scorer.score([Program(lane="modelnew", text="class ModelNew: pass")])
+        (found,) = scorer.score([Program(form="modelnew", text="class ModelNew: pass")])
         (broken,) = scorer.score([Program(text="this is no program")])
     assert not found.passed and "programs only" in found.message
     assert broken.status == "parse_error" and broken.fault == "candidate"

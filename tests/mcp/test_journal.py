@@ -70,7 +70,7 @@ def test_each_task_has_a_run_and_a_killed_server_leaves_what_it_wrote(journal: J
 
 def test_what_says_nothing_of_a_program_is_not_kept(journal: Journal, tmp_path: Path) -> None:
     program = Program(text="x")
-    foreign = Program(text="class ModelNew: ...", lane="modelnew")
+    foreign = Program(text="class ModelNew: ...", form="modelnew")
     assert "ModelNew" in journal.add(task(), foreign, judged(foreign))["not_kept"]
     broken = judged(program, "unscorable", None, fault="device")
     assert "nothing is known" in journal.add(task(), program, broken)["not_kept"]

@@ -208,7 +208,7 @@ def test_hardly_anything_that_is_not_a_loser_is_dropped() -> None:
     ],
 )
 def test_a_lying_candidate_is_untrusted(settings: BenchSettings, lie: Any, share: float, rule: str) -> None:
-    found = verdict(compare(settings=settings, how={"lane": "modelnew"}, lie=lie, share=share))
+    found = verdict(compare(settings=settings, how={"form": "modelnew"}, lie=lie, share=share))
     assert (found.status, found.fault, found.stage) == ("untrusted", "candidate", "measure")
     assert found.evidence["rule"] == rule or lie == "early", found  # its leftovers slow the neighbours too
     assert found.evidence["side"] == "candidate" and len(found.evidence) > 2
@@ -234,7 +234,7 @@ def test_in_the_program_lane_a_broken_clock_is_the_devices_fault() -> None:
 def test_a_baseline_with_broken_clocks_is_never_the_candidates_fault() -> None:
     machine = Machine(1)
     base = FakeSide(machine, "eager", 0.05, lie="stream", share=0.3)
-    found = verdict(time_pairs(FakeSide(machine, "candidate", 0.05), [base], settings=QUICK, lane="modelnew", seed=1))
+    found = verdict(time_pairs(FakeSide(machine, "candidate", 0.05), [base], settings=QUICK, form="modelnew", seed=1))
     assert (found.status, found.fault, found.evidence["side"]) == ("untrusted", "device", "eager")
 
 
@@ -267,7 +267,7 @@ def test_long_messages_and_busy_hosts_are_no_lies(settings: BenchSettings) -> No
         machine = Machine(seed, drift=0.04)
         sides = [FakeSide(machine, name, 0.05, noise=0.003, spikes=0.05, busy_ms=0.1) for name in ("c", "eager")]
         found = time_pairs(
-            sides[0], sides[1:], settings=replace(settings, latency_rounds=0), seed=seed, lane="modelnew"
+            sides[0], sides[1:], settings=replace(settings, latency_rounds=0), seed=seed, form="modelnew"
         )
         doubts += found.verdict is not None
     assert doubts == 0

@@ -8,7 +8,7 @@ import pytest
 from hipwright.audit.cases import select
 from hipwright.errors import CandidateError, ProgramError
 from hipwright.program import parse
-from hipwright.program.modelnew.check import check, lane_of, vet
+from hipwright.program.modelnew.check import check, form_of, vet
 from hipwright.program.modelnew.export import export
 from hipwright.records import Program
 from tests.modelnew.samples import PAIRS, candidate
@@ -174,16 +174,16 @@ def test_candidates_have_no_findings(name: str) -> None:
 
 
 def test_our_exports_have_no_findings() -> None:
-    for case in select(lane="program", kind="honest"):
+    for case in select(form="program", kind="honest"):
         exported = export(Program(text=case.text), parse(case.text), case.task_path.read_text())
-        assert check(exported) == () and lane_of(exported) == "modelnew" and lane_of(case.text) == "program"
+        assert check(exported) == () and form_of(exported) == "modelnew" and form_of(case.text) == "program"
 
 
 def test_the_lane_is_told_by_content() -> None:
-    assert lane_of(top("")) == "modelnew"
-    assert lane_of("x = 'class ModelNew'") == "program"
-    assert lane_of("class ModelNew(nn.Module:\n") == "modelnew", "a syntax error is still that lane's"
-    assert lane_of("\x00") == "program"
+    assert form_of(top("")) == "modelnew"
+    assert form_of("x = 'class ModelNew'") == "program"
+    assert form_of("class ModelNew(nn.Module:\n") == "modelnew", "a syntax error is still that form"
+    assert form_of("\x00") == "program"
 
 
 @pytest.mark.parametrize(

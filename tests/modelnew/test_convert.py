@@ -23,8 +23,8 @@ from hipwright.toolchain.pool import CompilePool
 from hipwright.verify import verify_cpu
 from tests.modelnew.samples import PAIRS, ROOT, candidate, task
 
-HONEST = {case.name: case for case in select(lane="program", kind="honest")}
-INLINE = [case for case in select(lane="modelnew", kind="honest") if "load_inline" in case.text]
+HONEST = {case.name: case for case in select(form="program", kind="honest")}
+INLINE = [case for case in select(form="modelnew", kind="honest") if "load_inline" in case.text]
 QUICK = ("row_reduce", "layernorm", "half_dispatch", "out_parameter")
 
 

@@ -319,7 +319,7 @@ def test_cuda_candidates_compile_against_the_lean_headers(name: str, cache: Buil
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["softmax_online", "half_residual_half2", "mean_square_atomic"])
 def test_our_own_exports_compile_against_the_lean_headers(name: str, cache: BuildCache) -> None:
-    (case,) = select([name], lane="program", kind="honest")
+    (case,) = select([name], form="program", kind="honest")
     exported = export(Program(text=case.text), parse(case.text), case.task_path.read_text())
     made = prepare(exported, target="cuda", arch="sm_90", cache=cache, ways=("lean",))
     assert [e["how"] for e in made.checks["extensions"]] == ["lean"]

@@ -13,7 +13,7 @@ def timed_row(number: int, speedup: float | None, *, text: str = "", seed: int =
     """speedup None: a failure."""
     rng = random.Random(f"{seed} {number}")
     names = {"key": f"k{number}", "task": f"level1/{number}_{text or 'Some_operator_of_a_kind'}", "level": 1}
-    names |= {"candidate": f"level_1_problem_{number}_sample_0_kernel.py", "lane": "program", "program": f"p{number}"}
+    names |= {"candidate": f"level_1_problem_{number}_sample_0_kernel.py", "form": "program", "program": f"p{number}"}
     if speedup is None:
         message = text or "output: element 7 is 1.5, expected 2.5"
         failed = {"status": "wrong_value", "fault": "candidate", "stage": "verify", "targets": {"cuda": "wrong_value"}}

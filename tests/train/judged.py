@@ -27,8 +27,8 @@ def problem(name: str) -> TrainingProblem:
     return TrainingProblem(name=name, source=(CORPUS / f"tasks/{name}.py").read_text())
 
 
-def text(name: str, kind: str = "honest", lane: str = "program") -> str:
-    return (CORPUS / lane / kind / f"{name}.py").read_text()
+def text(name: str, kind: str = "honest", form: str = "program") -> str:
+    return (CORPUS / form / kind / f"{name}.py").read_text()
 
 
 def program(name: str, kind: str = "honest") -> Program:

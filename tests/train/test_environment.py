@@ -257,7 +257,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
 
 def modelnew(said: str, task: TrainingProblem) -> Program | Unusable:
     """A reader that lets host code through, for what only host code can try."""
-    return Program(lane="modelnew", text=said) if "class ModelNew" in said else read(said, task)
+    return Program(form="modelnew", text=said) if "class ModelNew" in said else read(said, task)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from hipwright.toolchain.cpu import build as cpu
 from hipwright.verify import Oracle, verify_cpu
 
 ROOT = CORPUS / "program"
-CASES = {case.name: case for case in select(lane="program")}
+CASES = {case.name: case for case in select(form="program")}
 HONEST = ("row_sum_wave", "batch_norm_columns", "mean_square_atomic")
 BROKEN = ("missing_barrier", "tail_read", "decoy", "wave32")
 

@@ -57,14 +57,14 @@ class ScoredVariant(Record, frozen=True, kw_only=True):
 
 
 class Confusion(Record, frozen=True, kw_only=True):
-    """One verifier on one lane. Rows are the truth, columns what it said.
+    """One verifier on candidates of one form. Rows are the truth, columns what it said.
 
     right_*: programs that must pass; wrong_*: programs that must not. unseen: what the target cannot see, or nobody
     knows.
     """
 
     verifier: str
-    lane: str
+    form: str = msgspec.field(name="lane")
     right_accepted: int = 0
     right_refused: int = 0
     wrong_accepted: int = 0
@@ -153,7 +153,7 @@ def read_variants(of: str, text: str) -> list[Variant]:
 
 
 def _verified(patterns: Sequence[str]) -> list[CorpusCase]:
-    return list(select(patterns, lane="program", kind="honest"))
+    return list(select(patterns, form="program", kind="honest"))
 
 
 # ---------------------------------------------------------------- the auditor
@@ -207,13 +207,13 @@ def _said(found: ObservedVerdict) -> Said:
 
 
 def corpus_confusions(judged: Iterable[JudgedCase]) -> list[Confusion]:
-    """A matrix for each verifier and lane, from the corpus and its table."""
+    """A matrix for each verifier and candidate form, from the corpus and its table."""
     cells = []
     for one in judged:
         said: Said | None = None if one.found.not_run else _said(one.found)
         if one.case.honest and said == "refused" and one.found.status == "pass":
             said = "accepted"  # an honest program that leaves the work to the library passes, and earns nothing
-        cells.append((one.verifier, one.case.lane, "equivalent" if one.case.honest else "wrong", said))
+        cells.append((one.verifier, one.case.form, "equivalent" if one.case.honest else "wrong", said))
     return _counted(cells)
 
 
@@ -225,8 +225,8 @@ def variant_confusions(scored: Iterable[ScoredVariant]) -> list[Confusion]:
 
 def _counted(cells: Iterable[tuple[str, str, str, Said | None]]) -> list[Confusion]:
     counts: dict[tuple[str, str], dict[str, int]] = {}
-    for verifier, lane, truth, said in cells:
-        row = counts.setdefault((verifier, lane), {})
+    for verifier, form, truth, said in cells:
+        row = counts.setdefault((verifier, form), {})
         if said is None or truth not in ("equivalent", "wrong"):
             name = "unseen"
         elif said == "no verdict":
@@ -234,4 +234,4 @@ def _counted(cells: Iterable[tuple[str, str, str, Said | None]]) -> list[Confusi
         else:
             name = f"{'right' if truth == 'equivalent' else 'wrong'}_{said}"
         row[name] = row.get(name, 0) + 1
-    return [Confusion(verifier=verifier, lane=lane, **row) for (verifier, lane), row in counts.items()]
+    return [Confusion(verifier=verifier, form=form, **row) for (verifier, form), row in counts.items()]

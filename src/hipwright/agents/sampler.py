@@ -21,7 +21,7 @@ from hipwright.errors import HipwrightError, OutOfBudget
 from hipwright.evaluation.bench import ModelSample
 from hipwright.llm.ledger import CallLog
 from hipwright.llm.records import Message, ModelAnswer, Request, Reserved
-from hipwright.program.modelnew.check import lane_of
+from hipwright.program.modelnew.check import form_of
 from hipwright.records import Expansion, Program, Task, content_key
 from hipwright.search import ProposalRequest, SearchView
 
@@ -175,8 +175,8 @@ def modelnew_prompt(targets: Sequence[str]) -> Prompt:
 def read_modelnew(text: str, finish: str) -> tuple[Program | None, str, str]:
     """(program, kind, why not) of an answer that should hold a class ModelNew. Nothing is executed."""
     code = code_of(text)
-    if lane_of(code) == "modelnew":
-        return Program(lane="modelnew", text=code), "modelnew", ""
+    if form_of(code) == "modelnew":
+        return Program(form="modelnew", text=code), "modelnew", ""
     if finish == "length":
         return None, "truncated", "the answer ended at its token limit before a class ModelNew was there"
     return None, "no_modelnew", "the answer holds no class ModelNew"

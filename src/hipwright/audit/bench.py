@@ -136,10 +136,10 @@ class TargetVerifier:
         return self.judge_text(case, case.text)
 
     def judge_text(self, case: CorpusCase, text: str) -> ObservedVerdict:
-        """Evaluate another text in the place of the case's own, on its task and in its lane."""
+        """Evaluate another text in the place of the case's own, on its task and in its form."""
         start = time.perf_counter()
         try:
-            program = Program(lane=case.lane, text=text)
+            program = Program(form=case.form, text=text)
             evaluator = self.bench.evaluator(case.task_path)
             return found_in(evaluator.evaluate(program, gate=self.gate, timed=self.timed), self.bench.target)
         except HipwrightError as error:

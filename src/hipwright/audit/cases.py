@@ -1,6 +1,6 @@
 """The corpus: candidates as files, and what must become of each (corpus/expected.toml).
 
-corpus/tasks/ holds the tasks; corpus/LANE/KIND/ the candidates of one lane and kind. Kinds: "honest" ones must pass;
+corpus/tasks/ holds the tasks; corpus/FORM/KIND/ the candidates of one form and kind. Kinds: "honest" ones must pass;
 "broken" ones are wrong by mistake and "hostile" ones on purpose, and neither may earn anything.
 """
 
@@ -13,11 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from hipwright.records import Record, Status
+import msgspec
+
+from hipwright.records import CandidateForm, Record, Status
 
 CORPUS = Path(__file__).parent / "corpus"
 
-Lane = Literal["program", "modelnew"]
 Kind = Literal["honest", "broken", "hostile"]
 Check = Literal[
     "parser",  # the language of plans has no way to say it
@@ -99,7 +100,7 @@ class CorpusCase(Record, frozen=True, kw_only=True):
     rule that refuses it before it runs, where one does.
     """
 
-    lane: Lane
+    form: CandidateForm = msgspec.field(name="lane")
     kind: Kind
     name: str
     task: str
@@ -112,13 +113,13 @@ class CorpusCase(Record, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """lane/kind/name."""
-        return f"{self.lane}/{self.kind}/{self.name}"
+        """form/kind/name."""
+        return f"{self.form}/{self.kind}/{self.name}"
 
     @property
     def path(self) -> Path:
         """The candidate's file."""
-        return CORPUS / self.lane / self.kind / f"{self.name}.py"
+        return CORPUS / self.form / self.kind / f"{self.name}.py"
 
     @property
     def task_path(self) -> Path:
@@ -150,22 +151,22 @@ def all_cases() -> tuple[CorpusCase, ...]:
     """Every candidate of the corpus, in the table's order. Raises ValueError for a row that names no such thing."""
     table = tomllib.loads((CORPUS / "expected.toml").read_text(encoding="utf-8"))
     return tuple(
-        _case(lane, kind, name, row)
-        for lane, kinds in table.items()
+        _case(form, kind, name, row)
+        for form, kinds in table.items()
         for kind, rows in kinds.items()
         for name, row in rows.items()
     )
 
 
 def select(
-    patterns: Sequence[str] = (), *, lane: str | None = None, kind: str | None = None, target: str | None = None
+    patterns: Sequence[str] = (), *, form: str | None = None, kind: str | None = None, target: str | None = None
 ) -> tuple[CorpusCase, ...]:
     """Cases whose id, or a part of it between slashes, matches one of the patterns (shell style); all without any."""
 
     def wanted(case: CorpusCase) -> bool:
         known = (case.id, *case.id.split("/"))
         return (
-            (lane is None or case.lane == lane)
+            (form is None or case.form == form)
             and (kind is None or case.kind == kind)
             and (target is None or target in case.targets)
             and (not patterns or any(fnmatch.fnmatch(part, p) for part in known for p in patterns))
@@ -182,13 +183,13 @@ def by_task(cases: Iterable[CorpusCase]) -> dict[str, list[CorpusCase]]:
     return groups
 
 
-def _case(lane: str, kind: str, name: str, row: dict[str, Any]) -> CorpusCase:
+def _case(form: str, kind: str, name: str, row: dict[str, Any]) -> CorpusCase:
     known = {"task", "row", "check", "status", "targets", "says", "rule"}
     if extra := set(row) - known:
-        raise ValueError(f"expected.toml: {lane}.{kind}.{name} has unknown keys {sorted(extra)}")
+        raise ValueError(f"expected.toml: {form}.{kind}.{name} has unknown keys {sorted(extra)}")
     return CorpusCase.from_dict(
         {
-            "lane": lane,
+            "lane": form,
             "kind": kind,
             "name": name,
             "task": row["task"],

@@ -105,7 +105,7 @@ def run_mutants(
     say: Callable[[str], None] = lambda _: None,
 ) -> MutationReport:
     """Judge `count` mutants of the honest programs (fewer if there are no more), drawn by the seed."""
-    cases = {c.name: c for c in select(patterns, lane="program", kind="honest")}
+    cases = {c.name: c for c in select(patterns, form="program", kind="honest")}
     todo = iter(sample([mutants(name, parse(case.text)) for name, case in cases.items()], seed))
     report = MutationReport(seed)
     with ThreadPoolExecutor(max_workers=workers) as pool:

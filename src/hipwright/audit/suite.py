@@ -27,7 +27,7 @@ cases = select
 def params(
     patterns: Sequence[str] = (), *, marks: Callable[[CorpusCase], Sequence[Any]] = lambda _: (), **chosen: str | None
 ) -> list[Any]:
-    """`pytest.param` objects for parametrize, with ids. patterns, lane, kind, target: as `cases.select`."""
+    """`pytest.param` objects for parametrize, with ids. patterns, form, kind, target: as `cases.select`."""
     import pytest
 
     return [pytest.param(case, id=case.id, marks=marks(case)) for case in select(patterns, **chosen)]

@@ -25,10 +25,12 @@ GATES = {"full": ("full",), "fast": ("fast",), "both": ("full", "fast")}
 def audit(
     target: Annotated[str, typer.Option(help="Where candidates run: cpu, cuda or rocm.", metavar="T")] = "cpu",
     gate: Annotated[str, typer.Option(help="Which verifier: full, fast or both.", metavar="G")] = "both",
-    lane: Annotated[str | None, typer.Option(help="Only one lane: program or modelnew.", metavar="L")] = None,
+    form: Annotated[
+        str | None, typer.Option("--lane", help="Only one candidate form: program or modelnew.", metavar="L")
+    ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Only candidates whose lane, kind or name matches, e.g. 'cache_*'.", metavar="PATTERN"),
+        typer.Option(help="Only candidates whose form, kind or name matches, e.g. 'cache_*'.", metavar="PATTERN"),
     ] = None,
     mutants: Annotated[
         int,
@@ -63,8 +65,8 @@ def audit(
     face = Face(json_mode=json_mode)
     if gate not in GATES:
         raise BadInput(f"unknown gate {gate!r}", hint="--gate full, fast or both")
-    if lane not in (None, "program", "modelnew"):
-        raise BadInput(f"unknown lane {lane!r}", hint="--lane program or modelnew")
+    if form not in (None, "program", "modelnew"):
+        raise BadInput(f"unknown candidate form {form!r}", hint="--lane program or modelnew")
     if target not in ("cpu", *targets.GPUS):
         raise BadInput(f"candidates cannot run on {target!r}", hint="--target cpu, cuda or rocm")
     targets.choose([target])
@@ -75,7 +77,7 @@ def audit(
     if variants:
         from hipwright.cli import audit_variants
 
-        if lane == "modelnew" or target != "cpu":
+        if form == "modelnew" or target != "cpu":
             raise BadInput("variants are programs, judged on the cpu target", hint="leave --lane and --target out")
         models = audit_variants.models(llm or (), max_usd, max_tokens, price or (), out)
         told, fooled = audit_variants.run(face, variants, seed or 0, only or [], GATES[gate], workers, unsafe, models)
@@ -83,14 +85,14 @@ def audit(
         return 1 if fooled else 0
     if llm:
         raise BadInput("a model writes variants", hint="say how many: --variants N")
-    return _corpus(face, target, gate, lane, only or [], seed, workers, timed, out, unsafe)
+    return _corpus(face, target, gate, form, only or [], seed, workers, timed, out, unsafe)
 
 
 def _corpus(
     face: Face,
     target: str,
     gate: str,
-    lane: str | None,
+    form: str | None,
     only: list[str],
     seed: int | None,
     workers: int,
@@ -104,9 +106,9 @@ def _corpus(
     from hipwright.audit.run import matrix, run
     from hipwright.cli import audit_tables
 
-    chosen = select(only, lane=lane)
+    chosen = select(only, form=form)
     if not chosen:
-        raise BadInput("no candidate matches", hint="--only takes shell patterns over lane, kind and name")
+        raise BadInput("no candidate matches", hint="--only takes shell patterns over form, kind and name")
     results = []
     for one in GATES[gate]:
         face.say(f"{len(chosen)} candidates through the {one} gate on {target}")

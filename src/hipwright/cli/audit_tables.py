@@ -19,7 +19,7 @@ NO_PREDICTIONS = "the archive holds no predictions of the screener: `hipwright o
 
 
 def show_confusions(console: Console, found: Sequence[Confusion]) -> None:
-    """A line for each verifier and lane: what must pass, what must not, and the shares it may be wrong about."""
+    """A line for each verifier and form: what must pass, what must not, and the shares it may be wrong about."""
     heads = (
         "verifier",
         "lane",
@@ -35,7 +35,7 @@ def show_confusions(console: Console, found: Sequence[Confusion]) -> None:
     rows = [
         (
             one.verifier,
-            one.lane,
+            one.form,
             str(one.right_accepted),
             str(one.right_refused),
             str(one.wrong_accepted),

@@ -97,7 +97,7 @@ def _made(
 
 def _some(made: list[Variant]) -> list[Variant]:
     if not made:
-        raise BadInput("there are no variants", hint="--only takes shell patterns over lane, kind and name")
+        raise BadInput("there are no variants", hint="--only takes shell patterns over form, kind and name")
     return made
 
 

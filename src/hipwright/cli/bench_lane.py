@@ -59,7 +59,7 @@ class BenchWorker:
     def build_ahead(self, program: Program) -> None:
         """Compile for this lane's GPU, so that the evaluation finds it in the cache. What fails, fails there again and
         is told there."""
-        if program.lane == "program" and self._machine.gpus:
+        if program.form == "program" and self._machine.gpus:
             with contextlib.suppress(HipwrightError):
                 parsed = parse(program.text)
                 for gpu in self._machine.gpus.values():
@@ -156,7 +156,7 @@ class BenchWorker:
                 raise _as_fault(one)
         names = entry.names
         if program is not None:
-            names |= {"lane": program.lane, "program": program.key}
+            names |= {"form": program.form, "program": program.key}
         row = row_of(judged, strict=strict, **names)
         return msgspec.structs.replace(row, evaluations=found.evaluations, asked=found.asked)
 

@@ -29,7 +29,7 @@ from hipwright.evaluation.bench import GPU_TARGETS, BenchRow, ModelSample, RowSt
 from hipwright.evaluation.pool import Dispatcher, JobOutcome, StageResult
 from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.evaluation.suite import BenchTask, CandidateFile, find_tasks, match_candidates
-from hipwright.program.modelnew.check import lane_of
+from hipwright.program.modelnew.check import form_of
 from hipwright.records import Program, content_key
 from hipwright.sandbox import SANDBOX_HINT, available
 
@@ -74,7 +74,7 @@ class BenchEntry:
     @property
     def names(self) -> dict[str, Any]:
         """The row's own names."""
-        lane = self.program.lane if self.program else ""
+        form = self.program.form if self.program else ""
         program = self.program.key if self.program else ""
         return {
             "key": self.key,
@@ -82,7 +82,7 @@ class BenchEntry:
             "level": self.task.level,
             "candidate": self.candidate,
             "sample": self.sample,
-            "lane": lane,
+            "form": form,
             "program": program,
         }
 
@@ -171,7 +171,7 @@ def _candidates(
     entries = []
     for file in files:
         source = session.read_text(file.path, "candidate")
-        program = Program(lane="modelnew" if lane_of(source) == "modelnew" else "program", text=source)
+        program = Program(form="modelnew" if form_of(source) == "modelnew" else "program", text=source)
         entries.append(
             BenchEntry(
                 task,

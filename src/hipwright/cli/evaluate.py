@@ -33,14 +33,14 @@ def evaluate(
     json_mode: Json = False,
 ) -> int:
     """Compile, verify and estimate PROGRAM against TASK. Exit 1 when it is rejected."""
-    from hipwright.program.modelnew.check import lane_of
+    from hipwright.program.modelnew.check import form_of
     from hipwright.records import Program
 
     face = Face(json_mode=json_mode)
     chosen = targets.choose(target)
     session.existing_file(task, "task")
     text = session.read_text(program, "program")
-    candidate = Program(lane="modelnew" if lane_of(text) == "modelnew" else "program", text=text)
+    candidate = Program(form="modelnew" if form_of(text) == "modelnew" else "program", text=text)
     listener = _say_stages(face)
     with session.workbench(
         task, chosen, seed=seed, unsafe=unsafe, listener=listener, gpu_memory_gb=gpu_memory

@@ -68,7 +68,7 @@ class BenchRow(Record, frozen=True, kw_only=True):
     level: int | None = None
     sample: int = 0
     program: str = ""
-    lane: str = ""
+    form: str = msgspec.field(name="lane", default="")
     status: str
     fault: str | None = None
     stage: str = ""

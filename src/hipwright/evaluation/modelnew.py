@@ -1,4 +1,4 @@
-"""The lane of KernelBench-form candidates: run as they are, in a process that is used once (docs/modelnew.md).
+"""Evaluates ModelNew candidates: they run as they are, in a process that is used once (docs/modelnew.md).
 
 Static rules first; then the extensions are built, contained; then the file runs where its target is. On the cpu target
 native code cannot run, so a file that has any is converted to a program, which is judged like any other.
@@ -200,5 +200,5 @@ class ModelNewEvaluator:
 
 
 def _warned(verdict: Verdict, warnings: list[str], checks: dict[str, Any]) -> Verdict:
-    """With what the static rules noticed and how the file was built; this lane's word is worth less."""
+    """With what the static rules noticed and how the file was built; a verdict on host code is worth less."""
     return replace(verdict, checks={**verdict.checks, **checks, "warnings": warnings, "trust": "lower"})

@@ -112,7 +112,7 @@ class Evaluator:
         start = time.perf_counter()
         found = Findings(self.targets, self.waves[0])
         try:
-            if program.lane == "modelnew":
+            if program.form == "modelnew":
                 result = ModelNewEvaluator(self).evaluate(program, oracle or self.oracle, found, gate, timed)
             else:
                 result = self._evaluate(program, oracle or self.oracle, found, thorough, gate, timed)

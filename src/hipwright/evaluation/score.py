@@ -69,7 +69,7 @@ def build(gpu: GpuContext, target: str, program: Program) -> BuiltProgram:
     start, found = time.perf_counter(), Findings((target,))
 
     def compiled() -> Parsed | Verdict:
-        if program.lane != "program":
+        if program.form != "program":
             raise BadInput("score mode takes programs only", hint="`hipwright eval` judges ModelNew files")
         with _PARSING:
             parsed = parse(program.text)

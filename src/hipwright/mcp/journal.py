@@ -34,7 +34,7 @@ class Journal:
 
     def add(self, task: Task, program: Program, evaluation: Evaluation) -> dict[str, Any]:
         """Keep a judged program: {"run", "number"}, or {"not_kept": why}. An archive that fails loses no verdict."""
-        if program.lane != "program":
+        if program.form != "program":
             return {"not_kept": "a ModelNew file is no program of the archive's"}
         stored = as_stored(evaluation)
         if stored.fault in INFRASTRUCTURE:

@@ -97,14 +97,14 @@ class ToolContext:
 
     def judge(self, arguments: OneProgram, listener: Listener) -> JudgedProgram:
         """Evaluate a program and remember it."""
-        from hipwright.program.modelnew.check import lane_of
+        from hipwright.program.modelnew.check import form_of
 
         path = files.task_file(self.root, arguments.task)
         text = arguments.program
         if len(text.encode("utf-8", "surrogatepass")) > files.MOST_BYTES:
             raise BadInput("the program is larger than 1 MiB")
         candidate = Program(
-            lane="modelnew" if lane_of(text) == "modelnew" else "program", text=text, knobs=arguments.knobs
+            form="modelnew" if form_of(text) == "modelnew" else "program", text=text, knobs=arguments.knobs
         )
         before = digest(path)
         evaluation, warnings, task = self.shop.evaluate(path, candidate, listener)
@@ -126,7 +126,7 @@ class ToolContext:
             "evaluation": judged.name,
             **self.lent.result(judged.evaluation, self.targets),
             "task": self.name(judged.task),
-            "lane": judged.program.lane,
+            "lane": judged.program.form,
             "program_key": judged.program.key,
             "seconds": judged.evaluation.seconds,
             "not_measured": self.lent.not_measured(self.targets, judged.evaluation),

@@ -123,7 +123,7 @@ def _fix(e: Evaluation, hazards: Sequence[dict[str, Any]], line: int) -> list[st
 
 def _hazards(judged: JudgedProgram, targets: Sequence[str]) -> list[dict[str, Any]]:
     """What a reader would frown at, each with a line and a fix; of a ModelNew nothing is known."""
-    if judged.program.lane != "program":
+    if judged.program.form != "program":
         return []
     from hipwright.program.hazards.report import hazards
 
@@ -221,7 +221,7 @@ def shown_kernel(archive: Archive, known: SimilarProgram) -> dict[str, Any]:
     return {
         "task_name": known.task_name,
         "program_key": known.program,
-        "lane": program.lane,
+        "lane": program.form,
         "program": program.text,
         "knobs": program.knobs,
         "microseconds": known.microseconds,

@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist, median
-from typing import Literal
 
 import numpy as np
 from msgspec import structs
@@ -27,7 +26,7 @@ from hipwright.measure.rounds import Memory, Rounds, UnsoundClock, grow, latenci
 from hipwright.measure.settings import FULL, SCORE, BenchSettings
 from hipwright.measure.stats import Ratio, paired_ratio
 from hipwright.measure.words import interval_words
-from hipwright.records import Timing, Verdict, Versus
+from hipwright.records import CandidateForm, Timing, Verdict, Versus
 
 PLACEMENT = 0.004
 """Standard deviation of the log ratio of two processes that run the same thing: where the allocator puts buffers and
@@ -39,14 +38,12 @@ LOOK_LEVEL = 0.97
 
 __all__ = ["FULL", "SCORE", "BenchResult", "BenchSettings", "remeasure", "time_pairs"]
 
-Lane = Literal["program", "modelnew"]
-
 
 MOST_QUADS = 400
 WARM_CALLS = 3
 HOSTILE_BLOCK = 4
-"""Blocks of the modelnew lane are this many times as long: what a message takes beside the block is then a small share
-of it, and a forged clock shows."""
+"""Blocks of `modelnew` candidates are this many times as long: what a message takes beside the block is then a small
+share of it, and a forged clock shows."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ class PairedComparison:
     settings: BenchSettings
     device: str
     architecture: str
-    lane: Lane
+    form: CandidateForm
     floor: Floor | None
     policy: Policy
     prepared: LaunchMode
@@ -87,7 +84,7 @@ def time_pairs(
     floor: Floor | None = None,
     device: str = "",
     architecture: str = "",
-    lane: Lane = "program",
+    form: CandidateForm = "program",
     memory: Memory | None = None,
     seed: int | None = None,
 ) -> BenchResult:
@@ -101,12 +98,12 @@ def time_pairs(
     rng = np.random.default_rng(secrets.randbits(64) if seed is None else seed)
     started = time.monotonic()
     policy, prepared, notes = _prepare(candidate, baselines)
-    if lane == "modelnew":
+    if form == "modelnew":
         settings = replace(
             settings, block_ms=HOSTILE_BLOCK * settings.block_ms, budget_ms=HOSTILE_BLOCK * settings.budget_ms
         )
     bench = PairedComparison(
-        candidate, baselines, settings, device, architecture, lane, floor, policy, prepared, notes, memory
+        candidate, baselines, settings, device, architecture, form, floor, policy, prepared, notes, memory
     )
     result = _measure(bench, rng)
     if result.verdict is not None:
@@ -127,7 +124,7 @@ def remeasure(
     floor: Floor | None = None,
     device: str = "",
     architecture: str = "",
-    lane: Lane = "program",
+    form: CandidateForm = "program",
 ) -> BenchResult:
     """A winner measured again in fresh processes with fresh inputs: the final number is this one.
 
@@ -142,7 +139,7 @@ def remeasure(
             floor=floor,
             device=device,
             architecture=architecture,
-            lane=lane,
+            form=form,
         )
     if first.timing is None or again.timing is None:
         return again
@@ -179,7 +176,7 @@ def _measure(bench: PairedComparison, rng: np.random.Generator) -> BenchResult:
         stopped = grow(
             rounds, settings.quads, settings.budget_ms, lambda pairs: _enough(rounds, settings, pairs), most=MOST_QUADS
         )
-        found = _first_doubt(rounds, settings, bench.lane)
+        found = _first_doubt(rounds, settings, bench.form)
     except UnsoundClock as lie:
         block = {"device_ms": repr(lie.block.device_ms), "host_ms": repr(lie.block.host_ms)}
         unsound = Doubt("sound", f"a block is said to last {lie}", {})
@@ -220,18 +217,18 @@ def _ratio(own: tuple[float, ...], base: tuple[float, ...], resamples: int) -> R
     return paired_ratio(own, base, level=LOOK_LEVEL, resamples=resamples)
 
 
-def _first_doubt(rounds: Rounds, settings: BenchSettings, lane: Lane) -> tuple[int, Doubt] | None:
+def _first_doubt(rounds: Rounds, settings: BenchSettings, form: CandidateForm) -> tuple[int, Doubt] | None:
     """The first side that is not believed and why: baselines before the candidate. What only host code could break is
-    looked at in the modelnew lane alone."""
+    looked at for `modelnew` candidates alone."""
     count = len(rounds.sides)
     overheads = list(rounds.overheads)
     overheads[0] = believed(overheads[0], overheads[1:])
     for index in (*range(1, count), 0):
-        least_ms = settings.clocks_ms if lane == "program" else FULL.clocks_ms
+        least_ms = settings.clocks_ms if form == "program" else FULL.clocks_ms
         found = hidden(rounds.blocks[index], overheads[index], least_ms)
         if found is not None:
             return index, found
-    if lane == "program":
+    if form == "program":
         return None
     found = forged(rounds.blocks[0], overheads[0], rounds.blocks[1], overheads[1])
     if found is not None:
@@ -246,7 +243,7 @@ def _first_doubt(rounds: Rounds, settings: BenchSettings, lane: Lane) -> tuple[i
 
 def _untrusted(bench: PairedComparison, side: int, why: Doubt, evidence: dict[str, float] | dict[str, str]) -> Verdict:
     """A program has no host code: only the machine can make its clocks disagree, or a baseline's. ModelNew code can."""
-    hostile = bench.lane == "modelnew" and side == 0
+    hostile = bench.form == "modelnew" and side == 0
     name = bench.sides[side].name
     return Verdict(
         status="untrusted",

@@ -44,7 +44,7 @@ def workers(cache: BuildCache) -> Iterator[Zygote]:
 
 def verdict_of(text: str, tasks: Any, workers: Zygote, cache: BuildCache, **more: Any) -> Verdict:
     with GpuCandidates(workers, "cpu", "cpu", cache, limit_s=more.pop("limit_s", None)) as worker:
-        program = Program(text=text, lane="modelnew")
+        program = Program(text=text, form="modelnew")
         return verify_gpu(None, program, None, tasks.oracle("row_sum"), None, worker, **more)
 
 
@@ -89,6 +89,6 @@ def test_the_next_candidate_has_a_process_of_its_own(tasks: Any, workers: Zygote
     with GpuCandidates(workers, "cpu", "cpu", cache, Limits(memory_mb=4096, cpu_s=600)) as worker:
         for text, passes in ((HONEST, True), (WRITES, False), (HONEST + "# again\n", True)):
             before = worker.session
-            program = Program(text=text, lane="modelnew")
+            program = Program(text=text, form="modelnew")
             assert verify_gpu(None, program, None, oracle, None, worker, gate="fast").passed is passes
             assert worker.session is not before

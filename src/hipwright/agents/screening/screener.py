@@ -73,7 +73,7 @@ class Prediction:
 
 def static_problem(program: Program, targets: Sequence[str] = ()) -> str:
     """Why a program will hardly compile or run, from its text alone; "" where nothing is seen."""
-    if program.lane != "program":
+    if program.form != "program":
         return ""
     try:
         parse(program.text)

@@ -73,7 +73,7 @@ def answer(program: Program) -> str:
 def settled_text(program: Program) -> str:
     """The program's text with its chosen knobs; one that is not Python stays as it is."""
     try:
-        return settled(program) if program.lane == "program" and program.knobs else program.text
+        return settled(program) if program.form == "program" and program.knobs else program.text
     except (SyntaxError, ValueError):
         return program.text
 

@@ -71,10 +71,10 @@ def flat(pair: Pair) -> dict[str, Any]:
         "families": list(pair.families),
         "program": pair.program.text,
         "knobs": _json(pair.program.knobs),
-        "lane": pair.program.lane,
+        "lane": pair.program.form,
         "before": before.text if before else "",
         "before_knobs": _json(before.knobs) if before else "",
-        "before_lane": before.lane if before else "",
+        "before_lane": before.form if before else "",
         "builds": [{"target": name, **build.to_dict()} for name, build in sorted(pair.builds.items())],
         "estimate_us": estimates(pair.estimate_us),
         "timing": pair.timing.to_json() if pair.timing else "",
@@ -102,8 +102,8 @@ def unflat(row: Mapping[str, Any]) -> Pair:
     return Pair.from_dict(plain)
 
 
-def _program(text: str, knobs: str, lane: str) -> dict[str, Any]:
-    return Program.from_dict({"text": text, "knobs": msgspec.json.decode(knobs), "lane": lane}).to_dict()
+def _program(text: str, knobs: str, form: str) -> dict[str, Any]:
+    return Program.from_dict({"text": text, "knobs": msgspec.json.decode(knobs), "lane": form}).to_dict()
 
 
 def _json(value: Any) -> str:

@@ -42,7 +42,7 @@ COLUMNS: Columns = {
 
 def kernel_source(program: Program, task_source: str) -> str:
     """The program as a ModelNew file that compiles as Python. Raises HipwrightError where there is none."""
-    if program.lane == "modelnew":
+    if program.form == "modelnew":
         text = program.text
     else:
         text = modelnew.export(program, parse(program.text), task_source)

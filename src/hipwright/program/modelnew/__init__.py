@@ -1,1 +1,1 @@
-"""The ModelNew lane: KernelBench files exported, checked, built and run (docs/modelnew.md)."""
+"""ModelNew candidates: KernelBench files exported, checked, built and run (docs/modelnew.md)."""

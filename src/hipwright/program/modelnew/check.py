@@ -1,4 +1,4 @@
-"""Which lane a candidate file belongs to, and what a ModelNew file may not say. Torch-free, nothing is executed.
+"""Which form a candidate file has, and what a ModelNew file may not say. Torch-free, nothing is executed.
 
 Rules name the rows of docs/modelnew.md. What is plainly a trick is refused (status "hack", with its line); what an
 honest file might also do is a warning that goes into the verdict's checks: the run-time checks decide there. Library
@@ -42,7 +42,7 @@ class Finding:
         return f"line {self.line}: {self.message} ({self.rule})"
 
 
-def lane_of(text: str) -> str:
+def form_of(text: str) -> str:
     """ "modelnew" when the file defines a class ModelNew at its top level, else "program"; by content alone."""
     try:
         tree = syntax.parse(text)

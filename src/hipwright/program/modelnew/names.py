@@ -1,4 +1,4 @@
-"""The names that the static rules of the ModelNew lane know: dotted path -> (rule, why). Data only.
+"""The names that the static rules of ModelNew files know: dotted path -> (rule, why). Data only.
 
 A path stands for everything below it: "torch.hub" covers torch.hub.load.
 """

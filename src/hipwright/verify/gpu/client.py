@@ -43,7 +43,7 @@ class GpuCandidates:
     zygote: one that preloads GPU_WORKER's module and may use the GPU. driver: "cuda", "rocm", or "cpu" for builds of
     the cpu target on device "cpu". limit_s: wall seconds of one call of a candidate (None: as the driver needs).
     memory_limit_bytes: device memory that candidates may use, 0 for a GPU's usual share (gpu_subjects.SHARE). Host code
-    of candidates (the driver "cpu", the modelnew lane) gets a process for each program; fresh=False keeps one all the
+    of candidates (the driver "cpu", ModelNew files) gets a process for each program; fresh=False keeps one all the
     same.
     """
 
@@ -124,14 +124,14 @@ class GpuCandidates:
         poison: int = POISON_A,
         more: Mapping[str, Any] | None = None,
     ) -> LoadedProgram:
-        """Make a program ready. build: its code object (None for the modes and lanes that need none). more: what else
-        modelnew_run.load wants to know (extensions, seed).
+        """Make a program ready. build: its code object (None for the modes and candidate forms that need none). more:
+        what else modelnew_run.load wants to know (extensions, seed).
 
         Raises CandidateError for what the program does wrong, infrastructure errors for the rest. A process that turns
         out to be dead is replaced once.
         """
         with self._lock:
-            own = self.fresh if self.fresh is not None else self.driver == "cpu" or program.lane == "modelnew"
+            own = self.fresh if self.fresh is not None else self.driver == "cpu" or program.form == "modelnew"
             if own and self._program != program.key:
                 self.close()
             self._program = program.key
@@ -153,14 +153,14 @@ class GpuCandidates:
     ) -> int:
         held, key = self._tables.setdefault(id(table), (table, str(next(self._ids))))  # kept: an id stays one table's
         code, so = None, ""
-        if build is not None and mode == "run" and program.lane == "program":
+        if build is not None and mode == "run" and program.form == "program":
             if self.driver == "cpu":
                 so = str(self.cache.path(build.blob))
             else:
                 code = HostTensor.of(np.frombuffer(self.cache.get(build.blob), np.uint8))
         header = {
             **more,
-            "lane": program.lane,
+            "lane": program.form,
             "text": program.text,
             "knobs": program.knobs,
             "mode": mode,
@@ -180,7 +180,7 @@ class GpuCandidates:
 
     def limit_for(self, program: Program) -> float:
         """Wall seconds of one call of a program."""
-        return self.foreign_limit_s if program.lane == "modelnew" else self.call_limit_s
+        return self.foreign_limit_s if program.form == "modelnew" else self.call_limit_s
 
     def _alive(self) -> Session:
         if self._session is None or not self._session.alive:

@@ -79,7 +79,7 @@ def judge_set(
         raise Rejected(large_verdict("launch_error", name, family, message)) from error
     except Rejected as rejected:
         raise Rejected(named(rejected.verdict, name, family)) from rejected
-    known = seen.right if seen is not None and session.program.lane == "program" else None
+    known = seen.right if seen is not None and session.program.form == "program" else None
     key = (repr(run.specs), *session.digests(run, seen.seed)) if seen is not None and known is not None else ()
     if known is not None and key in known:
         _untouched(run, expected)

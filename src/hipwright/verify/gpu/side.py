@@ -72,7 +72,7 @@ class GpuSide:
         told = self._ask("time_block", {"calls": calls})
         wall = (time.perf_counter() - start) * 1e3
         # a whole tour at most; host code of candidates runs none, and its word is not asked for
-        foreign = self._loaded.program.lane != "program"
+        foreign = self._loaded.program.form != "program"
         made = calls if foreign else min(max(calls, whole_numbers(told, "calls")[0]), calls + self._slots)
         return TimedBlock(made, numbers(told, "device_ms")[0], numbers(told, "host_ms")[0], wall)
 
@@ -94,7 +94,7 @@ class GpuSide:
 
     def _own_time(self, call_ms: float, hint: int) -> float | None:
         """1 - time without the program's kernels / time with them; None where kernels cannot be left out."""
-        if not self._with_own_time or self._loaded.program.lane != "program" or call_ms <= 0.0:
+        if not self._with_own_time or self._loaded.program.form != "program" or call_ms <= 0.0:
             return None
         told = self._ask("time_prepare", {"hint": hint}, self._open("noop"))
         return min(1.0, max(0.0, 1.0 - numbers(told, "call_ms")[0] / call_ms))

@@ -68,7 +68,7 @@ def verify_gpu(
 ) -> Verdict:
     """Verify one built program on the worker's device.
 
-    parsed: None for the modelnew lane, whose float atomics are unknown. reference: judges what the oracle calls too
+    parsed: None for ModelNew files, whose float atomics are unknown. reference: judges what the oracle calls too
     large; without one that is skipped. gate: "fast" runs one family on unseen shapes and no no-ops. more: as
     `GpuCandidates.load` takes it. Raises infrastructure errors; all else is in the Verdict.
     """
@@ -136,7 +136,7 @@ class _Verification(OnDevice):
                 assert self.reference is not None
                 with self.timed("large"):
                     self.large(session, self.reference)
-        if gate == "full" and self.program.lane == "program":
+        if gate == "full" and self.program.form == "program":
             with self.timed("no-op"):
                 self.noop()
 

@@ -1,6 +1,6 @@
 """The candidate's process on a GPU target: warm, serves one program after another. Imports torch.
 
-It holds inputs and parameters, never an expectation. On a GPU the program lane has no host code; with the driver "cpu"
+It holds inputs and parameters, never an expectation. On a GPU a program has no host code; with the driver "cpu"
 the same service runs the cpu target's build. After a fault of the device every answer says `broken`, and the parent
 replaces the process.
 """
@@ -71,8 +71,8 @@ class GpuWorker:
     def load(self, header: dict[str, Any], bundle: Tree) -> Answer:
         """Make a candidate ready -> {"program"}, or {"stale": True} where the state table must be sent again.
 
-        header: lane, text, knobs, mode ("run", "noop"), state (the table's key), so (path, driver "cpu"), and what
-        modelnew_run.load wants for that lane.
+        header: lane (the candidate form), text, knobs, mode ("run", "noop"), state (the table's key), so (path, driver
+        "cpu"), and what `modelnew.run.load` takes for a ModelNew file.
         bundle: {"code": uint8 tensor or None, "table": state table, None when the key is known}.
         """
         with faults(None, self.on_gpu):
