@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hipwright.capture.graph import Graph, short
-from hipwright.engine.emit.helpers import prelude
+from hipwright.engine.emit.helpers import moves_packs, prelude
+from hipwright.engine.emit.packs import KEEP, PACKED
 from hipwright.engine.fuse.column_reductions import crossed
 from hipwright.engine.fuse.groups import Group, collapse
 from hipwright.engine.fuse.joined_parts import parts_of
@@ -24,7 +25,7 @@ from hipwright.engine.partition.lowering import Lowered, Lowering
 from hipwright.engine.plan.exact import ENOUGH_ELEMENTS
 from hipwright.engine.plan.in_place import Spare, Spares, homes
 from hipwright.engine.plan.naming import KernelNames
-from hipwright.engine.plan.streaming import KEEP, PACKED, keeps, kept, offered, reads_only, streaming, usual
+from hipwright.engine.plan.streaming import keeps, offered, reads_only, usual
 from hipwright.engine.plan.writer import PlanStep, PlanWriter, order
 from hipwright.engine.rewrite.attention import attention
 from hipwright.engine.rewrite.pinned_sizes import pinned
@@ -138,23 +139,24 @@ class _Builder:
             else:
                 self._kernel(c, lowered, step.what, stored, writer, spares.of(step) if self._in_place else {})
         self.plan = writer.finish()
-        self.helpers = prelude({u for kernel, _, _ in self.kernels for u in kernel.used})
-        self._stream(c, lowered)
+        used = {u for kernel, _, _ in self.kernels for u in kernel.used}
+        self.helpers = prelude(used, self._stream(c, lowered, packs=moves_packs(used)))
 
-    def _stream(self, c: LoweringContext, lowered: Lowered) -> None:
-        """What leaves the caches first, as the choice `stream` says; elsewhere the kernels are as they were."""
+    def _stream(self, c: LoweringContext, lowered: Lowered, *, packs: bool) -> str:
+        """Which accesses leave the caches first, by the choice `stream`; packs: whether kernels move packs."""
         numels, dtypes = self._numels(lowered), self._dtypes(lowered)
         keeping = [k for k, _, _ in self.kernels if keeps(c, k, numels, dtypes)]
-        packed = PACKED if offered(c, self.helpers, numels.values()) else PACKED[:1]
+        packed = PACKED if offered(c, packs=packs, sizes=numels.values()) else PACKED[:1]
         options = (*packed, KEEP) if keeping else packed
         if len(options) == 1:
-            return
+            return PACKED[0]
         over = bool(self._replacing) and self._replacing == len(self.kernels)
         only = reads_only(c, [k for k, _, _ in self.kernels], numels, dtypes)
         how = str(self.decisions.choose("stream", options, usual(options, over=over, reads_only=only)))
-        self.helpers = streaming(self.helpers, how)
         for kernel in keeping if how == KEEP else ():
-            kernel.text = kept(kernel.text)
+            if kernel.function is not None:
+                kernel.function.keep_reads = True
+        return how
 
     def _exact(self, lowered: Lowered) -> bool:
         """Shall kernels have twins that know the captured sizes? Nothing to search for, so not in `space`."""
@@ -262,7 +264,7 @@ class _Builder:
         allocate |= {part: ([count, product(group.inner)], "float32") for part, count in group.crossed.items()}
         self.decisions.knobs |= kernel.knobs
         self.kernels.append((kernel, group, mapping))
-        writer.launch(kernel, group, allocate)
+        writer.launch(kernel, allocate)
 
     def _by_parts(self, c: Any, group: Group, stores: dict[str, tuple[str, str]], name: str) -> bool:
         """Does a thread of this pointwise kernel take the same columns of all parts its rows are joined from?"""
@@ -292,7 +294,7 @@ class _Builder:
         if self.helpers:
             parts.append(self.helpers)
         parts += dict.fromkeys(text for kernel, _, _ in self.kernels for text in kernel.device.values())
-        parts += [kernel.text for kernel, _, _ in self.kernels]
+        parts += [kernel.function.text() if kernel.function else "" for kernel, _, _ in self.kernels]
         lines = ["HIP = r'''\n" + "\n".join(parts).rstrip() + "\n'''", ""]
         knobs = self.decisions.knob_values()
         for name in sorted(self.decisions.knobs):

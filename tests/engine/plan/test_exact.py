@@ -9,34 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hipwright.engine.plan.exact import with_exact
 from hipwright.engine.write import write
 from tests.engine.harness import Op, captured, compare, reference, run
-
-KERNEL = """// double
-extern "C" __global__ void __launch_bounds__(BLOCK) twice(
-    const float* __restrict__ x, float* __restrict__ y, int n,
-    long m) {
-    const long i = blockIdx.x * (long)BLOCK + threadIdx.x;
-    if (i < n * m) y[i] = 2.f * x[i];
-}
-"""
-
-
-def test_both_entries_share_the_body() -> None:
-    text = with_exact(KERNEL, "twice_exact", [None, None, 7, 1 << 33])
-    assert text.count("2.f * x[i]") == 1
-    assert "twice_body(x, y, n, m);" in text and "twice_body(x, y, 7, 8589934592L);" in text
-    assert text.count('extern "C" __global__ void __launch_bounds__(BLOCK) ') == 2
-    assert "twice_exact(\n    const float* __restrict__ x, float* __restrict__ y) {" in text
-
-
-def test_other_texts_are_refused() -> None:
-    with pytest.raises(ValueError, match="one entry"):
-        with_exact(KERNEL + KERNEL, "a", [None, None, 1, 1])
-    with pytest.raises(ValueError, match="4 parameters"):
-        with_exact(KERNEL, "a", [None, 1, 1])
-
 
 CASES = {
     "rows": (Op(lambda x: torch.softmax(x.relu() * 2, -1)), (70, 130)),

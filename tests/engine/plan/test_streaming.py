@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from hipwright.engine.plan.streaming import KEEP, PACKED, kept
+from hipwright.engine.emit.packs import KEEP, PACKED
 from hipwright.engine.write import space, write
 from hipwright.program import parse
 from hipwright.toolchain.amd import offline as amdgpu
@@ -128,16 +128,6 @@ def test_nothing_is_kept_where_it_would_not_pay(name: str, shape: tuple[int, int
     ]
     assert choice.default == usual
     assert choice.options == ((*PACKED, KEEP) if usual == KEEP else PACKED)
-
-
-def test_a_twin_of_constant_sizes_keeps_in_its_body_alone() -> None:
-    text = (
-        "static __device__ __forceinline__ void f_body(const float* __restrict__ x, float* __restrict__ y, int n) {\n"
-        "    y[0] = x[0];\n}\n"
-        'extern "C" __global__ void __launch_bounds__(64) f(\n    const float* __restrict__ x, '
-        "float* __restrict__ y, int n) {\n    f_body(x, y, n);\n}\n"
-    )
-    assert kept(text) == text.replace("int n) {\n    y[0]", "int n) {\n    x = kept(x);\n    y[0]")
 
 
 def test_a_tensor_may_have_the_functions_name() -> None:

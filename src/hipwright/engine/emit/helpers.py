@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from hipwright.engine.emit import row_helpers
 from hipwright.engine.emit.best import BEST, BEST_BLOCKS, BEST_OP, BEST_OPS, BEST_TEXTS, SHUFFLE_BEST
+from hipwright.engine.emit.packs import KEEP, KEPT, tile_functions
 from hipwright.engine.emit.state_tiles import FAST_EXP
-from hipwright.engine.emit.tiles import TILE
 from hipwright.engine.ir.small_ints import NATURAL_FLOAT, SMALL_FLOAT
 
 GENERIC: dict[str, str] = {
@@ -262,7 +262,7 @@ STRUCTURES = {
     "quotient": QUOTIENT,
     "apart": APART,
     "Best": BEST,
-    "Tile": TILE,
+    "Tile": tile_functions(),
     "shuffle_xor": SHUFFLE,
     "shuffle_best": SHUFFLE_BEST,
     "lane_reduce": LANE_REDUCE,
@@ -424,12 +424,21 @@ RESERVED = (
 )
 
 
-def prelude(used: Iterable[tuple[str, str]]) -> str:
-    """Definitions of what kernels call: pairs of (function, type), type "" for structures and index functions."""
+def moves_packs(used: Iterable[tuple[str, str]]) -> bool:
+    """Whether the functions that kernels call read or write packs of 16 bytes."""
+    return ("Tile", "") in _close(set(used))
+
+
+def prelude(used: Iterable[tuple[str, str]], stream: str = "no") -> str:
+    """Definitions of what kernels call: pairs of (function, type), type "" for structures and index functions.
+
+    stream: which accesses leave the caches first, one of packs.PACKED, or packs.KEEP.
+    """
     wanted = _close(set(used))
     out: list[str] = []
     names = {name for name, _ in wanted}
-    out += [STRUCTURES[name] for name in FIRST if name in names]
+    structures = {**STRUCTURES, "Tile": tile_functions(stream)}
+    out += [structures[name] for name in FIRST if name in names]
     for table, parameters in ((GENERIC, "T x"), (PAIRS, "T a, T b")):
         out += [
             f"template <typename T>\n__device__ T {name}({parameters}) {{\n    {body}\n}}\n"
@@ -449,8 +458,8 @@ def prelude(used: Iterable[tuple[str, str]]) -> str:
                 )
     out += [f"__device__ {text}\n" for name, text in INDEX.items() if (name, "") in wanted]
     out += _operators(wanted)
-    out += [text for name, text in STRUCTURES.items() if name in names and name not in FIRST]
-    return "\n".join(out)
+    out += [text for name, text in structures.items() if name in names and name not in FIRST]
+    return (KEPT if stream == KEEP else "") + "\n".join(out)
 
 
 def _close(wanted: set[tuple[str, str]]) -> set[tuple[str, str]]:

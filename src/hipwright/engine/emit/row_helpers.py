@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hipwright.engine.emit.odd_tiles import LOAD_INNER, LOAD_ODD, STORE_INNER
+from hipwright.engine.emit.packs import tile_functions
 from hipwright.engine.emit.reduce_tiles import (
     BLOCK_REDUCE,
     BLOCK_REDUCE_EACH,
@@ -36,7 +37,6 @@ from hipwright.engine.emit.tiles import (
     STAY_PACKED,
     STORE_COLUMNS,
     STORE_TILE,
-    TILE,
     TILE_COUNT,
     WHOLE_PACKS,
     WRITE_BFLOAT16,
@@ -44,7 +44,7 @@ from hipwright.engine.emit.tiles import (
 )
 
 STRUCTURES = {
-    "Tile": TILE,
+    "Tile": tile_functions(),
     "Moments": MOMENTS,
     "moments_with": MOMENTS_APART,
     "moments_lanes": MOMENTS_LANES,

@@ -6,7 +6,8 @@ import math
 import re
 from collections.abc import Callable, Sequence
 
-from hipwright.engine.emit.helpers import FLOAT, GENERIC, INDEX, INTEGER, LIBRARY, PAIRS, RESERVED
+from hipwright.engine.emit.builder import StatementBuilder, cname
+from hipwright.engine.emit.helpers import FLOAT, GENERIC, INDEX, INTEGER, LIBRARY, PAIRS
 from hipwright.engine.ir import small_ints
 from hipwright.engine.ir.expr import STORAGE, E, SerialLoop, walk
 from hipwright.engine.ir.index import Atom, Ind, Ix
@@ -37,13 +38,6 @@ LONG_TEXT = 88
 COMPARISONS = ("<", ">", "<=", ">=", "==", "!=")
 
 
-def cname(name: str) -> str:
-    """A C identifier for a buffer or value, clear of functions and keywords."""
-    clean = re.sub(r"\W", "_", name)
-    clean = re.sub(r"^(p|b|c)_(?=[A-Za-z_]{2})", "", clean)
-    return f"{clean}_" if clean in RESERVED or clean[:1].isdigit() else clean
-
-
 def literal(value: float | bool, ctype: str) -> str:
     """A constant as C writes it."""
     if ctype == "bool":
@@ -61,51 +55,20 @@ def literal(value: float | bool, ctype: str) -> str:
     return f"{text}f" if ctype == "float" else text
 
 
-class Emitter:
+class Emitter(StatementBuilder):
     """Writes the statements of one kernel. `read` prints a load; scopes hold what already has a name."""
 
     def __init__(self, read: Callable[[E, str], str], row: Callable[[str], str], index_type: str) -> None:
+        super().__init__()
         self.read = read
         self.row = row
         self.index_type = index_type
-        self.lines: list[str] = []
-        self.depth = 1
-        self.scopes: list[dict[int, str]] = [{}]
         self.used: set[tuple[str, str]] = set()
-        self.taken: set[str] = set()
         self.shared: dict[int, int] = {}
         self.aliases: dict[str, str] = {}
         self.instead: dict[int, str] = {}  # calls by another function than their own
         self.bytes: set[str] = set()  # packs of bytes that were read as words
         self.rounding = Rounding()
-
-    # ------------------------------------------------------------ statements
-
-    def line(self, text: str) -> None:
-        """One line at the current depth."""
-        self.lines.append("    " * self.depth + text if text else "")
-
-    def open(self, text: str) -> None:
-        """A block with a scope of its own."""
-        self.line(text + " {")
-        self.depth += 1
-        self.scopes.append({})
-
-    def close(self) -> None:
-        """End of the block."""
-        self.scopes.pop()
-        self.depth -= 1
-        self.line("}")
-
-    def fresh(self, name: str) -> str:
-        """A local name not yet taken in this kernel."""
-        base = cname(name)
-        candidate, count = base, 1
-        while candidate in self.taken:
-            count += 1
-            candidate = f"{base}{count}" if not base[-1].isdigit() else f"{base}_{count}"
-        self.taken.add(candidate)
-        return candidate
 
     def count(self, roots: Sequence[E]) -> None:
         """Note what the roots of one block share."""
@@ -287,9 +250,7 @@ class Emitter:
         self.open(f"if ({condition})")
         self.line(f"{name} = {self.text(yes)[0]};")
         if not simple:
-            self.scopes.pop()
-            self.depth -= 1
-            self.open("} else")
+            self.otherwise()
             self.line(f"{name} = {self.text(no)[0]};")
         self.close()
         self.scopes[-1][e.id] = name

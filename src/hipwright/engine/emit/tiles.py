@@ -7,64 +7,6 @@ wide access are read element by element on NVIDIA, which needs aligned vectors, 
 
 from __future__ import annotations
 
-READ_PACK = "template <int N, typename T>\n__device__ void read_pack(const T* p, T* v) {\n"
-WRITE_PACK = "template <int N, typename T>\n__device__ void write_pack(T* p, const T* v) {\n"
-"""How the functions begin that move a pack: streaming.py goes on otherwise."""
-TILE = (
-    """// N neighbours; as wide an access as the device has.
-template <typename T, int N>
-struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
-    T v[N];
-};
-
-// Does the address suit packs? AMD reads and writes them anywhere.
-template <typename T, int N>
-__device__ bool packs_fit(const T* p) {
-#ifdef __AMDGCN__
-    return true;
-#else
-    return N == 1 || (size_t)p % alignof(Pack<T, N>) == 0;
-#endif
-}
-
-"""
-    + READ_PACK
-    + """#ifdef __AMDGCN__
-    __builtin_memcpy(v, p, N * sizeof(T));
-#else
-    const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(p);
-#pragma unroll
-    for (int k = 0; k < N; ++k) v[k] = pack.v[k];
-#endif
-}
-
-"""
-    + WRITE_PACK
-    + """#ifdef __AMDGCN__
-    __builtin_memcpy(p, v, N * sizeof(T));
-#else
-    if constexpr (N * sizeof(T) % 16 == 0) {  // NVRTC may take the store of a pack's elements apart, but not this
-        uint4 words[N * sizeof(T) / 16];
-        __builtin_memcpy(words, v, sizeof(words));
-#pragma unroll
-        for (int k = 0; k < N * (int)sizeof(T) / 16; ++k) reinterpret_cast<uint4*>(p)[k] = words[k];
-    } else {
-        Pack<T, N> pack;
-#pragma unroll
-        for (int k = 0; k < N; ++k) pack.v[k] = v[k];
-        *reinterpret_cast<Pack<T, N>*>(p) = pack;
-    }
-#endif
-}
-
-// What one thread takes at a time: SIZE elements in registers.
-template <typename T, int SIZE>
-struct Tile {
-    T v[SIZE];
-};
-"""
-)
-
 WRITE_HALVES = """// Floats leave as half types two at a time: one instruction for both where the device has it.
 // As words: CUDA copies its own pairs one by one, and a pack would be written 4 bytes at a time.
 template <int N>

@@ -35,11 +35,11 @@ SUMMED = {"aten.baddbmm.default": "aten.bmm.default", "aten.addmm.default": "ate
 
 @dataclass(eq=False)
 class PlanView:
-    """A view made in the plan for a library call: `name = text`."""
+    """A view made in the plan for a library call: `name = source` and an operation, such as `.permute(0, 1)`."""
 
     name: str
-    text: str
     source: str
+    operation: str
 
 
 class LibraryCalls:
@@ -107,7 +107,7 @@ class LibraryCalls:
         name = node.args[0]["node"]
         kept = channels_last.image(self.c, image, plain(name), self._buffer_shape)
         view = self.c.unique(f"{kept}_view")
-        self.out.views.append(PlanView(view, f"{kept}.permute({', '.join(map(str, channels_last.FIRST))})", kept))
+        self.out.views.append(PlanView(view, kept, f".permute({', '.join(map(str, channels_last.FIRST))})"))
         self.out.metas[view] = self._known(name)
         return {name: view}
 
@@ -179,15 +179,15 @@ class LibraryCalls:
         if not isinstance(inner, Tensor) or (self.lowering.weigh(inner) > 2 and self.lowering.users.get(source, 0) < 1):
             return None
         base = self.ensure(source)
-        text = _view_text(kind, base, [self.lowering.resolve(a) for a in node.args[1:]])
+        operation = _view_operation(kind, [self.lowering.resolve(a) for a in node.args[1:]])
         unique = self.c.unique(f"{name}_view")
-        self.out.views.append(PlanView(unique, text, base))
+        self.out.views.append(PlanView(unique, base, operation))
         self.out.metas[unique] = self._meta_of(name)
         self.views[name] = unique
         return unique
 
 
-def _view_text(kind: str, base: str, args: Iterable[Any]) -> str:
+def _view_operation(kind: str, args: Iterable[Any]) -> str:
     listed = list(args)
     if kind == "slice":
         padded = [*listed, *[None] * (4 - len(listed))]
@@ -195,6 +195,6 @@ def _view_text(kind: str, base: str, args: Iterable[Any]) -> str:
         stop = "" if end is None or (isinstance(end, int) and end >= 1 << 62) else str(end)
         first = "" if not start else str(start)
         inner = f"{first}:{stop}" + (f":{step}" if step not in (None, 1) else "")
-        return f"{base}[{', '.join([':'] * int(dim or 0) + [inner])}]"
+        return f"[{', '.join([':'] * int(dim or 0) + [inner])}]"
     spelled = ", ".join(f"({', '.join(map(str, a))})" if isinstance(a, list) else str(a) for a in listed)
-    return f"{base}.{kind}({spelled})"
+    return f".{kind}({spelled})"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from hipwright.engine.emit.builder import cname
 from hipwright.engine.emit.helpers import RESERVED
-from hipwright.engine.emit.statements import cname
 from hipwright.engine.fuse.groups import Group
 from hipwright.engine.partition.lowering import Lowered
 from hipwright.engine.templates.base import fused

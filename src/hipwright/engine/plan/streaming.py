@@ -17,11 +17,10 @@ again, or much else goes by. A copy of 32 MiB in all, again and again behind suc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hipwright.engine.emit.tiles import READ_PACK, WRITE_PACK
+from hipwright.engine.emit.packs import KEEP
 from hipwright.engine.fuse.recompute import ITEM_BYTES
 from hipwright.engine.ir.index import Ix
 from hipwright.engine.lower.core import LoweringContext
@@ -29,9 +28,6 @@ from hipwright.engine.lower.core import LoweringContext
 if TYPE_CHECKING:
     from hipwright.engine.templates.base import EmittedKernel
 
-PACKED = ("no", "stores", "loads", "both")
-"""Settings of programs whose kernels move packs; KEEP is for any kernel that `keeps` offers it to."""
-KEEP = "keep"
 KEPT_BYTES = 1 << 27
 """A kernel reads, at least, several times what caches hold."""
 WRITTEN = 3
@@ -41,37 +37,10 @@ FEW_WRITTEN = 16
 ENOUGH = 1 << 22
 """Elements of the largest tensor from which caches hold less than a call moves."""
 
-_WORDS = """// 16 bytes at any address; nobody needs them again soon, so they leave the caches first.
-#ifdef __clang__
-typedef unsigned Passing __attribute__((ext_vector_type(4), aligned(1)));
-#else
-typedef uint4 Passing;
-#endif
 
-"""
-_LOADS = """    if constexpr (N * sizeof(T) % 16 == 0) {
-        Passing words[N * sizeof(T) / 16];
-#pragma unroll
-        for (int k = 0; k < N * (int)sizeof(T) / 16; ++k)
-            words[k] = __builtin_nontemporal_load(reinterpret_cast<const Passing*>(p) + k);
-        __builtin_memcpy(v, words, sizeof(words));
-        return;
-    }
-"""
-_STORES = """    if constexpr (N * sizeof(T) % 16 == 0) {
-        Passing words[N * sizeof(T) / 16];
-        __builtin_memcpy(words, v, sizeof(words));
-#pragma unroll
-        for (int k = 0; k < N * (int)sizeof(T) / 16; ++k)
-            __builtin_nontemporal_store(words[k], reinterpret_cast<Passing*>(p) + k);
-        return;
-    }
-"""
-
-
-def offered(c: LoweringContext, helpers: str, sizes: Iterable[Ix]) -> bool:
-    """Do kernels move packs, of a tensor that caches do not hold? helpers: the program's device functions."""
-    return READ_PACK in helpers and max((c.hint(size) for size in sizes), default=0) >= ENOUGH
+def offered(c: LoweringContext, *, packs: bool, sizes: Iterable[Ix]) -> bool:
+    """Whether kernels move packs (packs) of a tensor that caches do not hold."""
+    return packs and max((c.hint(size) for size in sizes), default=0) >= ENOUGH
 
 
 def usual(options: Sequence[str], *, over: bool, reads_only: bool) -> str:
@@ -81,36 +50,6 @@ def usual(options: Sequence[str], *, over: bool, reads_only: bool) -> str:
     if KEEP in options:
         return KEEP
     return "loads" if reads_only and "loads" in options else "no"
-
-
-def streaming(helpers: str, how: str) -> str:
-    """The device functions with packs of whole 16 bytes read or written as `how` says, one of PACKED or KEEP."""
-    for head, body, kinds in ((READ_PACK, _LOADS, ("loads", "both")), (WRITE_PACK, _STORES, ("stores", "both"))):
-        if how in kinds:
-            helpers = helpers.replace(head, head + body, 1)
-    if how == KEEP:
-        return _KEPT + helpers
-    return helpers if how == "no" else helpers.replace(READ_PACK, _WORDS + READ_PACK, 1)
-
-
-_KEPT = """// What is read stays in the last cache and what is written leaves it first, where the device takes the hint.
-template <typename T>
-__device__ __forceinline__ const T* kept(const T* p) {
-#ifdef hw_kept
-    return hw_kept(p);
-#else
-    return p;
-#endif
-}
-
-"""
-_HEAD = re.compile(
-    r'^(?:static __device__ __forceinline__|extern "C" __global__) void (?:__launch_bounds__\([^\n]*\) )?\w+'
-    r"\((?P<given>[^{}]*)\) \{\n(?!    \w+_body\()",
-    re.MULTILINE,
-)
-"""A kernel, or the body that its entries for any sizes and for constant ones share (hipwright.engine.plan.exact)."""
-_READ = re.compile(r"const [\w ]+\* __restrict__ (\w+)")
 
 
 def keeps(c: LoweringContext, kernel: EmittedKernel, numels: Mapping[str, Ix], dtypes: Mapping[str, str]) -> bool:
@@ -145,12 +84,3 @@ def reads_only(
     return max((read for read, _ in moved), default=0) >= KEPT_BYTES and all(
         written * FEW_WRITTEN < read for read, written in moved if read + written >= KEPT_BYTES // FEW_WRITTEN
     )
-
-
-def kept(text: str) -> str:
-    """A kernel's text with the pointers that it only reads through `kept` first."""
-
-    def begun(head: re.Match[str]) -> str:
-        return head.group() + "".join(f"    {name} = kept({name});\n" for name in _READ.findall(head["given"]))
-
-    return _HEAD.sub(begun, text)

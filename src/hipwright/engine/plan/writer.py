@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hipwright.capture.graph import short
-from hipwright.engine.emit.statements import cname
+from hipwright.engine.emit.builder import cname
+from hipwright.engine.emit.function import StaticShapeVariant
+from hipwright.engine.emit.tree import Statement, printed, words
 from hipwright.engine.fuse.groups import Group
-from hipwright.engine.ir.index import Ix, nonneg, product
+from hipwright.engine.ir.index import Ix, nonneg
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.ir.shapes import strides
 from hipwright.engine.lower.core import LibraryCall
 from hipwright.engine.partition.channels_last import LAST
 from hipwright.engine.partition.library_calls import PlanView
 from hipwright.engine.partition.lowering import Lowered
-from hipwright.engine.plan.exact import with_exact
 from hipwright.engine.templates.base import INT_LIMIT, EmittedKernel
 
 FUNCTIONAL = {
@@ -115,7 +116,7 @@ class PlanWriter:
         self.exact = exact
         self.graph = lowered.graph
         self.parameters = parameters
-        self.lines: list[str] = []
+        self.statements: list[Statement] = []
         self.names: dict[str, str] = {}
         self._taken: set[str] = set(parameters)
         self.temporaries: set[str] = set()
@@ -140,6 +141,9 @@ class PlanWriter:
         """Results that lie where other tensors lay: {result: tensor}."""
         self.names |= {result: self.name(tensor) for result, tensor in over.items()}
 
+    def _line(self, text: str) -> None:
+        self.statements.append(Statement(text))
+
     def _local(self, name: str) -> str:
         candidate = f"{name}_" if name in PYTHON_NAMES else name
         count = 1
@@ -155,17 +159,17 @@ class PlanWriter:
         """Contiguous inputs for the kernels, which index them row-major."""
         for buffer, tensor in self.lowered.tensors.items():
             if buffer in read_by_kernels and tensor.kind == "input":
-                self.lines.append(f"{self.name(buffer)} = {tensor.access}.contiguous()")
+                self._line(f"{self.name(buffer)} = {tensor.access}.contiguous()")
             elif tensor.kind == "input" and not tensor.access.isidentifier():
-                self.lines.append(f"{self.name(buffer)} = {tensor.access}")
+                self._line(f"{self.name(buffer)} = {tensor.access}")
             elif buffer in read_by_kernels and not _row_major(tensor.meta.shape, tensor.meta.stride):
                 path = self.name(buffer)
                 self.names[buffer] = self._local(cname(buffer))
-                self.lines.append(f"{self.names[buffer]} = {path}.contiguous()")
+                self._line(f"{self.names[buffer]} = {path}.contiguous()")
 
     def view(self, view: PlanView) -> None:
         """A view for a library call."""
-        self.lines.append(f"{self.name(view.name)} = {view.text.replace(view.source, self.name(view.source), 1)}")
+        self._line(f"{self.name(view.name)} = {self.name(view.source)}{view.operation}")
 
     def call(self, call: LibraryCall, read_by_kernels: set[str]) -> None:
         """A library call."""
@@ -182,14 +186,14 @@ class PlanWriter:
         else:
             target = f"torch.ops.{node.op}"
         results = [self.name(o) for o in call.outputs]
-        self.lines.append(f"{', '.join(results)} = {target}({args})")
+        self._line(f"{', '.join(results)} = {target}({args})")
         for output, local in zip(call.outputs, results, strict=True):
             if call.last:
-                self.lines.append(f"{local} = {local}.permute({', '.join(map(str, LAST))}).contiguous()")
+                self._line(f"{local} = {local}.permute({', '.join(map(str, LAST))}).contiguous()")
                 continue
             plain = kind == "linear" and self._is_flat(call)
             if output in read_by_kernels and kind not in FLAT_RESULT and not plain:
-                self.lines.append(f"{local} = {local}.contiguous()")
+                self._line(f"{local} = {local}.contiguous()")
 
     def _is_flat(self, call: LibraryCall) -> bool:
         """A linear layer of a row-major tensor gives a row-major tensor."""
@@ -215,12 +219,12 @@ class PlanWriter:
         """A new tensor."""
         sizes = ", ".join(to_python(s) for s in shape)
         comma = "," if len(shape) == 1 else ""
-        self.lines.append(f"{self.name(buffer)} = torch.{maker}(({sizes}{comma}), dtype=torch.{dtype})")
+        self._line(f"{self.name(buffer)} = torch.{maker}(({sizes}{comma}), dtype=torch.{dtype})")
 
-    def launch(self, kernel: EmittedKernel, group: Group, allocate: Mapping[str, tuple[list[Ix], str]]) -> None:
+    def launch(self, kernel: EmittedKernel, allocate: Mapping[str, tuple[list[Ix], str]]) -> None:
         """Allocations of what a kernel writes, and its launch."""
-        kernel.grid = kernel.grid.format(total=to_python(product(group.space)), rows=to_python(product(group.outer)))
-        self.lines += kernel.before
+        for text in kernel.before:
+            self._line(text)
         made = {b: allocate[b] for b in kernel.writes if b in allocate} | kernel.scratch
         self.launches([kernel], made, kernel.zeroed)
 
@@ -236,7 +240,8 @@ class PlanWriter:
             arguments = [self._argument(a, kernel) if a in known else a for a in kernel.arguments]
             lds = f", {kernel.lds}" if kernel.lds else ""
             where = f"[{kernel.grid}, {kernel.block}{lds}]"
-            self.lines += self._launch(kernel, where, arguments, known)
+            for text in self._launch(kernel, where, arguments, known):
+                self._line(text)
 
     def _launch(self, kernel: EmittedKernel, where: str, arguments: Sequence[str], known: Collection[str]) -> list[str]:
         """The launch of the kernel; of its twin, if it has one, where the sizes are the captured ones."""
@@ -245,11 +250,10 @@ class PlanWriter:
         values = [None if a in known else hints.get(a) for a in kernel.arguments]
         if self.exact is None or all(value is None for value in values):
             return [general]
-        twin = self.exact(kernel.name)
-        try:
-            kernel.text = with_exact(kernel.text, twin, values, kernel.exact_bounds)
-        except ValueError:  # a template whose text holds several kernels
+        if kernel.function is None:
             return [general]
+        twin = self.exact(kernel.name)
+        kernel.function.variant = StaticShapeVariant(twin, values, kernel.exact_bounds)
         self._captured = self._captured or self._local("captured")
         self._fixed |= {a for a, value in zip(kernel.arguments, values, strict=True) if value is not None}
         kept = [text for text, value in zip(arguments, values, strict=True) if value is None]
@@ -260,7 +264,7 @@ class PlanWriter:
         derived, symbols = self.lowered.context.reader.derived, {s.name: s.hint for s in self.graph.symbols}
         names = set(self._fixed)
         for name in self._fixed & derived.keys():
-            names |= set(re.findall(r"\w+", derived[name]))
+            names |= words(derived[name])
         conditions = [f"{name} == {hint}" for name, hint in symbols.items() if name in names]
         return [f"{self._captured} = {' and '.join(conditions)}"] if conditions else []
 
@@ -281,19 +285,20 @@ class PlanWriter:
     def finish(self) -> str:
         """The function's text."""
         returned = _returned(self.graph.output, {k: self.name(v) for k, v in self.lowered.outputs.items()})
-        self.lines = [*self._captured_line(), *self.lines, f"return {returned}"]
-        head = self._head("\n".join(self.lines))
-        body = "\n".join(f"    {line}" for line in [*head, *self.lines])
+        self._line(f"return {returned}")
+        statements = [Statement(text) for text in self._captured_line()] + self.statements
+        head = self._head(frozenset().union(*(s.names for s in statements)))
+        body = "\n".join(printed([*(Statement(text) for text in head), *statements], 1))
         return f"def forward({', '.join(['self', *self.parameters])}):\n{body}\n"
 
-    def _head(self, body: str) -> list[str]:
-        """Sizes and shape guards."""
+    def _head(self, names: frozenset[str]) -> list[str]:
+        """Sizes and shape guards of a body that uses these names."""
         derived = self.lowered.context.reader.derived
         small = self._small()
-        used = set(re.findall(r"\w+", " ".join([body, *small, *self.graph.guards])))
+        used = names.union(*map(words, [*small, *self.graph.guards]))
         wanted = {name for name in derived if name in used}
         for name in wanted:
-            used |= set(re.findall(r"\w+", derived[name]))
+            used |= words(derived[name])
         out = [f"{s.name} = {s.access}" for s in self.graph.symbols if s.name in used]
         fixed: dict[str, list[str]] = {}
         for guard in self.graph.guards:

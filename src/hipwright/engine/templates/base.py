@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hipwright.engine.emit.statements import Emitter, cname
+from hipwright.engine.emit.builder import cname
+from hipwright.engine.emit.function import KernelFunction, KernelParameter
+from hipwright.engine.emit.statements import Emitter
 from hipwright.engine.fuse.groups import Group, GroupMember
 from hipwright.engine.ir.expr import STORAGE, E, indices, walk
 from hipwright.engine.ir.index import Atom, Ind, Ix, Sym, Var, divide, ix, modulo, product, replace
-from hipwright.engine.ir.index_text import to_c
+from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.ir.rounding import Rounding
 from hipwright.engine.ir.shapes import strides
 from hipwright.engine.lower.core import LoweringContext
@@ -23,10 +24,10 @@ FAST = {"exp": "exp_fast", "sqrt": "sqrt_fast"}
 
 @dataclass(eq=False)
 class EmittedKernel:
-    """A finished kernel: its text, and how the plan launches it."""
+    """A finished kernel, and how the plan launches it. function: None where device code holds the entry point."""
 
     name: str
-    text: str
+    function: KernelFunction | None
     grid: str
     block: str
     arguments: list[str] = field(default_factory=list)  # buffers and sizes, in order
@@ -75,7 +76,7 @@ class Body:
         self.emit.taken |= set(self.pointers.values()) | set(self.taken_symbols)
         self.knobs: set[str] = set()
         self.scratch: list[str] = []  # pointers to memory that blocks of one launch share
-        self.extra: list[str] = []  # parameters beyond tensors and sizes
+        self.extra: list[KernelParameter] = []  # parameters beyond tensors and sizes
 
     def _fits(self) -> bool:
         return all(self.c.hint(s) < INT_LIMIT for s in self._sizes())
@@ -123,17 +124,16 @@ class Body:
 
     # ------------------------------------------------------------ text
 
-    def parameters(self) -> str:
-        """The kernel's parameter list."""
+    def parameters(self) -> list[KernelParameter]:
+        """The kernel's parameters: pointers, sizes, and what a template has added."""
         written = {self.need.stores[m.item.name][0] for m in self.stored}
         out = []
         for buffer, name in self.pointers.items():
             kind = STORAGE[self.need.dtypes[buffer]]
-            if buffer in self.scratch:
-                out.append(f"{kind}* {name}")
-            else:
-                out.append(f"{'' if buffer in written else 'const '}{kind}* __restrict__ {name}")
-        return ", ".join(out + [f"{self.index_type} {s}" for s in self.taken_symbols] + self.extra)
+            if buffer not in self.scratch:
+                kind = f"{'' if buffer in written else 'const '}{kind}"
+            out.append(KernelParameter(f"{kind}*{'' if buffer in self.scratch else ' __restrict__'}", name))
+        return [*out, *(KernelParameter(self.index_type, s) for s in self.taken_symbols), *self.extra]
 
     def as_index(self, text: str) -> str:
         """An index as a value of the kernel's index type."""
@@ -181,19 +181,19 @@ class Body:
         """A value as the member's tile keeps it."""
         return value if self.in_floats(member) else self.as_stored(member, value)
 
-    def finish(self, grid: str, block: str, comment: str, lines: Sequence[str], bounds: str) -> EmittedKernel:
-        """Wrap the body into an entry kernel; sizes that it does not name are no parameters."""
-        named = set(re.findall(r"\w+", "\n".join(lines)))
-        self.taken_symbols = [s for s in self.taken_symbols if s in named]
-        text = (
-            f"// {comment}\n"
-            f'extern "C" __global__ void __launch_bounds__({bounds}) {self.name}(\n'
-            f"    {wrapped(self.parameters())}) {{\n" + "\n".join(lines) + "\n}\n"
-        )
+    def finish(self, grid: str, block: str, comment: str, bounds: str) -> EmittedKernel:
+        """The body as an entry kernel; sizes that it does not name are no parameters.
+
+        grid: may hold {total} and {rows}, the number of elements and of rows.
+        """
+        function = KernelFunction(self.name, comment, bounds, [], self.emit.body)
+        self.taken_symbols = [s for s in self.taken_symbols if s in function.names]
+        function.parameters = self.parameters()
         arguments = [*self.pointers, *self.taken_symbols]
         written = [self.need.stores[m.item.name][0] for m in self.stored]
+        grid = grid.format(total=to_python(product(self.group.space)), rows=to_python(product(self.group.outer)))
         return EmittedKernel(
-            self.name, text, grid, block, arguments, self.emit.used, self.knobs, list(self.loads), written
+            self.name, function, grid, block, arguments, self.emit.used, self.knobs, list(self.loads), written
         )
 
     def name_variables(self, which: Sequence[int], prefix: str, flat: str) -> tuple[dict[Var, Ix], list[str]]:
@@ -224,16 +224,6 @@ class Body:
         for member, value in zip(members, values, strict=True):
             member.value = value
             member.position = replace(member.position, atom)
-
-
-def wrapped(text: str, width: int = 112) -> str:
-    """A parameter list over several lines."""
-    lines = [""]
-    for part in text.split(", "):
-        if lines[-1] and len(lines[-1]) + len(part) + 2 > width:
-            lines.append("")
-        lines[-1] += (", " if lines[-1] else "") + part
-    return ",\n    ".join(lines)
 
 
 def _unrounded(member: GroupMember, need: Need) -> E:

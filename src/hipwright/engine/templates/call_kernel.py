@@ -10,7 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hipwright.engine.emit.statements import Emitter, cname
+from hipwright.engine.emit.builder import cname
+from hipwright.engine.emit.function import KernelFunction, KernelParameter
+from hipwright.engine.emit.statements import Emitter
 from hipwright.engine.fuse.groups import GroupMember
 from hipwright.engine.ir.expr import STORAGE, E, walk
 from hipwright.engine.ir.index import ONE, ZERO, Atom, Ind, Ix, Var, ix, replace
@@ -18,7 +20,7 @@ from hipwright.engine.ir.index_text import to_c, to_python
 from hipwright.engine.ir.small_ints import BYTES, LOADED
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.access import STORE_ALIGNED, WIDE, certain_loads, step, strides_beside, unit
-from hipwright.engine.templates.base import EmittedKernel, fused, wrapped
+from hipwright.engine.templates.base import EmittedKernel, fused
 from hipwright.engine.templates.packed import packs, strides
 
 if TYPE_CHECKING:
@@ -315,22 +317,18 @@ class CallKernel:
 
     def finish(self, grid: str, block: str, bounds: str, comment: str = "", lds: str = "") -> EmittedKernel:
         """The kernel. grid, block, lds: plan texts (`//` divides; tuples are legal); bounds: the block as C text."""
-        named = set(re.findall(r"\w+", "\n".join(self.emit.lines)))
-        symbols = sorted(s for s in self.c.hints if s in named)
-        kinds = []
+        title = f"{fused(self.body.group)}{': ' + comment if comment else ''}"
+        function = KernelFunction(self.name, title, bounds, [], self.emit.body)
+        symbols = sorted(s for s in self.c.hints if s in function.names)
         for buffer, name in self.pointers.items():
             constant = "" if buffer in self.written else "const "
-            kinds.append(f"{constant}{STORAGE[self.body.dtype(buffer)]}* __restrict__ {name}")
-        parameters = wrapped(", ".join(kinds + [f"{self.kind} {s}" for s in symbols]))
-        title = f"{fused(self.body.group)}{': ' + comment if comment else ''}"
-        text = (
-            f'// {title}\nextern "C" __global__ void __launch_bounds__({bounds}) {self.name}(\n'
-            f"    {parameters}) {{\n" + "\n".join(self.emit.lines) + "\n}\n"
-        )
+            kind = f"{constant}{STORAGE[self.body.dtype(buffer)]}* __restrict__"
+            function.parameters.append(KernelParameter(kind, name))
+        function.parameters += [KernelParameter(self.kind, s) for s in symbols]
         reads = [b for b in self.pointers if b not in self.written]
         out = EmittedKernel(
             self.name,
-            text,
+            function,
             grid,
             block,
             [*self.pointers, *symbols],

@@ -5,7 +5,6 @@ Accesses that walk memory element by element become packs (engine/emit/tiles.py)
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -236,16 +235,14 @@ class Sweep:
         emit.open("if (count > 0)")
         emit.line("#pragma unroll")
         emit.open(f"for (int k = 0; k < {items}; ++k)")
-        first = len(emit.lines)
         last = "(k < count ? k : count - 1)"
-        emit.line(f"const {body.index_type} {self.variable} = {share.base} + {last} * {share.step};")
+        emit.line_if_used(f"const {body.index_type} {self.variable} = {share.base} + {last} * {share.step};")
         for line in self.splits:
-            emit.line(line)
+            emit.line_if_used(line)
         for value, array in moving.values():
             emit.line(f"{array}[k] = {emit.text(value)[0]};")
             emit.name(value, f"{array}[k]")
         emit.line(f"{rows}[k] = {pointer} + ({emit.position(rest + ix(Var('column')))});")
-        prune(emit.lines, first, 1 + len(self.splits))
         emit.close()
         emit.close()
         for value, array in moving.values():
@@ -293,14 +290,6 @@ def _inside(a: Atom, name: str) -> bool:
 def offset(pointer: str, start: str) -> str:
     """pointer + start."""
     return pointer if start in ("", "0") else start if pointer == "0" else f"{pointer} + {start}"
-
-
-def prune(lines: list[str], first: int, count: int) -> None:
-    """Of `count` declarations from line `first`, those that nothing after them names go: packs know where they lie."""
-    for at in reversed(range(first, first + count)):
-        name = lines[at].split(" = ")[0].split()[-1]
-        if not any(re.search(rf"\b{name}\b", line) for line in lines[at + 1 :]):
-            del lines[at]
 
 
 def unconditional(values: Sequence[E], stop: set[int]) -> Iterator[E]:

@@ -88,7 +88,7 @@ def write(body: CallBody) -> list[EmittedKernel]:
     _load(kernel, v, shared, "kv_tile", "n", ("BN", "DVW", "DV", "n0", length), swizzle=False)
     kernel.line("__syncthreads();")
     pack, parts = {4: ("float4", "v4.x, v4.y, v4.z, v4.w"), 2: ("float2", "v4.x, v4.y"), 1: ("float", "v4")}[_each(f)]
-    kernel.emit.lines += _indented(VALUES.replace("@PACK@", pack).replace("@PARTS@", parts), kernel.emit.depth)
+    kernel.emit.passage(VALUES.replace("@PACK@", pack).replace("@PARTS@", parts))
     kernel.close()
     if after is not None:
         rest(kernel, f, v, shared)
@@ -172,7 +172,7 @@ def _load(
 
 def _scores(kernel: CallKernel, f: AttentionProblem, mask: Tensor | None, names: list[str]) -> None:
     """s[r][c]: query row m0 + ty + TY * r, key n0 + tx + 16 * c; -inf where there is nothing to attend to."""
-    kernel.emit.lines += _indented(SCORES, kernel.emit.depth)
+    kernel.emit.passage(SCORES)
     kernel.line("#pragma unroll")
     kernel.open("for (int r = 0; r < RM; ++r)")
     kernel.line(f"const {kernel.kind} m = m0 + ty + TY * r;")
@@ -191,7 +191,7 @@ def _scores(kernel: CallKernel, f: AttentionProblem, mask: Tensor | None, names:
 
 def _softmax(kernel: CallKernel, f: AttentionProblem) -> None:
     text = SOFTMAX.replace("@SHRINK@", f.power("old - base")).replace("@P@", f.power("s[r][c] - base"))
-    kernel.emit.lines += _indented(text, kernel.emit.depth)
+    kernel.emit.passage(text)
 
 
 def _store(kernel: CallKernel, f: AttentionProblem, names: list[str]) -> None:
@@ -232,10 +232,6 @@ def _finish(kernel: CallKernel, f: AttentionProblem, threads: str, rows: str, ke
 def _plan(size: Ix) -> str:
     text = to_python(size)
     return text if text.isalnum() else f"({text})"
-
-
-def _indented(text: str, depth: int) -> list[str]:
-    return [("    " * depth + line if line and not line.startswith("#") else line) for line in text.splitlines()]
 
 
 SCORES = """float s[RM][RN] = {};

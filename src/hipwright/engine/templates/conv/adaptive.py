@@ -17,7 +17,6 @@ from hipwright.engine.lower.core import NotLowered, Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
-from hipwright.engine.templates.pointwise.elementwise import otherwise
 from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template, regroup
 
 BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
@@ -86,7 +85,7 @@ def write(body: CallBody) -> list[EmittedKernel]:
     _stage(k, x, most, block)
     k.line("__syncthreads();")
     _outputs(k, a, x, block, "staged")
-    otherwise(k.emit)
+    k.emit.otherwise()
     _outputs(k, a, x, block, "")
     k.close()
     return [k.finish(f"cdiv({to_python(a.lead)}, {planes})", block, block, f"{planes} planes a block in LDS")]

@@ -137,7 +137,7 @@ class Implicit(Gemm):
     def store(self) -> None:
         """Sums to the epilogue, each column's position taken apart once."""
         k = self.k
-        k.emit.lines.append("#if GEMM_MFMA")
+        k.emit.directive("#if GEMM_MFMA")
         self.loops(("j", "WN"))
         k.line(f"const {self.int} col = col0 + (wave % 2 * WN + j) * 16 + lane % 16;")
         place = self._position("col")
@@ -146,9 +146,9 @@ class Implicit(Gemm):
         k.line(f"if (row >= {self.m}) continue;")
         k.epilogue("acc[i][j][e]", self._index(place))
         self.ends(3)
-        k.emit.lines.append("#else")
+        k.emit.directive("#else")
         self._singly() if self.conv.phases > 1 else self._packs()
-        k.emit.lines.append("#endif")
+        k.emit.directive("#endif")
 
     def _packs(self) -> None:
         """Neighbours of one image at once."""
@@ -257,15 +257,15 @@ class _Walk(ProductOperand):
         k.open(f"for (int v = 0; v < {count}; ++v)")
         k.line(f"const T value = valid_{n} >> v & 1 ? next_{n}[v] : T(0.0f);")
         if g.tensor:
-            k.emit.lines.append(f"#if {g.tensor}")
+            k.emit.directive(f"#if {g.tensor}")
             k.line(f"tile_{n}[(step + 1) & 1][{self.lies(row, depth)}] = value;")
-            k.emit.lines.append("#elif GEMM_MFMA")
+            k.emit.directive("#elif GEMM_MFMA")
         else:
-            k.emit.lines.append("#if GEMM_MFMA")
+            k.emit.directive("#if GEMM_MFMA")
         k.line(f"tile_{n}[(step + 1) & 1][{row}][{depth}] = value;")
-        k.emit.lines.append("#else")
+        k.emit.directive("#else")
         k.line(f"tile_{n}[(step + 1) & 1][{depth}][{row}] = value;")
-        k.emit.lines.append("#endif")
+        k.emit.directive("#endif")
         k.close()
 
 
@@ -319,7 +319,7 @@ class Gathered(_Walk):
         if g.tensor:
             k.define("AlignedWide", WIDE)
             k.define("keep_pack", KEEP)
-            k.emit.lines.append(f"#if {g.tensor}")
+            k.emit.directive(f"#if {g.tensor}")
             k.line("constexpr int BP = BL < 8 ? BL : 8;")
             k.line("#pragma unroll")
             k.line("for (int v = 0; v < BL; ++v) next_b[v] = valid_b >> v & 1 ? next_b[v] : T(0.0f);")
@@ -328,10 +328,10 @@ class Gathered(_Walk):
             to = f"&tile_b[(step + 1) & 1][{self.lies('r_b', 'kk_b + v')}]"
             k.line(f"keep_pack({to}, reinterpret_cast<const T (&)[BP]>(next_b[v]));")
             k.close()
-            k.emit.lines.append("#else")
+            k.emit.directive("#else")
         self.put(k, g, "BL", "r_b", "kk_b + v")
         if g.tensor:
-            k.emit.lines.append("#endif")
+            k.emit.directive("#endif")
 
 
 @dataclass(eq=False)

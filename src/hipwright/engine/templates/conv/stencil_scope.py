@@ -193,11 +193,6 @@ class StencilScope:
                 self._pack_at(channel, places, j, pack, skip, count)
             j += count
 
-    def _scope(self) -> None:
-        """A bare block."""
-        self.k.open("")
-        self.k.emit.lines[-1] = self.k.emit.lines[-1].replace(" {", "{")
-
     def _singly(self, channel: Ix, places: list[Ix], low: int, high: int) -> None:
         """span[low..high), element by element."""
         k = self.k
@@ -207,7 +202,7 @@ class StencilScope:
             k.line("#pragma unroll")
             k.open(f"for (int j = {low}; j < {high}; ++j)")
         else:
-            self._scope()
+            self.k.open("")
         j = "j" if high - low > 1 else str(low)
         self._column(j)
         e = self.input(channel, places, "from")
@@ -233,7 +228,7 @@ class StencilScope:
         Where rows are a multiple of it, it is inside the row or outside as a whole.
         """
         k = self.k
-        self._scope()
+        self.k.open("")
         zero = self._zero_outside(channel, places)
         row = "row" if zero else "from"
         e = self.input(channel, places, row)

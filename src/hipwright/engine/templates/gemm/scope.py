@@ -97,8 +97,7 @@ class GemmScope:
         }
         for name, value in known.items():
             text = text.replace(f"@{name}@", value)
-        for line in text.strip("\n").split("\n"):
-            self.k.line(line) if not line.startswith("#") else self.k.emit.lines.append(line)
+        self.k.emit.passage(text)
 
     def loops(self, *loops: tuple[str, str]) -> None:
         """Open unrolled loops: (variable, count)."""

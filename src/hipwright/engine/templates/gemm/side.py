@@ -97,12 +97,12 @@ class ProductOperand:
         tile, value = f"tile_{self.name}[(step + 1) & 1]", f"{self.registers}[l]"
         r, kk = ("r", "kk + v") if self.along_k else ("r + v", "kk")
         if g.tensor and not g.staged:
-            k.emit.lines.append(f"#if {g.tensor}")
+            k.emit.directive(f"#if {g.tensor}")
             k.define("keep_pack", KEEP)
             k.line(f"keep_pack(&{tile}[{self.lies('r', 'kk')}], {value});")
-            k.emit.lines.append("#elif GEMM_MFMA")
+            k.emit.directive("#elif GEMM_MFMA")
         elif not self.row_major:
-            k.emit.lines.append("#if GEMM_MFMA")
+            k.emit.directive("#if GEMM_MFMA")
         if self.along_k:
             k.define("keep_pack", KEEP)
             k.line(f"keep_pack(&{tile}[r][kk], {value});")
@@ -110,10 +110,10 @@ class ProductOperand:
             k.line("#pragma unroll")
             k.line(f"for (int v = 0; v < {self.pack}; ++v) {tile}[{r}][{kk}] = {value}[v];")
         if not self.row_major:
-            k.emit.lines.append("#else")
+            k.emit.directive("#else")
             k.line("#pragma unroll")
             k.line(f"for (int v = 0; v < {self.pack}; ++v) {tile}[{kk}][{r}] = {value}[v];")
-            k.emit.lines.append("#endif")
+            k.emit.directive("#endif")
         k.close()
 
 

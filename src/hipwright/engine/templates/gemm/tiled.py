@@ -47,15 +47,16 @@ class Gemm(GemmScope):
             side.declare(k, self)
         self._along()
         if self.tensor and self.staged:
-            k.emit.lines.append(f"#if {self.tensor}")
+            k.emit.directive(f"#if {self.tensor}")
             tensor_tiles.staged(k, self, sides)
-            k.emit.lines.append("#else")
+            k.emit.directive("#else")
         self._steps(sides)
         if self.tensor:
-            k.emit.lines += [] if not self.staged else ["#endif"]
-            k.emit.lines.append(f"#if {self.tensor}")
+            if self.staged:
+                k.emit.directive("#endif")
+            k.emit.directive(f"#if {self.tensor}")
             k.line("exchange(acc, lane);")
-            k.emit.lines.append("#endif")
+            k.emit.directive("#endif")
         self.store()
         bounds = "512" if self.tensor else "256, 1"  # 128 registers: two blocks a multiprocessor
         return k.finish(self.grid(), "256", bounds, f"tiles of {self.bm} x {self.bn}, {self.bk} deep")
@@ -97,7 +98,7 @@ class Gemm(GemmScope):
         k, m, n, depth = self.k, self.bm, self.bn, self.bk
         k.define("gemm_mfma", UNIT_TEXT)
         k.line(f"using T = {self.storage};")
-        k.line("#if GEMM_MFMA")
+        k.emit.directive("#if GEMM_MFMA")
         k.line(
             f"constexpr int WM = {m} / 32, WN = {n} / 32, PAD = 16 / sizeof(T);  // 16 x 16 tiles of one of 2 x 2 waves"
         )
@@ -108,14 +109,14 @@ class Gemm(GemmScope):
         k.line("const int wave = threadIdx.x / 64, lane = threadIdx.x % 64;")
         if self.tensor:
             k.define("gemm_tensor", tensor_tiles.TENSOR)
-            k.emit.lines.append(f"#elif {self.tensor}")
+            k.emit.directive(f"#elif {self.tensor}")
             tensor_tiles.constants(k, self, staged=self.staged)
-        k.line("#else")
+        k.emit.directive("#else")
         k.line(f"constexpr int TM = {m} / 16, TN = {n} / 16, GM = TM < 4 ? TM : 4, GN = TN < 4 ? TN : 4;")
         k.line(f"__shared__ __attribute__((aligned(16))) T tile_a[2][{depth}][{m} + 4], tile_b[2][{depth}][{n} + 4];")
         k.line("float acc[TM][TN] = {};")
         k.line("const int ty = threadIdx.x / 16, tx = threadIdx.x % 16;")
-        k.line("#endif")
+        k.emit.directive("#endif")
 
     def place(self) -> None:
         """Which tile is this block's: row0, col0 and b."""
@@ -146,24 +147,24 @@ class Gemm(GemmScope):
         """acc += A B of the tiles in LDS buffer `step & 1`."""
         self.k.line("const int part = step & 1;")
         if self.tensor and not self.staged:
-            self.k.emit.lines.append(f"#if {self.tensor}")
+            self.k.emit.directive(f"#if {self.tensor}")
             tensor_tiles.multiply(self, sides)
-            self.k.emit.lines.append("#else")
+            self.k.emit.directive("#else")
         self.fill(_MULTIPLY)
         if self.tensor and not self.staged:
-            self.k.emit.lines.append("#endif")
+            self.k.emit.directive("#endif")
 
     def store(self) -> None:
         """Sums to the epilogue: neighbours along n at once on the vector units."""
         k = self.k
-        k.emit.lines.append("#if GEMM_MFMA")
+        k.emit.directive("#if GEMM_MFMA")
         self.loops(("i", "WM"), ("j", "WN"), ("e", "4"))
         k.line(f"const {k.kind} row = row0 + (wave / 2 * WM + i) * 16 + lane / 16 * 4 + e;")
         k.line(f"const {k.kind} col = col0 + (wave % 2 * WN + j) * 16 + lane % 16;")
         k.line(f"if (row >= {self.m} || col >= {self.n}) continue;")
         self.out("acc[i][j][e]", "col")
         self.ends(3)
-        k.emit.lines.append("#else")
+        k.emit.directive("#else")
         self.loops(("i", "TM"), ("j", "TN / GN"))
         self.row_of()
         self.column_of("j")
@@ -180,7 +181,7 @@ class Gemm(GemmScope):
         k.close()
         k.close()
         self.ends(2)
-        k.emit.lines.append("#endif")
+        k.emit.directive("#endif")
 
     def row_of(self) -> None:
         """The row of a thread's sums i, of vector units or tensor cores."""
@@ -196,12 +197,12 @@ class Gemm(GemmScope):
     def _place(self, name: str, vector: str, tensor: str) -> None:
         k = self.k
         if self.tensor:
-            k.emit.lines.append(f"#if {self.tensor}")
+            k.emit.directive(f"#if {self.tensor}")
             k.line(f"const {k.kind} {name} = {tensor};")
-            k.emit.lines.append("#else")
+            k.emit.directive("#else")
         k.line(f"const {k.kind} {name} = {vector};")
         if self.tensor:
-            k.emit.lines.append("#endif")
+            k.emit.directive("#endif")
 
     def out(self, value: str, col: str) -> None:
         """The sum of `row` and a column: to the epilogue, or to the parts."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hipwright.engine.emit.statements import Emitter
 from hipwright.engine.ir.expr import STORAGE, E, indices, walk
 from hipwright.engine.ir.index import Ix, Var, ix, product
 from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.templates.base import Body, EmittedKernel, fused
-from hipwright.engine.templates.sweep import linear, prune
+from hipwright.engine.templates.sweep import linear
 
 NARROW = ("float16", "bfloat16", "int16", "int8", "uint8", "bool")
 
@@ -39,7 +38,7 @@ def elementwise(body: Body, vec: str = "", items: str = "", threads: str = "BLOC
     emit.count([m.value for m in body.stored])
     for member in body.stored:
         emit.line(f"{body.pointers[body.need.stores[member.item.name][0]]}[i] = {body.stored_value(member)};")
-    return body.finish(f"cdiv({{total}}, {threads})", threads, fused(group), emit.lines, threads)
+    return body.finish(f"cdiv({{total}}, {threads})", threads, fused(group), threads)
 
 
 def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], count: str, flat: Ix) -> EmittedKernel:
@@ -84,27 +83,18 @@ def _vectorised(body: Body, knobs: tuple[str, str, str], splits: list[str], coun
             f"store_packs<{items}, {vec}>({body.pointers[buffer]}, base, {step}, {bound}, {outs[member.item.name]});"
         )
     emit.read = plain
-    otherwise(emit)
+    emit.otherwise()
     emit.open(f"for (int k = 0; k < {items} * {vec}; ++k)")
     emit.line(index[0])
     emit.line(f"if (i >= {count}) break;")
-    at = len(emit.lines)
     for text in splits:
-        emit.line(text)
+        emit.line_if_used(text)
     for member in body.stored:
         emit.line(f"{body.pointers[body.need.stores[member.item.name][0]]}[i] = {body.stored_value(member)};")
-    prune(emit.lines, at, len(splits))
     emit.close()
     emit.close()
     grid = f"cdiv({{total}}, {threads} * {vec} * {items})"
-    return body.finish(grid, threads, fused(group), emit.lines, roomy(body, threads))
-
-
-def otherwise(emit: Emitter) -> None:
-    """The other side of an open `if`."""
-    emit.scopes.pop()
-    emit.depth -= 1
-    emit.open("} else")
+    return body.finish(grid, threads, fused(group), roomy(body, threads))
 
 
 def needs_test(values: Sequence[E], packed: set[tuple[str, str]]) -> bool:

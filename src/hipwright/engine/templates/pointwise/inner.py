@@ -62,7 +62,7 @@ def inner(body: Body, threads: str, items: str) -> EmittedKernel:
     emit.close()
     _store(body, outs, (threads, items, count))
     grid = f"cdiv({to_python(_positions(group))}, {threads} * {items})"
-    return body.finish(grid, threads, fused(group), emit.lines, roomy(body, threads))
+    return body.finish(grid, threads, fused(group), roomy(body, threads))
 
 
 def _positions(group: Group) -> Ix:

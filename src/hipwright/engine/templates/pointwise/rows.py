@@ -10,9 +10,9 @@ from hipwright.engine.ir.expr import STORAGE, E, walk
 from hipwright.engine.ir.index import Ix
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.templates.base import Body, EmittedKernel, fused
-from hipwright.engine.templates.pointwise.elementwise import needs_test, on_borders, otherwise, roomy
+from hipwright.engine.templates.pointwise.elementwise import needs_test, on_borders, roomy
 from hipwright.engine.templates.rows.scope import RowLayout, RowScope
-from hipwright.engine.templates.sweep import OFF_BORDERS, PACK, VectorAccess, offset, prune, unconditional
+from hipwright.engine.templates.sweep import OFF_BORDERS, PACK, VectorAccess, offset, unconditional
 
 FEW_READS = 4
 """Tiles of single elements that a thread reads as long as they are as large as those of packs."""
@@ -61,7 +61,7 @@ class PlainRows(RowScope):
         self._tile("lane" if layout.mapping == "lanes" else "threadIdx.x")
         if layout.mapping == "lanes":
             emit.close()
-        return body.finish(grid, layout.threads, fused(self.group), emit.lines, roomy(body, layout.threads))
+        return body.finish(grid, layout.threads, fused(self.group), roomy(body, layout.threads))
 
     def _lanes(self) -> str:
         """LANES neighbouring lanes have a row."""
@@ -126,7 +126,7 @@ class PlainRows(RowScope):
         emit.read = plain
         for name, (_, pointer, _) in writes.items():
             emit.line(f"store_packs<{shape}>({pointer}, base, {step}, {bound}, {outs[name]});")
-        otherwise(emit)
+        emit.otherwise()
         self._elements({}, bound, harm=True)
         emit.close()
 
@@ -167,15 +167,15 @@ class PlainRows(RowScope):
         if outs:
             emit.line("#pragma unroll")
         emit.open(f"for (int k = 0; k < {self.extent}; ++k)")
-        at = len(emit.lines)
         place = f"base + k * {self.beside}"
         if self.vec != "1":
             place = f"base + k / {self.vec} * ({self.beside} * {self.vec}) + k % {self.vec}"
-        emit.line(f"const {body.index_type} {sweep.variable} = {place};")
+        index = f"const {body.index_type} {sweep.variable} = {place};"
+        emit.line(index) if harm else emit.line_if_used(index)
         if harm:
             emit.line(f"if ({sweep.variable} >= {bound}) {'continue' if outs else 'break'};")
         for line in sweep.splits:
-            emit.line(line)
+            emit.line_if_used(line)
         for member in body.stored:
             value = body.stored_value(member)
             if member.item.name in outs:
@@ -183,7 +183,6 @@ class PlainRows(RowScope):
             else:
                 pointer = body.pointers[body.need.stores[member.item.name][0]]
                 emit.line(f"{pointer}[{emit.position(member.position)}] = {value};")
-        prune(emit.lines, at + 2 if harm else at, len(sweep.splits) + (not harm))
         emit.close()
 
 

@@ -16,7 +16,7 @@ from hipwright.engine.ir.expr import STORAGE, E, walk
 from hipwright.engine.ir.index import Atom, Ix, Var, ix, product, replace
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.templates.base import Body, EmittedKernel, fused
-from hipwright.engine.templates.pointwise.elementwise import otherwise, roomy
+from hipwright.engine.templates.pointwise.elementwise import roomy
 from hipwright.engine.templates.sweep import linear, unconditional
 
 PAIR = 2
@@ -192,7 +192,7 @@ class _Sliding:
         counts = f"cdiv({to_python(group.space[-2])}, {self.rows}) * cdiv({to_python(self.r.size or ix(1))}, {span})"
         count = f"cdiv({to_python(outer)}, {self.planes})" if self.planes else f"({to_python(outer)})"
         grid = f"{count} * {counts}"
-        kernel = body.finish(grid, self.threads, fused(group), emit.lines, roomy(body, self.threads))
+        kernel = body.finish(grid, self.threads, fused(group), roomy(body, self.threads))
         kernel.device["span"] = SPAN
         if any(self._half(s.buffer) for s in self.spans):
             kernel.device["in_floats"] = IN_FLOATS
@@ -222,7 +222,7 @@ class _Sliding:
         for row, starts in zip(values, outs, strict=True):
             self._row(row, starts)
         emit.read = plain
-        otherwise(emit)
+        emit.otherwise()
         emit.open(f"for (int k = 0; k < {self.rows * self.side}; ++k)")
         emit.line(f"const {body.index_type} r = base + k % {self.side}, row = line + k / {self.side};")
         emit.line(f"if (r >= {self.width} || row >= {self.height}) continue;")

@@ -90,9 +90,7 @@ def transpose(body: Body, threads: str, size: str) -> EmittedKernel:
     emit.line("__syncthreads();")
     _write(body, threads, size, sizes, staged, ahead)
     side = [f"cdiv({to_python(group.space[n])}, {size})" for n in (k, last)]
-    made = body.finish(
-        f"({to_python(rest)}) * {side[0]} * {side[1]}", threads, fused(group), emit.lines, roomy(body, threads)
-    )
+    made = body.finish(f"({to_python(rest)}) * {side[0]} * {side[1]}", threads, fused(group), roomy(body, threads))
     if packed:
         made.device |= packed.device
     return made

@@ -101,7 +101,7 @@ def _packing(body: CallBody, layer: Layer, spec: LayerSpec) -> list[EmittedKerne
     packed = body.temporary("packed", [ix(layer.directions), ix(spec.pitch)], layer.dtype)
     weights = [t.buffer for t in body.operands[2:4] if t is not None]
     grid = f"(cdiv({spec.packed()}, 256), {layer.directions})"
-    return [EmittedKernel(f"{spec.name}_pack", "", grid, "256", [*weights, packed], reads=weights, writes=[packed])]
+    return [EmittedKernel(f"{spec.name}_pack", None, grid, "256", [*weights, packed], reads=weights, writes=[packed])]
 
 
 def _steps(body: CallBody, layer: Layer, spec: LayerSpec, packed: str) -> EmittedKernel:
@@ -121,7 +121,7 @@ def _steps(body: CallBody, layer: Layer, spec: LayerSpec, packed: str) -> Emitte
     reads = [b for b in dict.fromkeys(buffers) if b != "None"]
     used = {("relu", "")} if spec.kind == "rnn_relu" else {("sigmoid", "float")}
     return EmittedKernel(
-        spec.name, "", grid, spec.threads(), arguments, used, reads=reads, writes=[b for b in outs if b != "None"]
+        spec.name, None, grid, spec.threads(), arguments, used, reads=reads, writes=[b for b in outs if b != "None"]
     )
 
 

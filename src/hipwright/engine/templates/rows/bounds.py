@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hipwright.engine.fuse.groups import GroupMember
@@ -42,16 +43,17 @@ class TileBounds:
         """Where tiles end, as text."""
         return self._typed("bound" if self.segmented else self.sweep.length)
 
-    def share(self, start: str) -> ThreadTile:
-        """What this thread takes of a tile."""
+    def share(self, start: str, line: Callable[[str], None] | None = None) -> ThreadTile:
+        """What this thread takes of a tile; line: how its declarations are written."""
+        line = line or self.emit.line
         k, columns = self.k, self.k.columns
         scale = "" if columns or self.vec == "1" else f" * {self.vec}"
         lane = f"{k.threads.lane}{scale}"
-        self.emit.line(f"const {self.kind} base = {lane if start == '0' else f'{start} + {lane}'};")
+        line(f"const {self.kind} base = {lane if start == '0' else f'{start} + {lane}'};")
         self.emit.used.add(("Tile", ""))
         full = "" if columns or k.edges else "full"
         if full:
-            self.emit.line(f"const bool full = {self._full()};  // does every tile end within the row?")
+            line(f"const bool full = {self._full()};  // does every tile end within the row?")
         step = self._typed(f"{k.threads.count}{scale}")
         most = self._typed(self.sweep.most)
         return ThreadTile(f"{self.items}, {self.vec}", "base", step, self.end, "width" if columns else "", full, most)

@@ -15,14 +15,15 @@ class ColumnAccumulator:
         """Open the loop over the rows that a block takes."""
         self.k, emit, kind = kernel, kernel.emit, kernel.body.index_type
         self.names = {item: emit.fresh(f"{item}_own") for item in kernel.group.crossed}
-        self.at = len(emit.lines)
+        self.before = emit.section()
         emit.open(f"for ({kind} row = blockIdx.x; row < {count}; row += {kernel.layout.crossed})")
 
     def declare(self, items: str) -> None:
         """Before the loop, now that it is known how a row lies in the threads; items: what says how many packs."""
         size = "items" if self.k.vec == "1" else f"items * {self.k.vec}"
-        sums = [f"Tile<float, {size}> {name} = {{}};  // of this thread's columns" for name in self.names.values()]
-        self.k.emit.lines[self.at : self.at] = [f"    {line}" for line in [items, *sums]]
+        self.before.line(items)
+        for name in self.names.values():
+            self.before.line(f"Tile<float, {size}> {name} = {{}};  // of this thread's columns")
 
     def leave(self) -> None:
         """After the last row: the block's sums go to its row of what the sum of all is made from."""

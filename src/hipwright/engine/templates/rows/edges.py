@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hipwright.engine.templates.sweep import prune
-
 if TYPE_CHECKING:
     from hipwright.engine.templates.rows.kernel import RowKernel
     from hipwright.engine.templates.rows.tiles import Tiles
@@ -50,12 +48,10 @@ class UnalignedRows:
         lane, kind = k.threads.lane, k.body.index_type
         self.now, k.place, k.held_place = True, "0", "0"
         emit.open(f"if ({lane} < {sweep.most} - reach)")
-        index = len(emit.lines)
-        emit.line("constexpr int count = 1;")
-        emit.line(f"const {kind} {sweep.variable} = {lane} < head ? {lane} : {lane} + reach;")
+        emit.line_if_used("constexpr int count = 1;")
+        emit.line_if_used(f"const {kind} {sweep.variable} = {lane} < head ? {lane} : {lane} + reach;")
         for line in sweep.splits:
-            emit.line(line)
+            emit.line_if_used(line)
         tiles.one(keep)
-        prune(emit.lines, index, 2 + len(sweep.splits))
         emit.close()
         self.now = False

@@ -93,7 +93,7 @@ class RowKernel(RowScope):
             self.crossing.leave()
         threads = self.layout.threads
         roomy = f"{threads}, 1" if self.layout.roomy else threads  # or ptxas puts loads off to stay at 32 registers
-        kernel = body.finish(grid, threads, fused(group), emit.lines, self.layout.bounds or roomy)
+        kernel = body.finish(grid, threads, fused(group), self.layout.bounds or roomy)
         kernel.exact_bounds = self.layout.exact_bounds
         if self.edges:
             kernel.ragged = True

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hipwright.engine.emit.statements import cname, literal
+from hipwright.engine.emit.builder import cname
+from hipwright.engine.emit.statements import literal
 from hipwright.engine.fuse.groups import GroupMember
 from hipwright.engine.ir.expr import E, walk
 from hipwright.engine.ir.index import Ix, Var, ix, product

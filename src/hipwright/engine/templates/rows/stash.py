@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hipwright.engine.ir.expr import STORAGE, E
-from hipwright.engine.templates.sweep import VectorAccess, offset, prune
+from hipwright.engine.templates.sweep import VectorAccess, offset
 
 if TYPE_CHECKING:
     from hipwright.engine.templates.rows.kernel import RowKernel
@@ -53,13 +53,13 @@ class LdsRowCache:
         element = " + ".join(f"sizeof({STORAGE[e.attr[2]]})" for e in self.arrays.values())
         emit.line(f"constexpr int most = {MOST} / ({size} * ({element}));")
         emit.line(f"constexpr int stashed = {self.tiles} < most ? {self.tiles} : most;  // tiles beyond the registers")
-        emit.lines.append(AMD)
+        emit.directive(AMD)
         self._arrays("", own)
         emit.line("constexpr int mine = 0, beside = 1;")
-        emit.lines.append("#else")
+        emit.directive("#else")
         self._arrays("__shared__ __align__(16) ", size)
         emit.line(f"const int mine = threadIdx.x, beside = {k.layout.threads};")
-        emit.lines.append("#endif")
+        emit.directive("#endif")
 
     def _arrays(self, where: str, size: str) -> None:
         for name, e in self.arrays.items():
@@ -67,16 +67,18 @@ class LdsRowCache:
 
     def _loop(self, head: str) -> None:
         """What is in registers has no index that changes."""
-        self.kernel.emit.lines += [AMD, "#pragma unroll", "#endif"]
-        self.kernel.emit.open(head)
+        emit = self.kernel.emit
+        emit.directive(AMD)
+        emit.line("#pragma unroll")
+        emit.directive("#endif")
+        emit.open(head)
 
     def ask(self, tiles: Tiles) -> None:
         """Everything is asked for, and nothing waited for."""
         k, emit = self.kernel, self.kernel.emit
         self._loop("for (int stash = 0; stash < stashed; ++stash)")
         tiles.begin(NUMBER)
-        vec, index = k.vec, len(emit.lines)
-        share = tiles.share("start")
+        vec, share = k.vec, tiles.share("start", emit.line_if_used)
         for name, e in self.arrays.items():
             place = self._place(e)
             assert place is not None
@@ -87,7 +89,6 @@ class LdsRowCache:
             function = place.function("stash", columns=False)
             emit.used.add((function, ""))
             emit.line(f"{function}<{k.layout.items}, {vec}>({arguments});")
-        prune(emit.lines, index, 2)
         emit.close()
 
     def take(self, tiles: Tiles) -> None:

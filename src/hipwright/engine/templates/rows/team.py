@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hipwright.engine.emit.statements import cname
+from hipwright.engine.emit.builder import cname
+from hipwright.engine.emit.function import KernelParameter
 from hipwright.engine.ir.index import Ix, Sym, ix, product
 from hipwright.engine.templates.base import Body, EmittedKernel
 from hipwright.engine.templates.rows.reducers import ReducerState
@@ -44,22 +45,22 @@ class CooperativeBlocks:
         """Declares nothing yet (whether blocks wait is not known); returns the grid."""
         self.groups = grid
         self.body.knobs.add(self.size)
-        self.body.extra.append("int team")
-        self.at = len(self.body.emit.lines)
+        self.body.extra.append(KernelParameter("int", "team"))
+        self.place = self.body.emit.section()
         return f"({grid}) * {self.body.name}_team"
 
     def open(self, *, waits: bool, floats: bool) -> None:
         """This block's row and its part of it. floats: are all states?"""
         self.waits, self.hand = waits, waits and floats and not self.columns
         emit, kind = self.body.emit, self.body.index_type
-        number, lines = "(int)blockIdx.x", list[str]()
+        number = "(int)blockIdx.x"
         if waits:
             emit.used.add(("take_ticket", ""))
             number = "ticket"
             counter = f"reinterpret_cast<int*>({self.hands})" if self.hand else self.arrived
-            lines.append(f"    const int ticket = take_ticket({counter});")
-        lines += [f"    const {kind} row = {number} / team;", f"    const int part = {number} % team;"]
-        emit.lines[self.at : self.at] = lines
+            self.place.line(f"const int ticket = take_ticket({counter});")
+        self.place.line(f"const {kind} row = {number} / team;")
+        self.place.line(f"const int part = {number} % team;")
 
     @property
     def arrived(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hipwright.engine.fuse.groups import GroupMember
 from hipwright.engine.templates.rows.bounds import TileBounds
-from hipwright.engine.templates.sweep import ThreadTile, prune
+from hipwright.engine.templates.sweep import ThreadTile
 
 
 class Tiles(TileBounds):
@@ -30,9 +30,7 @@ class Tiles(TileBounds):
         """The first tile, whose values stay."""
         emit = self.emit
         self._ahead()
-        emit.line("{")
-        emit.depth += 1
-        emit.scopes.append({})
+        emit.open("")
         start = "0"
         if self.segmented:
             self._segment("part" if self.k.team else "0")
@@ -172,10 +170,9 @@ class Tiles(TileBounds):
             self._declare_tiles(self.items)
             k.hoist(self.values, self.level if keep else 0)
         by_packs = self._open_elements(keep)
-        index = len(emit.lines)
-        emit.line(f"const {self.kind} {self.sweep.variable} = {self._index()};")
+        emit.line_if_used(f"const {self.kind} {self.sweep.variable} = {self._index()};")
         for line in self.sweep.splits:
-            emit.line(line)
+            emit.line_if_used(line)
         k.place = ("k" if self.vec == "1" else f"k * {self.vec} + v") if columns else "k"
         k.held_place = ("held + k" if self.vec == "1" else f"held * {self.vec} + k") if k.layout.parts else k.place
         if keep:
@@ -185,7 +182,6 @@ class Tiles(TileBounds):
             s.take(emit, "[v]" if columns else "", "k", flat)
         for member in self.full:
             self._store(member)
-        prune(emit.lines, index, 1 + len(self.sweep.splits))
         emit.close()
         if by_packs:
             emit.close()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from hipwright.engine.ir.index import Sym, Var, ix
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.templates.base import EmittedKernel
-from hipwright.engine.templates.sweep import ThreadTile, prune
+from hipwright.engine.templates.sweep import ThreadTile
 
 if TYPE_CHECKING:
     from hipwright.engine.templates.scan.rows import Scan
@@ -126,11 +126,10 @@ def _own_rows(scan: Scan, share: ThreadTile) -> None:
     emit.line(f"{scan.ctype} total[{layout.vec}];")
     emit.line("#pragma unroll")
     emit.line(f"for (int v = 0; v < {layout.vec}; ++v) total[v] = {scan.identity};")
-    at = scan.open_elements("base")
+    scan.open_elements("base")
     text = emit.text(scan.member.value)[0]
     emit.line(f"total[v] = {scan.operator}()(total[v], {scan.ctype}({text}));")
     emit.line(f"value.v[{place}] = total[v];")
-    prune(emit.lines, at, 1)
     emit.close()
     emit.close()
     emit.read = plain
@@ -143,9 +142,8 @@ def _write(scan: Scan, share: ThreadTile) -> None:
     place = f"k * {layout.vec} + v"
     plain = scan.read_packs(place)
     scan.sweep.declare_stores(scan.body, scan.body.stored, scan.extent, columns=True)
-    at = scan.open_elements("base")
+    scan.open_elements("base")
     scan.outputs(f"{scan.operator}()(before[v], value.v[{place}])", place)
-    prune(emit.lines, at, 1)
     emit.close()
     emit.close()
     scan.sweep.write(scan.body, share, "live")

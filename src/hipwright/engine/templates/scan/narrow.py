@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hipwright.engine.ir.expr import STORAGE, E
-from hipwright.engine.templates.pointwise.elementwise import NARROW, otherwise
-from hipwright.engine.templates.sweep import ThreadTile, VectorAccess, offset, prune, unconditional
+from hipwright.engine.templates.pointwise.elementwise import NARROW
+from hipwright.engine.templates.sweep import ThreadTile, VectorAccess, offset, unconditional
 
 if TYPE_CHECKING:
     from hipwright.engine.templates.scan.rows import Scan
@@ -40,7 +40,7 @@ def narrow_values(s: Scan, base: str, step: str, bound: str) -> None:
     plain = _read(s, share, values)
     _elements(s, _behind(s, share), f"value.v[k] = {s.identity};", made)
     emit.read = plain
-    otherwise(emit)
+    emit.otherwise()
     _elements(s, "k >= count", f"value.v[k] = {s.identity};", made)
     emit.close()
 
@@ -63,7 +63,7 @@ def narrow_write(s: Scan, value: str, share: ThreadTile) -> None:
         emit.line(f"{function}<{share.shape}>({pointer}, {share.base}, {share.step}, {share.bound}, {name});")
     s.sweep.stores = {}
     emit.read = plain
-    otherwise(emit)
+    emit.otherwise()
     _outputs(s, value, "k >= count")
     emit.close()
 
@@ -128,10 +128,8 @@ def _elements(s: Scan, behind: str, before: str, made: Callable[[], list[str]]) 
         emit.line(before)
     emit.line(f"if ({behind}) continue;")
     s.place_element()
-    at = len(emit.lines) - 1
     for line in made():
         emit.line(line)
-    prune(emit.lines, at, 1)
     emit.close()
 
 

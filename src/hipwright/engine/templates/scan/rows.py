@@ -21,7 +21,7 @@ from hipwright.engine.templates.base import Body, EmittedKernel, fused
 from hipwright.engine.templates.pointwise.elementwise import roomy
 from hipwright.engine.templates.scan.columns import column_memory, column_tiles
 from hipwright.engine.templates.scan.narrow import has_narrow, narrow_values, narrow_write
-from hipwright.engine.templates.sweep import Sweep, ThreadTile, prune
+from hipwright.engine.templates.sweep import Sweep, ThreadTile
 
 OPERATORS = {"sum": ("Sum", 0), "prod": ("Product", 1)}
 
@@ -98,7 +98,7 @@ class Scan:
         else:
             grid = self._columns() if self.columns else self._rows()
         bounds = roomy(body, layout.threads) if self.narrow else layout.threads
-        kernel = body.finish(grid, layout.threads, fused(self.group), emit.lines, bounds)
+        kernel = body.finish(grid, layout.threads, fused(self.group), bounds)
         if layout.mapping == "chunks":
             self._memory(kernel)
         elif layout.mapping == "tiles":
@@ -181,16 +181,14 @@ class Scan:
         emit.line(f"value.v[k] = {self.identity};")
         emit.line("if (k >= count) continue;")
         self.place_element()
-        at = len(emit.lines) - 1
         emit.line(f"value.v[k] = {emit.text(self.member.value)[0]};")
-        prune(emit.lines, at, 1)
         emit.close()
         emit.read = plain
 
     def place_element(self) -> None:
         """Where element k of the tile lies in the row."""
         vec = self.layout.vec
-        self.emit.line(f"const {self.body.index_type} r = base + k / {vec} * step + k % {vec};")
+        self.emit.line_if_used(f"const {self.body.index_type} r = base + k / {vec} * step + k % {vec};")
 
     def read_packs(self, place: str) -> Callable[[E, str], str]:
         """Loads that packs serve are elements of these from here on; returns how loads were printed before."""
@@ -212,9 +210,7 @@ class Scan:
         if self.behind:
             emit.line("if (k >= count) continue;")
             self.place_element()
-        at = len(emit.lines) - 1
         self.outputs(value, "k")
-        prune(emit.lines, at, bool(self.behind))
         emit.close()
         self.sweep.write(body, share, "")
         emit.read = plain
@@ -273,8 +269,8 @@ class Scan:
 
     # ------------------------------------------------------------ columns
 
-    def open_elements(self, start: str) -> int:
-        """The loops over the thread's columns and their rows from `start`; returns the line that says which row."""
+    def open_elements(self, start: str) -> None:
+        """The loops over the thread's columns and their rows from `start`."""
         emit, kind, layout = self.emit, self.body.index_type, self.layout
         emit.line("#pragma unroll")
         emit.open(f"for (int v = 0; v < {layout.vec}; ++v)")
@@ -283,8 +279,7 @@ class Scan:
         emit.line("#pragma unroll")
         emit.open(f"for (int k = 0; k < {layout.items}; ++k)")
         emit.line("if (k >= count) continue;")
-        emit.line(f"const {kind} r = {start} + k;")
-        return len(emit.lines) - 1
+        emit.line_if_used(f"const {kind} r = {start} + k;")
 
     def place_column(self) -> None:
         """The line and the first column of the thread's pack, and how many columns of it there are."""
@@ -323,10 +318,9 @@ class Scan:
         place = f"k * {layout.vec} + v"
         plain = self.read_packs(place)
         self.sweep.declare_stores(self.body, self.body.stored, self.extent, columns=True)
-        at = self.open_elements("start")
+        self.open_elements("start")
         emit.line(f"carry[v] = {self.operator}()(carry[v], {self.ctype}({emit.text(member.value)[0]}));")
         self.outputs("carry[v]", place)
-        prune(emit.lines, at, 1)
         emit.close()
         emit.close()
         self.sweep.write(self.body, share, "")

@@ -150,8 +150,7 @@ class _Lanes(SelectionWriter):
             if how == "packed":
                 k.line("return;")
                 k.close()
-        k.close()
-        k.emit.lines[-1] += ";"
+        k.close(";")
 
     def _pack(self, k: CallKernel, x: Tensor) -> None:
         k.line(f"if (at >= {self.n}) continue;")

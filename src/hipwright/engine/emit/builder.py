@@ -1,0 +1,98 @@
+"""Builds a kernel's tree (tree.py) statement by statement, and knows which names a block has taken."""
+
+from __future__ import annotations
+
+import re
+
+from hipwright.engine.emit.helpers import RESERVED
+from hipwright.engine.emit.tree import BracedBlock, Node, Passage, PreprocessorBranch, Section, Statement
+
+
+def cname(name: str) -> str:
+    """A C identifier for a buffer or value, clear of functions and keywords."""
+    clean = re.sub(r"\W", "_", name)
+    clean = re.sub(r"^(p|b|c)_(?=[A-Za-z_]{2})", "", clean)
+    return f"{clean}_" if clean in RESERVED or clean[:1].isdigit() else clean
+
+
+class StatementBuilder:
+    """Adds statements to the innermost open block. scopes: the names of expressions, one table a block."""
+
+    def __init__(self) -> None:
+        self.body: list[Node] = []
+        self.scopes: list[dict[int, str]] = [{}]
+        self.taken: set[str] = set()
+        self._current = self.body
+        self._open: list[tuple[BracedBlock | PreprocessorBranch, list[Node]]] = []  # and the nodes around each
+
+    def line(self, text: str) -> None:
+        """One line."""
+        self._current.append(Statement(text))
+
+    def line_if_used(self, text: str) -> None:
+        """A declaration `type name = value;` that is dropped where nothing after it in its block uses the name."""
+        self._current.append(Statement(text, text.split(" = ")[0].split()[-1]))
+
+    def passage(self, text: str) -> None:
+        """Several lines of C, written elsewhere with their own indentation."""
+        self._current.append(Passage(text.strip("\n")))
+
+    def section(self) -> Section:
+        """A place among the statements, to be filled later."""
+        made = Section()
+        self._current.append(made)
+        return made
+
+    # ------------------------------------------------------------ blocks
+
+    def open(self, header: str) -> None:
+        """A block with a scope of its own; header: what stands before the brace, or ""."""
+        self._enter(BracedBlock([(Statement(header), [])]))
+        self.scopes.append({})
+
+    def otherwise(self) -> None:
+        """The other side of an open `if`."""
+        block, _ = self._open[-1]
+        assert isinstance(block, BracedBlock)
+        self._next_arm(block, "else")
+        self.scopes[-1] = {}
+
+    def close(self, suffix: str = "") -> None:
+        """End of the block; suffix: what follows the brace."""
+        block, self._current = self._open.pop()
+        assert isinstance(block, BracedBlock)
+        block.suffix = suffix
+        self.scopes.pop()
+
+    def directive(self, text: str) -> None:
+        """`#if ...`, `#elif ...`, `#else` or `#endif`: a preprocessor conditional around the statements between."""
+        if text.startswith("#if"):
+            self._enter(PreprocessorBranch([(Statement(text), [])]))
+            return
+        branch = self._open[-1][0]
+        assert isinstance(branch, PreprocessorBranch), text
+        if text == "#endif":
+            self._current = self._open.pop()[1]
+        else:
+            self._next_arm(branch, text)
+
+    def _enter(self, node: BracedBlock | PreprocessorBranch) -> None:
+        self._current.append(node)
+        self._open.append((node, self._current))
+        self._current = node.arms[-1][1]
+
+    def _next_arm(self, node: BracedBlock | PreprocessorBranch, text: str) -> None:
+        node.arms.append((Statement(text), []))
+        self._current = node.arms[-1][1]
+
+    # ------------------------------------------------------------ names
+
+    def fresh(self, name: str) -> str:
+        """A local name not yet taken in this kernel."""
+        base = cname(name)
+        candidate, count = base, 1
+        while candidate in self.taken:
+            count += 1
+            candidate = f"{base}{count}" if not base[-1].isdigit() else f"{base}_{count}"
+        self.taken.add(candidate)
+        return candidate
