@@ -15,7 +15,7 @@ import hipwright
 from benchmarks.suite.records import Against, Measured, Stage, Trial
 from benchmarks.suite.tasks import SuiteTask
 from hipwright import search
-from hipwright.agents.engine_mind import EngineAuthor
+from hipwright.agents.engine_author import EngineAuthor
 from hipwright.agents.pipeline import Pipeline
 from hipwright.archive import Archive, RunLog, read_log
 from hipwright.capture.graph import Graph

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 import typer
+from author_tools import answer_with, program
 from landscape import SPACE, Judge, write
-from writer_tools import answer_with, program
 
 from hipwright.agents.ablation.arms import Arm, ArmOutcome, arms, csv, table
 from hipwright.agents.ablation.run import AblationPlan, Opened, Translating, ablate
-from hipwright.agents.engine_mind import EngineAuthor
+from hipwright.agents.engine_author import EngineAuthor
 from hipwright.agents.pipeline import Pipeline
 from hipwright.archive import Archive, Evaluated, Proposed, RunLog, read_log
 from hipwright.errors import BadInput

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from author_tools import program
 from landscape import SPACE, TASK, Judge, begin, write
-from writer_tools import program
 
 from hipwright.agents.archivist import label, pairs, records, rl_records, sft_records
 from hipwright.archive import Archive, Confirmed, Evaluated, LogEntry, Proposed, read_log

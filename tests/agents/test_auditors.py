@@ -26,7 +26,7 @@ from hipwright.audit.cases import select
 from hipwright.audit.differential import label
 from hipwright.audit.found import ObservedVerdict, compare
 from hipwright.cli import audit_tables
-from hipwright.llm.calls import MemoryCalls
+from hipwright.llm.call_log import MemoryCallLog
 from hipwright.llm.client import Client
 from hipwright.llm.cost.budget import Budget, SpendingLimits
 from hipwright.llm.specs import parse_specs
@@ -49,7 +49,7 @@ def relu(before: str, after: str) -> str:
 
 
 def variant(text: str, claim: str = "broken: a test") -> Variant:
-    return Variant(of=RELU.id, mind="llm", claim=claim, text=text)
+    return Variant(of=RELU.id, author="llm", claim=claim, text=text)
 
 
 # ---------------------------------------------------------------- labels
@@ -115,7 +115,7 @@ def test_claims_and_programs_are_read_and_what_has_no_claim_is_left_out() -> Non
 def test_a_models_variants_are_labelled_and_both_verifiers_scored(bench: AuditBench) -> None:
     with LocalProvider(lambda messages, call: ANSWER) as provider:
         lineup = parse_specs([provider.spec()])
-        with Client(MemoryCalls(), Budget(SpendingLimits())) as client:
+        with Client(MemoryCallLog(), Budget(SpendingLimits())) as client:
             made, failed = llm_variants(4, 1, client, lineup, ("relu_signed",))
         prompt = provider.requests[0].messages[0]["content"]
     assert not failed and len(made) == 2 and RELU.text.strip() in prompt and str(RELU.task_path) not in prompt
@@ -130,7 +130,7 @@ def test_a_models_variants_are_labelled_and_both_verifiers_scored(bench: AuditBe
 
 
 def test_a_provider_that_refuses_gives_no_variants_and_its_error() -> None:
-    with LocalProvider(key="another") as provider, Client(MemoryCalls(), Budget(SpendingLimits())) as client:
+    with LocalProvider(key="another") as provider, Client(MemoryCallLog(), Budget(SpendingLimits())) as client:
         made, failed = llm_variants(8, 1, client, parse_specs([provider.spec()]))
     assert made == [] and len(failed) == 2
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from writer_tools import TASK
+from author_tools import TASK
 
 from hipwright.agents.base import fence, render
 from hipwright.agents.context import IMPORTANCE, ContextBuilder, demoted, facts, target_pages, task_text, tokens
-from hipwright.llm.library import pages
+from hipwright.llm.knowledge_base import pages
 from hipwright.records import Task, TensorSpec, Workload
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from author_tools import evaluator, failed, passed, program
 from msgspec.structs import replace
-from writer_tools import evaluator, failed, passed, program
 
-from hipwright.agents.evidence import clean, deciding, evidence, figures, reason
+from hipwright.agents.evidence import clean, deciding_verdict, evidence, figures, reason
 from hipwright.agents.judge import answered, bottleneck
 from hipwright.agents.lessons import kind_of
 from hipwright.audit.cases import CORPUS
@@ -59,7 +59,7 @@ def test_a_wrong_value_shows_one_element_and_no_seed(row_sum: Evaluator) -> None
     written = Program(text=right.replace("y[r] = acc", "y[r] = acc + 1.0f"))
     found = row_sum.evaluate(written)
     text = evidence(found, written)
-    _, verdict = deciding(found)
+    _, verdict = deciding_verdict(found)
     assert verdict is not None and verdict.status == "wrong_value"
     assert text.count("expected ") == 1 and "- output[" in text and "float32[33, 113]" in text
     assert "row_sum[1x1x1, 64x1x1]" in text

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hipwright.agents.memory import HALF_LIFE, FailureMemory, recent_failures
+from hipwright.agents.failure_memory import HALF_LIFE, FailureMemory, recent_failures
 from hipwright.archive import Proposed
 from hipwright.records import Decision, Evaluation, Expansion
 from hipwright.search import SearchView, Trial

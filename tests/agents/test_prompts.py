@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from author_tools import TASK, FakeClient, answer_with, ask, evaluator, failed, passed, program, source, text_of, trial
 from msgspec.structs import replace
-from writer_tools import TASK, FakeClient, answer_with, ask, evaluator, failed, passed, program, source, text_of, trial
 
 from hipwright.agents.base import PromptLimits
-from hipwright.agents.desk import system
+from hipwright.agents.prompt_session import system
 from hipwright.archive import Archive
-from hipwright.llm.library import pages
+from hipwright.llm.knowledge_base import pages
 from hipwright.records import Program
 from hipwright.search import ProposalRequest, SearchView
 

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from hipwright.agents.sampler import (
-    OneSample,
+    SampleClient,
+    SampleRequest,
     SampleResult,
-    Want,
     draw,
-    model_of,
     modelnew_prompt,
     program_prompt,
     read_modelnew,
+    sample_model,
 )
 from hipwright.archive import Archive
 from hipwright.errors import HipwrightError, OutOfBudget, ProviderError
-from hipwright.llm.calls import MemoryCalls
+from hipwright.llm.call_log import MemoryCallLog
 from hipwright.llm.client import Client
 from hipwright.llm.cost.budget import Budget, SpendingLimits
 from hipwright.llm.records import Message, Request, Reserved
@@ -38,18 +38,18 @@ def plain(task: Task) -> list[Message]:
     return [Message(role="user", text=task.source)]
 
 
-def wants(model: str, count: int, task: Task = TASK) -> list[Want]:
-    return [Want(task, number, model) for number in range(count)]
+def samples(model: str, count: int, task: Task = TASK) -> list[SampleRequest]:
+    return [SampleRequest(task, number, model) for number in range(count)]
 
 
 def drawn(provider: LocalProvider, count: int, log: Any = None, **options: Any) -> list[SampleResult]:
-    log = log if log is not None else MemoryCalls()
+    log = log if log is not None else MemoryCallLog()
     with Client(log, Budget(options.pop("limits", SpendingLimits()))) as client:
-        return draw(client, log, wants(provider.spec(), count), plain, **options)
+        return draw(client, log, samples(provider.spec(), count), plain, **options)
 
 
 def test_each_sample_is_its_own_call_and_is_found_again() -> None:
-    log = MemoryCalls()
+    log = MemoryCallLog()
     with LocalProvider(lambda messages, call: f"```python\n{PROGRAM}```") as provider:
         first = drawn(provider, 3, log)
         again = drawn(provider, 4, log)
@@ -64,9 +64,9 @@ def test_each_sample_is_its_own_call_and_is_found_again() -> None:
 def test_what_came_of_an_answer_is_told_in_its_place() -> None:
     answers = {0: "no", 1: Reply("```python\nHIP = r'''\n__global__ void", finish="length"), 2: refused(400)}
     with LocalProvider(lambda messages, call: answers[call]) as provider:
-        log = MemoryCalls()
+        log = MemoryCallLog()
         with Client(log, Budget(SpendingLimits()), concurrency=1) as client:
-            none, truncated, failed = draw(client, log, wants(provider.spec(), 3), plain)
+            none, truncated, failed = draw(client, log, samples(provider.spec(), 3), plain)
     assert none.program is None and none.asked.answer == "no_code" and none.message
     assert truncated.asked.answer == "truncated" and truncated.error is None
     assert isinstance(failed.error, ProviderError) and failed.asked.answer == "" and failed.program is None
@@ -74,7 +74,7 @@ def test_what_came_of_an_answer_is_told_in_its_place() -> None:
 
 def test_a_lost_attempt_counts_at_what_it_had_reserved() -> None:
     with LocalProvider(lambda messages, call: cut() if call == 0 else f"```python\n{PROGRAM}```") as provider:
-        log = MemoryCalls()
+        log = MemoryCallLog()
         (one,) = drawn(provider, 1, log)
     (lost,) = log.lost()
     assert (one.asked.calls, one.asked.lost) == (2, 1) and one.program is not None
@@ -88,14 +88,14 @@ def test_a_spent_budget_is_an_error_of_its_own_sample() -> None:
 
 
 def test_a_replay_names_what_differs() -> None:
-    recording = MemoryCalls()
+    recording = MemoryCallLog()
     with LocalProvider(lambda messages, call: f"```python\n{PROGRAM}```") as provider:
         first = drawn(provider, 2, recording)
         spec = provider.spec()
     log = Replay(recording)
     with Client(log, Budget(SpendingLimits())) as client:
-        assert draw(client, log, wants(spec, 2), plain) == first, "the provider is gone"
-        (other,) = draw(client, log, wants(spec, 1), plain, temperature=0.5)
+        assert draw(client, log, samples(spec, 2), plain) == first, "the provider is gone"
+        (other,) = draw(client, log, samples(spec, 1), plain, temperature=0.5)
     assert isinstance(other.error, HipwrightError) and "temperature was None and is 0.5" in other.error.message
 
 
@@ -128,17 +128,17 @@ def test_prompts_show_the_reference_and_nothing_of_this_machine(tmp_path: Path) 
 
 def test_models_are_drawn_by_weight_and_the_same_when_asked_again() -> None:
     lineup = parse_specs(["ollama:a*3", "ollama:b"])
-    drawn = [model_of(lineup, 1, "task", number) for number in range(200)]
-    assert drawn == [model_of(lineup, 1, "task", number) for number in range(200)]
-    assert 110 < drawn.count("ollama:a") < 190 and drawn != [model_of(lineup, 2, "task", n) for n in range(200)]
+    drawn = [sample_model(lineup, 1, "task", number) for number in range(200)]
+    assert drawn == [sample_model(lineup, 1, "task", number) for number in range(200)]
+    assert 110 < drawn.count("ollama:a") < 190 and drawn != [sample_model(lineup, 2, "task", n) for n in range(200)]
 
 
 def test_two_samples_of_the_pipeline_share_no_call_and_count_their_own() -> None:
     with LocalProvider(lambda messages, call: Reply("x", input_tokens=10, output_tokens=2)) as provider:
-        log = MemoryCalls()
+        log = MemoryCallLog()
         request = Request(role="optimizer", number=3, model=provider.spec(), messages=tuple(plain(TASK)))
         with Client(log, Budget(SpendingLimits())) as client:
-            first, second = (OneSample(client, log, "m", sample, 0.7) for sample in (0, 1))
+            first, second = (SampleClient(client, log, "m", sample, 0.7) for sample in (0, 1))
             first.ask(request)
             first.ask_all([request, Request(role="judge", number=3, model=request.model, messages=request.messages)])
             second.ask(request)
@@ -150,8 +150,8 @@ def test_two_samples_of_the_pipeline_share_no_call_and_count_their_own() -> None
 
 
 def test_a_pipeline_sample_says_that_its_budget_was_spent() -> None:
-    with LocalProvider() as provider, Client(log := MemoryCalls(), Budget(SpendingLimits(tokens=1))) as client:
-        one = OneSample(client, log, "m", 0, None)
+    with LocalProvider() as provider, Client(log := MemoryCallLog(), Budget(SpendingLimits(tokens=1))) as client:
+        one = SampleClient(client, log, "m", 0, None)
         request = Request(role="optimizer", number=0, model=provider.spec(), messages=tuple(plain(OTHER)))
         with pytest.raises(OutOfBudget):
             one.ask(request)

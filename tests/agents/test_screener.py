@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compare_minds import RUGGED, RuggedJudge, rugged
+from compare_authors import RUGGED, RuggedJudge, rugged
 from landscape import SPACE, TASK, Judge, begin, write
 
-from hipwright.agents.engine_mind import EngineAuthor
+from hipwright.agents.engine_author import EngineAuthor
 from hipwright.agents.screening.fit import Chance, Coding, Scores, below, expected_gain
 from hipwright.agents.screening.screener import (
     EngineScreener,
     Prediction,
     calibration,
-    from_rates,
+    prediction_from_rates,
     read_prediction,
     screened_out,
     static_problem,
@@ -156,9 +156,9 @@ def test_at_most_half_of_a_round_is_screened_out_and_never_the_last() -> None:
 def test_a_models_text_is_judged_by_how_its_like_fared() -> None:
     view = SearchView(0, 9)
     draft = Proposal(program=Program(text=GOOD_PROGRAM))
-    fair = from_rates(draft, view, "")
+    fair = prediction_from_rates(draft, view, "")
     assert 0.4 < fair.passes < fair.compiles  # type: ignore[operator]
-    assert screened_out({0: fair, 1: from_rates(draft, view, "no kernel")}, 2, 4) == [1]
+    assert screened_out({0: fair, 1: prediction_from_rates(draft, view, "no kernel")}, 2, 4) == [1]
 
 
 # ---------------------------------------------------------------- calibration

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hipwright.agents.task_generator import TRIES, TaskGenerator, code_of
-from hipwright.llm.calls import MemoryCalls
+from hipwright.llm.call_log import MemoryCallLog
 from hipwright.llm.client import Client
 from hipwright.llm.cost.budget import Budget, SpendingLimits
 from hipwright.llm.specs import parse_specs
@@ -173,12 +173,12 @@ def test_a_model_is_told_what_was_wrong_and_mends_it(zygote: Zygote) -> None:
         return f"Here it is.\n```python\n{[*bad, TASK][call]}```" if call < 3 else "I would rather not."
 
     with LocalProvider(reply) as provider:
-        with Client(MemoryCalls(), Budget(SpendingLimits())) as client:
+        with Client(MemoryCallLog(), Budget(SpendingLimits())) as client:
             generator = TaskGenerator(zygote, seed=1, client=client, lineup=parse_specs([provider.spec()]))
             made = generator.asked(PARENTS, 2)
         talks = [seen.messages for seen in provider.requests]
     (one,) = made.accepted
-    assert (one.tries, one.mind, one.task.source) == (3, "llm", TASK) and one.how.startswith("mutation of")
+    assert (one.tries, one.author, one.task.source) == (3, "llm", TASK) and one.how.startswith("mutation of")
     assert PARENTS[one.parent].strip() in talks[0][0]["content"] and len(talks) == 3 + TRIES
     assert "refused (open)" in talks[1][-1]["content"] and "refused (degenerate)" in talks[2][-1]["content"]
     assert "Compose a task" in talks[3][0]["content"] and made.counts == {"open": 1, "degenerate": 1, "static": TRIES}

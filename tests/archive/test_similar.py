@@ -13,8 +13,8 @@ from archive_contract import a_run
 
 from hipwright.archive import Archive, Confirmed, Evaluated, LogEntry, Proposed
 from hipwright.archive.code_features import kernel_features, snake, task_features, tokens
-from hipwright.archive.ranking import Text, cosine, rank
 from hipwright.archive.similar import SimilarProgram, known_for, similar
+from hipwright.archive.text_similarity import Text, cosine, rank
 from hipwright.records import Evaluation, Expansion, Program, Task
 
 SOURCE = """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hipwright.errors import OutOfBudget, ProviderError
-from hipwright.llm.calls import CallLog, Recorded, RefusedCall
+from hipwright.llm.call_log import CallLog, RecordedCallLog, RefusedCall
 from hipwright.llm.records import Message, ModelAnswer, Request, Reserved, Usage
 
 
@@ -34,10 +34,10 @@ class CallLogContract:
 
     keeps = True  # whether a log that is opened again holds what was written
 
-    def open(self, home: Path) -> Recorded:
+    def open(self, home: Path) -> RecordedCallLog:
         raise NotImplementedError
 
-    def again(self, home: Path, log: Recorded) -> CallLog:
+    def again(self, home: Path, log: RecordedCallLog) -> CallLog:
         return self.open(home) if self.keeps else log
 
     def test_an_answer_comes_back_bit_for_bit(self, tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hipwright.errors import BadInput, OutOfBudget, ProviderError
-from hipwright.llm.calls import MemoryCalls
+from hipwright.llm.call_log import MemoryCallLog
 from hipwright.llm.client import Client
-from hipwright.llm.cost.budget import NANO, Budget, SpendingLimits, Ticket, to_nano
+from hipwright.llm.cost.budget import NANO, Budget, BudgetReservation, SpendingLimits, to_nano
 from hipwright.llm.cost.prices import Prices, parse_prices
 from hipwright.llm.records import Usage
 from tests.llm.call_log_contract import answer, request, reserved
@@ -32,13 +32,13 @@ class Model:
     """What a budget should hold, in billionths of a dollar. It checks the invariant after every step."""
 
     def __init__(self, budget: Budget, usd: float | None, tokens: int | None) -> None:
-        self.budget, self.tickets = budget, dict[Ticket, tuple[int, int]]()
+        self.budget, self.reservations = budget, dict[BudgetReservation, tuple[int, int]]()
         self.limit = None if usd is None else Decimal(str(usd)) * NANO
         self.tokens, self.spent = tokens, (0, 0)
 
     @property
     def held(self) -> tuple[int, int]:
-        return sum(t[0] for t in self.tickets.values()), sum(t[1] for t in self.tickets.values())
+        return sum(t[0] for t in self.reservations.values()), sum(t[1] for t in self.reservations.values())
 
     def reserve(self, usd: float, tokens: int) -> None:
         (spent, spent_tokens), (held, held_tokens) = self.spent, self.held
@@ -48,14 +48,14 @@ class Model:
             with pytest.raises(OutOfBudget):
                 self.budget.reserve(usd, tokens)
         else:
-            self.tickets[self.budget.reserve(usd, tokens)] = (exact(usd), tokens)
+            self.reservations[self.budget.reserve(usd, tokens)] = (exact(usd), tokens)
 
-    def end(self, ticket: Ticket, usd: float | None, tokens: int) -> None:
-        del self.tickets[ticket]
+    def end(self, reservation: BudgetReservation, usd: float | None, tokens: int) -> None:
+        del self.reservations[reservation]
         if usd is None:
-            self.budget.cancel(ticket)
+            self.budget.cancel(reservation)
         else:
-            self.budget.settle(ticket, usd, tokens)
+            self.budget.settle(reservation, usd, tokens)
             self.spent = (self.spent[0] + exact(usd), self.spent[1] + tokens)
 
     def check(self) -> None:
@@ -77,16 +77,16 @@ def interleaving(rng: random.Random) -> bool:
     model = Model(Budget(SpendingLimits(usd=usd, tokens=tokens)), usd, tokens)
     refused = False
     for _ in range(rng.randrange(2, 24)):
-        if rng.random() < 0.55 or not model.tickets:
-            before = len(model.tickets)
+        if rng.random() < 0.55 or not model.reservations:
+            before = len(model.reservations)
             model.reserve(rng.choice([0.1, 0.0, rng.random() / 3]), rng.randrange(900))
-            refused |= len(model.tickets) == before
+            refused |= len(model.reservations) == before
         else:
-            ticket = rng.choice(list(model.tickets))
-            cost, most = model.tickets[ticket]
+            reservation = rng.choice(list(model.reservations))
+            cost, most = model.reservations[reservation]
             share = rng.choice([0, 1, rng.random()])
             paid = None if rng.random() < 0.25 else cost * share / NANO
-            model.end(ticket, paid, int(most * share))
+            model.end(reservation, paid, int(most * share))
         model.check()
     return refused
 
@@ -109,12 +109,12 @@ def test_no_cent_is_lost_or_found_by_rounding() -> None:
 class Interrupted(Budget):
     """Lets other threads run just where a missing lock would show: after the check, and after a release."""
 
-    def _check(self, ticket: Ticket) -> None:
-        super()._check(ticket)
+    def _check(self, reservation: BudgetReservation) -> None:
+        super()._check(reservation)
         time.sleep(1e-4)
 
-    def _release(self, ticket: Ticket) -> None:
-        super()._release(ticket)
+    def _release(self, reservation: BudgetReservation) -> None:
+        super()._release(reservation)
         time.sleep(1e-4)
 
 
@@ -129,14 +129,14 @@ def test_many_threads_never_exceed_the_limit_and_cancelled_money_comes_back() ->
             for _ in range(100):
                 cost, tokens = rng.randrange(1, 10**8), rng.randrange(1, 900)
                 try:
-                    ticket = budget.reserve(cost / NANO, tokens)
+                    reservation = budget.reserve(cost / NANO, tokens)
                 except OutOfBudget:
                     continue
                 if rng.random() < 0.4:
-                    budget.cancel(ticket)
+                    budget.cancel(reservation)
                 else:
                     share = rng.random()
-                    budget.settle(ticket, int(cost * share) / NANO, int(tokens * share))
+                    budget.settle(reservation, int(cost * share) / NANO, int(tokens * share))
                     paid.append((int(cost * share), int(tokens * share)))
         except BaseException as error:
             errors.append(error)
@@ -166,7 +166,7 @@ def test_many_threads_never_exceed_the_limit_and_cancelled_money_comes_back() ->
 
 def test_calls_that_ask_at_once_do_not_share_what_is_left() -> None:
     budget, together = Interrupted(SpendingLimits(usd=1.0)), threading.Barrier(8)
-    given: list[Ticket] = []
+    given: list[BudgetReservation] = []
 
     def ask() -> None:
         together.wait()
@@ -185,14 +185,14 @@ def test_money_is_never_neither_held_nor_spent() -> None:
     released = threading.Event()
 
     class Halfway(Budget):
-        def _release(self, ticket: Ticket) -> None:
-            super()._release(ticket)
+        def _release(self, reservation: BudgetReservation) -> None:
+            super()._release(reservation)
             released.set()
             time.sleep(0.05)
 
     budget = Halfway(SpendingLimits(usd=1.0))
-    ticket = budget.reserve(1.0, 1)
-    settling = threading.Thread(target=budget.settle, args=(ticket, 1.0, 1))
+    reservation = budget.reserve(1.0, 1)
+    settling = threading.Thread(target=budget.settle, args=(reservation, 1.0, 1))
     settling.start()
     assert released.wait(10)
     with pytest.raises(OutOfBudget):
@@ -202,10 +202,10 @@ def test_money_is_never_neither_held_nor_spent() -> None:
 
 def test_what_is_left_can_be_spent_to_the_last_billionth() -> None:
     budget = Budget(SpendingLimits(usd=0.3, tokens=10), spent_usd=0.1, spent_tokens=4)
-    ticket = budget.reserve(0.2, 6)
+    reservation = budget.reserve(0.2, 6)
     with pytest.raises(OutOfBudget):
         budget.reserve(0.0, 1)
-    budget.cancel(ticket)
+    budget.cancel(reservation)
     assert budget.spent.held_usd == 0 and budget.spent.held_tokens == 0
     budget.settle(budget.reserve(0.2, 6), 0.2, 6)
     assert (budget.spent.usd, budget.spent.tokens) == (0.3, 10)
@@ -236,9 +236,9 @@ def test_more_than_was_reserved_is_counted_and_marked() -> None:
 
 def test_a_ticket_ends_once() -> None:
     budget = Budget(SpendingLimits(usd=1.0))
-    ticket = budget.reserve(0.5, 1)
-    budget.settle(ticket, 0.25, 1)
-    for again in (lambda: budget.cancel(ticket), lambda: budget.settle(ticket, 0.25, 1)):
+    reservation = budget.reserve(0.5, 1)
+    budget.settle(reservation, 0.25, 1)
+    for again in (lambda: budget.cancel(reservation), lambda: budget.settle(reservation, 0.25, 1)):
         with pytest.raises(ValueError, match="not open"):
             again()
     with pytest.raises(ValueError, match="not open"):
@@ -264,14 +264,14 @@ def test_what_is_no_amount_is_refused(amount: float) -> None:
         budget.reserve(amount, 1)
     with pytest.raises(ValueError, match="tokens"):
         budget.reserve(0.1, -1)
-    ticket = budget.reserve(0.5, 1)
+    reservation = budget.reserve(0.5, 1)
     with pytest.raises(ValueError, match="amount"):
-        budget.settle(ticket, amount, 1)
+        budget.settle(reservation, amount, 1)
     assert budget.spent.held_usd == 0.5  # a bad figure neither pays nor gives back
 
 
 def test_a_resumed_run_counts_answers_at_their_cost_and_lost_calls_at_what_they_reserved() -> None:
-    log = MemoryCalls()
+    log = MemoryCallLog()
     for number, cost in enumerate((0.1, 0.2, 0.4)):
         log.reserve(reserved(request(number), cost=cost, tokens=1000))
     log.settle(answer(request(1), cost=0.05, usage=Usage(input_tokens=30, output_tokens=4, cached_tokens=9)))
@@ -289,13 +289,13 @@ def test_a_resumed_run_counts_answers_at_their_cost_and_lost_calls_at_what_they_
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2 * NANO), st.booleans()), max_size=12))
 def test_resuming_finds_what_was_spent_and_held_at_the_kill(calls: list[tuple[int, int, bool]]) -> None:
     """At any moment of a run whose calls are logged, a kill and a resume lose no money and find none."""
-    log, budget, lost = MemoryCalls(), Budget(SpendingLimits()), 0
+    log, budget, lost = MemoryCallLog(), Budget(SpendingLimits()), 0
     for key, nano, answered in calls:
         asked = request(key)
-        ticket = budget.reserve(nano / NANO, 10)
+        reservation = budget.reserve(nano / NANO, 10)
         log.reserve(reserved(asked, cost=nano / NANO, tokens=10))
         if answered and log.find(asked.key) is None:
-            budget.settle(ticket, nano / NANO / 2, 7)
+            budget.settle(reservation, nano / NANO / 2, 7)
             log.settle(answer(asked, cost=nano / NANO / 2, usage=Usage(input_tokens=4, output_tokens=3)))
         else:
             lost += 1
@@ -308,7 +308,7 @@ def test_resuming_finds_what_was_spent_and_held_at_the_kill(calls: list[tuple[in
 
 def test_calls_that_a_provider_declined_eat_no_budget_of_the_resumed_run() -> None:
     """A wrong key, for as many calls as you like: set right, the run goes on with all of its money."""
-    log, limits = MemoryCalls(), SpendingLimits(usd=1.0, tokens=100_000)
+    log, limits = MemoryCallLog(), SpendingLimits(usd=1.0, tokens=100_000)
     with LocalProvider(lambda messages, call: wrong_key()) as provider, pytest.MonkeyPatch.context() as patch:
         for name, value in provider.environment().items():
             patch.setenv(name, value)

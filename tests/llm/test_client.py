@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from hipwright.errors import BadInput, HipwrightError, OutOfBudget, ProviderError
-from hipwright.llm.calls import MemoryCalls
-from hipwright.llm.client import MOST_GARBAGE, MOST_LOST, Client
+from hipwright.llm.call_log import MemoryCallLog
+from hipwright.llm.client import MAX_GARBAGE_ANSWERS, MAX_LOST_ATTEMPTS, Client
 from hipwright.llm.cost.budget import Budget, SpendingLimits
 from hipwright.llm.cost.prices import Prices, parse_prices
 from hipwright.llm.records import Message, ModelAnswer, Request, Reserved
@@ -64,7 +64,7 @@ def opened() -> Iterator[Opener]:
 
     def make(log: Any = None, budget: Budget | None = None, **options: Any) -> Client:
         options.setdefault("sleep", lambda seconds: time.sleep(min(seconds, 1.0) / 50))
-        clients.append(Client(log or MemoryCalls(), budget or Budget(SpendingLimits()), **options))
+        clients.append(Client(log or MemoryCallLog(), budget or Budget(SpendingLimits()), **options))
         return clients[-1]
 
     yield make
@@ -89,7 +89,7 @@ def scripted(*replies: str | Reply | Fault) -> Callable[[list[dict[str, str]], i
 def test_an_answer_comes_as_a_stream_with_its_usage(wire: str, opened: Opener) -> None:
     text = "Grüße\n```python\nprint(1)\n```\n" * 20
     heard: list[tuple[str, dict[str, Any]]] = []
-    log = MemoryCalls()
+    log = MemoryCallLog()
     with LocalProvider(
         lambda messages, call: Reply(text, input_tokens=70, output_tokens=30, cached_tokens=20)
     ) as server:
@@ -136,7 +136,7 @@ def test_thoughts_are_no_part_of_the_answer(opened: Opener) -> None:
 
 def test_a_provider_that_counts_nothing_is_taken_to_have_used_all(opened: Opener) -> None:
     budget = Budget(SpendingLimits())
-    log = MemoryCalls()
+    log = MemoryCallLog()
     with LocalProvider(lambda messages, call: Reply("hi", counted=False)) as server:
         answer = opened(log, budget).ask(asking(server.spec()))
     [reserved] = log.reservations()
@@ -148,7 +148,7 @@ def test_a_provider_that_counts_nothing_is_taken_to_have_used_all(opened: Opener
 
 
 def test_an_answered_call_is_never_sent_again(opened: Opener) -> None:
-    log = MemoryCalls()
+    log = MemoryCallLog()
     with LocalProvider(lambda messages, call: f"answer {call}") as server:
         request = asking(server.spec())
         first = opened(log).ask(request)
@@ -180,7 +180,7 @@ def test_several_at_once_keep_their_order_and_their_errors(opened: Opener) -> No
 # ---------------------------------------------------------------- faults
 
 
-class Watched(MemoryCalls):
+class Watched(MemoryCallLog):
     """Checks the limit at every reservation: what is spent and held is never above it."""
 
     def __init__(self, budget: Budget) -> None:
@@ -263,7 +263,7 @@ def test_all_calls_complete_although_the_provider_often_fails(seed: int, opened:
 def test_one_fault_is_overcome_and_counts_if_it_may_have_been_billed(
     wire: str, fault: Fault, billed: bool, opened: Opener
 ) -> None:
-    log, budget = MemoryCalls(), Budget(SpendingLimits(tokens=5000))
+    log, budget = MemoryCallLog(), Budget(SpendingLimits(tokens=5000))
     with LocalProvider(scripted(fault, "well then")) as server:
         silent_before = fault.kind == "stall" and not fault.after
         client = opened(log, budget, idle_seconds=0.5, first_seconds=0.5 if silent_before else 40.0)
@@ -331,7 +331,7 @@ def test_a_named_wait_holds_for_other_calls_to_the_same_model(opened: Opener) ->
     ids=lambda value: str(getattr(value, "code", value)),
 )
 def test_a_refusal_is_reported_at_once(wire: str, fault: Fault, kind: str, says: str, opened: Opener) -> None:
-    log, budget = MemoryCalls(), Budget(SpendingLimits(tokens=5000))
+    log, budget = MemoryCallLog(), Budget(SpendingLimits(tokens=5000))
     with LocalProvider(scripted(fault, "never")) as server, pytest.raises(ProviderError) as caught:
         opened(log, budget).ask(asking(server.spec(wire)))
     assert len(server.requests) == 1
@@ -345,7 +345,7 @@ def test_a_refusal_is_reported_at_once(wire: str, fault: Fault, kind: str, says:
 
 
 def test_a_key_never_appears_in_an_error_a_log_or_a_request(opened: Opener) -> None:
-    log = MemoryCalls()
+    log = MemoryCallLog()
     heard: list[Any] = []
     faults = scripted(server_error(500), refused(400, f"the key {KEY} may not do this"), f"your key is {KEY}")
     with LocalProvider(faults, key=KEY) as server:
@@ -375,10 +375,14 @@ def test_a_folder_without_a_checkpoint_is_bad_input(opened: Opener) -> None:
 
 @pytest.mark.parametrize("fault", [garbage(), cut(2)], ids=str)
 def test_a_call_that_only_breaks_is_given_up(fault: Fault, opened: Opener) -> None:
-    log = MemoryCalls()
+    log = MemoryCallLog()
     with LocalProvider(lambda messages, call: fault) as server, pytest.raises(ProviderError) as caught:
         opened(log).ask(asking(server.spec()))
-    assert len(server.requests) == (MOST_GARBAGE if fault.kind == "garbage" else MOST_LOST) == len(log.lost())
+    assert (
+        len(server.requests)
+        == (MAX_GARBAGE_ANSWERS if fault.kind == "garbage" else MAX_LOST_ATTEMPTS)
+        == len(log.lost())
+    )
     assert not caught.value.retryable
     assert server.base_url in caught.value.hint
 
@@ -387,7 +391,7 @@ def test_a_call_that_only_breaks_is_given_up(fault: Fault, opened: Opener) -> No
 
 
 def test_a_provider_that_stays_away_pauses_the_run(opened: Opener) -> None:
-    clock, log = Clock(), MemoryCalls()
+    clock, log = Clock(), MemoryCallLog()
     with LocalProvider(lambda messages, call: server_error(503)) as server:
         client = opened(log, clock=clock, sleep=clock.sleep, outage_seconds=600.0)
         with pytest.raises(ProviderError, match="no call answered") as caught:
@@ -416,7 +420,7 @@ def test_a_server_that_is_not_there_is_an_outage_that_cost_nothing(opened: Opene
 
 def test_time_in_which_nobody_asks_is_no_outage(opened: Opener) -> None:
     clock = Clock()
-    with LocalProvider(scripted(*[garbage()] * MOST_GARBAGE, server_error(503), "back")) as server:
+    with LocalProvider(scripted(*[garbage()] * MAX_GARBAGE_ANSWERS, server_error(503), "back")) as server:
         client = opened(clock=clock, sleep=clock.sleep, outage_seconds=60.0)
         with pytest.raises(ProviderError, match="given up"):
             client.ask(asking(server.spec(), "one"))
@@ -439,7 +443,7 @@ def test_a_wait_longer_than_an_outage_pauses_at_once(opened: Opener) -> None:
 def test_the_limit_in_dollars_is_never_passed(wire: str, opened: Opener) -> None:
     prices = Prices(parse_prices(["small=2,8"]))
     limits = SpendingLimits(usd=0.01)
-    log, budget = MemoryCalls(), Budget(limits)
+    log, budget = MemoryCallLog(), Budget(limits)
     with LocalProvider(lambda messages, call: Reply("x", input_tokens=150, output_tokens=60, delay=0.01)) as server:
         requests = [asking(server.spec(wire), f"q{index}", number=index) for index in range(40)]
         results = opened(log, budget, prices=prices, concurrency=10).ask_all(requests)
@@ -465,7 +469,7 @@ def test_a_retry_that_would_pass_the_limit_is_not_sent(opened: Opener) -> None:
 
 
 def test_a_model_that_breaks_its_bound_is_asked_no_more(opened: Opener) -> None:
-    log, budget = MemoryCalls(), Budget(SpendingLimits(tokens=10**6))
+    log, budget = MemoryCallLog(), Budget(SpendingLimits(tokens=10**6))
     with LocalProvider(lambda messages, call: Reply("dear", output_tokens=5000)) as server:
         client = opened(log, budget)
         assert client.ask(asking(server.spec(), "one")).text == "dear"  # it is paid for
@@ -491,7 +495,7 @@ def interruptible() -> Iterator[None]:
 def test_an_interrupt_leaves_the_attempt_as_lost(opened: Opener) -> None:
     main = threading.main_thread().ident
     assert main is not None
-    log, budget = MemoryCalls(), Budget(SpendingLimits(tokens=5000))
+    log, budget = MemoryCallLog(), Budget(SpendingLimits(tokens=5000))
 
     def reply(messages: list[dict[str, str]], call: int) -> Fault:
         signal.pthread_kill(main, signal.SIGINT)
@@ -504,7 +508,7 @@ def test_an_interrupt_leaves_the_attempt_as_lost(opened: Opener) -> None:
 
 
 def test_closing_ends_what_is_under_way(opened: Opener) -> None:
-    log, budget, arrived = MemoryCalls(), Budget(SpendingLimits(tokens=5000)), threading.Event()
+    log, budget, arrived = MemoryCallLog(), Budget(SpendingLimits(tokens=5000)), threading.Event()
     errors: list[HipwrightError] = []
 
     def reply(messages: list[dict[str, str]], call: int) -> Fault:

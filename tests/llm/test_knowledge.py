@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hipwright.llm.library import Page, pages
+from hipwright.llm.knowledge_base import Page, pages
 from hipwright.program import Parsed, parse
 from hipwright.program.lower.ops import check_ops
 from hipwright.records import Build, Program, TolerancePolicy

@@ -16,7 +16,7 @@ pytest.importorskip("transformers")
 
 from hipwright.errors import BadInput, ProviderError
 from hipwright.llm.answers.read import read_answer
-from hipwright.llm.calls import MemoryCalls
+from hipwright.llm.call_log import MemoryCallLog
 from hipwright.llm.checkpoint import SamplingSettings, load
 from hipwright.llm.client import Client
 from hipwright.llm.compact import expand
@@ -43,7 +43,7 @@ def learnt(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    with Client(MemoryCalls(), Budget(SpendingLimits()), outage_seconds=1.0) as opened:
+    with Client(MemoryCallLog(), Budget(SpendingLimits()), outage_seconds=1.0) as opened:
         yield opened
 
 
@@ -74,7 +74,7 @@ def test_several_at_once_differ_and_the_checkpoint_is_loaded_once(chat: Path, cl
 
 
 def test_a_logged_answer_is_not_asked_for_again(chat: Path) -> None:
-    log = MemoryCalls()
+    log = MemoryCallLog()
     with Client(log, Budget(SpendingLimits())) as first, Client(log, Budget(SpendingLimits())) as second:
         assert first.ask(asking(chat)) == second.ask(asking(chat))
 
@@ -133,7 +133,7 @@ def test_a_client_that_closes_stops_the_drawing(chat: Path, monkeypatch: pytest.
         return [], False
 
     monkeypatch.setattr(checkpoint, "generate", slow)
-    client = Client(MemoryCalls(), Budget(SpendingLimits()))
+    client = Client(MemoryCallLog(), Budget(SpendingLimits()))
     failed: list[Exception] = []
 
     def ask() -> None:
@@ -163,7 +163,7 @@ def test_a_slow_answer_gives_signs_of_life(chat: Path, monkeypatch: pytest.Monke
         return whole(*args, **options)
 
     monkeypatch.setattr(checkpoint, "generate", slow)
-    with Client(MemoryCalls(), Budget(SpendingLimits()), idle_seconds=0.1, first_seconds=0.5) as client:
+    with Client(MemoryCallLog(), Budget(SpendingLimits()), idle_seconds=0.1, first_seconds=0.5) as client:
         assert client.ask(asking(chat)).attempts == 1
 
 

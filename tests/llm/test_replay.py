@@ -10,9 +10,11 @@ import pytest
 
 from hipwright.archive import Archive, LogEntry, export
 from hipwright.errors import BadInput, InfrastructureError, OutOfBudget, ProviderError
-from hipwright.llm.calls import ArchiveCalls, FileCalls, MemoryCalls, Recorded, RefusedCall
+from hipwright.llm.archive_call_log import ArchiveCallLog
+from hipwright.llm.call_log import MemoryCallLog, RecordedCallLog, RefusedCall
 from hipwright.llm.client import Client
 from hipwright.llm.cost.budget import Budget, SpendingLimits
+from hipwright.llm.file_call_log import FileCallLog
 from hipwright.llm.records import Message, Request
 from hipwright.llm.replay import Replay, differences, find_recording, nearest, read_recording, recording_of
 from hipwright.records import Run
@@ -21,7 +23,7 @@ from tests.llm.call_log_contract import ODD, answer, request, reserved
 REFUSED = request(9, role="optimizer")
 
 
-def record(log: Recorded) -> list[Request]:
+def record(log: RecordedCallLog) -> list[Request]:
     """What a run leaves behind: answers, a lost attempt, a lost call, two refusals."""
     answered = [request(n, index, f"{ODD} {n}") for n in range(3) for index in range(2)]
     for asked in answered:
@@ -40,20 +42,20 @@ def a_run(name: str) -> Run:
 
 
 @pytest.fixture(params=["memory", "file", "archive", "export"])
-def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> Recorded:
+def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> RecordedCallLog:
     """The same recording from each place that it may be in."""
     if request.param == "memory":
-        log = MemoryCalls()
+        log = MemoryCallLog()
         record(log)
         return log
     if request.param == "file":
-        with FileCalls(tmp_path / "calls.jsonl") as file:
+        with FileCallLog(tmp_path / "calls.jsonl") as file:
             record(file)
         return find_recording(str(tmp_path / "calls.jsonl"))
     with Archive(tmp_path / "home") as archive:
         archive.begin_run(a_run("2026-a"))
         archive.append("2026-a", "resumed")
-        record(ArchiveCalls(archive, "2026-a"))
+        record(ArchiveCallLog(archive, "2026-a"))
         archive.append("2026-a", "finished", -1, {"reason": "budget"})
         if request.param == "archive":
             return find_recording("latest", archive)
@@ -62,8 +64,8 @@ def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> Recorded:
         return find_recording(str(path), archive)
 
 
-def test_an_answered_call_comes_back_bit_for_bit(recorded: Recorded) -> None:
-    original = MemoryCalls()
+def test_an_answered_call_comes_back_bit_for_bit(recorded: RecordedCallLog) -> None:
+    original = MemoryCallLog()
     calls = record(original)
     replay = Replay(recorded)
     assert replay.answers() == [] and Budget.resumed(SpendingLimits(usd=0.0), replay).spent.usd == 0
@@ -75,7 +77,7 @@ def test_an_answered_call_comes_back_bit_for_bit(recorded: Recorded) -> None:
     assert replay.lost() == []
 
 
-def test_what_was_refused_is_refused_again_in_the_same_words(recorded: Recorded) -> None:
+def test_what_was_refused_is_refused_again_in_the_same_words(recorded: RecordedCallLog) -> None:
     replay = Replay(recorded)
     assert replay.find(REFUSED.key) is None
     for call in (lambda: replay.admit(REFUSED), lambda: replay.reserve(reserved(REFUSED))):
@@ -87,7 +89,7 @@ def test_what_was_refused_is_refused_again_in_the_same_words(recorded: Recorded)
     assert not denied.value.retryable
 
 
-def test_a_missing_call_is_named_with_what_differs(recorded: Recorded) -> None:
+def test_a_missing_call_is_named_with_what_differs(recorded: RecordedCallLog) -> None:
     replay = Replay(recorded)
     for asked, *said in (
         (request(1, 1, f"{ODD} 7"), "call 1 of role 'translator' for proposal 1", "message 1 (user) differs", "7"),
@@ -125,7 +127,7 @@ def test_nearest_goes_by_place_then_by_text() -> None:
 
 def test_a_secret_in_a_differing_line_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "planted-secret-value")
-    log = MemoryCalls()
+    log = MemoryCallLog()
     log.reserve(reserved(request(text="it was planted-secret-value")))
     with pytest.raises(ProviderError) as caught:
         Replay(log).admit(request(text="it is planted-secret-value"))
@@ -140,9 +142,9 @@ def test_a_replayed_runs_own_log_equals_the_recorded_one(tmp_path: Path) -> None
     with Archive(tmp_path) as archive:
         for name in ("first", "again", "third"):
             archive.begin_run(a_run(name))
-        calls = record(ArchiveCalls(archive, "first"))
+        calls = record(ArchiveCallLog(archive, "first"))
         for source, name in (("first", "again"), ("again", "third")):  # a replay can be replayed
-            replay = Replay(recording_of(archive, source), ArchiveCalls(archive, name))
+            replay = Replay(recording_of(archive, source), ArchiveCallLog(archive, name))
             order = [*calls, *calls]
             random.Random(name).shuffle(order)
             found: list[object] = []
@@ -161,21 +163,21 @@ def test_a_replayed_runs_own_log_equals_the_recorded_one(tmp_path: Path) -> None
             assert len(replay.answers()) == len(calls) and replay.lost() == []
         first, again, third = (export(archive, name, canonical=True) for name in ("first", "again", "third"))
         assert first == again == third and first.count('"kind":"called"') == len(calls)
-        kept = ArchiveCalls(archive, "third")
+        kept = ArchiveCallLog(archive, "third")
         assert [refused.request for refused in kept.refusals()] == [REFUSED]
 
 
 def test_a_replay_settles_nothing() -> None:
     with pytest.raises(ValueError, match="replay"):
-        Replay(MemoryCalls()).settle(answer(request()))
+        Replay(MemoryCallLog()).settle(answer(request()))
     with pytest.raises(ProviderError, match="no call at all"):
-        Replay(MemoryCalls()).admit(request())
-    Replay(MemoryCalls()).refuse(RefusedCall.of(request(), ProviderError("x")))  # nowhere to put it
+        Replay(MemoryCallLog()).admit(request())
+    Replay(MemoryCallLog()).refuse(RefusedCall.of(request(), ProviderError("x")))  # nowhere to put it
 
 
 def test_a_client_in_a_replay_needs_neither_key_nor_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    log, then = MemoryCalls(), MemoryCalls()
+    log, then = MemoryCallLog(), MemoryCallLog()
     calls = record(log)
     with Client(Replay(log, then), Budget(SpendingLimits(usd=0.0))) as client:
         assert client.ask(calls[3]) == log.find(calls[3].key)
@@ -197,7 +199,7 @@ def test_what_is_no_recording_is_bad_input(tmp_path: Path) -> None:
         assert recording_of(archive, "r1").reservations() == []
         with pytest.raises(BadInput, match="no run"):
             find_recording("nothing", archive)
-        record(ArchiveCalls(archive, "r1"))
+        record(ArchiveCallLog(archive, "r1"))
         canonical = export(archive, "r1", canonical=True)
     path = tmp_path / "file"
     for text, why in (
@@ -223,12 +225,12 @@ def test_an_export_that_was_cut_is_an_error_and_a_log_that_was_cut_is_not(tmp_pa
     """A process writes its log line by line, so a torn end is the last thing it did; an export has no such end."""
     with Archive(tmp_path / "home") as archive:
         archive.begin_run(a_run("r1"))
-        record(ArchiveCalls(archive, "r1"))
+        record(ArchiveCallLog(archive, "r1"))
         path = tmp_path / "export"
         path.write_text(export(archive, "r1")[:-30])
     with pytest.raises(InfrastructureError, match=r"export:\d+: .*damaged"):
         read_recording(path)
-    with FileCalls(tmp_path / "log") as log:
+    with FileCallLog(tmp_path / "log") as log:
         record(log)
     whole = (tmp_path / "log").read_bytes()
     path.write_bytes(whole[:-30])
@@ -242,6 +244,6 @@ def test_events_that_are_no_calls_are_left_out(tmp_path: Path) -> None:
         archive.append_all(
             "r1", [LogEntry("proposed", 0, {"expansion": {}}), LogEntry("of a later version", 3, {"x": 1})]
         )
-        calls = record(ArchiveCalls(archive, "r1"))
+        calls = record(ArchiveCallLog(archive, "r1"))
         log = recording_of(archive, "latest")
     assert [a.request for a in log.answers()] == [asked.key for asked in calls]

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import hipwright
 from hipwright.errors import ProviderError
 from hipwright.llm import secrets
-from hipwright.llm.calls import FileCalls, RefusedCall
+from hipwright.llm.call_log import RefusedCall
+from hipwright.llm.file_call_log import FileCallLog
 from hipwright.llm.records import Message, ModelAnswer, Request, Reserved
 from hipwright.llm.secrets import MARK, known_secrets, redact, redact_plain, redact_record, register
 
@@ -103,7 +104,7 @@ def test_twenty_secrets_appear_nowhere_in_a_log_of_calls(planted: None, tmp_path
     request = redact_record(Request(role="translator", model="m", messages=(Message(role="user", text=text),)))
     answer = redact_record(ModelAnswer(request=request.key, text=text, model=NEEDLES[0]))
     error = ProviderError(redact(text), hint=redact(text))
-    with FileCalls(tmp_path / "calls.jsonl") as log:
+    with FileCallLog(tmp_path / "calls.jsonl") as log:
         log.reserve(Reserved(request=request, cost_usd=0.0, tokens=1))
         log.settle(answer)
         log.refuse(RefusedCall.of(request, error))

@@ -20,7 +20,7 @@ def test_the_limit_stays_between_one_and_the_most(most: int, steps: list[str]) -
         elif step != "begin" and epochs:
             epoch = epochs.pop(0)
             throttle.end()
-            throttle.succeeded() if step == "good" else throttle.troubled(epoch) if step == "bad" else None
+            throttle.succeeded() if step == "good" else throttle.overloaded(epoch) if step == "bad" else None
         assert 1 <= throttle.limit <= most
         assert 0 <= throttle.active == len(epochs) <= most
 
@@ -30,9 +30,9 @@ def test_calls_that_fail_together_halve_it_once() -> None:
     epochs = [throttle.begin() for _ in range(16)]
     for epoch in epochs:
         throttle.end()
-        throttle.troubled(epoch)
+        throttle.overloaded(epoch)
     assert throttle.limit == 8
-    throttle.troubled(throttle.begin())
+    throttle.overloaded(throttle.begin())
     assert throttle.limit == 4
 
 
@@ -49,7 +49,7 @@ def test_trouble_begins_the_window_anew() -> None:
     throttle = Throttle(16, limit=8)
     for _ in range(7):
         throttle.succeeded()
-    throttle.troubled(throttle.epoch)
+    throttle.overloaded(throttle.epoch)
     assert throttle.limit == 4
     throttle.succeeded()
     assert throttle.limit == 4

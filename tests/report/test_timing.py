@@ -14,7 +14,7 @@ from report_sample import measured, sample
 from hipwright.measure.words import device_words
 from hipwright.records import TargetResult, Timing, Verdict, Versus
 from hipwright.report import render
-from hipwright.report.pairs import HEIGHT, pair_plot
+from hipwright.report.pair_plot import HEIGHT, pair_plot
 from hipwright.report.plots import LEFT, RIGHT, WIDTH
 from hipwright.report.views import timing_view
 

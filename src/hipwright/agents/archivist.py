@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+import msgspec
+
 import hipwright
 from hipwright.agents.evidence import evidence
 from hipwright.archive import Archive, read_log
@@ -37,14 +39,14 @@ _HACKS = ("hack", "untrusted")
 class Labels(Record, frozen=True, kw_only=True):
     """What became of one proposal. outcome "void": the machine failed, and nothing is known of the program.
 
-    score: in microseconds, of `score_kind`. mind: who wrote it.
+    score: in microseconds, of `score_kind`. author: "engine" or "llm", "" where nothing was written.
     """
 
     number: int
     outcome: Outcome
     status: str = ""
     fault: str | None = None
-    mind: str = ""
+    author: str = msgspec.field(name="mind", default="")
     operator: str = ""
     compiled: bool = False
     correct: bool = False
@@ -58,7 +60,7 @@ class Labels(Record, frozen=True, kw_only=True):
 def label(trial: Trial) -> Labels:
     """A trial's labels."""
     proposed, e, decision = trial.proposed, trial.evaluation, trial.decision
-    known = {"number": trial.number, "operator": proposed.expansion.operator, "mind": proposed.notes.get("mind", "")}
+    known: dict[str, Any] = {"number": trial.number, "operator": proposed.expansion.operator, "author": proposed.author}
     if e is None:
         outcome = "no program" if not proposed.program else "pending" if proposed.evaluable else "duplicate"
         return Labels(outcome=outcome, **known)  # type: ignore[arg-type]
@@ -243,7 +245,7 @@ class _History:
             "number": trial.number,
             "round": p.round,
             "operator": p.expansion.operator,
-            "mind": p.notes.get("mind", ""),
+            "mind": p.author,
             "model": p.notes.get("model", ""),
             "parents": list(p.expansion.parents),
             "policy": self.run.policy,

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hipwright.agents.base import Asker, Chooser, Mind, fence, render
+from hipwright.agents.base import Asker, Author, Chooser, fence, render
 from hipwright.audit.bench import AuditBench, Gate, TargetVerifier
 from hipwright.audit.cases import CorpusCase, select
 from hipwright.audit.differential import Label, label
@@ -34,14 +34,14 @@ A_CALL = 4
 """Variants that one call asks for."""
 MAX_TEXT = 64_000
 
-Said = Literal["accepted", "refused", "no verdict"]
+VerifierAnswer = Literal["accepted", "refused", "no verdict"]
 
 
 class Variant(Record, frozen=True, kw_only=True):
     """A changed program. of: the verified one, a case of the corpus. claim: what its maker says is wrong with it."""
 
     of: str
-    mind: Mind
+    author: Author = msgspec.field(name="mind")
     claim: str
     text: str
 
@@ -52,7 +52,7 @@ class ScoredVariant(Record, frozen=True, kw_only=True):
     variant: Variant
     truth: str
     why: str
-    said: dict[str, Said] = msgspec.field(default_factory=dict)
+    said: dict[str, VerifierAnswer] = msgspec.field(default_factory=dict)
     messages: dict[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -99,7 +99,7 @@ def engine_variants(count: int, seed: int, patterns: Sequence[str] = ()) -> list
     """Mutants of the honest programs of the corpus, programs and kinds of change taking turns."""
     cases = {case.name: case for case in _verified(patterns)}
     drawn = sample([mutants(name, parse(case.text)) for name, case in cases.items()], seed)[:count]
-    return [Variant(of=cases[one.program].id, mind="engine", claim=one.said(), text=one.text) for one in drawn]
+    return [Variant(of=cases[one.program].id, author="engine", claim=one.said(), text=one.text) for one in drawn]
 
 
 def llm_variants(
@@ -148,7 +148,7 @@ def read_variants(of: str, text: str) -> list[Variant]:
         claims = _CLAIM.findall(text, end, block.start())
         end = block.end()
         if claims and len(block["text"]) <= MAX_TEXT:
-            found.append(Variant(of=of, mind="llm", claim=claims[-1].strip(" *`"), text=block["text"]))
+            found.append(Variant(of=of, author="llm", claim=claims[-1].strip(" *`"), text=block["text"]))
     return found
 
 
@@ -191,16 +191,16 @@ class Auditor:
             known = Label("unclear", f"the task could not be opened: {error.message}")
         if known.truth == "stillborn":
             return ScoredVariant(variant=variant, truth=known.truth, why=known.why)
-        said: dict[str, Said] = {}
+        said: dict[str, VerifierAnswer] = {}
         messages: dict[str, str] = {}
         for verifier in (TargetVerifier(self.bench, gate) for gate in self.gates):
             found = verifier.judge_text(case, variant.text)
-            said[verifier.name] = _said(found)
+            said[verifier.name] = _verifier_answer(found)
             messages[verifier.name] = f"{found.status}: {found.message}"[:300]
         return ScoredVariant(variant=variant, truth=known.truth, why=known.why, said=said, messages=messages)
 
 
-def _said(found: ObservedVerdict) -> Said:
+def _verifier_answer(found: ObservedVerdict) -> VerifierAnswer:
     if found.not_run or found.fault not in (None, "candidate") or found.status == "unscorable":
         return "no verdict"
     return "accepted" if found.earns else "refused"
@@ -210,7 +210,7 @@ def corpus_confusions(judged: Iterable[JudgedCase]) -> list[Confusion]:
     """A matrix for each verifier and candidate form, from the corpus and its table."""
     cells = []
     for one in judged:
-        said: Said | None = None if one.found.not_run else _said(one.found)
+        said: VerifierAnswer | None = None if one.found.not_run else _verifier_answer(one.found)
         if one.case.honest and said == "refused" and one.found.status == "pass":
             said = "accepted"  # an honest program that leaves the work to the library passes, and earns nothing
         cells.append((one.verifier, one.case.form, "equivalent" if one.case.honest else "wrong", said))
@@ -223,7 +223,7 @@ def variant_confusions(scored: Iterable[ScoredVariant]) -> list[Confusion]:
     return _counted((verifier, "program", one.truth, said) for one, verifier, said in known)
 
 
-def _counted(cells: Iterable[tuple[str, str, str, Said | None]]) -> list[Confusion]:
+def _counted(cells: Iterable[tuple[str, str, str, VerifierAnswer | None]]) -> list[Confusion]:
     counts: dict[tuple[str, str], dict[str, int]] = {}
     for verifier, form, truth, said in cells:
         row = counts.setdefault((verifier, form), {})

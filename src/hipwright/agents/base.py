@@ -16,7 +16,7 @@ from hipwright.records import Task
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-Mind = Literal["engine", "llm"]
+Author = Literal["engine", "llm"]
 """Who does a role's work: hipwright itself, or a language model."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hipwright.agents.base import fence
-from hipwright.llm.library import Page, retrieve
+from hipwright.llm.knowledge_base import Page, retrieve
 from hipwright.records import Task, TensorSpec, Workload
 
 IMPORTANCE = ("bottleneck", "hazards", "exemplar", "failures", "lessons", "target", "kernel", "page")
@@ -22,7 +22,7 @@ BYTES_A_TOKEN = 3
 
 
 @dataclass(frozen=True)
-class PromptPart:
+class PromptSection:
     """One section. kind: as in IMPORTANCE, or anything else for what must stay; name: what notes call it."""
 
     kind: str
@@ -40,7 +40,7 @@ class PromptPart:
 class PromptContext:
     """A prompt's parts. dropped: kinds and names of those that did not fit, in the order in which they went."""
 
-    parts: tuple[PromptPart, ...]
+    parts: tuple[PromptSection, ...]
     dropped: tuple[str, ...] = ()
 
     @property
@@ -58,12 +58,12 @@ class ContextBuilder:
     """Collects parts and fits them into `budget` tokens."""
 
     budget: int
-    parts: list[PromptPart] = field(default_factory=list)
+    parts: list[PromptSection] = field(default_factory=list)
 
     def add(self, kind: str, title: str, text: str, name: str = "") -> None:
         """Add a section; an empty text adds nothing."""
         if text.strip():
-            self.parts.append(PromptPart(kind, title, text, name))
+            self.parts.append(PromptSection(kind, title, text, name))
 
     def build(self) -> PromptContext:
         """The parts that fit, in the order in which they were added."""

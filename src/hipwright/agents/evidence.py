@@ -59,7 +59,7 @@ def evidence(evaluation: Evaluation, program: Program) -> str:
     """Why a program failed, as a short list; of a program that passed, its figures."""
     if evaluation.passed:
         return figures(evaluation)
-    target, verdict = deciding(evaluation)
+    target, verdict = deciding_verdict(evaluation)
     if verdict is None:
         return f"- verdict: {evaluation.status}\n- {clean(evaluation.message)}"
     where = f" on {target}" if target and verdict.stage not in ("parse", "lint") else ""
@@ -79,12 +79,12 @@ def evidence(evaluation: Evaluation, program: Program) -> str:
 
 def reason(evaluation: Evaluation) -> str:
     """A failure in one line: status, and the message without the inputs' name."""
-    _, verdict = deciding(evaluation)
+    _, verdict = deciding_verdict(evaluation)
     message = verdict.message if verdict is not None else evaluation.message
     return f"{evaluation.status}: {clean(re.sub(r' [(]on [^()]*[)]$', '', message), 200)}"
 
 
-def deciding(evaluation: Evaluation) -> tuple[str, Verdict | None]:
+def deciding_verdict(evaluation: Evaluation) -> tuple[str, Verdict | None]:
     """The target and the verdict that decided; ("", None) where no target has one that failed."""
     failed = {name: r.verdict for name, r in evaluation.targets.items() if r.verdict and not r.verdict.passed}
     for name in sorted(failed):
@@ -249,7 +249,7 @@ def resources(kernel: KernelResources) -> str:
     )
 
 
-def shown(program: Program) -> str:
+def program_block(program: Program) -> str:
     """A program as data in a prompt: a block that its text cannot close, and the knobs that it ran with."""
     block = fence(program.text, "python")
     knobs = ", ".join(f"{name} = {value}" for name, value in sorted(program.knobs.items()))

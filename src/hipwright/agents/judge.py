@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hipwright.agents.base import render
-from hipwright.agents.evidence import clean, figures, resources, shown
+from hipwright.agents.evidence import clean, figures, program_block, resources
 from hipwright.measure.estimate import ISSUE_CYCLES, LAUNCH
 from hipwright.measure.fit import FITTED
 from hipwright.records import Estimate, Evaluation, KernelResources, Program, Record, TargetResult
@@ -195,7 +195,7 @@ def _timed(result: TargetResult) -> ProgramBottleneck | None:
 
 def question(program: Program, evaluation: Evaluation) -> str:
     """The prompt that asks a model for one bottleneck."""
-    return render("judge", program=shown(program), figures=figures(evaluation))
+    return render("judge", program=program_block(program), figures=figures(evaluation))
 
 
 def answered(text: str) -> ProgramBottleneck | None:

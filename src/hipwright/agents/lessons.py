@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from hipwright.agents.base import render
-from hipwright.agents.evidence import clean, deciding, reason
+from hipwright.agents.evidence import clean, deciding_verdict, reason
 from hipwright.records import Evaluation, Record
 from hipwright.search.interfaces import INFRASTRUCTURE
 from hipwright.search.view import SearchView, Trial
@@ -87,7 +87,7 @@ class Lesson(Record, frozen=True, kw_only=True):
 
 def kind_of(evaluation: Evaluation) -> str:
     """The kind of a failure, "other" where no rule fits."""
-    _, verdict = deciding(evaluation)
+    _, verdict = deciding_verdict(evaluation)
     return kind_of_words(f"{evaluation.status}: {verdict.message if verdict else evaluation.message}")
 
 

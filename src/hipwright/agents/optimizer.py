@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from hipwright.agents.base import render
 from hipwright.agents.context import ContextBuilder
-from hipwright.agents.desk import PromptSession, Steps
-from hipwright.agents.evidence import figures, shown
-from hipwright.agents.parts import builder_for, finish, judgement, with_lessons
+from hipwright.agents.evidence import figures, program_block
+from hipwright.agents.prompt_sections import add_lessons, context_builder, find_bottleneck, finish
+from hipwright.agents.prompt_session import Conversation, PromptSession
 from hipwright.agents.translator import Translator
 from hipwright.search.interfaces import Proposal
 
@@ -20,33 +20,33 @@ class Optimizer:
 
     name = NAME
 
-    def talk(self, desk: PromptSession) -> Steps[Proposal]:
+    def converse(self, session: PromptSession) -> Conversation[Proposal]:
         """A call for the change, after those that the judge and the lessons may need."""
-        if not desk.ask.parents:
-            return (yield from Translator().talk(desk))
-        builder, judged = yield from material(desk)
-        return (yield from implement(desk, builder, judged))
+        if not session.ask.parents:
+            return (yield from Translator().converse(session))
+        builder, judged = yield from improvement_context(session)
+        return (yield from write_change(session, builder, judged))
 
 
-def material(desk: PromptSession) -> Steps[tuple[ContextBuilder, bool]]:
+def improvement_context(session: PromptSession) -> Conversation[tuple[ContextBuilder, bool]]:
     """What improving and planning have in common; True when a bottleneck is among it."""
-    parent = desk.ask.parents[0].program
-    evaluation = desk.evaluation(parent.key)
-    builder = builder_for(desk)
-    yield from with_lessons(desk, builder)
-    builder.add("program", "The program to improve", shown(parent))
+    parent = session.ask.parents[0].program
+    evaluation = session.evaluation(parent.key)
+    builder = context_builder(session)
+    yield from add_lessons(session, builder)
+    builder.add("program", "The program to improve", program_block(parent))
     if evaluation is not None:
         builder.add("figures", "What is known of it", figures(evaluation))
-    builder.add("hazards", "What a linter says of it", "\n".join(f"- {line}" for line in desk.dangers(parent)))
-    found = (yield from judgement(desk, parent, evaluation)) if evaluation is not None else None
+    builder.add("hazards", "What a linter says of it", "\n".join(f"- {line}" for line in session.hazard_lines(parent)))
+    found = (yield from find_bottleneck(session, parent, evaluation)) if evaluation is not None else None
     if found is not None:
         builder.add("bottleneck", "Its one bottleneck", found.text, found.name)
     return builder, found is not None
 
 
-def implement(
-    desk: PromptSession, builder: ContextBuilder, judged: bool, strategy: Mapping[str, str] | None = None
-) -> Steps[Proposal]:
+def write_change(
+    session: PromptSession, builder: ContextBuilder, judged: bool, strategy: Mapping[str, str] | None = None
+) -> Conversation[Proposal]:
     """The call that writes the changed program: by a strategy, or by the model's own idea."""
-    prompt = render("optimizer", context=finish(desk, builder).text, judged=judged, strategy=strategy)
-    return (yield from desk.write(NAME, prompt))
+    prompt = render("optimizer", context=finish(session, builder).text, judged=judged, strategy=strategy)
+    return (yield from session.write_program(NAME, prompt))

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from hipwright.agents.engine_mind import EngineAuthor
-from hipwright.agents.screening.screener import LlmScreener, Prediction, from_rates, screened_out
+from hipwright.agents.engine_author import EngineAuthor
+from hipwright.agents.screening.screener import LlmScreener, Prediction, prediction_from_rates, screened_out
 from hipwright.archive import Archive
+from hipwright.archive.log import AUTHOR_NOTE
 from hipwright.errors import InfrastructureError, OutOfBudget
 from hipwright.records import Task
 from hipwright.search import NoProposal, Proposal, ProposalRequest, ProposalSource
-from hipwright.search.policies.agents import MODEL_OPERATORS
+from hipwright.search.policies.llm_share import MODEL_OPERATORS
 
 if TYPE_CHECKING:
     from hipwright.agents.base import Tools
@@ -122,7 +123,7 @@ class Pipeline:
             raise
         except Exception as error:  # a declined or failed proposal, raised again when its turn comes
             return error
-        return replace(made, notes={"mind": "llm", **made.notes})
+        return replace(made, notes={AUTHOR_NOTE: "llm", **made.notes})
 
     def _screen(self, asks: Sequence[ProposalRequest], round_size: int) -> None:
         """Predictions into the notes; the poorest proposals become Declined."""
@@ -145,7 +146,7 @@ class Pipeline:
         view = asks[0].view
         if self._screener is None:
             check = self.engine.problem
-            return {number: from_rates(draft, view, check(draft.program)) for number, draft in fresh.items()}
+            return {number: prediction_from_rates(draft, view, check(draft.program)) for number, draft in fresh.items()}
         return self._screener.judge(fresh, view.seed)
 
     def _taken_over(self, ask: ProposalRequest, rng: random.Random, why: str) -> Proposal:

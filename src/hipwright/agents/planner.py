@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from hipwright.agents.base import render
-from hipwright.agents.desk import PromptSession, Steps, system
 from hipwright.agents.evidence import clean, reason
-from hipwright.agents.optimizer import implement, material
-from hipwright.agents.parts import finish
+from hipwright.agents.optimizer import improvement_context, write_change
+from hipwright.agents.prompt_sections import finish
+from hipwright.agents.prompt_session import Conversation, PromptSession, system
 from hipwright.agents.translator import Translator
 from hipwright.llm.records import Message
 from hipwright.records import Record
@@ -40,31 +40,31 @@ class StrategyPlanner:
 
     name = NAME
 
-    def talk(self, desk: PromptSession) -> Steps[Proposal]:
+    def converse(self, session: PromptSession) -> Conversation[Proposal]:
         """The call for the plan, then the one for the code; an unreadable plan leaves the model its own idea."""
-        if not desk.ask.parents:
-            return (yield from Translator().talk(desk))
-        builder, judged = yield from material(desk)
-        if not desk.on(NAME):
-            return (yield from implement(desk, builder, judged))
-        done = tried(desk)
-        prompt = render("planner", context=finish(desk, builder).text, tried=[line for _, line in done])
-        opening = [Message(role="system", text=system(desk.tools.targets)), Message(role="user", text=prompt)]
-        answer = yield from desk.say(NAME, opening)
+        if not session.ask.parents:
+            return (yield from Translator().converse(session))
+        builder, judged = yield from improvement_context(session)
+        if not session.enabled(NAME):
+            return (yield from write_change(session, builder, judged))
+        done = tried(session)
+        prompt = render("planner", context=finish(session, builder).text, tried=[line for _, line in done])
+        opening = [Message(role="system", text=system(session.tools.targets)), Message(role="user", text=prompt)]
+        answer = yield from session.ask_model(NAME, opening)
         listed = strategies(answer.text)
         known = {tag for tag, _ in done}
         chosen = next((one for one in listed if one.tag not in known), None)
-        desk.notes["plan"] = {"listed": [one.title for one in listed]}
+        session.notes["plan"] = {"listed": [one.title for one in listed]}
         if chosen is None:
-            return (yield from implement(desk, builder, judged))
-        desk.notes["plan"] |= {"title": chosen.title, "change": chosen.change, "why": chosen.why}
-        return (yield from implement(desk, builder, judged, {"title": chosen.title, "change": chosen.change}))
+            return (yield from write_change(session, builder, judged))
+        session.notes["plan"] |= {"title": chosen.title, "change": chosen.change, "why": chosen.why}
+        return (yield from write_change(session, builder, judged, {"title": chosen.title, "change": chosen.change}))
 
 
-def tried(desk: PromptSession) -> list[tuple[str, str]]:
+def tried(session: PromptSession) -> list[tuple[str, str]]:
     """(tag, line) of each strategy that this run has tried, oldest first, with what became of it."""
     found = []
-    for trial in desk.ask.view.trials:
+    for trial in session.ask.view.trials:
         plan = trial.proposed.notes.get("plan")
         if isinstance(plan, dict) and isinstance(plan.get("title"), str):
             strategy = Strategy(title=plan["title"])

@@ -19,7 +19,7 @@ from hipwright.agents.task_generator import code_of
 from hipwright.archive import Archive
 from hipwright.errors import HipwrightError, OutOfBudget
 from hipwright.evaluation.bench import ModelSample
-from hipwright.llm.ledger import CallLog
+from hipwright.llm.call_log import CallLog
 from hipwright.llm.records import Message, ModelAnswer, Request, Reserved
 from hipwright.program.modelnew.check import form_of
 from hipwright.records import Expansion, Program, Task, content_key
@@ -31,7 +31,7 @@ ANSWER_TOKENS = 8192
 
 
 @dataclass(frozen=True)
-class Want:
+class SampleRequest:
     """One sample to be asked for. number: of this task's samples; model: a spec without role and weight."""
 
     task: Task
@@ -43,7 +43,7 @@ class Want:
 class SampleResult:
     """What came of it: a program; or why there is none (`message`); or the error that no answer came for."""
 
-    want: Want
+    sample: SampleRequest
     asked: ModelSample
     program: Program | None = None
     message: str = ""
@@ -53,7 +53,7 @@ class SampleResult:
 Prompt = Callable[[Task], Sequence[Message]]
 
 
-def model_of(lineup: Chooser, seed: int, task: str, number: int) -> str:
+def sample_model(lineup: Chooser, seed: int, task: str, number: int) -> str:
     """Which of several models a sample asks: drawn by weight, the same whenever it is asked again."""
     return lineup.choose(ROLE, random.Random(content_key("bench sample", str(seed), task, str(number))))
 
@@ -61,7 +61,7 @@ def model_of(lineup: Chooser, seed: int, task: str, number: int) -> str:
 def draw(
     client: Asker,
     log: CallLog,
-    wants: Sequence[Want],
+    samples: Sequence[SampleRequest],
     prompt: Prompt,
     *,
     form: Form = "program",
@@ -69,23 +69,23 @@ def draw(
     temperature: float | None = None,
 ) -> list[SampleResult]:
     """All samples, asked for side by side, in the order of `wants`. A failed call is in its own place."""
-    prompts = {want.task.key: tuple(prompt(want.task)) for want in wants}
+    prompts = {sample.task.key: tuple(prompt(sample.task)) for sample in samples}
     requests = [
         Request(
             role=ROLE,
-            number=want.number,
-            model=want.model,
-            messages=prompts[want.task.key],
+            number=sample.number,
+            model=sample.model,
+            messages=prompts[sample.task.key],
             max_tokens=max_tokens,
             temperature=temperature,
         )
-        for want in wants
+        for sample in samples
     ]
     answers = client.ask_all(requests)
     lost = _by_key(log.lost())
     return [
-        _drawn(want, answer, lost.get(request.key, []), form)
-        for want, request, answer in zip(wants, requests, answers, strict=True)
+        _drawn(sample, answer, lost.get(request.key, []), form)
+        for sample, request, answer in zip(samples, requests, answers, strict=True)
     ]
 
 
@@ -93,17 +93,17 @@ def program_prompt(targets: Sequence[str], archive: Archive) -> Prompt:
     """The translator's own prompt for a first try, with the knowledge pages and nothing of any earlier run."""
 
     def prompt(task: Task) -> Sequence[Message]:
-        from hipwright.agents.desk import PromptSession
+        from hipwright.agents.prompt_session import PromptSession
         from hipwright.agents.translator import Translator
 
-        tools = Tools(_Nobody(), _Nobody(), task, task.source, tuple(targets), archive)
+        tools = Tools(_UnusedClient(), _UnusedClient(), task, task.source, tuple(targets), archive)
         ask = ProposalRequest(Expansion(number=0, operator="translate"), (), SearchView(seed=0, budget=1))
-        return next(Translator().talk(PromptSession(tools, ask))).messages
+        return next(Translator().converse(PromptSession(tools, ask))).messages
 
     return prompt
 
 
-class _Nobody:
+class _UnusedClient:
     """Stands where a prompt needs no model: it is the first call's request that is taken, and sent by `draw`."""
 
     def ask(self, request: Request) -> ModelAnswer:
@@ -120,7 +120,7 @@ SAMPLE_NUMBERS = 10_000
 """Proposals of one sample's search have numbers from its own range, so that no two samples share a call."""
 
 
-class OneSample:
+class SampleClient:
     """A line to the models for one sample of the pipeline: an Asker whose calls are its own, and are counted."""
 
     def __init__(self, client: Asker, log: CallLog, model: str, sample: int, temperature: float | None) -> None:
@@ -182,12 +182,14 @@ def read_modelnew(text: str, finish: str) -> tuple[Program | None, str, str]:
     return None, "no_modelnew", "the answer holds no class ModelNew"
 
 
-def _drawn(want: Want, answer: ModelAnswer | HipwrightError, lost: Sequence[Reserved], form: Form) -> SampleResult:
-    asked = _asked(want.model, [answer] if isinstance(answer, ModelAnswer) else [], lost)
+def _drawn(
+    sample: SampleRequest, answer: ModelAnswer | HipwrightError, lost: Sequence[Reserved], form: Form
+) -> SampleResult:
+    asked = _asked(sample.model, [answer] if isinstance(answer, ModelAnswer) else [], lost)
     if not isinstance(answer, ModelAnswer):
-        return SampleResult(want, asked, error=answer)
-    program, kind, why, mended = _read(answer, form, want.task.source)
-    return SampleResult(want, replace(asked, answer=kind, mended=mended), program, why)
+        return SampleResult(sample, asked, error=answer)
+    program, kind, why, mended = _read(answer, form, sample.task.source)
+    return SampleResult(sample, replace(asked, answer=kind, mended=mended), program, why)
 
 
 def _read(answer: ModelAnswer, form: Form, source: str) -> tuple[Program | None, str, str, tuple[str, ...]]:

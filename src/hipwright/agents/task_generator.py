@@ -14,7 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-from hipwright.agents.base import Asker, Chooser, Mind, fence, render
+import msgspec
+
+from hipwright.agents.base import Asker, Author, Chooser, fence, render
 from hipwright.llm.records import Message, Request
 from hipwright.records import Record, Task, content_key
 from hipwright.sandbox import Zygote
@@ -66,7 +68,7 @@ class NewTask(Record, frozen=True, kw_only=True):
     """An accepted task. how: the mutation or the wish, in words; parent: the task it came from, "" for none."""
 
     task: Task
-    mind: Mind
+    author: Author = msgspec.field(name="mind")
     how: str
     parent: str
     described: Description
@@ -76,7 +78,7 @@ class NewTask(Record, frozen=True, kw_only=True):
 class DroppedTask(Record, frozen=True, kw_only=True):
     """What was not taken. stage: of synth.check.Stage."""
 
-    mind: Mind
+    author: Author = msgspec.field(name="mind")
     how: str
     parent: str
     stage: str
@@ -122,7 +124,7 @@ class TaskGenerator:
             except TaskRefused as refused:
                 dropped.append(_dropped("engine", how, parent, refused))
                 continue
-            accepted.append(NewTask(task=task, mind="engine", how=how, parent=parent, described=described))
+            accepted.append(NewTask(task=task, author="engine", how=how, parent=parent, described=described))
         return TaskBatch(accepted=tuple(accepted), dropped=tuple(dropped))
 
     def asked(self, parents: Mapping[str, str], count: int) -> TaskBatch:
@@ -182,7 +184,7 @@ class TaskGenerator:
                 why = f"The task was refused ({refused.stage}): {refused.message}\nAnswer with the whole mended file."
                 messages += [Message(role="assistant", text=text), Message(role="user", text=why)]
                 continue
-            made = NewTask(task=task, mind="llm", how=how, parent=parent, described=described, tries=attempt + 1)
+            made = NewTask(task=task, author="llm", how=how, parent=parent, described=described, tries=attempt + 1)
             return made, dropped
         return None, dropped
 
@@ -216,8 +218,8 @@ def _wish(kind: Wish, parents: Mapping[str, str], rng: random.Random, constraint
     return f"composition of {operators}", "", prompt
 
 
-def _dropped(mind: Mind, how: str, parent: str, refused: TaskRefused) -> DroppedTask:
-    return DroppedTask(mind=mind, how=how, parent=parent, stage=refused.stage, message=refused.message[:500])
+def _dropped(author: Author, how: str, parent: str, refused: TaskRefused) -> DroppedTask:
+    return DroppedTask(author=author, how=how, parent=parent, stage=refused.stage, message=refused.message[:500])
 
 
 def _in_turn(found: Mapping[str, Sequence[Mutated]], rng: random.Random) -> list[tuple[str, Mutated]]:

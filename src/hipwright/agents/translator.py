@@ -1,15 +1,15 @@
 """The translator: a reference becomes a program, and a failed program with the verifier's evidence a better one.
 
 The first try is asked for by operator "translate", each further one by "repair", with the failed program's key in the
-expansion's action; how many tries a chain gets is the policy's business (search/policies/agents.py).
+expansion's action; how many tries a chain gets is the policy's business (search/policies/llm_share.py).
 """
 
 from __future__ import annotations
 
 from hipwright.agents.base import render
-from hipwright.agents.desk import PromptSession, Steps
-from hipwright.agents.evidence import evidence, reason, shown
-from hipwright.agents.parts import builder_for, finish
+from hipwright.agents.evidence import evidence, program_block, reason
+from hipwright.agents.prompt_sections import context_builder, finish
+from hipwright.agents.prompt_session import Conversation, PromptSession
 from hipwright.search.interfaces import NoProposal, Proposal
 
 NAME = "translator"
@@ -21,41 +21,41 @@ class Translator:
 
     name = NAME
 
-    def talk(self, desk: PromptSession) -> Steps[Proposal]:
+    def converse(self, session: PromptSession) -> Conversation[Proposal]:
         """One call for "translate" or "repair", and its format repairs."""
-        prompt = repair_prompt(desk) if desk.ask.expansion.operator == "repair" else translate_prompt(desk)
-        return (yield from desk.write(NAME, prompt))
+        prompt = repair_prompt(session) if session.ask.expansion.operator == "repair" else translate_prompt(session)
+        return (yield from session.write_program(NAME, prompt))
 
 
-def translate_prompt(desk: PromptSession) -> str:
+def translate_prompt(session: PromptSession) -> str:
     """The reference, the targets' facts, and what was found that may help."""
-    return render("translator", context=finish(desk, builder_for(desk)).text)
+    return render("translator", context=finish(session, context_builder(session)).text)
 
 
-def repair_prompt(desk: PromptSession) -> str:
+def repair_prompt(session: PromptSession) -> str:
     """The failed program, what the verifier found, and the call for one change. Declined where there is nothing."""
-    action = desk.ask.expansion.action
-    failed = desk.evaluation(str(action.get("failed", "")))
+    action = session.ask.expansion.action
+    failed = session.evaluation(str(action.get("failed", "")))
     if failed is None:
-        raise NoProposal("there is no failed program to repair", desk.notes)
-    program = desk.tools.archive.program(failed.program)
+        raise NoProposal("there is no failed program to repair", session.notes)
+    program = session.tools.archive.program(failed.program)
     found = evidence(failed, program)
-    builder = builder_for(desk, failure=found)
-    if desk.on("failure_memory"):
-        builder.add("failures", "Earlier tries of this program", "\n".join(f"- {line}" for line in _chain(desk)))
-    builder.add("program", "The program that failed", shown(program))
+    builder = context_builder(session, failure=found)
+    if session.enabled("failure_memory"):
+        builder.add("failures", "Earlier tries of this program", "\n".join(f"- {line}" for line in _chain(session)))
+    builder.add("program", "The program that failed", program_block(program))
     builder.add("evidence", "What the verifier found", found)
-    builder.add("hazards", "What a linter says of it", "\n".join(f"- {line}" for line in desk.dangers(program)))
-    desk.notes |= {"repairs": failed.program, "tries": int(action.get("tries", 1))}
-    return render("repair", context=finish(desk, builder).text, tries=int(action.get("tries", 1)))
+    builder.add("hazards", "What a linter says of it", "\n".join(f"- {line}" for line in session.hazard_lines(program)))
+    session.notes |= {"repairs": failed.program, "tries": int(action.get("tries", 1))}
+    return render("repair", context=finish(session, builder).text, tries=int(action.get("tries", 1)))
 
 
-def _chain(desk: PromptSession) -> list[str]:
+def _chain(session: PromptSession) -> list[str]:
     """The tries that led to the failed program, oldest first, each with how it failed; the failed one itself is not
     among them."""
-    trials = {trial.number: trial for trial in desk.ask.view.trials}
+    trials = {trial.number: trial for trial in session.ask.view.trials}
     lines: list[str] = []
-    trial = trials.get(int(desk.ask.expansion.action.get("of", -1)))
+    trial = trials.get(int(session.ask.expansion.action.get("of", -1)))
     while trial is not None and len(lines) < EARLIER:
         before = int(trial.proposed.expansion.action.get("of", -1))
         trial = trials.get(before) if before < trial.number else None

@@ -23,6 +23,9 @@ import msgspec
 from hipwright.errors import InfrastructureError
 from hipwright.records import Decision, Evaluation, Event, Expansion, Record
 
+AUTHOR_NOTE = "mind"
+"""The key of a proposal's notes that names its author: "engine" or "llm"."""
+
 
 class Proposed(Record, frozen=True, kw_only=True):
     """One proposal. program: "" when the operator failed (`error` says how).
@@ -43,6 +46,11 @@ class Proposed(Record, frozen=True, kw_only=True):
     def number(self) -> int:
         """The proposal's number in its run."""
         return self.expansion.number
+
+    @property
+    def author(self) -> str:
+        """Who wrote the program: "engine" or "llm", "" where the source does not say."""
+        return str(self.notes.get(AUTHOR_NOTE, ""))
 
     @property
     def evaluable(self) -> bool:

@@ -13,8 +13,8 @@ import msgspec
 
 from hipwright.archive.code_features import kernel_features, task_features, tokens, words_of
 from hipwright.archive.log import RunLog, read_log
-from hipwright.archive.ranking import Text, rank
 from hipwright.archive.store import Archive
+from hipwright.archive.text_similarity import Text, rank
 from hipwright.errors import BadInput
 from hipwright.records import Evaluation, Record, Run
 

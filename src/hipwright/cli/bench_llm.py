@@ -16,13 +16,13 @@ from hipwright.errors import BadInput, HipwrightError, OutOfBudget
 from hipwright.evaluation.bench import BenchRow, ModelSample, failed_row, malformed_row
 
 if TYPE_CHECKING:
-    from hipwright.agents.sampler import SampleResult, Want
+    from hipwright.agents.sampler import SampleRequest, SampleResult
     from hipwright.archive import Archive
     from hipwright.cli.benching import BenchEntry
+    from hipwright.llm.call_log import CallLog
     from hipwright.llm.client import Client
     from hipwright.llm.cost.budget import SpendingLimits
     from hipwright.llm.cost.prices import Prices
-    from hipwright.llm.ledger import CallLog
     from hipwright.llm.specs import Lineup
     from hipwright.records import Task
     from hipwright.sandbox import Zygote
@@ -56,11 +56,11 @@ class Models:
 
     def model(self, seed: int | None, task: str, number: int) -> str:
         """The model of one sample; of the pipeline, whose roles may have several, all of them."""
-        from hipwright.agents.sampler import model_of
+        from hipwright.agents.sampler import sample_model
 
         if self.agent == "pipeline":
             return " ".join(self.lineup.specs())
-        return model_of(self.lineup, seed or 0, task, number)
+        return sample_model(self.lineup, seed or 0, task, number)
 
 
 def models(
@@ -104,15 +104,16 @@ def open_line(
     wanted: Models, out: Path | None, listener: Callable[[str, dict[str, Any]], None]
 ) -> Iterator[ModelConnection]:
     """A client whose calls are kept in out/calls.jsonl, or in memory without a folder."""
-    from hipwright.llm.calls import FileCalls, MemoryCalls
+    from hipwright.llm.call_log import MemoryCallLog
     from hipwright.llm.client import Client
     from hipwright.llm.cost.budget import Budget
+    from hipwright.llm.file_call_log import FileCallLog
     from hipwright.llm.replay import Replay, read_recording
 
     with ExitStack() as stack:
         # read before it may be appended to: a recording may be this very file
         recording = read_recording(wanted.replay) if wanted.replay is not None else None
-        kept = stack.enter_context(FileCalls(out / CALLS)) if out is not None else MemoryCalls()
+        kept = stack.enter_context(FileCallLog(out / CALLS)) if out is not None else MemoryCallLog()
         log: CallLog = Replay(recording, then=kept) if recording is not None else kept
         budget = Budget.resumed(wanted.limits, kept)
         client = Client(log, budget, prices=wanted.prices, listener=listener, outage_seconds=config.outage_seconds())
@@ -131,25 +132,25 @@ def draw(
     workers: int,
 ) -> Iterator[tuple[BenchEntry, BenchRow | None]]:
     """Each entry with its program, or with the row that it already is: no program in the answer, or no answer."""
-    from hipwright.agents.sampler import Want
+    from hipwright.agents.sampler import SampleRequest
     from hipwright.agents.sampler import draw as ask
 
     opened = _tasks(host, entries, workers)
-    wants: list[Want] = []
+    samples: list[SampleRequest] = []
     asking: list[BenchEntry] = []
     for entry in entries:
         task = opened[entry.task.name]
         if isinstance(task, HipwrightError):
             yield entry, failed_row(task, **entry.names, asked=ModelSample(model=entry.candidate))
         else:
-            wants.append(Want(task, entry.sample, entry.candidate))
+            samples.append(SampleRequest(task, entry.sample, entry.candidate))
             asking.append(entry)
     with ThreadPoolExecutor(max_workers=1) as pool:
         asked = pool.submit(
             ask,
             line.client,
             line.log,
-            wants,
+            samples,
             _prompt(wanted, targets, archive),
             form=wanted.form,
             temperature=wanted.temperature,

@@ -52,20 +52,20 @@ class Searcher:
         Raises ProviderError; what was answered by then is found again when the sample is begun anew.
         """
         from hipwright.agents.base import Tools
-        from hipwright.agents.engine_mind import EngineAuthor
+        from hipwright.agents.engine_author import EngineAuthor
+        from hipwright.agents.llm_author import LlmAuthor
         from hipwright.agents.pipeline import Pipeline, llm_screener
-        from hipwright.agents.sampler import OneSample
-        from hipwright.agents.writer import LlmSource
+        from hipwright.agents.sampler import SampleClient
 
         task = bench.handle.task
         settings: dict[str, Any] = {"llm": True, "specs": models.lineup.specs()}
-        asker = OneSample(line.client, line.log, " ".join(models.lineup.specs()), sample, models.temperature)
+        asker = SampleClient(line.client, line.log, " ".join(models.lineup.specs()), sample, models.temperature)
         roles = frozenset(one.role for one in models.lineup.members if one.role)
         tools = Tools(asker, models.lineup, task, task.source, self.targets, self.archive, llm_roles=roles)
 
         def source(engine: EngineSource) -> ProposalSource:
             mind = EngineAuthor(engine, settings, self.targets)
-            return Pipeline(mind, LlmSource(tools), settings, llm_screener(tools))
+            return Pipeline(mind, LlmAuthor(tools), settings, llm_screener(tools))
 
         seed = int(content_key("bench pipeline", str(self.seed), task.name, str(sample))[:7], 16)
         found = self._search(bench, source, seed, {"agents": settings})

@@ -21,8 +21,8 @@ from hipwright.search import EngineSource, ProposalSource
 if TYPE_CHECKING:
     from hipwright.agents.base import Tools
     from hipwright.engine.tuned import Tuned
+    from hipwright.llm.call_log import CallLog, RecordedCallLog
     from hipwright.llm.client import Client
-    from hipwright.llm.ledger import CallLog, Recorded
 
 KEY = "agents"
 """The run setting that holds who writes, the models, the limits and what the archive knew when the run began."""
@@ -116,37 +116,37 @@ def source(
     engine: EngineSource,
     *,
     listener: Listener,
-    recording: Recorded | None = None,
+    recording: RecordedCallLog | None = None,
 ) -> Iterator[ProposalSource]:
     """The source of the run's proposals. recording: answers come from it alone, and nothing is sent anywhere."""
     settings = run.settings.get(KEY)
     if settings is None:  # a run begun before there were agents
         yield engine
         return
-    from hipwright.agents.engine_mind import EngineAuthor
+    from hipwright.agents.engine_author import EngineAuthor
     from hipwright.agents.pipeline import Pipeline, llm_screener
 
     mind = EngineAuthor(engine, settings, run.targets)
     if not settings.get("llm"):
         yield Pipeline(mind, None, settings)
         return
-    from hipwright.agents.writer import LlmSource
+    from hipwright.agents.llm_author import LlmAuthor
 
     with _client(archive, run, settings, listener, recording) as client:
         tools = _tools(archive, run, task, settings, client)
-        yield Pipeline(mind, LlmSource(tools), settings, llm_screener(tools))
+        yield Pipeline(mind, LlmAuthor(tools), settings, llm_screener(tools))
 
 
 def _client(
-    archive: Archive, run: Run, settings: Mapping[str, Any], listener: Listener, recording: Recorded | None
+    archive: Archive, run: Run, settings: Mapping[str, Any], listener: Listener, recording: RecordedCallLog | None
 ) -> Client:
-    from hipwright.llm.calls import ArchiveCalls
+    from hipwright.llm.archive_call_log import ArchiveCallLog
     from hipwright.llm.client import Client
     from hipwright.llm.cost.budget import Budget
     from hipwright.llm.cost.prices import Prices
     from hipwright.llm.replay import Replay
 
-    log: CallLog = ArchiveCalls(archive, run.id)
+    log: CallLog = ArchiveCallLog(archive, run.id)
     budget = Budget.resumed(limits(settings), log)
     if recording is not None:
         log = Replay(recording, log)
@@ -171,7 +171,7 @@ def _tools(archive: Archive, run: Run, task: Task, settings: Mapping[str, Any], 
     )
 
 
-def recorded(archive: Archive, name: str) -> tuple[Run, Recorded | None]:
+def recorded(archive: Archive, name: str) -> tuple[Run, RecordedCallLog | None]:
     """The run to do again, and its models' answers (None where none were asked).
 
     name: a run of the archive, or a file that `hipwright export` wrote. BadInput for neither.
@@ -202,10 +202,10 @@ def models_of(archive: Archive, run: Run) -> dict[str, Any] | None:
     """What a run's models came to, as results show it; None for a run without."""
     if not (run.settings.get(KEY) or {}).get("llm"):
         return None
-    from hipwright.llm.calls import ArchiveCalls
+    from hipwright.llm.archive_call_log import ArchiveCallLog
     from hipwright.llm.cost.spending import spending
 
-    return spending(ArchiveCalls(archive, run.id)).to_dict()
+    return spending(ArchiveCallLog(archive, run.id)).to_dict()
 
 
 def option_words(run: Run) -> list[str]:

@@ -17,24 +17,24 @@ from typing import TYPE_CHECKING, Any
 
 from hipwright.errors import HipwrightError, OutOfBudget, ProviderError
 from hipwright.events import Listener, silent
-from hipwright.llm.cost.budget import Budget, Ticket
+from hipwright.llm.attempt import AttemptResult, attempt
+from hipwright.llm.call_failure import CallFailure, failure_of
+from hipwright.llm.call_log import CallLog, RefusedCall
+from hipwright.llm.cost.budget import Budget, BudgetReservation
 from hipwright.llm.cost.prices import Prices
-from hipwright.llm.ledger import CallLog, RefusedCall
-from hipwright.llm.loop import LoopThread
+from hipwright.llm.event_loop import EventLoopThread
+from hipwright.llm.model_connection import ModelConnection
 from hipwright.llm.models import close_model
 from hipwright.llm.records import ModelAnswer, Request, Reserved, Usage
-from hipwright.llm.route import Route
 from hipwright.llm.secrets import redact, redact_record
 from hipwright.llm.specs import parse_spec
-from hipwright.llm.trouble import Trouble, trouble_of
-from hipwright.llm.wire import Heard, attempt
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
-MOST_LOST = 8
+MAX_LOST_ATTEMPTS = 8
 """Attempts of one call that may have been billed and brought nothing, before the call is given up."""
-MOST_GARBAGE = 5
+MAX_GARBAGE_ANSWERS = 5
 """Answers that were none (a page of a proxy, a stream without an end) before the call is given up."""
 
 
@@ -47,7 +47,7 @@ class _Call:
     failures: int = 0
     lost: int = 0
     garbage: int = 0
-    ticket: Ticket | None = None
+    reservation: BudgetReservation | None = None
     reserved: Reserved | None = None
 
 
@@ -83,10 +83,10 @@ class Client:
         self._closing = threading.Event()
         self._sleep = sleep or (lambda seconds: self._closing.wait(seconds))
         self._lock = threading.Lock()
-        self._routes: dict[str, Route] = {}
-        self._loop: LoopThread | None = None
-        self._landed = threading.Condition()
-        self._flying: set[str] = set()
+        self._connections: dict[str, ModelConnection] = {}
+        self._loop: EventLoopThread | None = None
+        self._call_ended = threading.Condition()
+        self._in_flight: set[str] = set()
 
     def __enter__(self) -> Client:
         return self
@@ -101,7 +101,7 @@ class Client:
         ProviderError: retryable when the provider stays away (the run pauses), not when it refuses the request.
         """
         request = redact_record(request)  # a key is neither sent nor logged
-        with self._alone(request.key):
+        with self._exclusive(request.key):
             found = self._log.find(request.key)
             if found is None:
                 self._log.admit(request)  # a replay says here what it lacks: no model is opened, no key needed
@@ -129,14 +129,14 @@ class Client:
         self._closing.set()
         with self._lock:
             loop, self._loop = self._loop, None
-            routes = list(self._routes.values())
-        for route in routes:
-            route.wake()
+            connections = list(self._connections.values())
+        for connection in connections:
+            connection.wake()
 
         async def last() -> None:
-            for route in routes:
-                if route.opened is not None:
-                    await close_model(route.opened)
+            for connection in connections:
+                if connection.opened is not None:
+                    await close_model(connection.opened)
 
         if loop is not None:
             loop.close(last())
@@ -144,39 +144,39 @@ class Client:
     # ---------------------------------------------------------------- one call
 
     def _ask(self, request: Request) -> ModelAnswer:
-        route = self._route(request.model)
-        model = route.model()
+        connection = self._connection(request.model)
+        model = connection.model()
         call = _Call(request, self._clock())
         try:
-            with route.asking():
-                return self._until_answered(route, model, call)
+            with connection.asking():
+                return self._until_answered(connection, model, call)
         except (OutOfBudget, ProviderError) as error:
             if not getattr(error, "retryable", False):
                 self._log.refuse(RefusedCall.of(request, error))
             raise
         finally:
-            if call.ticket is not None and call.reserved is not None:  # the last attempt was declined unbilled
-                self._budget.cancel(call.ticket)
+            if call.reservation is not None and call.reserved is not None:  # the last attempt was declined unbilled
+                self._budget.cancel(call.reservation)
                 self._log.release(call.reserved)
 
-    def _until_answered(self, route: Route, model: Model, call: _Call) -> ModelAnswer:
+    def _until_answered(self, connection: ModelConnection, model: Model, call: _Call) -> ModelAnswer:
         while True:
-            epoch = route.enter(self._closing, self._sleep)
+            epoch = connection.enter(self._closing, self._sleep)
             try:
-                if call.ticket is None:
-                    self._reserve(route, call)
-                heard = self._send(model, call)
+                if call.reservation is None:
+                    self._reserve(connection, call)
+                result = self._send(model, call)
             except HipwrightError:
                 raise
             except Exception as error:
-                trouble = trouble_of(error, route.spec)
+                failure = failure_of(error, connection.spec)
             else:
-                return self._settle(route, call, heard)
+                return self._settle(connection, call, result)
             finally:
-                route.leave()
-            self._sleep(self._next_wait(route, call, trouble, epoch))
+                connection.leave()
+            self._sleep(self._next_wait(connection, call, failure, epoch))
 
-    def _send(self, model: Model, call: _Call) -> Heard:
+    def _send(self, model: Model, call: _Call) -> AttemptResult:
         """One attempt. An interrupt leaves it as lost: it may have been billed."""
         try:
             return self._running().run(attempt(model, call.request, first_seconds=self._first, idle_seconds=self._idle))
@@ -185,115 +185,117 @@ class Client:
                 self._lose(call)
             raise
 
-    def _reserve(self, route: Route, call: _Call) -> None:
+    def _reserve(self, connection: ModelConnection, call: _Call) -> None:
         limits = self._budget.limits
-        if route.broke_bound and (limits.usd is not None or limits.tokens is not None):
-            raise ProviderError(route.broke_bound, hint="name another model by --llm", evidence={"kind": "bound"})
+        if connection.broke_bound and (limits.usd is not None or limits.tokens is not None):
+            raise ProviderError(connection.broke_bound, hint="name another model by --llm", evidence={"kind": "bound"})
         usd, tokens, _ = self._prices.bound(call.request.model, call.request.messages, call.request.max_tokens)
-        ticket = self._budget.reserve(usd, tokens)
+        reservation = self._budget.reserve(usd, tokens)
         reserved = Reserved(request=call.request, cost_usd=usd, tokens=tokens)
         try:
             self._log.reserve(reserved)
         except BaseException:
-            self._budget.cancel(ticket)
+            self._budget.cancel(reservation)
             raise
-        call.ticket, call.reserved = ticket, reserved
+        call.reservation, call.reserved = reservation, reserved
 
     def _lose(self, call: _Call) -> None:
         """An attempt that may have been billed counts at what it reserved; the next one reserves anew."""
-        assert call.ticket is not None and call.reserved is not None
-        ticket, call.ticket = call.ticket, None
-        self._budget.settle(ticket, call.reserved.cost_usd, call.reserved.tokens)
+        assert call.reservation is not None and call.reserved is not None
+        reservation, call.reservation = call.reservation, None
+        self._budget.settle(reservation, call.reserved.cost_usd, call.reserved.tokens)
         call.lost += 1
 
-    def _settle(self, route: Route, call: _Call, heard: Heard) -> ModelAnswer:
-        assert call.ticket is not None and call.reserved is not None
+    def _settle(self, connection: ModelConnection, call: _Call, result: AttemptResult) -> ModelAnswer:
+        assert call.reservation is not None and call.reserved is not None
         # a provider that counts nothing is taken to have used all that was reserved
         out = call.request.max_tokens
-        usage = heard.usage or Usage(input_tokens=call.reserved.tokens - out, output_tokens=out)
+        usage = result.usage or Usage(input_tokens=call.reserved.tokens - out, output_tokens=out)
         cost, priced = self._prices.price(call.request.model, usage)
         answer = ModelAnswer(
             request=call.request.key,
-            text=redact(heard.text),
-            finish=heard.finish,
+            text=redact(result.text),
+            finish=result.finish,
             usage=usage,
             cost_usd=cost,
             priced=priced,
-            model=heard.model,
+            model=result.model,
             seconds=round(self._clock() - call.began, 3),
             attempts=call.failures + 1,
         )
-        ticket, call.ticket = call.ticket, None
+        reservation, call.reservation = call.reservation, None
         tokens = usage.input_tokens + usage.output_tokens
-        self._budget.settle(ticket, cost, tokens)
+        self._budget.settle(reservation, cost, tokens)
         self._log.settle(answer)
-        if ticket.overshot:
+        if reservation.overshot:
             most = f"a call that may take {call.reserved.tokens} tokens and ${call.reserved.cost_usd:.6f} at most"
-            route.broke_bound = f"{route.spec.name} counted {tokens} tokens (${cost:.6f}) for {most}"
-        route.answered()
+            connection.broke_bound = f"{connection.spec.name} counted {tokens} tokens (${cost:.6f}) for {most}"
+        connection.answered()
         self._listener("llm_answered", {**_named(call), "tokens": tokens, "cost_usd": cost})
         return answer
 
     # ---------------------------------------------------------------- trouble
 
-    def _next_wait(self, route: Route, call: _Call, trouble: Trouble, epoch: int) -> float:
+    def _next_wait(self, connection: ModelConnection, call: _Call, failure: CallFailure, epoch: int) -> float:
         """Seconds to wait before the next attempt; raises ProviderError where there is none."""
-        if trouble.billed:
+        if failure.billed:
             self._lose(call)
         call.failures += 1
-        call.garbage += trouble.kind == "garbage"
-        failing, wait = route.failed(trouble, call.failures, epoch)
-        self._give_up(route.spec.name, call, trouble, failing)
-        self._listener("llm_retry", {**_named(call), "why": trouble.message, "wait": wait})
+        call.garbage += failure.kind == "garbage"
+        failing, wait = connection.failed(failure, call.failures, epoch)
+        self._give_up(connection.spec.name, call, failure, failing)
+        self._listener("llm_retry", {**_named(call), "why": failure.message, "wait": wait})
         return wait
 
-    def _give_up(self, name: str, call: _Call, trouble: Trouble, failing: float) -> None:
+    def _give_up(self, name: str, call: _Call, failure: CallFailure, failing: float) -> None:
         """Raise ProviderError if nothing is to be hoped from another attempt."""
-        evidence = {"kind": trouble.kind, "attempts": call.failures, "lost": call.lost, **trouble.evidence}
+        evidence = {"kind": failure.kind, "attempts": call.failures, "lost": call.lost, **failure.evidence}
         if self._closing.is_set():
             raise ProviderError(f"{name}: closed while it waited for an answer", retryable=True, evidence=evidence)
-        if not trouble.again:
+        if not failure.retryable:
             # an account that ran out is topped up, and the run goes on as it is
-            away = trouble.kind == "quota"
-            raise ProviderError(f"{name}: {trouble.message}", retryable=away, hint=trouble.hint, evidence=evidence)
-        asked = trouble.wait or 0.0
+            away = failure.kind == "quota"
+            raise ProviderError(f"{name}: {failure.message}", retryable=away, hint=failure.hint, evidence=evidence)
+        asked = failure.wait or 0.0
         if failing >= self._outage or asked > self._outage:
             why = f"asks to wait {asked:.0f} s" if asked > self._outage else f"no call answered for {failing:.0f} s"
-            hint = "; ".join(part for part in (trouble.hint, "the run goes on by `hipwright resume`") if part)
+            hint = "; ".join(part for part in (failure.hint, "the run goes on by `hipwright resume`") if part)
             evidence["kind"] = "outage"
-            raise ProviderError(f"{name}: {why}; last: {trouble.message}", retryable=True, hint=hint, evidence=evidence)
+            raise ProviderError(f"{name}: {why}; last: {failure.message}", retryable=True, hint=hint, evidence=evidence)
         late = self._clock() - call.began > 2 * self._outage
-        if late or call.garbage >= MOST_GARBAGE or call.lost >= MOST_LOST:
-            why = f"given up after {call.failures} attempts; last: {trouble.message}"
-            raise ProviderError(f"{name}: {why}", hint=trouble.hint, evidence=evidence)
+        if late or call.garbage >= MAX_GARBAGE_ANSWERS or call.lost >= MAX_LOST_ATTEMPTS:
+            why = f"given up after {call.failures} attempts; last: {failure.message}"
+            raise ProviderError(f"{name}: {why}", hint=failure.hint, evidence=evidence)
 
-    def _route(self, model: str) -> Route:
+    def _connection(self, model: str) -> ModelConnection:
         with self._lock:
-            if model not in self._routes:
+            if model not in self._connections:
                 spec = parse_spec(model)
-                self._routes[model] = Route(spec, self._concurrency, self._outage, self._clock, self._rng)
-            return self._routes[model]
+                self._connections[model] = ModelConnection(
+                    spec, self._concurrency, self._outage, self._clock, self._rng
+                )
+            return self._connections[model]
 
-    def _running(self) -> LoopThread:
+    def _running(self) -> EventLoopThread:
         with self._lock:
             if self._closing.is_set():
                 raise ProviderError("the client of the language models is closed", retryable=True)
             if self._loop is None:
-                self._loop = LoopThread()
+                self._loop = EventLoopThread()
             return self._loop
 
     @contextmanager
-    def _alone(self, key: str) -> Iterator[None]:
+    def _exclusive(self, key: str) -> Iterator[None]:
         """One asker of a key at a time: who comes second finds the first one's answer in the log."""
-        with self._landed:
-            self._landed.wait_for(lambda: key not in self._flying)
-            self._flying.add(key)
+        with self._call_ended:
+            self._call_ended.wait_for(lambda: key not in self._in_flight)
+            self._in_flight.add(key)
         try:
             yield
         finally:
-            with self._landed:
-                self._flying.remove(key)
-                self._landed.notify_all()
+            with self._call_ended:
+                self._in_flight.remove(key)
+                self._call_ended.notify_all()
 
 
 def _named(call: _Call) -> dict[str, Any]:

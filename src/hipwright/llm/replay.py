@@ -9,9 +9,9 @@ from pathlib import Path
 
 from hipwright.archive.store import Archive
 from hipwright.errors import BadInput, ProviderError
-from hipwright.llm.callfile import read_line, whole_lines
-from hipwright.llm.calls import ArchiveCalls
-from hipwright.llm.ledger import KINDS, CallLog, MemoryCalls, Recorded, RefusedCall
+from hipwright.llm.archive_call_log import ArchiveCallLog
+from hipwright.llm.call_log import KINDS, CallLog, MemoryCallLog, RecordedCallLog, RefusedCall
+from hipwright.llm.file_call_log import read_line, whole_lines
 from hipwright.llm.records import ModelAnswer, Request, Reserved
 from hipwright.llm.secrets import redact
 
@@ -26,7 +26,7 @@ class Replay:
     ProviderError (not retryable), which says what differs from the nearest recorded request.
     """
 
-    def __init__(self, recording: Recorded, then: CallLog | None = None) -> None:
+    def __init__(self, recording: RecordedCallLog, then: CallLog | None = None) -> None:
         self._recording, self._then = recording, then
         self._mutex = threading.Lock()
         self._reserved = {reserved.request.key: reserved for reserved in recording.reservations()}
@@ -122,13 +122,13 @@ def differences(recorded: Request, asked: Request) -> list[str]:
     return found
 
 
-def read_recording(path: Path) -> MemoryCalls:
-    """The calls of a file: a log of `FileCalls`, or `hipwright export` of a run (not canonical). BadInput otherwise."""
+def read_recording(path: Path) -> MemoryCallLog:
+    """Reads the calls of a `FileCallLog`, or of a run's full `hipwright export`. BadInput for anything else."""
     try:
         raw = Path(path).read_bytes()
     except OSError as error:
         raise BadInput(f"cannot read the recording {path}: {error.strerror}") from error
-    log, exported = MemoryCalls(), _is_export(raw, path)
+    log, exported = MemoryCallLog(), _is_export(raw, path)
     # an export is written in one go: a line torn off there may have taken calls with it
     for number, line in enumerate((raw if exported else whole_lines(raw)).splitlines(), 1):
         if not line.strip():
@@ -141,12 +141,12 @@ def read_recording(path: Path) -> MemoryCalls:
     return log
 
 
-def recording_of(archive: Archive, run: str) -> ArchiveCalls:
+def recording_of(archive: Archive, run: str) -> ArchiveCallLog:
     """The calls of a run of the archive ("latest", an id, or the start of one). BadInput when there is none."""
-    return ArchiveCalls(archive, archive.run(run).id)
+    return ArchiveCallLog(archive, archive.run(run).id)
 
 
-def find_recording(name: str, archive: Archive | None = None) -> Recorded:
+def find_recording(name: str, archive: Archive | None = None) -> RecordedCallLog:
     """The recording that `name` stands for: a file, else a run of the archive. BadInput for neither."""
     if archive is None or Path(name).is_file():
         return read_recording(Path(name))

@@ -46,7 +46,7 @@ class Throttle:
             self.limit += 1
             self.successes = 0
 
-    def troubled(self, epoch: int) -> None:
+    def overloaded(self, epoch: int) -> None:
         """The provider said that it is too much, to a call that began in `epoch`."""
         self.successes = 0
         if epoch == self.epoch:

@@ -84,12 +84,12 @@ def verdict(judged: JudgedProgram) -> str:
 
 def explained(judged: JudgedProgram, targets: Sequence[str]) -> dict[str, Any]:
     """Why an evaluation failed: {"text", "status", "fault", "stage", "target", "line", "fix", "hazards", ...}."""
-    from hipwright.agents.evidence import deciding, evidence
+    from hipwright.agents.evidence import deciding_verdict, evidence
 
     e = judged.evaluation
     if e.passed:
         return {"text": f"{judged.name} passed: there is nothing to explain", "status": "pass", "fault": None}
-    target, found = deciding(e)
+    target, found = deciding_verdict(e)
     stage = found.stage if found else ""
     told = evidence(e, judged.program)
     line = _line(told, judged.program.text)

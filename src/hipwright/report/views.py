@@ -11,7 +11,7 @@ from hipwright.archive import TrialDetail
 from hipwright.measure.words import device_words, interval_words
 from hipwright.records import Evaluation, TargetResult, Timing, Verdict, Versus
 from hipwright.report.data import ReportData
-from hipwright.report.pairs import pair_plot
+from hipwright.report.pair_plot import pair_plot
 
 GOOD, BAD, UNSURE = "good", "bad", "unsure"
 UNSURE_STATUSES = ("untrusted", "impossible", "unscorable", "degenerate")

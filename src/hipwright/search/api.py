@@ -14,7 +14,7 @@ from hipwright.search.confirm import Confirm
 from hipwright.search.interfaces import EvaluatorLike, ProposalSource, SearchPolicy
 from hipwright.search.loop import Search
 from hipwright.search.policies import POLICIES, policy
-from hipwright.search.policies.agents import WithAgents
+from hipwright.search.policies.llm_share import LlmShare
 
 
 class SearchResult(Record, frozen=True, kw_only=True):
@@ -133,7 +133,7 @@ def resume(
 def _policy(run: Run) -> SearchPolicy:
     """The run's policy; with the setting "agents", a share of its expansions is the models'."""
     named = policy(run.policy)
-    return WithAgents(named) if "agents" in run.settings else named
+    return LlmShare(named) if "agents" in run.settings else named
 
 
 def _check_same(known: Run, log: RunLog, task: Task, evaluator: EvaluatorLike) -> None:

@@ -14,7 +14,7 @@ from statistics import median
 from types import TracebackType
 from typing import Self
 
-from hipwright.agents.evidence import clean, deciding
+from hipwright.agents.evidence import clean, deciding_verdict
 from hipwright.evaluation.bench import compiled
 from hipwright.llm.answers.read import read_answer
 from hipwright.llm.answers.repair import Unusable
@@ -97,7 +97,7 @@ def outcome(
     evaluation: Evaluation, program: Program, history: Sequence[Turn] = (), clock: Clock = "device"
 ) -> AnswerOutcome:
     """What an evaluation says of an answer. clock: the judge's; a speedup is told only from what it names."""
-    _, verdict = deciding(evaluation)
+    _, verdict = deciding_verdict(evaluation)
     passed = evaluation.passed
     figures = {}
     if passed and clock == "device":

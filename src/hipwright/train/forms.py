@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from hipwright.agents.desk import system
+from hipwright.agents.prompt_session import system
 from hipwright.dataset.export.chat import ASKS, SHAPES, answer, fence
 from hipwright.records import Program
 from hipwright.train.records import TrainingProblem, Turn

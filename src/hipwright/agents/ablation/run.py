@@ -17,7 +17,7 @@ from typing import Any
 
 from hipwright.agents.ablation import arms as table
 from hipwright.agents.ablation.arms import Ablation, Arm, ArmOutcome
-from hipwright.agents.engine_mind import EngineAuthor
+from hipwright.agents.engine_author import EngineAuthor
 from hipwright.agents.pipeline import NEIGHBOURS, Pipeline, snapshot
 from hipwright.archive import Archive, read_log
 from hipwright.errors import BadInput, ProviderError

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from hipwright.archive import Archive, RunLog, read_log
+from hipwright.archive.log import AUTHOR_NOTE
 from hipwright.records import Evaluation
 from hipwright.search import fitness
 from hipwright.search.interfaces import INFRASTRUCTURE
@@ -54,15 +55,15 @@ class Calibration:
     events: Mapping[str, EventCalibration]
 
 
-def calibration(archive: Archive, mind: str | None = None, bins: int = 5) -> Calibration:
+def calibration(archive: Archive, author: str | None = None, bins: int = 5) -> Calibration:
     """Compare every stored prediction with what happened; the machine's faults are left out.
 
-    mind: "engine" or "llm", None for both. bins: of equal width between 0 and 1; empty ones are left out.
+    author: "engine" or "llm", None for both. bins: of equal width between 0 and 1; empty ones are left out.
     """
     pairs: dict[str, list[tuple[float, bool]]] = {event: [] for event in EVENTS}
     runs = 0
     for run in archive.runs():
-        found = list(_predictions(read_log(archive.events(run.id)), mind))
+        found = list(_predictions(read_log(archive.events(run.id)), author))
         runs += bool(found)
         for event, predicted, happened in found:
             pairs[event].append((predicted, happened))
@@ -77,14 +78,14 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
     return max((centre - width) / scale, 0.0), min((centre + width) / scale, 1.0)
 
 
-def _predictions(log: RunLog, mind: str | None) -> Iterator[tuple[str, float, bool]]:
+def _predictions(log: RunLog, author: str | None) -> Iterator[tuple[str, float, bool]]:
     by_program = {e.evaluation.program: e.evaluation for e in log.evaluated.values()}
     margin = float(log.started.get("run", {}).get("settings", {}).get("margin", fitness.MODEL_NOISE))
     for number, proposed in sorted(log.proposed.items()):
         notes, evaluated = proposed.notes.get("screener"), log.evaluated.get(number)
         if not isinstance(notes, dict) or evaluated is None or evaluated.evaluation.fault in INFRASTRUCTURE:
             continue
-        if mind is not None and notes.get("mind") != mind:
+        if author is not None and notes.get(AUTHOR_NOTE) != author:
             continue
         parent = next((by_program[key] for key in proposed.expansion.parents[:1] if key in by_program), None)
         happened = _happened(evaluated.evaluation, parent, margin)

@@ -14,6 +14,7 @@ from math import exp, log
 from typing import TYPE_CHECKING, Any
 
 from hipwright.agents.screening.calibration import Calibration, EventCalibration, calibration
+from hipwright.archive.log import AUTHOR_NOTE
 from hipwright.errors import HipwrightError, InfrastructureError, OutOfBudget
 from hipwright.llm.records import Message, ModelAnswer, Request
 from hipwright.program import parse
@@ -43,7 +44,7 @@ class Prediction:
     score: the predicted figure in the view's own kind; gain: expected relative improvement on the best so far.
     """
 
-    mind: str
+    author: str
     compiles: float | None = None
     passes: float | None = None
     better: float | None = None
@@ -68,7 +69,7 @@ class Prediction:
         """As stored with a proposal: short figures, nothing that is unknown."""
         figures = {name: getattr(self, name) for name in ("compiles", "passes", "better", "score", "gain")}
         known = {name: float(f"{value:.4g}") for name, value in figures.items() if value is not None}
-        return {"mind": self.mind, **known, **({"why": self.why} if self.why else {})}
+        return {AUTHOR_NOTE: self.author, **known, **({"why": self.why} if self.why else {})}
 
 
 def static_problem(program: Program, targets: Sequence[str] = ()) -> str:
@@ -214,9 +215,9 @@ def _moves(view: SearchView, judged: Sequence[Trial]) -> float:
     return (sum(abs(gain) > fitness.MODEL_NOISE for gain in gains) + 1.0) / (len(gains) + 2.0)
 
 
-def from_rates(draft: Proposal, view: SearchView, problem: str) -> Prediction:
+def prediction_from_rates(draft: Proposal, view: SearchView, problem: str) -> Prediction:
     """A model's program before any model judged it: how its like fared in this run, and what its text says."""
-    told = [t.evaluation for t in view.trials if t.evaluation is not None and t.proposed.notes.get("mind") == "llm"]
+    told = [t.evaluation for t in view.trials if t.evaluation is not None and t.proposed.author == "llm"]
     judged = [e for e in told if e.fault not in INFRASTRUCTURE]
     compiled = sum(e.status not in ("parse_error", "compile_error") for e in judged)
     compiles = (compiled + 2.0) / (len(judged) + 3.0)
@@ -315,7 +316,7 @@ def screened_out(predictions: Mapping[int, Prediction], written: int, round_size
     poor = [
         (p.usefulness, number)
         for number, p in predictions.items()
-        if p.usefulness < _WORST and (p.why or p.mind == "llm")  # a poor run so far says nothing against one program
+        if p.usefulness < _WORST and (p.why or p.author == "llm")  # a poor run so far says nothing against one program
     ]
     return [number for _, number in sorted(poor)[: max(allowed, 0)]]
 
@@ -327,7 +328,7 @@ __all__ = [
     "LlmScreener",
     "Prediction",
     "calibration",
-    "from_rates",
+    "prediction_from_rates",
     "read_prediction",
     "screened_out",
     "static_problem",

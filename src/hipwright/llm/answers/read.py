@@ -11,7 +11,7 @@ from hipwright.errors import ProgramError
 from hipwright.llm.answers.blocks import CodeBlock, blocks, until_prose
 from hipwright.llm.answers.checks import check, hip_findings, python_findings
 from hipwright.llm.answers.choose import Chosen, choose
-from hipwright.llm.answers.mend import hip_of, mend, parsed_of, tree_of
+from hipwright.llm.answers.python_fixes import fix_python, hip_of, parsed_of, tree_of
 from hipwright.llm.answers.repair import AnswerProblem, AnswerRefused, Unusable, at_line, refuse, unusable
 from hipwright.llm.answers.text import clean, without_reasoning
 from hipwright.program.convert.modelnew import from_modelnew
@@ -106,7 +106,7 @@ def _program(chosen: Chosen, finish: str, notes: list[str]) -> Program:
     if "__global__" in text and not re.search(r"\bdef[ \t]+(?:forward|prepare|backward)\b", text):
         _only_hip(text)
     text = _python(text, notes)
-    text, done = mend(text)
+    text, done = fix_python(text)
     notes += done
     check(_findings(text))
     _elided(text)
@@ -115,7 +115,7 @@ def _program(chosen: Chosen, finish: str, notes: list[str]) -> Program:
 
 def _python(text: str, notes: list[str]) -> str:
     """The text, without prose after its last line where that makes it Python. Raises Refused."""
-    mended, _ = mend(text)
+    mended, _ = fix_python(text)
     try:
         tree_of(mended)
         return text
@@ -123,7 +123,7 @@ def _python(text: str, notes: list[str]) -> str:
         shorter = until_prose(text)
         if shorter.strip() != text.strip():
             try:
-                tree_of(mend(shorter)[0])
+                tree_of(fix_python(shorter)[0])
             except SyntaxError:
                 pass
             else:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from hipwright.errors import BadInput, OutOfBudget
-from hipwright.llm.ledger import CallLog
+from hipwright.llm.call_log import CallLog
 from hipwright.records import Record
 
 NANO = 10**9  # of one dollar; a call's cost is rounded up to it once
@@ -35,7 +35,7 @@ class Spent(Record, frozen=True, kw_only=True):
 
 
 @dataclass(eq=False)
-class Ticket:
+class BudgetReservation:
     """Money held for one attempt. nano: billionths of a dollar. overshot: it cost more than this in the end."""
 
     nano: int
@@ -65,8 +65,8 @@ class Budget:
         self._mutex = threading.Lock()
         self._spent, self._spent_tokens = to_nano(spent_usd), spent_tokens
         self._held = self._held_tokens = 0
-        self._open: set[Ticket] = set()
-        self._overshot: list[Ticket] = []
+        self._open: set[BudgetReservation] = set()
+        self._overshot: list[BudgetReservation] = []
 
     @classmethod
     def resumed(cls, limits: SpendingLimits, log: CallLog) -> Budget:
@@ -78,34 +78,34 @@ class Budget:
         budget._spent = nano
         return budget
 
-    def reserve(self, cost_usd: float, tokens: int) -> Ticket:
+    def reserve(self, cost_usd: float, tokens: int) -> BudgetReservation:
         """Hold what a call may cost at most. OutOfBudget when spent + held + this is above a limit.
 
         The error's evidence has `limit` ("usd" or "tokens"), `left` (what no call holds) and `asked`.
         """
-        ticket = Ticket(to_nano(cost_usd), _count(tokens))
+        reservation = BudgetReservation(to_nano(cost_usd), _count(tokens))
         with self._mutex:
-            self._check(ticket)
-            self._open.add(ticket)
-            self._held += ticket.nano
-            self._held_tokens += ticket.tokens
-        return ticket
+            self._check(reservation)
+            self._open.add(reservation)
+            self._held += reservation.nano
+            self._held_tokens += reservation.tokens
+        return reservation
 
-    def settle(self, ticket: Ticket, cost_usd: float, tokens: int) -> None:
+    def settle(self, reservation: BudgetReservation, cost_usd: float, tokens: int) -> None:
         """Pay what a call cost and give the rest back. More than it held is counted too, and marked `overshot`."""
         nano, tokens = to_nano(cost_usd), _count(tokens)
         with self._mutex:
-            self._release(ticket)
+            self._release(reservation)
             self._spent += nano
             self._spent_tokens += tokens
-            if nano > ticket.nano or tokens > ticket.tokens:
-                ticket.overshot = True
-                self._overshot.append(ticket)
+            if nano > reservation.nano or tokens > reservation.tokens:
+                reservation.overshot = True
+                self._overshot.append(reservation)
 
-    def cancel(self, ticket: Ticket) -> None:
+    def cancel(self, reservation: BudgetReservation) -> None:
         """Give all of it back: the call was never sent, or the provider refused it unbilled."""
         with self._mutex:
-            self._release(ticket)
+            self._release(reservation)
 
     @property
     def spent(self) -> Spent:
@@ -119,36 +119,36 @@ class Budget:
             )
 
     @property
-    def overshot(self) -> tuple[Ticket, ...]:
+    def overshot(self) -> tuple[BudgetReservation, ...]:
         """The calls that cost more than they had reserved, oldest first: a provider broke its own limits or prices."""
         with self._mutex:
             return tuple(self._overshot)
 
-    def _check(self, ticket: Ticket) -> None:
-        if self._limit is not None and self._spent + self._held + ticket.nano > self._limit:
+    def _check(self, reservation: BudgetReservation) -> None:
+        if self._limit is not None and self._spent + self._held + reservation.nano > self._limit:
             left = max(0, self._limit - self._spent - self._held)
             raise OutOfBudget(
-                f"a call may cost up to ${ticket.nano / NANO:.6f}, and of --max-usd {self.limits.usd} only "
+                f"a call may cost up to ${reservation.nano / NANO:.6f}, and of --max-usd {self.limits.usd} only "
                 f"${left / NANO:.6f} is left (${self._spent / NANO:.6f} spent, ${self._held / NANO:.6f} held)",
                 hint="raise --max-usd",
-                evidence={"limit": "usd", "left": left / NANO, "asked": ticket.nano / NANO},
+                evidence={"limit": "usd", "left": left / NANO, "asked": reservation.nano / NANO},
             )
         allowed = self.limits.tokens
-        if allowed is not None and self._spent_tokens + self._held_tokens + ticket.tokens > allowed:
+        if allowed is not None and self._spent_tokens + self._held_tokens + reservation.tokens > allowed:
             left = max(0, allowed - self._spent_tokens - self._held_tokens)
             raise OutOfBudget(
-                f"a call may take up to {ticket.tokens} tokens, and of --max-tokens {allowed} only {left} are left "
-                f"({self._spent_tokens} spent, {self._held_tokens} held)",
+                f"a call may take up to {reservation.tokens} tokens, and of --max-tokens {allowed} only {left} "
+                f"are left ({self._spent_tokens} spent, {self._held_tokens} held)",
                 hint="raise --max-tokens",
-                evidence={"limit": "tokens", "left": left, "asked": ticket.tokens},
+                evidence={"limit": "tokens", "left": left, "asked": reservation.tokens},
             )
 
-    def _release(self, ticket: Ticket) -> None:
-        if ticket not in self._open:
+    def _release(self, reservation: BudgetReservation) -> None:
+        if reservation not in self._open:
             raise ValueError("this ticket is not open: it was settled or cancelled before")
-        self._open.remove(ticket)
-        self._held -= ticket.nano
-        self._held_tokens -= ticket.tokens
+        self._open.remove(reservation)
+        self._held -= reservation.nano
+        self._held_tokens -= reservation.tokens
 
 
 def _count(tokens: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hipwright.llm.ledger import Recorded
+from hipwright.llm.call_log import RecordedCallLog
 from hipwright.records import Record
 
 
@@ -35,7 +35,7 @@ class Spending(Record, frozen=True, kw_only=True):
     shares: tuple[RoleSpending, ...] = ()
 
 
-def spending(log: Recorded) -> Spending:
+def spending(log: RecordedCallLog) -> Spending:
     """The sum of a log; shares in the order of role and model."""
     asked = {reserved.request.key: reserved.request for reserved in log.reservations()}
     groups: dict[tuple[str, str], dict[str, float]] = {}

@@ -48,7 +48,7 @@ _SYNCWARP = re.compile(r"\b__syncwarp[ \t]*\([ \t]*(?:0x[fF]{8}[uU]?|0x[fF]{16}[
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*\n?", re.MULTILINE)
 
 
-def mend_hip(source: str, launched: Iterable[str]) -> tuple[str, list[str]]:
+def fix_hip(source: str, launched: Iterable[str]) -> tuple[str, list[str]]:
     """(the source, what was mended). launched: the kernels that the plan launches."""
     notes = []
     for step, note in (

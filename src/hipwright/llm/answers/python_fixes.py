@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from hipwright import syntax
 from hipwright.llm.answers.choose import literal
-from hipwright.llm.answers.hip import mend_hip
+from hipwright.llm.answers.hip_fixes import fix_hip
 from hipwright.llm.answers.text import straighten
 from hipwright.llm.answers.wrapper import unwrap
 from hipwright.program import Parsed, parse
@@ -58,7 +58,7 @@ def parsed_of(text: str) -> Parsed:
         return parse(text)
 
 
-def mend(text: str) -> tuple[str, list[str]]:
+def fix_python(text: str) -> tuple[str, list[str]]:
     """(the text as near to the program form as mechanics can bring it, what was done)."""
     notes: list[str] = []
     for step, note in _TEXT_STEPS:
@@ -84,7 +84,7 @@ def _inside(text: str, tree: ast.Module, notes: list[str]) -> tuple[str, list[st
     if place is None:
         return text, notes
     node, source = place
-    mended, done = mend_hip(source, _launched(tree))
+    mended, done = fix_hip(source, _launched(tree))
     if mended == source:
         return text, notes
     return _with_hip(text, node, mended), [*notes, *done]
@@ -310,4 +310,4 @@ _TREE_STEPS: tuple[tuple[Callable[[str, ast.Module], str], str], ...] = (
     (_raw, "the HIP source as one raw literal"),
 )
 
-__all__ = ["hip_of", "mend", "parsed_of", "tree_of"]
+__all__ = ["fix_python", "hip_of", "parsed_of", "tree_of"]

@@ -20,12 +20,12 @@ class BrokenStream(Exception):
     """A stream that ended without its end."""
 
 
-class Silence(Exception):
+class SilentStream(Exception):
     """A stream that said nothing for too long."""
 
 
 @dataclass(frozen=True)
-class Trouble:
+class CallFailure:
     """One failed attempt.
 
     kind: crowded (429, 5xx), network (connections, cuts), stall, garbage (200, but no answer); and those that another
@@ -34,7 +34,7 @@ class Trouble:
 
     kind: str
     message: str
-    again: bool
+    retryable: bool
     billed: bool
     hint: str = ""
     wait: float | None = None
@@ -46,41 +46,41 @@ class Trouble:
         return self.kind == "crowded"
 
 
-def trouble_of(error: Exception, spec: ModelSpec) -> Trouble:
+def failure_of(error: Exception, spec: ModelSpec) -> CallFailure:
     """What an exception out of a call to `spec` means. Its text holds no secret."""
     from pydantic_ai import exceptions as ai
 
     text = _short(error)
-    if isinstance(error, Silence):
-        return Trouble("stall", text, again=True, billed=True)
+    if isinstance(error, SilentStream):
+        return CallFailure("stall", text, retryable=True, billed=True)
     if isinstance(error, ai.ModelConnectionError):
         sent = error.phase not in ("pool", "connect")
-        return Trouble("network", f"no connection: {text}", again=True, billed=sent, hint=_reach(spec))
+        return CallFailure("network", f"no connection: {text}", retryable=True, billed=sent, hint=_reach(spec))
     if isinstance(error, ai.ModelQuotaExceededError):
         hint = f"the account at {spec.provider} has run out: top it up, then `hipwright resume`"
-        return Trouble("quota", text, again=False, billed=False, hint=hint)
+        return CallFailure("quota", text, retryable=False, billed=False, hint=hint)
     if isinstance(error, ai.ModelHTTPError) and (error.status_code >= 500 or error.status_code in (408, 409, 425, 429)):
         billed = error.in_stream or error.status_code not in UNBILLED
         kind = "crowded" if error.status_code in CROWDED else "network"
-        return Trouble(
-            kind, text, again=True, billed=billed, wait=error.retry_after, evidence={"http": error.status_code}
+        return CallFailure(
+            kind, text, retryable=True, billed=billed, wait=error.retry_after, evidence={"http": error.status_code}
         )
     if isinstance(error, ai.ModelRateLimitError | ai.ModelUnavailableError | ai.ModelServerError):
-        return Trouble("crowded", text, again=True, billed=True, wait=error.retry_after)
+        return CallFailure("crowded", text, retryable=True, billed=True, wait=error.retry_after)
     if isinstance(error, ai.ModelRequestRejectedError | ai.ModelHTTPError):
         return _rejected(error, spec, text)
     if isinstance(error, ai.UserError):
-        return Trouble("package", text, again=False, billed=False, hint="see docs/llm.md")
+        return CallFailure("package", text, retryable=False, billed=False, hint="see docs/llm.md")
     if isinstance(error, ai.UnexpectedModelBehavior | ai.ModelAPIError | BrokenStream | ValueError):
-        return Trouble("garbage", text, again=True, billed=True, hint=_reach(spec))
+        return CallFailure("garbage", text, retryable=True, billed=True, hint=_reach(spec))
     if isinstance(error, OSError) or _transport(error):
-        return Trouble("network", text, again=True, billed=True, hint=_reach(spec))
+        return CallFailure("network", text, retryable=True, billed=True, hint=_reach(spec))
     keys = KEYS[spec.provider]
     hint = f"{spec.provider} takes its key from {' or '.join(keys)}; see docs/llm.md" if keys else "see docs/llm.md"
-    return Trouble("package", f"{type(error).__name__}: {text}", again=False, billed=True, hint=hint)
+    return CallFailure("package", f"{type(error).__name__}: {text}", retryable=False, billed=True, hint=hint)
 
 
-def _rejected(error: Exception, spec: ModelSpec, text: str) -> Trouble:
+def _rejected(error: Exception, spec: ModelSpec, text: str) -> CallFailure:
     from pydantic_ai import exceptions as ai
 
     if isinstance(error, ai.ModelAuthenticationError):
@@ -97,7 +97,9 @@ def _rejected(error: Exception, spec: ModelSpec, text: str) -> Trouble:
     else:
         kind, hint = "request", f"{spec.model} does not take this request: name another model by --llm"
     status = getattr(error, "status_code", 0)
-    return Trouble(kind, text, again=False, billed=False, hint=hint, evidence={"http": status} if status else {})
+    return CallFailure(
+        kind, text, retryable=False, billed=False, hint=hint, evidence={"http": status} if status else {}
+    )
 
 
 def _reach(spec: ModelSpec) -> str:

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from writer_tools import answer_with, ask, evaluator, failed, passed, program, source, text_of, trial
+from author_tools import answer_with, ask, evaluator, failed, passed, program, source, text_of, trial
 
 from hipwright.agents.base import PromptLimits, Tools
+from hipwright.agents.llm_author import LlmAuthor
 from hipwright.agents.planner import strategies
-from hipwright.agents.writer import LlmSource
 from hipwright.archive import Archive, export
 from hipwright.errors import BadInput, OutOfBudget, ProviderError
 from hipwright.evaluation.pipeline import Evaluator
 from hipwright.llm.answers.read import Unusable, read_answer
-from hipwright.llm.calls import MemoryCalls
+from hipwright.llm.call_log import MemoryCallLog
 from hipwright.llm.client import Client
 from hipwright.llm.cost.budget import Budget, SpendingLimits
 from hipwright.llm.records import Request
@@ -306,13 +306,13 @@ def test_a_model_that_is_shown_the_evidence_repairs_its_program(
         task = clipped.judge.handle.task
         settings = {"round": 1, "agents": {"llm": True, "share": 1.0, "repairs": 5}}
         begun = new_run(task, ("cpu",), budget=2, policy_name="best_of_n", seed=3, settings=settings)
-        calls = MemoryCalls()
+        calls = MemoryCallLog()
 
         def searched(home: str, client: Client) -> tuple[Any, str]:
             lineup = parse_specs([provider.spec(wire)])
             with Archive(tmp_path / home) as archive, client:
                 tools = Tools(client, lineup, task, CLIPPED, ("cpu",), archive)
-                result = search(archive, begun, task, evaluator=clipped, source=LlmSource(tools))
+                result = search(archive, begun, task, evaluator=clipped, source=LlmAuthor(tools))
                 return result, export(archive, begun.id, canonical=True)
 
         result, first = searched("first", Client(calls, Budget(SpendingLimits())))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hipwright.errors import InfrastructureError
-from hipwright.llm.library import KINDS, pages, read_page, retrieve
+from hipwright.llm.knowledge_base import KINDS, pages, read_page, retrieve
 
 CDNA = ("gfx942", "gfx950", "cpu")
 
@@ -121,7 +121,7 @@ def test_kinds_and_k_are_kept_to() -> None:
 
 SCRIPT = """
 import sys
-from hipwright.llm.library import retrieve
+from hipwright.llm.knowledge_base import retrieve
 for query in ("row softmax over 32768 columns fp16", "def f(x):\\n    return x.sum() + x.softmax(1)", "gemm"):
     found = retrieve(query, targets=("gfx942",), k=9)
     sys.stderr.write(" ".join(page.name for page in found) + "\\n")
@@ -144,7 +144,10 @@ def test_retrieval_prints_nothing_and_does_not_depend_on_the_process() -> None:
 
 
 def test_importing_the_library_imports_nothing_heavy() -> None:
-    code = "import sys, hipwright.llm.library as l; l.pages(); print({'bm25s', 'torch', 'numpy'} & set(sys.modules))"
+    code = (
+        "import sys; from hipwright.llm.knowledge_base import pages; pages(); "
+        "print({'bm25s', 'torch', 'numpy'} & set(sys.modules))"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.errors import BadInput, InfrastructureError
-from hipwright.llm.ledger import MemoryCalls
+from hipwright.llm.call_log import MemoryCallLog
 from hipwright.llm.records import Request
 
 _TAIL = "move the file away to start a new one; what stands before that line is whole"
 
 
-class FileCalls(MemoryCalls):
+class FileCallLog(MemoryCallLog):
     """One line {"kind", "number", "data"} an event, each flushed to the disk before the call goes on.
 
     Any number of processes may hold the file: lines are written under its lock, and what others wrote is taken in
@@ -49,7 +49,7 @@ class FileCalls(MemoryCalls):
         self._close()
         self._fd = -1
 
-    def __enter__(self) -> FileCalls:
+    def __enter__(self) -> FileCallLog:
         return self
 
     def __exit__(self, *exc: object) -> None:

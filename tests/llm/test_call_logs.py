@@ -13,30 +13,32 @@ import pytest
 
 from hipwright.archive import Archive, LogEntry, export, read_log
 from hipwright.errors import BadInput, InfrastructureError
-from hipwright.llm.calls import ArchiveCalls, FileCalls, MemoryCalls, Recorded
+from hipwright.llm.archive_call_log import ArchiveCallLog
+from hipwright.llm.call_log import MemoryCallLog, RecordedCallLog
+from hipwright.llm.file_call_log import FileCallLog
 from hipwright.records import Run
 from tests.llm.call_log_contract import CallLogContract, answer, request, reserved
 
 RUN = Run(id="r1", task="t", targets=("gfx942",), budget=4, policy="islands", seed=1)
 
 
-def archive_calls(home: Path, run: str = "r1") -> ArchiveCalls:
+def archive_calls(home: Path, run: str = "r1") -> ArchiveCallLog:
     archive = Archive(home)
     if run not in [r.id for r in archive.runs()]:
         archive.begin_run(Run(**{**RUN.to_dict(), "id": run, "targets": RUN.targets}))
-    return ArchiveCalls(archive, run)
+    return ArchiveCallLog(archive, run)
 
 
 class TestMemoryCalls(CallLogContract):
     keeps = False
 
-    def open(self, home: Path) -> MemoryCalls:
-        return MemoryCalls()
+    def open(self, home: Path) -> MemoryCallLog:
+        return MemoryCallLog()
 
 
 class TestFileCalls(CallLogContract):
-    def open(self, home: Path) -> FileCalls:
-        return FileCalls(home / "deep" / "calls.jsonl")
+    def open(self, home: Path) -> FileCallLog:
+        return FileCallLog(home / "deep" / "calls.jsonl")
 
 
 class TestArchiveCalls(CallLogContract):
@@ -45,7 +47,7 @@ class TestArchiveCalls(CallLogContract):
         self.archives: list[Archive] = []
         request.addfinalizer(lambda: [archive.close() for archive in self.archives])
 
-    def open(self, home: Path) -> ArchiveCalls:
+    def open(self, home: Path) -> ArchiveCallLog:
         log = archive_calls(home)
         self.archives.append(log._archive)
         return log
@@ -58,7 +60,7 @@ import os, signal, sys, time
 from pathlib import Path
 sys.path[:0] = {path!r}
 from tests.llm.call_log_contract import answer, request, reserved
-from tests.llm.test_calls import {opener}
+from tests.llm.test_call_logs import {opener}
 log = {opener}(Path({home!r}))
 log.reserve(reserved(request(0)))
 log.settle(answer(request(0)))
@@ -69,8 +71,8 @@ time.sleep(60)
 """
 
 
-def file_calls(home: Path) -> FileCalls:
-    return FileCalls(home / "calls.jsonl")
+def file_calls(home: Path) -> FileCallLog:
+    return FileCallLog(home / "calls.jsonl")
 
 
 @pytest.mark.parametrize("opener", ["file_calls", "archive_calls"])
@@ -82,12 +84,12 @@ def test_a_call_under_way_when_the_process_is_killed_is_lost(tmp_path: Path, ope
         assert child.stdout.readline() == "reserved\n"
         child.send_signal(signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL
-    log: Recorded = globals()[opener](tmp_path)
+    log: RecordedCallLog = globals()[opener](tmp_path)
     assert log.find(request(0).key) == answer(request(0))
     assert [(lost.request, lost.cost_usd) for lost in log.lost()] == [(request(1), 0.5), (request(1), 0.75)]
     log.settle(answer(request(1)))  # the answer to the last attempt, had it come
     assert [lost.cost_usd for lost in log.lost()] == [0.5]
-    if isinstance(log, ArchiveCalls):
+    if isinstance(log, ArchiveCallLog):
         log._archive.close()
 
 
@@ -96,7 +98,7 @@ import sys
 from pathlib import Path
 sys.path[:0] = {path!r}
 from tests.llm.call_log_contract import answer, request, reserved
-from tests.llm.test_calls import {opener}
+from tests.llm.test_call_logs import {opener}
 log = {opener}(Path({home!r}))
 for n in range(100000):
     log.reserve(reserved(request(n)))
@@ -117,12 +119,12 @@ def test_what_returned_before_a_kill_is_there_after_it(tmp_path: Path, opener: s
         said = [child.stdout.readline().split() for _ in range(lines)]
         child.kill()
         said += [line.split() for line in child.stdout.readlines() if line.endswith("\n")]
-    log: Recorded = globals()[opener](tmp_path)
+    log: RecordedCallLog = globals()[opener](tmp_path)
     seen = {r.request.number for r in log.reservations()}
     assert {int(number) for verb, number in said if verb == "reserved"} <= seen
     assert all(log.find(request(int(number)).key) for verb, number in said if verb == "settled")
     assert len(said) >= lines and len(seen) <= len(said) + 1  # at most the one that was being written
-    if isinstance(log, ArchiveCalls):
+    if isinstance(log, ArchiveCallLog):
         log._archive.close()
 
 
@@ -130,7 +132,7 @@ def test_what_returned_before_a_kill_is_there_after_it(tmp_path: Path, opener: s
 
 
 def written(path: Path, count: int = 3) -> list[bytes]:
-    with FileCalls(path) as log:
+    with FileCallLog(path) as log:
         for n in range(count):
             log.reserve(reserved(request(n)))
     return path.read_bytes().splitlines(keepends=True)
@@ -144,10 +146,10 @@ def test_every_torn_last_line_is_dropped(tmp_path: Path) -> None:
     for number, tail in enumerate(torn):
         path = tmp_path / f"torn{number}"
         path.write_bytes(before + tail)
-        with FileCalls(path) as log:
+        with FileCallLog(path) as log:
             assert [lost.request.number for lost in log.lost()] == [0, 1], tail
             log.reserve(reserved(request(9)))
-        with FileCalls(path) as log:
+        with FileCallLog(path) as log:
             assert [lost.request.number for lost in log.lost()] == [0, 1, 9], tail
 
 
@@ -157,7 +159,7 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path: Path, damage: bytes) ->
     lines = written(path)
     path.write_bytes(lines[0] + (damage or lines[1][:-20] + b"\n") + lines[2])
     with pytest.raises(InfrastructureError, match=r"calls\.jsonl:2"):
-        FileCalls(path)
+        FileCallLog(path)
     assert path.read_bytes().startswith(lines[0]), "a damaged file is left as it is"
 
 
@@ -168,12 +170,12 @@ def test_a_call_that_lacks_a_field_is_named(tmp_path: Path) -> None:
     del plain["data"]["tokens"]
     path.write_bytes(lines[0] + json.dumps(plain).encode() + b"\n" + lines[2])
     with pytest.raises(InfrastructureError, match=r"calls\.jsonl:2.*tokens"):
-        FileCalls(path)
+        FileCallLog(path)
 
 
 def test_two_holders_of_a_file_see_each_other(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
-    with FileCalls(path) as one, FileCalls(path) as two:
+    with FileCallLog(path) as one, FileCallLog(path) as two:
         one.reserve(reserved(request(0)))
         assert two.lost() == one.lost() == [reserved(request(0))]
         two.settle(answer(request(0)))
@@ -186,7 +188,7 @@ def test_two_holders_of_a_file_see_each_other(tmp_path: Path) -> None:
 
 def test_a_line_is_on_the_disk_before_the_call_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "calls.jsonl"
-    with FileCalls(path) as log:
+    with FileCallLog(path) as log:
         synced: list[int] = []
         real = os.fsync
 
@@ -203,7 +205,7 @@ def test_a_line_that_may_not_be_on_the_disk_does_not_count(tmp_path: Path, monke
     def fail(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
 
-    with FileCalls(tmp_path / "calls.jsonl") as log:
+    with FileCallLog(tmp_path / "calls.jsonl") as log:
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", fail)
             with pytest.raises(InfrastructureError, match="Input/output"):
@@ -215,7 +217,7 @@ def test_a_line_that_may_not_be_on_the_disk_does_not_count(tmp_path: Path, monke
 
 def test_a_full_disk_is_said_and_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "calls.jsonl"
-    with FileCalls(path) as log:
+    with FileCallLog(path) as log:
         log.reserve(reserved(request(0)))
         real, room = os.write, [50]
 
@@ -232,16 +234,16 @@ def test_a_full_disk_is_said_and_leaves_no_half_line(tmp_path: Path, monkeypatch
                 log.reserve(reserved(request(1)))
         assert [lost.request.number for lost in log.lost()] == [0]
         log.reserve(reserved(request(2)))
-    with FileCalls(path) as log:
+    with FileCallLog(path) as log:
         assert [lost.request.number for lost in log.lost()] == [0, 2]
 
 
 def test_a_place_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="log of calls"):
-        FileCalls(tmp_path)
+        FileCallLog(tmp_path)
     (tmp_path / "file").write_text("x")
     with pytest.raises(BadInput, match="log of calls"):
-        FileCalls(tmp_path / "file" / "calls.jsonl")
+        FileCallLog(tmp_path / "file" / "calls.jsonl")
 
 
 # ---------------------------------------------------------------- the archive
@@ -252,7 +254,7 @@ def test_a_damaged_call_of_an_archive_is_named(tmp_path: Path) -> None:
         archive.begin_run(RUN)
         archive.append_all("r1", [LogEntry("call_settled", 0, {"role": "x", "answer": {"text": 3}})])
         with pytest.raises(InfrastructureError, match="event 1 of run r1"):
-            ArchiveCalls(archive, "r1")
+            ArchiveCallLog(archive, "r1")
         with pytest.raises(InfrastructureError, match="event 1 of run r1"):
             read_log(archive.events("r1"))
 

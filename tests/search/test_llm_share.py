@@ -11,12 +11,12 @@ from landscape import write
 from hipwright.archive import Proposed
 from hipwright.records import Decision, Evaluation, Expansion
 from hipwright.search import POLICIES, SearchView, Trial, policy
-from hipwright.search.policies.agents import MODEL_OPERATORS, WithAgents, exemplars
+from hipwright.search.policies.llm_share import MODEL_OPERATORS, LlmShare, exemplars
 
 LLM = {"agents": {"llm": True, "share": 0.5, "repairs": 2}}
 
 
-def trial(number: int, *, mind: str = "engine", score: float | None = 10.0, operator: str = "mutate", **action: Any):
+def trial(number: int, *, author: str = "engine", score: float | None = 10.0, operator: str = "mutate", **action: Any):
     program = write({"n": number}).key
     status = "pass" if score else "wrong_value"
     evaluation = Evaluation(
@@ -28,15 +28,15 @@ def trial(number: int, *, mind: str = "engine", score: float | None = 10.0, oper
         score_kind="estimate" if score else "none",
     )
     expansion = Expansion(number=number, operator=operator, action=action)
-    notes = {"mind": mind}
-    choices = {} if mind == "llm" else {"BLOCK": 64}
+    notes = {"mind": author}
+    choices = {} if author == "llm" else {"BLOCK": 64}
     proposed = Proposed(expansion=expansion, round=number // 4, program=program, choices=choices, notes=notes)
     decision = Decision(number=number, program=program, kept=bool(score), best=number == 0 and bool(score))
     return Trial(proposed, evaluation, decision)
 
 
 def selected(view: SearchView, k: int = 40, name: str = "islands") -> list[Expansion]:
-    return WithAgents(policy(name)).select(view, k, random.Random(1))
+    return LlmShare(policy(name)).select(view, k, random.Random(1))
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -66,28 +66,28 @@ def test_the_engine_starts_and_the_models_translate_until_something_is_verified(
 
 
 def test_a_models_failure_is_repaired_with_its_evidence_the_latest_first_and_not_for_ever() -> None:
-    trials = [trial(0), trial(1, mind="llm", score=None, operator="translate")]
-    trials.append(trial(2, mind="llm", score=None, operator="translate"))
+    trials = [trial(0), trial(1, author="llm", score=None, operator="translate")]
+    trials.append(trial(2, author="llm", score=None, operator="translate"))
     repairs = [e for e in selected(SearchView(5, 60, tuple(trials), settings=LLM)) if e.operator == "repair"]
     assert [e.action["of"] for e in repairs] == [2, 1]
     assert repairs[0].action["failed"] == trials[2].proposed.program and repairs[0].action["tries"] == 1
-    trials.append(trial(3, mind="llm", score=None, operator="repair", of=2, tries=1))
+    trials.append(trial(3, author="llm", score=None, operator="repair", of=2, tries=1))
     repairs = [e for e in selected(SearchView(5, 60, tuple(trials), settings=LLM)) if e.operator == "repair"]
     assert [(e.action["of"], e.action["tries"]) for e in repairs] == [(3, 2), (1, 1)]
-    trials.append(trial(4, mind="llm", score=None, operator="repair", of=3, tries=2))
+    trials.append(trial(4, author="llm", score=None, operator="repair", of=3, tries=2))
     repairs = [e for e in selected(SearchView(5, 60, tuple(trials), settings=LLM)) if e.operator == "repair"]
     assert [e.action["of"] for e in repairs] == [1]
 
 
 def test_the_machines_fault_is_not_repaired() -> None:
-    broken = trial(1, mind="llm", score=None, operator="translate")
+    broken = trial(1, author="llm", score=None, operator="translate")
     evaluation = Evaluation(task="t", program="p", status="unscorable", fault="device")
     view = SearchView(5, 60, (trial(0), Trial(broken.proposed, evaluation, broken.decision)), settings=LLM)
     assert not [e for e in selected(view) if e.operator == "repair"]
 
 
 def test_children_of_a_models_program_are_a_models() -> None:
-    view = SearchView(5, 60, (trial(0, mind="llm"),), settings={"agents": {"llm": True, "share": 0.0}})
+    view = SearchView(5, 60, (trial(0, author="llm"),), settings={"agents": {"llm": True, "share": 0.0}})
     for expansion in selected(view):
         assert expansion.operator in MODEL_OPERATORS or not expansion.parents
 
@@ -101,5 +101,5 @@ def test_exemplars_come_from_two_buckets() -> None:
 
 
 def test_pure() -> None:
-    view = SearchView(5, 60, (trial(0), trial(1, mind="llm", score=None, operator="translate")), settings=LLM)
+    view = SearchView(5, 60, (trial(0), trial(1, author="llm", score=None, operator="translate")), settings=LLM)
     assert selected(view) == selected(SearchView(5, 60, view.trials, settings=LLM))

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hipwright.llm.call_failure import BrokenStream, SilentStream
 from hipwright.llm.records import Finish, Request, Usage
-from hipwright.llm.trouble import BrokenStream, Silence
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
@@ -18,7 +18,7 @@ _FINISHES: dict[str, Finish] = {"stop": "stop", "length": "length", "content_fil
 
 
 @dataclass(frozen=True)
-class Heard:
+class AttemptResult:
     """What one attempt brought. usage: None where the provider counts none."""
 
     text: str
@@ -27,8 +27,8 @@ class Heard:
     model: str
 
 
-async def attempt(model: Model, request: Request, *, first_seconds: float, idle_seconds: float) -> Heard:
-    """Stream one answer. Raises Silence, BrokenStream, or what pydantic-ai raises (trouble.py reads it).
+async def attempt(model: Model, request: Request, *, first_seconds: float, idle_seconds: float) -> AttemptResult:
+    """Stream one answer. Raises SilentStream, BrokenStream, or what pydantic-ai raises (trouble.py reads it).
 
     first_seconds: the longest silence before the first piece of the answer, in which a model may queue and think;
     idle_seconds: the longest afterwards.
@@ -43,17 +43,17 @@ async def attempt(model: Model, request: Request, *, first_seconds: float, idle_
             model_request_stream(model, _messages(request), model_settings=_settings(model, request)) as response,
         ):
             async for event in response:
-                if _says_something(event):
+                if _holds_answer_text(event):
                     patience = idle_seconds
                 watch.reschedule(now() + patience)
     except TimeoutError:
         if not watch.expired():
             raise
-        raise Silence(f"the stream was silent for {patience:g} s") from None
-    return _heard(model, response.get())
+        raise SilentStream(f"the stream was silent for {patience:g} s") from None
+    return _attempt_result(model, response.get())
 
 
-def _says_something(event: Any) -> bool:
+def _holds_answer_text(event: Any) -> bool:
     """Whether an event holds text of the answer, not of what the model thinks first."""
     from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
 
@@ -62,7 +62,7 @@ def _says_something(event: Any) -> bool:
     return isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta)
 
 
-def _heard(model: Model, response: ModelResponse) -> Heard:
+def _attempt_result(model: Model, response: ModelResponse) -> AttemptResult:
     from pydantic_ai.messages import TextPart
 
     counted = response.usage
@@ -76,7 +76,7 @@ def _heard(model: Model, response: ModelResponse) -> Heard:
         output_tokens=counted.output_tokens,
         cached_tokens=counted.cache_read_tokens,
     )
-    return Heard(
+    return AttemptResult(
         text="".join(part.content for part in response.parts if isinstance(part, TextPart)),
         finish=_FINISHES.get(response.finish_reason, "other"),
         usage=usage if usage.input_tokens or usage.output_tokens else None,

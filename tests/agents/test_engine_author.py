@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compare_minds import GOOD, POOR, found
+from compare_authors import GOOD, POOR, found
 from landscape import SPACE, Judge, begin, go_on, write
 
-from hipwright.agents.engine_mind import EngineAuthor, hints, meaning
+from hipwright.agents.engine_author import EngineAuthor, hints, meaning
 from hipwright.archive import Archive, export, read_log
 from hipwright.records import Expansion
 from hipwright.search import EngineSource, ProposalRequest, SearchView
@@ -138,7 +138,7 @@ def test_a_neighbours_value_is_taken_only_where_it_is_an_option() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["toy", "rugged"])
 def test_it_finds_no_less_than_plain_islands(place: str) -> None:
-    """compare_minds.py has the table over 60 seeds; here enough of them that a real loss would show."""
+    """compare_authors.py has the table over 60 seeds; here enough of them that a real loss would show."""
     plain = [found(place, None, 24, seed) for seed in range(10)]
     ours = [found(place, {}, 24, seed) for seed in range(10)]
     assert statistics.mean(ours) <= statistics.mean(plain) * 1.01

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.agents.base import PromptLimits, Tools
-from hipwright.agents.writer import LlmSource
+from hipwright.agents.llm_author import LlmAuthor
 from hipwright.archive import Archive, Proposed
 from hipwright.errors import HipwrightError
 from hipwright.evaluation.pipeline import Evaluator
@@ -198,7 +198,7 @@ def text_of(request: Request) -> str:
     return "\n".join(message.text for message in request.messages)
 
 
-def source(archive: Archive, script: Script, **kw: Any) -> tuple[LlmSource, FakeClient]:
+def source(archive: Archive, script: Script, **kw: Any) -> tuple[LlmAuthor, FakeClient]:
     client = FakeClient(script)
     tools = Tools(
         client=client,
@@ -209,7 +209,7 @@ def source(archive: Archive, script: Script, **kw: Any) -> tuple[LlmSource, Fake
         archive=archive,
         **{"limits": PromptLimits(prompt_tokens=40_000), **kw},
     )
-    return LlmSource(tools), client
+    return LlmAuthor(tools), client
 
 
 def ask(

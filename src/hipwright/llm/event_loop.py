@@ -8,12 +8,12 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from hipwright.llm.trouble import Silence
+from hipwright.llm.call_failure import SilentStream
 
 T = TypeVar("T")
 
 
-class LoopThread:
+class EventLoopThread:
     """Begins at once; the thread is a daemon, so that a process may end without it."""
 
     def __init__(self) -> None:
@@ -22,12 +22,12 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`. An interrupt of the waiting thread cancels it; Silence when the loop was closed."""
+        """The result of `work`; an interrupt of the waiting thread cancels it. SilentStream on a closed loop."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except concurrent.futures.CancelledError:
-            raise Silence("closed while it waited for an answer") from None
+            raise SilentStream("closed while it waited for an answer") from None
         except BaseException:
             future.cancel()
             raise

@@ -1,6 +1,6 @@
 """The table of docs/ablation.md: the engine mind against plain islands on made-up landscapes, at equal budget.
 
-python tests/agents/compare_minds.py [SEEDS]
+python tests/agents/compare_authors.py [SEEDS]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "search"))
 
 from landscape import SPACE, Choice, Judge, begin, microseconds, source, write
 
-from hipwright.agents.engine_mind import EngineAuthor
+from hipwright.agents.engine_author import EngineAuthor
 from hipwright.archive import Archive
 from hipwright.records import Evaluation, Program
 from hipwright.search import EngineSource

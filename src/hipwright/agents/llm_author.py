@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hipwright.agents.base import Tools
-from hipwright.agents.desk import PromptSession, Steps, WritingRole
 from hipwright.agents.optimizer import Optimizer
 from hipwright.agents.planner import StrategyPlanner
+from hipwright.agents.prompt_session import Conversation, PromptSession, WritingRole
 from hipwright.agents.translator import Translator
 from hipwright.errors import HipwrightError, OutOfBudget
 from hipwright.llm.records import ModelAnswer, Request
@@ -19,7 +19,7 @@ from hipwright.records import Expansion
 from hipwright.search.interfaces import Proposal, ProposalRequest
 
 Outcome = Proposal | Exception
-WRITERS: Mapping[str, Callable[[], WritingRole]] = {
+WRITING_ROLES: Mapping[str, Callable[[], WritingRole]] = {
     "translate": Translator,
     "repair": Translator,
     "improve": Optimizer,
@@ -29,15 +29,15 @@ WRITERS: Mapping[str, Callable[[], WritingRole]] = {
 
 
 @dataclass
-class _Talk:
+class _ProposalConversation:
     """One proposal's conversation: what it asks next, or how it ended."""
 
     ask: ProposalRequest
-    steps: Steps[Proposal] | None = None
+    steps: Conversation[Proposal] | None = None
     request: Request | None = None
     outcome: Outcome | None = None
 
-    def forward(self, answer: ModelAnswer | None) -> None:
+    def advance(self, answer: ModelAnswer | None) -> None:
         """Up to the next request or the end. None starts it."""
         if self.steps is None:
             return
@@ -48,13 +48,13 @@ class _Talk:
         except Exception as problem:  # kept: propose raises it, and the round's other proposals still count
             self.request, self.outcome = None, problem
 
-    def failed(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """A call brought no answer; the conversation ends with that."""
         self.request, self.outcome = None, error
 
 
 @dataclass
-class LlmSource:
+class LlmAuthor:
     """A ProposalSource for "translate", "repair", "improve" and "plan". Pure in (ask, answers).
 
     prepare sends the first call of every ask at once, and goes on with each conversation in a thread of its own. A
@@ -63,7 +63,7 @@ class LlmSource:
     """
 
     tools: Tools
-    writers: Mapping[str, Callable[[], WritingRole]] = field(default_factory=lambda: WRITERS)
+    writers: Mapping[str, Callable[[], WritingRole]] = field(default_factory=lambda: WRITING_ROLES)
     _outcomes: dict[int, tuple[Expansion, Outcome]] = field(default_factory=dict)
 
     def initial(self) -> Sequence[dict[str, Any]]:
@@ -73,20 +73,20 @@ class LlmSource:
     def prepare(self, asks: Sequence[ProposalRequest]) -> None:
         """Have every ask of a round answered. Raises ProviderError and other faults that are not the models'."""
         self._outcomes = {}
-        talks = [_Talk(ask, self._steps(ask)) for ask in asks]
-        for talk in talks:
-            talk.forward(None)
-        self._first([talk for talk in talks if talk.request is not None])
-        going = [talk for talk in talks if talk.request is not None]
+        conversations = [_ProposalConversation(ask, self._steps(ask)) for ask in asks]
+        for conversation in conversations:
+            conversation.advance(None)
+        self._send_first_calls([conversation for conversation in conversations if conversation.request is not None])
+        going = [conversation for conversation in conversations if conversation.request is not None]
         if going:
             with ThreadPoolExecutor(len(going)) as pool:
-                list(pool.map(self._to_the_end, going))
-        for talk in talks:
-            if talk.outcome is not None:
-                self._outcomes[talk.ask.expansion.number] = (talk.ask.expansion, talk.outcome)
-        for talk in talks:
-            if isinstance(talk.outcome, HipwrightError) and not isinstance(talk.outcome, OutOfBudget):
-                raise talk.outcome
+                list(pool.map(self._run_to_end, going))
+        for conversation in conversations:
+            if conversation.outcome is not None:
+                self._outcomes[conversation.ask.expansion.number] = (conversation.ask.expansion, conversation.outcome)
+        for conversation in conversations:
+            if isinstance(conversation.outcome, HipwrightError) and not isinstance(conversation.outcome, OutOfBudget):
+                raise conversation.outcome
 
     def propose(self, ask: ProposalRequest, rng: random.Random) -> Proposal:
         """What prepare got for this ask; an ask that it has not seen is answered now. rng is not used."""
@@ -102,26 +102,26 @@ class LlmSource:
 
     # ---------------------------------------------------------------- conversations
 
-    def _steps(self, ask: ProposalRequest) -> Steps[Proposal]:
+    def _steps(self, ask: ProposalRequest) -> Conversation[Proposal]:
         usual = "improve" if ask.parents else "translate"
         name = ask.expansion.operator if ask.expansion.operator in self.writers else usual
-        return self.writers[name]().talk(PromptSession(self.tools, ask))
+        return self.writers[name]().converse(PromptSession(self.tools, ask))
 
-    def _first(self, talks: Sequence[_Talk]) -> None:
+    def _send_first_calls(self, conversations: Sequence[_ProposalConversation]) -> None:
         """The first call of each, side by side."""
-        requests = [talk.request for talk in talks if talk.request is not None]
+        requests = [conversation.request for conversation in conversations if conversation.request is not None]
         answers = self.tools.client.ask_all(requests) if requests else []
-        for talk, answer in zip(talks, answers, strict=True):
+        for conversation, answer in zip(conversations, answers, strict=True):
             if isinstance(answer, ModelAnswer):
-                talk.forward(answer)
+                conversation.advance(answer)
             else:
-                talk.failed(answer)
+                conversation.fail(answer)
 
-    def _to_the_end(self, talk: _Talk) -> None:
-        while talk.request is not None:
+    def _run_to_end(self, conversation: _ProposalConversation) -> None:
+        while conversation.request is not None:
             try:
-                answer = self.tools.client.ask(talk.request)
+                answer = self.tools.client.ask(conversation.request)
             except Exception as error:  # an error of one call is the end of its own conversation only
-                talk.failed(error)
+                conversation.fail(error)
             else:
-                talk.forward(answer)
+                conversation.advance(answer)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import yaml
 
 from hipwright.archive.code_features import python_tree, task_features, tokens, words_of
-from hipwright.archive.ranking import Text, rank
+from hipwright.archive.text_similarity import Text, rank
 from hipwright.errors import InfrastructureError
 from hipwright.records import Record
 

@@ -29,7 +29,7 @@ BUCKET = 1.3
 """Exemplars come from different performance buckets: the slower one takes at least this much longer."""
 
 
-class WithAgents:
+class LlmShare:
     """`inner` chooses parents and accepts; this one decides which expansions a model writes. Pure, as `inner` is."""
 
     def __init__(self, inner: SearchPolicy) -> None:
@@ -92,7 +92,7 @@ def _model(expansion: Expansion, operator: str, parents: tuple[str, ...], **acti
 
 
 def _written_by_models(view: SearchView) -> set[str]:
-    return {t.proposed.program for t in view.trials if t.proposed.notes.get("mind") == "llm"}
+    return {t.proposed.program for t in view.trials if t.proposed.author == "llm"}
 
 
 def _waiting(view: SearchView) -> list[Trial]:
@@ -102,7 +102,7 @@ def _waiting(view: SearchView) -> list[Trial]:
     return [
         trial
         for trial in reversed(view.trials)
-        if trial.proposed.notes.get("mind") == "llm"
+        if trial.proposed.author == "llm"
         and trial.evaluation is not None
         and not trial.passed
         and trial.evaluation.fault == "candidate"

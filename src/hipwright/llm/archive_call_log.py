@@ -1,18 +1,15 @@
-"""The logs of calls: in memory, in a file, in a run's archive (hipwright.llm.ledger says what each one does)."""
+"""A log of model calls as events of one run in the archive."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from hipwright.archive.store import Archive, LogEntry
-from hipwright.llm.callfile import FileCalls
-from hipwright.llm.ledger import CallLog, MemoryCalls, Recorded, RefusedCall
+from hipwright.llm.call_log import MemoryCallLog
 from hipwright.llm.records import Request
 
-__all__ = ["ArchiveCalls", "CallLog", "FileCalls", "MemoryCalls", "Recorded", "RefusedCall"]
 
-
-class ArchiveCalls(MemoryCalls):
+class ArchiveCallLog(MemoryCallLog):
     """The calls of one run, as events in its archive. The run's lock keeps other processes out."""
 
     def __init__(self, archive: Archive, run: str) -> None:

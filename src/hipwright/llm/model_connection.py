@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hipwright.errors import ProviderError
+from hipwright.llm.call_failure import CallFailure
 from hipwright.llm.models import open_model
 from hipwright.llm.specs import ModelSpec
 from hipwright.llm.throttle import Throttle, asked_wait, backoff
-from hipwright.llm.trouble import Trouble
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 
-class Route:
+class ModelConnection:
     """Thread-safe. clock in seconds; outage_seconds: no wait is longer."""
 
     def __init__(
@@ -84,18 +84,18 @@ class Route:
             self._throttle.succeeded()
             self._turn.notify_all()
 
-    def failed(self, trouble: Trouble, failures: int, epoch: int) -> tuple[float, float]:
+    def failed(self, failure: CallFailure, failures: int, epoch: int) -> tuple[float, float]:
         """(seconds since every attempt has failed, seconds until the next one of this call)."""
         with self._turn:
             now = self._clock()
-            if trouble.crowded:
-                self._throttle.troubled(epoch)
-            if not trouble.again:
+            if failure.crowded:
+                self._throttle.overloaded(epoch)
+            if not failure.retryable:
                 self._failing_since = None  # it is there, and it answers
             elif self._failing_since is None:
                 self._failing_since = now
             failing = 0.0 if self._failing_since is None else now - self._failing_since
-            if trouble.wait is None or trouble.wait > self._outage:
+            if failure.wait is None or failure.wait > self._outage:
                 return failing, backoff(failures, self._rng)
-            self._not_before = max(self._not_before, now + trouble.wait)  # it holds for every call to this model
-            return failing, asked_wait(trouble.wait, failures, self._rng)
+            self._not_before = max(self._not_before, now + failure.wait)  # it holds for every call to this model
+            return failing, asked_wait(failure.wait, failures, self._rng)

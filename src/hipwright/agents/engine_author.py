@@ -19,8 +19,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hipwright.agents.memory import FailureMemory
+from hipwright.agents.failure_memory import FailureMemory
 from hipwright.agents.screening.screener import EngineScreener, static_problem
+from hipwright.archive.log import AUTHOR_NOTE
 from hipwright.records import Program
 from hipwright.search import EngineSource, Proposal, ProposalRequest, SearchView
 from hipwright.search.operators import Choices, complete, operator
@@ -82,7 +83,7 @@ class EngineAuthor:
         """The most promising of a few draws, with how it came about in its notes."""
         if ask.expansion.operator == "default":
             tuned = {"tuned": on} if (on := ask.expansion.action.get("tuned")) else {}
-            return replace(self.engine.propose(ask, rng), notes={"mind": "engine", **tuned})
+            return replace(self.engine.propose(ask, rng), notes={AUTHOR_NOTE: "engine", **tuned})
         if self._screener is None:
             choices, notes = self._draw(ask, rng)
             return replace(self._write(choices), notes=notes)
@@ -103,7 +104,7 @@ class EngineAuthor:
             if memory is None or redrawn == REDRAWS or rng.random() >= memory.weight(choices):
                 break
             redrawn += 1
-        notes: dict[str, Any] = {"mind": "engine"}
+        notes: dict[str, Any] = {AUTHOR_NOTE: "engine"}
         if taken:
             notes["retrieved"] = taken
         if redrawn:

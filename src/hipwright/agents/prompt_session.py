@@ -11,6 +11,7 @@ from collections.abc import Generator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from hipwright.agents.base import Role, Tools, render
+from hipwright.archive.log import AUTHOR_NOTE
 from hipwright.llm.answers.read import Unusable, read_answer
 from hipwright.llm.records import Message, ModelAnswer, Request
 from hipwright.program.hazards.report import hazards
@@ -20,7 +21,7 @@ from hipwright.search.view import Trial
 from hipwright.targets import OFFLINE
 
 T = TypeVar("T")
-Steps = Generator[Request, ModelAnswer, T]
+Conversation = Generator[Request, ModelAnswer, T]
 """A conversation, or a part of one, that ends with a T."""
 
 SHORT_TOKENS = 4096
@@ -36,7 +37,7 @@ class PromptSession:
         settings = dict(ask.view.settings.get("agents") or {})
         self.settings: dict[str, Any] = settings
         self.without = tools.without | frozenset(settings.get("without") or ())
-        self.notes: dict[str, Any] = {"mind": "llm", "role": "", "model": "", "calls": []}
+        self.notes: dict[str, Any] = {AUTHOR_NOTE: "llm", "role": "", "model": "", "calls": []}
         self._asked = 0
 
     # ---------------------------------------------------------------- what is known
@@ -46,7 +47,7 @@ class PromptSession:
         """The proposal's number."""
         return self.ask.expansion.number
 
-    def on(self, name: str) -> bool:
+    def enabled(self, name: str) -> bool:
         """Whether a role or a part takes part in this run."""
         return name not in self.without
 
@@ -60,7 +61,7 @@ class PromptSession:
         trial = self.trial(program)
         return trial.evaluation if trial is not None else None
 
-    def dangers(self, program: Program) -> list[str]:
+    def hazard_lines(self, program: Program) -> list[str]:
         """The linter's findings in a program, each with its fix, in a line."""
         found = hazards(program.text, self.tools.targets)
         return [f"{one.name} in line {one.line}: {one.message}. {one.fix}".strip() for one in found]
@@ -72,7 +73,9 @@ class PromptSession:
         rng = random.Random(f"{self.ask.view.seed}/llm/{role}/{self.number}")
         return self.tools.lineup.choose(role, rng)
 
-    def say(self, role: str, messages: Sequence[Message], max_tokens: int = SHORT_TOKENS) -> Steps[ModelAnswer]:
+    def ask_model(
+        self, role: str, messages: Sequence[Message], max_tokens: int = SHORT_TOKENS
+    ) -> Conversation[ModelAnswer]:
         """One call."""
         request = Request(
             role=role,
@@ -87,7 +90,7 @@ class PromptSession:
         self.notes["calls"].append(answer.request)  # the key in the log: the client may have taken a secret out
         return answer
 
-    def write(self, role: str, prompt: str) -> Steps[Proposal]:
+    def write_program(self, role: str, prompt: str) -> Conversation[Proposal]:
         """A program from a prompt; an answer that cannot be used gets one precise repair prompt at a time.
 
         Declined when the answers cannot be used to the end.
@@ -97,7 +100,7 @@ class PromptSession:
         messages: tuple[Message, ...] = opening
         problem = ""
         for _ in range(1 + self.tools.limits.format_tries):
-            answer = yield from self.say(role, messages, self.tools.limits.answer_tokens)
+            answer = yield from self.ask_model(role, messages, self.tools.limits.answer_tokens)
             read = read_answer(answer.text, answer.finish, task_source=self.tools.task.source)
             if not isinstance(read, Unusable):
                 return self._candidate(read.program, read.mended)
@@ -118,7 +121,7 @@ class PromptSession:
 class WritingRole(Role, Protocol):
     """A role that writes programs by asking a model."""
 
-    def talk(self, desk: PromptSession) -> Steps[Proposal]:
+    def converse(self, session: PromptSession) -> Conversation[Proposal]:
         """The conversation for one proposal; Declined when no program comes of it."""
         ...
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compare_minds import GOOD
+from author_tools import program
+from compare_authors import GOOD
 from landscape import SPACE, TASK, Judge, begin, write
-from writer_tools import program
 
-from hipwright.agents.engine_mind import EngineAuthor
+from hipwright.agents.engine_author import EngineAuthor
 from hipwright.agents.pipeline import Pipeline, snapshot
 from hipwright.agents.screening.screener import LlmScreener
 from hipwright.archive import Archive, read_log
@@ -20,7 +20,7 @@ from hipwright.errors import OutOfBudget, ProviderError
 from hipwright.llm.records import ModelAnswer, Request
 from hipwright.records import Evaluation, Expansion, Task, Workload
 from hipwright.search import EngineSource, NoProposal, Proposal, ProposalRequest, SearchView, Trial, new_run, run
-from hipwright.search.policies.agents import MODEL_OPERATORS
+from hipwright.search.policies.llm_share import MODEL_OPERATORS
 
 
 class Writer:

@@ -79,7 +79,7 @@ class CallLog(Protocol):
         """All answers, oldest first."""
 
 
-class Recorded(CallLog, Protocol):
+class RecordedCallLog(CallLog, Protocol):
     """A log that can be replayed: it also knows the requests."""
 
     def reservations(self) -> list[Reserved]:
@@ -89,7 +89,7 @@ class Recorded(CallLog, Protocol):
         """The calls that ended without an answer, oldest first."""
 
 
-class MemoryCalls:
+class MemoryCallLog:
     """A log that lives as long as the process: for tests, and as a recording read from somewhere."""
 
     def __init__(self) -> None:
