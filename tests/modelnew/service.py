@@ -11,7 +11,7 @@ from hipwright.torchio import tree_from_torch
 
 
 class Runner:
-    """init: what modelnew_run.load wants; bundle: the state table with init_inputs."""
+    """init: what program.modelnew.run.load wants; bundle: the state table with init_inputs."""
 
     def __init__(self, init: dict[str, Any], table: Any) -> None:
         lockdown("candidate")

@@ -4,7 +4,7 @@
         archive.begin_run(run)
         archive.append(run.id, "proposed", 0, {...})
 
-The contract, which tests/archive/contract.py checks and the search relies on:
+The contract, which tests/archive/archive_contract.py checks and the search relies on:
 
 - What `append` or `append_all` returned from is durable: a kill -9 or a power cut loses none of it.
 - `append_all` is all or nothing, blobs included. Events are never changed or removed; `seq` counts 0, 1, 2, ... a run.

@@ -1,8 +1,8 @@
 """A module and its inputs become a graph. Runs in the task host; imports torch.
 
 torch.export traces on fake tensors (https://docs.pytorch.org/docs/stable/export.html). Only backward
-operators are decomposed (gradients.py): others stay whole (an LSTM is one node), and mutation is made functional. What
-computes gradients itself is traced below autograd (joint.py).
+operators are decomposed (capture/backward_operators.py): others stay whole (an LSTM is one node), and mutation is made
+functional. What computes gradients itself is traced below autograd (joint.py).
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class NoProposal(Exception):
 class SearchPolicy(Protocol):
     """What to try and what to keep. Pure: the view and the random numbers handed in decide, nothing else.
 
-    Every policy passes tests/search/contract.py.
+    Every policy passes tests/search/policy_contract.py.
     """
 
     def select(self, view: SearchView, k: int, rng: random.Random) -> list[Expansion]:

@@ -27,7 +27,7 @@ UNCLAIMED = "unclaimed"
 
 
 class Runner(Protocol):
-    """A session of one build: `candidate.Candidate`, `gpu_loaded.Loaded`."""
+    """A session of one build: `candidate.Candidate`, `verify.gpu.loaded.Loaded`."""
 
     def run(self, case: VerificationCase, **header: Any) -> CallReply:
         """One call. Raises GuardFailed, Rejected, or the infrastructure's own errors."""

@@ -1,4 +1,4 @@
-"""Products of a short k (templates/gemm_whole.py): all of k in LDS."""
+"""Products of a short k (templates/gemm/whole.py): all of k in LDS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of tiny matrices (templates/tiny.py): a thread reads all it needs at once."""
+"""Products of tiny matrices (templates/gemm/tiny.py): a thread reads all it needs at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transposes in packs of 16 bytes (templates/transpose_packs.py), beside those element by element."""
+"""Transposes in packs of 16 bytes (templates/pointwise/transpose_packs.py), beside those element by element."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ def test_differing_sees_bits_not_values() -> None:
 
 
 class Model:
-    """What modelnew_run.load gives."""
+    """What program.modelnew.run.load gives."""
 
     def __init__(self, act: Any) -> None:
         self.params, self.buffers, self.act = {"w": torch.ones(3)}, {}, act

@@ -1,4 +1,5 @@
-"""Device functions of blocks that wait for one another: what a block of a team hands the others (templates/team.py)."""
+"""Device functions of blocks that wait for one another: what a block of a team hands the others
+(templates/rows/team.py)."""
 
 from __future__ import annotations
 

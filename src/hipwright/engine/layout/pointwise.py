@@ -3,7 +3,7 @@
 The rules aim at memory bandwidth: 16 bytes an access, 16 to 32 elements of a thread in flight, rows that are read once
 and kept in registers where they fit, several hundred blocks (an H200 has 132 multiprocessors, an MI300X 304).
 
-Here: what all rules ask, pointwise kernels and scans. Reductions are in layout_rows.py and layout_columns.py.
+Here: what all rules ask, pointwise kernels and scans. Reductions are in layout/rows.py and layout/columns.py.
 """
 
 from __future__ import annotations

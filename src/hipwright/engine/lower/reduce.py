@@ -68,7 +68,7 @@ class Math:
         return self.fn("/", self.sum(x, dims, name), self.count(x, dims))
 
     def moments(self, x: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """(x - mean, sum of its squares, mean), the moments from one pass over memory (templates/reducers.py)."""
+        """(x - mean, sum of its squares, mean), the moments from one pass over memory (templates/rows/reducers.py)."""
         mean = self.c.reduce("mean", x, dims, keep=True, dtype=self.dtype, name=self._name("mean"))
         squares = self.c.reduce("squares", x, dims, keep=True, dtype=self.dtype, name=self._name("squares"))
         rest = self.c.reduce("rest", x, dims, keep=True, dtype=self.dtype, name=self._name("rest"))

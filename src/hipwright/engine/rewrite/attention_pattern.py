@@ -226,7 +226,8 @@ class Finder:
 def shared_heads(found: Match, finder: Finder) -> tuple[Operand, Operand] | None:
     """k and v with fewer heads than q, when both were repeated in the same way, or have one head for all.
 
-    The numbers of heads become numbers of the program, guarded (pin.py), so it is enough that they agree when captured.
+    The numbers of heads become numbers of the program, guarded (rewrite/pinned_sizes.py), so it is enough that they
+    agree when captured.
     """
     lead = found.lead[0]
     if not lead or found.q.shape[:-2] != lead:

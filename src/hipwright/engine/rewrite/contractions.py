@@ -1,4 +1,4 @@
-"""Products of queries and keys, and of probabilities and values, as a module may spell them (rewrites_attention.py)."""
+"""Products of queries and keys, and of probabilities and values, as a module may spell them (rewrite/attention.py)."""
 
 from __future__ import annotations
 

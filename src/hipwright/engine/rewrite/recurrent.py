@@ -1,7 +1,7 @@
 """Recurrent operators in parts, before lowering: what is left are products and one kernel a layer or cell.
 
 A whole layer becomes the input's products for all steps (`linear`, chosen as any other) and the engine's own operator
-`hip.recurrent_layer` (templates/recurrent.py). A cell becomes two products and pointwise operators, which fuse.
+`hip.recurrent_layer` (templates/recurrent/layer.py). A cell becomes two products and pointwise operators, which fuse.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Loops over steps that Python unrolled, put together again before lowering.
 
 * A chain of `lstm_cell`, `gru_cell` or `rnn_*_cell` over consecutive steps of one tensor, with one set of weights, is a
-  recurrent layer: the input's product for all steps and one kernel (templates/recurrent.py) for three kernels a step.
-  Chains that read the outputs of such a chain become the next layer.
+  recurrent layer: the input's product for all steps and one kernel (templates/recurrent/layer.py) for three kernels a
+  step. Chains that read the outputs of such a chain become the next layer.
 * Linear layers of consecutive steps of one tensor, with one set of weights, are one product for all steps: what of a
   hand-written cell does not wait for the state need not be computed step by step.
 * Products of slices, `x[g] @ w[g]` or `x @ w[g]` for consecutive g (experts in a Python list), are one batched product;

@@ -225,7 +225,7 @@ def _opaque(index: Index) -> E:
 def kept(c: LoweringContext, tensor: Tensor | None, dear: int = DEAR) -> Tensor | None:
     """An operand as the kernels read it: dear ones, and those computed from a template's result, from memory.
 
-    What is computed from a score that no memory holds (lower/scores.py) stays a function.
+    What is computed from a score that no memory holds (templates/attention/scores.py) stays a function.
     """
     if tensor is None or tensor.buffer:
         return tensor

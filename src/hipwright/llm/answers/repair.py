@@ -39,7 +39,7 @@ class AnswerProblem(Record, frozen=True, kw_only=True):
 
 
 class AnswerRefused(Exception):
-    """Raised inside answers.py where an answer is given up; never leaves it."""
+    """Raised inside llm/answers/read.py where an answer is given up; never leaves it."""
 
     def __init__(self, kind: str, *problems: AnswerProblem) -> None:
         super().__init__(kind)

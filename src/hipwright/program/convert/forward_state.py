@@ -1,7 +1,7 @@
 """What `self.…` in a ModelNew file stands for in the task: constants, and parameters under the reference's paths.
 
 Both __init__ methods are read, none is run. A name that both classes have means the same; parameters that only the
-candidate names so are matched by order, as `modelnew_run.set_state` does.
+candidate names so are matched by order, as `program.modelnew.run.set_state` does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A ModelNew file -> a program, where its host code is simple enough. Torch-free; nothing of the file is executed.
 
 The kernels go over unchanged (`cuda_device`), the C++ host functions become statements of the plan (`cpp_host`), and
-so does ModelNew.forward (`modelnew_plan`). What has no counterpart raises ProgramError with the reason; the file can
-then still be run as it is. A conversion is never trusted: the program it gives is verified like any other.
+so does ModelNew.forward (`program.convert.forward_plan`). What has no counterpart raises ProgramError with the reason;
+the file can then still be run as it is. A conversion is never trusted: the program it gives is verified like any other.
 """
 
 from __future__ import annotations

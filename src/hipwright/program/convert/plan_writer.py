@@ -1,4 +1,4 @@
-"""Where the statements of a converted plan are written, by `cpp_host` and `modelnew_plan` alike."""
+"""Where the statements of a converted plan are written, by `cpp_host` and `program.convert.forward_plan` alike."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ MODULE = "hipwright_extension"
 
 @dataclass(frozen=True)
 class PreparedModelNew:
-    """A file that can be run. extensions: for `modelnew_run.load`; checks: for the verdict.
+    """A file that can be run. extensions: for `program.modelnew.run.load`; checks: for the verdict.
 
     profile: what its worker must be confined to: "gpu", or "tools" for Triton, which starts ptxas and keeps its results
     in the private /tmp (TRITON_CACHE_DIR).
@@ -93,7 +93,7 @@ def prepare(
     """Find and build the extensions of a file for `target` ("cuda", "rocm" or "cpu").
 
     zygote: where a file whose sources are not constants is executed to learn them; it must have hipwright's
-    `program.modelnew_run` importable. Raises CompileError when an extension compiles neither way, and what
+    `program.modelnew.run` importable. Raises CompileError when an extension compiles neither way, and what
     `check_target` raises.
     """
     started = time.perf_counter()
@@ -199,5 +199,5 @@ def _first_error(log: str) -> str:
 
 
 def arguments(prepared: PreparedModelNew, text: str, seed: int) -> Mapping[str, Any]:
-    """The `init` of `modelnew_run.load`."""
+    """The `init` of `program.modelnew.run.load`."""
     return {"text": text, "seed": seed, "extensions": list(prepared.extensions)}

@@ -1,8 +1,8 @@
 """Runs a ModelNew file as it is, inside a sandboxed worker. Imports torch; the parent never imports this.
 
 The caller has already confined the process (`sandbox.lockdown`) before `load`: everything here that belongs to the
-candidate is hostile host code. Its native extensions were built before, elsewhere (`modelnew_build`): the module
-`torch.utils.cpp_extension` is replaced by a stand-in that serves those builds and compiles nothing.
+candidate is hostile host code. Its native extensions were built before, elsewhere (`program.modelnew.build`): the
+module `torch.utils.cpp_extension` is replaced by a stand-in that serves those builds and compiles nothing.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Running:
 def load(init: Mapping[str, Any], table: Tree, device: str) -> Running:
     """Execute a ModelNew file and give it the task's state.
 
-    init: text; seed; extensions: what `modelnew_build.prepare` made. table: the state table, with "init_inputs": the
-    arguments of ModelNew (plain ones may be in init). Raises CandidateError: what the file raises (launch_error), or
-    parameters that do not match the task's (bad_output_spec).
+    init: text; seed; extensions: what `program.modelnew.build.prepare` made. table: the state table, with
+    "init_inputs": the arguments of ModelNew (plain ones may be in init). Raises CandidateError: what the file raises
+    (launch_error), or parameters that do not match the task's (bad_output_spec).
     """
     serve = Prebuilt(init.get("extensions", ()))
     names = execute(str(init["text"]), serve)

@@ -76,7 +76,7 @@ class Cases(Inputs):
         return {"shares": [leaf.settle(n) for leaf, n in zip(leaves, header["budgets"], strict=True)]}, None
 
     def lint(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """{"passes": what undeserving outputs pass each leaf that is evidence (`verify.device_budget.degenerate`),
+        """{"passes": what undeserving outputs pass each leaf that is evidence (`verify.gpu.budget.degenerate`),
         "skipped": those not tried for want of memory}."""
         phase("forward")
         self._current = header["case"]

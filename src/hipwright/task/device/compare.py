@@ -95,7 +95,7 @@ class LeafComparison:
         self._bad += wrong.sum()
 
     def result(self) -> dict[str, Any]:
-        """What `verify.device_budget.comparison` documents. Raises ValueError when values are missing."""
+        """What `verify.gpu.budget.comparison` documents. Raises ValueError when values are missing."""
         leaf = self.leaf
         if self._next != leaf.numel:
             raise ValueError(f"{leaf.path}: {self._next} of {leaf.numel} values")

@@ -89,7 +89,7 @@ class DeviceLeaf:
         return torch.maximum(by_row, own)
 
     def settle(self, numbers: dict[str, Any]) -> dict[str, float]:
-        """Work out the rows' budgets from numbers of `verify.device_budget.budget`; {} or the shares it documents."""
+        """Work out the rows' budgets from numbers of `verify.gpu.budget.budget`; {} or the shares it documents."""
         if self.exact:
             return {}
         self.numbers, self.row_length = numbers, int(numbers["row_length"])

@@ -68,7 +68,7 @@ class DeviceHost(Cases):
         return {**told, "host_peak": _host_peak()}, None
 
     def ceilings(self, header: dict[str, Any], bundle: Tree) -> Told:
-        """`device_ceilings.measure`, with nothing else on the device that is ours and can be made again."""
+        """`task.device.ceilings.measure`, with nothing else on the device that is ours and can be made again."""
         phase("measuring the device")
         self._draws.clear()
         self._empty()

@@ -42,9 +42,9 @@ class GpuCandidates:
 
     zygote: one that preloads GPU_WORKER's module and may use the GPU. driver: "cuda", "rocm", or "cpu" for builds of
     the cpu target on device "cpu". limit_s: wall seconds of one call of a candidate (None: as the driver needs).
-    memory_limit_bytes: device memory that candidates may use, 0 for a GPU's usual share (gpu_subjects.SHARE). Host code
-    of candidates (the driver "cpu", ModelNew files) gets a process for each program; fresh=False keeps one all the
-    same.
+    memory_limit_bytes: device memory that candidates may use, 0 for a GPU's usual share (verify.gpu.subjects.SHARE).
+    Host code of candidates (the driver "cpu", ModelNew files) gets a process for each program; fresh=False keeps one
+    all the same.
     """
 
     zygote: Zygote
@@ -125,7 +125,7 @@ class GpuCandidates:
         more: Mapping[str, Any] | None = None,
     ) -> LoadedProgram:
         """Make a program ready. build: its code object (None for the modes and candidate forms that need none). more:
-        what else modelnew_run.load wants to know (extensions, seed).
+        what else program.modelnew.run.load wants to know (extensions, seed).
 
         Raises CandidateError for what the program does wrong, infrastructure errors for the rest. A process that turns
         out to be dead is replaced once.

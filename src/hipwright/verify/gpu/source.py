@@ -1,4 +1,4 @@
-"""Inputs on their way to a device: what `gpu_loaded.Loaded.place` takes. No torch."""
+"""Inputs on their way to a device: what `verify.gpu.loaded.Loaded.place` takes. No torch."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Noise:
 
 
 class Foreign:
-    """A `modelnew` candidate. inner: what modelnew_run.load gives, which is called and has params and buffers.
+    """A `modelnew` candidate. inner: what program.modelnew.run.load gives, which is called and has params and buffers.
 
     Its own code runs in this process, so nothing it says of itself is evidence; its inputs lie between red zones.
     Buffers of the reference that it does without count as left alone.

@@ -16,7 +16,7 @@ from hipwright.engine.templates.pieces import LOAD_16
 from hipwright.engine.templates.registry import KernelCall, NotLowered
 
 WRITTEN = "hip.attention"
-"""Attention that a module writes out (rewrites_attention.py): q, k, v and the scores as a function of the product."""
+"""Attention that a module writes out (rewrite/attention.py): q, k, v and the scores as a function of the product."""
 FEW, MANY = 16, 128
 """Few queries of one key head over many keys: decoding."""
 LARGEST_HEAD = 256

@@ -1,4 +1,4 @@
-"""Scores of attention that no memory holds: the engine's own operators of rewrites_attention.py."""
+"""Scores of attention that no memory holds: the engine's own operators of rewrite/attention.py."""
 
 from __future__ import annotations
 

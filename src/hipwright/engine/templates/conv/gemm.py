@@ -1,10 +1,10 @@
 """Convolutions as implicit matrix products: out[co, (image, position)] = sum over (ci, tap) of weight times input.
 
-The tiles are those of templates/gemm.py; the one of the inputs is gathered while it is loaded to LDS, so that no matrix
-of windows is ever in memory (Chetlur et al., "cuDNN: efficient primitives for deep learning", 2014). Zero padding,
-strides, dilation and groups, one to three axes. A transposed convolution is taken apart by phases, the outputs `o` of
-one `o % stride` along each axis: a phase is a convolution of stride 1 with the taps that meet it, so that no product
-with one of the zeros between the inputs is computed, and nothing is added atomically.
+The tiles are those of templates/gemm/tiled.py; the one of the inputs is gathered while it is loaded to LDS, so that no
+matrix of windows is ever in memory (Chetlur et al., "cuDNN: efficient primitives for deep learning", 2014). Zero
+padding, strides, dilation and groups, one to three axes. A transposed convolution is taken apart by phases, the outputs
+`o` of one `o % stride` along each axis: a phase is a convolution of stride 1 with the taps that meet it, so that no
+product with one of the zeros between the inputs is computed, and nothing is added atomically.
 """
 
 from __future__ import annotations

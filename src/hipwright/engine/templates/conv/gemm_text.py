@@ -1,4 +1,4 @@
-"""The kernel of templates/conv_gemm.py: the tiled product of templates/gemm.py with a gathered operand.
+"""The kernel of templates/conv/gemm.py: the tiled product of templates/gemm/tiled.py with a gathered operand.
 
 A row of a tile is an output channel, a column a position, k a (channel, tap) pair: images and outputs lie in memory
 along positions, so neighbouring threads have neighbouring columns. A thread gathers for one position, which it takes

@@ -1,7 +1,8 @@
 """Convolutions of windows of one, as the products that they are: out[image, co, place] = W[co, ci] x[image, ci, place].
 
 In half types, for NVIDIA's tensor cores (tensor_tiles.py): bias and what follows stand behind the sums, where a library
-writes the convolution and another kernel reads it again. In float32 the implicit product (conv_gemm.py) is as good.
+writes the convolution and another kernel reads it again. In float32 the implicit product (templates/conv/gemm.py) is as
+good.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Which convolutions and poolings are stencils (templates/stencil.py), and when that is better than the library."""
+"""Which convolutions and poolings are stencils (templates/conv/stencil.py), and when that is better than the
+library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stencil kernel itself: sweep over the input rows, combine, store. templates/stencil.py has the algorithm."""
+"""The stencil kernel itself: sweep over the input rows, combine, store. templates/conv/stencil.py has the algorithm."""
 
 from __future__ import annotations
 

@@ -2,10 +2,11 @@
 
 In bfloat16, the one type in which PyTorch traces it.
 
-Group g has the rows from offs[g - 1] to offs[g]. The tiles are those of templates/gemm.py: a block walks the offsets to
-find which tile of which group is its own, so that one launch serves all groups, however uneven, and the host never
-reads the offsets (the tile scheduler of CUTLASS' grouped GEMM does so too). There are at most rows / GEMM_M + groups
-tiles in a column; blocks beyond the last do nothing. Rows behind the last offset are left as they are, as in PyTorch.
+Group g has the rows from offs[g - 1] to offs[g]. The tiles are those of templates/gemm/tiled.py: a block walks the
+offsets to find which tile of which group is its own, so that one launch serves all groups, however uneven, and the host
+never reads the offsets (the tile scheduler of CUTLASS' grouped GEMM does so too). There are at most rows / GEMM_M +
+groups tiles in a column; blocks beyond the last do nothing. Rows behind the last offset are left as they are, as in
+PyTorch.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def grouped(call: KernelCall) -> Offer | None:
 
 
 def _better(call: KernelCall, p: Groups) -> bool:
-    """Estimated seconds at capture, with the figures of templates/products.py; groups as even as can be."""
+    """Estimated seconds at capture, with the figures of templates/gemm/products.py; groups as even as can be."""
     (groups, m, n), k = call.hints(p.space), call.c.hint(p.k)
     rows, columns = tile(groups, m, n)
     moved = ITEM_BYTES[p.dtype] * (groups * m * (n + k) + groups * n * k) / LIBRARY_READ

@@ -271,7 +271,7 @@ class Costs:
 
 @call_template(*KINDS)
 def skinny(call: KernelCall) -> Offer | None:
-    """One row or column, or a few: memory bound (templates/gemv.py)."""
+    """One row or column, or a few: memory bound (templates/gemm/gemv.py)."""
     p = product_of(call)
     spec = gemv.plan(call.c, p.a, p.b, p.space, p.k) if p else None
     if p is None or spec is None:
@@ -286,7 +286,7 @@ def skinny(call: KernelCall) -> Offer | None:
 
 @call_template(*KINDS)
 def short(call: KernelCall) -> Offer | None:
-    """Tiny matrices, many or few (templates/tiny.py)."""
+    """Tiny matrices, many or few (templates/gemm/tiny.py)."""
     p = product_of(call)
     if p is None or ZERO in p.space:
         return None
@@ -300,7 +300,7 @@ def short(call: KernelCall) -> Offer | None:
 
 @call_template(*KINDS)
 def whole(call: KernelCall) -> Offer | None:
-    """A short k (templates/gemm_whole.py)."""
+    """A short k (templates/gemm/whole.py)."""
     p = product_of(call)
     if p is None or ZERO in p.space or p.dtype != "float32":
         return None
@@ -314,7 +314,7 @@ def whole(call: KernelCall) -> Offer | None:
 
 @call_template(*KINDS)
 def tiled(call: KernelCall) -> Offer | None:
-    """Any product (templates/gemm.py)."""
+    """Any product (templates/gemm/tiled.py)."""
     p = product_of(call)
     if p is None or ZERO in p.space:
         return None

@@ -6,7 +6,7 @@ thread holds (GEMM_M / 16) x (GEMM_N / 16) sums and reads rows of A and B from L
 make 16 x 16 tiles with MFMA from LDS stored row-major (the register layout is that of docs/cpu-target.md), and of half
 types eight warps of NVIDIA's make 16 x 8 tiles with its tensor cores (tensor_tiles.py). Sums are float. Operands are
 read along whichever dimension memory runs, in packs where they are aligned; outside stands zero.
-Several blocks may share a tile's k (`split`, splits.py). Tiles of at most 64 x 64 are gemm_small.py's.
+Several blocks may share a tile's k (`split`, splits.py). Tiles of at most 64 x 64 are templates/gemm/small.py's.
 """
 
 from __future__ import annotations

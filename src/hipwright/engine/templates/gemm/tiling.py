@@ -73,7 +73,7 @@ class Tiling:
 
     @property
     def small(self) -> bool:
-        """Are the block's threads cut along k (gemm_small.py)?"""
+        """Are the block's threads cut along k (templates/gemm/small.py)?"""
         return max(self.rows, self.columns) <= SMALL[-1]
 
     @property

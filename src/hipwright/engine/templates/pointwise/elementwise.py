@@ -1,8 +1,8 @@
 """One thread, a few neighbouring elements: pointwise chains, views, gathers, windows.
 
 `vector` takes PACKS packs of VEC neighbours, all asked for before the first is used; where some operand is broadcast
-along the rows, `rows` gives each row of the innermost dimension to a block or to lanes (templates/rows.py), so that no
-element divides its index and the operand is read in packs too.
+along the rows, `rows` gives each row of the innermost dimension to a block or to lanes (templates/rows/kernel.py), so
+that no element divides its index and the operand is read in packs too.
 """
 
 from __future__ import annotations

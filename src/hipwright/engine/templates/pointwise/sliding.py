@@ -1,9 +1,9 @@
 """Stencils written with shifted slices, by rows: a thread computes two or four neighbours in each of several rows.
 
 What its outputs read of an input row is a span, read once in aligned pairs and kept in registers: the register
-blocking of stencil compilers (Zhao et al., SC 2018), as in templates/stencil.py. Where outputs read several planes, a
-block covers some: what one reads another finds in the first-level cache (blocking as by Rivera & Tseng, SC 2000). Rows
-of an odd length or at odd addresses, and the last rows and columns, go element by element.
+blocking of stencil compilers (Zhao et al., SC 2018), as in templates/conv/stencil.py. Where outputs read several
+planes, a block covers some: what one reads another finds in the first-level cache (blocking as by Rivera & Tseng, SC
+2000). Rows of an odd length or at odd addresses, and the last rows and columns, go element by element.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A recurrent layer as one kernel that lasts for all steps (text: recurrent_text.py; docs/engine-templates.md)."""
+"""A recurrent layer as one kernel that lasts for all steps (text: templates/recurrent/text.py;
+docs/engine-templates.md)."""
 
 from __future__ import annotations
 

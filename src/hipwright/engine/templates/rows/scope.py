@@ -45,7 +45,7 @@ class RowLayout:
     segments: bool = False
     several: bool = False  # several rows' values stay in registers
     odd: bool = False  # rows begin off the borders of packs, and are read in packs all the same
-    edges: bool = False  # the same where all accesses begin alike: packs between borders (templates/edges.py)
+    edges: bool = False  # the same where all accesses begin alike: packs between borders (templates/rows/edges.py)
     team: str = ""  # the knob of the blocks a row, or "" for one block
     stash: str = ""  # the knob of the tiles that a block of a waiting team holds in LDS, or "" for none
     ahead: bool = False  # few elements: what later passes and the rows' own values read is asked for first

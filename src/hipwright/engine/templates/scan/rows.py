@@ -4,7 +4,7 @@
 Steele 1986 over the lanes), one barrier joins the waves. `chunks`: as that, but every tile has a block of its own, and
 a block adds up what the tiles before it have left in memory: memory is read once, and the order of additions is fixed
 (unlike decoupled look-back, Merrill & Garland 2016, whose order depends on timing). `columns`: neighbouring threads
-scan neighbouring columns, serially. `tiles`: columns cut into tiles (templates/scan_columns.py). Pointwise values of
+scan neighbouring columns, serially. `tiles`: columns cut into tiles (templates/scan/columns.py). Pointwise values of
 the scan and of what lies beside it are written by its kernel.
 """
 

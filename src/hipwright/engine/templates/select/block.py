@@ -4,9 +4,9 @@ Every element becomes one 64-bit key: its value's bits in an order that unsigned
 2001; NaN above all, -0 as 0), and below it the inverted index, so that keys differ, equal values keep their order and
 results are the same in every run.
 
-* lanes: the few best of short rows, in registers (templates/select_lanes.py).
+* lanes: the few best of short rows, in registers (templates/select/lanes.py).
 * sort: a row, padded to a power of two, is sorted in LDS by Batcher's bitonic network (1968); short rows share a block.
-* select: a block walks its row once and keeps what beats the k-th best key so far (templates/select_walk.py).
+* select: a block walks its row once and keeps what beats the k-th best key so far (templates/select/walk.py).
 * split: few long rows are cut; a second kernel selects from the parts' keys.
 """
 

@@ -1,4 +1,4 @@
-"""Which selections are written in HIP (templates/select.py)."""
+"""Which selections are written in HIP (templates/select/block.py)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,101 @@
+"""Files and modules that comments, docstrings and pages name exist."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import subprocess
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("src", "tests", "benchmarks", "scripts", "docs", "examples")
+DATA = ("src/hipwright/audit/corpus/", "benchmarks/kernels/", "tests/bad_input/")  # candidates, tasks, broken files
+OTHER_PROJECTS = ("torch/",)
+
+_PATH = re.compile(r"(?<![\w/.{<$~-])(?:[\w-]+/)+[\w.-]+\.(?:py|md|h|hpp|c|cpp|cu|toml|sh|j2)\b")
+_MODULE = re.compile(r"(?<![\w./-])hipwright(?:\.(?!json|toml|html)\w+)+")
+
+
+@cache
+def tracked() -> tuple[str, ...]:
+    """Every file of the repository."""
+    listed = subprocess.run(("git", "ls-files", "-co", "--exclude-standard"), cwd=ROOT, capture_output=True, text=True)
+    return tuple(listed.stdout.split())
+
+
+@cache
+def directories() -> frozenset[str]:
+    """The names of all directories of source, tests, benchmarks and pages."""
+    return frozenset(
+        part
+        for path in tracked()
+        if path.startswith(FOLDERS) and not path.startswith(DATA)
+        for part in PurePosixPath(path).parts[:-1]
+    )
+
+
+@cache
+def endings() -> frozenset[str]:
+    """Every path of the repository, relative to its root and to each folder above the file."""
+    parts = (PurePosixPath(path).parts for path in tracked())
+    return frozenset("/".join(one[start:]) for one in parts for start in range(len(one)))
+
+
+def texts(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, text) of a page, or of a module's comments and docstrings."""
+    source = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        yield from enumerate(source.split("\n"), 1)
+        return
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield from enumerate(node.value.value.split("\n"), node.lineno)
+
+
+def missing(line: str) -> Iterator[str]:
+    """The files and modules that a line names and that do not exist. Names in capitals stand for any file."""
+    for match in _PATH.finditer(line):
+        named = match.group().removeprefix("./")
+        ours = named.split("/")[0] in directories() and not named.startswith(OTHER_PROJECTS)
+        if ours and named not in endings() and not any(part.isupper() for part in re.split(r"[/.]", named)):
+            yield named
+    for match in _MODULE.finditer(line):
+        if not known(match.group()):
+            yield match.group()
+
+
+@cache
+def known(dotted: str) -> bool:
+    """Whether a dotted name is a module, or a name in one."""
+    parts = dotted.split(".")
+    for length in range(len(parts), 0, -1):
+        base = ROOT.joinpath("src", *parts[:length])
+        file = base.with_suffix(".py") if base.with_suffix(".py").is_file() else base / "__init__.py"
+        if file.is_file():
+            return length == len(parts) or bool(re.search(rf"\b{parts[length]}\b", file.read_text()))
+    return False
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_what_is_named_exists(folder: str) -> None:
+    found = [
+        f"{path}:{line}: {named}"
+        for path in tracked()
+        if path.startswith(f"{folder}/") and path.endswith((".py", ".md")) and not path.startswith(DATA)
+        for line, text in texts(ROOT / path)
+        for named in missing(text)
+    ]
+    assert found == []
+
+
+def test_readme() -> None:
+    assert [named for _, text in texts(ROOT / "README.md") for named in missing(text)] == []
