@@ -41,7 +41,7 @@ def stats(face: Face, data: Path, out: Path | None) -> int:
 
 def export(face: Face, data: Path, out: Path, form: str, title: str, *, sample: int | None, seed: int) -> int:
     """Write all rows, or a sample of them; exit 1 when a row had to be left out because it is bad."""
-    from hipwright.agents import desk
+    from hipwright.agents import prompt_session
     from hipwright.dataset.export import FORMATS, ExportOptions
     from hipwright.dataset.export import export as write
     from hipwright.dataset.sample import across
@@ -52,7 +52,7 @@ def export(face: Face, data: Path, out: Path, form: str, title: str, *, sample: 
     bad: list[BadRow] = []
     drawn = "" if sample is None else f" --sample {sample} --seed {seed}"
     options = ExportOptions(
-        system=desk.system(OFFLINE) if form in CHAT else "",
+        system=prompt_session.system(OFFLINE) if form in CHAT else "",
         title=title,
         command=f"hipwright dataset export {data} --format {form} --out {out}{drawn}",
         bad=bad,

@@ -111,9 +111,9 @@ def problems(folder: Path, *, limit: int | None = None) -> dict[str, list[Traini
 
 def system_prompt(targets: Sequence[str] = ("gfx942", "gfx950")) -> str:
     """What `hipwright dataset export` and the agents tell every writer first."""
-    from hipwright.agents import desk
+    from hipwright.agents import prompt_session
 
-    return desk.system(targets)
+    return prompt_session.system(targets)
 
 
 # ---------------------------------------------------------------- which folder is this
