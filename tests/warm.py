@@ -25,7 +25,15 @@ from hipwright.toolchain.nvidia import nvrtc
 from hipwright.toolchain.pool import CompilePool
 
 # who starts contained processes: these name the class in their module, the others take it from the package
-USERS = ("sandbox", "synth.run", "dataset.overlap", "cli.shipping", "cli.profile", "evaluation.modelnew", "audit.bench")
+USERS = (
+    "sandbox",
+    "synth.run",
+    "dataset.overlap",
+    "cli.shipping",
+    "cli.profile",
+    "evaluation.modelnew_stages",
+    "audit.bench",
+)
 HOST = ("torch", "hipwright.task.host.warm")  # as hipwright.machine asks for them
 CANDIDATES = ("torch", "hipwright.verify.cpu.worker", "hipwright.verify.worker.warm")
 _KEPT: dict[tuple[Any, ...], Zygote] = {}

@@ -15,9 +15,10 @@ from hipwright.audit import bench
 from hipwright.audit.bench import Gate, TargetVerifier, open_bench
 from hipwright.audit.cases import CorpusCase, by_task, select
 from hipwright.audit.run import Matrix, matrix, run
-from hipwright.evaluation import modelnew
+from hipwright.evaluation import modelnew_stages
 from hipwright.sandbox import Zygote
 from hipwright.toolchain.cpu import build as cpu
+from hipwright.verify.gpu.client import MODELNEW_PRELOAD
 from tests import warm
 from tests.cli.cli_tools import hipwright, one_object
 
@@ -40,8 +41,8 @@ def audited(gate: Gate, cache: Path, cases: Sequence[CorpusCase], *, shared: boo
     """shared: the files' processes come from one zygote, which takes two seconds to start; else from one each."""
     with (
         open_bench("cpu", seed=20, cache_folder=cache) as opened,
-        Zygote(modelnew.PRELOAD, ro=(cache,), name="ModelNew worker") as zygote,
-        mock.patch.object(modelnew, "Zygote", lambda *_, **__: warm.Lent(zygote)) if shared else nullcontext(),
+        Zygote(MODELNEW_PRELOAD, ro=(cache,), name="ModelNew worker") as zygote,
+        mock.patch.object(modelnew_stages, "Zygote", lambda *_, **__: warm.Lent(zygote)) if shared else nullcontext(),
     ):
         done = run(TargetVerifier(opened, gate), cases, done=lambda case: opened.close(case.task_path))
     return matrix(done)[f"cpu {gate}"]

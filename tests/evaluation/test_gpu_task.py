@@ -17,6 +17,7 @@ from hipwright.evaluation import Evaluator, score
 from hipwright.evaluation.gpu import GpuContext
 from hipwright.evaluation.gpu_task import GpuTask
 from hipwright.evaluation.score import BatchScorer
+from hipwright.evaluation.stages import EvaluationState
 from hipwright.program import parse
 from hipwright.records import Build, Program
 from hipwright.sandbox import Zygote
@@ -126,23 +127,23 @@ def test_score_mode_without_room_for_the_inputs_in_each_worker(
 
 def test_a_slow_build_keeps_nobody_waiting(bench: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     slow, ended = program("row_sum_tree"), []
-    quick, build = score.check, score.build
+    verify, build = score.verify, score.build
     freed = threading.Event()
 
-    def built(gpu: GpuContext, target: str, one: Program) -> score.BuiltProgram:
+    def built(gpu: GpuContext, target: str, one: Program) -> EvaluationState:
         if one.text == slow.text:
             assert freed.wait(60), "the others wait for the slow one"
         return build(gpu, target, one)
 
-    def checked(evaluator: Evaluator, target: str, one: score.BuiltProgram, *workers: GpuCandidates | None) -> Any:
-        found = quick(evaluator, target, one, *workers)  # type: ignore[arg-type]
+    def verified(evaluator: Evaluator, target: str, one: EvaluationState, *workers: Any) -> EvaluationState:
+        found = verify(evaluator, target, one, *workers)
         ended.append(one.program.text)
         if len(ended) == 2:
             freed.set()
         return found
 
     monkeypatch.setattr(score, "build", built)
-    monkeypatch.setattr(score, "check", checked)
+    monkeypatch.setattr(score, "verify", verified)
     with BatchScorer(bench, workers=2) as scorer:
         found = scorer.score([slow, program("row_sum_wave"), program("tail_write", "broken")])
     assert ended[-1] == slow.text and [one.passed for one in found] == [True, True, False]

@@ -21,7 +21,7 @@ import pytest
 from judged import problem, processor_machine, program
 
 from hipwright.errors import BadInput, DeviceError, InfrastructureError
-from hipwright.evaluation.pipeline import Evaluator
+from hipwright.evaluation import program_stages
 from hipwright.machine import Machine, machine
 from hipwright.measure.profile import Profile
 from hipwright.measure.profiler import ProfiledProgram, ProfileReport
@@ -281,22 +281,22 @@ def test_programs_are_timed_against_eager(timed: LocalJudge, tmp_path: Path) -> 
 def test_only_the_clock_has_the_gpu_to_itself(timed: LocalJudge, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading, warming up and capturing a program, and what is worked out of its timing, keep nobody waiting."""
     alone: list[tuple[str, bool]] = []
-    ask, finish = GpuSide._ask, Evaluator.finish
+    ask, assess = GpuSide._ask, program_stages.coverage
 
     def asked(self: GpuSide, method: str, *more: Any) -> Any:
         alone.append((method, timed._lane._clock._gate._timing))  # type: ignore[attr-defined]
         return ask(self, method, *more)
 
-    def finished(self: Evaluator, *given: Any) -> Any:
-        alone.append(("finish", timed._lane._clock._gate._timing))  # type: ignore[attr-defined]
-        return finish(self, *given)
+    def assessed(*given: Any) -> Any:
+        alone.append(("assess", timed._lane._clock._gate._timing))  # type: ignore[attr-defined]
+        return assess(*given)
 
     monkeypatch.setattr(GpuSide, "_ask", asked)
-    monkeypatch.setattr(Evaluator, "finish", finished)
+    monkeypatch.setattr(program_stages, "coverage", assessed)
     text = program("row_sum_wave").text + "\n# not judged before\n"
     assert timed.submit(problem("row_sum"), Program(text=text)).result(timeout=120).passed
     assert [is_alone for method, is_alone in alone if method == "time_prepare"] == [False]
-    assert [is_alone for method, is_alone in alone if method == "finish"] == [False]
+    assert [is_alone for method, is_alone in alone if method == "assess"] == [False]
     assert {is_alone for method, is_alone in alone if method == "time_block"} == {True}
 
 

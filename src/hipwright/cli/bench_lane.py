@@ -13,15 +13,9 @@ import msgspec
 from hipwright.archive import Archive
 from hipwright.cli.bench_search import Searched, Searcher
 from hipwright.cli.session import Machine, Workbench
-from hipwright.errors import (
-    DeviceError,
-    HipwrightError,
-    InfrastructureError,
-    ProviderError,
-    ToolchainError,
-    WorkerError,
-)
-from hipwright.evaluation.bench import MACHINE_FAULTS, BenchRow, ModelSample, failed_row, row_of
+from hipwright.errors import HipwrightError, ProviderError
+from hipwright.evaluation.bench import BenchRow, ModelSample, failed_row, row_of
+from hipwright.evaluation.faults import as_error, failed_by_machine
 from hipwright.evaluation.gate import Gate
 from hipwright.evaluation.pool import StageResult
 from hipwright.evaluation.schedule import EvaluationJob
@@ -34,8 +28,6 @@ from hipwright.verify import Oracle
 if TYPE_CHECKING:
     from hipwright.cli.bench_llm import ModelConnection
     from hipwright.cli.benching import BenchEntry, BenchRequest
-
-_ERRORS = {"toolchain": ToolchainError, "device": DeviceError}
 
 
 class BenchWorker:
@@ -152,16 +144,10 @@ class BenchWorker:
         self, entry: BenchEntry, judged: Evaluation, strict: Evaluation | None, program: Program | None, found: Searched
     ) -> BenchRow:
         for one in (judged, strict):
-            if one is not None and one.fault in MACHINE_FAULTS:
-                raise _as_fault(one)
+            if one is not None and failed_by_machine(one):
+                raise as_error(one)
         names = entry.names
         if program is not None:
             names |= {"form": program.form, "program": program.key}
         row = row_of(judged, strict=strict, **names)
         return msgspec.structs.replace(row, evaluations=found.evaluations, asked=found.asked)
-
-
-def _as_fault(evaluation: Evaluation) -> InfrastructureError:
-    """The machine's fault as the error it was, so that the dispatcher tries again."""
-    kind = _ERRORS.get(evaluation.fault or "", WorkerError)
-    return kind(evaluation.message or f"{evaluation.fault} at fault", status=evaluation.status)

@@ -18,11 +18,11 @@ from typing import Any, Literal
 import msgspec
 
 from hipwright.errors import HipwrightError, InfrastructureError
+from hipwright.evaluation.faults import MACHINE_FAULTS
 from hipwright.records import Evaluation, Record, Timing
 
 ROWS = "rows.jsonl"
 GPU_TARGETS: tuple[Literal["rocm", "cuda"], ...] = ("rocm", "cuda")
-MACHINE_FAULTS = ("toolchain", "device", "provider", "service")
 
 
 class Speedup(Record, frozen=True, kw_only=True):

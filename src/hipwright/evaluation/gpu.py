@@ -13,13 +13,12 @@ from typing import Any, Literal
 
 from hipwright.errors import InfrastructureError
 from hipwright.evaluation.gate import Gate as Door
-from hipwright.evaluation.modelnew import PRELOAD
 from hipwright.records import Build
 from hipwright.sandbox import GpuAccess, OneShotPool, Zygote
 from hipwright.task import TaskHandle
 from hipwright.toolchain.cache import BuildCache
 from hipwright.toolchain.pool import COMPILE_LIMIT_S, CompilePool
-from hipwright.verify.gpu.client import GPU_WORKER, GpuCandidates
+from hipwright.verify.gpu.client import GPU_WORKER, MODELNEW_PRELOAD, GpuCandidates
 from hipwright.verify.gpu.reference import DeviceReference, open_reference
 from hipwright.verify.gpu.rooms import SharedHosts
 
@@ -73,7 +72,9 @@ class GpuContext:
             if self.spares is None:
                 access = GpuAccess(self.kind, self.index)
                 built = (self.cache.folder,)
-                make = partial(Zygote, PRELOAD, ro=built, unsafe=self.unsafe, name="ModelNew worker", gpu=access)
+                make = partial(
+                    Zygote, MODELNEW_PRELOAD, ro=built, unsafe=self.unsafe, name="ModelNew worker", gpu=access
+                )
                 self.spares = OneShotPool(make)
         with self.spares.take() as zygote, self.candidates(zygote, profile) as worker:
             yield worker

@@ -1,10 +1,10 @@
-"""Stages' findings put together as one Evaluation: what each target has, and why it lacks what it lacks."""
+"""What the stages of an evaluation found, and the Evaluation it amounts to: results by target, reasons for gaps."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, log
 from typing import Any
 
@@ -25,40 +25,78 @@ RUNNING = ("cpu", "cuda", "rocm")
 NOT_ASKED = "timing was not asked for"
 NO_ESTIMATE = "no estimate: of this GPU's architecture, or of what it builds, too little is known"
 
-CpuBuilds = Mapping[tuple[int, bool], Build]
+
+@dataclass(frozen=True)
+class Builds:
+    """One program's builds. amd, gpu: by target; cpu: by (wave size, whether every access is checked)."""
+
+    amd: Mapping[str, Build] = field(default_factory=dict)
+    cpu: Mapping[tuple[int, bool], Build] = field(default_factory=dict)
+    gpu: Mapping[str, Build] = field(default_factory=dict)
+
+    @property
+    def first_failed(self) -> Build | None:
+        """The build that rejects the program; None where all succeeded."""
+        return next((b for b in (*self.amd.values(), *self.cpu.values(), *self.gpu.values()) if not b.ok), None)
 
 
-@dataclass
+@dataclass(frozen=True)
+class Assessment:
+    """What a program is beside being correct. coverage, library: as in `Evaluation`; estimates: by target.
+
+    checks: facts that belong into the checks of each verdict.
+    """
+
+    coverage: float
+    library: Mapping[str, float]
+    features: Mapping[str, float] = field(default_factory=dict)
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)
+    checks: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Findings:
-    """What is known of one program so far. gpu: builds of the GPU targets; verdicts and timings by target."""
+    """The stages' results on one program so far, by target. wave: of the cpu build that is reported."""
 
     targets: tuple[str, ...]
     wave: int = 64
-    amd: dict[str, Build] = field(default_factory=dict)
-    cpu: dict[tuple[int, bool], Build] = field(default_factory=dict)
-    gpu: dict[str, Build] = field(default_factory=dict)
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-    timings: dict[str, Timing] = field(default_factory=dict)
-    untimed: dict[str, str] = field(default_factory=dict)
-    estimates: dict[str, Estimate] = field(default_factory=dict)
+    builds: Builds = Builds()
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    timings: Mapping[str, Timing] = field(default_factory=dict)
+    untimed: Mapping[str, str] = field(default_factory=dict)
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)
 
-    def builds(self) -> list[Build]:
-        """All of them."""
-        return [*self.amd.values(), *self.cpu.values(), *self.gpu.values()]
-
-    def judged_at(self, target: str, workload: str) -> bool:
+    def verified_at(self, target: str, workload: str) -> bool:
         """Whether the target's verdict rests on that workload too."""
         return target in self.verdicts and workload in self.verdicts[target].workloads
 
-    def timed(self, target: str, result: BenchResult, workload: str) -> None:
-        """Keep a timing. What is timed was judged at that workload, at the latest right before (GpuTask.time): the
-        target's verdict rests on it too."""
-        if result.timing is not None:
-            self.timings[target] = result.timing
+    def with_verdict(self, verdict: Verdict, *targets: str) -> Findings:
+        """With the verdict on these targets."""
+        return replace(self, verdicts={**self.verdicts, **dict.fromkeys(targets, verdict)})
+
+    def with_timing(self, target: str, result: BenchResult, workload: str) -> Findings:
+        """With a timing of a workload. What is timed was verified at that workload, at the latest right before
+        (`GpuTask.time`): the target's verdict rests on it too."""
+        timings = self.timings if result.timing is None else {**self.timings, target: result.timing}
+        found = replace(self, timings=timings)
+        if result.verdict is not None or self.verified_at(target, workload):
+            return found
         verdict = self.verdicts[target]
-        if result.verdict is None and not self.judged_at(target, workload):
-            skipped = {name: why for name, why in verdict.skipped.items() if name != workload}
-            self.verdicts[target] = structs.replace(verdict, workloads=(*verdict.workloads, workload), skipped=skipped)
+        skipped = {name: why for name, why in verdict.skipped.items() if name != workload}
+        rests_on = (*verdict.workloads, workload)
+        return found.with_verdict(structs.replace(verdict, workloads=rests_on, skipped=skipped), target)
+
+    def without_timing(self, target: str, why: str) -> Findings:
+        """With the reason why a target is not timed."""
+        return replace(self, untimed={**self.untimed, target: why})
+
+    def assessed(self, assessment: Assessment) -> Findings:
+        """With an assessment's estimates, and its checks in every verdict."""
+        verdicts = {
+            name: structs.replace(verdict, checks={**verdict.checks, **assessment.checks})
+            for name, verdict in self.verdicts.items()
+        }
+        return replace(self, verdicts=verdicts, estimates=assessment.estimates)
 
     def results(self, everywhere: Verdict | None = None) -> dict[str, TargetResult]:
         """A result for each target. everywhere: a verdict that was reached before any target was looked at."""
@@ -68,13 +106,13 @@ class Findings:
         verdict = self.verdicts.get(name, everywhere)
         if name == "cpu":
             why = {"timing": NOT_TIMED_CPU, "estimate": NOT_TIMED_CPU}
-            return self._with_why(name, self.cpu.get((self.wave, False)), verdict, why)
+            return self._with_why(name, self.builds.cpu.get((self.wave, False)), verdict, why)
         if name in ("cuda", "rocm"):
             why = {} if name in self.estimates else {"estimate": NO_ESTIMATE}
             if name not in self.timings:
                 why["timing"] = self.untimed.get(name, NOT_PASSED)
-            return self._with_why(name, self.gpu.get(name), verdict, why)
-        built = self.amd.get(name)
+            return self._with_why(name, self.builds.gpu.get(name), verdict, why)
+        built = self.builds.amd.get(name)
         if built is not None and not built.ok:
             verdict = build_verdict(built)
         why = {"timing": NOT_RUN, **({} if verdict else {"verdict": NOT_RUN})}
@@ -107,11 +145,28 @@ class Findings:
         return {"score": None, "score_kind": "none"}
 
 
+def passed(task: str, program: Program, found: Findings, assessment: Assessment) -> Evaluation:
+    """The evaluation of a program that passed every stage. task: its key."""
+    own = next((t.own_time for t in found.timings.values() if t.own_time is not None), None)
+    return Evaluation(
+        task=task,
+        program=program.key,
+        status="pass",
+        targets=found.results(),
+        coverage=round(assessment.coverage, 4),
+        library=dict(assessment.library),
+        own_time=own,
+        **found.score(),
+        features=dict(assessment.features),
+        environment=environment(),
+    )
+
+
 def rejected(task: str, program: Program, verdict: Verdict, found: Findings, where: str = "") -> Evaluation:
-    """The evaluation of a program that failed. where: the target that found it; "" for every target that runs."""
+    """The evaluation of a program that failed. task: its key; where: the target that found it, "" for every target
+    that runs."""
     early = verdict.stage in ("parse", "lint")  # then AMD's offline targets have the same verdict
-    for name in [where] if where else [n for n in found.targets if n in RUNNING]:
-        found.verdicts[name] = verdict
+    found = found.with_verdict(verdict, *([where] if where else [n for n in found.targets if n in RUNNING]))
     return Evaluation(
         task=task,
         program=program.key,
@@ -119,7 +174,7 @@ def rejected(task: str, program: Program, verdict: Verdict, found: Findings, whe
         fault=verdict.fault,
         message=verdict.message,
         targets=found.results(verdict if early else None),
-        features=features(list(found.amd.values()), [], []),
+        features=features(list(found.builds.amd.values()), [], []),
         environment=environment(),
     )
 

@@ -1,11 +1,11 @@
 """Score mode: many programs of one task at once, for learning (docs/score.md).
 
-The fast gate instead of the full one, and a short paired timing against eager instead of a long one against every
-baseline. Programs are compiled side by side, all of them from the start. As they are built they are verified side by
-side, each in a worker of its own, where those that pass are loaded and captured; then these are timed one after the
-other, alone on the GPU. Each step is a function here (`build`, `check`, `ready`, `measure`), which
-train/judging/lanes.py uses for many tasks at once. The verdicts are the evaluator's: what score mode passes, `evaluate`
-with the full gate passes too in all but a few of a hundred cases (measured; see the page).
+The schedule of a batch: the fast gate instead of the full one, and a short paired timing against eager instead of a
+long one against every baseline. Programs are compiled side by side, all of them from the start. As they are built they
+are verified side by side, each in a worker of its own, where those that pass are loaded and captured; then these are
+timed one after the other, alone on the GPU. The steps are functions here (`build`, `verify`, `prepare`, `measure`),
+which `hipwright.train.judging` uses for many tasks at once. The verdicts are the evaluator's: what score mode passes,
+`evaluate` with the full gate passes too in all but a few of a hundred cases (measured; see the page).
 """
 
 from __future__ import annotations
@@ -13,29 +13,37 @@ from __future__ import annotations
 import os
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
-
-from msgspec.structs import replace
+from typing import Self, TypeVar
 
 from hipwright.errors import BadInput, HipwrightError
+from hipwright.evaluation.context import EvaluationContext
 from hipwright.evaluation.gpu import GpuContext
-from hipwright.evaluation.gpu_task import GpuTask, TimeIt
+from hipwright.evaluation.gpu_task import GpuTask
 from hipwright.evaluation.pipeline import Evaluator
-from hipwright.evaluation.results import Findings, build_verdict, rejected
+from hipwright.evaluation.program_stages import (
+    PARSE,
+    BuildPlan,
+    TimeIt,
+    assess_stage,
+    build_stage,
+    time_stage,
+    trace_stage,
+    verify_gpu_stage,
+)
+from hipwright.evaluation.results import Findings
+from hipwright.evaluation.stages import EvaluationStage, EvaluationState, Run, advance, conclude, in_place
 from hipwright.evaluation.turns import Turns
 from hipwright.measure.bench import BenchResult
-from hipwright.program import Parsed, parse
-from hipwright.records import Evaluation, Program, Verdict
+from hipwright.program import Parsed
+from hipwright.records import Evaluation, Program
 from hipwright.verify.canary import Canary
 from hipwright.verify.gpu.client import GpuCandidates
-from hipwright.verify.ledger import UNCLAIMED
 
+T = TypeVar("T")
 WORKERS = 10
 """Candidate processes that verify at once, if there are processors for them."""
 PATIENCE_S = 0.2  # a program that is ready waits no longer for others to be timed with
@@ -44,139 +52,84 @@ PATIENCE_S = 0.2  # a program that is ready waits no longer for others to be tim
 _PARSING = threading.BoundedSemaphore(2)
 
 
-@dataclass(frozen=True)
-class BuiltProgram:
-    """A program and what compiling it came to: the parsed plan, or why there is none."""
-
-    program: Program
-    found: Findings
-    outcome: Parsed | Verdict
-    seconds: float
+def build(gpu: GpuContext, target: str, program: Program) -> EvaluationState:
+    """Parses and compiles a program, on the processor alone: needs no task. target: the GPU's name among an
+    evaluator's."""
+    state = advance(EvaluationState(program, Findings((target,))), _PARSE_PROGRAM, run=_parsing_in_turn)
+    return advance(state, build_stage(BuildPlan(gpu.cache, gpus={target: gpu})))
 
 
-@dataclass(frozen=True)
-class GatedProgram:
-    """A program that passed the fast gate and waits for its timing."""
-
-    program: Program
-    found: Findings
-    trace: dict[str, Any]
-    seconds: float
-
-
-def build(gpu: GpuContext, target: str, program: Program) -> BuiltProgram:
-    """Compile a program, on the processor alone: needs no task. target: the GPU's name among an evaluator's."""
-    start, found = time.perf_counter(), Findings((target,))
-
-    def compiled() -> Parsed | Verdict:
-        if program.form != "program":
-            raise BadInput("score mode takes programs only", hint="`hipwright eval` judges ModelNew files")
-        with _PARSING:
-            parsed = parse(program.text)
-        found.gpu[target] = made = gpu.build(parsed.hip, parsed.defines(program.knobs))
-        return parsed if made.ok else build_verdict(made)
-
-    try:
-        outcome = compiled()
-    except HipwrightError as error:
-        outcome = error.verdict()
-    return BuiltProgram(program, found, outcome, time.perf_counter() - start)
-
-
-def check(
-    evaluator: Evaluator, target: str, built: BuiltProgram, worker: GpuCandidates, timer: GpuCandidates | None = None
-) -> GatedProgram | Evaluation:
-    """Verify a built program behind the fast gate, in `worker`. An Evaluation where that is the end of it.
+def verify(
+    context: EvaluationContext,
+    target: str,
+    state: EvaluationState,
+    worker: GpuCandidates,
+    timer: GpuCandidates | None = None,
+) -> EvaluationState:
+    """Verifies a built program behind the fast gate, and traces it, in `worker`.
 
     timer: holds the timed inputs, on which a program is verified that claims no smaller shape; without one, or where
     they are too large for that, such a program is unscorable.
     """
-    start, program, found, parsed = time.perf_counter(), built.program, built.found, built.outcome
-    task, gpu = evaluator.handle.task.key, evaluator.gpus[target]
-    if isinstance(parsed, Verdict):
-        return replace(rejected(task, program, parsed, found), seconds=round(built.seconds, 4))
-
-    def checked() -> dict[str, Any] | Evaluation:
-        made, oracle = found.gpu[target], evaluator.oracle
-        verdict = gpu.verify(parsed, program, made, oracle, gate="fast", worker=worker)
-        if verdict.evidence.get(UNCLAIMED) and timer is not None:
-            verdict = gpu.verify_own(parsed, program, made, oracle, timer)
-        if not verdict.passed:
-            return rejected(task, program, verdict, found, where=target)
-        found.verdicts[target] = verdict
-        return gpu.trace(program, evaluator.oracle, evaluator.outline(), worker)
-
-    outcome = _guarded(task, program, found, checked)
-    spent = built.seconds + time.perf_counter() - start
-    if isinstance(outcome, Evaluation):
-        return replace(outcome, seconds=round(spent, 4))
-    return GatedProgram(program, found, outcome, spent)
+    checked = verify_gpu_stage(context, target, context.oracle, "fast", worker, timer)
+    return advance(state, checked, trace_stage(context, context.oracle, worker))
 
 
-def ready(evaluator: Evaluator, target: str, checked: GatedProgram, worker: GpuCandidates, stack: ExitStack) -> TimeIt:
-    """Load and capture a checked program in `worker` -> what times it; the stack gives it back. Whatever goes wrong
-    on the way is told when it is timed."""
-    made, outline = checked.found.gpu[target], evaluator.outline()
+def prepare(
+    context: EvaluationContext, target: str, state: EvaluationState, worker: GpuCandidates, stack: ExitStack
+) -> TimeIt:
+    """Loads and captures a verified program in `worker`, until the stack closes -> what times it. An error on the way
+    is raised when it is timed."""
     try:
-        gpu = evaluator.gpus[target]
-        known = checked.found.judged_at(target, gpu.workload)
-        return stack.enter_context(gpu.prepared(checked.program, made, outline, worker, known=known))
+        gpu, build = context.gpus[target], state.found.builds.gpu[target]
+        known = state.found.verified_at(target, gpu.workload)
+        return stack.enter_context(gpu.prepared(state.program, build, context.outline(), worker, known=known))
     except HipwrightError as error:
-        told = error
+        met = error
 
     def refused() -> BenchResult:
-        raise told
+        raise met
 
     return refused
 
 
-def unprepared(evaluator: Evaluator, target: str, checked: GatedProgram, worker: GpuCandidates | None = None) -> TimeIt:
-    """What loads and times a checked program, all of it alone on the GPU: where inputs are too large to hold for more
+def unprepared(
+    context: EvaluationContext, target: str, state: EvaluationState, worker: GpuCandidates | None = None
+) -> TimeIt:
+    """What loads and times a verified program, all of it alone on the GPU: where inputs are too large to hold for more
     than one program. worker: another process than the task's own."""
-    gpu, made, outline = evaluator.gpus[target], checked.found.gpu[target], evaluator.outline()
-    known = checked.found.judged_at(target, gpu.workload)
-    return lambda: gpu.time(
-        checked.program, made, gate="fast", outline=outline, again=False, known=known, worker=worker
-    )
+    gpu, build, outline = context.gpus[target], state.found.builds.gpu[target], context.outline()
+    known = state.found.verified_at(target, gpu.workload)
+    return lambda: gpu.time(state.program, build, gate="fast", outline=outline, again=False, known=known, worker=worker)
 
 
 def measure(
-    evaluator: Evaluator,
+    context: EvaluationContext,
     target: str,
-    checked: GatedProgram,
+    state: EvaluationState,
     time_it: TimeIt | None,
-    in_turn: Callable[[Callable[[], Any]], Any] = lambda work: work(),
-) -> Evaluation:
-    """The evaluation of a checked program; time_it: None leaves the clock out. in_turn: runs what needs the GPU for
-    itself, and nothing else; how long that waits is not counted."""
-    start, program, found, waited = time.perf_counter(), checked.program, checked.found, 0.0
-    task = evaluator.handle.task.key
-
-    def measured() -> Evaluation:
-        nonlocal waited
-        if time_it is not None:
-            asked = time.perf_counter()
-            result, took = in_turn(lambda: _clocked(time_it))
-            waited = time.perf_counter() - asked - took
-            found.timed(target, result, evaluator.gpus[target].workload)
-            if result.verdict is not None:
-                return rejected(task, program, result.verdict, found, where=target)
-        return evaluator.finish(program, checked.trace, found)
-
-    done: Evaluation = _guarded(task, program, found, measured)
-    return replace(done, seconds=round(checked.seconds + time.perf_counter() - start - waited, 4))
+    run: Run[BenchResult] = in_place,
+) -> EvaluationState:
+    """Times and assesses a verified program. time_it: None leaves the clock out; run: runs what needs the GPU for
+    itself, and nothing else."""
+    if time_it is not None:
+        timer = time_it
+        state = advance(state, time_stage(context, target, lambda _: timer()), run=run)
+    return advance(state, assess_stage(context))
 
 
-def _clocked(time_it: TimeIt) -> tuple[BenchResult, float]:
-    start = time.perf_counter()
-    return time_it(), time.perf_counter() - start
+def _parse_program(state: EvaluationState) -> Parsed:
+    if state.program.form != "program":
+        raise BadInput("score mode takes programs only", hint="`hipwright eval` judges ModelNew files")
+    return PARSE.work(state)
 
 
-def _guarded(task: str, program: Program, found: Findings, work: Callable[[], Any]) -> Any:
-    try:
+_PARSE_PROGRAM: EvaluationStage[Parsed] = EvaluationStage("parse", _parse_program, PARSE.keep)
+
+
+def _parsing_in_turn(work: Callable[[], T]) -> T:
+    with _PARSING:
         return work()
-    except HipwrightError as error:
-        return rejected(task, program, error.verdict(), found)
 
 
 class BatchScorer:
@@ -226,27 +179,29 @@ class BatchScorer:
         with closing(turns), ThreadPoolExecutor(2 * count) as builders, ThreadPoolExecutor(count) as pool:
             waiting = {builders.submit(build, gpu, self._name, program): n for n, program in enumerate(programs)}
             started = {
-                waiting[made]: pool.submit(self._judged, turns, made.result(), timed, together)
-                for made in as_completed(waiting)
+                waiting[built]: pool.submit(self._after_build, turns, built.result(), timed, together)
+                for built in as_completed(waiting)
             }
-            return [started[n].result() for n in range(len(programs))]
+            task = self._evaluator.handle.task.key
+            return [conclude(started[n].result(), task) for n in range(len(programs))]
 
-    def _judged(self, turns: Turns, built: BuiltProgram, timed: bool, together: bool) -> Evaluation:
+    def _after_build(self, turns: Turns, state: EvaluationState, timed: bool, together: bool) -> EvaluationState:
         """Verified and made ready in one worker, then timed there when its turn comes."""
+        context, target = self._evaluator, self._name
         with self._worker() as worker, ExitStack() as stack:
             with turns.verifying():
                 with turns.shared():
-                    checked = check(self._evaluator, self._name, built, worker, worker if together else None)
-                if isinstance(checked, Evaluation):
-                    return checked
+                    state = verify(context, target, state, worker, worker if together else None)
+                if state.end is not None:
+                    return state
                 if not timed:
-                    return measure(self._evaluator, self._name, checked, None)
+                    return measure(context, target, state, None)
                 if together:
                     with turns.shared():  # a timing that waits goes between
-                        time_it = ready(self._evaluator, self._name, checked, worker, stack)
+                        time_it = prepare(context, target, state, worker, stack)
                 else:
-                    time_it = unprepared(self._evaluator, self._name, checked)
-            return measure(self._evaluator, self._name, checked, time_it, turns.run)
+                    time_it = unprepared(context, target, state)
+            return measure(context, target, state, time_it, turns.run)
 
     @contextmanager
     def _worker(self) -> Iterator[GpuCandidates]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-import traceback
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -21,6 +20,7 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from hipwright.errors import BadInput, HipwrightError, InfrastructureError
+from hipwright.evaluation.faults import failed, retried
 from hipwright.machine import Machine, machine
 from hipwright.records import Evaluation, Program, TargetResult, content_key
 from hipwright.train.judging.account import Account
@@ -29,7 +29,6 @@ from hipwright.train.judging.shelf import OpenTaskCache, key_of
 from hipwright.train.records import Clock, TrainingProblem
 
 GPUS = ("cuda", "rocm")
-MACHINE_FAULTS = ("toolchain", "device", "provider", "service")
 ATTEMPTS = 2
 RULES = 2  # of judging: 2 looks at the timed size too; what was remembered under others is not believed
 COMPILE_S = 20.0  # a batch waits for its slowest; honest programs take at most a few
@@ -190,12 +189,13 @@ class LocalJudge:
                 yield
 
     def _job(self, key: str, problem: TrainingProblem, program: Program) -> Evaluation:
-        evaluation = self._attempt(problem, program)
-        for _ in range(ATTEMPTS - 1):
-            if evaluation.fault not in MACHINE_FAULTS or self._stack is None:
-                break
+        def may_retry() -> bool:
+            if self._stack is None:
+                return False
             self._count("retries")
-            evaluation = self._attempt(problem, program)
+            return True
+
+        evaluation = retried(lambda: self._attempt(problem, program), ATTEMPTS, may_retry)
         self._count("judged")
         if evaluation.fault in (None, "candidate"):
             self._keep(key, evaluation)
@@ -207,19 +207,8 @@ class LocalJudge:
         try:
             with self.account.during("judge", what=problem.name):
                 return self._lane.judge(problem, program, self._shelf)
-        except HipwrightError as error:
-            status, fault, message = error.status, error.fault, error.message
-        except Exception as error:  # of ours: it must not count against the program
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{Path(place.filename).name}:{place.lineno}"
-            status, fault, message = "unscorable", "service", f"{type(error).__name__} at {where}: {error}"
-        return Evaluation(
-            task=content_key("problem", problem.source),
-            program=program.key,
-            status=status,
-            fault=fault,
-            message=message,
-        )
+        except Exception as error:
+            return failed(content_key("problem", problem.source), program.key, error)
 
     def _ended(self, key: str, found: Future[Evaluation]) -> None:
         with self._lock:

@@ -18,8 +18,9 @@ from msgspec.structs import replace
 
 from hipwright.device import topology
 from hipwright.errors import HipwrightError
-from hipwright.evaluation.gpu_task import TimeIt
-from hipwright.evaluation.score import WORKERS, BuiltProgram, GatedProgram, build, check, measure, ready, unprepared
+from hipwright.evaluation.program_stages import TimeIt
+from hipwright.evaluation.score import WORKERS, build, measure, prepare, unprepared, verify
+from hipwright.evaluation.stages import EvaluationState, conclude
 from hipwright.evaluation.turns import Turns
 from hipwright.machine import Machine, Workbench
 from hipwright.measure.profiler import find_tool
@@ -196,22 +197,22 @@ class GpuJudgeBackend:
     def judge(self, problem: TrainingProblem, program: Program, shelf: OpenTaskCache) -> Evaluation:
         """Built while the task is being opened, verified, timed."""
         with self._account.during("build", what=problem.name):
-            built = build(self._gpu, self._target, program)
+            state = build(self._gpu, self._target, program)
         with leased(shelf, problem, self._account) as bench, ExitStack() as stack:
             with self._clock.verifying():
-                checked = self._checked(problem, bench, built)
-                if isinstance(checked, Evaluation):
-                    return checked
-                time_it = self._ready(problem, bench, checked, stack)
-            return self._timed(problem, bench, checked, time_it)
+                state = self._verified(problem, bench, state)
+                if state.end is not None:
+                    return conclude(state, bench.handle.task.key)
+                time_it = self._prepared(problem, bench, state, stack)
+            return self._timed(problem, bench, state, time_it)
 
-    def _checked(self, problem: TrainingProblem, bench: Workbench, built: BuiltProgram) -> GatedProgram | Evaluation:
+    def _verified(self, problem: TrainingProblem, bench: Workbench, state: EvaluationState) -> EvaluationState:
         with self._account.during("wait: worker"):
             worker = self._idle.get()
         try:
             with self._clock.shared(), self._account.during("verify", "gpu", what=problem.name):
                 timer = self._timer(problem, bench).worker if self._room(bench) else None
-                return check(bench.evaluator, self._target, built, worker, timer)
+                return verify(bench.evaluator, self._target, state, worker, timer)
         finally:
             self._idle.put(worker)
 
@@ -219,26 +220,27 @@ class GpuJudgeBackend:
         """Whether a process that times may hold the task's inputs among others'."""
         return bench.evaluator.gpus[self._target].room(len(self._workers))
 
-    def _ready(self, problem: TrainingProblem, bench: Workbench, checked: GatedProgram, stack: ExitStack) -> TimeIt:
+    def _prepared(self, problem: TrainingProblem, bench: Workbench, state: EvaluationState, stack: ExitStack) -> TimeIt:
         evaluator, timer = bench.evaluator, self._timer(problem, bench)
         if not self._room(bench):
-            return unprepared(evaluator, self._target, checked, timer.worker)
+            return unprepared(evaluator, self._target, state, timer.worker)
         with ExitStack() as turn:
             with self._account.during("wait: timer"):
                 turn.enter_context(timer.turn())  # outside of the gate: who waits here keeps no timing waiting
             with self._clock.shared(), self._account.during("prepare", "gpu", what=problem.name):
-                return ready(evaluator, self._target, checked, timer.worker, stack)
+                return prepare(evaluator, self._target, state, timer.worker, stack)
 
-    def _timed(self, problem: TrainingProblem, bench: Workbench, checked: GatedProgram, time_it: TimeIt) -> Evaluation:
+    def _timed(self, problem: TrainingProblem, bench: Workbench, state: EvaluationState, time_it: TimeIt) -> Evaluation:
         """Only what needs the clock has the GPU to itself."""
-        found = measure(bench.evaluator, self._target, checked, time_it, partial(self._alone, problem))
+        state = measure(bench.evaluator, self._target, state, time_it, partial(self._alone, problem))
+        found = conclude(state, bench.handle.task.key)
         if not (self._counted and found.passed):
             return found
-        made, gpu = checked.found.gpu[self._target], self._gpu
+        built, gpu = state.found.builds.gpu[self._target], self._gpu
 
         def counted() -> dict[str, float]:
             return counters(
-                bench, self._target, gpu.index, checked.program, made, gpu.cache, unsafe=self._machine.unsafe
+                bench, self._target, gpu.index, state.program, built, gpu.cache, unsafe=self._machine.unsafe
             )
 
         return replace(found, features={**found.features, **self._alone(problem, counted)})

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from hipwright.errors import BadInput
+from hipwright.evaluation.faults import failed_by_machine
 from hipwright.records import Evaluation, Program
-from hipwright.train.judging.judges import MACHINE_FAULTS
 from hipwright.train.judging.protocols import ProgramJudge
 from hipwright.train.judging.shelf import key_of
 from hipwright.train.records import Clock, TrainingProblem
@@ -104,7 +104,7 @@ class JudgePool:
                 self._waiting[number] -= 1
             try:
                 found = judged.result()
-                if found.fault in MACHINE_FAULTS and rest:
+                if failed_by_machine(found) and rest:
                     self._send(problem, program, answer, rest)
                 else:
                     answer.set_result(found)

@@ -28,6 +28,8 @@ from hipwright.verify.standby import Standby
 
 GPU_WORKER = "hipwright.verify.gpu.worker:GpuWorker"
 """The service of a candidate worker; its zygote preloads the module."""
+MODELNEW_PRELOAD = ("torch", GPU_WORKER.partition(":")[0], "hipwright.program.modelnew.warm")
+"""What a zygote imports whose workers run ModelNew files."""
 
 # RLIMIT_DATA counts what a GPU's driver maps for itself too; the processor's time is bounded call by call, by the clock
 LIMITS = Limits(wall_s=120.0, cpu_s=24 * 3600.0, memory_mb=16384)

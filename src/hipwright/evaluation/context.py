@@ -1,0 +1,99 @@
+"""What the stages of an evaluation work with: one opened task, its oracle, and what builds and runs its candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import hipwright
+from hipwright.errors import BadInput
+from hipwright.evaluation.results import compiler
+from hipwright.measure.cost import tensor_bytes
+from hipwright.measure.estimate import estimate
+from hipwright.measure.fit import CostModel, load, refined
+from hipwright.records import Build, Estimate, content_key
+from hipwright.sandbox import Limits, Zygote
+from hipwright.targets import OFFLINE
+from hipwright.task import Outline, TaskHandle
+from hipwright.toolchain.cache import BuildCache
+from hipwright.verify import Oracle
+
+if TYPE_CHECKING:
+    from hipwright.evaluation.gpu_task import GpuTask
+
+
+@dataclass
+class EvaluationContext:
+    """One task and the targets that its candidates are evaluated on. Safe to use from several threads.
+
+    oracle: draws the verification inputs. Callers that confirm a winner use one whose seed was drawn after the program
+    was fixed. gpus: the opened GPU of each target that has one ("cuda", "rocm"). BadInput for an unknown target.
+    """
+
+    handle: TaskHandle
+    oracle: Oracle
+    candidates: Zygote
+    cache: BuildCache
+    targets: tuple[str, ...]
+    unsafe: bool = False
+    limits: Limits = field(default_factory=Limits)
+    gpus: Mapping[str, GpuTask] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in self.targets:
+            if name not in OFFLINE and name != "cpu" and name not in self.gpus:
+                known = ", ".join([*OFFLINE, "cpu", *self.gpus])
+                raise BadInput(f"unknown target {name!r}", hint=f"this evaluator knows {known}")
+        self._outline: Outline | None = None
+        machines = {*self.amd, *(gpu.gpu.architecture for gpu in self.gpus.values())}
+        self._models: dict[str, CostModel] = {
+            known: model for known in machines if (model := load(known, self.cache.folder)) is not None
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """What an Evaluation depends on besides task and program."""
+        parts = [gpu.fingerprint for gpu in self.gpus.values()]
+        parts += [self._models[name].key for name in sorted(self._models)]
+        return content_key(
+            hipwright.__version__, ",".join(self.targets), compiler(), str(self.oracle.seed), ",".join(parts)
+        )
+
+    @property
+    def amd(self) -> tuple[str, ...]:
+        """The AMD targets among `targets`."""
+        return tuple(name for name in self.targets if name in OFFLINE)
+
+    @property
+    def waves(self) -> tuple[int, ...]:
+        """The wave sizes that the CPU must prove: those of the AMD targets, widest first; 64 without any."""
+        return tuple(sorted({OFFLINE[name].wave for name in self.amd} or {64}, reverse=True))
+
+    def outline(self) -> Outline:
+        """What the reference does at the task's own shapes, without data."""
+        if self._outline is None:
+            self._outline = self.handle.outline(self.handle.task.workloads[0].name)
+        return self._outline
+
+    def traced_shapes(self) -> dict[str, list[str]]:
+        """{workload: input shapes} that coverage and the estimate are for."""
+        workload = self.outline().workload
+        return {workload.name: [f"{spec.dtype}{list(spec.shape)}" for spec in workload.specs]}
+
+    def floor_bytes(self) -> float:
+        """Bytes the task itself must move at the traced shapes: inputs, parameters and outputs once each."""
+        return float(sum(tensor_bytes(spec.to_dict()) for spec in self.outline().specs()))
+
+    def refined(self, machine: str, estimated: Estimate) -> Estimate:
+        """The estimate, corrected by the cost model fitted for that machine where there is one."""
+        model = self._models.get(machine)
+        return refined(estimated, model) if model else estimated
+
+    def reference_estimates(self) -> dict[str, Estimate]:
+        """By AMD target, the static estimate of the reference itself: each of its operators one library call."""
+        ops, floor = self.outline().ops, self.floor_bytes()
+        return {
+            name: self.refined(name, estimate(OFFLINE[name], Build(target=name, ok=True), [], ops, floor))
+            for name in self.amd
+        }

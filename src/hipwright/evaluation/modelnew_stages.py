@@ -1,0 +1,237 @@
+"""The stages of a candidate in the form `modelnew`: a KernelBench file run as it is, in a process that is used once.
+
+Static rules first; then the extensions are built, contained; then the file runs where its target is (docs/modelnew.md).
+On the cpu target native code cannot run, so a file that has any is converted to a program, which is evaluated instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import structs
+
+from hipwright.errors import ProgramError
+from hipwright.evaluation.context import EvaluationContext
+from hipwright.evaluation.program_stages import keep_assessment, keep_verdict, time_stage, untimed
+from hipwright.evaluation.results import Assessment, library_shares
+from hipwright.evaluation.stages import EvaluationStage, EvaluationState, advance
+from hipwright.measure.bench import BenchResult
+from hipwright.measure.cost import coverage
+from hipwright.program import parse
+from hipwright.program.convert.modelnew import from_modelnew
+from hipwright.program.modelnew.build import PreparedModelNew, arguments, check_target, prepare
+from hipwright.program.modelnew.check import vet
+from hipwright.records import Evaluation, Program, Verdict
+from hipwright.sandbox import Zygote
+from hipwright.verify import Oracle
+from hipwright.verify.cpu.verifier import Gate
+from hipwright.verify.gpu.client import MODELNEW_PRELOAD, GpuCandidates
+from hipwright.verify.gpu.verifier import verify_gpu
+from hipwright.verify.reply import checked_trace
+
+if TYPE_CHECKING:
+    from hipwright.evaluation.gpu_task import GpuTask
+
+T = TypeVar("T")
+SEED = 0  # under which ModelNew is constructed; its state is then set from the task's
+LESS_TRUSTED = {"trust": "lower"}
+"""In the checks of each verdict on a ModelNew file: its host code runs in the process that reports the results."""
+
+
+@dataclass(frozen=True)
+class VettedModelNew:
+    """A file that keeps the static rules. converted: it as a program, where its host code is simple enough."""
+
+    warnings: list[str]
+    converted: Program | None
+
+
+@dataclass(frozen=True)
+class ModelNewSchedule:
+    """Carries ModelNew files through their stages, one target after the other."""
+
+    context: EvaluationContext
+    oracle: Oracle
+    gate: Gate
+    timed: bool
+
+    def run(self, state: EvaluationState) -> EvaluationState:
+        """The state behind the last stage; the first target that rejects decides."""
+        if "cpu" in self.context.targets and state.end is None:
+            state = self._on_cpu(state)
+        for name, gpu in self.context.gpus.items():
+            if state.end is None:
+                state = self._on_gpu(state, name, gpu)
+        return advance(state, self._assess_stage())
+
+    def _on_cpu(self, state: EvaluationState) -> EvaluationState:
+        state = advance(state, self._check_stage())
+        if state.end is not None:
+            return state
+        unsafe, cache, limits = self.context.unsafe, self.context.cache, self.context.limits
+        with (
+            Zygote(MODELNEW_PRELOAD, ro=(cache.folder,), unsafe=unsafe, name="ModelNew worker") as zygote,
+            GpuCandidates(zygote, "cpu", "cpu", cache, limit_s=limits.wall_s) as worker,
+        ):
+            more = {"seed": SEED, "init_inputs": self.context.handle.init_inputs(SEED)}
+            return advance(state, self._verify_stage("cpu", worker, more), self._operators_stage(worker, more))
+
+    def _on_gpu(self, state: EvaluationState, name: str, gpu: GpuTask) -> EvaluationState:
+        state = advance(state, self._bounds_stage(name, gpu), self._prepare_stage(name, gpu))
+        if state.end is not None:
+            return state
+        assert state.prepared is not None
+        more = {
+            **arguments(state.prepared, state.program.text, SEED),
+            "init_inputs": self.context.handle.init_inputs(SEED),
+        }
+
+        def shared(work: Callable[[], T]) -> T:
+            with gpu.gpu.door.shared():
+                return work()
+
+        with gpu.gpu.foreign(state.prepared.profile) as worker:
+            verify = self._verify_stage(name, worker, more, gpu)
+            state = advance(state, verify, self._operators_stage(worker, more), run=shared)
+            return advance(state, self._time_stage(name, worker, more)) if self.timed else untimed(state, name)
+
+    # ---------------------------------------------------------------- stages
+
+    def _check_stage(self) -> EvaluationStage[str]:
+        """Ends a file that holds native code, which the cpu target cannot run."""
+        return EvaluationStage(
+            "build",
+            lambda state: check_target(state.program.text, "cpu"),
+            lambda state, _: replace(state, checks={**state.checks, "modelnew": "torch"}),
+        )
+
+    def _bounds_stage(self, name: str, gpu: GpuTask) -> EvaluationStage[Verdict | None]:
+        """The fast gate on the file as a program, whose memory lies between red zones: what host code allocates for
+        itself does not. Ends a file whose kernels write outside; anything else does not count against it."""
+
+        def work(state: EvaluationState) -> Verdict | None:
+            if state.converted is None:
+                return None
+            parsed = parse(state.converted.text)
+            built = gpu.gpu.build(parsed.hip, parsed.defines(state.converted.knobs))
+            return gpu.verify(parsed, state.converted, built, self.oracle, gate="fast") if built.ok else None
+
+        def keep(state: EvaluationState, verdict: Verdict | None) -> EvaluationState:
+            if verdict is None or verdict.status != "out_of_bounds":
+                return state
+            message = f"converted to a program: {verdict.message}" if verdict.message else ""
+            checks = {**verdict.checks, **state.checks, "modelnew": "converted"}
+            return state.ended(structs.replace(verdict, message=message, checks=checks), name)
+
+        return EvaluationStage("verify", work, keep)
+
+    def _prepare_stage(self, name: str, gpu: GpuTask) -> EvaluationStage[PreparedModelNew]:
+        """Builds the file's extensions for a GPU."""
+
+        def work(state: EvaluationState) -> PreparedModelNew:
+            # starts only where the file must run to tell what it builds
+            with Zygote(MODELNEW_PRELOAD, unsafe=self.context.unsafe, name="ModelNew discovery") as zygote:
+                return prepare(
+                    state.program.text,
+                    target=name,
+                    arch=gpu.gpu.architecture,
+                    cache=self.context.cache,
+                    zygote=zygote,
+                    init_inputs=self.context.handle.init_inputs(SEED),
+                    unsafe=self.context.unsafe,
+                )
+
+        def keep(state: EvaluationState, prepared: PreparedModelNew) -> EvaluationState:
+            return replace(state, prepared=prepared, checks={**state.checks, **prepared.checks})
+
+        return EvaluationStage("build", work, keep)
+
+    def _verify_stage(
+        self, name: str, worker: GpuCandidates, more: Mapping[str, Any], gpu: GpuTask | None = None
+    ) -> EvaluationStage[Verdict]:
+        """Verifies the file in its own worker."""
+
+        def work(state: EvaluationState) -> Verdict:
+            reference = gpu.reference if gpu is not None and self.gate == "full" else None
+            return verify_gpu(None, state.program, None, self.oracle, reference, worker, gate=self.gate, more=more)
+
+        return EvaluationStage("verify", work, keep_verdict(name))
+
+    def _operators_stage(self, worker: GpuCandidates, more: Mapping[str, Any]) -> EvaluationStage[dict[str, Any]]:
+        """Traces the library's operators in one call, at the shapes of `_traced`."""
+
+        def work(state: EvaluationState) -> dict[str, Any]:
+            case = self.oracle.case(_traced(self.oracle), "given")
+            with worker.load(state.program, None, self.oracle.state, more=more) as loaded:
+                return checked_trace({"ops": loaded.operators(case), "calls": [], "launches": []})
+
+        return EvaluationStage("trace", work, lambda state, trace: replace(state, trace=trace))
+
+    def _time_stage(self, name: str, worker: GpuCandidates, more: Mapping[str, Any]) -> EvaluationStage[BenchResult]:
+        """Times the file in its own worker, against every baseline of the gate."""
+        gpu, outline = self.context.gpus[name], self.context.outline()
+
+        def work(state: EvaluationState) -> BenchResult:
+            known = state.found.verified_at(name, gpu.workload)
+            return gpu.time(
+                state.program,
+                None,
+                gate=self.gate,
+                outline=outline,
+                again=False,
+                known=known,
+                worker=worker,
+                more=more,
+            )
+
+        return time_stage(self.context, name, work)
+
+    def _assess_stage(self) -> EvaluationStage[Assessment]:
+        """Computes coverage from the library's operators alone: kernels of host code launch unseen."""
+
+        def work(state: EvaluationState) -> Assessment:
+            ops = state.trace.get("ops", [])
+            reference = self.context.handle.outline(_traced(self.context.oracle)).ops
+            shares = library_shares([{"name": op["op"], "ops": [op]} for op in ops], reference)
+            return Assessment(coverage(ops, reference), shares)
+
+        return EvaluationStage("assess", work, keep_assessment)
+
+
+def vet_stage(context: EvaluationContext) -> EvaluationStage[VettedModelNew]:
+    """Applies the static rules to a file and converts it to a program where that is possible. Ends one that breaks a
+    rule."""
+
+    def work(state: EvaluationState) -> VettedModelNew:
+        warnings = vet(state.program.text)
+        try:
+            return VettedModelNew(warnings, from_modelnew(state.program.text, context.handle.task.source))
+        except ProgramError:
+            return VettedModelNew(warnings, None)
+
+    def keep(state: EvaluationState, vetted: VettedModelNew) -> EvaluationState:
+        return replace(state, converted=vetted.converted, checks={"warnings": vetted.warnings, **LESS_TRUSTED})
+
+    return EvaluationStage("parse", work, keep)
+
+
+def as_modelnew(evaluation: Evaluation, program: Program) -> Evaluation:
+    """A converted program's evaluation under the key of the file that it was converted from; every verdict says so."""
+    checks = {"modelnew": "converted", "warnings": [], **LESS_TRUSTED}
+    targets = {
+        name: structs.replace(
+            result, verdict=structs.replace(result.verdict, checks={**result.verdict.checks, **checks})
+        )
+        if result.verdict is not None
+        else result
+        for name, result in evaluation.targets.items()
+    }
+    return structs.replace(evaluation, program=program.key, targets=targets)
+
+
+def _traced(oracle: Oracle) -> str:
+    """The workload whose operators are counted: the task's own where the oracle holds it, else a small one."""
+    planned = oracle.planned()
+    return next((p.workload.name for p in planned if p.role == "full"), planned[0].workload.name)

@@ -1,0 +1,272 @@
+"""The stages of a candidate in the form `program`: HIP source and a launch plan (see `stages` for the runner)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from hipwright.evaluation.context import EvaluationContext
+from hipwright.evaluation.features import features
+from hipwright.evaluation.results import NOT_ASKED, Assessment, Builds, Findings, build_verdict, library_shares
+from hipwright.evaluation.stages import EvaluationStage, EvaluationState
+from hipwright.measure.bench import BenchResult
+from hipwright.measure.cost import coverage
+from hipwright.measure.estimate import estimate
+from hipwright.program import Parsed, parse
+from hipwright.records import Estimate, Verdict
+from hipwright.targets import OFFLINE, TARGETS
+from hipwright.toolchain.amd import offline as amdgpu
+from hipwright.toolchain.cache import BuildCache
+from hipwright.toolchain.cpu import build as cpu
+from hipwright.verify import WORKER, Oracle, checked_trace, verify_cpu
+from hipwright.verify.cpu.verifier import Gate
+from hipwright.verify.gpu.client import GpuCandidates
+from hipwright.verify.ledger import UNCLAIMED
+
+if TYPE_CHECKING:
+    from hipwright.evaluation.gpu import GpuContext
+
+TimeIt = Callable[[], BenchResult]
+
+
+def _parse(state: EvaluationState) -> Parsed:
+    return parse(state.program.text)
+
+
+PARSE: EvaluationStage[Parsed] = EvaluationStage("parse", _parse, lambda state, parsed: replace(state, parsed=parsed))
+"""Parses the program. Ends one that does not parse or check."""
+
+
+# ---------------------------------------------------------------- build
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """What a program is compiled for. gpus: by target; amd: offline targets; cpu: (wave size, checked) each."""
+
+    cache: BuildCache
+    unsafe: bool = False
+    gpus: Mapping[str, GpuContext] = field(default_factory=dict)
+    amd: tuple[str, ...] = ()
+    cpu: tuple[tuple[int, bool], ...] = ()
+
+    def build(self, parsed: Parsed, knobs: Mapping[str, int]) -> Builds:
+        """Compiles for every target at once; a single one in the caller's thread."""
+        hip, defines = parsed.hip, parsed.defines(knobs)
+        gpu = {name: partial(gpu.build, hip, dict(defines)) for name, gpu in self.gpus.items()}
+        where: dict[str, Any] = {"cache": self.cache, "unsafe": self.unsafe}
+        amd = {name: partial(amdgpu.build, hip, name, defines, **where) for name in self.amd}
+        host = {
+            (wave, checked): partial(cpu.build, hip, defines, wave=wave, checked=checked, **where)
+            for wave, checked in self.cpu
+        }
+        if len(gpu) == 1 and not (amd or host):
+            return Builds(gpu={name: job() for name, job in gpu.items()})
+        with ThreadPoolExecutor(max_workers=2 + len(self.gpus)) as pool:
+            on_gpu = {name: pool.submit(job) for name, job in gpu.items()}
+            on_amd = {name: pool.submit(job) for name, job in amd.items()}
+            on_host = {kind: pool.submit(job) for kind, job in host.items()}
+            return Builds(
+                amd={name: future.result() for name, future in on_amd.items()},
+                cpu={kind: future.result() for kind, future in on_host.items()},
+                gpu={name: future.result() for name, future in on_gpu.items()},
+            )
+
+
+def build_plan(context: EvaluationContext, *, every_wave: bool = False) -> BuildPlan:
+    """The builds that an evaluation on the context's targets needs.
+
+    every_wave: the cpu target's checked build for each wave size, those that no target asks for among them.
+    """
+    kinds: list[tuple[int, bool]] = []
+    if "cpu" in context.targets:
+        waves = sorted({*context.waves, 32, 64} if every_wave else {*context.waves})
+        kinds = [(wave, checked) for wave in waves for checked in (True, False) if checked or wave in context.waves]
+    gpus = {name: task.gpu for name, task in context.gpus.items()}
+    return BuildPlan(context.cache, context.unsafe, gpus, context.amd, tuple(kinds))
+
+
+def build_stage(plan: BuildPlan) -> EvaluationStage[Builds]:
+    """Compiles a parsed program by a plan. Ends one of whose builds any failed."""
+
+    def work(state: EvaluationState) -> Builds:
+        return plan.build(_parsed(state), state.program.knobs)
+
+    def keep(state: EvaluationState, builds: Builds) -> EvaluationState:
+        state = replace(state, found=replace(state.found, builds=builds))
+        return state.ended(build_verdict(builds.first_failed)) if builds.first_failed is not None else state
+
+    return EvaluationStage("build", work, keep)
+
+
+# ---------------------------------------------------------------- verify
+
+
+def verify_cpu_stage(context: EvaluationContext, oracle: Oracle, gate: Gate) -> EvaluationStage[Verdict]:
+    """Verifies a built program on the cpu target, which sees races and bounds."""
+
+    def work(state: EvaluationState) -> Verdict:
+        return verify_cpu(
+            _parsed(state),
+            state.program,
+            state.found.builds.cpu,
+            oracle,
+            context.candidates,
+            waves=context.waves,
+            limits=context.limits,
+            cache=context.cache,
+            gate=gate,
+        )
+
+    return EvaluationStage("verify", work, keep_verdict("cpu"))
+
+
+def verify_gpu_stage(
+    context: EvaluationContext,
+    target: str,
+    oracle: Oracle,
+    gate: Gate,
+    worker: GpuCandidates | None = None,
+    timer: GpuCandidates | None = None,
+) -> EvaluationStage[Verdict]:
+    """Verifies a built program on a GPU.
+
+    worker: another process than the task's own. timer: one that holds the timed inputs, on which a program is verified
+    that claims no smaller shape; without one, such a program is unscorable behind the fast gate.
+    """
+    gpu = context.gpus[target]
+
+    def work(state: EvaluationState) -> Verdict:
+        parsed, build = _parsed(state), state.found.builds.gpu[target]
+        verdict = gpu.verify(parsed, state.program, build, oracle, gate=gate, worker=worker)
+        if verdict.evidence.get(UNCLAIMED) and timer is not None:
+            verdict = gpu.verify_own(parsed, state.program, build, oracle, timer)
+        return verdict
+
+    return EvaluationStage("verify", work, keep_verdict(target))
+
+
+def keep_verdict(target: str) -> Callable[[EvaluationState, Verdict], EvaluationState]:
+    """Keeps a target's verdict, with the candidate's checks. Ends one that did not pass."""
+
+    def keep(state: EvaluationState, verdict: Verdict) -> EvaluationState:
+        if state.checks:
+            verdict = structs.replace(verdict, checks={**verdict.checks, **state.checks})
+        if not verdict.passed:
+            return state.ended(verdict, target)
+        return replace(state, found=state.found.with_verdict(verdict, target))
+
+    return keep
+
+
+# ---------------------------------------------------------------- trace and assess
+
+
+def trace_stage(
+    context: EvaluationContext, oracle: Oracle, worker: GpuCandidates | None = None
+) -> EvaluationStage[dict[str, Any]]:
+    """Traces library calls and launches at the shapes of the reference's own trace, on tensors without data.
+
+    worker: another process of the GPU than the task's own.
+    """
+
+    def work(state: EvaluationState) -> dict[str, Any]:
+        outline = context.outline()
+        for gpu in context.gpus.values():  # its worker is warm
+            return gpu.trace(state.program, oracle, outline, worker)
+        init = {"text": state.program.text, "knobs": state.program.knobs, "mode": "trace"}
+        with context.candidates.session(WORKER, init, outline.state, limits=context.limits) as session:
+            header, _ = session.call("trace", {"meta": True}, outline.inputs, timeout_s=context.limits.wall_s)
+        return checked_trace(header)
+
+    return EvaluationStage("trace", work, lambda state, trace: replace(state, trace=trace))
+
+
+def assess_stage(context: EvaluationContext) -> EvaluationStage[Assessment]:
+    """Computes coverage, static estimates and features of a program that was verified, traced and timed."""
+
+    def work(state: EvaluationState) -> Assessment:
+        trace, found, reference = state.trace, state.found, context.outline().ops
+        share = coverage(trace["ops"], reference)
+        if any(verdict.checks.get("noop_right") for verdict in found.verdicts.values()):
+            share = 0.0
+        estimates = _estimates(context, trace, found)
+        builds = [*found.builds.amd.values(), *found.builds.gpu.values()]
+        return Assessment(
+            coverage=share,
+            library=library_shares(trace["calls"], reference),
+            features=features(builds, trace["launches"], estimates.values()),
+            estimates=estimates,
+            checks={"traced_shapes": context.traced_shapes()},
+        )
+
+    return EvaluationStage("assess", work, keep_assessment)
+
+
+def keep_assessment(state: EvaluationState, assessment: Assessment) -> EvaluationState:
+    """Keeps an assessment."""
+    return replace(state, assessment=assessment, found=state.found.assessed(assessment))
+
+
+def _estimates(context: EvaluationContext, trace: Mapping[str, Any], found: Findings) -> dict[str, Estimate]:
+    """By AMD target, and by GPU at hand beside what was measured there."""
+    on_cpu = found.verdicts.get("cpu")
+    traffic = (on_cpu.checks.get("traffic") if on_cpu else None) or {}
+    floor = context.floor_bytes()
+    built = {name: (OFFLINE.get(name), build) for name, build in found.builds.amd.items()}
+    for name, task in context.gpus.items():
+        build = found.builds.gpu.get(name)
+        if build is not None and build.kernels:
+            built[name] = TARGETS.architecture(task.gpu.architecture), build
+    return {
+        name: context.refined(target.name, estimate(target, build, trace["launches"], trace["ops"], floor, traffic))
+        for name, (target, build) in built.items()
+        if target is not None
+    }
+
+
+# ---------------------------------------------------------------- time
+
+
+def time_stage(
+    context: EvaluationContext, target: str, time_it: Callable[[EvaluationState], BenchResult]
+) -> EvaluationStage[BenchResult]:
+    """Times a verified candidate on a GPU. Ends one whose timing was refused."""
+
+    def keep(state: EvaluationState, result: BenchResult) -> EvaluationState:
+        state = replace(state, found=state.found.with_timing(target, result, context.gpus[target].workload))
+        return state.ended(result.verdict, target) if result.verdict is not None else state
+
+    return EvaluationStage("time", time_it, keep)
+
+
+def full_timing(
+    context: EvaluationContext, target: str, gate: Gate, *, again: bool = False
+) -> EvaluationStage[BenchResult]:
+    """Times a program against every baseline of its gate, in the task's own worker. again: once more in fresh
+    processes."""
+    gpu = context.gpus[target]
+
+    def work(state: EvaluationState) -> BenchResult:
+        known = state.found.verified_at(target, gpu.workload)
+        build = state.found.builds.gpu[target]
+        return gpu.time(state.program, build, gate=gate, outline=context.outline(), again=again, known=known)
+
+    return time_stage(context, target, work)
+
+
+def untimed(state: EvaluationState, target: str) -> EvaluationState:
+    """The state where timing on a target was not asked for; unchanged where the candidate has ended."""
+    if state.end is not None:
+        return state
+    return replace(state, found=state.found.without_timing(target, NOT_ASKED))
+
+
+def _parsed(state: EvaluationState) -> Parsed:
+    assert state.parsed is not None
+    return state.parsed

@@ -1,0 +1,123 @@
+"""The stages of an evaluation and the one runner that carries a candidate through them.
+
+| stage | typed result | ends the candidate |
+|---|---|---|
+| parse | `Parsed`, or a ModelNew file's warnings | a text that is no program |
+| build | `Builds`, or a `PreparedModelNew` | the first build that failed |
+| verify | `Verdict` | one that is not "pass" |
+| trace | library calls and launches | |
+| time | `BenchResult` | the verdict of a refused timing |
+| assess | `Assessment`: coverage, estimates, features | |
+
+Each stage is an `EvaluationStage`: its work computes the typed result, and `keep` folds that into the next
+`EvaluationState`. `advance` runs stages until one ends the candidate; `conclude` makes the Evaluation. What differs
+between uses is the schedule: which thread or queue runs a stage's work (`run`), in which worker, how many candidates at
+once, and behind which gate. The schedules are `Evaluator` (one program), `BatchScorer` (score mode), the judge backends
+of `hipwright.train.judging`, and the `Dispatcher`, whose jobs are whole evaluations on several GPUs.
+
+A HipwrightError that a stage raises ends the candidate with the error's own verdict. One whose fault is the machine's
+says nothing about the candidate: the schedule runs it again (`hipwright.evaluation.faults`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, TypeVar
+
+from msgspec import structs
+
+from hipwright.errors import HipwrightError
+from hipwright.evaluation.results import Assessment, Findings, passed, rejected
+from hipwright.program import Parsed
+from hipwright.program.modelnew.build import PreparedModelNew
+from hipwright.records import Evaluation, Program, Verdict
+
+T = TypeVar("T")
+StageName = Literal["parse", "build", "verify", "trace", "time", "assess"]
+Run = Callable[[Callable[[], T]], T]
+"""Runs a stage's work somewhere and returns its result. Time spent waiting there is not the stage's."""
+
+
+@dataclass(frozen=True)
+class StageEnd:
+    """Why no further stage runs. target: the one whose stage it was; "" where it holds for every target that runs."""
+
+    verdict: Verdict
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class EvaluationState:
+    """One candidate between two stages. seconds: spent in its stages so far, without waiting.
+
+    parsed: of a program. converted, prepared: of a ModelNew file, as a program and with its extensions built. checks:
+    facts that belong into the checks of each of its verdicts. trace: as `verify.reply.checked_trace` gives it.
+    """
+
+    program: Program
+    found: Findings
+    parsed: Parsed | None = None
+    converted: Program | None = None
+    prepared: PreparedModelNew | None = None
+    checks: Mapping[str, Any] = field(default_factory=dict)
+    trace: Mapping[str, Any] = field(default_factory=dict)
+    assessment: Assessment | None = None
+    end: StageEnd | None = None
+    seconds: float = 0.0
+
+    def ended(self, verdict: Verdict, target: str = "") -> EvaluationState:
+        """The state after a verdict that lets no further stage run."""
+        return replace(self, end=StageEnd(verdict, target))
+
+
+@dataclass(frozen=True)
+class EvaluationStage(Generic[T]):
+    """work: computes the result, where `Run` wants it. keep: the next state, computed by the caller."""
+
+    name: StageName
+    work: Callable[[EvaluationState], T]
+    keep: Callable[[EvaluationState, T], EvaluationState]
+
+
+def in_place(work: Callable[[], T]) -> T:
+    """Runs a stage's work in the caller's thread, at once."""
+    return work()
+
+
+def advance(state: EvaluationState, *stages: EvaluationStage[Any], run: Run[Any] = in_place) -> EvaluationState:
+    """The state after these stages; those behind the one that ends the candidate are not run."""
+    for stage in stages:
+        if state.end is not None:
+            break
+        state = _after(state, stage, run)
+    return state
+
+
+def _after(state: EvaluationState, stage: EvaluationStage[Any], run: Run[Any]) -> EvaluationState:
+    spent = 0.0
+
+    def timed() -> Any:
+        nonlocal spent
+        start = time.perf_counter()
+        try:
+            return stage.work(state)
+        finally:
+            spent = time.perf_counter() - start
+
+    try:
+        following = stage.keep(state, run(timed))
+    except HipwrightError as error:
+        following = state.ended(error.verdict())
+    return replace(following, seconds=state.seconds + spent)
+
+
+def conclude(state: EvaluationState, task: str) -> Evaluation:
+    """The Evaluation of a candidate that passed every stage or was ended by one. task: its key."""
+    if state.end is not None:
+        evaluation = rejected(task, state.program, state.end.verdict, state.found, where=state.end.target)
+    else:
+        assert state.assessment is not None
+        evaluation = passed(task, state.program, state.found, state.assessment)
+    return structs.replace(evaluation, seconds=round(state.seconds, 4))
