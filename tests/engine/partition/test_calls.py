@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from hipwright.engine.templates import registry as calls
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
-from hipwright.engine.templates.registry import KernelCall, NotLowered, Offer, Output
+from hipwright.engine.templates.offers import KernelCall, NotLowered, Offer, Output
 from hipwright.engine.write import explain, space, write
 from tests.engine.harness import captured, check, compare, kernels_in, reference, run
 
@@ -73,7 +73,6 @@ def two(call: KernelCall) -> Offer | None:
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    calls.templates("mm")
     monkeypatch.setitem(calls.TEMPLATES, "mm", [offer])
     monkeypatch.setitem(calls.TEMPLATES, "aminmax", [two])
     yield

@@ -56,7 +56,7 @@ class Tensor:
 @dataclass(eq=False)
 class LoweredItem:
     """Something to compute and keep: `pw` (an element each), `red` (over `dims` of `space`), `scan` (along a dim) or
-    `call` (an output of a call template, engine/templates/registry.py).
+    `call` (an output of a call template, engine/templates).
 
     For `red`, `space` is the input's shape; the result keeps the other dimensions. `body` gives the input element.
     For `call`, `space` is what the template walks, `result` the shape in memory (as many elements, row-major), and

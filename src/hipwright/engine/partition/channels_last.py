@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hipwright.capture.graph import Meta, Node, short
 from hipwright.engine.ir.index import Ix
 from hipwright.engine.ir.shapes import flatten
-from hipwright.engine.templates.registry import permuted
+from hipwright.engine.templates.offers import permuted
 
 if TYPE_CHECKING:
     from hipwright.engine.lower.core import LoweringContext, Tensor

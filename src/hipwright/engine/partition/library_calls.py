@@ -15,7 +15,7 @@ from hipwright.engine.lower import views
 from hipwright.engine.lower.core import LibraryCall, NotLowered, Tensor
 from hipwright.engine.partition import channels_last
 from hipwright.engine.partition.readers import feeds_kernel
-from hipwright.engine.templates import registry as calls
+from hipwright.engine.templates.offers import permuted
 
 if TYPE_CHECKING:
     from hipwright.engine.partition.lowering import Lowering
@@ -70,7 +70,7 @@ class LibraryCalls:
                 continue
             kept = self.out.metas[name] = channels_last.turned_meta(meta) if turned else meta
             stored = self.c.stored(name, kept.dtype, self.c.shape(kept))
-            results.append(calls.permuted(self.c, stored, channels_last.FIRST) if turned else stored)
+            results.append(permuted(self.c, stored, channels_last.FIRST) if turned else stored)
         value: Any = tuple(results) if several(node) or len(results) > 1 else results[0]
         if bias is not None:
             value = self._add_bias(node, value, self.values[bias["node"]])

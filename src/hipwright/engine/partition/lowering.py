@@ -15,8 +15,9 @@ from hipwright.engine.lower import indexing, loss, norms, pointwise, reduce, sta
 from hipwright.engine.lower.core import TABLE, LibraryCall, LoweredItem, LoweringContext, NotLowered, Tensor
 from hipwright.engine.partition.library_calls import LibraryCalls, PlanView
 from hipwright.engine.partition.readers import HEAVY, VIEWS, cropped, followed, multiplied, users
-from hipwright.engine.templates import registry as calls
 from hipwright.engine.templates.attention import scores
+from hipwright.engine.templates.offers import KernelCall, computed, place, probe, unfinished
+from hipwright.engine.templates.registry import offers_for, templates_for
 
 _TABLES = (indexing, loss, norms, pointwise, reduce, scores, statistics, views, window)  # importing them fills TABLE
 
@@ -132,7 +133,7 @@ class Lowering:
         if self.plain:
             self.library.add(node, "the choice: no kernels")
             return
-        why = self._template(node, kind) if calls.templates(kind) else None
+        why = self._template(node, kind) if templates_for(kind) else None
         if why == "":
             return
         if kind in HEAVY:
@@ -154,7 +155,7 @@ class Lowering:
 
     def _template(self, node: Node, kind: str) -> str:
         """Let a call template write the node: "" when one does, else why not."""
-        call = calls.KernelCall(
+        call = KernelCall(
             cropped(self.graph, node, kind),
             kind,
             self.c,
@@ -163,7 +164,7 @@ class Lowering:
             self.choices,
             followed(self.graph, node.name),
         )
-        offers, why = calls.offers(call)
+        offers, why = offers_for(call)
         if not offers:
             return why or "no template writes this form of it"
         usual = "library" if kind in HEAVY or node.op not in TABLE else "generic"
@@ -180,7 +181,7 @@ class Lowering:
         offer = next((o for o in offers if o.name == chosen), None)
         if offer is None:
             return f"call:{node.name} is {usual}" + (": by the static rule" if default == usual else "")
-        _, value = calls.place(call, offer)
+        _, value = place(call, offer)
         self.out.in_hip[node.name] = kind
         self.values[node.name] = value
         self._label(node, value)
@@ -209,10 +210,10 @@ class Lowering:
         """
         value = self.values[name]
         if isinstance(value, Tensor) and not value.buffer:
-            element = calls.probe(self.c, value)
-            if element.op == "load" or calls.unfinished(element):
+            element = probe(self.c, value)
+            if element.op == "load" or unfinished(element):
                 return
-            if calls.computed(self.c, element) or (self._reduced(element, value) and multiplied(self.graph, turned)):
+            if computed(self.c, element) or (self._reduced(element, value) and multiplied(self.graph, turned)):
                 self.values[name] = self.c.realise(value, plain(name))
 
     def _reduced(self, element: E, value: Tensor) -> bool:
@@ -244,7 +245,7 @@ class Lowering:
         if not isinstance(value, Tensor) or value.buffer or kind in VIEWS:
             return
         if (self.users.get(node.name, 0) > 1 and self.weigh(value) > 4) or depth > DEEP:
-            if calls.unfinished(calls.probe(self.c, value)):
+            if unfinished(probe(self.c, value)):
                 return
             self.values[node.name] = self.c.realise(value, plain(node.name))
             self.depth[node.name] = 0

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from hipwright.capture.graph import Graph, Meta, Node, references, short
+from hipwright.engine.ir.operators import ATTENTION
 from hipwright.engine.knobs import Choice
 from hipwright.engine.rewrite.attention_library import library_scale
 from hipwright.engine.rewrite.attention_pattern import Finder, Match, shared_heads
-from hipwright.engine.templates.attention.form import WRITTEN
 from hipwright.engine.templates.attention.scores import ROUNDED, SCORES, SIDE
 
 
@@ -98,7 +98,7 @@ def _written(found: Match, finder: Finder) -> dict[str, list[Node]]:
     shape = [*found.lead[1], operands[0][1][-2], operands[2][1][-1]]
     args = [*(ref for ref, _ in operands), found.softmax.args[0]]
     writer.base = f"{found.softmax.name}_attention"
-    result = writer.op(WRITTEN, args, out.dtype, shape)
+    result = writer.op(ATTENTION, args, out.dtype, shape)
     plain = [*found.lead[2], *shape[-2:]]
     turned = found.order != sorted(found.order)
     name = "" if turned else found.last.name

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hipwright.capture.graph import Node, short
+from hipwright.engine.ir.einsum import letters_of
 
 Shape = tuple[Any, ...]
 ShapeOf = Callable[[str], Shape]
@@ -74,16 +75,6 @@ def _terms(node: Node) -> tuple[list[str], list[str], str] | None:
     """(operands, their letters, the result's letters) of a product of two."""
     found = letters_of(node.args[0], len(node.args[1]))
     return ([o["node"] for o in node.args[1]], *found) if found else None
-
-
-def letters_of(equation: str, operands: int) -> tuple[list[str], str] | None:
-    """(letters of both operands, of the result) of an einsum of two, without diagonals; None for another."""
-    equation = equation.replace(" ", "")
-    left, arrow, out = equation.partition("->")
-    letters = left.split(",")
-    if not arrow or "." in equation or len(letters) != 2 or operands != 2:
-        return None
-    return None if any(len(set(term)) != len(term) for term in (*letters, out)) else (letters, out)
 
 
 def _arranged(name: str, letters: str, batch: str, rest: str, shape: ShapeOf) -> Operand | None:

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from hipwright.capture.graph import Graph, Meta, Node, Size, short
+from hipwright.engine.ir.operators import RECURRENT_LAYER
 from hipwright.engine.knobs import Choice
 from hipwright.engine.rewrite.pinned_sizes import metas
 from hipwright.engine.templates.recurrent.text import GATES
 
-LAYER = "hip.recurrent_layer"
 CELLS = {"lstm_cell": 4, "gru_cell": 3, "rnn_tanh_cell": 1, "rnn_relu_cell": 1}
 RESIDENT_BYTES = 256 << 10
 """Recurrent weights up to this size are the template's by default: registers and the nearest cache hold them."""
@@ -129,7 +129,9 @@ def _layers(node: Node, kind: str, known: Mapping[str, Meta | None], users: Mapp
         small = row_major(meta.dtype, (directions, batch, hidden))
         outs = (row_major(meta.dtype, (*meta.shape[:2], directions * hidden)), small, *([small] * (kind == "lstm")))
         args = (gates, [w for w, _ in recurrent], [b for _, b in recurrent], *states, layer, kind, bool(batch_first))
-        made.append(Node(name=f"{node.name}_layer_{layer}", op=LAYER, args=args, outs=outs, module=node.module))
+        made.append(
+            Node(name=f"{node.name}_layer_{layer}", op=RECURRENT_LAYER, args=args, outs=outs, module=node.module)
+        )
         if layer < layers - 1:
             made.append(_item(f"{node.name}_y_{layer}", f"{node.name}_layer_{layer}", 0, outs[0]))
             given = {"node": f"{node.name}_y_{layer}"}

@@ -1,4 +1,4 @@
-"""The writer's side of call templates (engine/templates/registry.py): one CallBody per chosen call.
+"""The writer's side of call templates (offers.py): one CallBody per chosen call.
 
 A template asks it for choices, knobs, memory between kernels, and for kernels (call_kernel.py), which it writes.
 """

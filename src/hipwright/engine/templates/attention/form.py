@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from hipwright.engine.ir.expr import E, walk
 from hipwright.engine.ir.index import ONE, Ind, Ix, Var, ix
 from hipwright.engine.ir.index_text import to_c
+from hipwright.engine.ir.operators import ATTENTION
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.access import certain_loads
 from hipwright.engine.templates.call_kernel import CallKernel
+from hipwright.engine.templates.offers import KernelCall, NotLowered
 from hipwright.engine.templates.pieces import LOAD_16
-from hipwright.engine.templates.registry import KernelCall, NotLowered
 
-WRITTEN = "hip.attention"
-"""Attention that a module writes out (rewrite/attention.py): q, k, v and the scores as a function of the product."""
 FEW, MANY = 16, 128
 """Few queries of one key head over many keys: decoding."""
 LARGEST_HEAD = 256
@@ -93,7 +92,7 @@ def form(call: KernelCall) -> AttentionProblem:
 
     Raises NotLowered for what the templates do not write: dropout, doubles, a head size that varies or is over 256.
     """
-    if call.kind == WRITTEN:
+    if call.kind == ATTENTION:
         return _form(call, 1.0, causal=False, scores=call.args[3])
     q, k, v = call.args[:3]
     if call.arg(4, "dropout_p", 0.0) != 0.0:
@@ -234,7 +233,6 @@ def kv_names(f: AttentionProblem, names: Sequence[str]) -> list[str]:
 __all__ = [
     "FLOATS",
     "LARGEST_HEAD",
-    "WRITTEN",
     "AttentionProblem",
     "by_default",
     "form",

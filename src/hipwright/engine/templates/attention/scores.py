@@ -5,7 +5,7 @@ from __future__ import annotations
 from hipwright.capture.graph import Meta
 from hipwright.engine.ir.expr import COMPUTE
 from hipwright.engine.lower.core import TABLE, LoweringContext, Tensor
-from hipwright.engine.templates.registry import kept
+from hipwright.engine.templates.offers import kept
 
 SCORES = "hip.scores"
 SIDE = "hip.side"

@@ -11,7 +11,6 @@ from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.attention.form import (
     FEW,
-    WRITTEN,
     AttentionProblem,
     form,
     kv_names,
@@ -23,8 +22,8 @@ from hipwright.engine.templates.attention.form import (
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
+from hipwright.engine.templates.offers import KernelCall, Offer, Output
 from hipwright.engine.templates.pieces import GATHER
-from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template
 
 NAMES = (
     "D DV R W WV UNITS UNITS_V LANES LANES_V PIECES PIECES_V TEAMS TEAMS_V THREADS MINE CHUNK q_tile scores shared_sum "
@@ -33,7 +32,6 @@ NAMES = (
 )
 
 
-@call_template("scaled_dot_product_attention", WRITTEN)
 def split(call: KernelCall) -> Offer | None:
     """The offer "split": for few queries, any number of keys."""
     f = form(call)

@@ -13,7 +13,6 @@ from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.attention.causal import beyond, rest, stop
 from hipwright.engine.templates.attention.form import (
-    WRITTEN,
     AttentionProblem,
     form,
     kv_names,
@@ -25,7 +24,7 @@ from hipwright.engine.templates.attention.form import (
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
-from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template
+from hipwright.engine.templates.offers import KernelCall, Offer, Output
 
 NAMES = (
     "D DV TY RM RN BM BN DW VW C DVW KV THREADS lds q_tile kv_tile p_tile tx ty tiles z tile m0 m n i j d r part v c "
@@ -39,7 +38,6 @@ __device__ __forceinline__ int swizzled(int row, int column, int width) {
 """
 
 
-@call_template("scaled_dot_product_attention", WRITTEN)
 def tiled(call: KernelCall) -> Offer | None:
     """The offer "tiled": any number of queries."""
     f = form(call)

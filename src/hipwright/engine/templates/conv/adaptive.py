@@ -17,7 +17,7 @@ from hipwright.engine.lower.core import NotLowered, Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
-from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template, regroup
+from hipwright.engine.templates.offers import KernelCall, Offer, Output, regroup
 
 BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 STAGED = 16384
@@ -46,9 +46,6 @@ class Planes:
         return [self.lead, *self.shape]
 
 
-@call_template(
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d"
-)
 def adaptive(call: KernelCall) -> Offer | None:
     """The default for planes of at most STAGED bytes where windows are no stencil: unknown or uneven sizes."""
     x: Tensor = call.args[0]

@@ -16,11 +16,11 @@ from hipwright.engine.ir.index import ONE, ZERO, Fn, Ix, ix, product
 from hipwright.engine.lower.conv import ConvAxis, Convolution, add_bias, read_convolution
 from hipwright.engine.lower.core import NotLowered, Tensor
 from hipwright.engine.templates.conv import gemm_text as conv_gemm_text
-from hipwright.engine.templates.conv.stencil_calls import KINDS, few_products
+from hipwright.engine.templates.conv.stencil_calls import few_products
 from hipwright.engine.templates.conv.window import Window, steps
 from hipwright.engine.templates.gemm import tiling
 from hipwright.engine.templates.gemm.scope import MFMA
-from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template, probe, regroup
+from hipwright.engine.templates.offers import KernelCall, Offer, Output, probe, regroup
 
 MOST_TAPS = 343
 """Their table, at most 40 bytes each, stands in LDS beside the tiles, and NVIDIA gives a block 48 KiB."""
@@ -33,7 +33,6 @@ WIDE_SIDE = 5
 MARGIN = 0.95
 
 
-@call_template(*KINDS)
 def implicit(call: KernelCall) -> Offer | None:
     """Any convolution in float32, float16 or bfloat16."""
     out = call.shape(0)

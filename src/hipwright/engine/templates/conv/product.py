@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from hipwright.engine.ir.index import ONE, ZERO, ix, product
 from hipwright.engine.lower.conv import add_bias, read_convolution
-from hipwright.engine.templates.conv.stencil_calls import KINDS
 from hipwright.engine.templates.gemm import small as gemm_small
 from hipwright.engine.templates.gemm.products import (
     LIBRARY_LATENCY,
@@ -22,14 +21,13 @@ from hipwright.engine.templates.gemm.products import (
 from hipwright.engine.templates.gemm.scope import GemmSpec
 from hipwright.engine.templates.gemm.tensor_tiles import MMA
 from hipwright.engine.templates.gemm.tiling import LAUNCH, ProductShape, choose
-from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template, regroup
+from hipwright.engine.templates.offers import KernelCall, Offer, Output, regroup
 
 RATE, MOVED = 250e12, 2.6e12
 """Operations and bytes a second of tiles on an H200: 280e12 measured of 16384 x 2048 x 1024 with GELU, and
 2.6e12 of 64 channels into 128 with ReLU (118 us; the library and a kernel for bias and ReLU 186)."""
 
 
-@call_template(*KINDS)
 def pointwise(call: KernelCall) -> Offer | None:
     """Strides of one, no padding, no groups."""
     out = call.shape(0)

@@ -12,7 +12,7 @@ from hipwright.engine.lower.conv import POINT, ConvAxis, Convolution, add_bias, 
 from hipwright.engine.lower.core import NotLowered, Tensor
 from hipwright.engine.templates.conv.stencil import SIZES, Stencil, tiles
 from hipwright.engine.templates.conv.stencil_text import write
-from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template, regroup
+from hipwright.engine.templates.offers import KernelCall, Offer, Output, regroup
 
 FEW_PRODUCTS, FEW_PRODUCTS_ODD = 64, 256
 """Products per output up to which HIP is the default. At 25 an H200's float units keep up with its memory; dense
@@ -34,7 +34,6 @@ def _two_axes(axes: Sequence[ConvAxis]) -> list[ConvAxis]:
 KINDS = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution")
 
 
-@call_template(*KINDS)
 def convolution(call: KernelCall) -> Offer | None:
     """Direct convolution: depthwise, grouped, dense; transposed in its gather form."""
     out = call.shape(0)
@@ -135,14 +134,6 @@ def _pool_axes(call: KernelCall, n: int, kernel: Any, stride: Any, padding: Any,
     ]
 
 
-@call_template(
-    "max_pool1d",
-    "max_pool2d",
-    "max_pool3d",
-    "max_pool1d_with_indices",
-    "max_pool2d_with_indices",
-    "max_pool3d_with_indices",
-)
 def max_pool(call: KernelCall) -> Offer | None:
     """The largest of each window, and where it lies; NaN beats numbers."""
     n = int(call.kind[8])
@@ -157,7 +148,6 @@ def max_pool(call: KernelCall) -> Offer | None:
     return _pool(call, n, axes, combine="max")
 
 
-@call_template("avg_pool1d", "avg_pool2d", "avg_pool3d")
 def avg_pool(call: KernelCall) -> Offer | None:
     """The mean of each window, over what is inside or over the padded window."""
     n = int(call.kind[8])
@@ -176,16 +166,6 @@ def avg_pool(call: KernelCall) -> Offer | None:
     return _pool(call, n, axes, scale=1.0 / math.prod(a.kernel for a in axes))
 
 
-@call_template(
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d",
-    "adaptive_avg_pool3d",
-    "_adaptive_avg_pool2d",
-    "_adaptive_avg_pool3d",
-    "adaptive_max_pool1d",
-    "adaptive_max_pool2d",
-    "adaptive_max_pool3d",
-)
 def adaptive_pool(call: KernelCall) -> Offer | None:
     """Windows of one size, when the input's sizes are multiples of the output's; to size 1 it is a row reduction."""
     x: Tensor = call.args[0]

@@ -33,7 +33,7 @@ from hipwright.engine.templates.gemm.scope import NAMES, GemmSpec
 from hipwright.engine.templates.gemm.side import ProductOperand
 from hipwright.engine.templates.gemm.tiled import Gemm
 from hipwright.engine.templates.gemm.tiling import UNITS, depth, tile
-from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template, permuted, regroup
+from hipwright.engine.templates.offers import KernelCall, Offer, Output, permuted, regroup
 
 
 @dataclass(eq=False)
@@ -44,7 +44,6 @@ class Groups(GemmSpec):
     rows: Ix
 
 
-@call_template("_grouped_mm")
 def grouped(call: KernelCall) -> Offer | None:
     """Groups of rows; groups of columns or of the summed dimension stay with the library."""
     a, b, offsets = call.arg(0, "self"), call.arg(1, "mat2"), call.arg(2, "offs")

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from hipwright.engine.ir.einsum import letters_of
 from hipwright.engine.ir.expr import E, walk
 from hipwright.engine.ir.index import ONE, ZERO, Ix, product
 from hipwright.engine.lower.core import Index, LoweringContext, NotLowered, Tensor
-from hipwright.engine.rewrite.contractions import letters_of
 from hipwright.engine.templates.gemm import gemv, gemv_text, tiny
 from hipwright.engine.templates.gemm import small as gemm_small
 from hipwright.engine.templates.gemm import whole as gemm_whole
@@ -30,7 +30,7 @@ from hipwright.engine.templates.gemm.tiling import (
     choose,
     seconds,
 )
-from hipwright.engine.templates.registry import DEAR, KernelCall, Offer, Output, call_template, permuted, probe, regroup
+from hipwright.engine.templates.offers import DEAR, KernelCall, Offer, Output, permuted, probe, regroup
 
 ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 KINDS = ("mm", "bmm", "matmul", "linear", "addmm", "baddbmm", "mv", "dot", "einsum")
@@ -269,7 +269,6 @@ class Costs:
         return max(seconds(shape, choose(shape)), LAUNCH + self.bytes / LIBRARY_READ)
 
 
-@call_template(*KINDS)
 def skinny(call: KernelCall) -> Offer | None:
     """One row or column, or a few: memory bound (templates/gemm/gemv.py)."""
     p = product_of(call)
@@ -284,7 +283,6 @@ def skinny(call: KernelCall) -> Offer | None:
     )
 
 
-@call_template(*KINDS)
 def short(call: KernelCall) -> Offer | None:
     """Tiny matrices, many or few (templates/gemm/tiny.py)."""
     p = product_of(call)
@@ -298,7 +296,6 @@ def short(call: KernelCall) -> Offer | None:
     return Offer("tiny", tiny.write, [p.a, p.b], [p.output], default, p.finish, data=data)
 
 
-@call_template(*KINDS)
 def whole(call: KernelCall) -> Offer | None:
     """A short k (templates/gemm/whole.py)."""
     p = product_of(call)
@@ -312,7 +309,6 @@ def whole(call: KernelCall) -> Offer | None:
     return Offer("whole", gemm_whole.write, [p.a, p.b], [p.output], default, p.finish, data=data)
 
 
-@call_template(*KINDS)
 def tiled(call: KernelCall) -> Offer | None:
     """Any product (templates/gemm/tiled.py)."""
     p = product_of(call)

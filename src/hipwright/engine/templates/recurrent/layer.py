@@ -9,12 +9,11 @@ from hipwright.engine.ir.expr import STORAGE
 from hipwright.engine.ir.index import ZERO, Ix, ix
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.lower.core import Tensor
-from hipwright.engine.rewrite.recurrent import LAYER
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
+from hipwright.engine.templates.offers import KernelCall, Offer, Output
 from hipwright.engine.templates.pieces import GATHER, LOAD_16
 from hipwright.engine.templates.recurrent.text import GATES, LayerSpec, layer_text
-from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template
 
 REGISTERS = 65536
 """Of a compute unit, the least of our targets (NVIDIA's)."""
@@ -43,7 +42,6 @@ class Layer:
         return GATES[self.kind]
 
 
-@call_template(LAYER)
 def persistent(call: KernelCall) -> Offer:
     """The only offer for `hip.recurrent_layer(gates, weights, biases, h0, c0, layer, kind, batch_first)`."""
     gates, weights, biases, h0, c0, number, kind, batch_first = call.args

@@ -26,7 +26,7 @@ from hipwright.engine.lower.core import LoweringContext, NotLowered, Tensor, as_
 from hipwright.engine.templates.base import INT_LIMIT, EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
-from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template
+from hipwright.engine.templates.offers import KernelCall, Offer, Output
 from hipwright.engine.templates.rows.reducers import worst
 from hipwright.engine.templates.scatter.form import Scatter
 from hipwright.engine.templates.scatter.histograms import histogram, write_rows
@@ -51,7 +51,6 @@ FLOATS = {
 # ---------------------------------------------------------------- which calls
 
 
-@call_template("index_add", "scatter_add", "index_put", "scatter_reduce", "index_reduce", "scatter")
 def adding(call: KernelCall) -> Offer | None:
     """Sums, means, extremes and whole products at chosen places."""
     x: Tensor = call.args[0]
@@ -102,7 +101,6 @@ def _check(x: Tensor, index: Any, source: Any, each: bool) -> None:
         raise NotLowered("sums of this shape")
 
 
-@call_template("scatter", "index_copy", "index_put")
 def setting(call: KernelCall) -> Offer | None:
     """Elements set at chosen places; of several for one place the last."""
     x: Tensor = call.args[0]

@@ -16,7 +16,7 @@ from hipwright.engine.lower.core import NotLowered, as_int
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
-from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template, regroup
+from hipwright.engine.templates.offers import KernelCall, Offer, Output, regroup
 
 BAG_NAMES = "i bag column item start end count v acc value tile n seen"
 WIDTHS = {"float64": 2, "float32": 4, "float16": 8, "bfloat16": 8}
@@ -51,7 +51,6 @@ class Bag:
     padding: int | None
 
 
-@call_template("embedding_bag")
 def embedding_bag(call: KernelCall) -> Offer | None:
     """Sums, means or maxima of a table's rows, per bag."""
     weight, index, offsets = call.args[:3]
@@ -142,7 +141,6 @@ def _bag_sum(body: CallBody, k: CallKernel, b: Bag, kind: str, width: int) -> No
 # ---------------------------------------------------------------- rows
 
 
-@call_template("embedding")
 def embedding(call: KernelCall) -> Offer | None:
     """Wide rows of a table; not the default, since the generic form melts into what reads it."""
     weight, index = call.args[:2]

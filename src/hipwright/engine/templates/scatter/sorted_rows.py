@@ -15,7 +15,7 @@ from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
-from hipwright.engine.templates.registry import regroup
+from hipwright.engine.templates.offers import regroup
 from hipwright.engine.templates.scatter.form import Scatter
 
 WIDTHS = {"float32": 4, "float16": 8, "bfloat16": 8}

@@ -21,7 +21,7 @@ from hipwright.engine.lower.core import LoweringContext, Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
-from hipwright.engine.templates.registry import regroup
+from hipwright.engine.templates.offers import regroup
 from hipwright.engine.templates.select.walk import NAMES as WALK_NAMES
 from hipwright.engine.templates.select.walk import Walk
 

@@ -6,14 +6,13 @@ from typing import Any
 
 from hipwright.engine.ir.expr import COMPUTE
 from hipwright.engine.lower.core import NotLowered, Tensor, as_int
-from hipwright.engine.templates.registry import KernelCall, Offer, Output, call_template
+from hipwright.engine.templates.offers import KernelCall, Offer, Output
 from hipwright.engine.templates.select.block import FEW_KEYS, MOST_KEYS, Selection, rows_of, write_select, write_sort
 from hipwright.engine.templates.select.lanes import suits, write_lanes
 
 MOST_TAKEN = 128
 
 
-@call_template("topk", "kthvalue")
 def best(call: KernelCall) -> Offer | None:
     """The k largest or smallest of each row, in order; the k-th smallest."""
     take = as_int(call.arg(1))
@@ -25,7 +24,6 @@ def best(call: KernelCall) -> Offer | None:
     return _offer(call, dim, take, largest, only=only)
 
 
-@call_template("sort", "argsort", "msort")
 def sort(call: KernelCall) -> Offer | None:
     """Rows of up to 2048 sorted; equal values keep their order."""
     dim, descending = call.arg(1, "dim", -1), call.arg(2, "descending", False)
