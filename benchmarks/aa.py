@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from hipwright.cli.session import workbench
+from hipwright.api.workbench import open_workbench
 from hipwright.errors import HipwrightError
 from hipwright.evaluation.baselines import Kept
 from hipwright.events import silent
@@ -64,7 +64,7 @@ def candidates(pairs: int, target: str) -> None:
             path = Path(folder) / f"{name.replace(' ', '_')}.py"
             path.write_text(OPERATOR.format(call, inputs))
             program = Program(text=LIBRARY.format(call))
-            with workbench(path, (target,), seed=None, unsafe=False, listener=silent) as bench:
+            with open_workbench(path, (target,), seed=None, unsafe=False, listener=silent) as bench:
                 gpu, outline, parsed = bench.evaluator.gpus[target], bench.evaluator.outline(), parse(program.text)
                 build = gpu.build(parsed, {})
                 results = [gpu.time(program, build, gate="full", outline=outline, again=False) for _ in range(pairs)]

@@ -18,8 +18,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from hipwright.api.workbench import open_workbench
 from hipwright.capture.graph import Graph
-from hipwright.cli.session import workbench
 from hipwright.engine.write import space, write
 from hipwright.events import silent
 
@@ -31,7 +31,7 @@ TARGETS = ("gfx942", "gfx950", "cpu")
 def candidate_seconds(task: Path, count: int) -> list[float]:
     """Seconds of each of `count` evaluations of different programs, after one that prepares the task's cases."""
     seconds = []
-    with workbench(task, TARGETS, seed=1, unsafe=False, listener=silent) as bench:
+    with open_workbench(task, TARGETS, seed=1, unsafe=False, listener=silent) as bench:
         graph = Graph.from_dict(bench.handle.capture("given"))
         choices, rng, seen = space(graph), random.Random(3), set()
         drawn = ({key: rng.choice(choice.options) for key, choice in choices.items()} for _ in range(50 * count))

@@ -20,11 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hipwright.audit.mutants import mutants, sample
-from hipwright.cli.session import machine
 from hipwright.device import topology
 from hipwright.evaluation.score import BatchScorer
 from hipwright.events import silent
-from hipwright.machine import Machine
+from hipwright.machine import Machine, machine
 from hipwright.program import parse
 from hipwright.records import Evaluation, Program, Timing
 from hipwright.train.judging.judges import LocalJudge

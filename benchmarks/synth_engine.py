@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from hipwright.capture.graph import Graph
-from hipwright.cli.session import Machine, machine
 from hipwright.engine.write import write
 from hipwright.errors import HipwrightError
+from hipwright.machine import Machine, machine
 from hipwright.synth.compose import compose, lead_of
 from hipwright.synth.library import LIBRARY
 from hipwright.synth.records import Draft

@@ -29,8 +29,8 @@ USERS = (
     "sandbox",
     "synth.run",
     "dataset.overlap",
-    "cli.shipping",
-    "cli.profile",
+    "api.ship",
+    "api.profile",
     "evaluation.modelnew_stages",
     "audit.bench",
 )

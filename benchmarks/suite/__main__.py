@@ -98,7 +98,7 @@ def measure(asked: argparse.Namespace, started: float) -> int:
     """Go through the tasks until the time is over."""
     from benchmarks.suite.measure import Options
     from benchmarks.suite.run import Runner
-    from hipwright.cli.session import machine
+    from hipwright.machine import machine
 
     tasks = find(asked.root, asked.family, asked.task)
     records, home = Records(asked.out), config.home()

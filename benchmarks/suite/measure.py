@@ -19,12 +19,12 @@ from hipwright.agents.engine_author import EngineAuthor
 from hipwright.agents.pipeline import Pipeline
 from hipwright.archive import Archive, RunLog, read_log
 from hipwright.capture.graph import Graph
-from hipwright.cli.session import Workbench
 from hipwright.engine.tuned import TuningCache, tuned_of
 from hipwright.engine.write import space, write
 from hipwright.evaluation import Evaluator
 from hipwright.evaluation.gpu_task import GpuTask
 from hipwright.evaluation.score import BatchScorer
+from hipwright.machine import Workbench
 from hipwright.program import parse
 from hipwright.records import Estimate, Evaluation, Program, Timing, Verdict, content_key
 from hipwright.verify import Oracle

@@ -18,10 +18,10 @@ from benchmarks.suite.measure import OneTask, Options, failed
 from benchmarks.suite.records import Measured, Records, Stage
 from benchmarks.suite.tasks import SuiteTask
 from hipwright.archive import Archive
-from hipwright.cli.session import Machine
 from hipwright.engine.tuned import TuningCache
 from hipwright.errors import HipwrightError
 from hipwright.events import silent
+from hipwright.machine import Machine
 
 ROOM_BYTES = 4 << 30
 """What the tasks that are measured at a time may move together, unless one is alone: an expectation in float64 takes

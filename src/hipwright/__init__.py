@@ -1,6 +1,41 @@
 """hipwright: fast, verified HIP kernels for AMD GPUs from PyTorch code.
 
-Importing this package is cheap (< 0.2 s) and imports neither torch nor an LLM library.
+`optimize` searches for a program, `evaluate` judges one (docs/api.md). Importing this package takes less than 0.2 s
+and imports neither torch nor an LLM library: each name below is imported when it is first used.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hipwright.api.evaluate import evaluate
+    from hipwright.api.optimize import optimize
+    from hipwright.api.result import Result
+    from hipwright.records import Evaluation, Program, Task
+
 __version__ = "0.1.0"
+__all__ = ["Evaluation", "Program", "Result", "Task", "evaluate", "optimize"]
+
+_HOMES = {
+    "Evaluation": "hipwright.records",
+    "Program": "hipwright.records",
+    "Result": "hipwright.api.result",
+    "Task": "hipwright.records",
+    "evaluate": "hipwright.api.evaluate",
+    "optimize": "hipwright.api.optimize",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name from the module that defines it (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hipwright' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

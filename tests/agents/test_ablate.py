@@ -281,8 +281,8 @@ class TextJudge(Judge):
 
 def test_models_against_each_other_over_real_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Single-shot asks once, best-of-n as often as the budget, the pipeline shares the run with the engine."""
+    from hipwright.api.models import ModelOptions
     from hipwright.cli.ablate import _models
-    from hipwright.cli.minds import ModelOptions
     from hipwright.llm.specs import parse_specs
 
     def reply(messages: list[dict[str, str]], call: int) -> str:

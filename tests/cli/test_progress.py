@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from hipwright.cli.output import console
-from hipwright.cli.progress import Progress
+from hipwright.cli.output import rich_console
+from hipwright.cli.progress import SearchProgress
 
 
 def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress("task.py", 10) as progress:
+    with SearchProgress("task.py", 10) as progress:
         progress("stage", {"text": "opening\x1b[2J"})
         progress("evaluated", {"number": 0, "status": "pass", "score": 9.5, "evaluations": 1})
         progress("decided", {"number": 0, "best": True, "score": 9.5})
@@ -28,8 +28,8 @@ def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_panel(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress("task.py", 10)
+    progress = SearchProgress("task.py", 10)
     progress("evaluated", {"number": 3, "status": "timeout", "message": "[red]slow", "evaluations": 4})
-    console(sys.stdout).print(progress._panel())
+    rich_console(sys.stdout).print(progress._panel())
     shown = capsys.readouterr().out
     assert "4/10 evaluations" in shown and "timeout 1" in shown and "[red]slow" in shown and "none yet" in shown

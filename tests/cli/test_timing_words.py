@@ -8,7 +8,7 @@ import json
 from msgspec import structs
 from rich.console import Console
 
-from hipwright.cli.outcome import not_measured, result_object
+from hipwright.api.outcome import not_measured, result_object
 from hipwright.cli.tables import print_evaluation
 from hipwright.records import Build, Evaluation, TargetResult, Timing, Verdict, Versus
 

@@ -7,7 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from hipwright.cli import session
+from hipwright.machine import Machine
+from hipwright.machine import machine as open_machine
 from tests import warm
 
 
@@ -18,8 +19,8 @@ def _warm() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def machine() -> Iterator[session.Machine]:
+def machine() -> Iterator[Machine]:
     with ExitStack() as stack:
         with warm.zygotes():
-            made = stack.enter_context(session.machine(("gfx942", "gfx950", "cpu"), unsafe=False))
+            made = stack.enter_context(open_machine(("gfx942", "gfx950", "cpu"), unsafe=False))
         yield made

@@ -15,13 +15,13 @@ import pytest
 from msgspec.structs import replace
 
 from hipwright.cli.dataset_work import evidence_words, lessons, mutants
-from hipwright.cli.session import Machine
 from hipwright.dataset.build import build
 from hipwright.dataset.judge import WRONG
 from hipwright.dataset.make import BuildSettings, Hooks, TaskPairs, make
 from hipwright.dataset.records import Pair
 from hipwright.dataset.store import OUTCOMES, PAIRS, DatasetStore, read_outcomes, read_pairs
 from hipwright.dataset.tasks import DatasetTask
+from hipwright.machine import Machine
 from hipwright.records import Evaluation, Program
 from tests.dataset import tiny
 

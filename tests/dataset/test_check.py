@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from hipwright.cli.dataset_work import evidence_words, lessons, mutants
-from hipwright.cli.session import Machine
 from hipwright.dataset.check import CheckedRow, _work, draw
 from hipwright.dataset.make import BuildSettings, Hooks, make
 from hipwright.dataset.records import BuildSummary, Pair
 from hipwright.dataset.tasks import DatasetTask
+from hipwright.machine import Machine
 from tests.dataset import tiny
 
 SETTINGS = BuildSettings(targets=("gfx942", "gfx950", "cpu"), variants=1, negatives=1)

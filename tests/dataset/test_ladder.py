@@ -9,13 +9,13 @@ import torch
 from msgspec.structs import replace
 
 from hipwright.cli.dataset_work import evidence_words, lessons, mutants
-from hipwright.cli.session import Machine
 from hipwright.dataset.ladder import LIBRARY, OWN, library, rungs
 from hipwright.dataset.make import BuildSettings, Hooks, make
 from hipwright.dataset.store import OUTCOMES, DatasetStore, TaskOutcome, append, read_outcomes
 from hipwright.dataset.tasks import DatasetTask
 from hipwright.engine.version import source_key
 from hipwright.evaluation import Evaluator
+from hipwright.machine import Machine
 from hipwright.records import Evaluation, Program
 from tests.dataset import tiny
 from tests.engine.harness import captured

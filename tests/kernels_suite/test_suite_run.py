@@ -12,8 +12,8 @@ from benchmarks.suite.measure import Options
 from benchmarks.suite.records import Records
 from benchmarks.suite.run import Runner
 from benchmarks.suite.tasks import find
-from hipwright.cli.session import Machine
 from hipwright.engine.tuned import TuningCache
+from hipwright.machine import Machine
 from hipwright.sandbox import Zygote
 from hipwright.verify.gpu.client import GPU_WORKER
 from tests import warm

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from hipwright.api.outcome import not_measured, result_object
+from hipwright.api.plain import finite
 from hipwright.cli.mcp import _error
-from hipwright.cli.outcome import not_measured, result_object
-from hipwright.cli.output import finite
 from hipwright.errors import BadInput, HipwrightError, TaskError, ToolchainError
 from hipwright.events import Listener, silent
 from hipwright.mcp import files, words

@@ -15,6 +15,7 @@ from rich.console import Console
 from test_browser import BROWSER, look
 from train_sample import ARMS, SPLITS, training, write
 
+from hipwright.cli.train_tables import tables
 from hipwright.errors import BadInput
 from hipwright.report import train_page, train_plots
 from hipwright.report.train_data import Points, read
@@ -106,7 +107,7 @@ def test_figures_are_plain_json_and_the_tables_name_every_arm(tmp_path: Path) ->
     assert grpo["seconds"]["generate"] == pytest.approx(132) and set(grpo["last"]) == {"rl"}
     assert len(found["arms"]) == len(ARMS) * len(SPLITS) * 3
     console = Console(width=200, record=True, file=io.StringIO())
-    for table in train_page.tables(tmp_path):
+    for table in tables(tmp_path):
         console.print(table)
     text = console.export_text()
     assert all(arm in text for arm in ARMS) and "unseen shapes, measured" in text and "grpo − continued" in text

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hipwright.cli.session import machine
 from hipwright.events import silent
+from hipwright.machine import machine
 from hipwright.records import Program
 from hipwright.task.host.choices import CloseChoices
 from hipwright.task.host.double import float64

@@ -1,1 +1,1 @@
-"""The command line: a thin face over the other packages (README.md, docs/design.md)."""
+"""The command line: a thin output over the other packages (README.md, docs/design.md)."""

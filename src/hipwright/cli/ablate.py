@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hipwright.cli.options import Json, Llm, MaxTokens, MaxUsd, Price, Targets, Unsafe
-from hipwright.cli.output import Face
+from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
     from hipwright.agents.ablation.arms import Ablation, ArmRow
     from hipwright.agents.ablation.run import Opened
-    from hipwright.cli.minds import ModelOptions
-    from hipwright.cli.session import Machine
+    from hipwright.api.models import ModelOptions
+    from hipwright.machine import Machine
 
 TARGETS = ("gfx942", "cpu")
 SEED = 0  # of the verification inputs, the same for every arm: an evaluation is paid for once
@@ -58,17 +58,19 @@ def ablate(
     """
     from hipwright.agents.ablation import run as work
     from hipwright.agents.ablation.arms import arms
-    from hipwright.cli import minds, searching, session, targets
+    from hipwright.api import models, targets
+    from hipwright.api.optimize import policy_name
+    from hipwright.machine import machine
 
-    face = Face(json_mode=json_mode)
-    asked = minds.ModelOptions(llm=tuple(llm or ()), max_usd=max_usd, max_tokens=max_tokens, price=tuple(price or ()))
-    minds.check(minds.ModelOptions(without=tuple(without or ())))
+    output = CommandOutput(json_mode=json_mode)
+    asked = models.ModelOptions(llm=tuple(llm or ()), max_usd=max_usd, max_tokens=max_tokens, price=tuple(price or ()))
+    models.check_options(models.ModelOptions(without=tuple(without or ())))
     plan = work.AblationPlan(
         tasks=_files(tasks),
         arms=arms(
             [name for name in arm.split(",") if name],
             without or [],
-            [searching.policy_name(name) or name for name in policy or []],
+            [policy_name(name) or name for name in policy or []],
         ),
         reference=reference,
         targets=targets.choose(target or list(TARGETS)),
@@ -76,16 +78,16 @@ def ablate(
         seeds=seeds,
         out=out,
         fill=fill,
-        listener=lambda kind, data: face.say(str(data["text"])) if kind == "stage" else None,
+        listener=lambda kind, data: output.say(str(data["text"])) if kind == "stage" else None,
         **_models(asked),
     )
-    with session.machine(plan.targets, unsafe=unsafe) as machine:
-        found = work.ablate(plan, partial(_open, machine))
+    with machine(plan.targets, unsafe=unsafe) as made:
+        found = work.ablate(plan, partial(_open, made))
     _leave(found, out)
     if json_mode:
-        face.result(found.to_dict())
+        output.result(found.to_dict())
     else:
-        show(face, found)
+        show(output, found)
     return 0 if any(one.best is not None for one in found.outcomes) else 1
 
 
@@ -99,7 +101,7 @@ def _files(given: Sequence[Path]) -> list[Path]:
 
 def _models(asked: ModelOptions) -> dict[str, Any]:
     """What models add to a plan; nothing without any."""
-    from hipwright.cli import minds
+    from hipwright.api import models
 
     if not asked.llm:
         return {}
@@ -107,14 +109,14 @@ def _models(asked: ModelOptions) -> dict[str, Any]:
     @contextmanager
     def source(archive: Any, run: Any, task: Any, engine: Any) -> Iterator[Any]:
         # arms whose every program is a model's have "llm" off for the policy, and need the models all the same
-        settings = {**run.settings[minds.KEY], "llm": True}
+        settings = {**run.settings[models.SETTING], "llm": True}
         from msgspec.structs import replace
 
-        told = replace(run, settings={**run.settings, minds.KEY: settings})
-        with minds.source(archive, told, task, engine, listener=lambda kind, data: None) as opened:
+        told = replace(run, settings={**run.settings, models.SETTING: settings})
+        with models.proposal_source(archive, told, task, engine, listener=lambda kind, data: None) as opened:
             yield opened
 
-    return {"settings": minds.check(asked), "source": source}
+    return {"settings": models.check_options(asked), "source": source}
 
 
 @contextmanager
@@ -142,11 +144,11 @@ def _leave(found: Ablation, out: Path) -> None:
     (out / "ablation.csv").write_text(csv(found), encoding="utf-8")
 
 
-def show(face: Face, found: Ablation) -> None:
+def show(output: CommandOutput, found: Ablation) -> None:
     """The table for people."""
     from rich.table import Table
 
-    console = face.tables()
+    console = output.console()
     runs = f"{len(found.tasks)} tasks x {found.seeds} seeds, {found.budget} evaluations each"
     table = Table("arm", title=f"{runs}, on {' '.join(found.targets)}; score: {found.score_kind}", title_justify="left")
     places = _places(found.budget)

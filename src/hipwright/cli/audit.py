@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hipwright.cli import targets
+from hipwright.api import targets
 from hipwright.cli.options import Json, MaxTokens, MaxUsd, Price, Unsafe
-from hipwright.cli.output import Face
+from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def audit(
 
     Exit 1 when a verifier is wrong about anybody.
     """
-    face = Face(json_mode=json_mode)
+    output = CommandOutput(json_mode=json_mode)
     if gate not in GATES:
         raise BadInput(f"unknown gate {gate!r}", hint="--gate full, fast or both")
     if form not in (None, "program", "modelnew"):
@@ -73,23 +73,23 @@ def audit(
     if mutants:
         if target != "cpu":
             raise BadInput("mutants are judged on the cpu target", hint="leave --target out")
-        return _mutants(face, mutants, seed or 0, only or [], workers, out, unsafe)
+        return _mutants(output, mutants, seed or 0, only or [], workers, out, unsafe)
     if variants:
         from hipwright.cli import audit_variants
 
         if form == "modelnew" or target != "cpu":
             raise BadInput("variants are programs, judged on the cpu target", hint="leave --lane and --target out")
         models = audit_variants.models(llm or (), max_usd, max_tokens, price or (), out)
-        told, fooled = audit_variants.run(face, variants, seed or 0, only or [], GATES[gate], workers, unsafe, models)
-        _leave(face, told, out)
+        told, fooled = audit_variants.run(output, variants, seed or 0, only or [], GATES[gate], workers, unsafe, models)
+        _leave(output, told, out)
         return 1 if fooled else 0
     if llm:
         raise BadInput("a model writes variants", hint="say how many: --variants N")
-    return _corpus(face, target, gate, form, only or [], seed, workers, timed, out, unsafe)
+    return _corpus(output, target, gate, form, only or [], seed, workers, timed, out, unsafe)
 
 
 def _corpus(
-    face: Face,
+    output: CommandOutput,
     target: str,
     gate: str,
     form: str | None,
@@ -111,45 +111,47 @@ def _corpus(
         raise BadInput("no candidate matches", hint="--only takes shell patterns over form, kind and name")
     results = []
     for one in GATES[gate]:
-        face.say(f"{len(chosen)} candidates through the {one} gate on {target}")
+        output.say(f"{len(chosen)} candidates through the {one} gate on {target}")
         with open_bench(target, seed=seed, unsafe=unsafe) as bench:
             verifier = TargetVerifier(bench, one, timed)  # type: ignore[arg-type]
             results += run(
                 verifier,
                 chosen,
                 workers=workers,
-                listener=_teller(face),
+                listener=_teller(output),
                 done=_closer(bench),
             )
     found = matrix(results)
     confusions, screener = corpus_confusions(results), audit_tables.screener()
     told = {"verifiers": [m.to_dict() for m in found.values()], "confusion": [one.figures() for one in confusions]}
-    _leave(face, told | {"screener": screener}, out)
-    if not face.json_mode:
-        _print(face, found)
-        audit_tables.show_confusions(face.tables(), confusions)
-        audit_tables.show_screener(face.tables(), screener)
+    _leave(output, told | {"screener": screener}, out)
+    if not output.json_mode:
+        _print(output, found)
+        audit_tables.show_confusions(output.console(), confusions)
+        audit_tables.show_screener(output.console(), screener)
     if any(m.fooled for m in found.values()):
         return 1
     return 3 if any(m.void for m in found.values()) else 0
 
 
-def _mutants(face: Face, count: int, seed: int, only: list[str], workers: int, out: Path | None, unsafe: bool) -> int:
+def _mutants(
+    output: CommandOutput, count: int, seed: int, only: list[str], workers: int, out: Path | None, unsafe: bool
+) -> int:
     from hipwright.audit.bench import open_bench
     from hipwright.audit.mutate import run_mutants
 
     with open_bench("cpu", seed=seed, unsafe=unsafe) as bench:
-        report = run_mutants(bench, count, seed, only, workers=workers, say=face.say)
-    _leave(face, report.to_dict(), out)
-    if not face.json_mode:
-        _print_mutants(face, report)
+        report = run_mutants(bench, count, seed, only, workers=workers, say=output.say)
+    _leave(output, report.to_dict(), out)
+    if not output.json_mode:
+        _print_mutants(output, report)
     return 0 if report.good else 1
 
 
-def _teller(face: Face) -> Any:
+def _teller(output: CommandOutput) -> Any:
     def listener(judged: Any) -> None:
         if judged.outcome not in ("right", "not run"):
-            face.say(f"{judged.verifier}: {judged.case.id} {judged.outcome}: {judged.why}")
+            output.say(f"{judged.verifier}: {judged.case.id} {judged.outcome}: {judged.why}")
 
     return listener
 
@@ -159,7 +161,7 @@ def _closer(bench: AuditBench) -> Callable[[CorpusCase], None]:
     return lambda case: bench.close(case.task_path)
 
 
-def _leave(face: Face, result: dict[str, Any], out: Path | None) -> None:
+def _leave(output: CommandOutput, result: dict[str, Any], out: Path | None) -> None:
     from hipwright.cli.output import print_json
 
     if out is not None:
@@ -167,16 +169,16 @@ def _leave(face: Face, result: dict[str, Any], out: Path | None) -> None:
 
         out.mkdir(parents=True, exist_ok=True)
         (out / "audit.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    if face.json_mode:
+    if output.json_mode:
         print_json(result)
 
 
-def _print(face: Face, found: dict[str, Matrix]) -> None:
+def _print(output: CommandOutput, found: dict[str, Matrix]) -> None:
     from rich.table import Table
 
     from hipwright.audit.run import OUTCOMES
 
-    console = face.tables()
+    console = output.console()
     for name, one in found.items():
         table = Table("", *OUTCOMES, "all", title=f"{name} gate", title_justify="left")
         for kind, counts in one.counts.items():
@@ -186,8 +188,8 @@ def _print(face: Face, found: dict[str, Matrix]) -> None:
             console.print(f"  {judged.outcome}: {judged.case.id}: {judged.why}", markup=False, highlight=False)
 
 
-def _print_mutants(face: Face, report: MutationReport) -> None:
-    console = face.tables()
+def _print_mutants(output: CommandOutput, report: MutationReport) -> None:
+    console = output.console()
     console.print(report.summary(), markup=False, highlight=False)
     for mutant in report.survivors():
         console.print(f"  survived: {mutant.said()}", markup=False, highlight=False)

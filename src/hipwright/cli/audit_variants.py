@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hipwright.cli.output import Face
+from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def models(
 
 
 def run(
-    face: Face,
+    output: CommandOutput,
     count: int,
     seed: int,
     only: Sequence[str],
@@ -55,15 +55,15 @@ def run(
     from hipwright.audit.bench import open_bench
     from hipwright.cli import audit_tables
 
-    made = _made(face, count, seed, only, asked)
+    made = _made(output, count, seed, only, asked)
     with open_bench("cpu", seed=seed, unsafe=unsafe) as bench:
         auditor = Auditor(bench, gates)  # type: ignore[arg-type]
-        scored = auditor.score(made, workers=workers, listener=lambda one: _tell(face, one))
+        scored = auditor.score(made, workers=workers, listener=lambda one: _tell(output, one))
     confusions = variant_confusions(scored)
     truths = dict(Counter(one.truth for one in scored))
-    if not face.json_mode:
-        face.tables().print(f"{len(scored)} variants: " + ", ".join(f"{n} {truth}" for truth, n in truths.items()))
-        audit_tables.show_confusions(face.tables(), confusions)
+    if not output.json_mode:
+        output.console().print(f"{len(scored)} variants: " + ", ".join(f"{n} {truth}" for truth, n in truths.items()))
+        audit_tables.show_confusions(output.console(), confusions)
     told = {
         "variants": [one.to_dict() for one in scored],
         "truths": truths,
@@ -73,7 +73,7 @@ def run(
 
 
 def _made(
-    face: Face, count: int, seed: int, only: Sequence[str], asked: tuple[Models, Path | None] | None
+    output: CommandOutput, count: int, seed: int, only: Sequence[str], asked: tuple[Models, Path | None] | None
 ) -> list[Variant]:
     from hipwright.agents.auditors import engine_variants, llm_variants
     from hipwright.events import silent
@@ -91,7 +91,7 @@ def _made(
     if failed and not made:
         raise failed[0]
     for error in failed:
-        face.say(f"a call for variants failed: {error.message}")
+        output.say(f"a call for variants failed: {error.message}")
     return _some(made)
 
 
@@ -101,10 +101,10 @@ def _some(made: list[Variant]) -> list[Variant]:
     return made
 
 
-def _tell(face: Face, one: ScoredVariant) -> None:
+def _tell(output: CommandOutput, one: ScoredVariant) -> None:
     wrong = {"wrong": "accepted", "equivalent": "refused"}.get(one.truth)
     for verifier, said in one.said.items():
         if said == wrong:
-            face.say(
+            output.say(
                 f"{verifier} {said} a variant of {one.variant.of} that is {one.truth} ({one.why}): {one.variant.claim}"
             )

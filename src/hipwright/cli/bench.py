@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hipwright.cli import targets
+from hipwright.api import targets
 from hipwright.cli.options import Json, MaxTokens, MaxUsd, Price, Targets, Unsafe
-from hipwright.cli.output import Face
+from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
@@ -97,8 +97,8 @@ def bench(
     json_mode: Json = False,
 ) -> int:
     """Judge a whole folder: compiled, correct, fast_p, means, coverage and the worst ten, resumable."""
+    from hipwright.api.files import prepare_folder
     from hipwright.cli import benching
-    from hipwright.cli.outdir import prepare
 
     wanted = benching.BenchRequest(
         suite=suite,
@@ -116,8 +116,8 @@ def bench(
         models=_models(candidates, llm, samples, agent, form, max_usd, max_tokens, price, temperature, replay),
     )
     if out is not None:
-        prepare(out)
-    return benching.run(Face(json_mode=json_mode), wanted)
+        prepare_folder(out)
+    return benching.run(CommandOutput(json_mode=json_mode), wanted)
 
 
 def _models(

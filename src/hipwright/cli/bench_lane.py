@@ -12,7 +12,6 @@ import msgspec
 
 from hipwright.archive import Archive
 from hipwright.cli.bench_search import Searched, Searcher
-from hipwright.cli.session import Machine, Workbench
 from hipwright.errors import HipwrightError, ProviderError
 from hipwright.evaluation.bench import BenchRow, ModelSample, failed_row, row_of
 from hipwright.evaluation.faults import as_error, failed_by_machine
@@ -20,6 +19,7 @@ from hipwright.evaluation.gate import Gate
 from hipwright.evaluation.pool import StageResult
 from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.events import silent
+from hipwright.machine import Machine, Workbench
 from hipwright.program import parse
 from hipwright.program.settle import settled
 from hipwright.records import Evaluation, Program, TolerancePolicy
@@ -132,7 +132,7 @@ class BenchWorker:
 
     def _write(self, entry: BenchEntry, program: Program) -> None:
         """The engine's program as a file, named like its task; a sample's below that name."""
-        from hipwright.cli.outdir import write_file
+        from hipwright.api.files import write_file
 
         if self._wanted.out is not None:
             sample = f"{entry.task.name}/sample_{entry.sample}" if self._wanted.models else entry.task.name

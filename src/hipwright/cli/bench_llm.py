@@ -173,7 +173,7 @@ def _prompt(wanted: Models, targets: Sequence[str], archive: Archive) -> Any:
 
 def keep_program(out: Path | None, entry: BenchEntry) -> None:
     """The sample as a file, below the name of its task: programs/TASK/sample_N.py."""
-    from hipwright.cli.outdir import write_file
+    from hipwright.api.files import write_file
 
     if out is not None and entry.program is not None:
         path = out / "programs" / entry.task.name / f"sample_{entry.sample}.py"

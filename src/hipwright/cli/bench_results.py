@@ -7,9 +7,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hipwright.api.files import write_files
+from hipwright.api.plain import finite
 from hipwright.cli import bench_model
-from hipwright.cli.outdir import write_files
-from hipwright.cli.output import Face, finite
+from hipwright.cli.output import CommandOutput
 from hipwright.cli.tables import plain_table
 from hipwright.evaluation.bench import BenchRow, to_csv
 from hipwright.evaluation.figures import figures, worst
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from hipwright.cli.benching import BenchmarkRun
 
 
-def hand_over(face: Face, bench: BenchmarkRun) -> None:
+def hand_over(output: CommandOutput, bench: BenchmarkRun) -> None:
     """Write the files and print the result."""
     wanted, rows = bench.wanted, bench.rows
     found = figures(rows, kernelbench=wanted.mode == "kernelbench")
@@ -46,12 +47,12 @@ def hand_over(face: Face, bench: BenchmarkRun) -> None:
         )
         files = {"result.json": json.dumps(finite(value), indent=2) + "\n", "rows.csv": to_csv(rows)}
         write_files(wanted.out, files | {"bench.html": render_bench(page)})
-    if face.json_mode:
-        face.result(value)
+    if output.json_mode:
+        output.result(value)
     else:
-        _print(face.tables(), bench, found, value["not_measured"])
+        _print(output.console(), bench, found, value["not_measured"])
         if model is not None:
-            bench_model.show(face.tables(), model)
+            bench_model.show(output.console(), model)
 
 
 def _object(bench: BenchmarkRun, found: Mapping[str, Any], model: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from hipwright import search
 from hipwright.archive import Archive
 from hipwright.capture.graph import Graph
-from hipwright.cli.session import Workbench
 from hipwright.engine.write import space, write
 from hipwright.errors import ProviderError, WorkerError
 from hipwright.evaluation.bench import ModelSample
+from hipwright.machine import Workbench
 from hipwright.records import Evaluation, Program, content_key
 from hipwright.search import EngineSource, ProposalSource
 

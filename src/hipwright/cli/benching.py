@@ -16,12 +16,14 @@ from msgspec.structs import replace
 
 import hipwright
 from hipwright import config
+from hipwright.api.files import read_text
+from hipwright.api.plain import clean
 from hipwright.archive import Archive
-from hipwright.cli import bench_llm, session
+from hipwright.cli import bench_llm, exit_codes
 from hipwright.cli.bench_lane import BenchWorker
 from hipwright.cli.bench_llm import Models
 from hipwright.cli.bench_results import hand_over
-from hipwright.cli.output import Face, clean
+from hipwright.cli.output import CommandOutput
 from hipwright.device import topology
 from hipwright.device.topology import GpuInfo
 from hipwright.errors import BadInput, SandboxMissing
@@ -29,11 +31,11 @@ from hipwright.evaluation.bench import GPU_TARGETS, BenchRow, ModelSample, RowSt
 from hipwright.evaluation.pool import Dispatcher, JobOutcome, StageResult
 from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.evaluation.suite import BenchTask, CandidateFile, find_tasks, match_candidates
+from hipwright.machine import machine as open_machine
 from hipwright.program.modelnew.check import form_of
 from hipwright.records import Program, content_key
 from hipwright.sandbox import SANDBOX_HINT, available
 
-INTERRUPTED = 130
 GPU_LANES = 4  # tasks at a time on one GPU, if there are four processors for each: opening one takes seconds
 HANG_S = 600.0  # one evaluation takes less: each of its steps has a limit of its own
 
@@ -105,7 +107,7 @@ class BenchmarkRun:
         return [known[entry.key] for entry in self.entries if entry.key in known]
 
 
-def run(face: Face, wanted: BenchRequest) -> int:
+def run(output: CommandOutput, wanted: BenchRequest) -> int:
     """Judge what is missing, hand over everything, return the exit code."""
     bench = _plan(wanted)
     works, why = available()
@@ -113,19 +115,19 @@ def run(face: Face, wanted: BenchRequest) -> int:
         raise SandboxMissing(f"no sandbox: {why}", hint=SANDBOX_HINT)
     if bench.strangers:
         names = ", ".join(path.name for path in bench.strangers[:5])
-        face.say(f"{len(bench.strangers)} files belong to no task and are left out: {names}")
+        output.say(f"{len(bench.strangers)} files belong to no task and are left out: {names}")
     todo = [entry for entry in bench.entries if bench.store.done(entry.key) is None]
     if done := len(bench.entries) - len(todo):
-        face.say(f"{done} of {len(bench.entries)} rows are there already")
+        output.say(f"{done} of {len(bench.entries)} rows are there already")
     try:
-        _judge(face, bench, todo)
+        _judge(output, bench, todo)
     except KeyboardInterrupt:
         bench.interrupted = True
-    hand_over(face, bench)
+    hand_over(output, bench)
     if bench.interrupted:
         again = "go on with --resume" if wanted.out is not None else "with --out DIR it could be resumed"
-        face.say(f"interrupted after {len(bench.rows)} of {len(bench.entries)} rows: nothing is lost; {again}")
-        return INTERRUPTED
+        output.say(f"interrupted after {len(bench.rows)} of {len(bench.entries)} rows: nothing is lost; {again}")
+        return exit_codes.INTERRUPTED
     return exit_code(bench.rows)
 
 
@@ -147,7 +149,7 @@ def _plan(wanted: BenchRequest) -> BenchmarkRun:
     matched = match_candidates(wanted.candidates, tasks) if wanted.candidates is not None else None
     entries = []
     for task in tasks:
-        text = session.read_text(task.path, "task")
+        text = read_text(task.path, "task")
         if wanted.models is not None:
             entries += _samples(wanted, wanted.models, where, task, text)
         elif matched is None:
@@ -170,7 +172,7 @@ def _candidates(
         return [BenchEntry(task, "", 0, _key(wanted, where, task, text, "no candidate"))]
     entries = []
     for file in files:
-        source = session.read_text(file.path, "candidate")
+        source = read_text(file.path, "candidate")
         program = Program(form="modelnew" if form_of(source) == "modelnew" else "program", text=source)
         entries.append(
             BenchEntry(
@@ -203,7 +205,7 @@ def _key(wanted: BenchRequest, where: str, task: BenchTask, text: str, *program:
 # ---------------------------------------------------------------- judging
 
 
-def _judge(face: Face, bench: BenchmarkRun, todo: list[BenchEntry]) -> None:
+def _judge(output: CommandOutput, bench: BenchmarkRun, todo: list[BenchEntry]) -> None:
     for entry in [entry for entry in todo if not entry.candidate]:
         names = {name: value for name, value in entry.names.items() if name != "candidate"}
         bench.store.add(missing_row(**names))
@@ -211,7 +213,7 @@ def _judge(face: Face, bench: BenchmarkRun, todo: list[BenchEntry]) -> None:
     if not todo:
         return
     wanted = bench.wanted
-    progress = _Progress(face, len(bench.entries), len(bench.entries) - len(todo))
+    progress = _Progress(output, len(bench.entries), len(bench.entries) - len(todo))
     with ExitStack() as stack:
         archive = stack.enter_context(Archive(wanted.out / "archive" if wanted.out else config.home()))
         line = None
@@ -302,13 +304,13 @@ def _lanes(
     each = wanted.workers or alone
     lanes: list[BenchWorker] = []
     for gpu in gpus:
-        machine = stack.enter_context(session.machine(wanted.targets, unsafe=wanted.unsafe, gpu=gpu.index))
+        made = stack.enter_context(open_machine(wanted.targets, unsafe=wanted.unsafe, gpu=gpu.index))
         names = [f"{gpu.kind} {gpu.index} lane {number}" for number in range(each)]
-        lanes += [BenchWorker(name, machine, archive, wanted, line) for name in names]
+        lanes += [BenchWorker(name, made, archive, wanted, line) for name in names]
     if not gpus:
         for number in range(min(each, jobs)):
-            machine = stack.enter_context(session.machine(wanted.targets, unsafe=wanted.unsafe))
-            lanes.append(BenchWorker(f"cpu lane {number}", machine, archive, wanted, line))
+            made = stack.enter_context(open_machine(wanted.targets, unsafe=wanted.unsafe))
+            lanes.append(BenchWorker(f"cpu lane {number}", made, archive, wanted, line))
     for lane in lanes:
         stack.callback(lane.close)
     return lanes
@@ -317,8 +319,8 @@ def _lanes(
 class _Progress:
     """One line a row on stderr, and faults of the machine as they are met."""
 
-    def __init__(self, face: Face, total: int, done: int) -> None:
-        self._face, self._total, self._done = face, total, done
+    def __init__(self, output: CommandOutput, total: int, done: int) -> None:
+        self._face, self._total, self._done = output, total, done
         self._lock = threading.Lock()
 
     def row(self, row: BenchRow) -> None:

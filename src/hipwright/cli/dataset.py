@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from hipwright.cli import targets
+from hipwright.api import targets
+from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, Targets, Unsafe
-from hipwright.cli.output import Face
+from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 
 app = typer.Typer(
@@ -46,8 +47,8 @@ def build(
     json_mode: Json = False,
 ) -> int:
     """Make verified pairs of every task of TASKS, or of N new ones. What is done is kept: --resume goes on."""
+    from hipwright.api.files import prepare_folder
     from hipwright.cli import dataset_work
-    from hipwright.cli.outdir import prepare
     from hipwright.dataset.make import BuildSettings
 
     chosen = targets.choose(target or [*targets.OFFLINE, "cpu"])
@@ -56,15 +57,15 @@ def build(
     settings = BuildSettings(targets=chosen, variants=variants, negatives=negatives, budget=budget, seed=seed)
     if (tasks is None) == (count is None):
         raise BadInput("either TASKS or --count", hint="--count N makes new tasks; TASKS are made already")
-    prepare(out)
-    face = Face(json_mode=json_mode)
+    prepare_folder(out)
+    output = CommandOutput(json_mode=json_mode)
     workers = workers or dataset_work.cores()
     if tasks is None:
         assert count is not None
         tasks = out / "synth"
-        if not dataset_work.compose(face, out, tasks, count, seed, workers=workers, resume=resume, unsafe=unsafe):
-            return dataset_work.INTERRUPTED
-    return dataset_work.run_build(face, tasks, out, settings, workers=workers, resume=resume, unsafe=unsafe)
+        if not dataset_work.compose(output, out, tasks, count, seed, workers=workers, resume=resume, unsafe=unsafe):
+            return exit_codes.INTERRUPTED
+    return dataset_work.run_build(output, tasks, out, settings, workers=workers, resume=resume, unsafe=unsafe)
 
 
 @app.command("check")
@@ -79,9 +80,9 @@ def check(
     """Verify a random sample of DATA from scratch on secret inputs. Exit 1 when a row is not what it says."""
     from hipwright.cli import dataset_work
 
-    face = Face(json_mode=json_mode)
+    output = CommandOutput(json_mode=json_mode)
     count = workers or dataset_work.cores()
-    return dataset_work.run_check(face, data, sample=sample, seed=seed, workers=count, unsafe=unsafe)
+    return dataset_work.run_check(output, data, sample=sample, seed=seed, workers=count, unsafe=unsafe)
 
 
 @app.command("overlap")
@@ -99,9 +100,9 @@ def overlap(
     """Which tasks of DATA are copies or near copies of those of a folder, or of each other. Exit 1 when any is."""
     from hipwright.cli import dataset_overlap, dataset_work
 
-    face = Face(json_mode=json_mode)
+    output = CommandOutput(json_mode=json_mode)
     count = workers or dataset_work.cores()
-    return dataset_overlap.run_overlap(face, data, against or [], out, workers=count, unsafe=unsafe)
+    return dataset_overlap.run_overlap(output, data, against or [], out, workers=count, unsafe=unsafe)
 
 
 @app.command("stats")
@@ -113,7 +114,7 @@ def stats(
     """What is in DATA: pairs by kind, family, dtype, split; coverage, estimates, registers."""
     from hipwright.cli import dataset_out
 
-    return dataset_out.stats(Face(json_mode=json_mode), data, out)
+    return dataset_out.stats(CommandOutput(json_mode=json_mode), data, out)
 
 
 @app.command("export")
@@ -133,4 +134,4 @@ def export(
     """Write DATA in a format that trainers read (docs/dataset.md), whole or not at all."""
     from hipwright.cli import dataset_out
 
-    return dataset_out.export(Face(json_mode=json_mode), data, out, form, title, sample=sample, seed=seed)
+    return dataset_out.export(CommandOutput(json_mode=json_mode), data, out, form, title, sample=sample, seed=seed)

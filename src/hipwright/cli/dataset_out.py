@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hipwright.api.targets import OFFLINE
 from hipwright.cli.dataset_work import name_some
-from hipwright.cli.output import Face
-from hipwright.cli.targets import OFFLINE
+from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ CHAT = ("sft", "trl", "verl", "preference")
 """Formats with a system prompt: the one that hipwright's own writers are given."""
 
 
-def stats(face: Face, data: Path, out: Path | None) -> int:
+def stats(output: CommandOutput, data: Path, out: Path | None) -> int:
     """Count; exit 1 when a line could not be read."""
-    from hipwright.cli.outdir import prepare, write_file
+    from hipwright.api.files import prepare_folder, write_file
     from hipwright.dataset.stats import tally
     from hipwright.dataset.store import read_pairs
 
@@ -28,18 +28,20 @@ def stats(face: Face, data: Path, out: Path | None) -> int:
     if out is not None:
         from hipwright.report.dataset_page import DatasetPage, render_dataset
 
-        prepare(out.parent)
+        prepare_folder(out.parent)
         page = DatasetPage(data.resolve().name, figures, str(data), f"hipwright dataset stats {data}", len(bad))
         write_file(out, render_dataset(page))
-    _name_bad(face, bad)
-    if face.json_mode:
-        face.result({**figures, "bad_rows": [one.to_dict() for one in bad], "page": str(out) if out else None})
+    _name_bad(output, bad)
+    if output.json_mode:
+        output.result({**figures, "bad_rows": [one.to_dict() for one in bad], "page": str(out) if out else None})
     else:
-        _say(face, figures, out)
+        _say(output, figures, out)
     return 1 if bad else 0
 
 
-def export(face: Face, data: Path, out: Path, form: str, title: str, *, sample: int | None, seed: int) -> int:
+def export(
+    output: CommandOutput, data: Path, out: Path, form: str, title: str, *, sample: int | None, seed: int
+) -> int:
     """Write all rows, or a sample of them; exit 1 when a row had to be left out because it is bad."""
     from hipwright.agents import prompt_session
     from hipwright.dataset.export import FORMATS, ExportOptions
@@ -60,11 +62,11 @@ def export(face: Face, data: Path, out: Path, form: str, title: str, *, sample: 
     pairs = read_pairs(data, bad)
     written = write(form, pairs if sample is None else across(pairs, sample, seed), out, options)
     skipped = [f"{one.where} {one.task}: {one.why}" for one in written.skipped]
-    name_some(face, "bad rows are left out (skipped.jsonl)", skipped)
-    if face.json_mode:
-        face.result({**written.to_dict(), "total": written.total, "out": str(out)})
+    name_some(output, "bad rows are left out (skipped.jsonl)", skipped)
+    if output.json_mode:
+        output.result({**written.to_dict(), "total": written.total, "out": str(out)})
         return 1 if skipped else 0
-    table = face.tables()
+    table = output.console()
     table.print(f"{written.total} rows of {written.read} pairs as {form} in {out}")
     for name, splits in written.rows.items():
         table.print(f"  {name}: " + ", ".join(f"{rows} {split}" for split, rows in splits.items()))
@@ -73,13 +75,13 @@ def export(face: Face, data: Path, out: Path, form: str, title: str, *, sample: 
     return 1 if skipped else 0
 
 
-def _name_bad(face: Face, bad: list[BadRow]) -> None:
-    name_some(face, "unreadable lines", [f"{one.file} line {one.line}: {one.why}" for one in bad])
+def _name_bad(output: CommandOutput, bad: list[BadRow]) -> None:
+    name_some(output, "unreadable lines", [f"{one.file} line {one.line}: {one.why}" for one in bad])
 
 
-def _say(face: Face, figures: dict[str, Any], out: Path | None) -> None:
+def _say(output: CommandOutput, figures: dict[str, Any], out: Path | None) -> None:
     """The figures as lines; distributions are for the page and for --json."""
-    table = face.tables()
+    table = output.console()
     for name, value in figures.items():
         if isinstance(value, (int, float, str)):
             table.print(f"{name}: {value}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hipwright.cli.dataset_work import BuildProgress, must_contain, name_some
-from hipwright.cli.output import Face
+from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def run_overlap(
-    face: Face, data: Path, against: Sequence[Path], out: Path | None, *, workers: int, unsafe: bool
+    output: CommandOutput, data: Path, against: Sequence[Path], out: Path | None, *, workers: int, unsafe: bool
 ) -> int:
     """Compare and tell; exit 1 when anything overlaps, or a line could not be read."""
     from hipwright.dataset.overlap import overlap
@@ -36,13 +36,13 @@ def run_overlap(
 
         found = overlap(tasks, against, workers=workers, unsafe=unsafe, listener=listen)
     kept = _write_rest(data, set(found.found), out) if out is not None else None
-    name_some(face, "unreadable lines", [f"{one.file} line {one.line}: {one.why}" for one in bad])
-    name_some(face, "tasks could not be captured", [f"{name}: {why}" for name, why in found.weaker.items()])
-    if face.json_mode:
+    name_some(output, "unreadable lines", [f"{one.file} line {one.line}: {one.why}" for one in bad])
+    name_some(output, "tasks could not be captured", [f"{name}: {why}" for name, why in found.weaker.items()])
+    if output.json_mode:
         share = len(found.found) / found.tasks if found.tasks else 0.0
-        face.result({**found.to_dict(), "found": list(found.found), "share": round(share, 4), "rows_kept": kept})
+        output.result({**found.to_dict(), "found": list(found.found), "share": round(share, 4), "rows_kept": kept})
     else:
-        _say(face, found, against, kept, out)
+        _say(output, found, against, kept, out)
     return 1 if found.hits or bad else 0
 
 
@@ -72,11 +72,11 @@ def _is_data(path: Path) -> bool:
 
 def _write_rest(data: Path, gone: set[str], out: Path) -> int:
     """The rows of the tasks that overlap with nothing. -> how many."""
-    from hipwright.cli.outdir import prepare
+    from hipwright.api.files import prepare_folder
     from hipwright.dataset.store import read_pairs, replace_file, row
 
     named = {(entry.name, entry.source): name for name, entry in tasks_of(data, []).items()}
-    prepare(out.parent)
+    prepare_folder(out.parent)
     kept = 0
 
     def rows() -> Iterator[bytes]:
@@ -90,8 +90,8 @@ def _write_rest(data: Path, gone: set[str], out: Path) -> int:
     return kept
 
 
-def _say(face: Face, found: Overlap, against: Sequence[Path], kept: int | None, out: Path | None) -> None:
-    table = face.tables()
+def _say(output: CommandOutput, found: Overlap, against: Sequence[Path], kept: int | None, out: Path | None) -> None:
+    table = output.console()
     where = f"{found.others} tasks of {', '.join(map(str, against))}" if against else "each other"
     share = 100 * len(found.found) / found.tasks if found.tasks else 0.0
     table.print(f"{found.tasks} tasks compared with {where}: {len(found.found)} overlap ({share:.1f} %)")

@@ -13,9 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from hipwright.cli import session
-from hipwright.cli.output import Face, clean, console
+from hipwright.api.plain import clean
+from hipwright.cli import exit_codes
+from hipwright.cli.output import CommandOutput, rich_console
 from hipwright.errors import BadInput, SandboxMissing
+from hipwright.machine import Machine, machine
 from hipwright.records import Evaluation, Program
 
 if TYPE_CHECKING:
@@ -26,13 +28,12 @@ if TYPE_CHECKING:
     from hipwright.dataset.records import Pair
     from hipwright.dataset.store import BadRow, DatasetStore
 
-INTERRUPTED = 130
 LINE_SECONDS = 5.0  # without a terminal: at most one line in this time
 NAMED = 10  # of what went wrong, how many are named
 
 
 def run_build(
-    face: Face, tasks: Path, out: Path, settings: BuildSettings, *, workers: int, resume: bool, unsafe: bool
+    output: CommandOutput, tasks: Path, out: Path, settings: BuildSettings, *, workers: int, resume: bool, unsafe: bool
 ) -> int:
     """Make what is missing; returns the exit code."""
     from hipwright.dataset.build import build
@@ -42,13 +43,13 @@ def run_build(
 
     entries, problems = read_tasks(tasks)
     must_contain(unsafe)
-    name_some(face, "in the folder of tasks", problems)
+    name_some(output, "in the folder of tasks", problems)
     with DatasetStore(out, settings.to_dict(), resume=resume) as store:
-        name_some(face, "unreadable lines, kept in bad.jsonl", [_line(one) for one in store.bad])
+        name_some(output, "unreadable lines, kept in bad.jsonl", [_line(one) for one in store.bad])
         done = sum(store.done(entry.key) for entry in entries)
         if done:
-            face.say(f"{done} of {len(entries)} tasks are done already")
-        opener = partial(session.machine, settings.targets, unsafe=unsafe)
+            output.say(f"{done} of {len(entries)} tasks are done already")
+        opener = partial(machine, settings.targets, unsafe=unsafe)
         hooks = Hooks(mutants, evidence_words, lessons)
         begun = time.monotonic()
         with BuildProgress("tasks", len(entries), done) as bar:
@@ -60,21 +61,23 @@ def run_build(
             try:
                 report = build(entries, store, opener, settings, hooks, workers=workers, listener=listen, dress=splits)
             except KeyboardInterrupt:
-                face.say(f"interrupted after {len(store.outcomes)} of {len(entries)} tasks: go on with --resume")
-                if face.json_mode:
-                    face.result({"interrupted": True, "tasks": len(store.outcomes), "exit_code": INTERRUPTED})
-                return INTERRUPTED
+                output.say(f"interrupted after {len(store.outcomes)} of {len(entries)} tasks: go on with --resume")
+                if output.json_mode:
+                    output.result(
+                        {"interrupted": True, "tasks": len(store.outcomes), "exit_code": exit_codes.INTERRUPTED}
+                    )
+                return exit_codes.INTERRUPTED
         bad = [one.to_dict() for one in store.bad]
     told = {**report.to_dict(), "problems": problems, "bad_rows": bad, "wall_s": round(time.monotonic() - begun, 1)}
-    if face.json_mode:
-        face.result({**told, "out": str(out)})
+    if output.json_mode:
+        output.result({**told, "out": str(out)})
     else:
-        _say_built(face, report, out)
+        _say_built(output, report, out)
     return 3 if report.statuses["fault"] else 0 if report.statuses["verified"] else 1
 
 
 def compose(
-    face: Face, out: Path, tasks: Path, count: int, seed: int, *, workers: int, resume: bool, unsafe: bool
+    output: CommandOutput, out: Path, tasks: Path, count: int, seed: int, *, workers: int, resume: bool, unsafe: bool
 ) -> bool:
     """New tasks for a data set, going on with those that are there; False when interrupted."""
     from hipwright.cli.synth import composed
@@ -83,10 +86,10 @@ def compose(
     must_contain(unsafe)
     if not resume and (out / MANIFEST).exists():
         raise BadInput(f"{out} already holds a data set", hint="--resume goes on with it, or choose another --out")
-    return composed(face, tasks, count, seed, workers=workers, resume=resume, unsafe=unsafe)
+    return composed(output, tasks, count, seed, workers=workers, resume=resume, unsafe=unsafe)
 
 
-def run_check(face: Face, data: Path, *, sample: int, seed: int | None, workers: int, unsafe: bool) -> int:
+def run_check(output: CommandOutput, data: Path, *, sample: int, seed: int | None, workers: int, unsafe: bool) -> int:
     """Verify a sample again; exit 1 when a row is wrong, 3 when the machine kept some from being looked at."""
     from hipwright.dataset.check import check
     from hipwright.dataset.store import read_pairs
@@ -102,11 +105,11 @@ def run_check(face: Face, data: Path, *, sample: int, seed: int | None, workers:
 
         opener = partial(fresh_machine, targets, unsafe)
         report = check(read_pairs(data, bad), opener, sample=sample, seed=seed, workers=workers, listener=listen)
-    name_some(face, "unreadable lines", [_line(one) for one in bad])
-    if face.json_mode:
-        face.result({**report.to_dict(), "bad_rows": [one.to_dict() for one in bad]})
+    name_some(output, "unreadable lines", [_line(one) for one in bad])
+    if output.json_mode:
+        output.result({**report.to_dict(), "bad_rows": [one.to_dict() for one in bad]})
     else:
-        _say_checked(face, report)
+        _say_checked(output, report)
     return 1 if report.wrong or bad else 3 if report.void or not report.checked else 0
 
 
@@ -114,11 +117,11 @@ def run_check(face: Face, data: Path, *, sample: int, seed: int | None, workers:
 
 
 @contextmanager
-def fresh_machine(targets: tuple[str, ...], unsafe: bool) -> Iterator[session.Machine]:
+def fresh_machine(targets: tuple[str, ...], unsafe: bool) -> Iterator[Machine]:
     """A Machine that has compiled nothing yet."""
     with (
         tempfile.TemporaryDirectory(prefix="hipwright-check-") as folder,
-        session.machine(targets, unsafe=unsafe, cache=Path(folder)) as made,
+        machine(targets, unsafe=unsafe, cache=Path(folder)) as made,
     ):
         yield made
 
@@ -178,7 +181,7 @@ class BuildProgress:
                 TextColumn(self.what),
                 TimeRemainingColumn(),
                 TextColumn("{task.description}"),
-                console=console(sys.stderr),
+                console=rich_console(sys.stderr),
                 transient=True,
             )
             self._id = self._bar.add_task("", total=self.total, completed=self.done)
@@ -223,14 +226,14 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def name_some(face: Face, what: str, lines: list[str]) -> None:
+def name_some(output: CommandOutput, what: str, lines: list[str]) -> None:
     """So many of something, and the first of them by name."""
     if lines:
-        face.say(f"{len(lines)} {what}:")
+        output.say(f"{len(lines)} {what}:")
         for line in lines[:NAMED]:
-            face.say(f"  {line}")
+            output.say(f"  {line}")
         if len(lines) > NAMED:
-            face.say(f"  and {len(lines) - NAMED} more")
+            output.say(f"  and {len(lines) - NAMED} more")
 
 
 def _line(bad: BadRow) -> str:
@@ -245,8 +248,8 @@ def _last(outcome: Any) -> str:
     return f"{outcome.name}: {outcome.status}" + (f": {outcome.why}" if outcome.why else "")
 
 
-def _say_built(face: Face, report: BuildReport, out: Path) -> None:
-    table = face.tables()
+def _say_built(output: CommandOutput, report: BuildReport, out: Path) -> None:
+    table = output.console()
     told = report.to_dict()
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(report.statuses.items()))
     table.print(f"{told['pairs']} pairs of {report.tasks} tasks in {out}")
@@ -258,14 +261,14 @@ def _say_built(face: Face, report: BuildReport, out: Path) -> None:
             f"now: {report.made} tasks, {report.pairs} pairs and {report.evaluations} evaluations in "
             f"{report.seconds:.0f} s: {rate:.0f} pairs an hour, {verified:.0f} of them of a verified program"
         )
-    name_some(face, "tasks have no verified program", [_last(one) for one in report.failures()])
+    name_some(output, "tasks have no verified program", [_last(one) for one in report.failures()])
 
 
-def _say_checked(face: Face, report: checking.CheckReport) -> None:
+def _say_checked(output: CommandOutput, report: checking.CheckReport) -> None:
     told = report.to_dict()
-    face.tables().print(
+    output.console().print(
         f"{told['checked']} of {report.rows} rows verified again from scratch on secret inputs, "
         f"{told['correct']} of them of a right program: {len(report.wrong)} wrong"
     )
-    name_some(face, "rows are wrong", [f"{one.key} ({one.task}, {one.kind}): {one.wrong}" for one in report.wrong])
-    name_some(face, "rows could not be looked at", [f"{one.key} ({one.task}): {one.void}" for one in report.void])
+    name_some(output, "rows are wrong", [f"{one.key} ({one.task}, {one.kind}): {one.wrong}" for one in report.wrong])
+    name_some(output, "rows could not be looked at", [f"{one.key} ({one.task}): {one.void}" for one in report.void])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from hipwright import config
 from hipwright.cli.options import Json
-from hipwright.cli.output import Face
+from hipwright.cli.output import CommandOutput
 
 if TYPE_CHECKING:
     from hipwright.toolchain.probe import ToolCheck
@@ -28,19 +28,19 @@ def doctor(json_mode: Json = False) -> int:
     """Check this machine and say how to mend what is missing."""
     from hipwright.toolchain import probe
 
-    face = Face(json_mode=json_mode)
+    output = CommandOutput(json_mode=json_mode)
     checks = [*own_checks(), *probe.checks()]
     broken = [check for check in checks if not check.ok and check.name in NEEDED]
     if json_mode:
         plain = [{"name": c.name, "ok": c.ok, "detail": c.detail, "fix": c.fix} for c in checks]
-        face.result({"ok": not broken, "checks": plain})
+        output.result({"ok": not broken, "checks": plain})
     else:
-        _print(face, checks)
+        _print(output, checks)
     return 3 if broken else 0
 
 
-def _print(face: Face, checks: list[ToolCheck]) -> None:
-    out = face.tables()
+def _print(output: CommandOutput, checks: list[ToolCheck]) -> None:
+    out = output.console()
     width = max(len(check.name) for check in checks)
     for check in checks:
         mark, style = (

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hipwright.cli import session, targets
+from hipwright.api import targets
+from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, Targets, TaskFile, Unsafe
-from hipwright.cli.output import Face
+from hipwright.cli.output import CommandOutput
 
 if TYPE_CHECKING:
-    from hipwright.cli.session import Workbench
-    from hipwright.records import Program
+    from hipwright.api.evaluate import JudgedCandidate
+    from hipwright.events import Listener
 
 
 def evaluate(
@@ -33,64 +34,55 @@ def evaluate(
     json_mode: Json = False,
 ) -> int:
     """Compile, verify and estimate PROGRAM against TASK. Exit 1 when it is rejected."""
-    from hipwright.program.modelnew.check import form_of
-    from hipwright.records import Program
+    from hipwright.api.evaluate import judge_program
+    from hipwright.api.inputs import program_from, task_source
 
-    face = Face(json_mode=json_mode)
+    output = CommandOutput(json_mode=json_mode)
     chosen = targets.choose(target)
-    session.existing_file(task, "task")
-    text = session.read_text(program, "program")
-    candidate = Program(form="modelnew" if form_of(text) == "modelnew" else "program", text=text)
-    listener = _say_stages(face)
-    with session.workbench(
-        task, chosen, seed=seed, unsafe=unsafe, listener=listener, gpu_memory_gb=gpu_memory
-    ) as bench:
-        return _judge(face, bench, candidate, program, chosen)
+    judged = judge_program(
+        task_source(task),
+        program_from(program),
+        chosen,
+        seed=seed,
+        unsafe=unsafe,
+        gpu_memory_gb=gpu_memory,
+        listener=_listener(output, program.name),
+    )
+    return _print(output, judged, program, chosen)
 
 
-def _judge(face: Face, bench: Workbench, candidate: Program, path: Path, chosen: tuple[str, ...]) -> int:
-    from hipwright.cli.outcome import exit_code, not_measured, result_object
+def _print(output: CommandOutput, judged: JudgedCandidate, path: Path, chosen: tuple[str, ...]) -> int:
+    from hipwright.api.outcome import result_object
 
-    warnings = _lint(face, bench, candidate, path)
-    evaluation = bench.evaluator.evaluate(candidate, thorough=True)
-    notes = not_measured(chosen, evaluation)
-    if face.json_mode:
+    evaluation = judged.evaluation
+    if output.json_mode:
         more = {
             "program": str(path),
             "evaluations": 1,
             "seconds": evaluation.seconds,
-            "not_measured": notes,
-            "warnings": warnings,
-            "seed": bench.evaluator.oracle.seed,
+            "not_measured": list(judged.not_measured),
+            "warnings": list(judged.warnings),
+            "seed": judged.seed,
         }
-        face.result(result_object(evaluation, chosen, **more))
+        output.result(result_object(evaluation, chosen, **more))
     else:
         from hipwright.cli.tables import print_evaluation
 
-        print_evaluation(face.tables(), path.name, evaluation, notes)
+        print_evaluation(output.console(), path.name, evaluation, judged.not_measured)
         if not evaluation.passed:
-            face.say(f"the same inputs again: --seed {bench.evaluator.oracle.seed}")
-    return exit_code(evaluation)
+            output.say(f"the same inputs again: --seed {judged.seed}")
+    return exit_codes.of_evaluation(evaluation)
 
 
-def _lint(face: Face, bench: Workbench, candidate: Program, path: Path) -> list[dict[str, Any]]:
-    """Static warnings: said on stderr, never a verdict. A program that does not parse has none."""
-    from hipwright.errors import ProgramError
+def _listener(output: CommandOutput, name: str) -> Listener:
+    """Prints stages, and static warnings with the program's name and line."""
+    stages = output.stages()
 
-    try:
-        found = bench.evaluator.lint(candidate)
-    except ProgramError:
-        return []
-    for warning in found:
-        face.say(
-            f"{path.name}:{warning.line}: warning: {warning.message}" + (f" ({warning.fix})" if warning.fix else "")
-        )
-    return [warning.to_dict() for warning in found]
-
-
-def _say_stages(face: Face) -> Any:
     def listener(kind: str, data: dict[str, Any]) -> None:
-        if kind == "stage" and not face.json_mode:
-            face.say(str(data.get("text", "")))
+        if kind == "warning":
+            fix = f" ({data['fix']})" if data["fix"] else ""
+            output.say(f"{name}:{data['line']}: warning: {data['message']}{fix}")
+        else:
+            stages(kind, data)
 
     return listener

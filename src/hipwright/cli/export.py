@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from hipwright.cli.options import Json
-from hipwright.cli.output import Face
+from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 
-FORMATS = ("torch-op", "modelnew")
+if TYPE_CHECKING:
+    from hipwright.api.ship import ShipFormat
 
 
 def export(
@@ -43,8 +44,21 @@ def export(
         return runs.export(what, canonical=canonical, records=records, out=out, json_mode=json_mode)
     if program is None or canonical or records:
         raise BadInput("a program is exported as TASK PROGRAM --format F; --canonical and --records are for runs")
+    from hipwright.api.ship import FORMATS
+
     if form not in FORMATS or out is None:
         raise BadInput(f"--format is one of {', '.join(FORMATS)}, and --out says where to")
-    from hipwright.cli import shipping
+    return _ship(CommandOutput(json_mode=json_mode), Path(what), program, cast("ShipFormat", form), name, out)
 
-    return shipping.ship(Face(json_mode=json_mode), Path(what), program, form, name, out)
+
+def _ship(output: CommandOutput, task: Path, path: Path, form: ShipFormat, name: str | None, out: Path) -> int:
+    from hipwright.api.files import read_text
+    from hipwright.api.inputs import task_source
+    from hipwright.api.ship import ship_program
+
+    source = task_source(task)
+    files = ship_program(source, read_text(path, "program"), form, out, name=name)
+    output.say(f"wrote {len(files)} files to {out}")
+    if output.json_mode:
+        output.result({"out": str(out), "format": form, "files": files})
+    return 0

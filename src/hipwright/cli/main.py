@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from hipwright import __version__
+from hipwright.api.plain import error_object, error_owner
 from hipwright.cli import (
     ablate,
     audit,
@@ -23,6 +24,7 @@ from hipwright.cli import (
     dataset,
     doctor,
     evaluate,
+    exit_codes,
     export,
     mcp,
     optimize,
@@ -32,10 +34,8 @@ from hipwright.cli import (
     synth,
     train,
 )
-from hipwright.cli.output import error_object, print_error, print_json, whose
+from hipwright.cli.output import print_error, print_json
 from hipwright.errors import HipwrightError
-
-INTERRUPTED = 130
 
 app = typer.Typer(
     name="hipwright",
@@ -50,7 +50,7 @@ app.command("doctor")(doctor.doctor)
 app.command("optimize")(optimize.optimize)
 app.command("eval")(evaluate.evaluate)
 app.command("backward")(backward.backward)
-app.command("combine")(combine.combine_programs)
+app.command("combine")(combine.combine)
 app.command("score")(score.score)
 app.command("bench")(bench.bench)
 app.command("profile")(profile.profile)
@@ -106,8 +106,10 @@ def _main(argv: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
         if json_mode:
-            print_json({"status": "unscorable", "fault": None, "interrupted": True, "exit_code": INTERRUPTED})
-        return INTERRUPTED
+            print_json(
+                {"status": "unscorable", "fault": None, "interrupted": True, "exit_code": exit_codes.INTERRUPTED}
+            )
+        return exit_codes.INTERRUPTED
     except BrokenPipeError:
         # the reader left (`hipwright runs | head`): nothing more to say, and nothing may be flushed at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -124,7 +126,7 @@ def _interrupt(signum: int, frame: Any) -> None:
 def _report(error: HipwrightError, json_mode: bool) -> int:
     if os.environ.get("HIPWRIGHT_DEBUG") == "1":
         raise error
-    print_error(whose(error), error.message, error.hint)
+    print_error(error_owner(error), error.message, error.hint)
     if json_mode:
         print_json(error_object(error))
     return error.exit_code

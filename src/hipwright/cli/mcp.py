@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hipwright.cli import session, targets
+from hipwright.api import targets
 from hipwright.cli.options import Targets, Unsafe
+from hipwright.machine import Machine, machine
 
 if TYPE_CHECKING:
     from hipwright.errors import HipwrightError
@@ -60,17 +61,17 @@ def mcp(
 
 def _lent(chosen: tuple[str, ...], unsafe: bool) -> Lent:
     """What the server borrows from the command line."""
-    from hipwright.cli.outcome import not_measured, result_object
-    from hipwright.cli.output import finite
+    from hipwright.api.outcome import not_measured, result_object
+    from hipwright.api.plain import finite
     from hipwright.mcp.shop import Lent
 
-    def machine() -> AbstractContextManager[session.Machine]:
-        return session.machine(chosen, unsafe=unsafe)
+    def start() -> AbstractContextManager[Machine]:
+        return machine(chosen, unsafe=unsafe)
 
     gpu = next((name for name in chosen if name in targets.GPUS), "")
 
     def counters(task: Path, program: Program, listener: Listener) -> ProfileReport:
-        from hipwright.cli.profile import read_counters
+        from hipwright.api.profile import read_counters
         from hipwright.program import parse
         from hipwright.program.settle import settled
 
@@ -78,7 +79,7 @@ def _lent(chosen: tuple[str, ...], unsafe: bool) -> Lent:
         return read_counters(task, settled(program), target=gpu, unsafe=unsafe, listener=listener)
 
     return Lent(
-        machine=machine,
+        machine=start,
         result=result_object,
         not_measured=not_measured,
         error=_error,
@@ -89,9 +90,9 @@ def _lent(chosen: tuple[str, ...], unsafe: bool) -> Lent:
 
 def _error(error: HipwrightError) -> dict[str, Any]:
     """The object of a failed `--json` command, and in its own key whose fault it is."""
-    from hipwright.cli.output import clean, error_object, whose
+    from hipwright.api.plain import clean, error_object, error_owner
 
     told = error_object(error)
     line = next((line for line in str(error.message).splitlines() if line.strip()), "")
     evidence = {key: value for key, value in told["evidence"].items() if key != "traceback"}
-    return {**told, "error": clean(line), "hint": clean(error.hint), "whose": whose(error), "evidence": evidence}
+    return {**told, "error": clean(line), "hint": clean(error.hint), "whose": error_owner(error), "evidence": evidence}

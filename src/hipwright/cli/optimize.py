@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hipwright.cli import targets
+from hipwright.api import targets
+from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, Llm, MaxTokens, MaxUsd, Price, Targets, TaskFile, Unsafe
-from hipwright.cli.output import Face
+from hipwright.cli.output import CommandOutput
+
+if TYPE_CHECKING:
+    from hipwright.api.result import Result
 
 
 def optimize(
@@ -42,19 +51,21 @@ def optimize(
     json_mode: Json = False,
 ) -> int:
     """Search for a fast, verified HIP program for TASK. Everything is kept in the archive as it happens."""
-    from hipwright.cli import minds, searching, session
-    from hipwright.cli.outdir import prepare
+    from hipwright.api.files import prepare_folder
+    from hipwright.api.inputs import task_source
+    from hipwright.api.models import ModelOptions
+    from hipwright.api.optimize import SearchRequest, policy_name, run_search
+    from hipwright.cli.progress import SearchProgress
 
-    session.existing_file(task, "task")
-    wanted = searching.SearchRequest(
-        task=task,
+    request = SearchRequest(
+        task=task_source(task),
         targets=targets.choose(target) if target or not (resume or replay) else None,
         budget=budget,
-        policy=searching.policy_name(policy),
+        policy=policy_name(policy),
         seed=seed,
         resume=resume,
         replay=replay,
-        minds=minds.ModelOptions(
+        models=ModelOptions(
             llm=tuple(llm or ()),
             share=llm_share,
             max_usd=max_usd,
@@ -62,11 +73,67 @@ def optimize(
             price=tuple(price or ()),
             without=tuple(without or ()),
         ),
-        out=out,
         max_minutes=max_minutes,
         workers=workers,
         unsafe=unsafe,
     )
     if out is not None:
-        prepare(out)
-    return searching.optimize(Face(json_mode=json_mode), wanted)
+        prepare_folder(out)
+    with SearchProgress(task.name) as progress:
+        result = run_search(request, listener=progress, stop=_stop_on_interrupt())
+    return _hand_over(CommandOutput(json_mode=json_mode), result, out)
+
+
+def _hand_over(output: CommandOutput, result: Result, out: Path | None) -> int:
+    """Writes the files, prints the result, returns the exit code."""
+    if out is not None:
+        result.write(out, listener=output.stages())
+    if output.json_mode:
+        output.result(result.summary(out))
+    else:
+        _print(output, result, out)
+    if result.search.interrupted:
+        away = result.search.reason == "provider"
+        what = "paused, the models' provider stays away" if away else "interrupted"
+        output.say(f"{what}: nothing is lost. Go on with: {result.command(resume=True, out=out)}")
+        return exit_codes.INFRASTRUCTURE if away else exit_codes.INTERRUPTED
+    return 0 if result.passed else (exit_codes.of_evaluation(result.evaluation) or exit_codes.FAILED)
+
+
+def _print(output: CommandOutput, result: Result, out: Path | None) -> None:
+    from hipwright.api.result import FILES
+    from hipwright.cli.tables import models_line, print_evaluation
+
+    console = output.console()
+    if result.evaluation is not None:
+        print_evaluation(console, result.task.name, result.evaluation, result.not_measured)
+    if result.note:
+        console.print(result.note, style="yellow")
+    found = result.search
+    again = "; verified again on fresh secret inputs" if found.confirmed else ""
+    console.print(f"run {found.run}: {found.evaluations} evaluations, stopped by {found.reason}{again}")
+    if result.models is not None:
+        console.print(models_line(result.models))
+    if out is not None:
+        console.print(f"in {out}: {', '.join(name for name in FILES if (out / name).exists())}")
+    elif result.passed:
+        console.print("--out DIR writes the program and its report", style="dim")
+
+
+@contextmanager
+def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C (or SIGTERM) lets the evaluations under way finish; the second stops at once."""
+    asked = threading.Event()
+
+    def on_signal(number: int, frame: Any) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        print("\nstopping after the evaluations under way; once more to stop now", file=sys.stderr, flush=True)
+
+    old = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked.is_set
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

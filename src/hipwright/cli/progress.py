@@ -1,4 +1,4 @@
-"""How a running search looks: a live panel on a terminal, plain lines elsewhere, nothing under a quiet face."""
+"""Progress of a running search on stderr: a live panel on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from collections import Counter
 from types import TracebackType
 from typing import Any, Self
 
-from hipwright.cli.output import clean, console
+from hipwright.api.plain import clean
+from hipwright.cli.output import rich_console
 
 LINE_SECONDS = 5.0  # without a terminal: at most one line in this time, besides the new bests
 
 
-class Progress:
-    """A listener for `search.run` and the pipeline that shows the latest state on stderr; a context manager.
+class SearchProgress:
+    """A listener for `api.optimize.run_search` that shows the latest state on stderr; a context manager.
 
-    It understands the kinds "stage" {text}, "proposed", "evaluated" {number, status, message, score, evaluations} and
-    "decided" {number, best, score, score_kind}, "llm_answered" {role, number, tokens, cost_usd} and "llm_retry"
-    {model, why, wait}; others are ignored.
+    It understands the kinds "planned" {budget}, which starts the panel, "stage" {text}, "evaluated" {number, status,
+    message, score, evaluations}, "decided" {number, best, score, score_kind}, "llm_answered" {role, number, tokens,
+    cost_usd} and "llm_retry" {model, why, wait}; others are ignored.
     """
 
-    def __init__(self, title: str, budget: int) -> None:
+    def __init__(self, title: str, budget: int = 0) -> None:
         self.title, self.budget = title, budget
         self.done = 0
         self.best: float | None = None
@@ -35,13 +36,6 @@ class Progress:
         self._live: Any = None
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty():
-            from rich.live import Live
-
-            self._live = Live(
-                console=console(sys.stderr), refresh_per_second=4, get_renderable=self._panel, transient=True
-            )
-            self._live.start()
         return self
 
     def __exit__(
@@ -51,12 +45,22 @@ class Progress:
             self._live.stop()
 
     def __call__(self, kind: str, data: dict[str, Any]) -> None:
-        """The listener itself."""
+        """Handles one event."""
         handler = getattr(self, f"_on_{kind}", None)
         if handler is not None:
             handler(data)
 
     # ---------------------------------------------------------------- events
+
+    def _on_planned(self, data: dict[str, Any]) -> None:
+        self.budget = int(data.get("budget", 0))
+        if sys.stderr.isatty():
+            from rich.live import Live
+
+            self._live = Live(
+                console=rich_console(sys.stderr), refresh_per_second=4, get_renderable=self._panel, transient=True
+            )
+            self._live.start()
 
     def _on_stage(self, data: dict[str, Any]) -> None:
         self.last = clean(data.get("text", ""))

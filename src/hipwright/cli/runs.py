@@ -1,4 +1,4 @@
-"""What the archive holds: `runs`, `show`, `compare`, `export`. Readers only; RUN is an id, its start, or "latest"."""
+"""`hipwright runs`, `show`, `compare` and `export`: queries on the archive. RUN is an id, its start, or "latest"."""
 
 from __future__ import annotations
 
@@ -9,59 +9,43 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hipwright import config
+from hipwright.api.plain import clean
 from hipwright.cli.options import Json, RunName
-from hipwright.cli.output import Face, clean
+from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
-    from hipwright.archive import Archive, RunSummary, TrialDetail
-
-
-def open_archive() -> Archive:
-    """The archive of this folder; BadInput where there is none."""
-    from hipwright.archive import Archive
-
-    return Archive(config.home(), create=False)
+    from hipwright.archive import RunSummary, TrialDetail
 
 
 def runs(json_mode: Json = False) -> int:
     """List all runs, newest first."""
-    from hipwright.archive import list_runs
+    from hipwright.api.runs import list_runs
 
-    face = Face(json_mode=json_mode)
-    if not (config.home() / "archive.sqlite").exists():  # an empty list is an answer, not a mistake
-        found = []
-    else:
-        with open_archive() as archive:
-            found = list_runs(archive)
+    output, found = CommandOutput(json_mode=json_mode), list_runs()
     if json_mode:
-        face.result({"home": str(config.home()), "runs": [summary.to_dict() for summary in found]})
-        return 0
-    if not found:
-        face.say(f"no runs in {config.home()}")
-        return 0
-    _print_runs(face, found)
+        output.result({"home": str(config.home()), "runs": [summary.to_dict() for summary in found]})
+    elif not found:
+        output.say(f"no runs in {config.home()}")
+    else:
+        _print_runs(output, found)
     return 0
 
 
 def show(run: RunName, json_mode: Json = False) -> int:
     """One run: its winner, how the search came to it, and what it cost."""
-    from hipwright.archive import show as query
-    from hipwright.cli.minds import models_of
-    from hipwright.cli.results import spent
+    from hipwright.api.runs import run_detail
 
-    face = Face(json_mode=json_mode)
-    with open_archive() as archive:
-        detail = query(archive, run)
-        models = models_of(archive, detail.run)
+    output = CommandOutput(json_mode=json_mode)
+    detail, models = run_detail(run)
     if json_mode:
-        face.result({**detail.to_dict(), "models": models})
+        output.result({**detail.to_dict(), "models": models})
         return 0
-    from hipwright.cli.outcome import not_measured
-    from hipwright.cli.tables import plain_table, print_evaluation
+    from hipwright.api.outcome import not_measured
+    from hipwright.cli.tables import models_line, plain_table, print_evaluation
 
-    out = face.tables()
-    _print_runs(face, [detail.summary])
+    out = output.console()
+    _print_runs(output, [detail.summary])
     out.print()
     if detail.best is not None:
         print_evaluation(out, detail.summary.task, detail.best, not_measured(detail.run.targets, detail.best))
@@ -71,7 +55,7 @@ def show(run: RunName, json_mode: Json = False) -> int:
     out.print()
     out.print("  ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in detail.costs.items()), style="dim")
     if models is not None:
-        out.print(spent(models), style="dim")
+        out.print(models_line(models), style="dim")
     return 0
 
 
@@ -81,16 +65,14 @@ def compare(
     json_mode: Json = False,
 ) -> int:
     """Two runs side by side, and how their winners' sources differ."""
-    from hipwright.archive import compare as query
+    from hipwright.api.runs import compare_runs
 
-    face = Face(json_mode=json_mode)
-    with open_archive() as archive:
-        found = query(archive, first, second)
+    output, found = CommandOutput(json_mode=json_mode), compare_runs(first, second)
     if json_mode:
-        face.result(found.to_dict())
+        output.result(found.to_dict())
         return 0
-    out = face.tables()
-    _print_runs(face, [found.a, found.b])
+    out = output.console()
+    _print_runs(output, [found.a, found.b])
     out.print()
     if not found.same_task:
         out.print("the runs are of different tasks: their figures cannot be compared", style="yellow")
@@ -116,44 +98,29 @@ def export(
     json_mode: Json = False,
 ) -> int:
     """Write a run as JSON lines, programs included."""
-    face = Face(json_mode=json_mode)
+    import json
+
+    from hipwright.api.files import prepare_folder, write_file
+    from hipwright.api.runs import export_run
+
+    output = CommandOutput(json_mode=json_mode)
     if records and canonical:
         raise BadInput("--records and --canonical are two different exports")
-    with open_archive() as archive:
-        name = archive.run(run).id
-        text = _rows(archive, name, records) if records else _events(archive, name, canonical)
+    name, text = export_run(run, canonical=canonical, records=records)
     lines = text.splitlines()
     if out is not None:
-        from hipwright.cli.outdir import prepare, write_file
-
-        prepare(out.absolute().parent)
+        prepare_folder(out.absolute().parent)
         write_file(out, text)
-        face.say(f"wrote {out}: {len(lines)} {'rows' if records else 'events'} of run {name}")
+        output.say(f"wrote {out}: {len(lines)} {'rows' if records else 'events'} of run {name}")
     if json_mode:
-        import json
-
         events = {} if out is not None else {"rows" if records else "events": [json.loads(line) for line in lines]}
-        face.result({"run": name, "canonical": canonical, "out": str(out) if out else None, **events})
+        output.result({"run": name, "canonical": canonical, "out": str(out) if out else None, **events})
     elif out is None:
         print(text, end="", flush=True)
     return 0
 
 
-def _events(archive: Archive, run: str, canonical: bool) -> str:
-    from hipwright.archive import export as query
-
-    return query(archive, run, canonical=canonical)
-
-
-def _rows(archive: Archive, run: str, kind: str) -> str:
-    import json
-
-    from hipwright.agents.archivist import records
-
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in records(archive, run, kind))
-
-
-def _print_runs(face: Face, found: list[RunSummary]) -> None:
+def _print_runs(output: CommandOutput, found: list[RunSummary]) -> None:
     from hipwright.cli.tables import plain_table
     from hipwright.report.views import number, percent
 
@@ -164,7 +131,7 @@ def _print_runs(face: Face, found: list[RunSummary]) -> None:
         started = time.strftime("%Y-%m-%d %H:%M", time.localtime(s.started))
         done = f"{s.evaluations}/{s.budget}"
         rows.append((s.id, s.task, s.status, s.policy, done, best, percent(s.coverage), started))
-    face.tables().print(plain_table(heads, rows, right=("evaluations", "coverage")))
+    output.console().print(plain_table(heads, rows, right=("evaluations", "coverage")))
 
 
 def _trial_row(trial: TrialDetail) -> tuple[object, ...]:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hipwright.cli import exit_codes
 from hipwright.cli.options import Json, MaxTokens, MaxUsd, Price, Unsafe
-from hipwright.cli.output import Face
+from hipwright.cli.output import CommandOutput
 from hipwright.cli.synth_progress import SynthProgress
 from hipwright.errors import BadInput, OutOfBudget, SandboxMissing
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from hipwright.synth.run import DraftWriter, SynthesisRequest, Written
     from hipwright.synth.store import SynthStore
 
-INTERRUPTED = 130
 SHARE = 0.5
 
 
@@ -90,7 +90,7 @@ def synth(
     works, why = available()
     if not (works or unsafe):
         raise SandboxMissing(f"no sandbox: {why}", hint=SANDBOX_HINT)
-    return _run(Face(json_mode=json_mode), wanted)
+    return _run(CommandOutput(json_mode=json_mode), wanted)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def _models(
 
 def _parents(wanted: _Wanted) -> dict[str, str]:
     """{name: source} of the tasks to mutate; empty where composed ones are."""
-    from hipwright.cli import session
+    from hipwright.api.files import read_text
     from hipwright.evaluation.suite import find_tasks
 
     if "mutation" not in wanted.modes:
@@ -167,7 +167,7 @@ def _parents(wanted: _Wanted) -> dict[str, str]:
             raise BadInput(f"no such task file or folder: {place}")
         files = [one.path for one in find_tasks(place)] if place.is_dir() else [place]
         for path in files:
-            text = session.read_text(path, "task")
+            text = read_text(path, "task")
             if found.setdefault(path.stem, text) != text:
                 raise BadInput(f"two tasks to mutate are called {path.stem}", hint="rename one of the files")
     return found
@@ -183,7 +183,9 @@ def _examples() -> tuple[Path, ...]:
 # ---------------------------------------------------------------- the run
 
 
-def composed(face: Face, out: Path, count: int, seed: int, *, workers: int, resume: bool, unsafe: bool) -> bool:
+def composed(
+    output: CommandOutput, out: Path, count: int, seed: int, *, workers: int, resume: bool, unsafe: bool
+) -> bool:
     """Tasks by composition into a folder, for `dataset build --count`; False when interrupted."""
     wanted = _Wanted(
         out=out,
@@ -199,15 +201,15 @@ def composed(face: Face, out: Path, count: int, seed: int, *, workers: int, resu
         models=None,
         share=SHARE,
     )
-    made = _made(face, wanted)
+    made = _made(output, wanted)
     if made is not None and len(made.store.made) < count:
-        face.say(f"only {len(made.store.made)} of {count} tasks: too many drafts in a row came to nothing")
+        output.say(f"only {len(made.store.made)} of {count} tasks: too many drafts in a row came to nothing")
     return made is not None
 
 
-def _run(face: Face, wanted: _Wanted) -> int:
-    made = _made(face, wanted)
-    return INTERRUPTED if made is None else _hand_over(face, wanted, made)
+def _run(output: CommandOutput, wanted: _Wanted) -> int:
+    made = _made(output, wanted)
+    return exit_codes.INTERRUPTED if made is None else _hand_over(output, wanted, made)
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,7 @@ class _Made:
     seconds: float
 
 
-def _made(face: Face, wanted: _Wanted) -> _Made | None:
+def _made(output: CommandOutput, wanted: _Wanted) -> _Made | None:
     """Make what is missing; None when interrupted."""
     from hipwright.synth.run import SynthesisRequest, open_zygotes, synthesise
     from hipwright.synth.store import SynthStore
@@ -240,14 +242,14 @@ def _made(face: Face, wanted: _Wanted) -> _Made | None:
         overlaps = _overlaps(wanted, progress, stack)
         store = stack.enter_context(SynthStore(wanted.out, _settings(wanted, plan), resume=wanted.resume))
         if before := len(store.made):
-            face.say(f"{before} of {wanted.count} tasks are there already")
+            output.say(f"{before} of {wanted.count} tasks are there already")
         plan = stack.enter_context(_with_writer(wanted, plan, progress))
         try:
             zygotes = stack.enter_context(open_zygotes(wanted.workers, unsafe=wanted.unsafe))
             synthesise(plan, store, zygotes, listener=progress, overlaps=overlaps)
         except KeyboardInterrupt:
             store.sync()
-            face.say(f"interrupted with {len(store.made)} of {wanted.count} tasks: --resume goes on")
+            output.say(f"interrupted with {len(store.made)} of {wanted.count} tasks: --resume goes on")
             return None
         except BaseException:
             store.sync()
@@ -315,7 +317,7 @@ def _writer(models: Models, line: ModelConnection, seed: int) -> DraftWriter:
 # ---------------------------------------------------------------- what is shown
 
 
-def _hand_over(face: Face, wanted: _Wanted, run: _Made) -> int:
+def _hand_over(output: CommandOutput, wanted: _Wanted, run: _Made) -> int:
     from hipwright.synth.describe import summary
 
     made, counts, new, seconds = run.store.made, run.store.counts, run.new, run.seconds
@@ -328,21 +330,21 @@ def _hand_over(face: Face, wanted: _Wanted, run: _Made) -> int:
         "tasks_per_minute": round(60 * new / seconds, 1) if seconds else 0.0,
         **summary(made),
     }
-    if face.json_mode:
-        face.result(told)
+    if output.json_mode:
+        output.result(told)
     else:
-        _print(face, told)
+        _print(output, told)
     if len(made) < wanted.count:
-        face.say(f"only {len(made)} of {wanted.count} tasks: too many drafts in a row came to nothing ({wanted.out})")
+        output.say(f"only {len(made)} of {wanted.count} tasks: too many drafts in a row came to nothing ({wanted.out})")
         return 1
     return 0
 
 
-def _print(face: Face, told: Mapping[str, Any]) -> None:
+def _print(output: CommandOutput, told: Mapping[str, Any]) -> None:
     def counted(values: Mapping[str, int]) -> str:
         return ", ".join(f"{name} {count}" for name, count in values.items()) or "none"
 
-    out = face.tables()
+    out = output.console()
     out.print(f"{told['tasks']} tasks in {told['out']} ({told['tasks_per_minute']} a minute)")
     out.print(f"operators   {told['operators']} of {len(told['families'])} families")
     out.print(f"fused >= 3  {100 * told['fused_3_or_more']:.0f} %")

@@ -6,7 +6,8 @@ import sys
 import time
 from typing import Any
 
-from hipwright.cli.output import clean, console
+from hipwright.api.plain import clean
+from hipwright.cli.output import rich_console
 
 LINE_SECONDS = 5.0
 
@@ -24,7 +25,7 @@ class SynthProgress:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
             columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-            self._bar = Progress(*columns, console=console(sys.stderr), transient=True)
+            self._bar = Progress(*columns, console=rich_console(sys.stderr), transient=True)
             self._bar.start()
             self._task = self._bar.add_task("starting", total=self._count)
         return self

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from hipwright.cli.output import WHOSE, clean
+from hipwright.api.plain import OWNERS, clean
 from hipwright.records import Evaluation, Timing, Verdict
 from hipwright.report.views import byte_count, in_order, number, percent, seconds, timing_view, tone, verdict_of
 
@@ -57,7 +57,7 @@ def _proof(evaluation: Evaluation) -> str:
 def print_rejection(out: Console, evaluation: Evaluation) -> None:
     """Whose fault, at which stage, on which inputs, and the evidence a line each."""
     verdict = verdict_of(evaluation) or Verdict(status=evaluation.status, fault=evaluation.fault)
-    owner = WHOSE.get(verdict.fault or "candidate", "program")
+    owner = OWNERS.get(verdict.fault or "candidate", "program")
     out.print(f"{owner} at fault, found at {verdict.stage}: {clean(evaluation.message or verdict.message)}")
     if verdict.workload or verdict.family:
         out.print(f"  workload {clean(verdict.workload or '-')}, inputs {clean(verdict.family or '-')}")
@@ -137,3 +137,16 @@ def plain_table(heads: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequ
     for row in rows:
         table.add_row(*(clean(cell) for cell in row))
     return table
+
+
+def models_line(models: Mapping[str, Any]) -> str:
+    """A line on what a run's models were asked and cost. The dollars of unpriced calls are unknown, and said to be."""
+    dollars = f"${models['usd'] + models['lost_usd']:.4f}"
+    if models["unpriced"]:
+        dollars = (
+            f"{models['unpriced']} of them unpriced"
+            if models["unpriced"] == models["calls"]
+            else (f"{dollars} and {models['unpriced']} calls without a price")
+        )
+    lost = f"; {models['lost']} lost attempts are counted at what they had reserved" if models["lost"] else ""
+    return f"models: {models['calls']} calls, {models['tokens']} tokens, {dollars}{lost}"

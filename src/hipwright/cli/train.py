@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hipwright.cli.options import Json, Unsafe
-from hipwright.cli.output import Face
+from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 
 app = typer.Typer(
@@ -68,7 +68,7 @@ def sft(
     wanted = train_work.StageRequest(
         "sft", recipe, data, out, model, change or [], resume, allow_device_change, tracker, dry_run, unsafe
     )
-    return train_work.run_stage(Face(json_mode=json_mode), wanted, machine_rank, main_address)
+    return train_work.run_stage(CommandOutput(json_mode=json_mode), wanted, machine_rank, main_address)
 
 
 @app.command("rl")
@@ -93,7 +93,7 @@ def rl(
     wanted = train_work.StageRequest(
         "rl", recipe, data, out, model, change or [], resume, allow_device_change, tracker, dry_run, unsafe
     )
-    return train_work.run_stage(Face(json_mode=json_mode), wanted, machine_rank, main_address)
+    return train_work.run_stage(CommandOutput(json_mode=json_mode), wanted, machine_rank, main_address)
 
 
 @app.command("mini")
@@ -119,7 +119,9 @@ def mini(
     """Train the miniature from random weights, every arm, and evaluate it (docs/mini.md). --resume goes on."""
     from hipwright.cli import train_work
 
-    return train_work.run_mini(Face(json_mode=json_mode), out, target, change or [], minutes, seed, resume=resume)
+    return train_work.run_mini(
+        CommandOutput(json_mode=json_mode), out, target, change or [], minutes, seed, resume=resume
+    )
 
 
 @app.command("report")
@@ -130,7 +132,7 @@ def report(
     """Write DIR/report.html: curves, tables by stage and split, examples side by side."""
     from hipwright.cli import train_work
 
-    return train_work.run_report(Face(json_mode=json_mode), folder)
+    return train_work.run_report(CommandOutput(json_mode=json_mode), folder)
 
 
 @app.command("serve")
@@ -158,5 +160,5 @@ def serve(
     if not data.exists():
         raise BadInput(f"no such folder of data: {data}")
     return train_work.run_serve(
-        Face(), data, host, port, target or [], reward, turns=turns, split=split, gpus=gpu or [], unsafe=unsafe
+        CommandOutput(), data, host, port, target or [], reward, turns=turns, split=split, gpus=gpu or [], unsafe=unsafe
     )

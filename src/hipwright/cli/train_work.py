@@ -13,7 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hipwright.cli.output import Face, clean
+from hipwright.api.plain import clean
+from hipwright.cli import exit_codes
+from hipwright.cli.output import CommandOutput
 from hipwright.errors import BadInput
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ EXTRA = ("trl", "transformers", "peft", "accelerate", "datasets")
 MINI = ("torch", "transformers")
 """What the miniature needs of it."""
 RUN = "run.json"
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,9 @@ class StageRequest:
     unsafe: bool
 
 
-def run_stage(face: Face, wanted: StageRequest, rank: int, address: str) -> int:
+def run_stage(output: CommandOutput, wanted: StageRequest, rank: int, address: str) -> int:
     """Do a stage; returns the exit code."""
-    from hipwright.cli.outdir import prepare
+    from hipwright.api.files import prepare_folder
     from hipwright.train import recipe as recipes
     from hipwright.train.launch import NodeRank, start
     from hipwright.train.work import StageWork
@@ -63,7 +64,7 @@ def run_stage(face: Face, wanted: StageRequest, rank: int, address: str) -> int:
             if wanted.dry
             else wanted.out
         )
-        prepare(out)
+        prepare_folder(out)
         work = StageWork(
             stage=wanted.stage,
             recipe=chosen,
@@ -80,21 +81,21 @@ def run_stage(face: Face, wanted: StageRequest, rank: int, address: str) -> int:
             facts = {"recipe": chosen.name, "model": wanted.model or chosen.model.name, "data": str(wanted.data)}
             stack.enter_context(_noted(out, facts))
         try:
-            done = start(work, face.say, NodeRank(rank, address))
+            done = start(work, output.say, NodeRank(rank, address))
         except KeyboardInterrupt:
-            face.say("interrupted: --resume goes on from the last checkpoint")
-            if face.json_mode:
-                face.result({"stage": wanted.stage, "interrupted": True, "exit_code": INTERRUPTED})
-            return INTERRUPTED
+            output.say("interrupted: --resume goes on from the last checkpoint")
+            if output.json_mode:
+                output.result({"stage": wanted.stage, "interrupted": True, "exit_code": exit_codes.INTERRUPTED})
+            return exit_codes.INTERRUPTED
     told = {"recipe": chosen.name, "out": None if wanted.dry else str(wanted.out), "dry_run": wanted.dry, **done}
     if wanted.dry:
         told["model"] = None  # it was random, and is gone
         if told["command"]:
             told["command"] = told["command"].replace(str(out), str(wanted.out.absolute()))
-    if face.json_mode:
-        face.result(told)
+    if output.json_mode:
+        output.result(told)
     else:
-        _say(face, told)
+        _say(output, told)
     return 0
 
 
@@ -107,7 +108,7 @@ def _installed(packages: Sequence[str] = EXTRA) -> None:
 @contextmanager
 def _noted(out: Path, facts: Mapping[str, Any]) -> Iterator[None]:
     """What the report names the training by. A refused training leaves the note as it was, or none."""
-    from hipwright.cli.outdir import write_file
+    from hipwright.api.files import write_file
 
     note = out / RUN
     before = note.read_text(encoding="utf-8") if note.exists() else None
@@ -122,8 +123,8 @@ def _noted(out: Path, facts: Mapping[str, Any]) -> Iterator[None]:
         raise
 
 
-def _say(face: Face, told: dict[str, Any]) -> None:
-    table = face.tables()
+def _say(output: CommandOutput, told: dict[str, Any]) -> None:
+    table = output.console()
     if told["dry_run"]:
         table.print(
             f"dry run of {told['recipe']} {told['stage']}: one step of a tiny random model, {told['seconds']} s"
@@ -145,7 +146,7 @@ def _say(face: Face, told: dict[str, Any]) -> None:
 
 
 def run_mini(
-    face: Face,
+    output: CommandOutput,
     out: Path,
     target: str | None,
     changes: Sequence[str],
@@ -157,7 +158,7 @@ def run_mini(
     """The miniature, from random weights to its evaluation; as far as the minutes go."""
     import msgspec
 
-    from hipwright.cli.outdir import prepare
+    from hipwright.api.files import prepare_folder
     from hipwright.train.judging.opening import targets_of
     from hipwright.train.mini.settings import MiniSettings, preset
     from hipwright.train.mini.stages import run
@@ -172,25 +173,25 @@ def run_mini(
         settings = msgspec.convert(plain, MiniSettings)
     except msgspec.ValidationError as error:
         raise BadInput(f"hipwright train mini: {error}", hint="docs/mini.md lists names and types") from error
-    prepare(out)
+    prepare_folder(out)
 
     begun = time.monotonic()
 
     def listen(kind: str, told: dict[str, Any]) -> None:
         text = told.get("text") or ", ".join(f"{name} {_short(value)}" for name, value in told.items())
-        face.say(f"[{time.monotonic() - begun:6.1f}s] {text}")
+        output.say(f"[{time.monotonic() - begun:6.1f}s] {text}")
 
     try:
         done = run(out, settings, resume=resume, listener=listen, minutes=minutes, seed=seed)
     except KeyboardInterrupt:
-        face.say("interrupted: --resume goes on")
-        if face.json_mode:
-            face.result({"interrupted": True, "exit_code": INTERRUPTED})
-        return INTERRUPTED
-    if face.json_mode:
-        face.result({**done, "out": str(out)})
+        output.say("interrupted: --resume goes on")
+        if output.json_mode:
+            output.result({"interrupted": True, "exit_code": exit_codes.INTERRUPTED})
+        return exit_codes.INTERRUPTED
+    if output.json_mode:
+        output.result({**done, "out": str(out)})
         return 0
-    table = face.tables()
+    table = output.console()
     for seed, models in done["models"].items():
         for arm, path in models.items():
             table.print(f"seed {seed}, {arm}: {path}")
@@ -207,25 +208,27 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def run_report(face: Face, folder: Path) -> int:
+def run_report(output: CommandOutput, folder: Path) -> int:
     """The page of a training."""
     from hipwright.report import train_page
 
     if not folder.is_dir():
         raise BadInput(f"no such folder: {folder}", hint="name what --out named")
     page = train_page.write(folder)
-    if face.json_mode:
-        face.result({"page": str(page), **train_page.figures(folder)})
+    if output.json_mode:
+        output.result({"page": str(page), **train_page.figures(folder)})
         return 0
-    screen = face.tables()
-    for table in train_page.tables(folder):
+    from hipwright.cli.train_tables import tables
+
+    screen = output.console()
+    for table in tables(folder):
         screen.print(table)
     screen.print(f"page: {page}")
     return 0
 
 
 def run_serve(
-    face: Face,
+    output: CommandOutput,
     data: Path,
     host: str,
     port: int,
@@ -238,7 +241,7 @@ def run_serve(
     unsafe: bool,
 ) -> int:
     """The environment over HTTP, until it is interrupted."""
-    from hipwright.cli.targets import choose
+    from hipwright.api.targets import choose
     from hipwright.train.adapters import openenv
     from hipwright.train.data import problems
     from hipwright.train.judging import serve
@@ -255,7 +258,7 @@ def run_serve(
     opening = Opening(reward=RewardSettings(name=reward), judge=judge, unsafe=unsafe)
     with environment(opening, gpus) as opened:
         arena = openenv.EpisodeStore(opened, known[split], turns=turns)
-        face.say(
+        output.say(
             f"{len(known[split])} problems at http://{host}:{port}, judged on {opened.judge.device or 'the processor'}"
         )
         serve.serve(openenv.app(arena), host, port, os.environ.get(TOKEN, ""))

@@ -17,10 +17,10 @@ from markupsafe import Markup
 from hipwright import __version__
 from hipwright.report import html, train_plots, views
 from hipwright.report.train_data import Folder, TrainingLog, ends, mean, pooled, rank, rates, read, seconds_of
-from hipwright.report.train_tables import figures, tables
+from hipwright.report.train_tables import figures
 from hipwright.report.train_views import by_split, clock_words, columns_of, differences, interval_words, labelled
 
-__all__ = ["PAGE", "figures", "render", "tables", "write"]
+__all__ = ["PAGE", "figures", "render", "write"]
 
 PAGE = "report.html"
 SFT_CURVES = (("sft", "loss", "Loss on the training rows"), ("eval", "loss", "Loss on held-out rows"))

@@ -1,4 +1,4 @@
-"""The four files that `optimize --out DIR` leaves, each written whole or not at all."""
+"""Text files in and out: inputs read or refused, outputs replaced whole."""
 
 from __future__ import annotations
 
@@ -8,9 +8,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hipwright.errors import BadInput
+from hipwright.machine import existing_file
 
 
-def prepare(folder: Path) -> None:
+def read_text(path: Path, what: str) -> str:
+    """A text file's content; BadInput when it cannot be read or is not UTF-8."""
+    try:
+        return existing_file(path, what).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"the {what} {path} is not UTF-8 text: byte {error.start} is wrong") from error
+    except OSError as error:
+        raise BadInput(f"cannot read the {what} {path}: {error.strerror}") from error
+
+
+def prepare_folder(folder: Path) -> None:
     """Create the folder before the work starts. BadInput if it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

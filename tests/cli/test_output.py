@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from cli_tools import hipwright, one_object
 
+from hipwright.api.files import prepare_folder, write_file
+from hipwright.api.plain import clean, finite
 from hipwright.cli.doctor import torch_build
-from hipwright.cli.outdir import prepare, write_file
-from hipwright.cli.output import clean, finite
 from hipwright.errors import BadInput
 
 
@@ -80,7 +80,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 def test_an_output_folder_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="cannot write"):
-        prepare(tmp_path / "file" / "out")
+        prepare_folder(tmp_path / "file" / "out")
 
 
 def test_the_tasks_own_shape_is_named_where_nothing_ran_it(tmp_path: Path) -> None:

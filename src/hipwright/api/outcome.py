@@ -1,4 +1,4 @@
-"""An Evaluation as the result object of `optimize` and `eval`, and the sentences on what nobody measured."""
+"""An Evaluation as the JSON object of `optimize` and `eval`, and sentences about what was not measured."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from hipwright.measure.words import device_words
 from hipwright.records import Build, Evaluation, TargetResult
 
-LOG_LIMIT = 4000  # characters of a compiler log that a result carries; the archive has all of it
+LOG_LIMIT = 4000  # characters of a compiler log in a result; the archive has all of it
 
 
 def result_object(evaluation: Evaluation | None, targets: Sequence[str], **more: Any) -> dict[str, Any]:
-    """The keys that every caller may rely on (docs/cli.md); `more` is added to them.
+    """The documented keys of a result (docs/cli.md), and `more`.
 
     Without an evaluation (nothing passed, nothing tried) the status is "unscorable".
     """
@@ -54,7 +54,7 @@ def _build(build: Build | None) -> dict[str, Any] | None:
 
 
 def not_measured(targets: Sequence[str], evaluation: Evaluation | None) -> list[str]:
-    """What this run cannot know, a line each."""
+    """The facts that the run did not establish, a sentence each."""
     from hipwright.targets import OFFLINE
 
     results = evaluation.targets if evaluation else {}
@@ -71,12 +71,3 @@ def not_measured(targets: Sequence[str], evaluation: Evaluation | None) -> list[
     if "cpu" not in targets and not any(result.verdict for result in results.values()):
         lines.append("the cpu target was left out: nothing ran, so no value was checked")
     return lines
-
-
-def exit_code(evaluation: Evaluation | None) -> int:
-    """0 for a pass, 1 for a rejected program or none at all, 2 for a task at fault, 3 for anything else's fault."""
-    if evaluation is None:
-        return 1
-    if evaluation.passed:
-        return 0
-    return {"candidate": 1, None: 1, "task": 2}.get(evaluation.fault, 3)

@@ -1,4 +1,4 @@
-"""Who writes the programs of a run: the engine alone, or models beside it. The run's settings say all of it."""
+"""The authors of a run: the engine alone, or language models beside it, as its settings record them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from hipwright.engine.tuned import Tuned
     from hipwright.llm.call_log import CallLog, RecordedCallLog
     from hipwright.llm.client import Client
+    from hipwright.llm.cost.budget import SpendingLimits
 
-KEY = "agents"
-"""The run setting that holds who writes, the models, the limits and what the archive knew when the run began."""
+SETTING = "agents"
+"""The run setting that holds the authors, the limits and what the archive knew when the run began."""
 
 OPTIONS = {
     "specs": "--llm",
@@ -35,12 +36,12 @@ OPTIONS = {
     "given_prices": "--price",
     "without": "--without",
 }
-"""What each part of the setting is called on the command line."""
+"""The command line's option for each part of the setting."""
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """What the command line said of models and roles; empty where it said nothing."""
+    """Models, limits and roles as the caller gave them; empty or None where nothing was given."""
 
     llm: tuple[str, ...] = ()
     share: float | None = None
@@ -50,8 +51,8 @@ class ModelOptions:
     without: tuple[str, ...] = ()
 
     def settings(self) -> dict[str, Any]:
-        """As a run keeps them; only what was said."""
-        said = {
+        """The options that were given, as a run keeps them."""
+        given = {
             "specs": list(self.llm),
             "share": self.share,
             "usd": self.max_usd,
@@ -59,26 +60,26 @@ class ModelOptions:
             "given_prices": list(self.price),
             "without": sorted(set(self.without)),
         }
-        return {key: value for key, value in said.items() if value not in (None, [])}
+        return {key: value for key, value in given.items() if value not in (None, [])}
 
 
-def new_settings(
+def run_settings(
     asked: ModelOptions, archive: Archive, task: Task, targets: tuple[str, ...], tuned: Tuned | None = None
 ) -> dict[str, Any]:
-    """The setting of a new run. BadInput for a model, a role or a price that cannot be used, before any work.
+    """The settings of a new run. BadInput for a model, a role or a price that cannot be used, before any work.
 
-    tuned: what the tuning cache knows; it stays in the run's own record, so the run can be done again without it.
+    tuned: choices from the tuning cache; the run records them, so it can be repeated without the cache.
     """
     from hipwright.agents.pipeline import snapshot
 
-    known = check(asked)
+    known = check_options(asked)
     if tuned is not None and "tuned" not in asked.without:
         known["tuned"] = {"device": tuned.device, "choices": tuned.choices}
-    return {KEY: {**known, **snapshot(archive, task, targets, without=frozenset(asked.without))}}
+    return {SETTING: {**known, **snapshot(archive, task, targets, without=frozenset(asked.without))}}
 
 
-def check(asked: ModelOptions) -> dict[str, Any]:
-    """What of the setting needs no archive."""
+def check_options(asked: ModelOptions) -> dict[str, Any]:
+    """The part of the settings that needs no archive. Raises BadInput as `run_settings` does."""
     from hipwright.agents.base import ROLES, SWITCHES
 
     for name in asked.without:
@@ -97,19 +98,19 @@ def check(asked: ModelOptions) -> dict[str, Any]:
     for member in lineup.members:
         check_model(member)
     prices = Prices(parse_prices(asked.price))
-    require_prices(lineup.specs(), prices, limits(settings))
+    require_prices(lineup.specs(), prices, spending_limits(settings))
     return {"llm": True, **settings, "prices": prices.snapshot(lineup.specs())}
 
 
-def limits(settings: Mapping[str, Any]) -> Any:
-    """The run's `hipwright.llm.cost.budget.SpendingLimits`."""
+def spending_limits(settings: Mapping[str, Any]) -> SpendingLimits:
+    """The run's limits in dollars and tokens."""
     from hipwright.llm.cost.budget import SpendingLimits
 
     return SpendingLimits(usd=settings.get("usd"), tokens=settings.get("tokens"))
 
 
 @contextmanager
-def source(
+def proposal_source(
     archive: Archive,
     run: Run,
     task: Task,
@@ -118,23 +119,23 @@ def source(
     listener: Listener,
     recording: RecordedCallLog | None = None,
 ) -> Iterator[ProposalSource]:
-    """The source of the run's proposals. recording: answers come from it alone, and nothing is sent anywhere."""
-    settings = run.settings.get(KEY)
-    if settings is None:  # a run begun before there were agents
+    """The source of the run's proposals. recording: a recorded run whose answers are used; nothing is sent then."""
+    settings = run.settings.get(SETTING)
+    if settings is None:  # a run from before there were agents
         yield engine
         return
     from hipwright.agents.engine_author import EngineAuthor
     from hipwright.agents.pipeline import Pipeline, llm_screener
 
-    mind = EngineAuthor(engine, settings, run.targets)
+    author = EngineAuthor(engine, settings, run.targets)
     if not settings.get("llm"):
-        yield Pipeline(mind, None, settings)
+        yield Pipeline(author, None, settings)
         return
     from hipwright.agents.llm_author import LlmAuthor
 
     with _client(archive, run, settings, listener, recording) as client:
         tools = _tools(archive, run, task, settings, client)
-        yield Pipeline(mind, LlmAuthor(tools), settings, llm_screener(tools))
+        yield Pipeline(author, LlmAuthor(tools), settings, llm_screener(tools))
 
 
 def _client(
@@ -147,7 +148,7 @@ def _client(
     from hipwright.llm.replay import Replay
 
     log: CallLog = ArchiveCallLog(archive, run.id)
-    budget = Budget.resumed(limits(settings), log)
+    budget = Budget.resumed(spending_limits(settings), log)
     if recording is not None:
         log = Replay(recording, log)
     prices = Prices.from_snapshot(settings["prices"])
@@ -171,14 +172,14 @@ def _tools(archive: Archive, run: Run, task: Task, settings: Mapping[str, Any], 
     )
 
 
-def recorded(archive: Archive, name: str) -> tuple[Run, RecordedCallLog | None]:
-    """The run to do again, and its models' answers (None where none were asked).
+def recorded_run(archive: Archive, name: str) -> tuple[Run, RecordedCallLog | None]:
+    """The run to repeat, and its models' answers (None where none were asked).
 
     name: a run of the archive, or a file that `hipwright export` wrote. BadInput for neither.
     """
     path = Path(name)
     run = _exported_run(archive, path) if path.is_file() else archive.run(name)
-    if not (run.settings.get(KEY) or {}).get("llm"):
+    if not (run.settings.get(SETTING) or {}).get("llm"):
         return run, None
     from hipwright.llm.replay import find_recording
 
@@ -186,7 +187,7 @@ def recorded(archive: Archive, name: str) -> tuple[Run, RecordedCallLog | None]:
 
 
 def _exported_run(archive: Archive, path: Path) -> Run:
-    """The run that an export begins with; the programs of earlier runs that it was shown enter the archive."""
+    """The run at the head of an export. The programs of earlier runs that it was shown are put into the archive."""
     try:
         with path.open(encoding="utf-8") as stream:
             first = json.loads(stream.readline())
@@ -198,9 +199,9 @@ def _exported_run(archive: Archive, path: Path) -> Run:
         raise BadInput(f"{path} is not the export of a run", hint=hint) from None
 
 
-def models_of(archive: Archive, run: Run) -> dict[str, Any] | None:
-    """What a run's models came to, as results show it; None for a run without."""
-    if not (run.settings.get(KEY) or {}).get("llm"):
+def models_spent(archive: Archive, run: Run) -> dict[str, Any] | None:
+    """Calls, tokens and dollars of a run's models (`hipwright.llm.cost.spending`); None for a run without models."""
+    if not (run.settings.get(SETTING) or {}).get("llm"):
         return None
     from hipwright.llm.archive_call_log import ArchiveCallLog
     from hipwright.llm.cost.spending import spending
@@ -208,12 +209,12 @@ def models_of(archive: Archive, run: Run) -> dict[str, Any] | None:
     return spending(ArchiveCallLog(archive, run.id)).to_dict()
 
 
-def option_words(run: Run) -> list[str]:
-    """The options that gave the run its setting, as words of a command line."""
-    kept = run.settings.get(KEY) or {}
+def command_options(run: Run) -> list[str]:
+    """The command line options that give a run its settings."""
+    kept = run.settings.get(SETTING) or {}
     values = [(option, kept[key]) for key, option in OPTIONS.items() if key in kept]
-    return [word for option, value in values for one in _each(value) for word in (option, str(one))]
+    return [word for option, value in values for one in _as_list(value) for word in (option, str(one))]
 
 
-def _each(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]

@@ -1,0 +1,91 @@
+"""One program judged on one task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hipwright.api import targets as known_targets
+from hipwright.api.inputs import TaskSource, program_from, task_source
+from hipwright.api.outcome import not_measured
+from hipwright.api.workbench import open_workbench
+from hipwright.errors import ProgramError
+from hipwright.events import Listener, silent
+from hipwright.records import Evaluation, Program
+
+if TYPE_CHECKING:
+    from hipwright.machine import Workbench
+
+
+@dataclass(frozen=True)
+class JudgedCandidate:
+    """An evaluation, the static warnings beside it, the seed of its inputs, and what was not measured."""
+
+    evaluation: Evaluation
+    warnings: tuple[dict[str, Any], ...]
+    seed: int | None
+    not_measured: tuple[str, ...]
+
+
+def evaluate(
+    task: object,
+    program: Program | str | Path,
+    targets: Sequence[str] | None = None,
+    *,
+    seed: int | None = None,
+    unsafe: bool = False,
+    gpu_memory_gb: float = 0.0,
+    listener: Listener = silent,
+) -> Evaluation:
+    """Compiles, verifies and estimates (on a GPU: times) one program for one task.
+
+    task: a task file or its source text. program: a Program, a file or its text, in either candidate form. targets:
+    gfx942, gfx950 and cpu, or the GPU of this machine, without it. seed: of the verification inputs; a secret one,
+    drawn after the program was read, without it. gpu_memory_gb: device memory for all processes, 10^9 bytes; 0: all.
+
+    A program that fails is no error: its Evaluation says why. Raises BadInput, TaskError and InfrastructureError.
+
+    >>> import hipwright
+    >>> program = hipwright.optimize("examples/rmsnorm_swiglu.py", budget=1, targets=["cpu"]).program
+    >>> hipwright.evaluate("examples/rmsnorm_swiglu.py", program, targets=["cpu"]).status
+    'pass'
+    >>> hipwright.evaluate("examples/bias_gelu.py", program, targets=["cpu"]).fault
+    'candidate'
+    """
+    source, candidate = task_source(task), program_from(program)
+    chosen = known_targets.choose(targets)
+    return judge_program(
+        source, candidate, chosen, seed=seed, unsafe=unsafe, gpu_memory_gb=gpu_memory_gb, listener=listener
+    ).evaluation
+
+
+def judge_program(
+    task: TaskSource,
+    program: Program,
+    targets: tuple[str, ...],
+    *,
+    seed: int | None = None,
+    unsafe: bool = False,
+    gpu_memory_gb: float = 0.0,
+    listener: Listener = silent,
+) -> JudgedCandidate:
+    """As `evaluate`, with the warnings and the seed. The listener hears "warning" {line, message, fix} before the
+    evaluation begins."""
+    opening = open_workbench(task, targets, seed=seed, unsafe=unsafe, listener=listener, gpu_memory_gb=gpu_memory_gb)
+    with opening as bench:
+        warnings = lint_program(bench, program)
+        for warning in warnings:
+            listener("warning", warning)
+        evaluation = bench.evaluator.evaluate(program, thorough=True)
+        notes = tuple(not_measured(targets, evaluation))
+        return JudgedCandidate(evaluation, warnings, bench.evaluator.oracle.seed, notes)
+
+
+def lint_program(bench: Workbench, program: Program) -> tuple[dict[str, Any], ...]:
+    """Static warnings, {line, message, fix, ...} each; never a verdict. A program that does not parse has none."""
+    try:
+        return tuple(warning.to_dict() for warning in bench.evaluator.lint(program))
+    except ProgramError:
+        return ()

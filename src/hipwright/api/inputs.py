@@ -1,0 +1,92 @@
+"""What callers hand in: tasks and programs as files, as text or as records."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hipwright.api.files import read_text
+from hipwright.machine import existing_file
+from hipwright.records import Program
+
+if TYPE_CHECKING:
+    from hipwright.sandbox import Zygote
+    from hipwright.task import TaskHandle
+
+
+@dataclass(frozen=True)
+class TaskSource:
+    """A task to open: a file, or source text without one. name: without a suffix; path: as the caller wrote it."""
+
+    name: str
+    path: Path | None = None
+    text: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The task on a command line."""
+        return str(self.path) if self.path is not None else f"{self.name}.py"
+
+    def read(self) -> str:
+        """The source text. BadInput for a file that cannot be read."""
+        return self.text if self.path is None else read_text(self.path, "task")
+
+    def open(self, host: Zygote) -> TaskHandle:
+        """The task in a session of its sandboxed host."""
+        from hipwright.task import open_source, open_task
+
+        return open_source(self.name, self.text, host) if self.path is None else open_task(self.path, host)
+
+
+def task_source(given: object) -> TaskSource:
+    """A path, or the text of a task file, as a TaskSource. A string with a line break is text.
+
+    BadInput for a file that does not exist; TypeError for a module in memory and anything else.
+    """
+    if isinstance(given, TaskSource):
+        return given
+    if isinstance(given, str) and "\n" in given:
+        return TaskSource("task", text=given)
+    if isinstance(given, (str, Path)):
+        path = Path(given)
+        existing_file(path, "task")
+        return TaskSource(path.stem, path)
+    if _is_module(given):
+        raise TypeError(
+            "modules in memory cannot be optimised yet: pass the path or the source text of a task file that defines "
+            "Model, get_inputs() and get_init_inputs() (docs/tasks.md)"
+        )
+    raise TypeError(f"a task is a path or source text, not {type(given).__name__}")
+
+
+def _is_module(given: object) -> bool:
+    """Whether this is a torch module, or a class of them; torch is not imported to find out."""
+    module = getattr(sys.modules.get("torch"), "nn", None)
+    kind = given if isinstance(given, type) else type(given)
+    return module is not None and issubclass(kind, module.Module)
+
+
+def program_from(given: Program | str | Path) -> Program:
+    """A program record, a file, or the text of one. BadInput for a file that cannot be read."""
+    if isinstance(given, Program):
+        return given
+    if isinstance(given, str) and "\n" in given:
+        return program_of(given)
+    if isinstance(given, (str, Path)):
+        return program_of(read_text(Path(given), "program"))
+    raise TypeError(f"a program is a Program, a path or source text, not {type(given).__name__}")
+
+
+def program_of(text: str, knobs: dict[str, int] | None = None) -> Program:
+    """The record of a candidate's text: a HIP program with a launch plan, or a ModelNew file."""
+    from hipwright.program.modelnew.check import form_of
+
+    return Program(form="modelnew" if form_of(text) == "modelnew" else "program", text=text, knobs=knobs or {})
+
+
+def no_inputs(inputs: object) -> None:
+    """TypeError where inputs are given beside a task file, which brings its own."""
+    if inputs is not None:
+        raise TypeError("a task file brings its own inputs (get_inputs); inputs belong to modules in memory")

@@ -1,0 +1,88 @@
+"""Hardware counters of a program's kernels on a GPU, read once after a warm-up (docs/profile.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hipwright.api.inputs import TaskSource, task_source
+from hipwright.sandbox import Zygote
+
+if TYPE_CHECKING:
+    from hipwright.events import Listener
+    from hipwright.measure.profiler import ProfiledProgram, ProfileReport
+    from hipwright.program import Parsed
+    from hipwright.records import Build
+
+INPUT_SEED = 0
+
+
+def read_counters(
+    task: object, text: str, *, target: str, listener: Listener, workload: str = "", gpu: int = 0, unsafe: bool = False
+) -> ProfileReport:
+    """The counters of a GPU for the program `text`. target: cuda or rocm, the GPU of this machine for "". Raises what
+    compiling and `profile_program` raise, BadInput for a task or workload that does not exist, and ToolchainError
+    without the vendor's profiler."""
+    from hipwright.measure.profiler import find_tool, profile_program
+    from hipwright.program import parse
+
+    source, parsed = task_source(task), parse(text)
+    kind, arch = _device(target, gpu)
+    find_tool(kind)  # before the slow part
+    subject = _prepare(listener, source, parsed, kind, arch, workload, unsafe)
+    listener("stage", {"text": f"profiling on GPU {gpu} ({arch}): the kernels run once for each group of counters"})
+    return profile_program(subject, index=gpu, unsafe=unsafe)
+
+
+def _device(target: str, index: int) -> tuple[Any, str]:
+    """(kind, architecture) of the GPU to use. Raises BadInput and DeviceError."""
+    from hipwright.device.topology import choose
+    from hipwright.errors import BadInput
+
+    if target not in ("", "cuda", "rocm"):
+        raise BadInput(f"no counters can be read of target {target!r}", hint="--target cuda or --target rocm")
+    (found,) = choose(str(index), target or None)
+    return found.kind, found.architecture
+
+
+def _prepare(
+    listener: Listener, task: TaskSource, parsed: Parsed, kind: Any, arch: str, workload: str, unsafe: bool
+) -> ProfiledProgram:
+    """The program built, and the inputs and state of the task: everything that the profiled process needs."""
+    from hipwright import config
+    from hipwright.errors import BadInput
+    from hipwright.measure.profiler import ProfiledProgram, ProfileJob
+    from hipwright.toolchain.cache import BuildCache
+
+    cache = BuildCache(config.cache_dir())
+    build = _build(parsed, kind, arch, cache, unsafe)
+    listener("stage", {"text": f"opening the task {Path(task.shown).name} in its sandbox"})
+    with (
+        Zygote(("torch", "hipwright.task.host.warm"), unsafe=unsafe, name="task host") as host,
+        task.open(host) as handle,
+    ):
+        names = [known.name for known in handle.task.workloads]
+        if workload and workload not in names:
+            raise BadInput(f"the task has no workload {workload!r}", hint=f"workloads: {', '.join(names)}")
+        inputs, state = handle.inputs(workload or names[0], INPUT_SEED), handle.init_state(INPUT_SEED)
+    return ProfiledProgram(ProfileJob(target=kind, text=parsed.text), arch, build, cache.get(build.blob), inputs, state)
+
+
+def _build(parsed: Parsed, kind: Any, arch: str, cache: Any, unsafe: bool) -> Build:
+    """Compile for the GPU. CompileError when the source is wrong."""
+    from hipwright.errors import CompileError
+    from hipwright.toolchain.amd import hiprtc
+    from hipwright.toolchain.nvidia import nvrtc
+    from hipwright.toolchain.pool import CompilePool
+
+    compiler = (hiprtc if kind == "rocm" else nvrtc).zygote(unsafe=unsafe)
+    with compiler as zygote, CompilePool(zygote, 1) as pool:
+        if kind == "rocm":
+            build = hiprtc.build(parsed.hip, parsed.defines(), arch=arch, pool=pool, cache=cache, unsafe=unsafe)
+        else:
+            build = nvrtc.build(parsed.hip, parsed.defines(), arch=arch, pool=pool, cache=cache)
+    if not build.ok:
+        raise CompileError(
+            f"the program does not compile for {arch}: {build.log.splitlines()[0]}", hint=build.log[:2000]
+        )
+    return build

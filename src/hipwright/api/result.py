@@ -1,0 +1,148 @@
+"""The result of a search, and the four files that `optimize --out DIR` leaves."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hipwright.api.files import write_files
+from hipwright.api.models import command_options
+from hipwright.api.outcome import not_measured, result_object
+from hipwright.api.plain import finite
+from hipwright.archive import RunDetail
+from hipwright.errors import HipwrightError
+from hipwright.events import Listener, silent
+from hipwright.records import Evaluation, Program, Record, Task
+from hipwright.search import SearchResult
+
+FILES = ("program.py", "model_new.py", "result.json", "report.html")
+
+
+class Result(Record, frozen=True, kw_only=True):
+    """What a search found.
+
+    path: the task's file as the caller named it. search: the winner, and why the search ended. detail: the run in the
+    archive, every trial included. explanation: the kernels of the winner and what it leaves to the library. rejection:
+    without a winner, the last evaluation that failed. models: calls, tokens and dollars of language models, or None.
+    """
+
+    path: str
+    task: Task
+    search: SearchResult
+    detail: RunDetail
+    explanation: dict[str, Any] = msgspec.field(default_factory=dict)
+    rejection: Evaluation | None = None
+    models: dict[str, Any] | None = None
+
+    @property
+    def program(self) -> Program | None:
+        """The best verified program; None where nothing passed."""
+        return self.search.program
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """The winner's evaluation, else the last rejection; None where nothing was evaluated."""
+        return self.search.evaluation or self.rejection
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is a verified program."""
+        return self.program is not None
+
+    @property
+    def run(self) -> str:
+        """The run's id in the archive."""
+        return self.search.run
+
+    @property
+    def evaluations(self) -> int:
+        """The evaluations that the search spent."""
+        return self.search.evaluations
+
+    @property
+    def not_measured(self) -> list[str]:
+        """The facts that the run did not establish, a sentence each."""
+        return not_measured(self.detail.run.targets, self.evaluation)
+
+    @property
+    def note(self) -> str:
+        """A sentence on a search that found nothing or was interrupted; "" otherwise."""
+        if self.program is None:
+            return f"No program passed verification in {self.evaluations} evaluations."
+        if self.search.interrupted:
+            return "The search was interrupted: this is the best program so far, and it was not verified a second time."
+        return ""
+
+    def summary(self, out: Path | None = None) -> dict[str, Any]:
+        """The object that `optimize --json` prints. out: the folder of the files, for the program's path."""
+        found, detail = self.search, self.detail
+        return result_object(
+            self.evaluation,
+            detail.run.targets,
+            run=found.run,
+            task=self.task.name,
+            program=str(out / "program.py") if out is not None and found.program else None,
+            program_key=found.best or None,
+            knobs=found.program.knobs if found.program else {},
+            evaluations=found.evaluations,
+            seconds=detail.costs.get("wall_seconds", 0.0),
+            reason=found.reason,
+            confirmed=found.confirmed,
+            interrupted=found.interrupted,
+            not_measured=self.not_measured,
+            models=self.models,
+        )
+
+    def write(self, folder: Path, *, listener: Listener = silent) -> None:
+        """Writes program.py, model_new.py, result.json and report.html, each whole or not at all.
+
+        Without a program the first two are left out. The listener hears "note" {text} where a program has no ModelNew.
+        """
+        files = {"result.json": json.dumps(finite(self.summary(folder)), indent=2) + "\n", "report.html": self.report()}
+        write_files(folder, files | self._program_files(listener))
+
+    def report(self) -> str:
+        """The page report.html."""
+        from hipwright.report import from_run, render
+
+        data = from_run(
+            self.detail,
+            self.task,
+            self.evaluation,
+            command=self.command(),
+            explanation=self.explanation,
+            not_measured=self.not_measured,
+            note=self.note,
+            models=self.models,
+        )
+        return render(data)
+
+    def _program_files(self, listener: Listener) -> dict[str, str]:
+        from hipwright.program import parse
+        from hipwright.program.modelnew import export as modelnew
+        from hipwright.program.settle import settled
+
+        if self.program is None:
+            return {}
+        files = {"program.py": settled(self.program)}
+        try:
+            files["model_new.py"] = modelnew.export(self.program, parse(self.program.text), self.task.source)
+        except HipwrightError as error:  # the program stands without its KernelBench form
+            listener("note", {"text": f"no model_new.py: {error.message}"})
+        return files
+
+    def command(self, *, resume: bool = False, out: Path | None = None) -> str:
+        """The command line that repeats the run, or resumes it."""
+        run = self.detail.run
+        words = ["hipwright", "optimize", self.path]
+        if resume:
+            words += ["--resume", run.id]
+        else:
+            words += [word for name in run.targets for word in ("--target", name)]
+            words += ["--budget", str(run.budget), "--policy", run.policy.replace("_", "-"), "--seed", str(run.seed)]
+            words += command_options(run)
+        return shlex.join(words + (["--out", str(out)] if out is not None else []))

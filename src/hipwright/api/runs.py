@@ -1,0 +1,55 @@
+"""Queries on the archive of this folder: runs listed, shown, compared and exported.
+
+A run is named by its id, the start of it, or "latest".
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hipwright import archive as store
+from hipwright import config
+from hipwright.api.models import models_spent
+from hipwright.archive import Archive, RunComparison, RunDetail, RunSummary
+
+
+def open_archive() -> Archive:
+    """The archive of this folder; BadInput where there is none."""
+    return Archive(config.home(), create=False)
+
+
+def list_runs() -> list[RunSummary]:
+    """All runs, newest first; empty where there is no archive."""
+    if not (config.home() / "archive.sqlite").exists():
+        return []
+    with open_archive() as archive:
+        return store.list_runs(archive)
+
+
+def run_detail(run: str) -> tuple[RunDetail, dict[str, Any] | None]:
+    """One run, and what its language models were asked (None for a run without models)."""
+    with open_archive() as archive:
+        detail = store.show(archive, run)
+        return detail, models_spent(archive, detail.run)
+
+
+def compare_runs(first: str, second: str) -> RunComparison:
+    """Two runs side by side, and the difference of their winners' sources."""
+    with open_archive() as archive:
+        return store.compare(archive, first, second)
+
+
+def export_run(run: str, *, canonical: bool = False, records: str | None = None) -> tuple[str, str]:
+    """(the run's id, JSON lines): its events, or with `records` rows for training (sft, rl or labels).
+
+    canonical: only the events that decide the outcome, the same bytes for the same task and seed.
+    """
+    with open_archive() as archive:
+        name = archive.run(run).id
+        if not records:
+            return name, store.export(archive, name, canonical=canonical)
+        from hipwright.agents.archivist import records as training_rows
+
+        rows = training_rows(archive, name, records)
+        return name, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

@@ -1,0 +1,55 @@
+"""The built-in engine on an open task: the captured graph, the choices it offers, and the programs it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from hipwright.capture.graph import Graph
+from hipwright.engine.tuned import Tuned, TuningCache, estimated_on, tuned_of
+from hipwright.engine.write import explain, space, write
+from hipwright.machine import Workbench
+from hipwright.records import Evaluation, Program
+from hipwright.search import EngineSource
+
+
+@dataclass(frozen=True)
+class TaskEngine:
+    """The engine on one graph. source: proposes programs to a search; its `space` holds the choices."""
+
+    graph: Graph
+    source: EngineSource
+
+    def default(self) -> Program:
+        """The program by the engine's own choices."""
+        return write(self.graph, {})
+
+    def explanation(self, choices: Mapping[str, Any]) -> dict[str, Any]:
+        """The kernels of the program by these choices, and the operators left to the library (`engine.explain`)."""
+        return explain(self.graph, choices)
+
+    def tuned(self, cache: TuningCache, bench: Workbench) -> Tuned | None:
+        """The cached choices for this graph: measured on the GPUs in use, or estimated for the same AMD targets."""
+        evaluator = bench.evaluator
+        devices = [str(gpu.reference.info["name"]) for gpu in evaluator.gpus.values()]
+        return cache.best(devices or [estimated_on(evaluator.amd)], self.graph, self.source.space)
+
+    def remember(
+        self, cache: TuningCache, choices: Mapping[str, Any], evaluation: Evaluation, evaluations: int
+    ) -> Tuned | None:
+        """Puts a confirmed winner's choices into the cache; None where the cache holds better ones."""
+        found = tuned_of(self.graph, self.source.space, choices, evaluation, evaluations)
+        return found if found is not None and cache.remember(found) else None
+
+
+def captured_graph(bench: Workbench) -> Graph:
+    """The graph of the task's first workload. Raises TaskError where it cannot be captured."""
+    return Graph.from_dict(bench.handle.capture(bench.handle.task.workloads[0].name))
+
+
+def task_engine(bench: Workbench) -> TaskEngine:
+    """The engine on the task of a workbench."""
+    graph = captured_graph(bench)
+    return TaskEngine(graph, EngineSource(space(graph), partial(write, graph)))

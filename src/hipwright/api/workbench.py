@@ -1,0 +1,32 @@
+"""One task open on a machine of its own: what most use cases begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hipwright.api.inputs import TaskSource, task_source
+from hipwright.events import Listener, silent
+from hipwright.machine import Workbench, machine
+
+
+@contextmanager
+def open_workbench(
+    task: TaskSource | Path | str,
+    targets: tuple[str, ...],
+    *,
+    seed: int | None = None,
+    unsafe: bool = False,
+    listener: Listener = silent,
+    gpu_memory_gb: float = 0.0,
+) -> Iterator[Workbench]:
+    """A task on processes of its own, which end with the block; see `hipwright.machine`."""
+    source = task_source(task)
+    with machine(targets, unsafe=unsafe, gpu_memory_gb=gpu_memory_gb) as made:
+        if source.path is not None:
+            opening = made.open(source.path, seed=seed, listener=listener)
+        else:
+            opening = made.open_text(source.name, source.text, seed=seed, listener=listener)
+        with opening as bench:
+            yield bench
