@@ -39,7 +39,7 @@ def verify(
     model = normal(model, x.dtype)
     text = check(model, [x], choices=chosen(model, x, **(knobs or {})), **kw)
     assert kernels_in(text) == kernels, text
-    assert "struct " in text and "Tap taps[" in text
+    assert "struct " in text and "WindowTap tap_table[" in text
     return text
 
 
@@ -123,7 +123,7 @@ def test_an_image_in_another_order_is_read_in_place_without_division() -> None:
     for fn, shape in zip(before, [(2, 7, 6, 4), (2, 4, 7, 6)], strict=True):
         text = verify(Then(nn.Conv2d(4, 8, 3, padding=1), before=fn), draw(*shape))
         loop = text[text.index("for (int step = -1") : text.index("if (step >= 0)")]
-        gather = loop[loop.index("const Tap tap") :]
+        gather = loop[loop.index("const WindowTap tap") :]
         assert "next_b[v] =" in gather
         assert "/" not in gather and "%" not in gather, gather
 

@@ -138,7 +138,7 @@ def test_the_tiling(shape: ProductShape, small: bool | None, split: bool) -> Non
     found = choose(shape)
     assert small is None or found.small == small
     assert (found.split > 1) == split
-    assert not split or found.blocks(shape) >= tiling.UNITS / 2
+    assert not split or found.blocks(shape) >= tiling.COMPUTE_UNITS / 2
     assert seconds(shape, found) <= seconds(shape, Tiling(64, 64, tiling.DEPTH[shape.dtype]))
 
 
@@ -150,9 +150,11 @@ def test_rows_of_a_tile_are_no_more_than_needed() -> None:
 
 def test_one_block_more_than_units_makes_all_wait() -> None:
     tile = Tiling(128, 128, 16)
-    full, more = (ProductShape(n, 128, 128, 4096, "float32") for n in (3 * tiling.UNITS, 3 * tiling.UNITS + 1))
+    full, more = (
+        ProductShape(n, 128, 128, 4096, "float32") for n in (3 * tiling.COMPUTE_UNITS, 3 * tiling.COMPUTE_UNITS + 1)
+    )
     assert seconds(more, tile) > 1.3 * seconds(full, tile)
-    assert seconds(ProductShape(4 * tiling.UNITS, 128, 128, 4096, "float32"), tile) == pytest.approx(
+    assert seconds(ProductShape(4 * tiling.COMPUTE_UNITS, 128, 128, 4096, "float32"), tile) == pytest.approx(
         seconds(more, tile)
     )
 

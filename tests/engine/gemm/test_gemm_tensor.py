@@ -89,7 +89,10 @@ def test_what_is_computed_where_it_is_read_goes_through_registers() -> None:
     choices = chosen(model, like, "gemm", GEMM_M=64, GEMM_N=64)
     given = [draw(70, 72, dtype=HALF), draw(66, 72, dtype=HALF)]
     text = tensor(model, like, "gemm").text
-    assert (text.count("ask_pack(to"), text.count("keep_pack(to")) == (1, 1)  # the weights', and the inputs'
+    assert (text.count("cp_async_16(destination"), text.count("store_lds_vector(destination")) == (
+        1,
+        1,
+    )  # the weights', and the inputs'
     verify(model, like, given, "gemm", **{k: v for k, v in choices.items() if k.startswith("GEMM")})
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from hipwright.engine.templates.gemm.full_k import sizes
 from hipwright.engine.templates.gemm.tiling import ProductShape
-from hipwright.engine.templates.gemm.whole import sizes
 from hipwright.engine.write import explain, space, write
 from tests.engine.gemm.test_tiny import between, first_turned, turned
 from tests.engine.harness import Op, captured, compare, reference, run

@@ -118,14 +118,16 @@ class CallKernel:
         e = operand.at(self._place(index, operand.shape))
         return (self.pointer(e.attr[0]), e.attr[1]) if e.op == "load" and e.attr[2] == dtype else None
 
-    def wide(self, operand: Tensor, index: Place, axis: str, width: str) -> list[str]:
-        """What must hold at run time for wide reads of an operand along an axis: addresses and strides, as C texts."""
+    def wide(self, operand: Tensor, index: Place, axis: str, width: str, *, address: bool = True) -> list[str]:
+        """What must hold at run time for wide reads of an operand along an axis: strides, and addresses unless the
+        caller has the plan copy unaligned ones (`lines_up`); C texts.
+        """
         out: list[str] = []
         self.define("AlignedWide", WIDE)
         for e in certain_loads([operand.at(self._place(index, operand.shape))]):
             buffer, position, _ = e.attr
             if unit(position, axis):
-                out += self._suits(buffer, position, axis, width)
+                out += self._suits(buffer, position, axis, width)[0 if address else 1 :]
         return list(dict.fromkeys(out))
 
     def _suits(self, buffer: str, position: Ix, axis: str, width: str) -> list[str]:

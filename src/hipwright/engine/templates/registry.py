@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from hipwright.engine.ir.operators import ATTENTION, RECURRENT_LAYER
 from hipwright.engine.lower.core import NotLowered
 from hipwright.engine.templates.attention import split, tiled
-from hipwright.engine.templates.conv import adaptive, product, stencil_calls
-from hipwright.engine.templates.conv import gemm as conv_gemm
-from hipwright.engine.templates.gemm import grouped, products
+from hipwright.engine.templates.conv import adaptive_pool, implicit_gemm, one_by_one, stencil_calls
+from hipwright.engine.templates.gemm import contraction, grouped, products
 from hipwright.engine.templates.offers import KernelCall, Offer
 from hipwright.engine.templates.recurrent import layer
 from hipwright.engine.templates.scatter import scatters, segments
@@ -18,23 +17,23 @@ from hipwright.engine.templates.select import calls
 Template = Callable[[KernelCall], Offer | None]
 
 _CONVOLUTIONS = stencil_calls.KINDS
-_PRODUCTS = products.KINDS
+_PRODUCTS = contraction.KINDS
 _MEANS = tuple(f"{prefix}adaptive_avg_pool{n}d" for prefix, n in (("", 1), ("", 2), ("", 3), ("_", 2), ("_", 3)))
 _MAXIMA = tuple(f"max_pool{n}d{suffix}" for suffix in ("", "_with_indices") for n in (1, 2, 3))
 
 REGISTERED: tuple[tuple[Template, Sequence[str]], ...] = (
-    (products.skinny, _PRODUCTS),
-    (products.short, _PRODUCTS),
-    (products.whole, _PRODUCTS),
-    (products.tiled, _PRODUCTS),
+    (products.gemv_product, _PRODUCTS),
+    (products.direct_product, _PRODUCTS),
+    (products.full_k_product, _PRODUCTS),
+    (products.tiled_product, _PRODUCTS),
     (grouped.grouped, ("_grouped_mm",)),
     (stencil_calls.convolution, _CONVOLUTIONS),
     (stencil_calls.max_pool, _MAXIMA),
     (stencil_calls.avg_pool, ("avg_pool1d", "avg_pool2d", "avg_pool3d")),
     (stencil_calls.adaptive_pool, (*_MEANS, "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")),
-    (adaptive.adaptive, _MEANS),
-    (conv_gemm.implicit, _CONVOLUTIONS),
-    (product.pointwise, _CONVOLUTIONS),
+    (adaptive_pool.adaptive, _MEANS),
+    (implicit_gemm.implicit_product, _CONVOLUTIONS),
+    (one_by_one.pointwise_product, _CONVOLUTIONS),
     (calls.best, ("topk", "kthvalue")),
     (calls.sort, ("sort", "argsort", "msort")),
     (segments.embedding_bag, ("embedding_bag",)),

@@ -1,5 +1,4 @@
-"""Which convolutions and poolings are stencils (templates/conv/stencil.py), and when that is better than the
-library."""
+"""Which convolutions and poolings are stencils (templates/stencil.py), and when that is better than the library."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from hipwright.engine.ir.index import ONE, ZERO, Ix, divide, ix, modulo, product
 from hipwright.engine.lower.conv import POINT, ConvAxis, Convolution, add_bias, read_convolution, spread
 from hipwright.engine.lower.core import NotLowered, Tensor
 from hipwright.engine.templates.conv.stencil import SIZES, Stencil, tiles
-from hipwright.engine.templates.conv.stencil_text import write
+from hipwright.engine.templates.conv.stencil_kernel import write
 from hipwright.engine.templates.offers import KernelCall, Offer, Output, regroup
 
 FEW_PRODUCTS, FEW_PRODUCTS_ODD = 64, 256

@@ -1,4 +1,4 @@
-"""A convolution as a product: its sizes, axes and phases (see implicit_gemm.py)."""
+"""A convolution as a matrix product: its sizes, axes and phases (see implicit_gemm.py)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from hipwright.engine.templates.gemm.scope import GemmSpec
 
 @dataclass(eq=False)
 class Window(GemmSpec):
-    """A convolution's product. space: [groups * phases, outputs, positions of a phase]; flat: an input is found by its
-    place in the flattened image, rims: the axes along which a tap may fall outside."""
+    """A convolution's product: space is [groups * phases, outputs, positions of a phase].
+
+    flattened: an input is found by its index in the flattened image; padded_axes: those along which a tap may be
+    outside the input.
+    """
 
     batch: Ix
     axes: list[ConvAxis]
@@ -22,12 +25,12 @@ class Window(GemmSpec):
     channels: int
     outputs: int
     transposed: bool
-    flat: bool
-    rims: list[int]
+    flattened: bool
+    padded_axes: list[int]
 
     @property
     def taps(self) -> int:
-        """Of all phases."""
+        """Taps of all phases."""
         return prod(a.kernel for a in self.axes)
 
     @property
@@ -36,9 +39,9 @@ class Window(GemmSpec):
         return prod(a.phases for a in self.axes)
 
     @property
-    def steps(self) -> list[Ix]:
+    def phase_positions(self) -> list[Ix]:
         """Positions of the largest phase along each axis."""
-        return steps(self.axes)
+        return phase_positions(self.axes)
 
     @property
     def area(self) -> Ix:
@@ -52,16 +55,16 @@ class Window(GemmSpec):
 
     @property
     def coordinates(self) -> list[int]:
-        """The axes whose own place is needed in the loop."""
-        return self.rims if self.flat else list(range(len(self.axes)))
+        """The axes whose coordinate is needed in the loop over k."""
+        return self.padded_axes if self.flattened else list(range(len(self.axes)))
 
     @property
     def shape(self) -> list[Ix]:
-        """The output as the kernel walks it: neighbours of a phase are no neighbours in memory."""
+        """The shape in which the kernel walks the output: neighbours within a phase are not contiguous in memory."""
         places = [self.area] if self.phases == 1 else [a.out for a in self.axes]
         return [self.batch, ix(self.groups * self.outputs), *places]
 
 
-def steps(axes: Sequence[ConvAxis]) -> list[Ix]:
+def phase_positions(axes: Sequence[ConvAxis]) -> list[Ix]:
     """Positions of the largest phase along each axis."""
     return [a.out if a.phases == 1 else divide(a.out + (a.phases - 1), ix(a.phases)) for a in axes]

@@ -1,4 +1,4 @@
-"""What all writers of a tiled product share: the operands' sizes, the tile, and the kernel that is written."""
+"""State shared by the writers of a tiled product: operand sizes, block tile, and the kernel under construction."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from hipwright.engine.ir.expr import STORAGE
 from hipwright.engine.ir.index import Ix
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
-from hipwright.engine.templates.gemm.splits import SplitKPartials
-from hipwright.engine.templates.gemm.tiling import DEPTH, LARGE, depth, tile
+from hipwright.engine.templates.gemm.split_k import SplitKPartials
+from hipwright.engine.templates.gemm.tiling import DEPTH, LARGE, default_depth, default_tile
 
 MFMA = {
     "float32": ("float", "f32_16x16x4f32", 4),
     "float16": ("HalfFragment", "f32_16x16x16f16", 16),
     "bfloat16": ("BfloatFragment", "f32_16x16x16bf16_1k", 16),
 }
-"""dtype: (one lane's part of an operand, the instruction, its k)."""
+"""dtype: (a lane's fragment of an operand, the MFMA instruction, the k of one instruction)."""
 CDNA = "defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)"
-NAMES = """TM TN GM GN PM PN HM HN WM WN AV BV ROWS_A ROWS_B tile_a tile_b t tiles_m tiles_n row0 col0 b k0 step steps
-next_a next_b acc into number ahead to STAGES ask x y i j l q v e wave lane fast_a fast_b fa0 fb0 row col p
-slot r kk more T Accumulator HalfFragment BfloatFragment PAD fa fb ty tx part at split all share first pack"""
+NAMES = """TM TN GM GN WM WN AV BV tile_a tile_b tile tiles_m tiles_n row0 col0 b k0 step steps next_a next_b acc
+load_buffer load_step load_tiles stage STAGES x y i j l q v e wave lane aligned_a aligned_b frag_row_a
+frag_row_b frag_a frag_b row col p vec vec_index r kk has_next T Accumulator HalfFragment BfloatFragment
+PAD ty tx buffer at destination split all_steps split_steps first_step"""
+"""Identifiers that the emitted kernel declares."""
 
-
-UNIT_TEXT = f"""#if {CDNA}
+MFMA_DEFINITIONS = f"""#if {CDNA}
 #define GEMM_MFMA 1
 using Accumulator = float __attribute__((ext_vector_type(4)));
 using HalfFragment = _Float16 __attribute__((ext_vector_type(4)));
@@ -37,7 +38,7 @@ using BfloatFragment = short __attribute__((ext_vector_type(4)));
 
 @dataclass(eq=False)
 class GemmSpec:
-    """[batch, m, n], the depth, and the dtype in LDS."""
+    """A product: space is [batch, m, n], k the summed dimension, dtype that of the tiles in LDS."""
 
     space: list[Ix]
     k: Ix
@@ -45,7 +46,7 @@ class GemmSpec:
 
 
 def tile_knobs(body: CallBody, start: Sequence[int], options: Sequence[Sequence[int]]) -> tuple[str, str, str]:
-    """GEMM_M, GEMM_N and GEMM_K."""
+    """The knobs GEMM_M, GEMM_N and GEMM_K as C text. start: their defaults; options: what a search may try."""
     texts = ("rows of a block's tile", "columns of a block's tile", "depth of the tiles in LDS")
     names = ("GEMM_M", "GEMM_N", "GEMM_K")
     m, n, k = (body.knob(*each) for each in zip(names, start, options, texts, strict=True))
@@ -53,38 +54,38 @@ def tile_knobs(body: CallBody, start: Sequence[int], options: Sequence[Sequence[
 
 
 class GemmScope:
-    """The state of one kernel while it is written, and how its text is put together."""
+    """State of one tiled kernel while it is written, and helpers that emit its text."""
 
     names = NAMES
-    row_major = False  # are operands that run along k kept row-major on the vector units too?
-    staged = True  # do tensor cores have their own loop over k? Only where sides are as they lie in memory
+    row_major = False  # whether operands with contiguous k are stored [row][k] on the vector units, too
+    multistage = True  # do tensor_cores cores have their own loop over k? Only where sides are as they lie in memory
 
     def __init__(self, body: CallBody, split: int = 1) -> None:
         self.spec: GemmSpec = body.data
         self.bm, self.bn, self.bk = self.knobs(body)
         self.split = split
-        self.parts = SplitKPartials(body, split, self.spec.space) if split > 1 else None
-        self.k: CallKernel = body.kernel("parts" if self.parts else "", self.names)
+        self.partials = SplitKPartials(body, split, self.spec.space) if split > 1 else None
+        self.k: CallKernel = body.kernel("partials" if self.partials else "", self.names)
         self.storage = STORAGE[self.spec.dtype]
-        self.tensor = self.tensors()
+        self.tensor_cores = self.tensor_core_condition()
         self.batch, self.m, self.n = (self.k.size(s) for s in self.spec.space)
         self.depth = self.k.size(self.spec.k)
-        self.operands = [t for t in body.operands if t is not None]
+        self.tensors = [t for t in body.operands if t is not None]
 
     def knobs(self, body: CallBody) -> tuple[str, str, str]:
-        """Rows, columns and depth of a tile."""
+        """Rows, columns and depth of the block tile, as C text."""
         batch, m, n = (body.hint(s) for s in self.spec.space)
-        rows, columns = tile(batch, m, n)
+        rows, columns = default_tile(batch, m, n)
         small, base = max(rows, columns) <= 64, DEPTH[self.spec.dtype]
         tiles, depths = (LARGE[:2], (base, 2 * base)) if small else (LARGE, (base // 2, base))
-        return tile_knobs(body, (rows, columns, depth(batch, m, n, self.spec.dtype)), (tiles, tiles, depths))
+        return tile_knobs(body, (rows, columns, default_depth(batch, m, n, self.spec.dtype)), (tiles, tiles, depths))
 
-    def tensors(self) -> str:
-        """Where NVIDIA's tensor cores take over, as the preprocessor reads it; or ""."""
+    def tensor_core_condition(self) -> str:
+        """The preprocessor condition under which NVIDIA tensor cores are used; "" for never."""
         return ""
 
-    def fill(self, text: str, **more: str) -> None:
-        """Write a text with the tile's sizes and the matrix instruction in their places."""
+    def emit_template(self, text: str, **more: str) -> None:
+        """Emits a text template, with tile sizes and the matrix instruction in place of its @MARKS@."""
         fragment, instruction, depth = MFMA[self.spec.dtype]
         known = {
             "BM": self.bm,
@@ -99,13 +100,13 @@ class GemmScope:
             text = text.replace(f"@{name}@", value)
         self.k.emit.passage(text)
 
-    def loops(self, *loops: tuple[str, str]) -> None:
-        """Open unrolled loops: (variable, count)."""
+    def open_loops(self, *loops: tuple[str, str]) -> None:
+        """Opens unrolled loops, each given as (variable, count)."""
         for name, count in loops:
             self.k.line("#pragma unroll")
             self.k.open(f"for (int {name} = 0; {name} < {count}; ++{name})")
 
-    def ends(self, count: int) -> None:
-        """Close loops."""
+    def close_loops(self, count: int) -> None:
+        """Closes the innermost `count` loops."""
         for _ in range(count):
             self.k.close()

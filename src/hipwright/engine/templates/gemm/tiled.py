@@ -1,12 +1,12 @@
-"""Tiled matrix products: out[b, m, n] = sum_k A[b, m, k] B[b, n, k], for sizes, transposes and prologues of any kind.
+"""Tiled matrix products: out[b, m, n] = sum_k A[b, m, k] B[b, n, k], for any sizes, transposes and prologues.
 
-A block of 256 threads makes a tile of GEMM_M x GEMM_N. Tiles of A and B, GEMM_K deep, go from memory through registers
-to LDS: while one pair is multiplied, the next is on its way (two buffers, one barrier a step). On the vector units each
-thread holds (GEMM_M / 16) x (GEMM_N / 16) sums and reads rows of A and B from LDS stored k-major; on CDNA four waves
-make 16 x 16 tiles with MFMA from LDS stored row-major (the register layout is that of docs/cpu-target.md), and of half
-types eight warps of NVIDIA's make 16 x 8 tiles with its tensor cores (tensor_tiles.py). Sums are float. Operands are
-read along whichever dimension memory runs, in packs where they are aligned; outside stands zero.
-Several blocks may share a tile's k (`split`, splits.py). Tiles of at most 64 x 64 are templates/gemm/small.py's.
+A block of 256 threads computes a tile of GEMM_M x GEMM_N. Tiles of A and B, GEMM_K deep, are loaded from global memory
+through registers to LDS: while one pair is multiplied, the next is loaded (two buffers, one barrier a step). On the
+vector units a thread has (GEMM_M / 16) x (GEMM_N / 16) sums and reads A and B from LDS tiles stored [k][row]; on CDNA
+four waves compute 16 x 16 tiles with MFMA from LDS tiles stored [row][k] (register layout: docs/cpu-target.md); for
+half types eight NVIDIA warps compute 16 x 8 tiles on tensor cores (tensor_cores.py). Sums are float. An operand is read
+along its contiguous dimension, by vectors where they are aligned; elements outside it are zero. Several blocks may
+share the k of a tile (split-k: split_k.py). Tiles of at most 64 x 64 are written by sliced_k.py.
 """
 
 from __future__ import annotations
@@ -15,102 +15,102 @@ from hipwright.engine.ir.index import ONE
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call_kernel import factor
-from hipwright.engine.templates.gemm import tensor_tiles
-from hipwright.engine.templates.gemm.scope import UNIT_TEXT, GemmScope
-from hipwright.engine.templates.gemm.side import ProductOperand
+from hipwright.engine.templates.gemm import tensor_cores
+from hipwright.engine.templates.gemm.operand import ProductOperand
+from hipwright.engine.templates.gemm.scope import MFMA_DEFINITIONS, GemmScope
 
 
 class Gemm(GemmScope):
-    """The multiplying core. A template with operands or an output of its own overrides sides, place, store and grid.
+    """Writes a tiled product. Templates with operands or outputs of their own override tile_operands, locate_tile,
+    store and grid.
 
-    What it may rely on: 256 threads; row0, col0 and b are the block's place; the sums are `acc[i][j]`, of the rows and
-    columns that `store` names; a tile in LDS is `tile_a[buffer][row][k]` under GEMM_MFMA, `tile_a[buffer][k][row]` else
-    (on tensor cores as tensor_tiles.py says), and a side that does not inherit `declare` fills it so.
+    What they may rely on: 256 threads; row0, col0 and b locate the block's tile; the sums are `acc[i][j]`, of the rows
+    and columns that `store` computes; an LDS tile is `tile_a[buffer][row][k]` under GEMM_MFMA, else
+    `tile_a[buffer][k][row]` (on tensor cores: tensor_cores.py). An operand that overrides `declare` must fill its tile
+    in these layouts.
     """
 
-    def tensors(self) -> str:
-        """Where NVIDIA's tensor cores take over, as the preprocessor reads it; or ""."""
-        return tensor_tiles.condition(self)
+    def tensor_core_condition(self) -> str:
+        """The preprocessor condition under which NVIDIA tensor cores are used; "" for never."""
+        return tensor_cores.condition(self)
 
-    def sides(self) -> list[ProductOperand]:
-        """How the tiles of A and B are read and kept."""
-        a, b = self.operands
+    def tile_operands(self) -> list[ProductOperand]:
+        """A and B, with how their tiles are read and stored to LDS."""
+        a, b = self.tensors
         return [ProductOperand("a", a, "row", self.m, self.bm), ProductOperand("b", b, "col", self.n, self.bn)]
 
     def kernel(self) -> EmittedKernel:
-        """The text."""
+        """Writes the kernel."""
         k = self.k
-        self.constants()
-        self.place()
-        sides = self.sides()
-        for side in sides:
-            side.declare(k, self)
-        self._along()
-        if self.tensor and self.staged:
-            k.emit.directive(f"#if {self.tensor}")
-            tensor_tiles.staged(k, self, sides)
+        self.declare_tiles()
+        self.locate_tile()
+        operands = self.tile_operands()
+        for operand in operands:
+            operand.declare(k, self)
+        self._declare_steps()
+        if self.tensor_cores and self.multistage:
+            k.emit.directive(f"#if {self.tensor_cores}")
+            tensor_cores.multistage_loop(k, self, operands)
             k.emit.directive("#else")
-        self._steps(sides)
-        if self.tensor:
-            if self.staged:
+        self._k_loop(operands)
+        if self.tensor_cores:
+            if self.multistage:
                 k.emit.directive("#endif")
-            k.emit.directive(f"#if {self.tensor}")
-            k.line("exchange(acc, lane);")
+            k.emit.directive(f"#if {self.tensor_cores}")
+            k.line("exchange_neighbours(acc, lane);")
             k.emit.directive("#endif")
         self.store()
-        bounds = "512" if self.tensor else "256, 1"  # 128 registers: two blocks a multiprocessor
+        bounds = "512" if self.tensor_cores else "256, 1"  # 128 registers a thread: two blocks fit a multiprocessor
         return k.finish(self.grid(), "256", bounds, f"tiles of {self.bm} x {self.bn}, {self.bk} deep")
 
-    def _steps(self, sides: list[ProductOperand]) -> None:
-        """The loop over k: the next tiles are in registers while these are multiplied."""
+    def _k_loop(self, operands: list[ProductOperand]) -> None:
+        """Emits the loop over k: the next tiles are loaded to registers while the present ones are multiplied."""
         k = self.k
-        k.line("#pragma unroll 1")  # a compiler that knows the steps would unroll them, and spill
+        k.line("#pragma unroll 1")  # a compiler that knows the number of steps would unroll the loop, and spill
         k.open(f"for ({k.kind} step = -1; step < steps; ++step)")
-        k.line("const bool more = step + 1 < steps;")
-        k.open("if (more)")
-        k.line(f"const {k.kind} k0 = ({'first + ' if self.parts else ''}step + 1) * {self.bk};")
-        for side in sides:
-            side.read(k, self)
+        k.line("const bool has_next = step + 1 < steps;")
+        k.open("if (has_next)")
+        k.line(f"const {k.kind} k0 = ({'first_step + ' if self.partials else ''}step + 1) * {self.bk};")
+        for operand in operands:
+            operand.read(k, self)
         k.close()
         k.open("if (step >= 0)")
-        self.multiply(sides)
+        self.multiply(operands)
         k.close()
-        for side in sides:  # after the last step too: behind a branch LLVM would do the sums after it (256 registers)
-            side.keep(k, self)
+        for operand in operands:  # after the last step too: LLVM would move the sums behind a branch (256 registers)
+            operand.store_to_lds(k, self)
         k.line("__syncthreads();")
         k.close()
 
     def grid(self) -> str:
-        """The number of blocks, as a text of the plan."""
+        """The number of blocks, as plan text."""
         batch, m, n = self.spec.space
         grid = f"cdiv({to_python(m)}, {self.bm}) * cdiv({to_python(n)}, {self.bn})"
-        return grid + ("" if batch == ONE else f" * {factor(batch)}") + (f" * {self.split}" if self.parts else "")
+        return grid + ("" if batch == ONE else f" * {factor(batch)}") + (f" * {self.split}" if self.partials else "")
 
     def kernels(self) -> list[EmittedKernel]:
-        """The product, and what adds the blocks' parts where k is cut."""
+        """The product's kernel; with split-k also the kernel that sums the partials."""
         made = [self.kernel()]
-        return [*made, self.parts.added(["b", "x", "y"])] if self.parts else made
+        return [*made, self.partials.sum_kernel(["b", "x", "y"])] if self.partials else made
 
     # ------------------------------------------------------------ set up
 
-    def constants(self) -> None:
-        """Shapes of the tiles in LDS and in registers, for the matrix units and without."""
+    def declare_tiles(self) -> None:
+        """Declares the tiles in LDS and the sums in registers, for matrix units and for vector units."""
         k, m, n, depth = self.k, self.bm, self.bn, self.bk
-        k.define("gemm_mfma", UNIT_TEXT)
+        k.define("gemm_mfma", MFMA_DEFINITIONS)
         k.line(f"using T = {self.storage};")
         k.emit.directive("#if GEMM_MFMA")
-        k.line(
-            f"constexpr int WM = {m} / 32, WN = {n} / 32, PAD = 16 / sizeof(T);  // 16 x 16 tiles of one of 2 x 2 waves"
-        )
+        k.line(f"constexpr int WM = {m} / 32, WN = {n} / 32, PAD = 16 / sizeof(T);  // 16 x 16 tiles of each wave")
         k.line(
             f"__shared__ __attribute__((aligned(16))) T tile_a[2][{m}][{depth} + PAD], tile_b[2][{n}][{depth} + PAD];"
         )
         k.line("Accumulator acc[WM][WN] = {};")
         k.line("const int wave = threadIdx.x / 64, lane = threadIdx.x % 64;")
-        if self.tensor:
-            k.define("gemm_tensor", tensor_tiles.TENSOR)
-            k.emit.directive(f"#elif {self.tensor}")
-            tensor_tiles.constants(k, self, staged=self.staged)
+        if self.tensor_cores:
+            k.define("gemm_tensor_cores", tensor_cores.DEFINITIONS)
+            k.emit.directive(f"#elif {self.tensor_cores}")
+            tensor_cores.declare_tiles(k, self, multistage=self.multistage)
         k.emit.directive("#else")
         k.line(f"constexpr int TM = {m} / 16, TN = {n} / 16, GM = TM < 4 ? TM : 4, GN = TN < 4 ? TN : 4;")
         k.line(f"__shared__ __attribute__((aligned(16))) T tile_a[2][{depth}][{m} + 4], tile_b[2][{depth}][{n} + 4];")
@@ -118,126 +118,130 @@ class Gemm(GemmScope):
         k.line("const int ty = threadIdx.x / 16, tx = threadIdx.x % 16;")
         k.emit.directive("#endif")
 
-    def place(self) -> None:
-        """Which tile is this block's: row0, col0 and b."""
+    def locate_tile(self) -> None:
+        """Declares row0, col0 and b: the tile of this block."""
         k = self.k
-        k.line("unsigned t = blockIdx.x;")
-        if self.parts:
-            k.line(f"const {k.kind} split = t % {self.split};")
-            k.line(f"t /= {self.split};")
+        k.line("unsigned tile = blockIdx.x;")
+        if self.partials:
+            k.line(f"const {k.kind} split = tile % {self.split};")
+            k.line(f"tile /= {self.split};")
         k.line(f"const unsigned tiles_n = ({self.n} + {self.bn} - 1) / {self.bn};")
         k.line(f"const unsigned tiles_m = ({self.m} + {self.bm} - 1) / {self.bm};")
-        k.line(f"const {k.kind} col0 = t % tiles_n * {self.bn};")
-        k.line("t /= tiles_n;")
-        k.line(f"const {k.kind} row0 = t % tiles_m * {self.bm}, b = t / tiles_m;")
+        k.line(f"const {k.kind} col0 = tile % tiles_n * {self.bn};")
+        k.line("tile /= tiles_n;")
+        k.line(f"const {k.kind} row0 = tile % tiles_m * {self.bm}, b = tile / tiles_m;")
 
-    def _along(self) -> None:
-        """The steps along k: all, or this block's share from `first` on."""
+    def _declare_steps(self) -> None:
+        """Declares the number of steps along k: all of them, or the share of this block from `first_step` on."""
         k = self.k
         steps = f"({self.depth} + {self.bk} - 1) / {self.bk}"
-        if not self.parts:
+        if not self.partials:
             k.line(f"const {k.kind} steps = {steps};")
             return
-        k.line(f"const {k.kind} all = {steps}, share = (all + {self.split} - 1) / {self.split}, first = split * share;")
-        k.line(f"const {k.kind} steps = all - first < share ? all - first : share;")
+        share = f"(all_steps + {self.split} - 1) / {self.split}"
+        k.line(f"const {k.kind} all_steps = {steps}, split_steps = {share}, first_step = split * split_steps;")
+        k.line(f"const {k.kind} steps = all_steps - first_step < split_steps ? all_steps - first_step : split_steps;")
 
     # ------------------------------------------------------------ the product
 
-    def multiply(self, sides: list[ProductOperand]) -> None:
-        """acc += A B of the tiles in LDS buffer `step & 1`."""
-        self.k.line("const int part = step & 1;")
-        if self.tensor and not self.staged:
-            self.k.emit.directive(f"#if {self.tensor}")
-            tensor_tiles.multiply(self, sides)
+    def multiply(self, operands: list[ProductOperand]) -> None:
+        """Emits acc += A B for the tiles in LDS buffer `step & 1`."""
+        self.k.line("const int buffer = step & 1;")
+        if self.tensor_cores and not self.multistage:
+            self.k.emit.directive(f"#if {self.tensor_cores}")
+            tensor_cores.multiply(self, operands)
             self.k.emit.directive("#else")
-        self.fill(_MULTIPLY)
-        if self.tensor and not self.staged:
+        self.emit_template(_MULTIPLY)
+        if self.tensor_cores and not self.multistage:
             self.k.emit.directive("#endif")
 
     def store(self) -> None:
-        """Sums to the epilogue: neighbours along n at once on the vector units."""
+        """Passes the sums to the epilogue; on the vector units several neighbouring columns at once."""
         k = self.k
         k.emit.directive("#if GEMM_MFMA")
-        self.loops(("i", "WM"), ("j", "WN"), ("e", "4"))
+        self.open_loops(("i", "WM"), ("j", "WN"), ("e", "4"))
         k.line(f"const {k.kind} row = row0 + (wave / 2 * WM + i) * 16 + lane / 16 * 4 + e;")
         k.line(f"const {k.kind} col = col0 + (wave % 2 * WN + j) * 16 + lane % 16;")
         k.line(f"if (row >= {self.m} || col >= {self.n}) continue;")
-        self.out("acc[i][j][e]", "col")
-        self.ends(3)
+        self.store_element("acc[i][j][e]", "col")
+        self.close_loops(3)
         k.emit.directive("#else")
-        self.loops(("i", "TM"), ("j", "TN / GN"))
-        self.row_of()
-        self.column_of("j")
+        self.open_loops(("i", "TM"), ("j", "TN / GN"))
+        self.declare_row()
+        self.declare_column("j")
         k.line(f"if (row >= {self.m} || col >= {self.n}) continue;")
         k.open(f"if (col + GN <= {self.n})")
-        self.outs("acc[i][j * GN + v]", "GN")
+        self.store_vector("acc[i][j * GN + v]", "GN")
         k.close()
         k.open("else")
         k.line("#pragma unroll")
         k.open("for (int e = 0; e < GN; ++e)")
         k.line(f"const {k.kind} at = col + e;")
         k.line(f"if (at >= {self.n}) continue;")
-        self.out("acc[i][j * GN + e]", "at")
+        self.store_element("acc[i][j * GN + e]", "at")
         k.close()
         k.close()
-        self.ends(2)
+        self.close_loops(2)
         k.emit.directive("#endif")
 
-    def row_of(self) -> None:
-        """The row of a thread's sums i, of vector units or tensor cores."""
+    def declare_row(self) -> None:
+        """Declares `row`, the row of sums acc[i], for vector units or tensor cores."""
         vector, tensor = "(i / GM * 16 + ty) * GM + i % GM", "(wave / 4 * WM + i / 2) * 16 + i % 2 * 8 + lane / 4"
-        self._place("row", f"row0 + {vector}", f"row0 + {tensor}")
+        self._declare_by_unit("row", f"row0 + {vector}", f"row0 + {tensor}")
 
-    def column_of(self, j: str, within: str = "") -> None:
-        """The first column of a thread's pack j of GN, or the one at `within`."""
+    def declare_column(self, j: str, within: str = "") -> None:
+        """Declares `col`, the first column of the thread's j-th vector of GN columns, plus `within`."""
         more = f" + {within}" if within else ""
         tensor = f"col0 + wave % 4 * (WN * 8) + {j} * 16 + lane % 2 * 8 + lane % 4 / 2 * 4{more}"
-        self._place("col", f"col0 + ({j} * 16 + tx) * GN{more}", tensor)
+        self._declare_by_unit("col", f"col0 + ({j} * 16 + tx) * GN{more}", tensor)
 
-    def _place(self, name: str, vector: str, tensor: str) -> None:
+    def _declare_by_unit(self, name: str, vector: str, tensor: str) -> None:
         k = self.k
-        if self.tensor:
-            k.emit.directive(f"#if {self.tensor}")
+        if self.tensor_cores:
+            k.emit.directive(f"#if {self.tensor_cores}")
             k.line(f"const {k.kind} {name} = {tensor};")
             k.emit.directive("#else")
         k.line(f"const {k.kind} {name} = {vector};")
-        if self.tensor:
+        if self.tensor_cores:
             k.emit.directive("#endif")
 
-    def out(self, value: str, col: str) -> None:
-        """The sum of `row` and a column: to the epilogue, or to the parts."""
-        if self.parts:
-            self.k.line(f"*({self.parts.at(self.k, 'row', col)}) = {value};")
+    def store_element(self, value: str, col: str) -> None:
+        """Passes the sum of `row` and a column to the epilogue, or stores it as a partial."""
+        if self.partials:
+            self.k.line(f"*({self.partials.address(self.k, 'row', col)}) = {value};")
         else:
             self.k.epilogue(value, ["b", "row", col])
 
-    def outs(self, value: str, width: str) -> None:
-        """The same for `width` columns from `col` on, all in range. value: may use `v`."""
+    def store_vector(self, value: str, width: str) -> None:
+        """The same for `width` columns from `col` on, all in range. value: C text that may use `v`."""
         k = self.k
-        if not self.parts:
+        if not self.partials:
             k.epilogue_vector(value, ["b", "row", "col"], "col", width)
             return
-        k.line(f"AlignedWide<float, {width}> pack;")
+        k.line(f"AlignedWide<float, {width}> vec;")
         k.line("#pragma unroll")
-        k.line(f"for (int v = 0; v < {width}; ++v) pack.v[v] = {value};")
-        k.line(f"store_wide<{width}>({self.parts.at(k, 'row', 'col')}, pack);")
+        k.line(f"for (int v = 0; v < {width}; ++v) vec.v[v] = {value};")
+        k.line(f"store_wide<{width}>({self.partials.address(k, 'row', 'col')}, vec);")
 
 
 _MULTIPLY = """
 #if GEMM_MFMA
 #pragma unroll
 for (int q = 0; q < @BK@; q += @DEPTH@) {
-    @FRAGMENT@ fa[WM], fb[WN];
+    @FRAGMENT@ frag_a[WM], frag_b[WN];
     const int p = q + lane / 16 * (@DEPTH@ / 4);
-    const int fa0 = wave / 2 * WM * 16 + lane % 16, fb0 = wave % 2 * WN * 16 + lane % 16;
+    const int frag_row_a = wave / 2 * WM * 16 + lane % 16, frag_row_b = wave % 2 * WN * 16 + lane % 16;
     #pragma unroll
-    for (int i = 0; i < WM; ++i) __builtin_memcpy(&fa[i], &tile_a[part][i * 16 + fa0][p], sizeof(fa[i]));
+    for (int i = 0; i < WM; ++i)
+        __builtin_memcpy(&frag_a[i], &tile_a[buffer][i * 16 + frag_row_a][p], sizeof(frag_a[i]));
     #pragma unroll
-    for (int j = 0; j < WN; ++j) __builtin_memcpy(&fb[j], &tile_b[part][j * 16 + fb0][p], sizeof(fb[j]));
+    for (int j = 0; j < WN; ++j)
+        __builtin_memcpy(&frag_b[j], &tile_b[buffer][j * 16 + frag_row_b][p], sizeof(frag_b[j]));
     #pragma unroll
     for (int i = 0; i < WM; ++i) {
         #pragma unroll
-        for (int j = 0; j < WN; ++j) acc[i][j] = __builtin_amdgcn_mfma_@INSTRUCTION@(fa[i], fb[j], acc[i][j], 0, 0, 0);
+        for (int j = 0; j < WN; ++j)
+            acc[i][j] = __builtin_amdgcn_mfma_@INSTRUCTION@(frag_a[i], frag_b[j], acc[i][j], 0, 0, 0);
     }
 }
 #else
@@ -245,9 +249,9 @@ for (int q = 0; q < @BK@; q += @DEPTH@) {
 for (int q = 0; q < @BK@; ++q) {
     float x[TM], y[TN];
     #pragma unroll
-    for (int i = 0; i < TM; ++i) x[i] = (float)tile_a[part][q][(i / GM * 16 + ty) * GM + i % GM];
+    for (int i = 0; i < TM; ++i) x[i] = (float)tile_a[buffer][q][(i / GM * 16 + ty) * GM + i % GM];
     #pragma unroll
-    for (int j = 0; j < TN; ++j) y[j] = (float)tile_b[part][q][(j / GN * 16 + tx) * GN + j % GN];
+    for (int j = 0; j < TN; ++j) y[j] = (float)tile_b[buffer][q][(j / GN * 16 + tx) * GN + j % GN];
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         #pragma unroll

@@ -1,7 +1,7 @@
-"""A sum along k that several blocks share: each leaves its part in memory as float, a second kernel adds the parts.
+"""Split-k: several blocks share the sum along k of a tile, store float partials, and a second kernel sums them.
 
-The second kernel adds in the order of k and holds the epilogue; there are no atomics, so the result is the same each
-time. (Split-K and stream-K of matrix products: Osama et al., PPoPP 2023; here the parts are equal.)
+The second kernel adds in the order of k and computes the epilogue; there are no atomics, so every run gives the same
+result. (Split-k and stream-k of matrix products: Osama et al., PPoPP 2023; here the parts are equal.)
 """
 
 from __future__ import annotations
@@ -21,23 +21,25 @@ BLOCK = 256
 
 @dataclass(eq=False)
 class SplitKPartials:
-    """float parts [split, batch, x, y] of a result whose second kernel is `added`."""
+    """The partials float[split, batch, x, y] of a result; `sum_kernel` is the kernel that adds them up."""
 
     body: CallBody
     split: int
     shape: Sequence[Ix]  # batch, x, y
 
     def __post_init__(self) -> None:
-        self.buffer = self.body.temporary("parts", [ix(self.split), *self.shape], "float32")
+        self.buffer = self.body.temporary("partials", [ix(self.split), *self.shape], "float32")
 
-    def at(self, k: CallKernel, x: str, y: str) -> str:
-        """The address, as C text, of this block's part (`split`, `b`) at x, y."""
+    def address(self, k: CallKernel, x: str, y: str) -> str:
+        """The address of this block's partial (`split`, `b`) at x, y, as C text."""
         k.written.add(self.buffer)
         batch, many_x, many_y = (k.size(s) for s in self.shape)
         return f"{k.pointer(self.buffer)} + ((split * {batch} + b) * {many_x} + {x}) * {many_y} + {y}"
 
-    def added(self, index: Place) -> EmittedKernel:
-        """One thread an element adds its parts in order. index: the output's, of the names b, x and y."""
+    def sum_kernel(self, index: Place) -> EmittedKernel:
+        """The kernel in which one thread an element adds the partials in order. index: the output's, of the names b, x
+        and y.
+        """
         k = self.body.kernel("sum", "i x y b total q")
         _, many_x, many_y = (k.size(s) for s in self.shape)
         total = k.size(product(list(self.shape)))
@@ -49,4 +51,4 @@ class SplitKPartials:
         k.line(f"for (int q = 0; q < {self.split}; ++q) total += {k.pointer(self.buffer)}[q * {total} + i];")
         k.epilogue("total", index)
         grid = f"cdiv({to_python(product(list(self.shape)))}, {BLOCK})"
-        return k.finish(grid, str(BLOCK), str(BLOCK), "the blocks' parts are added in order")
+        return k.finish(grid, str(BLOCK), str(BLOCK), "the blocks' parts are sum_kernel in order")

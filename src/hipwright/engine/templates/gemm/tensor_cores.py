@@ -1,0 +1,252 @@
+"""NVIDIA tensor cores for tiled products: the tiles in LDS, the fragments of a lane, and the multiplication.
+
+`mma.sync.m16n8k16` multiplies half types into float sums; `ldmatrix` loads a warp's fragments from LDS (PTX ISA,
+"Matrix Fragments for mma.m16n8k16"), transposed where k is not the contiguous dimension of the operand. A tile is 32
+deep and not padded: its vectors of 16 bytes are swizzled, so that the eight rows of an `ldmatrix` lie on different
+banks. Operands that are read unchanged are copied to LDS asynchronously (`cp.async`), two or three steps ahead (a
+multistage pipeline). At the end neighbouring lanes exchange sums, so that each stores four neighbouring columns.
+Without tensor cores the same is computed with shuffles and plain reads; so tests run this path on a processor.
+"""
+
+from __future__ import annotations
+
+from hipwright.engine.ir.index_text import to_c
+from hipwright.engine.templates.call_kernel import CallKernel
+from hipwright.engine.templates.gemm.operand import STORE_LDS_VECTOR, ProductOperand
+from hipwright.engine.templates.gemm.scope import GemmScope
+
+MMA = {"float16": "mma_m16n8k16_half", "bfloat16": "mma_m16n8k16_bfloat"}
+"""dtype: the device function that multiplies."""
+
+DEFINITIONS = """#if __CUDA_ARCH__ >= 800
+#define GEMM_MMA 1
+#else
+#define GEMM_MMA 0
+#endif
+
+// Index of element (r, k) of an LDS tile whose rows are 32 neighbouring k. Vectors of 8 elements are swizzled by the
+// row, so that the 8 rows of an ldmatrix lie on different banks.
+__device__ __forceinline__ int k_contiguous_index(int r, int k) {
+    return r * 32 + ((k / 8 ^ r / 2 % 4) * 8) + k % 8;
+}
+// The same for a tile of 32 lines, one for each k, of ROWS neighbouring rows.
+template <int ROWS>
+__device__ __forceinline__ int row_contiguous_index(int r, int k) {
+    return k * ROWS + ((r / 8 ^ k % 8) * 8) + r % 8;
+}
+
+// Loads four 8 x 8 matrices of half types; lanes 8 m .. 8 m + 7 give the offsets of the rows of matrix m. Lane l gets
+// elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of each matrix, or of column l / 4 if TRANSPOSED.
+template <bool TRANSPOSED, typename T>
+__device__ __forceinline__ void ldmatrix_x4(unsigned (&fragments)[4], const T* tile, int offset, int lane) {
+#ifdef __CUDA_ARCH__
+    const unsigned address = (unsigned)__cvta_generic_to_shared(tile + offset);
+    if constexpr (TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(fragments[0]), "=r"(fragments[1]), "=r"(fragments[2]), "=r"(fragments[3])
+                     : "r"(address)
+                     : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(fragments[0]), "=r"(fragments[1]), "=r"(fragments[2]), "=r"(fragments[3])
+                     : "r"(address)
+                     : "memory");
+#else
+    for (int m = 0; m < 4; ++m) {
+        T pair[2];
+        for (int e = 0; e < 2; ++e) {
+            const int row = TRANSPOSED ? lane % 4 * 2 + e : lane / 4, column = TRANSPOSED ? lane / 4 : lane % 4 * 2 + e;
+            pair[e] = tile[__shfl(offset, m * 8 + row, 32) + column];
+        }
+        __builtin_memcpy(&fragments[m], pair, 4);
+    }
+#endif
+}
+
+// Copies 16 bytes from global memory to LDS, asynchronously where the device can (PTX cp.async). The copies since the
+// last cp_async_commit are one group; cp_async_wait_group returns when at most PENDING groups are under way.
+template <typename T>
+__device__ __forceinline__ void cp_async_16(T* destination, const T* source) {
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                 :
+                 : "r"((unsigned)__cvta_generic_to_shared(destination)), "l"(__cvta_generic_to_global(source))
+                 : "memory");
+#else
+    __builtin_memcpy(destination, source, 16);
+#endif
+}
+__device__ __forceinline__ void cp_async_commit() {
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.commit_group;" : : : "memory");
+#endif
+}
+template <int PENDING>
+__device__ __forceinline__ void cp_async_wait_group() {
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.wait_group %0;" : : "n"(PENDING) : "memory");
+#endif
+}
+
+// Lanes l and l ^ 1 exchange sums of two neighbouring tiles: a lane then has four neighbouring columns of one tile,
+// where it had two columns of each.
+template <int TM, int TN>
+__device__ __forceinline__ void exchange_neighbours(float (&acc)[TM][TN], int lane) {
+#pragma unroll
+    for (int i = 0; i < TM; ++i) {
+#pragma unroll
+        for (int j = 0; j < TN; j += 4) {
+            const bool odd = lane % 2;
+            const float x = __shfl_xor(odd ? acc[i][j] : acc[i][j + 2], 1);
+            const float y = __shfl_xor(odd ? acc[i][j + 1] : acc[i][j + 3], 1);
+            acc[i][j] = odd ? x : acc[i][j];
+            acc[i][j + 1] = odd ? y : acc[i][j + 1];
+            acc[i][j + 2] = odd ? acc[i][j + 2] : x;
+            acc[i][j + 3] = odd ? acc[i][j + 3] : y;
+        }
+    }
+}
+
+// c += A B of one warp, 16 x 8 x 16: lane l has row l / 4 in c0 and c1, row l / 4 + 8 in c2 and c3, of columns
+// 2 (l % 4) and 2 (l % 4) + 1.
+#ifdef __CUDA_ARCH__
+#define GEMM_DEFINE_MMA(NAME, PTX_TYPE, T)                                                                             \
+    __device__ __forceinline__ void NAME(float& c0, float& c1, float& c2, float& c3, const unsigned (&a)[4],           \
+                                         unsigned b0, unsigned b1, int) {                                              \
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." PTX_TYPE "." PTX_TYPE                                    \
+                     ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                            \
+                     : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)                                                          \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                                  \
+    }
+#else
+template <typename T>
+__device__ float dot_pair(unsigned a, unsigned b) {
+    T x[2], y[2];
+    __builtin_memcpy(x, &a, 4);
+    __builtin_memcpy(y, &b, 4);
+    return (float)x[0] * (float)y[0] + (float)x[1] * (float)y[1];
+}
+#define GEMM_DEFINE_MMA(NAME, PTX_TYPE, T)                                                                             \
+    __device__ void NAME(float& c0, float& c1, float& c2, float& c3, const unsigned (&a)[4], unsigned b0, unsigned b1, \
+                         int lane) {                                                                                   \
+        for (int k = 0; k < 4; ++k) {                                                                                  \
+            for (int half = 0; half < 2; ++half) {                                                                     \
+                const unsigned b = half ? b1 : b0;                                                                     \
+                const unsigned upper_row = __shfl((int)a[half * 2], lane / 4 * 4 + k, 32);                             \
+                const unsigned lower_row = __shfl((int)a[half * 2 + 1], lane / 4 * 4 + k, 32);                         \
+                const unsigned left_column = __shfl((int)b, lane % 4 * 8 + k, 32);                                     \
+                const unsigned right_column = __shfl((int)b, lane % 4 * 8 + 4 + k, 32);                                \
+                c0 += dot_pair<T>(upper_row, left_column), c1 += dot_pair<T>(upper_row, right_column);                 \
+                c2 += dot_pair<T>(lower_row, left_column), c3 += dot_pair<T>(lower_row, right_column);                 \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+#endif
+GEMM_DEFINE_MMA(mma_m16n8k16_half, "f16", __half)
+GEMM_DEFINE_MMA(mma_m16n8k16_bfloat, "bf16", __hip_bfloat16)
+"""
+
+_MMA_STEP = """
+#pragma unroll
+for (int q = 0; q < 32; q += 16) {
+    unsigned frag_a[WM][4], frag_b[WN / 2][4];
+    #pragma unroll
+    for (int i = 0; i < WM; ++i) ldmatrix_x4<@TRANSPOSED_A@>(frag_a[i], tile_a[buffer], @AT_A@, lane);
+    #pragma unroll
+    for (int j = 0; j < WN / 2; ++j) ldmatrix_x4<@TRANSPOSED_B@>(frag_b[j], tile_b[buffer], @AT_B@, lane);
+    #pragma unroll
+    for (int i = 0; i < WM; ++i) {
+        #pragma unroll
+        for (int j = 0; j < WN; ++j)
+            @MMA@(acc[2 * i][2 * j], acc[2 * i][2 * j + 1], acc[2 * i + 1][2 * j], acc[2 * i + 1][2 * j + 1],
+                frag_a[i], frag_b[j / 2][j % 2 * 2], frag_b[j / 2][j % 2 * 2 + 1], lane);
+    }
+}
+"""
+
+
+def condition(g: GemmScope) -> str:
+    """The preprocessor condition for tensor cores: tiles that divide into 2 x 4 warps of half types; "" for never."""
+    return f"GEMM_MMA && {g.bm} >= 64 && {g.bn} >= 64 && {g.bk} == 32" if g.spec.dtype in MMA else ""
+
+
+def declare_tiles(k: CallKernel, g: GemmScope, *, multistage: bool) -> None:
+    """Declares the tiles in LDS, 48 KiB at most, and the sums in registers. multistage: buffers for
+    `multistage_loop`.
+    """
+    m, n = g.bm, g.bn
+    k.line(f"constexpr int WM = {m} / 32, WN = {n} / 32;  // 16 x 8 tiles of each of 2 x 4 warps")
+    k.line(f"constexpr int TM = {m} / 16, TN = {n} / 16, GN = 4;")
+    stages = f"{m} + {n} > 192 ? 3 : 4" if multistage else "2"
+    k.line(f"constexpr int STAGES = {stages};")
+    k.line(f"__shared__ __attribute__((aligned(16))) T tile_a[STAGES][{m} * 32], tile_b[STAGES][{n} * 32];")
+    k.line("float acc[TM][TN] = {};")
+    k.line("const int wave = threadIdx.x / 32, lane = threadIdx.x % 32;")
+
+
+def multiply(g: GemmScope, operands: list[ProductOperand]) -> None:
+    """Emits acc += A B for the tiles in LDS buffer `buffer`."""
+    a, b = operands
+    row, column = "(wave / 4 * WM + i) * 16", "wave % 4 * (WN * 8) + j * 16"
+    high, middle = "lane / 16 * 8", "lane / 8 % 2 * 8"
+    at_a = (
+        a.swizzled_index(f"{row} + lane % 16", f"q + {high}")
+        if a.k_contiguous
+        else a.swizzled_index(f"{row} + {middle}", f"q + {high} + lane % 8")
+    )
+    at_b = (
+        b.swizzled_index(f"{column} + {high} + lane % 8", f"q + {middle}")
+        if b.k_contiguous
+        else b.swizzled_index(f"{column} + {high}", f"q + {middle} + lane % 8")
+    )
+    transposed = [str(not s.k_contiguous).lower() for s in operands]
+    g.emit_template(
+        _MMA_STEP, TRANSPOSED_A=transposed[0], TRANSPOSED_B=transposed[1], AT_A=at_a, AT_B=at_b, MMA=MMA[g.spec.dtype]
+    )
+
+
+def multistage_loop(k: CallKernel, g: GemmScope, operands: list[ProductOperand]) -> None:
+    """Emits the loop over k in which tiles are loaded asynchronously, STAGES - 1 steps ahead."""
+    k.open("const auto load_tiles = [&](const int load_step, const int load_buffer)")
+    k.line(f"const {k.kind} k0 = ({'first_step + ' if g.partials else ''}load_step) * {g.bk};")
+    for operand in operands:
+        _async_load(k, g, operand)
+    k.close()
+    k.line(";")
+    k.line("#pragma unroll 1")
+    k.open("for (int stage = 0; stage < STAGES - 1; ++stage)")
+    k.line("if (stage < steps) load_tiles(stage, stage);")
+    k.line("cp_async_commit();")
+    k.close()
+    k.line("int buffer = 0, load_buffer = STAGES - 1;")
+    k.line("#pragma unroll 1")
+    k.open(f"for ({k.kind} step = 0; step < steps; ++step)")
+    k.line("cp_async_wait_group<STAGES - 2>();")
+    k.line("__syncthreads();  // the tiles of this step are complete, and those of the last step are no longer read")
+    k.line("if (step + (STAGES - 1) < steps) load_tiles(step + (STAGES - 1), load_buffer);")
+    k.line("cp_async_commit();")
+    multiply(g, operands)
+    k.line("buffer = buffer + 1 == STAGES ? 0 : buffer + 1;")
+    k.line("load_buffer = load_buffer + 1 == STAGES ? 0 : load_buffer + 1;")
+    k.close()
+
+
+def _async_load(k: CallKernel, g: GemmScope, operand: ProductOperand) -> None:
+    """Emits the load of one operand's tile of step `load_step` into LDS buffer `load_buffer`; zero outside the
+    operand.
+    """
+    operand.open_vector_loop(k, g)
+
+    def load_vector(index: list[str], axis: str) -> None:
+        found = k.plain(operand.tensor, index, g.spec.dtype) if operand.aligned else None
+        if found is not None:
+            k.line(f"cp_async_16(destination, {found[0]} + ({to_c(found[1])}));")
+            return
+        k.define("store_lds_vector", STORE_LDS_VECTOR)
+        k.line(f"T vec[{operand.width}];")
+        k.vector(operand.tensor, index, axis, operand.width, "vec", dtype=g.spec.dtype, aligned=True)
+        k.line("store_lds_vector(destination, vec);")
+
+    k.line(f"T* const destination = tile_{operand.name}[load_buffer] + {operand.swizzled_index('r', 'kk')};")
+    operand.load_or_zero(k, g, "destination", load_vector)
+    k.close()
