@@ -58,7 +58,7 @@ class GemmScope:
 
     names = NAMES
     row_major = False  # whether operands with contiguous k are stored [row][k] on the vector units, too
-    multistage = True  # do tensor_cores cores have their own loop over k? Only where sides are as they lie in memory
+    multistage = True  # whether tensor cores have a loop over k of their own, which loads asynchronously
 
     def __init__(self, body: CallBody, split: int = 1) -> None:
         self.spec: GemmSpec = body.data

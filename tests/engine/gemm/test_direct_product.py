@@ -1,4 +1,4 @@
-"""Products of tiny matrices (templates/gemm/tiny.py): a thread reads all it needs at once."""
+"""Products of tiny matrices (direct.py): a thread loads all it needs at once."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tests.engine.harness import Op, captured, compare, reference, run
 from tests.engine.template_builds import builds
 
 
-def turned(a: torch.Tensor, b: torch.Tensor) -> Any:
+def b_transposed(a: torch.Tensor, b: torch.Tensor) -> Any:
     return torch.bmm(a, b.transpose(1, 2))
 
 
-def first_turned(a: torch.Tensor, b: torch.Tensor) -> Any:
+def a_transposed(a: torch.Tensor, b: torch.Tensor) -> Any:
     return torch.bmm(a.transpose(1, 2), b)
 
 
-def between(a: torch.Tensor, b: torch.Tensor) -> Any:
+def with_epilogue(a: torch.Tensor, b: torch.Tensor) -> Any:
     return torch.relu(torch.bmm(a * 0.5, b) + b[:, :1]) + 1
 
 
@@ -35,17 +35,17 @@ def check(function: Any, inputs: list[torch.Tensor], shown: list[torch.Tensor] |
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("m, n, k", [(16, 16, 16), (5, 7, 3), (1, 12, 20), (9, 4, 18)])
-def test_sizes_that_divide_and_others(dtype: torch.dtype, m: int, n: int, k: int) -> None:
+def test_full_and_partial_tiles(dtype: torch.dtype, m: int, n: int, k: int) -> None:
     check(torch.bmm, [torch.randn(33, m, k).to(dtype), torch.randn(33, k, n).to(dtype)])
 
 
-@pytest.mark.parametrize("function", [turned, first_turned, between])
+@pytest.mark.parametrize("function", [b_transposed, a_transposed, with_epilogue])
 @pytest.mark.parametrize("side", [16, 7])
-def test_operands_lie_any_way_and_more_is_computed(function: Any, side: int) -> None:
+def test_transposed_operands_and_epilogues(function: Any, side: int) -> None:
     check(function, [torch.randn(20, side, side), torch.randn(20, side, side)])
 
 
-def test_tensors_that_begin_anywhere_and_other_sizes() -> None:
+def test_unaligned_tensors_and_other_sizes() -> None:
     shown = [torch.randn(256, 16, 16), torch.randn(256, 16, 16)]
     check(torch.bmm, [torch.randn(3, 19, 40), torch.randn(3, 40, 13)], shown)
     flat = torch.randn(2 * 4096 + 1)
@@ -60,4 +60,4 @@ def test_it_is_the_default_of_short_sums_alone() -> None:
 
 def test_builds_everywhere() -> None:
     builds(Op(torch.bmm), [torch.randn(256, 16, 16), torch.randn(256, 16, 16)])
-    builds(Op(turned), [torch.randn(256, 16, 16).half(), torch.randn(256, 16, 16).half()])
+    builds(Op(b_transposed), [torch.randn(256, 16, 16).half(), torch.randn(256, 16, 16).half()])

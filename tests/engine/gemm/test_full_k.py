@@ -1,4 +1,4 @@
-"""Products of a short k (templates/gemm/whole.py): all of k in LDS."""
+"""Products of a short k (full_k.py): all of k in LDS."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from hipwright.engine.templates.gemm.full_k import sizes
+from hipwright.engine.templates.gemm.full_k import smallest_tile
 from hipwright.engine.templates.gemm.tiling import ProductShape
 from hipwright.engine.write import explain, space, write
-from tests.engine.gemm.test_tiny import between, first_turned, turned
+from tests.engine.gemm.test_direct_product import b_transposed, a_transposed, with_epilogue
 from tests.engine.harness import Op, captured, compare, reference, run
 from tests.engine.template_builds import builds
 
@@ -31,13 +31,13 @@ def check(function: Any, inputs: list[torch.Tensor], shown: list[torch.Tensor] |
 
 
 @pytest.mark.parametrize("m, n, k", [(64, 64, 64), (33, 47, 65), (9, 100, 31), (130, 12, 72), (20, 20, 100)])
-def test_sizes_that_divide_and_others(m: int, n: int, k: int) -> None:
+def test_full_and_partial_tiles(m: int, n: int, k: int) -> None:
     check(torch.bmm, [torch.randn(3, m, k), torch.randn(3, k, n)])
 
 
-@pytest.mark.parametrize("function", [turned, first_turned, between])
+@pytest.mark.parametrize("function", [b_transposed, a_transposed, with_epilogue])
 @pytest.mark.parametrize("side", [32, 37])
-def test_operands_lie_any_way_and_more_is_computed(function: Any, side: int) -> None:
+def test_transposed_operands_and_epilogues(function: Any, side: int) -> None:
     check(function, [torch.randn(5, side, side), torch.randn(5, side, side)])
 
 
@@ -45,7 +45,7 @@ def test_rows_of_a_larger_tensor() -> None:
     check(heads, [torch.randn(70, 4, 64), torch.randn(4, 64, 64)])
 
 
-def test_tensors_that_begin_anywhere_and_other_sizes() -> None:
+def test_unaligned_tensors_and_other_sizes() -> None:
     shown = [torch.randn(8, 32, 32), torch.randn(8, 32, 32)]
     check(torch.bmm, [torch.randn(3, 19, 90), torch.randn(3, 90, 71)], shown)
     flat = torch.randn(2 * 4096 + 1)
@@ -53,13 +53,13 @@ def test_tensors_that_begin_anywhere_and_other_sizes() -> None:
 
 
 @pytest.mark.parametrize("knobs", [{"WHOLE_M": 1, "WHOLE_N": 16, "WHOLE_K": 16}, {"WHOLE_M": 8, "WHOLE_K": 32}])
-def test_every_tile_is_right(knobs: dict[str, int]) -> None:
+def test_tiles_of_the_knobs(knobs: dict[str, int]) -> None:
     check(torch.bmm, [torch.randn(2, 41, 70), torch.randn(2, 70, 50)], **knobs)
 
 
 def test_tiles_fit_the_lds() -> None:
     for m, n, k in ((1000, 1000, 128), (64, 64, 72), (63, 63, 73), (9, 9, 1)):
-        s = sizes(ProductShape(8, m, n, k, "float32"))
+        s = smallest_tile(ProductShape(8, m, n, k, "float32"))
         assert 4 * (8 * s.rows * (s.depth + 4) + s.depth * (s.columns + 4)) <= SHARED
         assert s.rows <= 8 and s.columns % 4 == s.depth % 4 == 0
 
