@@ -92,7 +92,7 @@ def test_timing_is_alone(bench: Evaluator) -> None:
     """While one program is timed nobody verifies on the same GPU."""
     gpu = bench.gpus["cuda"].gpu
     inside = threading.Event()
-    with ThreadPoolExecutor(1) as pool, gpu.door.exclusive():
+    with ThreadPoolExecutor(1) as pool, gpu.timing_lock.exclusive():
         later = pool.submit(lambda: (bench.evaluate(program("row_sum_wave"), timed=False), inside.set()))
         assert not inside.wait(1.0)
     assert later.result()[0].passed

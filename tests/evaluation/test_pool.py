@@ -1,4 +1,4 @@
-"""The dispatcher on fake GPUs: efficiency, exclusiveness, affinity, faults, hangs, interruption. No GPU is needed."""
+"""The dispatcher on fake GPUs: efficiency, order, affinity, faults, hangs, interruption. No GPU is needed."""
 
 import random
 import threading
@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from hipwright.errors import CandidateError, DeviceError, ToolchainError
-from hipwright.evaluation.gate import Gate
-from hipwright.evaluation.pool import Dispatcher, EvaluationJob, StageResult
-from hipwright.evaluation.schedule import Board
+from hipwright.evaluation.pool import Dispatcher, EvaluationJob
+from hipwright.evaluation.schedule import JobQueue
 from tests.load import Watch
 
 # seconds of the phases of one small task on one GPU, a fifth of what they really take
-BUILD_S, PREPARE_S, VERIFY_S, TIME_S = 0.008, 0.10, 0.02, 0.04
+BUILD_S, PREPARE_S, EVALUATE_S = 0.008, 0.10, 0.06
 
 
 @dataclass
@@ -30,10 +29,8 @@ class FakeDevice:
     deaf: bool = False
 
     def __post_init__(self):
-        self.gate = Gate()
         self.warm = ""
         self.prepared, self.seen = [], []
-        self.verifying = self.timing = self.overlaps = 0
         self.aborted = threading.Event()
         self._lock = threading.Lock()
 
@@ -47,54 +44,31 @@ class FakeDevice:
         self.prepared.append(job.group)
         time.sleep(PREPARE_S * self.slow)
 
-    def verify(self, job, built):
+    def evaluate(self, job, built):
         assert built == f"built {job.key}"
-        with self._lock:
-            self.seen.append(job.key)
-            self.verifying += 1
-            self.overlaps += self.timing
+        self.seen.append(job.key)
         if job.key in self.hangs:
             if self.deaf:
                 time.sleep(5)
             elif self.aborted.wait(30):
                 self.aborted.clear()
                 self.hangs.discard(job.key)
-                with self._lock:
-                    self.verifying -= 1
                 raise DeviceError("aborted")
-        time.sleep(VERIFY_S * self.slow)
-        with self._lock:
-            self.verifying -= 1
+        time.sleep(EVALUATE_S * self.slow)
         if self.faults[job.key] > 0:
             self.faults[job.key] -= 1
             raise DeviceError(f"illegal address while {job.key} ran")
-        return (
-            StageResult(f"wrong {job.key}", final=True) if job.payload == "wrong" else StageResult(f"right {job.key}")
-        )
-
-    def time(self, job, verified):
-        with self._lock:
-            self.overlaps += self.verifying + self.timing
-            self.timing += 1
-        time.sleep(TIME_S * self.slow)
-        with self._lock:
-            self.timing -= 1
-        return f"timed {job.key}"
+        return f"{'wrong' if job.payload == 'wrong' else 'timed'} {job.key}"
 
     def abort(self):
         self.aborted.set()
-
-    def close(self):
-        pass
 
 
 def build(job):
     time.sleep(BUILD_S)
     if job.payload == "bug":
         raise CandidateError("the candidate has no plan")
-    return (
-        StageResult(f"refused {job.key}", final=True) if job.payload == "refused" else StageResult(f"built {job.key}")
-    )
+    return f"built {job.key}"
 
 
 def jobs_of(groups, each, payload=None):
@@ -114,7 +88,7 @@ def run(devices, jobs, **options):
 def test_eight_devices_do_at_least_six_times_the_work(groups, each):
     jobs = jobs_of(groups, each)
     # one device, one job after the other: every group is made warm once, builds hidden behind the device
-    one = groups * PREPARE_S + len(jobs) * (VERIFY_S + TIME_S)
+    one = groups * PREPARE_S + len(jobs) * EVALUATE_S
     devices = [FakeDevice(f"gpu{i}") for i in range(8)]
     with Watch() as watch:
         outcomes, _ = run(devices, jobs)
@@ -130,7 +104,7 @@ def test_one_device_in_the_fake_takes_what_the_sum_says():
     begin = time.monotonic()
     run([FakeDevice("gpu0")], jobs)
     elapsed = time.monotonic() - begin
-    assert elapsed >= 5 * PREPARE_S + len(jobs) * (VERIFY_S + TIME_S)
+    assert elapsed >= 5 * PREPARE_S + len(jobs) * EVALUATE_S
 
 
 def test_a_slow_device_holds_nobody_up():
@@ -141,20 +115,18 @@ def test_a_slow_device_holds_nobody_up():
     elapsed = watch.seconds
     assert all(outcome.error is None for outcome in outcomes)
     done = Counter(outcome.device for outcome in outcomes)
-    fair = (24 * PREPARE_S + len(jobs) * (VERIFY_S + TIME_S)) / 7.125
-    longest_wait = 8 * (PREPARE_S + VERIFY_S + TIME_S)  # the slow one's last job, taken just before the end
+    fair = (24 * PREPARE_S + len(jobs) * EVALUATE_S) / 7.125
+    longest_wait = 8 * (PREPARE_S + EVALUATE_S)  # the slow one's last job, taken just before the end
     assert elapsed < fair / 0.75 + longest_wait and 0 < done["slow"] < len(jobs) / 16
 
 
-# ---------------------------------------------------------------- order, exclusiveness, affinity
+# ---------------------------------------------------------------- order, affinity
 
 
 def test_outcomes_come_in_order_and_each_once_as_it_is_done():
     rng = random.Random(3)
     jobs = [
-        EvaluationJob(f"t{g}/p{i}", f"t{g}", rng.choice([None, "wrong", "refused", "bug"]))
-        for g in range(6)
-        for i in range(5)
+        EvaluationJob(f"t{g}/p{i}", f"t{g}", rng.choice([None, "wrong", "bug"])) for g in range(6) for i in range(5)
     ]
     seen = []
     devices = [FakeDevice(f"gpu{i}") for i in range(3)]
@@ -166,17 +138,9 @@ def test_outcomes_come_in_order_and_each_once_as_it_is_done():
         if payload == "bug":
             assert isinstance(outcome.error, CandidateError) and outcome.attempts == 1
         else:
-            word = {None: "timed", "wrong": "wrong", "refused": "refused"}[payload]
+            word = {None: "timed", "wrong": "wrong"}[payload]
             assert outcome.value == f"{word} {key}" and outcome.error is None
-    assert not any(job.key in device.seen for device in devices for job in jobs if job.payload in ("refused", "bug"))
-
-
-@pytest.mark.parametrize("lanes", [1, 3])
-def test_a_timing_is_alone_on_its_device(lanes):
-    devices = [FakeDevice(f"gpu{i}") for i in range(2)]
-    outcomes, _ = run(devices, jobs_of(4, 10), lanes=lanes)
-    assert all(outcome.error is None for outcome in outcomes)
-    assert [device.overlaps for device in devices] == [0, 0]
+    assert not any(job.key in device.seen for device in devices for job in jobs if job.payload == "bug")
 
 
 def test_a_group_stays_where_it_is_warm():
@@ -186,8 +150,8 @@ def test_a_group_stays_where_it_is_warm():
 
 
 def test_builds_go_no_further_ahead_than_asked():
-    board = Board(jobs_of(5, 5), ahead=3)
-    assert [board.next_build() is not None for _ in range(5)] == [True, True, True, False, False]
+    jobs = JobQueue(jobs_of(5, 5), ahead=3)
+    assert [jobs.next_build() is not None for _ in range(5)] == [True, True, True, False, False]
 
 
 def test_two_jobs_of_one_key_are_a_mistake():
@@ -253,7 +217,7 @@ def test_a_compiler_fault_is_tried_again():
         if failures[job.key] > 0:
             failures[job.key] -= 1
             raise ToolchainError("the compiler died")
-        return StageResult(f"built {job.key}")
+        return f"built {job.key}"
 
     outcomes = Dispatcher([FakeDevice("gpu0")], flaky).run(jobs_of(2, 1))
     assert outcomes[0].value == "timed t0/p0" and outcomes[0].attempts == 2
@@ -278,40 +242,3 @@ def test_ctrl_c_hands_over_what_is_done_and_stops():
     assert later[-1] < 100, "nothing is started after it"
     assert len(seen) == len(set(seen)) >= 5
     assert all(device.aborted.is_set() for device in devices)
-
-
-# ---------------------------------------------------------------- the gate
-
-
-def until(said):
-    deadline = time.monotonic() + 60
-    while not said() and time.monotonic() < deadline:
-        time.sleep(0.002)
-    assert said()
-
-
-def test_a_timing_is_not_starved_by_newcomers():
-    gate, order, inside = Gate(), [], threading.Event()
-
-    def visitor(number):
-        with gate.shared():
-            order.append(number)
-            inside.wait(10)
-
-    def timing():
-        with gate.exclusive():
-            order.append("timing")
-
-    first = threading.Thread(target=visitor, args=(0,))
-    first.start()
-    until(lambda: order == [0])
-    timer = threading.Thread(target=timing)
-    timer.start()
-    until(lambda: gate._waiting == 1)
-    inside.set()
-    late = [threading.Thread(target=visitor, args=(n,)) for n in range(1, 5)]
-    for thread in late:
-        thread.start()
-    for thread in [first, timer, *late]:
-        thread.join()
-    assert order[:2] == [0, "timing"]

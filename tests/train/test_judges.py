@@ -284,11 +284,11 @@ def test_only_the_clock_has_the_gpu_to_itself(timed: LocalJudge, monkeypatch: py
     ask, assess = GpuSide._ask, program_stages.coverage
 
     def asked(self: GpuSide, method: str, *more: Any) -> Any:
-        alone.append((method, timed._lane._clock._gate._timing))  # type: ignore[attr-defined]
+        alone.append((method, timed._lane._clock._lock._timing))  # type: ignore[attr-defined]
         return ask(self, method, *more)
 
     def assessed(*given: Any) -> Any:
-        alone.append(("assess", timed._lane._clock._gate._timing))  # type: ignore[attr-defined]
+        alone.append(("assess", timed._lane._clock._lock._timing))  # type: ignore[attr-defined]
         return assess(*given)
 
     monkeypatch.setattr(GpuSide, "_ask", asked)

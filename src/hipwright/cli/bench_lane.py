@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from contextlib import ExitStack
 from dataclasses import replace
@@ -12,15 +11,13 @@ import msgspec
 
 from hipwright.archive import Archive
 from hipwright.cli.bench_search import Searched, Searcher
-from hipwright.errors import HipwrightError, ProviderError
+from hipwright.errors import ProviderError
 from hipwright.evaluation.bench import BenchRow, ModelSample, failed_row, row_of
 from hipwright.evaluation.faults import as_error, failed_by_machine
-from hipwright.evaluation.gate import Gate
-from hipwright.evaluation.pool import StageResult
+from hipwright.evaluation.program_stages import compile_ahead
 from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.events import silent
 from hipwright.machine import Machine, Workbench
-from hipwright.program import parse
 from hipwright.program.settle import settled
 from hipwright.records import Evaluation, Program, TolerancePolicy
 from hipwright.verify import Oracle
@@ -38,7 +35,6 @@ class BenchWorker:
     ) -> None:
         self.name = name
         self.host, self.archive = machine.host, archive
-        self.gate = Gate()  # this lane's own: whoever times on a GPU enters that GPU's
         self._machine = machine
         self._wanted = wanted
         self._line = line
@@ -49,13 +45,10 @@ class BenchWorker:
         self._stopping = threading.Event()
 
     def build_ahead(self, program: Program) -> None:
-        """Compile for this lane's GPU, so that the evaluation finds it in the cache. What fails, fails there again and
+        """Compile for this worker's GPU, so that the evaluation finds it in the cache. What fails, fails there again
+        and
         is told there."""
-        if program.form == "program" and self._machine.gpus:
-            with contextlib.suppress(HipwrightError):
-                parsed = parse(program.text)
-                for gpu in self._machine.gpus.values():
-                    gpu.build(parsed.hip, parsed.defines(program.knobs))
+        compile_ahead(program, self._machine.gpus)
 
     def prepare(self, job: EvaluationJob) -> None:
         """Open the job's task, unless it is open."""
@@ -70,28 +63,22 @@ class BenchWorker:
             policy = TolerancePolicy(mode="kernelbench")
             self._kernelbench = Oracle(self._bench.handle, seed=self._wanted.seed, policy=policy)
 
-    def verify(self, job: EvaluationJob, built: Any) -> StageResult:
-        """The finished row. An evaluator times what it verified, behind the GPU's own gate."""
+    def evaluate(self, job: EvaluationJob, built: Any) -> BenchRow:
+        """The finished row."""
         entry: BenchEntry = job.payload
         try:
             found = Searched(built, 0, entry.asked) if built is not None else self._searched(entry)
         except ProviderError as error:  # another lane would ask the same provider
-            return StageResult(failed_row(error, **entry.names, asked=ModelSample(model=entry.candidate)), final=True)
+            return failed_row(error, **entry.names, asked=ModelSample(model=entry.candidate))
         program = found.program
         if isinstance(program, Evaluation):  # nothing that was written passed
-            return StageResult(self._row(entry, program, None, None, found), final=True)
+            return self._row(entry, program, None, None, found)
         winner = entry.program is None  # of a search: judged again, and measured again in fresh processes
         judged = self._bench_now.evaluator.evaluate(program, self._kernelbench or self._fresh(entry), thorough=winner)
         strict = None
         if self._kernelbench is not None:
             strict = self._bench_now.evaluator.evaluate(program, self._fresh(entry))
-        return StageResult(
-            self._row(entry, judged, strict, program, replace(found, evaluations=found.evaluations + 1)), final=True
-        )
-
-    def time(self, job: EvaluationJob, verified: Any) -> Any:
-        """Never asked for: every Step of `verify` is final."""
-        return verified
+        return self._row(entry, judged, strict, program, replace(found, evaluations=found.evaluations + 1))
 
     def abort(self) -> None:
         """Kill what runs: the evaluation that waits for it raises. The processes start again with the next job."""

@@ -28,7 +28,7 @@ from hipwright.device import topology
 from hipwright.device.topology import GpuInfo
 from hipwright.errors import BadInput, SandboxMissing
 from hipwright.evaluation.bench import GPU_TARGETS, BenchRow, ModelSample, RowStore, failed_row, missing_row
-from hipwright.evaluation.pool import Dispatcher, JobOutcome, StageResult
+from hipwright.evaluation.pool import Dispatcher, JobOutcome
 from hipwright.evaluation.schedule import EvaluationJob
 from hipwright.evaluation.suite import BenchTask, CandidateFile, find_tasks, match_candidates
 from hipwright.machine import machine as open_machine
@@ -266,12 +266,12 @@ def _drawn(
     return left
 
 
-def _build(lane: BenchWorker, job: EvaluationJob) -> StageResult:
+def _build(lane: BenchWorker, job: EvaluationJob) -> Program | None:
     """The GPUs of a benchmark are alike: what one lane compiled, all find in the cache."""
     program: Program | None = job.payload.program
     if program is not None:
         lane.build_ahead(program)
-    return StageResult(program)
+    return program
 
 
 def _keep(bench: BenchmarkRun, outcome: JobOutcome) -> BenchRow:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Literal
 
 from hipwright.errors import InfrastructureError
-from hipwright.evaluation.gate import Gate as Door
+from hipwright.evaluation.timing_lock import TimingLock
 from hipwright.records import Build
 from hipwright.sandbox import GpuAccess, OneShotPool, Zygote
 from hipwright.task import TaskHandle
@@ -49,7 +49,7 @@ class GpuContext:
     unsafe: bool = False
     memory_bytes: int = 0
     rooms: SharedHosts | None = None
-    door: Door = field(default_factory=Door)
+    timing_lock: TimingLock = field(default_factory=TimingLock)
     spares: OneShotPool | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -113,7 +113,7 @@ class Grounds:
             "floor": self._floor(outline, slots),
             "device": str(self.reference.info["name"]),
             "architecture": self.gpu.architecture,
-            "lane": program.form,
+            "form": program.form,
         }
 
     def _floor(self, outline: Outline, slots: int) -> Floor | None:

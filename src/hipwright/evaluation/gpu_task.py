@@ -62,7 +62,7 @@ class GpuTask(Grounds):
             self._starting.join()
         self.worker.close()
         if self._reference is not None:
-            with self.gpu.door.shared():  # memory that is given back would disturb a timing
+            with self.gpu.timing_lock.shared():  # memory that is given back would disturb a timing
                 self._reference.close()
 
     def begin(self) -> None:
@@ -70,7 +70,7 @@ class GpuTask(Grounds):
         does not start says so to whoever asks for it."""
 
         def start() -> None:
-            with suppress(HipwrightError), self.gpu.door.shared():
+            with suppress(HipwrightError), self.gpu.timing_lock.shared():
                 self.worker.open()
                 self._open_reference()
 
@@ -103,9 +103,9 @@ class GpuTask(Grounds):
             oracle.prepare(every=gate == "full")  # what is right is worked out before the GPU is entered
         reference = self.reference if gate == "full" else None
         if worker is not None:
-            with self.gpu.door.shared():
+            with self.gpu.timing_lock.shared():
                 return verify_gpu(parsed, program, build, oracle, reference, worker, gate=gate)
-        with self._turn, self.gpu.door.shared():
+        with self._turn, self.gpu.timing_lock.shared():
             return verify_gpu(parsed, program, build, oracle, reference, self.worker, gate=gate)
 
     def verify_own(
@@ -114,7 +114,7 @@ class GpuTask(Grounds):
         """The fast gate on a program that claims the task's own large shape alone, in a worker that times it."""
         at = self._measured("fast")
         timed = TimedInputs(at.state, at.set_name, self.workload, at.seed, at.slots, at.seen)
-        with self.gpu.door.shared():
+        with self.gpu.timing_lock.shared():
             return verify_timed(parsed, program, build, oracle, at.reference, worker, timed)
 
     def trace(
@@ -149,7 +149,7 @@ class GpuTask(Grounds):
         if not again or first.verdict is not None or first.timing is None:
             return first
         at = self._measured("full")  # asked for here: nothing is opened behind a closed door
-        with self._turn, self.gpu.door.exclusive():
+        with self._turn, self.gpu.timing_lock.exclusive():
             if at.large:
                 self._step_aside()
             return self._remeasured(first, program, build, outline, at.slots)
@@ -165,7 +165,7 @@ class GpuTask(Grounds):
         """
         at = self._measured("fast")
         with ExitStack() as stack:
-            with self.gpu.door.shared():
+            with self.gpu.timing_lock.shared():
                 loaded = worker.load(program, build, at.state)
                 stack.callback(self._unloaded, loaded)
                 side = self._placed(loaded, at, own_time=False)
@@ -176,7 +176,7 @@ class GpuTask(Grounds):
             def timed() -> BenchResult:
                 if wrong is not None:
                     return BenchResult(None, wrong)
-                with self._turn, self.gpu.door.exclusive():
+                with self._turn, self.gpu.timing_lock.exclusive():
                     result = self._pairs(side, program, outline, at, SCORE)
                     if result.verdict is not None:
                         result = self._pairs(side, program, outline, at, FULL)
@@ -185,7 +185,7 @@ class GpuTask(Grounds):
             yield timed
 
     def _unloaded(self, loaded: LoadedProgram) -> None:
-        with self.gpu.door.shared():
+        with self.gpu.timing_lock.shared():
             loaded.close()
 
     def room(self, workers: int) -> bool:
@@ -210,13 +210,13 @@ class GpuTask(Grounds):
         that is timed, where it is a large one."""
         at = self._measured(gate)
         if oracle is not None and oracle.policy is not None and self.workload in oracle.skipped:
-            with self.gpu.door.shared():
+            with self.gpu.timing_lock.shared():
                 at.reference.expect(self.workload, at.seed, at.state, oracle.policy)
 
     def leave(self, worker: GpuCandidates) -> None:
         """Drop what a worker that serves other tasks too holds of this one's timings."""
         for at in list(self._known.values()):
-            with self.gpu.door.shared():  # memory that is given back would disturb a timing
+            with self.gpu.timing_lock.shared():  # memory that is given back would disturb a timing
                 worker.forget(at.state, [at.set_name])
 
     # ---------------------------------------------------------------- timing
@@ -234,13 +234,13 @@ class GpuTask(Grounds):
     ) -> BenchResult:
         """Timed with the GPU to itself. What is compiled for that, or tuned, shares it with others first."""
         at = self._measured(gate)
-        with self._turn, self.gpu.door.exclusive():
+        with self._turn, self.gpu.timing_lock.exclusive():
             return self._timed(program, build, gate, outline, worker, at, more, known, settings)
 
     def _measured(self, gate: Gate) -> TimingContext:
         with self._opening:
             if gate not in self._known:
-                with self.gpu.door.shared():  # a baseline that is compiled runs, and would disturb a timing
+                with self.gpu.timing_lock.shared():  # a baseline that is compiled runs, and would disturb a timing
                     self._known[gate] = self._open_measured(self.reference, self._seed, gate)
             return self._known[gate]
 

@@ -89,7 +89,7 @@ class ModelNewSchedule:
         }
 
         def shared(work: Callable[[], T]) -> T:
-            with gpu.gpu.door.shared():
+            with gpu.gpu.timing_lock.shared():
                 return work()
 
         with gpu.gpu.foreign(state.prepared.profile) as worker:

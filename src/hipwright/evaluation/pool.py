@@ -1,9 +1,8 @@
-"""Many evaluations on several GPUs at once.
+"""The schedule of many evaluations on several GPUs at once.
 
-Builds run on the CPU ahead of the GPUs. Each GPU verifies and times one job after the other (or, with more lanes,
-verifies the next while waiting its turn); a timing has its GPU to itself. A fault of the machine sends the job to
-another GPU, a GPU that fails with one job after the other is given up, and one that hangs is aborted. Nothing here
-imports torch or knows a GPU: the work is done by `build` and the Device interface below.
+Builds run on the CPU ahead of the GPUs. Each GPU evaluates one job after the other. A fault of the machine sends the
+job to another GPU, a GPU that fails with one job after the other is given up, and one that hangs is aborted. Nothing
+here imports torch or knows a GPU: the work is done by `build` and a `PoolDevice`.
 """
 
 from __future__ import annotations
@@ -17,51 +16,34 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hipwright.errors import DeviceError, InfrastructureError
-from hipwright.evaluation.gate import Gate
-from hipwright.evaluation.schedule import Board, EvaluationJob
+from hipwright.evaluation.schedule import EvaluationJob, JobQueue
 
-GLANCE_S = 0.1  # between two looks for hanging devices
-STRIKES = 3  # jobs in a row that met a fault of the machine on a device: it is given up
-
-
-@dataclass(frozen=True)
-class StageResult:
-    """What a stage made. final: this is the result, and no later stage is needed (rejected, or nothing to time)."""
-
-    value: Any
-    final: bool = False
+POLL_S = 0.1  # between two looks for hanging devices
+MAX_FAULTS = 3  # jobs in a row that met a fault of the machine on a device: it is given up
 
 
 class PoolDevice(Protocol):
-    """One GPU (or a stand-in). Methods of one device are called from its own lanes only, except `abort`.
+    """One GPU (or a stand-in). Methods of one device are called from its own thread only, except `abort`.
 
     A fault of the machine is raised as InfrastructureError and retried elsewhere; any other exception is final.
-    A candidate that fails is no exception but a final Step.
+    A candidate that fails is no exception but a result.
     """
 
     name: str
-    gate: Gate
 
     def prepare(self, job: EvaluationJob) -> None:
-        """Make the reference of job.group warm here; cheap when it is. Called outside the gate: what it runs on the
-        GPU, it runs under gate.shared() itself."""
+        """Make the reference of job.group warm here; cheap when it is."""
 
-    def verify(self, job: EvaluationJob, built: Any) -> StageResult:
-        """Check the built program; called inside gate.shared()."""
-
-    def time(self, job: EvaluationJob, verified: Any) -> Any:
-        """Time it and return the result; called inside gate.exclusive()."""
+    def evaluate(self, job: EvaluationJob, built: Any) -> Any:
+        """The job's result. built: as `build` returned it."""
 
     def abort(self) -> None:
         """From another thread: kill what runs, so that the call that hangs raises."""
 
-    def close(self) -> None:
-        """Give everything back."""
-
 
 @dataclass
 class JobOutcome:
-    """How one job ended: value, or the error that ended it. seconds: by stage (build, prepare, verify, time)."""
+    """How one job ended: value, or the error that ended it. seconds: of "build", "prepare" and "evaluate"."""
 
     job: EvaluationJob
     value: Any = None
@@ -75,11 +57,10 @@ Listener = Callable[[str, dict[str, Any]], None]
 
 
 @dataclass
-class _Lane:
-    """One thread of one device, and since when it has been busy with what."""
+class _DeviceThread:
+    """The thread of one device, and since when it has been busy with what."""
 
     device: PoolDevice
-    number: int
     job: EvaluationJob | None = None
     built: Any = None
     since: float = 0.0
@@ -91,16 +72,15 @@ class Dispatcher:
     """Runs jobs: `build` on build_workers threads, the rest on the devices. Used once.
 
     hang_s: how long one job may take on a device before it is aborted, and after as long again given up. attempts:
-    tries of one job that meets faults of the machine. lanes: jobs at a time on one device (a timing runs alone).
+    tries of one job that meets faults of the machine.
     """
 
     def __init__(
         self,
         devices: Sequence[PoolDevice],
-        build: Callable[[EvaluationJob], StageResult],
+        build: Callable[[EvaluationJob], Any],
         *,
         build_workers: int = 2,
-        lanes: int = 1,
         attempts: int = 3,
         hang_s: float = 600.0,
         listener: Listener | None = None,
@@ -108,23 +88,22 @@ class Dispatcher:
         self._devices = list(devices)
         self._build = build
         self._build_workers = build_workers
-        self._lane_count = lanes
         self._attempts = attempts
         self._hang_s = hang_s
         self._listener = listener or (lambda kind, data: None)
         self._changed = threading.Condition()
         self._outcomes: queue.Queue[JobOutcome] = queue.Queue()
         self._tries: dict[str, JobOutcome] = {}
-        self._strikes: dict[str, set[str]] = {device.name: set() for device in devices}
+        self._faults: dict[str, set[str]] = {device.name: set() for device in devices}
         self._alive = [device.name for device in devices]
         self._stopping = False
-        self._board = Board([], 1)
-        self._lanes: list[_Lane] = []
+        self._queue = JobQueue([], 1)
+        self._threads: list[_DeviceThread] = []
 
     def run(
         self, jobs: Sequence[EvaluationJob], on_done: Callable[[JobOutcome], None] | None = None
     ) -> list[JobOutcome]:
-        """Every job's Outcome, in the order of `jobs`. on_done gets each as soon as it is there, in this thread.
+        """Every job's outcome, in the order of `jobs`. on_done gets each as soon as it is there, in this thread.
 
         Ctrl-C hands over what is finished, stops the devices and raises KeyboardInterrupt.
         """
@@ -132,7 +111,7 @@ class Dispatcher:
             raise ValueError("two jobs have the same key")
         self._tries = {job.key: JobOutcome(job, attempts=0) for job in jobs}
         count = len(self._devices)
-        self._board = Board(jobs, self._build_workers + 2 * self._lane_count * max(1, count), count)
+        self._queue = JobQueue(jobs, self._build_workers + 2 * max(1, count), count)
         self._start()
         done: dict[str, JobOutcome] = {}
         try:
@@ -151,7 +130,7 @@ class Dispatcher:
         """Start nothing more, and abort what runs on the devices."""
         with self._changed:
             self._stopping = True
-            busy = [lane.device for lane in self._lanes if lane.job is not None]
+            busy = [own.device for own in self._threads if own.job is not None]
             self._changed.notify_all()
         for device in busy:
             with contextlib.suppress(Exception):
@@ -160,16 +139,15 @@ class Dispatcher:
     # ---------------------------------------------------------------- the caller's thread
 
     def _start(self) -> None:
-        self._lanes = [_Lane(device, number) for device in self._devices for number in range(self._lane_count)]
+        self._threads = [_DeviceThread(device) for device in self._devices]
         for number in range(self._build_workers):
-            threading.Thread(target=self._build_lane, name=f"build {number}", daemon=True).start()
-        for lane in self._lanes:
-            name = f"{lane.device.name} lane {lane.number}"
-            threading.Thread(target=self._device_lane, args=(lane,), name=name, daemon=True).start()
+            threading.Thread(target=self._build_loop, name=f"build {number}", daemon=True).start()
+        for own in self._threads:
+            threading.Thread(target=self._device_loop, args=(own,), name=own.device.name, daemon=True).start()
 
     def _collect(self, done: dict[str, JobOutcome], on_done: Callable[[JobOutcome], None] | None) -> None:
         try:
-            self._deliver(self._outcomes.get(timeout=GLANCE_S), done, on_done)
+            self._deliver(self._outcomes.get(timeout=POLL_S), done, on_done)
         except queue.Empty:
             self._look_for_hangs()
             if not self._alive:
@@ -179,7 +157,7 @@ class Dispatcher:
         self, outcome: JobOutcome, done: dict[str, JobOutcome], on_done: Callable[[JobOutcome], None] | None
     ) -> None:
         if outcome.job.key in done:
-            return  # a lane given up for hanging came back after all
+            return  # a device given up for hanging came back after all
         done[outcome.job.key] = outcome
         if on_done is not None:
             on_done(outcome)
@@ -188,91 +166,79 @@ class Dispatcher:
     def _give_up(self) -> None:
         """No device is left: what needs one cannot be done."""
         with self._changed:
-            rest, self._stopping = self._board.rest(), True
+            rest, self._stopping = self._queue.remaining(), True
             self._changed.notify_all()
         for job in rest:
             self._finish(job, error=DeviceError("no device is left to run on", hint="see the device's faults above"))
 
     def _look_for_hangs(self) -> None:
         now = time.monotonic()
-        for lane in self._lanes:
-            job, busy = lane.job, now - lane.since
-            if job is None or lane.abandoned or busy <= self._hang_s:
+        for own in self._threads:
+            job, busy = own.job, now - own.since
+            if job is None or own.abandoned or busy <= self._hang_s:
                 continue
-            if not lane.aborted:
-                lane.aborted = True
-                self._listener("hang", {"job": job.key, "device": lane.device.name, "seconds": busy})
-                threading.Thread(target=_quiet(lane.device.abort), daemon=True).start()
+            if not own.aborted:
+                own.aborted = True
+                self._listener("hang", {"job": job.key, "device": own.device.name, "seconds": busy})
+                threading.Thread(target=_quiet(own.device.abort), daemon=True).start()
             elif busy > 2 * self._hang_s + 1.0:
-                lane.abandoned = True
-                self._lose(lane.device, "it hangs and cannot be aborted")
-                self._again_or_fail(job, lane.built, lane.device, DeviceError(f"{lane.device.name} hangs"))
+                own.abandoned = True
+                self._lose(own.device, "it hangs and cannot be aborted")
+                self._again_or_fail(job, own.built, own.device, DeviceError(f"{own.device.name} hangs"))
 
-    # ---------------------------------------------------------------- lanes
+    # ---------------------------------------------------------------- the other threads
 
-    def _build_lane(self) -> None:
-        while (job := self._wait_for(self._board.next_build)) is not None:
+    def _build_loop(self) -> None:
+        while (job := self._wait_for(self._queue.next_build)) is not None:
             begin = time.monotonic()
             try:
-                step = self._build(job)
+                built = self._build(job)
             except Exception as error:
                 self._build_failed(job, error)
                 continue
             self._spent(job, "build", begin)
-            self._board.build_s.add(time.monotonic() - begin)
+            self._queue.build_s.add(time.monotonic() - begin)
             with self._changed:
-                if step.final:
-                    self._board.build_ended(job)
-                else:
-                    self._board.built(job, step.value)
+                self._queue.built(job, built)
                 self._changed.notify_all()
-            if step.final:
-                self._finish(job, value=step.value)
 
     def _build_failed(self, job: EvaluationJob, error: Exception) -> None:
         again = self._may_retry(job, error)
         with self._changed:
-            self._board.build_ended(job, again=again)
+            self._queue.build_failed(job, again=again)
             self._changed.notify_all()
         if not again:
             self._finish(job, error=error)
 
-    def _device_lane(self, lane: _Lane) -> None:
-        device = lane.device
+    def _device_loop(self, own: _DeviceThread) -> None:
+        device = own.device
         while (found := self._wait_for(lambda: self._take(device))) is not None:
             job, built = found
-            lane.job, lane.built, lane.since, lane.aborted = job, built, time.monotonic(), False
+            own.job, own.built, own.since, own.aborted = job, built, time.monotonic(), False
             try:
                 value = self._on_device(device, job, built)
             except Exception as error:
-                lane.job = None
-                if lane.abandoned:
+                own.job = None
+                if own.abandoned:
                     return
                 self._device_failed(device, job, built, error)
                 continue
-            lane.job = None
-            if lane.abandoned:
+            own.job = None
+            if own.abandoned:
                 return
-            self._strikes[device.name].clear()
+            self._faults[device.name].clear()
             self._finish(job, value=value, device=device.name)
 
     def _take(self, device: PoolDevice) -> tuple[EvaluationJob, Any] | None:
-        return self._board.next_job(device.name, self._alive) if device.name in self._alive else None
+        return self._queue.next_job(device.name, self._alive) if device.name in self._alive else None
 
     def _on_device(self, device: PoolDevice, job: EvaluationJob, built: Any) -> Any:
         begin = time.monotonic()
         device.prepare(job)
-        self._board.prepare_s.add(self._spent(job, "prepare", begin))
+        self._queue.prepare_s.add(self._spent(job, "prepare", begin))
         begin = time.monotonic()
-        with device.gate.shared():
-            step = device.verify(job, built)
-        worked = self._spent(job, "verify", begin)
-        if step.final:
-            return step.value
-        begin = time.monotonic()
-        with device.gate.exclusive():
-            value = device.time(job, step.value)
-        self._board.work_s.add(worked + self._spent(job, "time", begin))
+        value = device.evaluate(job, built)
+        self._queue.work_s.add(self._spent(job, "evaluate", begin))
         return value
 
     def _wait_for(self, ask: Callable[[], Any]) -> Any:
@@ -289,9 +255,9 @@ class Dispatcher:
 
     def _device_failed(self, device: PoolDevice, job: EvaluationJob, built: Any, error: Exception) -> None:
         if isinstance(error, InfrastructureError):
-            self._strikes[device.name].add(job.key)
-            if len(self._strikes[device.name]) >= STRIKES:
-                self._lose(device, f"{STRIKES} jobs in a row met a fault: {error}")
+            self._faults[device.name].add(job.key)
+            if len(self._faults[device.name]) >= MAX_FAULTS:
+                self._lose(device, f"{MAX_FAULTS} jobs in a row met a fault: {error}")
         self._again_or_fail(job, built, device, error)
 
     def _again_or_fail(self, job: EvaluationJob, built: Any, device: PoolDevice, error: Exception) -> None:
@@ -299,7 +265,7 @@ class Dispatcher:
             self._finish(job, error=error, device=device.name)
             return
         with self._changed:
-            self._board.give_back(job, built, device.name)
+            self._queue.give_back(job, built, device.name)
             self._changed.notify_all()
 
     def _may_retry(self, job: EvaluationJob, error: Exception) -> bool:
@@ -316,7 +282,7 @@ class Dispatcher:
             if device.name not in self._alive:
                 return
             self._alive = [name for name in self._alive if name != device.name]
-            self._board.lost(device.name)
+            self._queue.lost(device.name)
             self._changed.notify_all()
         self._listener("device_lost", {"device": device.name, "why": why})
 

@@ -13,12 +13,12 @@ from msgspec import structs
 from hipwright.evaluation.context import EvaluationContext
 from hipwright.evaluation.features import features
 from hipwright.evaluation.results import NOT_ASKED, Assessment, Builds, Findings, build_verdict, library_shares
-from hipwright.evaluation.stages import EvaluationStage, EvaluationState
+from hipwright.evaluation.stages import EvaluationStage, EvaluationState, advance
 from hipwright.measure.bench import BenchResult
 from hipwright.measure.cost import coverage
 from hipwright.measure.estimate import estimate
 from hipwright.program import Parsed, parse
-from hipwright.records import Estimate, Verdict
+from hipwright.records import Estimate, Program, Verdict
 from hipwright.targets import OFFLINE, TARGETS
 from hipwright.toolchain.amd import offline as amdgpu
 from hipwright.toolchain.cache import BuildCache
@@ -102,6 +102,14 @@ def build_stage(plan: BuildPlan) -> EvaluationStage[Builds]:
         return state.ended(build_verdict(builds.first_failed)) if builds.first_failed is not None else state
 
     return EvaluationStage("build", work, keep)
+
+
+def compile_ahead(program: Program, gpus: Mapping[str, GpuContext]) -> None:
+    """Compiles a program for these GPUs, by target, so that its evaluation finds the builds in the cache. What fails
+    fails there again and is told there."""
+    if program.form == "program" and gpus:
+        plan = BuildPlan(next(iter(gpus.values())).cache, gpus=gpus)
+        advance(EvaluationState(program, Findings(tuple(gpus))), PARSE, build_stage(plan))
 
 
 # ---------------------------------------------------------------- verify

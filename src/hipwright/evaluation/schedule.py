@@ -47,9 +47,11 @@ class RunningMean:
         self.value = value if self.value is None else 0.8 * self.value + 0.2 * value
 
 
-class Board:
-    """What is waiting, being built, ready, and where each group is warm. ahead: built jobs that may wait; devices:
-    how many GPUs there are."""
+class JobQueue:
+    """Jobs that wait, are being built or are ready, and where each group is warm.
+
+    ahead: built jobs that may wait; devices: how many GPUs there are.
+    """
 
     def __init__(self, jobs: Sequence[EvaluationJob], ahead: int, devices: int = 1) -> None:
         self._groups: dict[str, _Group] = {}
@@ -82,8 +84,8 @@ class Board:
         group.building -= 1
         group.ready.append((job, value))
 
-    def build_ended(self, job: EvaluationJob, *, again: bool = False) -> None:
-        """A build ended without anything for a GPU; again: it waits for another try."""
+    def build_failed(self, job: EvaluationJob, *, again: bool) -> None:
+        """A build failed; again: it waits for another try."""
         group = self._groups[job.group]
         group.building -= 1
         if again:
@@ -115,7 +117,7 @@ class Board:
         group.owners.add(device)
         return found
 
-    def rest(self) -> list[EvaluationJob]:
+    def remaining(self) -> list[EvaluationJob]:
         """Jobs that nobody has taken: to build, or built."""
         waiting = [job for group in self._groups.values() for job in group.to_build]
         return waiting + [job for group in self._groups.values() for job, _ in group.ready]

@@ -36,7 +36,7 @@ from hipwright.evaluation.program_stages import (
 )
 from hipwright.evaluation.results import Findings
 from hipwright.evaluation.stages import EvaluationStage, EvaluationState, Run, advance, conclude, in_place
-from hipwright.evaluation.turns import Turns
+from hipwright.evaluation.timing_queue import TimingQueue
 from hipwright.measure.bench import BenchResult
 from hipwright.program import Parsed
 from hipwright.records import Evaluation, Program
@@ -175,33 +175,33 @@ class BatchScorer:
         """
         count, gpu = len(self._workers), self._gpu.gpu
         together = timed and self._gpu.room(count)
-        turns = Turns(count, PATIENCE_S)
-        with closing(turns), ThreadPoolExecutor(2 * count) as builders, ThreadPoolExecutor(count) as pool:
+        clock = TimingQueue(count, PATIENCE_S)
+        with closing(clock), ThreadPoolExecutor(2 * count) as builders, ThreadPoolExecutor(count) as pool:
             waiting = {builders.submit(build, gpu, self._name, program): n for n, program in enumerate(programs)}
             started = {
-                waiting[built]: pool.submit(self._after_build, turns, built.result(), timed, together)
+                waiting[built]: pool.submit(self._after_build, clock, built.result(), timed, together)
                 for built in as_completed(waiting)
             }
             task = self._evaluator.handle.task.key
             return [conclude(started[n].result(), task) for n in range(len(programs))]
 
-    def _after_build(self, turns: Turns, state: EvaluationState, timed: bool, together: bool) -> EvaluationState:
+    def _after_build(self, clock: TimingQueue, state: EvaluationState, timed: bool, together: bool) -> EvaluationState:
         """Verified and made ready in one worker, then timed there when its turn comes."""
         context, target = self._evaluator, self._name
         with self._worker() as worker, ExitStack() as stack:
-            with turns.verifying():
-                with turns.shared():
+            with clock.verifying():
+                with clock.shared():
                     state = verify(context, target, state, worker, worker if together else None)
                 if state.end is not None:
                     return state
                 if not timed:
                     return measure(context, target, state, None)
                 if together:
-                    with turns.shared():  # a timing that waits goes between
+                    with clock.shared():  # a timing that waits goes between
                         time_it = prepare(context, target, state, worker, stack)
                 else:
                     time_it = unprepared(context, target, state)
-            return measure(context, target, state, time_it, turns.run)
+            return measure(context, target, state, time_it, clock.run)
 
     @contextmanager
     def _worker(self) -> Iterator[GpuCandidates]:

@@ -21,7 +21,7 @@ from hipwright.errors import HipwrightError
 from hipwright.evaluation.program_stages import TimeIt
 from hipwright.evaluation.score import WORKERS, build, measure, prepare, unprepared, verify
 from hipwright.evaluation.stages import EvaluationState, conclude
-from hipwright.evaluation.turns import Turns
+from hipwright.evaluation.timing_queue import TimingQueue
 from hipwright.machine import Machine, Workbench
 from hipwright.measure.profiler import find_tool
 from hipwright.records import Evaluation, Program
@@ -143,7 +143,7 @@ class GpuJudgeBackend:
         self._idle: queue.SimpleQueue[GpuCandidates] = queue.SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)
-        self._clock = Turns(WAVE * count, PATIENCE_S)
+        self._clock = TimingQueue(WAVE * count, PATIENCE_S)
         self._standby = Standby(self._workers[0].start, SPARE, self._clock.shared)
         self._canary = Canary(self._workers[0].start)
         for worker in self._processes:
@@ -257,7 +257,7 @@ class GpuJudgeBackend:
 
     def sharing(self) -> AbstractContextManager[None]:
         """Between timings."""
-        return self._clock.sharing()
+        return self._clock.callers_work()
 
     def close(self) -> None:
         """End the processes, and the thread that times."""

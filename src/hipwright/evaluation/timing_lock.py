@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Gate:
-    """One GPU's door. A timing waits for those inside and keeps newcomers out; it never waits behind newcomers.
+class TimingLock:
+    """A readers-writer lock of one GPU: timings are exclusive, everything else shares.
 
-    Not reentrant: code inside must not enter again.
+    A timing waits for those inside and keeps newcomers out; it never waits behind newcomers. Not reentrant: code inside
+    must not enter again.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Whose turn a GPU is: programs are verified side by side, and those that wait for the clock are timed one by one."""
+"""Schedules one GPU: verifications run concurrently, timings run exclusively, one after the other."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 from hipwright.errors import WorkerError
-from hipwright.evaluation.gate import Gate
+from hipwright.evaluation.timing_lock import TimingLock
 
 T = TypeVar("T")
 
 
-class Turns:
-    """The thread that times, and the gate that keeps verifications out.
+class TimingQueue:
+    """A thread that runs timings in batches, and the lock that keeps verifications out meanwhile.
 
-    wave: programs ready to be timed that start it. patience_s: one that waits so long starts it too.
+    batch: programs ready to be timed that start a batch. patience_s: a program that has waited so long starts one too.
     """
 
-    def __init__(self, wave: int, patience_s: float) -> None:
-        self._wave, self._patience_s = wave, patience_s
-        self._gate, self._callers = Gate(), Gate()
+    def __init__(self, batch: int, patience_s: float) -> None:
+        self._batch, self._patience_s = batch, patience_s
+        self._lock, self._callers = TimingLock(), TimingLock()
         self._changed = threading.Condition()
         self._ready: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._verifying = 0
@@ -32,16 +32,16 @@ class Turns:
         self._thread.start()
 
     def shared(self) -> AbstractContextManager[None]:
-        """Outside of timings."""
-        return self._gate.shared()
+        """A block outside of timings."""
+        return self._lock.shared()
 
-    def sharing(self) -> AbstractContextManager[None]:
-        """Outside of timings, for work of the caller's own, which may last."""
+    def callers_work(self) -> AbstractContextManager[None]:
+        """A block outside of timings for work of the caller's own, which may last."""
         return self._callers.shared()
 
     @contextmanager
     def verifying(self) -> Iterator[None]:
-        """While a program may soon be ready to be timed."""
+        """A block at whose end a program may be ready to be timed: a batch waits for it."""
         with self._changed:
             self._verifying += 1
         try:
@@ -52,13 +52,13 @@ class Turns:
                 self._changed.notify_all()
 
     def run(self, work: Callable[[], T]) -> T:
-        """What `work` gives, done alone. WorkerError where the turns end before its own."""
+        """Returns what `work` returns when it is run alone. WorkerError where the queue closes before its turn."""
         answer: Future[T] = Future()
         with self._changed:
             self._ready.append((work, answer))
             self._changed.notify_all()
             if self._stopping:
-                self._give_up()
+                self._refuse_all()
         return answer.result()
 
     def close(self) -> None:
@@ -73,12 +73,12 @@ class Turns:
             with self._changed:
                 self._changed.wait_for(lambda: self._ready or self._stopping)
                 self._changed.wait_for(
-                    lambda: len(self._ready) >= self._wave or not self._verifying or self._stopping, self._patience_s
+                    lambda: len(self._ready) >= self._batch or not self._verifying or self._stopping, self._patience_s
                 )
                 if self._stopping:
-                    return self._give_up()
+                    return self._refuse_all()
             # verifications go on while a caller's own work is waited for
-            with self._callers.exclusive(), self._gate.exclusive():
+            with self._callers.exclusive(), self._lock.exclusive():
                 while (item := self._next()) is not None:
                     work, answer = item
                     try:
@@ -90,6 +90,6 @@ class Turns:
         with self._changed:
             return self._ready.popleft() if self._ready and not self._stopping else None
 
-    def _give_up(self) -> None:
+    def _refuse_all(self) -> None:
         while self._ready:
             self._ready.popleft()[1].set_exception(WorkerError("the judge is closed"))
