@@ -10,7 +10,8 @@ from hipwright.records import content_key
 
 @cache
 def source_key() -> str:
-    """Names the text of the modules that capture and write."""
+    """A hash of the modules that capture and write, and of the device code that they emit."""
     package = Path(__file__).parents[1]
-    modules = (path for folder in ("capture", "engine") for path in sorted((package / folder).rglob("*.py")))
-    return content_key("engine", *(path.read_text(encoding="utf-8") for path in modules))
+    folders = [package / "capture", package / "engine"]
+    sources = [path for folder in folders for kind in ("*.py", "*.h") for path in sorted(folder.rglob(kind))]
+    return content_key("engine", *(path.read_text(encoding="utf-8") for path in sources))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from hipwright.capture.graph import Graph, short
-from hipwright.engine.emit.helpers import moves_packs, prelude
-from hipwright.engine.emit.packs import KEEP, PACKED
+from hipwright.engine.emit.device_code import closure, device_code
 from hipwright.engine.fuse.column_reductions import crossed
 from hipwright.engine.fuse.groups import Group, collapse
 from hipwright.engine.fuse.joined_parts import parts_of
@@ -25,7 +24,16 @@ from hipwright.engine.partition.lowering import Lowered, Lowering
 from hipwright.engine.plan.exact import ENOUGH_ELEMENTS
 from hipwright.engine.plan.in_place import Spare, Spares, homes
 from hipwright.engine.plan.naming import KernelNames
-from hipwright.engine.plan.streaming import keeps, offered, reads_only, usual
+from hipwright.engine.plan.streaming import (
+    KEEP,
+    PACKED,
+    keeps,
+    offered,
+    reads_only,
+    streaming,
+    streaming_uses,
+    usual,
+)
 from hipwright.engine.plan.writer import PlanStep, PlanWriter, order
 from hipwright.engine.rewrite.attention import attention
 from hipwright.engine.rewrite.pinned_sizes import pinned
@@ -139,14 +147,15 @@ class _Builder:
             else:
                 self._kernel(c, lowered, step.what, stored, writer, spares.of(step) if self._in_place else {})
         self.plan = writer.finish()
-        used = {u for kernel, _, _ in self.kernels for u in kernel.used}
-        self.helpers = prelude(used, self._stream(c, lowered, packs=moves_packs(used)))
+        used = {use for kernel, _, _ in self.kernels for use in kernel.used}
+        how = self._stream(c, lowered, closure(used))
+        self.helpers = device_code(used | streaming_uses(how), streaming(how))
 
-    def _stream(self, c: LoweringContext, lowered: Lowered, *, packs: bool) -> str:
-        """Which accesses leave the caches first, by the choice `stream`; packs: whether kernels move packs."""
+    def _stream(self, c: LoweringContext, lowered: Lowered, used: Collection[tuple[str, str]]) -> str:
+        """What leaves the caches first: the value of the choice `stream`. used: the program's device functions."""
         numels, dtypes = self._numels(lowered), self._dtypes(lowered)
         keeping = [k for k, _, _ in self.kernels if keeps(c, k, numels, dtypes)]
-        packed = PACKED if offered(c, packs=packs, sizes=numels.values()) else PACKED[:1]
+        packed = PACKED if offered(c, used, numels.values()) else PACKED[:1]
         options = (*packed, KEEP) if keeping else packed
         if len(options) == 1:
             return PACKED[0]

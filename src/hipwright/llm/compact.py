@@ -13,18 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from hipwright.engine.emit.best import BEST_BLOCKS, BEST_OPS
-from hipwright.engine.emit.helpers import (
-    FLOAT,
-    GENERIC,
-    INDEX,
-    INTEGER,
-    PAIRS,
-    REDUCTION,
-    RESERVED,
-    STRUCTURES,
-    prelude,
-)
+from hipwright.engine.emit.device_code import definitions, device_code, reserved
 from hipwright.llm.compact_prompt import prompt
 from hipwright.program.settle import settled
 from hipwright.records import Program
@@ -32,6 +21,8 @@ from hipwright.records import Program
 INCLUDES = "#include <hip/hip_runtime.h>\n#include <hip/hip_fp16.h>\n#include <hip/hip_bf16.h>\n"
 OPEN, CLOSE = "HIP = r'''\n", "\n'''\n"
 
+BEST_BLOCKS = {"BestMax": "best_block_max", "BestMin": "best_block_min"}
+"""Functors, and the key of the overload of block_reduce for them."""
 MOMENTS = {"lane_reduce": "moments_lanes", "block_reduce": "moments_block"}
 """Reductions, and the key of their overload for moments."""
 HALVES = {"__half": "write_float16", "__hip_bfloat16": "write_bfloat16"}
@@ -79,7 +70,7 @@ def expand(text: str) -> str:
     if not opened or not closed:
         return text
     words = set(_WORD.findall(hip))
-    helpers = prelude(_needed(hip, words))
+    helpers = device_code(_needed(hip, words))
     start = "" if INCLUDES in hip else INCLUDES + "\n"
 
     def knob(found: re.Match[str]) -> str:
@@ -101,26 +92,25 @@ def _chunks(hip: str) -> list[str]:
 @lru_cache(maxsize=1)
 def _known() -> frozenset[str]:
     """Every definition that the engine may put ahead of its kernels, without comments."""
-    names = [(name, kind) for name in FLOAT for kind in ("float", "double")]
-    names += [(name, kind) for name in INTEGER for kind in ("int", "long")]
-    names += [(name, "") for table in (GENERIC, PAIRS, INDEX, REDUCTION, BEST_OPS, STRUCTURES) for name in table]
-    return frozenset(chunk.strip() for chunk in _chunks(_without_comments(prelude(names))))
+    texts = (_without_comments(device_code([use])) for use in definitions())
+    return frozenset(chunk.strip() for text in texts for chunk in _chunks(text))
 
 
 @lru_cache(maxsize=1)
-def _homes() -> dict[str, str]:
-    """Name of a function or type inside a structure -> the structure's key; names that several define are left out."""
-    homes: dict[str, set[str]] = {}
-    for key, text in STRUCTURES.items():
-        for found in _DEFINED.finditer(text):
-            homes.setdefault(found[1] or found[2], set()).add(key)
-    return {name: next(iter(keys)) for name, keys in homes.items() if len(keys) == 1}
+def _uses() -> dict[str, tuple[tuple[str, str], ...]]:
+    """C name -> the definitions of that name; overloads, whose key is another, are left out."""
+    uses: dict[str, tuple[tuple[str, str], ...]] = {}
+    for use, one in definitions().items():
+        for name in one.names if one.key in one.names else ():
+            uses[name] = (*uses.get(name, ()), use)
+    return uses
 
 
 @lru_cache(maxsize=1)
 def _writers() -> frozenset[str]:
-    """Helpers that write packs, of half types too."""
-    return frozenset(name for name, text in STRUCTURES.items() if "write_pack<" in text)
+    """Functions that write vectors, of half types too."""
+    found = (one for one in definitions().values() if "write_pack<" in one.text)
+    return frozenset(name for one in found for name in one.names if name != "write_pack")
 
 
 def _overloads(hip: str, words: set[str], defined: set[str]) -> Iterator[str]:
@@ -134,21 +124,13 @@ def _overloads(hip: str, words: set[str], defined: set[str]) -> Iterator[str]:
 
 
 def _needed(hip: str, words: Iterable[str]) -> set[tuple[str, str]]:
-    """What `prelude` must define for the names that a source uses and does not define itself."""
+    """The definitions of engine/device that a source uses by name and does not define itself."""
     words = set(words)
     defined = {one or other for one, other in _DEFINED.findall(hip)}
-    floats = ("float", "double") if re.search(r"\bdouble\b", hip) else ("float",)
     needed = {(key, "") for key in _overloads(hip, words, defined)}
-    for name in words - defined:
-        if name in FLOAT:
-            needed |= {(name, kind) for kind in floats}
-        if name in INTEGER:
-            needed |= {(name, kind) for kind in ("int", "long")}
-        if name in GENERIC or name in PAIRS or name in INDEX or name in REDUCTION or name in BEST_OPS:
-            needed.add((name, ""))
-        if name in STRUCTURES or name in _homes():
-            needed.add((name if name in STRUCTURES else _homes()[name], ""))
-    return needed
+    needed |= {use for name in words - defined for use in _uses().get(name, ())}
+    doubles = re.search(r"\bdouble\b", hip) is not None
+    return {(key, kind) for key, kind in needed if kind != "double" or doubles}
 
 
 def _without_helpers(hip: str) -> str:
@@ -156,7 +138,7 @@ def _without_helpers(hip: str) -> str:
     chunks = _chunks(hip)
     ours = {number for number, chunk in enumerate(chunks) if chunk.strip() in _known()}
     rest = "".join(chunk for number, chunk in enumerate(chunks) if number not in ours)
-    back = _chunks(_without_comments(prelude(_needed(rest, set(_WORD.findall(rest))))))
+    back = _chunks(_without_comments(device_code(_needed(rest, set(_WORD.findall(rest))))))
     restored = {chunk.strip() for chunk in back}
     return "".join(c for number, c in enumerate(chunks) if number not in ours or c.strip() not in restored)
 
@@ -184,7 +166,11 @@ def _renamed(text: str) -> str:
     owned = {name: k for name, k in owned.items() if name not in shared}
     parts = re.split(r'^(?=extern "C")', hip, flags=re.MULTILINE)
     locals_ = [_locals(part, {*shared, *owned}) for part in parts]
-    taken = RESERVED | set(_WORD.findall(text)) - {*shared, *owned, *(name for table in locals_ for name in table)}
+    taken = set(reserved()) | set(_WORD.findall(text)) - {
+        *shared,
+        *owned,
+        *(name for table in locals_ for name in table),
+    }
     names = {k: _fresh("run", taken) for k in kernels} | {m: _fresh("out", taken) for m in made}
     names |= {name: _fresh(names[k] + name[len(k) :], taken) for name, k in owned.items()}
     bodies = [_with_names(part, names | _drawn(table, taken)) for part, table in zip(parts, locals_, strict=True)]
@@ -200,7 +186,7 @@ def _locals(kernel: str, shared: set[str]) -> dict[str, str]:
     table: dict[str, str] = {}
     for constant, name in _LOCAL.findall(kernel):
         of = _OF.match(name)
-        if not (name in RESERVED or name in shared or name == "items" or (of and {of[1], f"{of[1]}_"} & inputs)):
+        if not (name in reserved() or name in shared or name == "items" or (of and {of[1], f"{of[1]}_"} & inputs)):
             table.setdefault(name, "t" if constant else "s")
     return table
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from hipwright.engine.emit.packs import KEEP, PACKED
+from hipwright.engine.plan.streaming import KEEP, PACKED
 from hipwright.engine.write import space, write
 from hipwright.program import parse
 from hipwright.toolchain.amd import offline as amdgpu

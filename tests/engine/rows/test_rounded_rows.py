@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from hipwright.engine.emit.helpers import prelude
+from hipwright.engine.emit.device_code import device_code
 from hipwright.engine.write import space, write
 from hipwright.llm.compact import expand, shorten
 from hipwright.program import parse
@@ -137,7 +137,7 @@ def test_the_short_form_leaves_the_helpers_out_and_has_them_back() -> None:
         short = shorten(text)
         assert "__fsub_rn" not in short and "_with(Moments" not in short and "_with(Exponentials" not in short
         back = expand(short)
-        assert all(line in back for line in prelude({("apart", "")}).splitlines() if not line.startswith("//"))
+        assert all(line in back for line in device_code({("apart", "")}).splitlines() if not line.startswith("//"))
 
 
 def _activated(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hipwright.capture.graph import Graph
-from hipwright.engine.emit.helpers import prelude
+from hipwright.engine.emit.device_code import device_code
 from hipwright.engine.write import write
 from hipwright.llm.compact import expand, prompt, shorten, shortened
 from hipwright.program import parse
@@ -56,7 +56,7 @@ def test_overloads_are_left_out_too(dtype: str, tmp_path_factory: pytest.TempPat
 
 def test_an_overload_that_a_short_form_still_holds_is_not_defined_twice() -> None:
     """Checkpoints write what they were trained on, and older short forms held these."""
-    own = prelude({("write_float16", "")})
+    own = device_code({("write_float16", "")})
     own = own[own.index("template <int N>\n__device__ void write_pack(__half* p") :]
     kernel = (
         'extern "C" __global__ void run(const __half* __restrict__ x, __half* __restrict__ out, int n) {\n'
@@ -85,15 +85,15 @@ def test_the_way_back_compiles_to_the_same_kernels(
 
 def test_what_needs_no_new_name_keeps_every_character_of_its_kernels() -> None:
     hip = 'extern "C" __global__ void run(const float* x, float* out, int n) {\n    out[0] = gelu(x[n]);\n}'
-    text = f"HIP = r'''\n{prelude({('gelu', 'float')})}\n{hip}\n'''\n\n\ndef forward(self, x):\n    return x\n"
+    text = f"HIP = r'''\n{device_code({('gelu', 'float')})}\n{hip}\n'''\n\n\ndef forward(self, x):\n    return x\n"
     assert "erff" in text
     assert "erff" not in shorten(text)
     assert hip in expand(shorten(text))
-    assert prelude({("gelu", "float")}).strip() in expand(shorten(text))
+    assert device_code({("gelu", "float")}).strip() in expand(shorten(text))
 
 
 def test_a_helper_that_was_changed_stays() -> None:
-    helper = prelude({("relu", "")}).replace("T(0) : x", "T(1) : x")
+    helper = device_code({("relu", "")}).replace("T(0) : x", "T(1) : x")
     kernel = 'extern "C" __global__ void run(float* out) {\n    out[0] = relu(out[1]);\n}'
     text = f"HIP = r'''\n{helper}\n{kernel}\n'''\ndef forward(self, x):\n    return x\n"
     assert "T(1) : x" in shorten(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hipwright.engine.emit.helpers import RESERVED
+from hipwright.engine.emit.device_code import reserved
 from hipwright.engine.emit.tree import BracedBlock, Node, Passage, PreprocessorBranch, Section, Statement
 
 
@@ -12,7 +12,7 @@ def cname(name: str) -> str:
     """A C identifier for a buffer or value, clear of functions and keywords."""
     clean = re.sub(r"\W", "_", name)
     clean = re.sub(r"^(p|b|c)_(?=[A-Za-z_]{2})", "", clean)
-    return f"{clean}_" if clean in RESERVED or clean[:1].isdigit() else clean
+    return f"{clean}_" if clean in reserved() or clean[:1].isdigit() else clean
 
 
 class StatementBuilder:

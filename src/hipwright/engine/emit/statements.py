@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 
 from hipwright.engine.emit.builder import StatementBuilder, cname
-from hipwright.engine.emit.helpers import FLOAT, GENERIC, INDEX, INTEGER, LIBRARY, PAIRS
+from hipwright.engine.emit.c_names import LIBRARY
+from hipwright.engine.emit.device_code import ARITHMETIC, INDEX, INTEGER, MATH
 from hipwright.engine.ir import small_ints
 from hipwright.engine.ir.expr import STORAGE, E, SerialLoop, walk
 from hipwright.engine.ir.index import Atom, Ind, Ix
@@ -220,10 +221,10 @@ class Emitter(StatementBuilder):
         elif name in INTEGER and kind in ("int", "long"):
             self.used.add((name, kind))
             args = [self._typed(a, t) for a, t in zip(e.args, args, strict=True)]
-        elif name in GENERIC or name in PAIRS:
+        elif name in ARITHMETIC:
             self.used.add((name, ""))
             args = [self._typed(a, t) for a, t in zip(e.args, args, strict=True)]
-        elif name in FLOAT:
+        elif name in MATH:
             self.used.add((name, e.ctype))
         else:
             raise RuntimeError(f"no device function {name}")

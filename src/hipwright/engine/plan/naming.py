@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hipwright.engine.emit.builder import cname
-from hipwright.engine.emit.helpers import RESERVED
+from hipwright.engine.emit.device_code import reserved
 from hipwright.engine.fuse.groups import Group
 from hipwright.engine.partition.lowering import Lowered
 from hipwright.engine.templates.base import fused
@@ -29,7 +29,7 @@ class KernelNames:
                 parts.append(bare)
         name = "_".join(parts[:3]) or "kernel"
         name = name[:60]
-        if name in RESERVED or name[0].isdigit() or name in _IDENTIFIERS or name in _locals(lowered):
+        if name in reserved() or name[0].isdigit() or name in _IDENTIFIERS or name in _locals(lowered):
             name = f"{name}_kernel"
         return self.free(name)
 

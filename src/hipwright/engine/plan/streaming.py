@@ -17,10 +17,9 @@ again, or much else goes by. A copy of 32 MiB in all, again and again behind suc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hipwright.engine.emit.packs import KEEP
 from hipwright.engine.fuse.recompute import ITEM_BYTES
 from hipwright.engine.ir.index import Ix
 from hipwright.engine.lower.core import LoweringContext
@@ -28,6 +27,10 @@ from hipwright.engine.lower.core import LoweringContext
 if TYPE_CHECKING:
     from hipwright.engine.templates.base import EmittedKernel
 
+PACKED = ("no", "stores", "loads", "both")
+"""Settings of programs whose kernels move packs: which accesses leave the caches first."""
+KEEP = "keep"
+"""The setting in which what is read stays in the last-level cache."""
 KEPT_BYTES = 1 << 27
 """A kernel reads, at least, several times what caches hold."""
 WRITTEN = 3
@@ -38,9 +41,9 @@ ENOUGH = 1 << 22
 """Elements of the largest tensor from which caches hold less than a call moves."""
 
 
-def offered(c: LoweringContext, *, packs: bool, sizes: Iterable[Ix]) -> bool:
-    """Whether kernels move packs (packs) of a tensor that caches do not hold."""
-    return packs and max((c.hint(size) for size in sizes), default=0) >= ENOUGH
+def offered(c: LoweringContext, used: Collection[tuple[str, str]], sizes: Iterable[Ix]) -> bool:
+    """Whether kernels move vectors of a tensor that caches do not hold. used: all device functions of the program."""
+    return ("read_pack", "") in used and max((c.hint(size) for size in sizes), default=0) >= ENOUGH
 
 
 def usual(options: Sequence[str], *, over: bool, reads_only: bool) -> str:
@@ -50,6 +53,18 @@ def usual(options: Sequence[str], *, over: bool, reads_only: bool) -> str:
     if KEEP in options:
         return KEEP
     return "loads" if reads_only and "loads" in options else "no"
+
+
+def streaming(how: str) -> dict[str, str]:
+    """The device functions that move vectors by other instructions, as `how` says, one of PACKED or KEEP."""
+    loads = {"read_pack": "read_pack_streaming"} if how in ("loads", "both") else {}
+    stores = {"write_pack": "write_pack_streaming"} if how in ("stores", "both") else {}
+    return loads | stores
+
+
+def streaming_uses(how: str) -> set[tuple[str, str]]:
+    """The device functions that kernels call besides, as `how` says."""
+    return {("kept", "")} if how == KEEP else set()
 
 
 def keeps(c: LoweringContext, kernel: EmittedKernel, numels: Mapping[str, Ix], dtypes: Mapping[str, str]) -> bool:

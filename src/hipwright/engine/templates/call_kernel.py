@@ -11,15 +11,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hipwright.engine.emit.builder import cname
+from hipwright.engine.emit.device_code import included
 from hipwright.engine.emit.function import KernelFunction, KernelParameter
 from hipwright.engine.emit.statements import Emitter
 from hipwright.engine.fuse.groups import GroupMember
 from hipwright.engine.ir.expr import STORAGE, E, walk
 from hipwright.engine.ir.index import ONE, ZERO, Atom, Ind, Ix, Var, ix, replace
 from hipwright.engine.ir.index_text import to_c, to_python
-from hipwright.engine.ir.small_ints import BYTES, LOADED
+from hipwright.engine.ir.small_ints import LOADED
 from hipwright.engine.lower.core import Tensor
-from hipwright.engine.templates.access import STORE_ALIGNED, WIDE, certain_loads, step, strides_beside, unit
+from hipwright.engine.templates.access import certain_loads, step, strides_beside, unit
 from hipwright.engine.templates.base import EmittedKernel, fused
 from hipwright.engine.templates.packed import packs, strides
 
@@ -67,8 +68,12 @@ class CallKernel:
         return text if re.fullmatch(r"\w+", text) else f"({text})"
 
     def helper(self, *names: str) -> None:
-        """Functions of engine/emit/helpers.py that the template's own text calls (STRUCTURES, reductions, GENERIC)."""
+        """Definitions of engine/device that the template's own text uses, by key (engine/emit/device_code.py)."""
         self.emit.used |= {(name, "") for name in names}
+
+    def include(self, *keys: str) -> None:
+        """Definitions of engine/device that follow the shared ones, in the order in which kernels include them."""
+        self.device |= included(*keys)
 
     def define(self, name: str, text: str) -> None:
         """A device function or struct of the template's own, written once per program."""
@@ -123,7 +128,7 @@ class CallKernel:
         caller has the plan copy unaligned ones (`lines_up`); C texts.
         """
         out: list[str] = []
-        self.define("AlignedWide", WIDE)
+        self.include("AlignedWide")
         for e in certain_loads([operand.at(self._place(index, operand.shape))]):
             buffer, position, _ = e.attr
             if unit(position, axis):
@@ -148,7 +153,7 @@ class CallKernel:
 
     def wide_stores(self, index: Place, axis: str, width: str) -> list[str]:
         """What must hold at run time for `epilogue_vector(..., aligned=True)` along an axis, as C texts."""
-        self.define("AlignedWide", WIDE)
+        self.include("AlignedWide")
         members, _, positions = self._members(index, "")
         out: list[str] = []
         for member, position in zip(members, positions, strict=True):
@@ -175,7 +180,7 @@ class CallKernel:
 
     def packed_wide(self, operand: Tensor, index: Place, axis: str, width: int) -> list[str]:
         """What must hold at run time for `packed`, as C texts."""
-        self.define("AlignedWide", WIDE)
+        self.include("AlignedWide")
         found = packs(self.c, operand.at(self._place(index, operand.shape)), axis, width)
         assert found is not None
         out = [f"{self.size(s)} % {width} == 0" for s in found.multiples]
@@ -192,7 +197,7 @@ class CallKernel:
 
     def _packed(self, values: Sequence[E], axis: str, width: str, aligned: bool = False) -> None:
         """Read the packs of the loads that walk along the axis."""
-        self.define("AlignedWide", WIDE)
+        self.include("AlignedWide")
         for e in certain_loads(values):
             buffer, position, _ = e.attr
             moved = replace(position, lambda a: step(a, axis))
@@ -207,7 +212,7 @@ class CallKernel:
     def _loader(self, name: str, load: E, width: str, *, aligned: bool) -> str:
         """The device function that reads a pack, which is called `name`."""
         if aligned and load.attr[2] in LOADED and width.isdigit() and int(width) % 4 == 0:
-            self.define("Bytes", BYTES)
+            self.include("Bytes")
             self.emit.bytes.add(name)
             return "load_bytes"
         return "load_aligned" if aligned else "load_wide"
@@ -312,7 +317,7 @@ class CallKernel:
             storer = "store_aligned" if aligned else "store_wide"
             self.line(f"{storer}<{width}>({self.pointer(buffer)} + {self.emit.position(positions[number])}, {name});")
         if aligned:
-            self.define("store_aligned", STORE_ALIGNED)
+            self.include("store_aligned")
         self.emit.scopes.pop()
 
     # ------------------------------------------------------------ the whole

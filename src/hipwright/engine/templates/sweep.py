@@ -1,6 +1,6 @@
 """One pass along a row: the reduced elements (`r`) or a part's columns (`c`), a tile per thread at a time.
 
-Accesses that walk memory element by element become packs (engine/emit/tiles.py); the others are read one by one.
+Accesses that walk memory element by element become packs (engine/device/tile.h); the others are read one by one.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.access import certain_loads
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.offers import KernelCall, NotLowered
-from hipwright.engine.templates.pieces import LOAD_16
 
 FEW, MANY = 16, 128
 """Few queries of one key head over many keys: decoding."""
@@ -184,7 +183,7 @@ def read(kernel: CallKernel, operand: Tensor, place: Place, count: int, into: st
         kernel.vector(operand, place, str(place[-1]), str(count), into)
         return
     buffer, position, _ = e.attr
-    kernel.define("load_16", LOAD_16)
+    kernel.include("load_16")
     kernel.aligned[buffer] = count
     name = kernel.fresh("wide")
     kernel.line(f"const auto {name} = load_16({kernel.pointer(buffer)} + {to_c(position)});")

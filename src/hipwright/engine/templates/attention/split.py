@@ -23,7 +23,6 @@ from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.offers import KernelCall, Offer, Output
-from hipwright.engine.templates.pieces import GATHER
 
 NAMES = (
     "D DV R W WV UNITS UNITS_V LANES LANES_V PIECES PIECES_V TEAMS TEAMS_V THREADS MINE CHUNK q_tile scores shared_sum "
@@ -85,7 +84,7 @@ def _first(
 ) -> EmittedKernel:
     q, k, v, mask = operands
     kernel = body.kernel("pieces", NAMES)
-    kernel.define("lane_gather", GATHER)
+    kernel.include("lane_gather")
     block, rows, chunk = knobs
     names = [f"i{n}" for n in range(len(f.lead))]
     _head(kernel, f, (vector(k, f.size), vector(v, f.size_v)), knobs)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from hipwright.engine.ir.index import ZERO, Ix, Var, ix
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.shapes import flatten, unflatten
-from hipwright.engine.templates.access import WIDE
 from hipwright.engine.templates.call_kernel import CallKernel
 from hipwright.engine.templates.conv.window import Window
 from hipwright.engine.templates.gemm.operand import STORE_LDS_VECTOR, ProductOperand
@@ -122,7 +121,7 @@ class GatheredInput(_CountingOperand):
     def store_to_lds(self, k: CallKernel, g: GemmScope) -> None:
         """Stores the registers to LDS; vectorised for tensor cores, which read rows of half types."""
         if g.tensor_cores:
-            k.define("AlignedWide", WIDE)
+            k.include("AlignedWide")
             k.define("store_lds_vector", STORE_LDS_VECTOR)
             k.emit.directive(f"#if {g.tensor_cores}")
             k.line("constexpr int VEC = K_PER_THREAD < 8 ? K_PER_THREAD : 8;")

@@ -7,7 +7,6 @@ from hipwright.engine.ir.index import ZERO, Ix, Var, ix, product
 from hipwright.engine.ir.index_text import to_c
 from hipwright.engine.ir.shapes import flatten
 from hipwright.engine.lower.conv import ConvAxis
-from hipwright.engine.templates.access import WIDE
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.conv.stencil import streams
@@ -86,7 +85,7 @@ class _Writer(StencilScope):
         load = self.row_load(self.input(ZERO, []), ZERO, [], "row")
         assert load is not None
         pointer = k.pointer(load.attr[0])
-        k.define("AlignedWide", WIDE)
+        k.include("AlignedWide")
         k.line(f"const bool aligned = suits_wide<{width}>({pointer}) && {k.size(self.x_axis.size)} % {width} == 0;")
         k.open("if (!aligned)")
         for name, count in self.dims:

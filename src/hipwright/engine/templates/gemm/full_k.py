@@ -16,7 +16,6 @@ from math import ceil, inf
 
 from hipwright.engine.ir.index_text import to_python
 from hipwright.engine.lower.core import Tensor
-from hipwright.engine.templates.access import WIDE
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.call_kernel import CallKernel, factor
@@ -115,7 +114,7 @@ class _FullK:
 
     def _declare_tiles(self) -> None:
         k, bk, bn = self.k, self.bk, self.bn
-        k.define("AlignedWide", WIDE)
+        k.include("AlignedWide")
         k.line(f"constexpr int TM = {self.tm}, TX = {bn} / {THREAD_COLUMNS}, THREADS = TX * {THREAD_ROWS};")
         tiles = f"a_tile[{THREAD_ROWS} * TM][{bk} + 4], b_tile[{bk}][{bn} + 4]"
         k.line(f"__shared__ __attribute__((aligned(16))) float {tiles};")

@@ -29,32 +29,6 @@ KEPT = 40
 """Values of spans that a thread's registers hold."""
 NEAR = 8  # elements between taps of one span
 
-SPAN = """// PACKS neighbouring packs from p, all on their borders.
-template <int PACKS, int N, typename T>
-__device__ Tile<T, PACKS * N> load_span(const T* __restrict__ p) {
-    Tile<T, PACKS * N> span;
-#pragma unroll
-    for (int k = 0; k < PACKS; ++k) read_pack<N>(p + k * N, span.v + k * N);
-    return span;
-}
-
-// Is the address a multiple of N elements? Then no pack reaches beyond a row whose length is one too.
-template <int N, typename T>
-__device__ bool aligned_to(const T* p) {
-    return (size_t)p % (N * sizeof(T)) == 0;
-}
-"""
-
-IN_FLOATS = """// Half types as floats, once for all that read them.
-template <typename T, int SIZE>
-__device__ Tile<float, SIZE> in_floats(const Tile<T, SIZE>& span) {
-    Tile<float, SIZE> out;
-#pragma unroll
-    for (int k = 0; k < SIZE; ++k) out.v[k] = (float)span.v[k];
-    return out;
-}
-"""
-
 
 @dataclass(frozen=True)
 class Span:
@@ -193,9 +167,9 @@ class _Sliding:
         count = f"cdiv({to_python(outer)}, {self.planes})" if self.planes else f"({to_python(outer)})"
         grid = f"{count} * {counts}"
         kernel = body.finish(grid, self.threads, fused(group), roomy(body, self.threads))
-        kernel.device["span"] = SPAN
+        kernel.used.add(("load_span", ""))
         if any(self._half(s.buffer) for s in self.spans):
-            kernel.device["in_floats"] = IN_FLOATS
+            kernel.used.add(("in_floats", ""))
         return kernel
 
     def _tile(self) -> None:

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from hipwright.engine.emit.device_code import included
 from hipwright.engine.ir.expr import STORAGE, E
 from hipwright.engine.ir.index import Atom, Ix, Var, ix, replace
 from hipwright.engine.ir.index_text import to_c
-from hipwright.engine.templates.access import STORE_ALIGNED, WIDE, strides_beside
+from hipwright.engine.templates.access import strides_beside
 from hipwright.engine.templates.base import Body
 from hipwright.engine.templates.sweep import PACK
 
@@ -65,9 +66,8 @@ class VectorTranspose:
 
     @property
     def device(self) -> dict[str, str]:
-        """What the text calls."""
-        shorts = {"as_shorts": SHORTS} if self._pairs else {}
-        return {"AlignedWide": WIDE, "store_aligned": STORE_ALIGNED, **shorts}
+        """The device functions that the text calls."""
+        return included("AlignedWide", "store_aligned", *(["as_shorts"] if self._pairs else []))
 
     @property
     def _pairs(self) -> bool:
@@ -163,11 +163,3 @@ def _moved(position: Ix, step: int) -> Ix:
 
 def _tb1(a: Atom) -> Ix | None:
     return ix(Var("tb1", a.size)) if isinstance(a, Var) and a.name == "tb" else None
-
-
-SHORTS = """// Half types as their bits.
-template <typename T>
-__device__ __forceinline__ const unsigned short* as_shorts(const T* p) {
-    return reinterpret_cast<const unsigned short*>(p);
-}
-"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hipwright.engine.emit.device_code import included
 from hipwright.engine.ir.expr import STORAGE
 from hipwright.engine.ir.index import ZERO, Ix, ix
 from hipwright.engine.ir.index_text import to_python
@@ -12,7 +13,6 @@ from hipwright.engine.lower.core import Tensor
 from hipwright.engine.templates.base import EmittedKernel
 from hipwright.engine.templates.call import CallBody
 from hipwright.engine.templates.offers import KernelCall, Offer, Output
-from hipwright.engine.templates.pieces import GATHER, LOAD_16
 from hipwright.engine.templates.recurrent.text import GATES, LayerSpec, layer_text
 
 REGISTERS = 65536
@@ -91,7 +91,8 @@ def write(body: CallBody) -> list[EmittedKernel]:
     kernels.append(_steps(body, layer, spec, kernels[0].writes[0] if streamed else ""))
     for kernel in kernels:
         kernel.grid, kernel.block = _renamed(kernel.grid, knobs), _renamed(kernel.block, knobs)
-    kernels[-1].device = {"load_16": LOAD_16, "lane_gather": GATHER, name: _renamed(layer_text(spec), knobs)}
+    kernels[-1].device = included("load_16", "lane_gather")
+    kernels[-1].device[name] = _renamed(layer_text(spec), knobs)
     return kernels
 
 

@@ -2,7 +2,7 @@
 
 Mappings: `block` one row a block, `lanes` one row by LANES neighbouring lanes, `columns` neighbouring threads on
 neighbouring rows (for strided reductions, so that memory is read along the kept dimension). A row goes by in tiles
-(engine/emit/tiles.py); its first tile can stay in registers between passes, the rest of a longer row is read again.
+(engine/device/tile.h); its first tile can stay in registers between passes, the rest of a longer row is read again.
 A *team* of blocks shares a long row (templates/rows/team.py).
 """
 

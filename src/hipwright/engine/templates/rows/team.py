@@ -3,7 +3,7 @@ in memory, and reads the others'.
 
 Where something follows the reductions the blocks wait for one another, and take their turns by a ticket: a block only
 waits for blocks with earlier tickets, or as early ones, so there is progress as long as a team fits the device. They
-hand over parts of floats in words that tell whether they are there (engine/emit/team_tiles.py); for others, and of
+hand over parts of floats in words that tell whether they are there (engine/device/cooperative.h); for others, and of
 columns, arrivals are counted between fences. Where nothing follows, the block that comes last does the rest. Parts are
 combined in one order: results do not vary.
 """

@@ -20,60 +20,6 @@ from hipwright.engine.templates.sweep import ThreadTile
 if TYPE_CHECKING:
     from hipwright.engine.templates.scan.rows import Scan
 
-COLUMNS_BEFORE = """// Down each of N columns: what the rows of threads before this one and the tiles above come to.
-// sums[0 .. tiles) are of tiles, the second half is what comes before each group of BLOCK_SIZE / WIDTH tiles.
-template <int BLOCK_SIZE, int WIDTH, int N, typename T, typename Op>
-__device__ void columns_before(const T (&total)[N], T (&before)[N], T* sums, int* flags, int tiles, int tile, T none,
-                               Op op) {
-    constexpr int LANES = BLOCK_SIZE / WIDTH;
-    __shared__ T partial[N][BLOCK_SIZE];
-    const int lane = threadIdx.x / WIDTH, place = threadIdx.x % WIDTH;
-    const int group = tile / LANES, number = tile % LANES;
-    T all[N], above[N];
-#pragma unroll
-    for (int j = 0; j < N; ++j) partial[j][threadIdx.x] = total[j];
-    __syncthreads();
-#pragma unroll
-    for (int j = 0; j < N; ++j) {
-        before[j] = all[j] = none;
-        for (int l = 0; l < LANES; ++l) {
-            if (l == lane) before[j] = all[j];
-            all[j] = op(all[j], partial[j][l * WIDTH + place]);
-        }
-        if (lane == 0) sums[(tile * WIDTH + place) * N + j] = all[j];
-    }
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) atomicExch(flags + tile, 1);
-    const bool carries = lane == LANES - 1 && group > 0;  // the last row of threads has no tile to wait for
-    const int from = carries ? tiles + group : tile - number + lane;
-    if (place == 0 && (carries || lane < number)) {
-        while (atomicAdd(flags + from, 0) == 0) {
-        }
-    }
-    __syncthreads();
-    __threadfence();
-#pragma unroll
-    for (int j = 0; j < N; ++j)
-        partial[j][threadIdx.x] = carries || lane < number ? sums[(from * WIDTH + place) * N + j] : none;
-    __syncthreads();
-#pragma unroll
-    for (int j = 0; j < N; ++j) {
-        above[j] = partial[j][(LANES - 1) * WIDTH + place];
-        for (int l = 0; l < LANES - 1; ++l) above[j] = op(above[j], partial[j][l * WIDTH + place]);
-        before[j] = op(above[j], before[j]);
-    }
-    if (number == LANES - 1 && tile + 1 < tiles) {
-#pragma unroll
-        for (int j = 0; j < N; ++j)
-            if (lane == 0) sums[((tiles + group + 1) * WIDTH + place) * N + j] = op(above[j], all[j]);
-        __threadfence();
-        __syncthreads();
-        if (threadIdx.x == 0) atomicExch(flags + tiles + group + 1, 1);
-    }
-}
-"""
-
 
 def column_tiles(scan: Scan) -> str:
     """Write the body; returns the grid. The scan's `memory` then says what the kernel needs."""
@@ -160,4 +106,4 @@ def column_memory(scan: Scan, kernel: EmittedKernel, dtype: str) -> None:
     sums = tiles * ix(Sym(layout.share)) * ix(Sym(layout.vec))
     kernel.scratch = {f"{name}_flags": ([tiles + 1], "int32"), f"{name}_sums": ([sums], dtype)}
     kernel.zeroed = {f"{name}_flags"}
-    kernel.device["columns_before"] = COLUMNS_BEFORE
+    kernel.used.add(("columns_before", ""))

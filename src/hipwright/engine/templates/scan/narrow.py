@@ -93,7 +93,7 @@ def _open(s: Scan, share: ThreadTile, accesses: list[Access]) -> None:
     for buffer, pointer, place in accesses:
         first = f"{pointer} - ({s.layout.vec} - 1)" if place.back else pointer
         tests.append(f"packs_fit<{STORAGE[s.body.need.dtypes[buffer]]}, {s.layout.vec}>({first})")
-    s.emit.used |= {("whole_packs", ""), ("packs_back", "")}
+    s.emit.used |= {("whole_packs", ""), ("load_packs_back", "")}
     s.emit.open(f"if ({' && '.join(dict.fromkeys(tests))})")
 
 

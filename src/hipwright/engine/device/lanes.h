@@ -1,27 +1,20 @@
-"""Device functions that several call templates define: 16-byte reads, sums over neighbouring lanes."""
-
-LOAD_16 = """// 16 bytes read at once, as neighbouring elements; the address is a multiple of 16.
-template <typename T>
-struct Sixteen {
-    T v[16 / sizeof(T)];
-};
-
-#if defined(__AMDGCN__)
-typedef unsigned Bits128 __attribute__((ext_vector_type(4)));  // a struct would be read word by word
-#else
-typedef uint4 Bits128;
-#endif
+#pragma once
+#include <hip/hip_runtime.h>
 
 template <typename T>
-__device__ __forceinline__ Sixteen<T> load_16(const T* p) {
-    const Bits128 raw = *reinterpret_cast<const Bits128*>(p);
-    Sixteen<T> out;
-    __builtin_memcpy(&out, &raw, 16);
-    return out;
+__device__ T shuffle_xor(T v, int distance) {
+    return __shfl_xor(v, distance);
 }
-"""
 
-GATHER = """// Sum over SPLIT neighbouring lanes. Rows are dealt out on the way: a lane ends with max(1, ROWS / SPLIT)
+// Combine over LANE_COUNT neighbouring lanes (a power of two, at most 32); each gets the result.
+template <int LANE_COUNT, typename T, typename Op>
+__device__ T lane_reduce(T v, Op op) {
+    for (int distance = LANE_COUNT / 2; distance > 0; distance >>= 1) v = op(v, shuffle_xor(v, distance));
+    return v;
+}
+
+//@ with lane_row
+// Sum over SPLIT neighbouring lanes. Rows are dealt out on the way: a lane ends with max(1, ROWS / SPLIT)
 // of them, the first being lane_row<ROWS, SPLIT>(lane).
 template <int ROWS, int SPLIT>
 __device__ void lane_gather(float* v, int lane) {
@@ -46,4 +39,3 @@ __device__ int lane_row(int lane) {
         row += lane & distance ? rows : 0;
     return row;
 }
-"""

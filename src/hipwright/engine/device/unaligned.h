@@ -1,8 +1,8 @@
-"""Device functions for rows that begin off the borders of packs; the plain ones are in tiles.py."""
+#pragma once
+#include <hip/hip_runtime.h>
+#include "tile.h"
 
-from __future__ import annotations
-
-LOAD_ODD = """// As load_tile where rows begin anywhere: a pack off its border is made of the two in which it lies.
+// As load_tile where rows begin anywhere: a pack off its border is made of the two in which it lies.
 template <int N, typename T>
 __device__ void read_across(const T* p, T* v) {
     const size_t off = (size_t)p % 16;
@@ -50,9 +50,8 @@ __device__ Tile<T, ITEMS * N> load_odd(const T* __restrict__ p, I base, I step, 
     }
 #endif
 }
-"""
 
-LOAD_INNER = """// ITEMS packs of p[0 .. n), which begins and ends at borders of packs. n is `most` or less.
+// ITEMS packs of p[0 .. n), which begins and ends at borders of packs. n is `most` or less.
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_inner(const T* __restrict__ p, I base, I step, I n, I most) {
     Tile<T, ITEMS * N> tile;
@@ -61,12 +60,10 @@ __device__ Tile<T, ITEMS * N> load_inner(const T* __restrict__ p, I base, I step
         if (k * step < most && base + k * step < n) read_pack<N>(p + (base + k * step), tile.v + k * N);
     return tile;
 }
-"""
 
-STORE_INNER = """template <int ITEMS, int N, typename T, typename V, typename I>
+template <int ITEMS, int N, typename T, typename V, typename I>
 __device__ void store_inner(T* __restrict__ p, I base, I step, I n, const Tile<V, ITEMS * N>& tile, I most) {
 #pragma unroll
     for (int k = 0; k < ITEMS; ++k)
         if (k * step < most && base + k * step < n) write_pack<N>(p + (base + k * step), tile.v + k * N);
 }
-"""

@@ -1,8 +1,8 @@
-"""A value and where it was found: the state of max and min with their positions, argmax and argmin."""
+#pragma once
+#include <hip/hip_runtime.h>
+#include "block_reduce.h"
 
-from __future__ import annotations
-
-BEST = """// A value and where it was found: at no index, its type's largest, where nothing beat the worst value.
+// A value and where it was found: at no index, its type's largest, where nothing beat the worst value.
 template <typename T, typename I>
 struct Best {
     T value;
@@ -12,48 +12,53 @@ struct Best {
         return index == (I)(sizeof(I) == 4 ? 0x7fffffffL : 0x7fffffffffffffffL) ? 0 : index;
     }
 };
-"""
-BEST_OPS = {
-    "BestMax": (">", "<=", "the larger value; NaN beats numbers, the first of equals wins"),
-    "BestMin": ("<", ">=", "the smaller value; NaN beats numbers, the first of equals wins"),
+
+//@ key shuffle_best
+template <typename T, typename I>
+__device__ Best<T, I> shuffle_xor(Best<T, I> v, int distance) {
+    return {__shfl_xor(v.value, distance), __shfl_xor(v.index, distance)};
 }
 
-BEST_OP = """// COMMENT
-struct NAME {
+//@ with Best shuffle_best
+// the larger value; NaN beats numbers, the first of equals wins
+struct BestMax {
     template <typename T, typename I>
     __device__ Best<T, I> operator()(Best<T, I> a, Best<T, I> b) const {
         const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
         const bool same = a.value == b.value || (a_nan && b_nan);
-        const bool second = same ? b.index < a.index : !a_nan && (b_nan || b.value BEATS a.value);
+        const bool second = same ? b.index < a.index : !a_nan && (b_nan || b.value > a.value);
         return {second ? b.value : a.value, second ? b.index : a.index};
     }
     // A value that stands behind all that `best` has seen: no equal one can replace it, so no index is compared.
     template <typename T, typename I>
     __device__ void take(Best<T, I>& best, decltype(best.value) value, decltype(best.index) index) const {
-        const bool better = !(value KEEPS best.value) && best.value == best.value;
+        const bool better = !(value <= best.value) && best.value == best.value;
         best.value = better ? value : best.value;
         best.index = better ? index : best.index;
     }
 };
-"""
 
-BEST_BLOCK = """// NVIDIA joins a wave's integers in one instruction: the best key (keys are in the order of the values,
+//@ key wave_best_max
+// NVIDIA joins a wave's integers in one instruction: the best key (keys are in the order of the values,
 // NaN is the best of all), then the first index that has it.
-__device__ __forceinline__ Best<float, int> wave_best(Best<float, int> v, NAME) {
+__device__ __forceinline__ Best<float, int> wave_best(Best<float, int> v, BestMax) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     const unsigned bits = __float_as_uint(v.value + 0.0f);  // -0 is 0
     const unsigned order = bits >> 31 ? ~bits : bits | 0x80000000u;
-    const unsigned key = v.value != v.value ? 0xffffffffu : FLIPorder;
+    const unsigned key = v.value != v.value ? 0xffffffffu : order;
     const unsigned best = __reduce_max_sync(0xffffffffu, key);
-    const unsigned found = FLIPbest;
+    const unsigned found = best;
     v.value = __uint_as_float(found >> 31 ? found ^ 0x80000000u : ~found);
     v.index = __reduce_min_sync(0xffffffffu, key == best ? v.index : 0x7fffffff);
 #endif
     return v;
 }
 
+//@ key best_block_max
+//@ with wave_best_max
+//@ when block_reduce BestMax
 template <int BLOCK_SIZE>
-__device__ Best<float, int> block_reduce(Best<float, int> v, NAME op) {
+__device__ Best<float, int> block_reduce(Best<float, int> v, BestMax op) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     v = wave_best(v, op);
     if (BLOCK_SIZE <= 32) return v;
@@ -63,19 +68,6 @@ __device__ Best<float, int> block_reduce(Best<float, int> v, NAME op) {
     __syncthreads();
     return wave_best(partial[threadIdx.x % (BLOCK_SIZE / 32)], op);
 #else
-    return block_reduce<BLOCK_SIZE, Best<float, int>, NAME>(v, op);
+    return block_reduce<BLOCK_SIZE, Best<float, int>, BestMax>(v, op);
 #endif
 }
-"""
-BEST_BLOCKS = {"BestMax": "best_block_max", "BestMin": "best_block_min"}
-"""The overloads of block_reduce: operator -> the key of its text."""
-BEST_TEXTS = {
-    BEST_BLOCKS[name]: BEST_BLOCK.replace("NAME", name).replace("FLIP", flip)
-    for name, flip in (("BestMax", ""), ("BestMin", "~"))
-}
-
-SHUFFLE_BEST = """template <typename T, typename I>
-__device__ Best<T, I> shuffle_xor(Best<T, I> v, int distance) {
-    return {__shfl_xor(v.value, distance), __shfl_xor(v.index, distance)};
-}
-"""

@@ -1,58 +1,15 @@
-"""Device functions that move a thread's share of a row; those that combine are in state_tiles and reduce_tiles.
+#pragma once
+#include <hip/hip_runtime.h>
+#include "vector_access.h"
 
-A *tile* is what one thread takes at a time: ITEMS packs of N neighbours, all asked for before the first is used, so
-that several 16-byte loads per thread are in flight. Tails are guarded element by element; rows whose address suits no
-wide access are read element by element on NVIDIA, which needs aligned vectors, and in packs on AMD, which does not.
-"""
+//@ with Pack packs_fit read_pack write_pack
+// What one thread takes at a time: SIZE elements in registers.
+template <typename T, int SIZE>
+struct Tile {
+    T v[SIZE];
+};
 
-from __future__ import annotations
-
-WRITE_HALVES = """// Floats leave as half types two at a time: one instruction for both where the device has it.
-// As words: CUDA copies its own pairs one by one, and a pack would be written 4 bytes at a time.
-template <int N>
-__device__ void write_pack(TYPE* p, const float* v) {
-    if (N == 1) {
-        p[0] = TYPE(v[0]);
-        return;
-    }
-    unsigned words[(N + 1) / 2];
-#pragma unroll
-    for (int k = 0; k + 1 < N; k += 2) {
-        const PAIR pair = CONVERT(float2{v[k], v[k + 1]});
-        __builtin_memcpy(words + k / 2, &pair, 4);
-    }
-    write_pack<(N + 1) / 2>(reinterpret_cast<unsigned*>(p), words);
-}
-"""
-
-WRITE_HALF = WRITE_HALVES.replace("TYPE", "__half").replace("PAIR", "__half2").replace("CONVERT", "__float22half2_rn")
-WRITE_BFLOAT16 = (
-    WRITE_HALVES.replace("TYPE", "__hip_bfloat16")
-    .replace("PAIR", "__hip_bfloat162")
-    .replace("CONVERT", "__float22bfloat162_rn")
-)
-
-STAY_PACKED = """// Values that stay in registers as memory has them, two a register: the compiler is to convert them
-// again for the next pass, not to keep a float of each from here on. Of a word all bytes stay where they are.
-template <typename T, int N>
-__device__ void stay_packed(T (&v)[N]) {
-#if defined(__AMDGCN__) || defined(__CUDA_ARCH__)
-#pragma unroll
-    for (int k = 0; k + 1 < N; k += 2) {
-        unsigned word;
-        __builtin_memcpy(&word, v + k, 4);
-#ifdef __AMDGCN__
-        word = __builtin_amdgcn_perm(word, word, 0x03020100);
-#else
-        word = __byte_perm(word, 0, 0x3210);
-#endif
-        __builtin_memcpy(v + k, &word, 4);
-    }
-#endif
-}
-"""
-
-LOAD_WORDS = """// load_tile for types of two bytes: whether the address suits packs or not, pairs come in words, which
+// load_tile for types of two bytes: whether the address suits packs or not, pairs come in words, which
 // cost one instruction an element less than halves that two loads could have made.
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_words(const T* __restrict__ p, I base, I step, I n, bool full) {
@@ -86,9 +43,8 @@ __device__ Tile<T, ITEMS * N> load_words(const T* __restrict__ p, I base, I step
     }
     return tile;
 }
-"""
 
-LOAD_TILE = """// ITEMS packs of p[0 .. n), the first at `base`, `step` elements apart; all are asked for at once. Where
+// ITEMS packs of p[0 .. n), the first at `base`, `step` elements apart; all are asked for at once. Where
 // tiles are `full`, as they may be known to be, n cuts none short.
 template <int ITEMS, int N, typename T, typename I>
 __device__ Tile<T, ITEMS * N> load_tile(const T* __restrict__ p, I base, I step, I n, bool full = false) {
@@ -114,9 +70,8 @@ __device__ Tile<T, ITEMS * N> load_tile(const T* __restrict__ p, I base, I step,
     }
     return tile;
 }
-"""
 
-STORE_TILE = """template <int ITEMS, int N, typename T, typename V, typename I>
+template <int ITEMS, int N, typename T, typename V, typename I>
 __device__ void store_tile(T* __restrict__ p, I base, I step, I n, const Tile<V, ITEMS * N>& tile, bool full = false) {
     const bool fit = packs_fit<T, N>(p), uncut = (((n - base) | step) & (N - 1)) == 0;
 #pragma unroll
@@ -132,9 +87,9 @@ __device__ void store_tile(T* __restrict__ p, I base, I step, I n, const Tile<V,
         }
     }
 }
-"""
 
-WHOLE_PACKS = """// Does each of a thread's packs lie before n or behind it? Known when compiling where N divides n.
+//@ with load_packs store_packs
+// Does each of a thread's packs lie before n or behind it? Known when compiling where N divides n.
 template <int ITEMS, int N, typename I>
 __device__ bool whole_packs(I base, I step, I n) {
     return n % N == 0 || base + (ITEMS - 1) * step + N <= n;
@@ -174,9 +129,8 @@ __device__ void store_packs(T* __restrict__ p, I base, I step, I n, const Tile<T
         }
     }
 }
-"""
 
-TILE_COUNT = """// How many of a thread's elements lie before n; they are the first ones of its tile.
+// How many of a thread's elements lie before n; they are the first ones of its tile.
 template <int ITEMS, int N, typename I>
 __device__ int tile_count(I base, I step, I n, bool full = false) {
     if (full || base + (ITEMS - 1) * step + N <= n) return ITEMS * N;
@@ -188,53 +142,44 @@ __device__ int tile_count(I base, I step, I n, bool full = false) {
     }
     return count;
 }
-"""
 
-LOAD_COLUMNS = """// Packs of `width` <= N neighbouring columns from ITEMS rows (base, base + step, ...) below n;
-// rows are `stride` elements apart.
-template <int ITEMS, int N, typename T, typename I>
-__device__ Tile<T, ITEMS * N> load_columns(const T* __restrict__ p, I base, I step, I n, I stride, int width) {
-    Tile<T, ITEMS * N> tile;
-    const bool fit = width == N && packs_fit<T, N>(p) && (N == 1 || packs_fit<T, N>(p + stride));
-    if (fit && n > 0) {  // instead of rows that are not there the last once more
+// Values that stay in registers as memory has them, two a register: the compiler is to convert them
+// again for the next pass, not to keep a float of each from here on. Of a word all bytes stay where they are.
+template <typename T, int N>
+__device__ void stay_packed(T (&v)[N]) {
+#if defined(__AMDGCN__) || defined(__CUDA_ARCH__)
 #pragma unroll
-        for (int k = 0; k < ITEMS; ++k) {
-            const I row = base + k * step;
-            read_pack<N>(p + (row < n ? row : n - 1) * stride, tile.v + k * N);
-        }
-        return tile;
+    for (int k = 0; k + 1 < N; k += 2) {
+        unsigned word;
+        __builtin_memcpy(&word, v + k, 4);
+#ifdef __AMDGCN__
+        word = __builtin_amdgcn_perm(word, word, 0x03020100);
+#else
+        word = __byte_perm(word, 0, 0x3210);
+#endif
+        __builtin_memcpy(v + k, &word, 4);
     }
-#pragma unroll
-    for (int k = 0; k < ITEMS; ++k) {
-        const I row = base + k * step;
-        if (row >= n) continue;
-        if (fit) {
-            read_pack<N>(p + row * stride, tile.v + k * N);
-        } else {
-#pragma unroll
-            for (int j = 0; j < N; ++j)
-                if (j < width) tile.v[k * N + j] = p[row * stride + j];
-        }
-    }
-    return tile;
+#endif
 }
-"""
 
-STORE_COLUMNS = """template <int ITEMS, int N, typename T, typename V, typename I>
-__device__ void store_columns(T* __restrict__ p, I base, I step, I n, I stride, int width,
-                              const Tile<V, ITEMS * N>& tile) {
-    const bool fit = width == N && packs_fit<T, N>(p) && (N == 1 || packs_fit<T, N>(p + stride));
-#pragma unroll
-    for (int k = 0; k < ITEMS; ++k) {
-        const I row = base + k * step;
-        if (row >= n) continue;
-        if (fit) {
-            write_pack<N>(p + row * stride, tile.v + k * N);
-        } else {
-#pragma unroll
-            for (int j = 0; j < N; ++j)
-                if (j < width) p[row * stride + j] = T(tile.v[k * N + j]);
-        }
-    }
+// Is n at most `most`? On AMD only where the compiler knows it: tests of the elements of two rows
+// in registers, of a length unknown, spilled hundreds of registers.
+template <typename I>
+__device__ __forceinline__ bool known_within(I n, I most) {
+#ifdef __AMDGCN__
+    return __builtin_constant_p(n) && n <= most;
+#else
+    return n <= most;
+#endif
 }
-"""
+
+// Is a test before each pack worth it? On AMD only where the size is a constant: else its branches
+// cost registers.
+template <typename I>
+__device__ __forceinline__ bool packs_tested(I n) {
+#ifdef __AMDGCN__
+    return __builtin_constant_p(n);
+#else
+    return true;
+#endif
+}

@@ -1,0 +1,68 @@
+#pragma once
+#include <hip/hip_runtime.h>
+
+// a / b to two units in the last place, 0 where |b| is above 2^126: for denominators of 1 and more.
+__device__ float quotient(float a, float b) {
+    return __fdividef(a, b);
+}
+__device__ double quotient(double a, double b) {
+    return a / b;
+}
+
+// a - b, each rounded before: never one instruction with the product that a or b may be.
+__device__ __forceinline__ float apart(float a, float b) {
+#ifdef __clang__
+#pragma clang fp contract(off)
+    return a - b;
+#else
+    return __fsub_rn(a, b);
+#endif
+}
+__device__ __forceinline__ double apart(double a, double b) {
+#ifdef __clang__
+#pragma clang fp contract(off)
+    return a - b;
+#else
+    return __dsub_rn(a, b);
+#endif
+}
+
+template <typename T>
+__device__ T relu(T x) {
+    return x < T(0) ? T(0) : x;  // NaN stays NaN
+}
+
+template <typename T>
+__device__ T relu6(T x) {
+    return x < T(0) ? T(0) : (x > T(6) ? T(6) : x);
+}
+
+template <typename T>
+__device__ T square(T x) {
+    return x * x;
+}
+
+template <typename T>
+__device__ T cube(T x) {
+    return x * x * x;
+}
+
+template <typename T>
+__device__ T sign(T x) {
+    return T((x > T(0)) - (x < T(0)));
+}
+
+template <typename T>
+__device__ T absolute(T x) {
+    return x < T(0) ? -x : (x == T(0) ? T(0) : x);
+}
+
+template <typename T>
+__device__ T nan_max(T a, T b) {
+    return (a > b || a != a) ? a : b;  // NaN wins, as in torch.max
+}
+
+template <typename T>
+__device__ T nan_min(T a, T b) {
+    return (a < b || a != a) ? a : b;  // NaN wins, as in torch.min
+}

@@ -1,0 +1,93 @@
+#pragma once
+#include <hip/hip_runtime.h>
+#include "lanes.h"
+
+// Combine one value per thread over the block; every thread gets the result. Whole waves only.
+template <int BLOCK_SIZE, typename T, typename Op>
+__device__ T block_reduce(T v, Op op) {
+    for (int distance = warpSize / 2; distance > 0; distance >>= 1) v = op(v, shuffle_xor(v, distance));
+    if (BLOCK_SIZE <= warpSize) return v;
+    __shared__ T partial[BLOCK_SIZE / 32];
+    __syncthreads();  // an earlier use of `partial` has been read
+    if (threadIdx.x % warpSize == 0) partial[threadIdx.x / warpSize] = v;
+    __syncthreads();
+    const int waves = BLOCK_SIZE / warpSize;  // a power of two, at most a wave
+    v = partial[threadIdx.x % waves];
+    for (int distance = waves / 2; distance > 0; distance >>= 1) {
+        const T other = shuffle_xor(v, distance);
+        v = threadIdx.x & distance ? op(other, v) : op(v, other);  // in one order, so all threads have the same bits
+    }
+    return v;
+}
+
+// The same for N values at once: they wait together.
+template <int BLOCK_SIZE, int N, typename T, typename Op>
+__device__ void block_reduce_each(T (&v)[N], Op op) {
+    for (int distance = warpSize / 2; distance > 0; distance >>= 1) {
+#pragma unroll
+        for (int n = 0; n < N; ++n) v[n] = op(v[n], shuffle_xor(v[n], distance));
+    }
+    if (BLOCK_SIZE <= warpSize) return;
+    __shared__ T partial[N][BLOCK_SIZE / 32];
+    __syncthreads();  // an earlier use of `partial` has been read
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+        if (threadIdx.x % warpSize == 0) partial[n][threadIdx.x / warpSize] = v[n];
+    __syncthreads();
+    const int waves = BLOCK_SIZE / warpSize;
+#pragma unroll
+    for (int n = 0; n < N; ++n) v[n] = partial[n][threadIdx.x % waves];
+    for (int distance = waves / 2; distance > 0; distance >>= 1) {
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+            const T other = shuffle_xor(v[n], distance);
+            v[n] = threadIdx.x & distance ? op(other, v[n]) : op(v[n], other);
+        }
+    }
+}
+
+// A value of another lane, word by word: states of any type.
+template <typename T>
+__device__ T lane_word_xor(T v, int distance) {
+    static_assert(sizeof(T) % 4 == 0, "whole words");
+    int words[sizeof(T) / 4];
+    __builtin_memcpy(words, &v, sizeof(T));
+#pragma unroll
+    for (int k = 0; k < (int)sizeof(T) / 4; ++k) words[k] = __shfl_xor(words[k], distance);
+    __builtin_memcpy(&v, words, sizeof(T));
+    return v;
+}
+
+// Combine the N columns of each thread down the block; every thread gets the results. First the rows of a wave by
+// shuffles, then those of all waves: a thread goes down one column.
+template <int BLOCK_SIZE, int WIDTH, int N, typename T, typename Op>
+__device__ void column_reduce(T (&v)[N], Op op) {
+    if (BLOCK_SIZE <= WIDTH) return;
+    constexpr int ROWS = WIDTH < 32 ? BLOCK_SIZE / 32 : BLOCK_SIZE / WIDTH;  // at most; half as many with waves of 64
+    constexpr int FIT = 32768 / (ROWS * WIDTH * (int)sizeof(T)), SOME = FIT < 1 ? 1 : FIT < N ? FIT : N;
+    __shared__ T partial[ROWS][WIDTH * SOME];
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+        for (int distance = WIDTH; distance < warpSize; distance *= 2) v[j] = op(v[j], lane_word_xor(v[j], distance));
+    const int step = WIDTH < warpSize ? warpSize : WIDTH, rows = BLOCK_SIZE / step;
+    const int row = threadIdx.x / step, column = threadIdx.x % WIDTH;
+#pragma unroll
+    for (int first = 0; first < N; first += SOME) {
+        __syncthreads();  // an earlier use of `partial` has been read
+        if ((int)threadIdx.x % step < WIDTH) {
+#pragma unroll
+            for (int j = 0; j < SOME; ++j)
+                if (first + j < N) partial[row][column * SOME + j] = v[first + j];
+        }
+        __syncthreads();
+        for (int k = threadIdx.x; k < WIDTH * SOME; k += BLOCK_SIZE) {
+            T all = partial[0][k];
+            for (int w = 1; w < rows; ++w) all = op(all, partial[w][k]);
+            partial[0][k] = all;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int j = 0; j < SOME; ++j)
+            if (first + j < N) v[first + j] = partial[0][column * SOME + j];
+    }
+}

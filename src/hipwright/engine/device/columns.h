@@ -1,0 +1,76 @@
+#pragma once
+#include <hip/hip_runtime.h>
+#include "tile.h"
+
+// Packs of `width` <= N neighbouring columns from ITEMS rows (base, base + step, ...) below n;
+// rows are `stride` elements apart.
+template <int ITEMS, int N, typename T, typename I>
+__device__ Tile<T, ITEMS * N> load_columns(const T* __restrict__ p, I base, I step, I n, I stride, int width) {
+    Tile<T, ITEMS * N> tile;
+    const bool fit = width == N && packs_fit<T, N>(p) && (N == 1 || packs_fit<T, N>(p + stride));
+    if (fit && n > 0) {  // instead of rows that are not there the last once more
+#pragma unroll
+        for (int k = 0; k < ITEMS; ++k) {
+            const I row = base + k * step;
+            read_pack<N>(p + (row < n ? row : n - 1) * stride, tile.v + k * N);
+        }
+        return tile;
+    }
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I row = base + k * step;
+        if (row >= n) continue;
+        if (fit) {
+            read_pack<N>(p + row * stride, tile.v + k * N);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; ++j)
+                if (j < width) tile.v[k * N + j] = p[row * stride + j];
+        }
+    }
+    return tile;
+}
+
+template <int ITEMS, int N, typename T, typename V, typename I>
+__device__ void store_columns(T* __restrict__ p, I base, I step, I n, I stride, int width,
+                              const Tile<V, ITEMS * N>& tile) {
+    const bool fit = width == N && packs_fit<T, N>(p) && (N == 1 || packs_fit<T, N>(p + stride));
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        const I row = base + k * step;
+        if (row >= n) continue;
+        if (fit) {
+            write_pack<N>(p + row * stride, tile.v + k * N);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; ++j)
+                if (j < width) p[row * stride + j] = T(tile.v[k * N + j]);
+        }
+    }
+}
+
+// Packs of `width` <= N neighbouring columns from the first `count` of ITEMS rows that lie anywhere.
+template <int ITEMS, int N, typename T>
+__device__ Tile<T, ITEMS * N> load_rows(const T* const (&rows)[ITEMS], int count, int width) {
+    Tile<T, ITEMS * N> tile;
+    bool fit = width == N;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) fit = fit && (k >= count || packs_fit<T, N>(rows[k]));
+    if (fit && count == ITEMS) {
+#pragma unroll
+        for (int k = 0; k < ITEMS; ++k) read_pack<N>(rows[k], tile.v + k * N);
+        return tile;
+    }
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        if (k >= count) continue;
+        if (fit) {
+            read_pack<N>(rows[k], tile.v + k * N);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; ++j)
+                if (j < width) tile.v[k * N + j] = rows[k][j];
+        }
+    }
+    return tile;
+}

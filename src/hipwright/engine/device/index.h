@@ -1,0 +1,29 @@
+#pragma once
+#include <hip/hip_runtime.h>
+
+__device__ long wrap_index(long i, long n) {
+    return i < 0 ? i + n : i;
+}
+
+__device__ long reflect_index(long i, long n) {
+    i = i < 0 ? -i : i;
+    return i >= n ? 2 * (n - 1) - i : i;
+}
+
+__device__ long replicate_index(long i, long n) {
+    return i < 0 ? 0 : (i >= n ? n - 1 : i);
+}
+
+__device__ long circular_index(long i, long n) {
+    return i < 0 ? i + n : (i >= n ? i - n : i);
+}
+
+__device__ long nearest_index(long i, float ratio, long n) {
+    const long k = (long)floorf((float)i * ratio);
+    return k < n - 1 ? k : n - 1;
+}
+
+__device__ long nearest_exact_index(long i, float ratio, long n) {
+    const long k = (long)floorf(((float)i + 0.5f) * ratio);
+    return k < n - 1 ? k : n - 1;
+}

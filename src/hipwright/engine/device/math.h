@@ -1,0 +1,224 @@
+#pragma once
+#include <hip/hip_runtime.h>
+#include "arithmetic.h"
+
+__device__ float sigmoid(float x) {
+    return quotient(1.0f, 1.0f + expf(-x));
+}
+
+__device__ float silu(float x) {
+    return quotient(x, 1.0f + expf(-x));
+}
+
+__device__ float gelu(float x) {
+    return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
+}
+
+__device__ float gelu_tanh(float x) {
+    return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
+}
+
+__device__ float reciprocal(float x) {
+    return 1.0f / x;
+}
+
+__device__ float over(float x) {
+    const float y = 1.0f / x, most = 3.402823466e38f;
+    return x != 0.0f && fabsf(y) > most ? copysignf(most, x) : y;  // 0 over a subnormal is 0
+}
+
+__device__ float frac(float x) {
+    return x - truncf(x);
+}
+
+__device__ float mish(float x) {
+    return x * tanhf(x > 20.0f ? x : log1pf(expf(x)));
+}
+
+__device__ float hardswish(float x) {
+    return x * nan_min(nan_max(x + 3.0f, 0.0f), 6.0f) * (1.0f / 6.0f);
+}
+
+__device__ float hardsigmoid(float x) {
+    return nan_min(nan_max(x + 3.0f, 0.0f), 6.0f) * (1.0f / 6.0f);
+}
+
+__device__ float softsign(float x) {
+    return x / (1.0f + fabsf(x));
+}
+
+__device__ float logsigmoid(float x) {
+    return (x < 0.0f ? x : 0.0f) - log1pf(expf(-fabsf(x)));
+}
+
+__device__ float tanhshrink(float x) {
+    return x - tanhf(x);
+}
+
+__device__ float selu(float x) {
+    return 1.0507009873554805f * (x > 0.0f ? x : 1.6732632423543772f * expm1f(x));
+}
+
+__device__ float leaky_relu(float x, float slope) {
+    return x > 0.0f ? x : x * slope;
+}
+
+__device__ float elu(float x, float alpha, float scale, float input_scale) {
+    return x > 0.0f ? x * scale : alpha * scale * expm1f(x * input_scale);
+}
+
+__device__ float celu(float x, float alpha) {
+    return x > 0.0f ? x : alpha * expm1f(x / alpha);
+}
+
+__device__ float softplus(float x, float beta, float threshold) {
+    return x * beta > threshold ? x : log1pf(expf(x * beta)) / beta;
+}
+
+__device__ float threshold(float x, float limit, float value) {
+    return x <= limit ? value : x;
+}
+
+__device__ float clamp(float x, float low, float high) {
+    return nan_min(nan_max(x, low), high);
+}
+
+__device__ float hardshrink(float x, float limit) {
+    return x >= -limit && x <= limit ? 0.0f : x;
+}
+
+__device__ float softshrink(float x, float limit) {
+    return x > limit ? x - limit : (x < -limit ? x + limit : 0.0f * x);
+}
+
+__device__ float finite_or_zero(float x) {
+    return x - x == 0.0f || x != x ? x : 0.0f;  // inf shifts nothing
+}
+
+__device__ float squared_error(float a, float b) {
+    const float d = a - b;
+    return d * d;
+}
+
+__device__ float absolute_error(float a, float b) {
+    return fabsf(a - b);
+}
+
+__device__ float smooth_l1(float a, float b, float beta) {
+    const float d = fabsf(a - b);
+    return d < beta ? 0.5f * d * d / beta : d - 0.5f * beta;
+}
+
+__device__ float huber(float a, float b, float delta) {
+    const float d = fabsf(a - b);
+    return d <= delta ? 0.5f * d * d : delta * (d - 0.5f * delta);
+}
+
+__device__ float binary_entropy(float x, float y) {
+    return (y - 1.0f) * nan_max(log1pf(-x), -100.0f) - y * nan_max(logf(x), -100.0f);
+}
+
+__device__ float logit_entropy(float x, float y, float weight) {
+    const float scale = (weight - 1.0f) * y + 1.0f;
+    return (1.0f - y) * x + scale * (log1pf(expf(-fabsf(x))) + (x < 0.0f ? -x : 0.0f));
+}
+
+__device__ float kl(float x, float y) {
+    return (y > 0.0f ? y * logf(y) : (y == 0.0f ? 0.0f : y * NAN)) - y * x;
+}
+
+__device__ float kl_log(float x, float y) {
+    return expf(y) * (y - x);
+}
+
+__device__ float hinge_embedding(float x, float y, float margin) {
+    return (y != 1.0f ? nan_max(margin - x, 0.0f) : 0.0f) + (y != -1.0f ? x : 0.0f);
+}
+
+__device__ float cosine_embedding(float x, float y, float margin) {
+    return y == 1.0f ? 1.0f - x : (y == -1.0f ? nan_max(x - margin, 0.0f) : 0.0f);
+}
+
+__device__ float floor_mod(float a, float b) {
+    const float m = fmodf(a, b);
+    return m != 0.0f && (b < 0.0f) != (m < 0.0f) ? m + b : m;
+}
+
+__device__ float truncated_mod(float a, float b) {
+    return fmodf(a, b);
+}
+
+__device__ float floor_div(float a, float b) {
+    if (b == 0.0f) return a / b;
+    const float m = fmodf(a, b);
+    float q = (a - m) / b;
+    if (m != 0.0f && (b < 0.0f) != (m < 0.0f)) q -= 1.0f;
+    if (q == 0.0f) return copysignf(0.0f, a / b);
+    const float f = floorf(q);
+    return q - f > 0.5f ? f + 1.0f : f;
+}
+
+__device__ float exp_fast(float x) {
+    // off by |x| units of float, far below one of a half type; below 2^-126 it is 0, as AMD's __expf is
+#ifdef __CUDA_ARCH__
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
+    return y;
+#else
+    return __expf(x);
+#endif
+}
+
+__device__ float sqrt_fast(float x) {
+    // by the device's own instruction, a unit of float off: the exact one takes twice as many, and a branch
+#if defined(__CUDA_ARCH__)
+    float y;
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#elif defined(__AMDGCN__)
+    const bool tiny = x < 0x1p-96f;  // it takes numbers below the smallest normal one for 0
+    const float y = __builtin_amdgcn_sqrtf(tiny ? x * 0x1p32f : x);
+    return tiny ? y * 0x1p-16f : y;
+#else
+    return sqrtf(x);
+#endif
+}
+
+__device__ float small_float(int x, float less) {
+    // x - less for |x| and |less| below 2^22, less a whole number
+#ifdef __CUDA_ARCH__
+    return __int_as_float(0x4b400000 + x) - (12582912.0f + less);
+#else
+    return (float)x - less;
+#endif
+}
+
+__device__ float natural_float(int x, float less) {
+    // the same for x of 0 and more, whose bits may be put beside others
+#ifdef __CUDA_ARCH__
+    return __int_as_float(0x4b000000 | x) - (8388608.0f + less);
+#else
+    return (float)x - less;
+#endif
+}
+
+__device__ float round_half(float x) {
+    return (float)__half(x);
+}
+
+__device__ float round_bfloat16(float x) {
+    return (float)__hip_bfloat16(x);
+}
+
+__device__ float corner_ratio(float source, float target) {
+    return target > 0.0f ? source / target : 0.0f;
+}
+
+__device__ float corner_position(long i, float ratio) {
+    return ratio * (float)i;
+}
+
+__device__ float centre_position(long i, float ratio) {
+    const float p = ratio * ((float)i + 0.5f) - 0.5f;
+    return p < 0.0f ? 0.0f : p;
+}
